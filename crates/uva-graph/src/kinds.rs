@@ -1,0 +1,107 @@
+//! The small closed sets everything else speaks of: which split, which element type.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A set of nodes with one use. The numbers are those of the random keys, so they never change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u8)]
+pub enum Split {
+    /// Nodes whose labels train the model.
+    Train = 0,
+    /// Nodes that choose the epoch to keep.
+    Valid = 1,
+    /// Nodes that are only reported on.
+    Test = 2,
+}
+
+impl Split {
+    /// All splits, in the order of their numbers.
+    pub const ALL: [Split; 3] = [Split::Train, Split::Valid, Split::Test];
+
+    /// The name in messages and metrics: `train`, `valid` or `test`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Split::Train => "train",
+            Split::Valid => "valid",
+            Split::Test => "test",
+        }
+    }
+
+    /// The file of a dataset that holds this split's node ids.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Split::Train => "train_idx.npy",
+            Split::Valid => "valid_idx.npy",
+            Split::Test => "test_idx.npy",
+        }
+    }
+}
+
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How one feature value is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ElementType {
+    /// IEEE 754 single precision.
+    F32,
+    /// IEEE 754 half precision.
+    F16,
+    /// The upper half of an `f32`; in a `.npy` file it is stored as uint16.
+    Bf16,
+    /// Unsigned byte.
+    U8,
+    /// Signed byte.
+    I8,
+}
+
+impl ElementType {
+    /// All element types.
+    pub const ALL: [ElementType; 5] =
+        [ElementType::F32, ElementType::F16, ElementType::Bf16, ElementType::U8, ElementType::I8];
+
+    /// Bytes that one value takes.
+    pub fn bytes(self) -> usize {
+        match self {
+            ElementType::F32 => 4,
+            ElementType::F16 | ElementType::Bf16 => 2,
+            ElementType::U8 | ElementType::I8 => 1,
+        }
+    }
+
+    /// The name in options, messages and `meta.json`: `f32`, `f16`, `bf16`, `u8` or `i8`.
+    pub fn name(self) -> &'static str {
+        match self {
+            ElementType::F32 => "f32",
+            ElementType::F16 => "f16",
+            ElementType::Bf16 => "bf16",
+            ElementType::U8 => "u8",
+            ElementType::I8 => "i8",
+        }
+    }
+
+    /// The type that `name` means, numpy's longer spellings included.
+    pub fn from_name(name: &str) -> Option<ElementType> {
+        Some(match name {
+            "f32" | "float32" => ElementType::F32,
+            "f16" | "float16" => ElementType::F16,
+            "bf16" | "bfloat16" => ElementType::Bf16,
+            "u8" | "uint8" => ElementType::U8,
+            "i8" | "int8" => ElementType::I8,
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,23 @@
+//! Graph datasets on disk: opening, checking, importing and generating them.
+//!
+//! A dataset is a directory of `.npy` files that numpy can write and read back: the in-neighbours of every node as
+//! compressed sparse columns, feature rows, labels and three splits. [`Dataset`] maps those files, checks them once
+//! and lends typed views of them; [`generate`] and [`import`] write such directories, beside their final name first,
+//! so that a run that fails half-way leaves no half dataset.
+//!
+//! This crate must not know of processes, of sampling, of training, or of any GPU.
+#![forbid(unsafe_code)]
+
+pub mod dataset;
+pub mod error;
+mod files;
+pub mod kinds;
+pub mod meta;
+pub mod npy;
+pub mod views;
+
+pub use dataset::{Dataset, Verification, Verify};
+pub use error::GraphError;
+pub use kinds::{ElementType, Split};
+pub use meta::Meta;
+pub use views::{Csc, FeatureTable, Indices, Labels};

@@ -1,0 +1,138 @@
+//! Typed views of a dataset's arrays. They borrow, so they cost nothing to pass on.
+//!
+//! Every view can also be built by hand over arrays of one's own, which is what tests and library users do; only
+//! [`Dataset`](crate::Dataset) promises that the values in them have been checked.
+
+use crate::ElementType;
+
+/// Neighbour ids, in the width the file has.
+#[derive(Debug, Clone, Copy)]
+pub enum Indices<'a> {
+    /// 32-bit ids.
+    I32(&'a [i32]),
+    /// 64-bit ids.
+    I64(&'a [i64]),
+}
+
+impl Indices<'_> {
+    /// How many ids there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Indices::I32(ids) => ids.len(),
+            Indices::I64(ids) => ids.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The id at position `i`.
+    ///
+    /// # Panics
+    /// Where `i` is not below [`len`](Self::len).
+    #[inline]
+    pub fn get(&self, i: usize) -> i64 {
+        match self {
+            Indices::I32(ids) => i64::from(ids[i]),
+            Indices::I64(ids) => ids[i],
+        }
+    }
+
+    /// Bytes that one id takes: 4 or 8.
+    pub fn id_bytes(&self) -> usize {
+        match self {
+            Indices::I32(_) => 4,
+            Indices::I64(_) => 8,
+        }
+    }
+}
+
+/// A graph as compressed sparse columns: `indices[indptr[v]..indptr[v + 1]]` are the in-neighbours of node `v`,
+/// whose features `v` aggregates.
+#[derive(Debug, Clone, Copy)]
+pub struct Csc<'a> {
+    /// Where each node's list starts and ends; `nodes + 1` entries, the first 0, never falling, the last `edges`.
+    pub indptr: &'a [i64],
+    /// The lists, one after the other.
+    pub indices: Indices<'a>,
+    /// The id that each node had before the dataset was reordered; `None` where it never was.
+    pub original_ids: Option<&'a [i64]>,
+}
+
+impl Csc<'_> {
+    /// How many nodes there are.
+    #[inline]
+    pub fn nodes(&self) -> usize {
+        self.indptr.len().saturating_sub(1)
+    }
+
+    /// How many edges there are; both directions of an undirected edge count.
+    #[inline]
+    pub fn edges(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// How many in-neighbours `node` has.
+    ///
+    /// # Panics
+    /// Where `node` is not below [`nodes`](Self::nodes).
+    #[inline]
+    pub fn degree(&self, node: usize) -> usize {
+        (self.indptr[node + 1] - self.indptr[node]) as usize
+    }
+}
+
+/// One feature row a node, row after row, as opaque bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct FeatureTable<'a> {
+    /// `rows * dim` values, little-endian.
+    pub bytes: &'a [u8],
+    /// How many rows: one a node.
+    pub rows: usize,
+    /// Values in a row.
+    pub dim: usize,
+    /// How a value is stored.
+    pub element: ElementType,
+}
+
+impl FeatureTable<'_> {
+    /// Bytes in a row.
+    #[inline]
+    pub fn row_bytes(&self) -> usize {
+        self.dim * self.element.bytes()
+    }
+}
+
+/// What is to be predicted for each node.
+#[derive(Debug, Clone, Copy)]
+pub enum Labels<'a> {
+    /// One class a node, −1 for none.
+    Single(&'a [i64]),
+    /// A row of `classes` zeros and ones a node.
+    Multi {
+        /// Values in a row.
+        classes: usize,
+        /// `nodes * classes` bytes.
+        values: &'a [u8],
+    },
+}
+
+impl<'a> Labels<'a> {
+    /// All labels as bytes, row after row.
+    pub fn bytes(&self) -> &'a [u8] {
+        match self {
+            Labels::Single(values) => bytemuck::cast_slice(values),
+            Labels::Multi { values, .. } => values,
+        }
+    }
+
+    /// Bytes in one node's label: 8, or the number of classes where a node may have several.
+    pub fn row_bytes(&self) -> usize {
+        match self {
+            Labels::Single(_) => 8,
+            Labels::Multi { classes, .. } => *classes,
+        }
+    }
+}
