@@ -1,4 +1,24 @@
 //! Memory that processes share, and the protocol by which they hand it to each other.
+//!
+//! This crate owns every `unsafe` that host memory needs: [mapped files](MappedFile), [shared regions](SharedRegion)
+//! (sealed memfds), the [hand-over](handover) of their file descriptors between processes, [pidfds](pidfd), what a
+//! child must do [between fork and exec](spawn), and the [ring of slots](ring) through which batches flow.
+//!
+//! It must not know what a graph, a batch or a GPU is: a slot's payload is bytes, a batch is a sequence number.
+//! Linux only: memfd, futex, pidfd and `SCM_RIGHTS` are what it is made of.
+
 #![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod control;
+pub mod handover;
 pub mod mapped_file;
+pub mod pidfd;
+pub mod region;
+pub mod ring;
+pub mod spawn;
+
+pub use control::ControlPage;
 pub use mapped_file::MappedFile;
+pub use pidfd::PidFd;
+pub use region::{PageKind, Pages, RegionError, SharedRegion};
+pub use rustix::process::Signal;

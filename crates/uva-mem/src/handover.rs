@@ -1,0 +1,253 @@
+//! Handing file descriptors to another process, all in one message.
+//!
+//! A [`Channel`] is one end of a `SOCK_SEQPACKET` socket pair: messages keep their bounds, and the end of the peer is
+//! seen. A message is a header, a payload (what it means is the caller's business) and any number of descriptors in
+//! one `SCM_RIGHTS`, since descriptors spread over messages can get lost.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0..8   | magic, `uva-hand` |
+//! | 8..12  | version, little-endian |
+//! | 12..16 | how many descriptors come along |
+//! | 16..24 | how many bytes of payload follow |
+//!
+//! All four are compared with what has really arrived; nothing is believed.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+
+/// The version of the message format. Both ends are the same program, so only the same version is understood.
+pub const VERSION: u32 = 1;
+/// The most bytes of payload in one message.
+pub const MAX_PAYLOAD: usize = 128 << 10;
+/// The most descriptors in one message. The kernel's own limit is 253.
+pub const MAX_FDS: usize = 128;
+
+const MAGIC: [u8; 8] = *b"uva-hand";
+const HEADER: usize = 24;
+
+/// Why a message was not sent or not accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum HandoverError {
+    /// The other end is closed: its process has ended or let go of it.
+    #[error("the other end of the hand-over channel is closed")]
+    Closed,
+    /// Nothing came within the time given.
+    #[error("no hand-over message within {} ms", .0.as_millis())]
+    TimedOut(Duration),
+    /// A message is not one of ours, is cut, or does not hold what its header says.
+    #[error("a hand-over message was refused: {0}")]
+    Refused(String),
+    /// A message to be sent is beyond what one message holds.
+    #[error(
+        "a hand-over message of {bytes} bytes and {fds} descriptors is beyond {MAX_PAYLOAD} and {MAX_FDS}"
+    )]
+    TooLarge {
+        /// Payload bytes.
+        bytes: usize,
+        /// Descriptors.
+        fds: usize,
+    },
+    /// The system refused a call.
+    #[error("hand-over channel: {doing} failed")]
+    System {
+        /// The call.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl HandoverError {
+    fn system(doing: &'static str) -> impl Fn(Errno) -> Self {
+        move |errno| Self::System { doing, source: errno.into() }
+    }
+}
+
+/// A message as it arrived. The descriptors are close-on-exec.
+#[derive(Debug)]
+pub struct Received {
+    /// The payload.
+    pub payload: Vec<u8>,
+    /// The descriptors, in the order they were sent.
+    pub fds: Vec<OwnedFd>,
+}
+
+/// One end of a hand-over socket.
+#[derive(Debug)]
+pub struct Channel(OwnedFd);
+
+impl Channel {
+    /// Two ends, both close-on-exec. [`Inherit`](crate::spawn::Inherit) gives one to a child.
+    ///
+    /// # Errors
+    /// [`HandoverError::System`] when no socket is to be had.
+    pub fn pair() -> Result<(Self, Self), HandoverError> {
+        let (a, b) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(HandoverError::system("socketpair"))?;
+        Ok((Self(a), Self(b)))
+    }
+
+    /// Takes a descriptor that is such a socket.
+    ///
+    /// # Errors
+    /// [`HandoverError::Refused`] when it is not a UNIX socket of the `SEQPACKET` kind.
+    pub fn from_fd(fd: OwnedFd) -> Result<Self, HandoverError> {
+        let kind = rustix::net::sockopt::socket_type(&fd)
+            .map_err(|e| HandoverError::Refused(format!("the descriptor is not a socket ({e})")))?;
+        let domain = rustix::net::sockopt::socket_domain(&fd).map_err(HandoverError::system("SO_DOMAIN"))?;
+        if kind != SocketType::SEQPACKET || domain != AddressFamily::UNIX {
+            return Err(HandoverError::Refused(format!(
+                "the descriptor is a socket of domain {domain:?} and type {kind:?}, not UNIX and SEQPACKET"
+            )));
+        }
+        Ok(Self(fd))
+    }
+
+    /// Sends one message. Blocks while the other end has not read earlier ones and the socket is full.
+    ///
+    /// # Errors
+    /// [`HandoverError::TooLarge`], [`HandoverError::Closed`] when nobody can read it any more, or
+    /// [`HandoverError::System`].
+    pub fn send(&self, payload: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), HandoverError> {
+        if payload.len() > MAX_PAYLOAD || fds.len() > MAX_FDS {
+            return Err(HandoverError::TooLarge { bytes: payload.len(), fds: fds.len() });
+        }
+        self.send_raw(&[&header(payload.len(), fds.len()), payload], fds)
+    }
+
+    fn send_raw(&self, parts: &[&[u8]], fds: &[BorrowedFd<'_>]) -> Result<(), HandoverError> {
+        let parts: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        loop {
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+                return Err(HandoverError::TooLarge {
+                    bytes: parts.iter().map(|p| p.len()).sum(),
+                    fds: fds.len(),
+                });
+            }
+            // A packet socket sends a whole message or nothing.
+            match rustix::net::sendmsg(&self.0, &parts, &mut control, SendFlags::NOSIGNAL) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::PIPE | Errno::CONNRESET) => return Err(HandoverError::Closed),
+                Err(errno) => return Err(HandoverError::system("sendmsg")(errno)),
+            }
+        }
+    }
+
+    /// Waits for one message.
+    ///
+    /// # Errors
+    /// [`HandoverError::Closed`] when the other end was closed with nothing left to read, [`HandoverError::Refused`]
+    /// for whatever is not a whole message of ours (its descriptors are closed), or [`HandoverError::System`].
+    pub fn recv(&self) -> Result<Received, HandoverError> {
+        let mut buffer = vec![0; HEADER + MAX_PAYLOAD];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let message = loop {
+            let mut parts = [IoSliceMut::new(&mut buffer)];
+            match rustix::net::recvmsg(&self.0, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+                Ok(message) => break message,
+                Err(Errno::INTR) => {}
+                Err(Errno::CONNRESET) => return Err(HandoverError::Closed),
+                Err(errno) => return Err(HandoverError::system("recvmsg")(errno)),
+            }
+        };
+        // Owned from here, so that every refusal below closes them.
+        let mut fds = Vec::new();
+        for item in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = item {
+                fds.extend(rights);
+            }
+        }
+        if message.bytes == 0 && fds.is_empty() {
+            return Err(HandoverError::Closed);
+        }
+        if message.flags.contains(ReturnFlags::TRUNC) {
+            return Err(HandoverError::Refused(format!("it is longer than {} bytes", HEADER + MAX_PAYLOAD)));
+        }
+        if message.flags.contains(ReturnFlags::CTRUNC) {
+            let got = fds.len();
+            return Err(HandoverError::Refused(format!("some of its descriptors were lost ({got} arrived)")));
+        }
+        check_header(&buffer[..message.bytes], fds.len()).map_err(HandoverError::Refused)?;
+        buffer.truncate(message.bytes);
+        buffer.drain(..HEADER);
+        Ok(Received { payload: buffer, fds })
+    }
+
+    /// As [`Channel::recv`], but not for longer than `timeout`.
+    ///
+    /// # Errors
+    /// [`HandoverError::TimedOut`] when nothing came, else as [`Channel::recv`].
+    pub fn recv_within(&self, timeout: Duration) -> Result<Received, HandoverError> {
+        let start = std::time::Instant::now();
+        loop {
+            let left = timeout.saturating_sub(start.elapsed());
+            let spec = Timespec {
+                tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            match rustix::event::poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&spec)) {
+                Ok(0) => return Err(HandoverError::TimedOut(timeout)),
+                Ok(_) => return self.recv(),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(HandoverError::system("poll")(errno)),
+            }
+        }
+    }
+
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.0
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn header(payload: usize, fds: usize) -> [u8; HEADER] {
+    let mut bytes = [0; HEADER];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12..16].copy_from_slice(&(fds as u32).to_le_bytes());
+    bytes[16..].copy_from_slice(&(payload as u64).to_le_bytes());
+    bytes
+}
+
+/// Compares a message's header with what has arrived; says what differs.
+fn check_header(message: &[u8], fds: usize) -> Result<(), String> {
+    let Some((head, payload)) = message.split_first_chunk::<HEADER>() else {
+        return Err(format!("it has {} bytes, fewer than the {HEADER} of a header", message.len()));
+    };
+    let expected = header(payload.len(), fds);
+    if *head == expected {
+        return Ok(());
+    }
+    let number = |range: std::ops::Range<usize>| {
+        head[range].iter().rev().fold(0u64, |number, &byte| number << 8 | u64::from(byte))
+    };
+    Err(if head[..8] != MAGIC {
+        format!("its magic is {:02x?} instead of {MAGIC:02x?}", &head[..8])
+    } else if head[8..12] != expected[8..12] {
+        format!("its version is {} instead of {VERSION}", number(8..12))
+    } else if head[12..16] != expected[12..16] {
+        format!("its header says {} descriptors, but {fds} arrived", number(12..16))
+    } else {
+        format!("its header says {} bytes of payload, but {} arrived", number(16..24), payload.len())
+    })
+}

@@ -1,0 +1,106 @@
+//! A process by descriptor: it never means another process that got the same number later.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::ring::{Gone, Liveness};
+
+/// A pidfd.
+#[derive(Debug)]
+pub struct PidFd {
+    fd: OwnedFd,
+    pid: u32,
+}
+
+impl PidFd {
+    /// Opens the process `pid`. Only sure to be the process meant where it is a child not yet waited for, or oneself.
+    ///
+    /// # Errors
+    /// What `pidfd_open` said: `ESRCH` when there is no such process.
+    pub fn open(pid: u32) -> io::Result<Self> {
+        let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(rustix::io::Errno::SRCH)?;
+        Ok(Self { fd: rustix::process::pidfd_open(number, PidfdFlags::empty())?, pid })
+    }
+
+    /// Takes a pidfd that was handed over; `pid` is for messages only.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the descriptor is no pidfd.
+    pub fn from_fd(fd: OwnedFd, pid: u32) -> io::Result<Self> {
+        let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
+        // "anon_inode:[pidfd]", or since Linux 6.9 "pidfd:[inode]".
+        if !link.to_string_lossy().contains("pidfd") {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("the descriptor handed over for process {pid} is not a pidfd but {}", link.display()),
+            ));
+        }
+        Ok(Self { fd, pid })
+    }
+
+    /// The number the process has, or had.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether the process still runs. A stopped process does, a zombie does not.
+    ///
+    /// # Errors
+    /// What `poll` said.
+    pub fn is_alive(&self) -> io::Result<bool> {
+        self.wait_for_end(Duration::ZERO).map(|ended| !ended)
+    }
+
+    /// Waits until the process has ended or `timeout` is over, and says whether it has ended. Reaps nothing.
+    ///
+    /// # Errors
+    /// What `poll` said. A signal handler that ran meanwhile ends the wait early, with `false`.
+    pub fn wait_for_end(&self, timeout: Duration) -> io::Result<bool> {
+        let timeout = Timespec {
+            tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        // A pidfd turns readable when its process has ended, before anybody has waited for it.
+        match rustix::event::poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Some(&timeout)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Errors
+    /// `ESRCH` when the process has been waited for already.
+    pub fn send_signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(rustix::process::pidfd_send_signal(&self.fd, signal)?)
+    }
+
+    /// A second descriptor of the same process.
+    ///
+    /// # Errors
+    /// What duplicating said (`EMFILE`).
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()?, pid: self.pid })
+    }
+}
+
+impl AsFd for PidFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Liveness for PidFd {
+    /// Gone when the process has ended. Where the system cannot say, it counts as alive: the launcher sees it too.
+    fn check(&self) -> Result<(), Gone> {
+        match self.is_alive() {
+            Ok(false) => Err(Gone::new(format!("process {} has ended", self.pid))),
+            _ => Ok(()),
+        }
+    }
+}

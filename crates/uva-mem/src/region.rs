@@ -1,0 +1,253 @@
+//! A shared memory region: a sealed memfd, mapped.
+//!
+//! A memfd has no name anywhere, so nothing stays behind after a SIGKILL: the memory goes with the last descriptor
+//! and the last mapping. Its size is sealed, so no peer can shrink it under a mapping (which would be a SIGBUS).
+
+use std::ffi::c_void;
+use std::io;
+use std::mem::{align_of, size_of};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+const BASE_PAGE: usize = 4096;
+const HUGE_PAGE: usize = 2 << 20;
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// Which pages to ask for when a region is created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pages {
+    /// Base pages, and the kernel is asked to make them huge where it can.
+    #[default]
+    Normal,
+    /// Reserved 2 MiB pages (`MFD_HUGETLB`); where the machine has none reserved, as [`Pages::Normal`].
+    Hugetlb,
+}
+
+/// Which pages a region got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageKind {
+    /// 4 KiB pages.
+    Base,
+    /// 4 KiB pages that the kernel agreed to merge into huge ones when it can.
+    TransparentHuge,
+    /// Reserved 2 MiB pages.
+    Hugetlb,
+}
+
+/// Why a region cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum RegionError {
+    /// The system refused a call.
+    #[error("shared region `{name}` of {bytes} bytes: {doing} failed")]
+    System {
+        /// The region's name.
+        name: String,
+        /// Its size in bytes.
+        bytes: usize,
+        /// The call that failed.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A descriptor that was handed over is not the region it should be.
+    #[error("shared region `{name}`: {what}")]
+    Mismatch {
+        /// The region's name.
+        name: String,
+        /// What differs, with both values.
+        what: String,
+    },
+}
+
+/// A sealed memfd, mapped shared and read-write for as long as this value lives.
+///
+/// The bytes are reached through raw pointers or atomics only: other processes write them too, and who may touch
+/// which bytes when is the business of a protocol such as [the slot ring](crate::ring).
+#[derive(Debug)]
+pub struct SharedRegion {
+    name: String,
+    fd: OwnedFd,
+    base: *mut u8,
+    bytes: usize,
+    mapped: usize,
+    pages: PageKind,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and lives until `drop`. The type itself gives out a
+// raw pointer and references to atomics only, neither of which can race without further `unsafe`.
+unsafe impl Send for SharedRegion {}
+// SAFETY: as above; no method changes anything but through atomics.
+unsafe impl Sync for SharedRegion {}
+
+impl SharedRegion {
+    /// Creates a zeroed region of `bytes` bytes (at least one) on [normal pages](Pages::Normal).
+    ///
+    /// `name` shows in `/proc/PID/maps` and in messages; it needs not be unique.
+    ///
+    /// # Errors
+    /// [`RegionError::System`] when the system refuses the descriptor, the size, the seals or the mapping.
+    pub fn create(name: &str, bytes: usize) -> Result<Self, RegionError> {
+        Self::create_with(name, bytes, Pages::Normal)
+    }
+
+    /// Creates a zeroed region of `bytes` bytes on the pages asked for; [`SharedRegion::pages`] says which it got.
+    ///
+    /// # Errors
+    /// As [`SharedRegion::create`].
+    pub fn create_with(name: &str, bytes: usize, pages: Pages) -> Result<Self, RegionError> {
+        if pages == Pages::Hugetlb {
+            // The descriptor and its size are granted even with no huge page reserved; only the mapping fails. So
+            // every failure here means "none to be had", and base pages are as good, only slower.
+            let flags =
+                MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+            if let Ok(region) = Self::create_from(name, bytes, flags, HUGE_PAGE) {
+                return Ok(region);
+            }
+        }
+        Self::create_from(name, bytes, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING, BASE_PAGE)
+    }
+
+    fn create_from(name: &str, bytes: usize, flags: MemfdFlags, page: usize) -> Result<Self, RegionError> {
+        let system = |doing| move |e: rustix::io::Errno| Self::system(name, bytes, doing, e);
+        let size = round_up(bytes, page)
+            .filter(|&size| bytes > 0 && isize::try_from(size).is_ok())
+            .ok_or_else(|| Self::system(name, bytes, "sizing", rustix::io::Errno::INVAL))?;
+        let fd = rustix::fs::memfd_create(name, flags).map_err(system("memfd_create"))?;
+        rustix::fs::ftruncate(&fd, size as u64).map_err(system("ftruncate"))?;
+        rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(system("sealing"))?;
+        Self::map(name, fd, bytes, size, page)
+    }
+
+    /// Maps a region that another process created with the same `bytes`.
+    ///
+    /// # Errors
+    /// [`RegionError::Mismatch`] unless `fd` is a memfd of that size whose size is sealed, so that nothing a peer
+    /// does later takes pages away; [`RegionError::System`] when the mapping is refused.
+    pub fn from_fd(name: &str, fd: OwnedFd, bytes: usize) -> Result<Self, RegionError> {
+        let mismatch = |what: String| RegionError::Mismatch { name: name.to_owned(), what };
+        let seals = rustix::fs::fcntl_get_seals(&fd)
+            .map_err(|e| mismatch(format!("the descriptor that was handed over is not a memfd ({e})")))?;
+        if !seals.contains(SEALS) {
+            return Err(mismatch(format!("its size is not sealed (seals {seals:?}, needed {SEALS:?})")));
+        }
+        let stat = rustix::fs::fstat(&fd).map_err(|e| Self::system(name, bytes, "fstat", e))?;
+        // hugetlbfs reports its page size as the block size; a memfd on base pages reports a base page.
+        let page = if stat.st_blksize as usize == HUGE_PAGE { HUGE_PAGE } else { BASE_PAGE };
+        let size = round_up(bytes, page)
+            .filter(|&size| bytes > 0 && u64::try_from(stat.st_size) == Ok(size as u64))
+            .ok_or_else(|| mismatch(format!("it has {} bytes where {bytes} were agreed", stat.st_size)))?;
+        Self::map(name, fd, bytes, size, page)
+    }
+
+    fn map(name: &str, fd: OwnedFd, bytes: usize, size: usize, page: usize) -> Result<Self, RegionError> {
+        // SAFETY: a fresh mapping at an address of the kernel's choice, so no Rust object lives there; the file's
+        // size is sealed to at least `size` bytes, so every page of it exists for as long as the mapping.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                size,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &fd,
+                0,
+            )
+        }
+        .map_err(|e| Self::system(name, bytes, "mmap", e))?;
+        let mut region =
+            Self { name: name.to_owned(), fd, base: base.cast(), bytes, mapped: size, pages: PageKind::Base };
+        // A child between fork and exec needs none of this, and copying page tables of gigabytes takes long.
+        let _ = region.advise(Advice::LinuxDontFork);
+        if page == HUGE_PAGE {
+            region.pages = PageKind::Hugetlb;
+        } else if transparent_huge_pages_for_memfd() && region.advise(Advice::LinuxHugepage).is_ok() {
+            region.pages = PageKind::TransparentHuge;
+        }
+        Ok(region)
+    }
+
+    /// Asks for every page now, so that a lack of memory is an error here and not a kill later.
+    ///
+    /// # Errors
+    /// [`RegionError::System`] when the pages cannot be had (or the kernel is older than 5.14).
+    pub fn populate(&self) -> Result<(), RegionError> {
+        self.advise(Advice::LinuxPopulateWrite)
+            .map_err(|e| Self::system(&self.name, self.bytes, "populating", e))
+    }
+
+    fn advise(&self, advice: Advice) -> rustix::io::Result<()> {
+        // SAFETY: the range is exactly our own mapping, and none of the advices used in this file (DONTFORK, HUGEPAGE,
+        // POPULATE_WRITE) changes a byte of it.
+        unsafe { rustix::mm::madvise(self.base.cast::<c_void>(), self.mapped, advice) }
+    }
+
+    fn system(name: &str, bytes: usize, doing: &'static str, errno: rustix::io::Errno) -> RegionError {
+        RegionError::System { name: name.to_owned(), bytes, doing, source: errno.into() }
+    }
+
+    /// The name it was created with.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The memfd, to hand over to another process.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// The first byte; page-aligned.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// How many bytes were asked for. The mapping is rounded up to whole pages.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Never: a region has at least one byte.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Which pages it got.
+    pub fn pages(&self) -> PageKind {
+        self.pages
+    }
+
+    /// A typed view of the bytes at `offset`.
+    ///
+    /// # Panics
+    /// When `offset` is misaligned for `T` or the value would end outside the region.
+    ///
+    /// # Safety
+    /// `T` must be made of atomics only (any bit pattern valid, changed through `&T` only), and no other kind of
+    /// access may be made to these bytes while the region lives, in any process.
+    pub(crate) unsafe fn at<T>(&self, offset: usize) -> &T {
+        let end = offset.checked_add(size_of::<T>());
+        assert!(end.is_some_and(|end| end <= self.bytes), "a view outside region `{}`", self.name);
+        assert_eq!(offset % align_of::<T>(), 0, "a misaligned view into region `{}`", self.name);
+        // SAFETY: in bounds and aligned (just checked; the base is page-aligned), mapped as long as `self` lives,
+        // and made of atomics by the caller's promise, so other processes' writes are not data races.
+        unsafe { &*self.base.add(offset).cast::<T>() }
+    }
+}
+
+impl Drop for SharedRegion {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping with its own size; every reference into it borrows `self` and is gone.
+        // A failure would mean that the range was wrong: nothing a program could do about it.
+        let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.mapped) };
+    }
+}
+
+fn round_up(bytes: usize, page: usize) -> Option<usize> {
+    bytes.checked_next_multiple_of(page)
+}
+
+/// Whether the kernel gives memfds transparent huge pages: `madvise` succeeds even where it never does.
+fn transparent_huge_pages_for_memfd() -> bool {
+    std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+        .is_ok_and(|text| !text.contains("[never]") && !text.contains("[deny]") && text.contains('['))
+}

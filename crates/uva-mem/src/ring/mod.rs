@@ -1,0 +1,505 @@
+//! The slot ring: batches go through shared memory from writers to one reader, in order, without a copy or a lock.
+//!
+//! A ring has `S` slots. Sequence `q` (batch `q` of a run, from 0) always goes through slot `q mod S`, in generation
+//! `q / S`. Any number of writers share the sequences between them, each sequence written by exactly one of them
+//! (with `W` samplers: sequence `b` by sampler `b mod W`); one reader takes all sequences in order. Nothing else
+//! is agreed between them, so nothing starves and nothing is reordered. The [protocol] of a slot has its
+//! own file; this one lays slots out in a [`SharedRegion`] and wraps them in types that cannot be misused.
+//!
+//! Threads and processes use the same code: clone a [`Ring`] for a thread, or hand [`Ring::fd`] over and
+//! [`Ring::open`] it elsewhere.
+
+mod liveness;
+pub mod protocol;
+mod word;
+
+use std::marker::PhantomData;
+use std::mem::size_of;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+pub use liveness::{AlwaysAlive, Gone, Liveness};
+pub use word::{SharedWord, Word};
+
+use crate::region::{PageKind, Pages, RegionError, SharedRegion};
+use protocol::{Fault, Patience, SlotHeader, StateWord, mix, position};
+
+/// The longest time between two liveness checks of a waiting side.
+pub const LIVENESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Looks before the first sleep. A hand-over that is due within a microsecond or two is caught; more would take
+/// the core from the very peer that is waited for on a machine with few of them.
+const SPINS: u32 = 128;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"uva-ring");
+const VERSION: u64 = 1;
+/// Region header words: magic, version, slots, payload bytes, checksum.
+const REGION_WORDS: usize = 5;
+/// Headers stand two cache lines apart: adjacent-line prefetch would otherwise tie neighbouring slots together.
+const HEADER_STRIDE: usize = 128;
+const PAGE: usize = 4096;
+
+/// How many slots a ring has, and how many bytes of payload each holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingShape {
+    /// Slots, at least 1.
+    pub slots: u32,
+    /// The most bytes a batch may have, at least 1.
+    pub payload_bytes: usize,
+}
+
+impl RingShape {
+    fn payload_start(self) -> Option<usize> {
+        HEADER_STRIDE.checked_mul(self.slots as usize)?.checked_add(PAGE)?.checked_next_multiple_of(PAGE)
+    }
+
+    fn payload_stride(self) -> Option<usize> {
+        self.payload_bytes.checked_next_multiple_of(PAGE)
+    }
+
+    /// How many bytes of shared memory a ring of this shape takes, or `None` when that is no sensible number.
+    pub fn region_bytes(self) -> Option<usize> {
+        if self.slots == 0 || self.payload_bytes == 0 {
+            return None;
+        }
+        let bytes =
+            self.payload_stride()?.checked_mul(self.slots as usize)?.checked_add(self.payload_start()?)?;
+        (bytes <= isize::MAX as usize).then_some(bytes)
+    }
+
+    fn checksum(self) -> u64 {
+        mix(mix(mix(MAGIC ^ VERSION) ^ u64::from(self.slots)) ^ self.payload_bytes as u64)
+    }
+}
+
+/// Why a ring cannot be used, or not any longer.
+#[derive(Debug, thiserror::Error)]
+pub enum RingError {
+    /// Waiting was pointless: what `Liveness` said.
+    #[error("ring `{ring}`: waiting for slot {slot} (sequence {sequence}) ended: {reason}")]
+    PeerDied {
+        /// The ring's name.
+        ring: String,
+        /// The slot waited for.
+        slot: u32,
+        /// The sequence waited for.
+        sequence: u64,
+        /// What [`Liveness`] said.
+        reason: String,
+    },
+    /// A slot holds what the protocol does not allow. The ring cannot be trusted any more.
+    #[error("ring `{ring}` is corrupt at slot {slot}, sequence {sequence}: {what}")]
+    Corrupt {
+        /// The ring's name.
+        ring: String,
+        /// The slot.
+        slot: u32,
+        /// The sequence that was asked for.
+        sequence: u64,
+        /// The field, what it holds, and what it should hold.
+        what: String,
+    },
+    /// A batch does not fit its slot.
+    #[error("ring `{ring}`: a batch of {length} bytes does not fit a slot of {capacity} bytes")]
+    TooLong {
+        /// The ring's name.
+        ring: String,
+        /// The batch's bytes.
+        length: u64,
+        /// A slot's bytes.
+        capacity: u64,
+    },
+    /// No ring can have this shape.
+    #[error("ring `{ring}`: {slots} slots of {payload_bytes} bytes are not a ring that memory can hold")]
+    Shape {
+        /// The ring's name.
+        ring: String,
+        /// Slots asked for.
+        slots: u32,
+        /// Payload bytes asked for.
+        payload_bytes: usize,
+    },
+    /// A region that was handed over is not a ring of the shape agreed.
+    #[error("ring `{ring}`: the region that was handed over is not the one agreed: {what}")]
+    Mismatch {
+        /// The ring's name.
+        ring: String,
+        /// The field, what it holds, and what it should hold.
+        what: String,
+    },
+    /// The shared memory could not be had.
+    #[error("ring `{ring}`: no shared memory")]
+    Region {
+        /// The ring's name.
+        ring: String,
+        /// Why.
+        source: RegionError,
+    },
+}
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+    shape: RingShape,
+    region: SharedRegion,
+    payload_start: usize,
+    payload_stride: usize,
+    patience: Patience,
+}
+
+/// A ring in shared memory. A clone is the same ring.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    inner: Arc<Inner>,
+}
+
+impl Ring {
+    /// Creates a ring, all slots free for sequences 0 … slots − 1. `name` is for messages.
+    ///
+    /// # Errors
+    /// [`RingError::Shape`] or [`RingError::Region`].
+    pub fn create(name: &str, shape: RingShape) -> Result<Self, RingError> {
+        Self::create_with(name, shape, Pages::Normal)
+    }
+
+    /// As [`Ring::create`], on the pages asked for.
+    ///
+    /// # Errors
+    /// As [`Ring::create`].
+    pub fn create_with(name: &str, shape: RingShape, pages: Pages) -> Result<Self, RingError> {
+        let bytes = Self::bytes(name, shape)?;
+        let region = SharedRegion::create_with(&format!("uva-ring-{name}"), bytes, pages)
+            .map_err(|source| RingError::Region { ring: name.to_owned(), source })?;
+        let ring = Self::over(name, shape, region);
+        // Nobody else knows the region yet; the hand-over of its descriptor orders these before any reader of them.
+        for (word, value) in ring.region_words().iter().zip(Self::expected_words(shape)) {
+            word.store(value, Ordering::Release);
+        }
+        Ok(ring)
+    }
+
+    /// Opens a ring that another process created with the same shape.
+    ///
+    /// # Errors
+    /// [`RingError::Mismatch`] when the region says another shape or is no ring, [`RingError::Region`] when the
+    /// descriptor is no sealed region of the right size.
+    pub fn open(name: &str, fd: OwnedFd, shape: RingShape) -> Result<Self, RingError> {
+        let bytes = Self::bytes(name, shape)?;
+        let region = SharedRegion::from_fd(&format!("uva-ring-{name}"), fd, bytes)
+            .map_err(|source| RingError::Region { ring: name.to_owned(), source })?;
+        let ring = Self::over(name, shape, region);
+        let fields = ["magic", "version", "number of slots", "payload size", "checksum"];
+        for ((word, expected), field) in
+            ring.region_words().iter().zip(Self::expected_words(shape)).zip(fields)
+        {
+            let found = word.load(Ordering::Acquire);
+            if found != expected {
+                let what = format!("its {field} is {found:#x} instead of {expected:#x}");
+                return Err(RingError::Mismatch { ring: name.to_owned(), what });
+            }
+        }
+        Ok(ring)
+    }
+
+    fn bytes(name: &str, shape: RingShape) -> Result<usize, RingError> {
+        shape.region_bytes().ok_or_else(|| RingError::Shape {
+            ring: name.to_owned(),
+            slots: shape.slots,
+            payload_bytes: shape.payload_bytes,
+        })
+    }
+
+    fn over(name: &str, shape: RingShape, region: SharedRegion) -> Self {
+        // `region_bytes` was some number, so these are: they are part of it.
+        let payload_start = shape.payload_start().unwrap_or(usize::MAX);
+        let payload_stride = shape.payload_stride().unwrap_or(usize::MAX);
+        let patience = Patience { spins: SPINS, interval: LIVENESS_INTERVAL };
+        Self {
+            inner: Arc::new(Inner {
+                name: name.to_owned(),
+                shape,
+                region,
+                payload_start,
+                payload_stride,
+                patience,
+            }),
+        }
+    }
+
+    fn expected_words(shape: RingShape) -> [u64; REGION_WORDS] {
+        [MAGIC, VERSION, u64::from(shape.slots), shape.payload_bytes as u64, shape.checksum()]
+    }
+
+    fn region_words(&self) -> &[AtomicU64; REGION_WORDS] {
+        // SAFETY: the first page of a ring's region is reached through these atomics only.
+        unsafe { self.inner.region.at(0) }
+    }
+
+    /// Its name, for messages.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> RingShape {
+        self.inner.shape
+    }
+
+    /// Its memfd, to hand over.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.inner.region.fd()
+    }
+
+    /// Which pages it got.
+    pub fn pages(&self) -> PageKind {
+        self.inner.region.pages()
+    }
+
+    /// Asks for all its memory now; see [`SharedRegion::populate`].
+    ///
+    /// # Errors
+    /// [`RingError::Region`] when the memory cannot be had.
+    pub fn populate(&self) -> Result<(), RingError> {
+        self.inner
+            .region
+            .populate()
+            .map_err(|source| RingError::Region { ring: self.inner.name.clone(), source })
+    }
+
+    /// A writer. Any number may exist, in any process; no two may be asked for the same sequence.
+    pub fn writer(&self) -> Writer {
+        Writer { inner: Arc::clone(&self.inner) }
+    }
+
+    /// The reader. One at a time: a second one would meet slots that it did not release, which is an error there.
+    pub fn reader(&self) -> Reader {
+        Reader { inner: Arc::clone(&self.inner), failed: None }
+    }
+
+    /// Wakes everybody who waits on this ring, in any process, so that their [`Liveness`] is asked now and not at
+    /// the end of its interval.
+    pub fn wake_all(&self) {
+        for slot in 0..self.inner.shape.slots {
+            self.inner.header(slot).wake_all();
+        }
+    }
+
+    /// The state of a slot as it is now, for messages and tests.
+    ///
+    /// # Panics
+    /// When there is no such slot.
+    pub fn state(&self, slot: u32) -> StateWord {
+        self.inner.header(slot).peek()
+    }
+}
+
+impl Inner {
+    fn header(&self, slot: u32) -> &SlotHeader<SharedWord> {
+        assert!(slot < self.shape.slots, "slot {slot} of ring `{}` with {}", self.name, self.shape.slots);
+        // SAFETY: `SlotHeader<SharedWord>` is `repr(C)` and made of atomics. Headers stand 128
+        // bytes apart from byte 128 on, end before the payloads, and are reached through this type only.
+        unsafe { self.region.at(header_offset(slot)) }
+    }
+
+    /// The first byte of a slot's payload, `payload_bytes` long.
+    fn payload(&self, slot: u32) -> *mut u8 {
+        assert!(slot < self.shape.slots, "slot {slot} of ring `{}` with {}", self.name, self.shape.slots);
+        // SAFETY: `payload_start + slots * payload_stride` is the region's size (`RingShape::region_bytes`), so the
+        // result is in bounds for every slot, and `payload_bytes <= payload_stride` bytes from it are too.
+        unsafe { self.region.as_ptr().add(self.payload_start + slot as usize * self.payload_stride) }
+    }
+
+    fn error(&self, slot: u32, sequence: u64, fault: Fault) -> RingError {
+        let ring = self.name.clone();
+        match fault {
+            Fault::Gone(Gone { reason }) => RingError::PeerDied { ring, slot, sequence, reason },
+            Fault::Corrupt(what) => RingError::Corrupt { ring, slot, sequence, what },
+        }
+    }
+}
+
+/// Headers follow the region's own words, each at the start of a pair of cache lines.
+fn header_offset(slot: u32) -> usize {
+    const { assert!(REGION_WORDS * size_of::<u64>() <= HEADER_STRIDE) };
+    const { assert!(size_of::<SlotHeader<SharedWord>>() == 32) };
+    HEADER_STRIDE * (slot as usize + 1)
+}
+
+/// The writing side of a ring.
+#[derive(Debug)]
+pub struct Writer {
+    inner: Arc<Inner>,
+}
+
+impl Writer {
+    /// Waits until the slot of `sequence` is free in its generation, and takes it.
+    ///
+    /// # Errors
+    /// [`RingError::PeerDied`] when `liveness` says so before that; [`RingError::Corrupt`] when the slot is beyond
+    /// it already, as when a sequence has two writers.
+    pub fn acquire(&mut self, sequence: u64, liveness: &dyn Liveness) -> Result<WriteSlot<'_>, RingError> {
+        let (slot, generation) = position(sequence, self.inner.shape.slots);
+        self.inner
+            .header(slot)
+            .claim_for_writing(generation, self.inner.patience, liveness)
+            .map_err(|fault| self.inner.error(slot, sequence, fault))?;
+        Ok(WriteSlot { inner: &self.inner, sequence, slot, generation, _exclusive: PhantomData })
+    }
+}
+
+/// A slot being filled. Dropped without [`publish`](WriteSlot::publish) it is free again, for the same sequence.
+#[derive(Debug)]
+pub struct WriteSlot<'w> {
+    inner: &'w Inner,
+    sequence: u64,
+    slot: u32,
+    generation: u32,
+    _exclusive: PhantomData<&'w mut Writer>,
+}
+
+impl WriteSlot<'_> {
+    /// The sequence it was acquired for.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Which slot it is.
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// The whole payload, 4096-aligned. It holds whatever the slot held before, zeros at first.
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        // SAFETY: in bounds (see `Inner::payload`), and ours alone: the state word said free(g) and we moved it to
+        // filling(g), which no other side leaves or enters; whoever had the slot before gave it up by a release that
+        // our acquire has seen (S4, S1). The slice borrows `self`, so it ends before `publish` or `drop` gives the
+        // slot away. Any byte is a valid u8. What a process outside the protocol writes is its launcher's fault.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.inner.payload(self.slot), self.inner.shape.payload_bytes)
+        }
+    }
+
+    /// Gives the first `length` bytes to the reader.
+    ///
+    /// # Errors
+    /// [`RingError::TooLong`] when the payload has fewer bytes; [`RingError::Corrupt`] when the slot's state was
+    /// changed by somebody else. The batch is not published then.
+    pub fn publish(self, length: u64) -> Result<(), RingError> {
+        let capacity = self.inner.shape.payload_bytes as u64;
+        if length > capacity {
+            // Dropping `self` frees the slot.
+            return Err(RingError::TooLong { ring: self.inner.name.clone(), length, capacity });
+        }
+        let result = self.inner.header(self.slot).publish(self.sequence, self.generation, length);
+        let result = result.map_err(|fault| self.inner.error(self.slot, self.sequence, fault));
+        std::mem::forget(self);
+        result
+    }
+
+    /// Leaves the slot as a SIGKILL at this point would: being filled, for ever. For tests.
+    pub fn abandon(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for WriteSlot<'_> {
+    fn drop(&mut self) {
+        self.inner.header(self.slot).give_up(self.generation);
+    }
+}
+
+/// The reading side of a ring.
+#[derive(Debug)]
+pub struct Reader {
+    inner: Arc<Inner>,
+    /// What a release in `ReadSlot::drop` could not report: said by the next acquire.
+    failed: Option<RingError>,
+}
+
+impl Reader {
+    /// Waits until `sequence` is published, and takes it. Sequences are to be asked for in order.
+    ///
+    /// A batch that was published is returned even when its writer has died since.
+    ///
+    /// # Errors
+    /// [`RingError::PeerDied`] when `liveness` says so before that; [`RingError::Corrupt`] when the slot's state or
+    /// header is not what the protocol allows, or the slot before was found so when it was dropped.
+    pub fn acquire(&mut self, sequence: u64, liveness: &dyn Liveness) -> Result<ReadSlot<'_>, RingError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let (slot, generation) = position(sequence, self.inner.shape.slots);
+        let capacity = self.inner.shape.payload_bytes as u64;
+        let length = self
+            .inner
+            .header(slot)
+            .claim_for_reading(sequence, generation, capacity, self.inner.patience, liveness)
+            .map_err(|fault| self.inner.error(slot, sequence, fault))?;
+        // Cannot be cut: it is at most `capacity`, a usize.
+        Ok(ReadSlot { reader: self, sequence, slot, generation, length: length as usize })
+    }
+}
+
+/// A batch being read. Dropping it gives the slot back to the writers.
+#[derive(Debug)]
+pub struct ReadSlot<'r> {
+    reader: &'r mut Reader,
+    sequence: u64,
+    slot: u32,
+    generation: u32,
+    length: usize,
+}
+
+impl ReadSlot<'_> {
+    /// The sequence it was acquired for.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Which slot it is.
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// What the writer published, 4096-aligned.
+    pub fn payload(&self) -> &[u8] {
+        // SAFETY: in bounds: `length` was checked against `payload_bytes` (`claim_for_reading`; see `Inner::payload`).
+        // Nobody writes it: we moved the state from ready(g) to reading(g), which no writer leaves, and the writer's
+        // last write came before its release that our acquire has seen (S2, S3). The slice borrows `self`, so it ends
+        // before the slot is given back.
+        unsafe { std::slice::from_raw_parts(self.reader.inner.payload(self.slot), self.length) }
+    }
+
+    /// Gives the slot back, and says where that was not possible.
+    ///
+    /// # Errors
+    /// [`RingError::Corrupt`] when the slot's state was changed by somebody else meanwhile.
+    pub fn release(self) -> Result<(), RingError> {
+        let result = self.give_back();
+        std::mem::forget(self);
+        result
+    }
+
+    fn give_back(&self) -> Result<(), RingError> {
+        let inner = &self.reader.inner;
+        inner
+            .header(self.slot)
+            .release(self.generation)
+            .map_err(|fault| inner.error(self.slot, self.sequence, fault))
+    }
+
+    /// Leaves the slot as a SIGKILL at this point would: being read, for ever. For tests.
+    pub fn abandon(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for ReadSlot<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.give_back() {
+            self.reader.failed = Some(error);
+        }
+    }
+}

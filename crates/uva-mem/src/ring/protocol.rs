@@ -1,0 +1,360 @@
+//! The protocol of one slot: who may touch its payload, and how the right passes on.
+//!
+//! A slot is used once per generation. Sequence `q` of a ring of `S` slots belongs to slot `q mod S` in generation
+//! `q / S mod 2^30`. The state word holds the generation (30 bits) above the state (2 bits), so one 32-bit
+//! compare-and-exchange moves both, and a side that comes back late can never take an old turn for its own.
+//!
+//! | state word, generation g | payload and header belong to | next | made by | ordering |
+//! |---|---|---|---|---|
+//! | free(g)    | nobody      | filling(g) | the writer of the sequence, [`claim_for_writing`](SlotHeader::claim_for_writing) | acquire, with S4 |
+//! | filling(g) | that writer | ready(g)   | the writer, [`publish`](SlotHeader::publish), after the header is written | release, S2 |
+//! | filling(g) | that writer | free(g)    | the writer, [`give_up`](SlotHeader::give_up) | release, S2' |
+//! | ready(g)   | nobody      | reading(g) | the reader, [`claim_for_reading`](SlotHeader::claim_for_reading) | acquire, with S2 |
+//! | reading(g) | the reader  | free(g+1)  | the reader, [`release`](SlotHeader::release) | release, S4 |
+//!
+//! Every move is a compare-and-exchange from the one state it may start at, so a state that the protocol does not
+//! allow is noticed by the side whose move it breaks, and is an error there, never a wrong batch:
+//!
+//! * the reader waits through free(g) and filling(g) only. It reads in order, so it has itself made the slot free(g):
+//!   any other generation is corrupt, and so is reading(g);
+//! * a writer waits through every state of earlier generations (others' turns), and nothing else;
+//! * a ready(g) that was turned back into free(g) would be waited for for ever by both sides. So a reader that has
+//!   waited looks whether the header says that its sequence was published.
+//!
+//! The header is covered by a checksum and compared with what the reader expects before a length is believed. A side
+//! that dies keeps what it held: nothing is ever taken from a dead peer but batches that it had published.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::liveness::{Gone, Liveness};
+use super::word::Word;
+
+/// Generations wrap here: 30 bits of the state word.
+pub const GENERATIONS: u32 = 1 << 30;
+
+/// What a slot is doing. The discriminants are the two low bits of the state word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    /// To be written in the generation the word says.
+    Free = 0,
+    /// A writer has it.
+    Filling = 1,
+    /// Published, not yet taken.
+    Ready = 2,
+    /// The reader has it.
+    Reading = 3,
+}
+
+/// A state word: generation and state.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct StateWord(pub u32);
+
+impl StateWord {
+    /// Packs both; the generation is taken modulo 2^30.
+    pub const fn new(generation: u32, state: State) -> Self {
+        Self((generation % GENERATIONS) << 2 | state as u32)
+    }
+
+    /// The 30-bit generation.
+    pub const fn generation(self) -> u32 {
+        self.0 >> 2
+    }
+
+    /// The state.
+    pub const fn state(self) -> State {
+        match self.0 & 3 {
+            0 => State::Free,
+            1 => State::Filling,
+            2 => State::Ready,
+            _ => State::Reading,
+        }
+    }
+}
+
+impl fmt::Display for StateWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.state() {
+            State::Free => "free",
+            State::Filling => "filling",
+            State::Ready => "ready",
+            State::Reading => "reading",
+        };
+        write!(f, "{name} in generation {}", self.generation())
+    }
+}
+
+/// Slot and generation of a sequence in a ring of `slots` slots.
+///
+/// # Panics
+/// When `slots` is 0.
+pub const fn position(sequence: u64, slots: u32) -> (u32, u32) {
+    let slots = slots as u64;
+    ((sequence % slots) as u32, (sequence / slots % GENERATIONS as u64) as u32)
+}
+
+/// How long to wait before asking whether there is anybody to wait for.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Looks at the word before the first sleep.
+    pub spins: u32,
+    /// The longest sleep between two liveness checks.
+    pub interval: Duration,
+}
+
+/// Why a move could not be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// What was waited for has not happened, and never will.
+    Gone(Gone),
+    /// The slot's state or header is none that the protocol allows; says which field, what it holds and what it should.
+    Corrupt(String),
+}
+
+/// The header of a slot. In shared memory it is these eight words, little-endian, at the start of a line of its own.
+///
+/// All but the state are written by the writer while it holds the slot, and read by the reader.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct SlotHeader<W> {
+    state: W,
+    generation: W,
+    sequence: [W; 2],
+    length: [W; 2],
+    checksum: [W; 2],
+}
+
+impl<W: Word> SlotHeader<W> {
+    /// A header whose slot is free in `generation`, made of words that `word` makes.
+    pub fn new(generation: u32, word: impl Fn(u32) -> W) -> Self {
+        let zeros = || [word(0), word(0)];
+        Self {
+            state: word(StateWord::new(generation, State::Free).0),
+            generation: word(0),
+            sequence: zeros(),
+            length: zeros(),
+            checksum: zeros(),
+        }
+    }
+
+    /// Sets a header of zeroed memory to free in `generation`, before anybody else knows of it.
+    pub fn start_at(&self, generation: u32) {
+        self.state.store(StateWord::new(generation, State::Free).0, Ordering::Release);
+    }
+
+    /// The state word as it is now; nothing follows from it but a message.
+    pub fn peek(&self) -> StateWord {
+        StateWord(self.state.load(Ordering::Relaxed))
+    }
+
+    /// Wakes both sides so that they check their liveness now.
+    pub fn wake_all(&self) {
+        self.state.wake_all();
+    }
+
+    /// Waits until the slot is free in `generation`, and takes it.
+    ///
+    /// # Errors
+    /// [`Fault::Gone`] from `liveness`; [`Fault::Corrupt`] when the slot is beyond that state already.
+    pub fn claim_for_writing(
+        &self,
+        generation: u32,
+        patience: Patience,
+        liveness: &dyn Liveness,
+    ) -> Result<(), Fault> {
+        let free = StateWord::new(generation, State::Free);
+        let filling = StateWord::new(generation, State::Filling);
+        self.wait_until(patience, liveness, |word, _| {
+            if word == free {
+                // S1, acquire: partner S4 in `release` (or S2' in `give_up`). What the reader read of the earlier
+                // batch was read before what we write now.
+                return Ok(self.exchange(free, filling, Ordering::Acquire).is_ok());
+            }
+            // Behind by 1 ..= 2^29 - 1 turns modulo 2^30: somebody else's earlier turn.
+            let behind = generation.wrapping_sub(word.generation()) % GENERATIONS;
+            if (1..GENERATIONS / 2).contains(&behind) {
+                return Ok(false);
+            }
+            Err(format!("the state is {word}, but its writer expected {free}"))
+        })
+    }
+
+    /// Gives a slot that is being filled to the reader.
+    ///
+    /// # Errors
+    /// [`Fault::Corrupt`] when the slot is not being filled in `generation`.
+    pub fn publish(&self, sequence: u64, generation: u32, length: u64) -> Result<(), Fault> {
+        // Release, with the acquire loads in `looks_published`: a reader that sees one of these sees that the slot
+        // has left `free`. The reader that counts, in `claim_for_reading`, has them by S2.
+        let generation = generation % GENERATIONS;
+        self.generation.store(generation, Ordering::Release);
+        store_u64(&self.sequence, sequence);
+        store_u64(&self.length, length);
+        store_u64(&self.checksum, checksum(sequence, generation, length));
+        let filling = StateWord::new(generation, State::Filling);
+        // S2, release: partner S3 in `claim_for_reading`. Payload and header come before it.
+        self.exchange(filling, StateWord::new(generation, State::Ready), Ordering::Release)
+            .map_err(|found| Fault::Corrupt(format!("the state became {found} while it was {filling}")))?;
+        self.state.wake_all();
+        Ok(())
+    }
+
+    /// Takes back a claim for writing: the slot is free in the same generation. A state that does not fit is left alone.
+    pub fn give_up(&self, generation: u32) {
+        // S2', release: partner S1.
+        let filling = StateWord::new(generation, State::Filling);
+        let _ = self.exchange(filling, StateWord::new(generation, State::Free), Ordering::Release);
+        self.state.wake_all();
+    }
+
+    /// Waits until `sequence` is published, takes it, and returns the length of its payload.
+    ///
+    /// # Errors
+    /// [`Fault::Gone`] from `liveness`, unless the batch was published before; [`Fault::Corrupt`] when the state or
+    /// the header is not what the protocol allows, or the length exceeds `capacity`. The slot then stays as it is.
+    pub fn claim_for_reading(
+        &self,
+        sequence: u64,
+        generation: u32,
+        capacity: u64,
+        patience: Patience,
+        liveness: &dyn Liveness,
+    ) -> Result<u64, Fault> {
+        let ready = StateWord::new(generation, State::Ready);
+        let reading = StateWord::new(generation, State::Reading);
+        self.wait_until(patience, liveness, |word, waited| {
+            if word == ready {
+                // S3, acquire: partner S2 in `publish`. Header and payload are what the writer wrote before it.
+                return Ok(self.exchange(ready, reading, Ordering::Acquire).is_ok());
+            }
+            if word.generation() != generation || word.state() == State::Reading {
+                return Err(format!(
+                    "the state is {word}, but its reader expected {ready} or on the way to it"
+                ));
+            }
+            if waited && word.state() == State::Free && self.looks_published(sequence, generation) {
+                let still = self.state.load(Ordering::Acquire);
+                if still == word.0 {
+                    return Err(format!(
+                        "the state is {word}, but the header says that it was published in it"
+                    ));
+                }
+            }
+            Ok(false)
+        })?;
+        self.checked_length(sequence, generation, capacity)
+    }
+
+    /// Gives a slot that was read back to the writers, for the next generation.
+    ///
+    /// # Errors
+    /// [`Fault::Corrupt`] when the slot is not being read in `generation`.
+    pub fn release(&self, generation: u32) -> Result<(), Fault> {
+        let reading = StateWord::new(generation, State::Reading);
+        let free = StateWord::new(generation + 1, State::Free);
+        // S4, release: partner S1 in `claim_for_writing`. All reads of the payload come before it.
+        self.exchange(reading, free, Ordering::Release)
+            .map_err(|found| Fault::Corrupt(format!("the state became {found} while it was {reading}")))?;
+        self.state.wake_all();
+        Ok(())
+    }
+
+    /// Looks, spins, sleeps and asks, until `claim` (given the state word, and whether a sleep came before) is true.
+    fn wait_until(
+        &self,
+        patience: Patience,
+        liveness: &dyn Liveness,
+        claim: impl Fn(StateWord, bool) -> Result<bool, String>,
+    ) -> Result<(), Fault> {
+        let mut spins = patience.spins;
+        let mut waited = false;
+        let mut gone = None;
+        loop {
+            let word = self.state.load(Ordering::Acquire);
+            if claim(StateWord(word), waited).map_err(Fault::Corrupt)? {
+                return Ok(());
+            }
+            if let Some(gone) = gone {
+                return Err(Fault::Gone(gone));
+            }
+            if spins > 0 {
+                spins -= 1;
+                self.state.spin();
+                continue;
+            }
+            if waited && let Err(found) = liveness.check() {
+                // Whatever the peer did before its end is visible now: look once more, so that a batch that it
+                // published just before is taken.
+                gone = Some(found);
+                continue;
+            }
+            self.state.wait(word, patience.interval);
+            waited = true;
+        }
+    }
+
+    fn exchange(&self, from: StateWord, to: StateWord, success: Ordering) -> Result<(), StateWord> {
+        match self.state.compare_exchange(from.0, to.0, success, Ordering::Relaxed) {
+            Ok(_) => Ok(()),
+            Err(found) => Err(StateWord(found)),
+        }
+    }
+
+    /// Whether the header is a whole and valid one of this sequence.
+    fn looks_published(&self, sequence: u64, generation: u32) -> bool {
+        let length = load_u64(&self.length);
+        self.generation.load(Ordering::Acquire) == generation
+            && load_u64(&self.sequence) == sequence
+            && load_u64(&self.checksum) == checksum(sequence, generation, length)
+    }
+
+    fn checked_length(&self, sequence: u64, generation: u32, capacity: u64) -> Result<u64, Fault> {
+        let corrupt = |what: String| Err(Fault::Corrupt(what));
+        let found = self.generation.load(Ordering::Acquire);
+        if found != generation {
+            return corrupt(format!("the header's generation is {found} instead of {generation}"));
+        }
+        let found = load_u64(&self.sequence);
+        if found != sequence {
+            return corrupt(format!("the header's sequence is {found} instead of {sequence}"));
+        }
+        let length = load_u64(&self.length);
+        let (found, computed) = (load_u64(&self.checksum), checksum(sequence, generation, length));
+        if found != computed {
+            return corrupt(format!(
+                "the header's checksum is {found:016x}, but that of its fields (length {length}) is {computed:016x}"
+            ));
+        }
+        if length > capacity {
+            return corrupt(format!(
+                "the header's length is {length}, beyond the {capacity} bytes of a slot"
+            ));
+        }
+        Ok(length)
+    }
+}
+
+fn store_u64<W: Word>(words: &[W; 2], value: u64) {
+    words[0].store(value as u32, Ordering::Release);
+    words[1].store((value >> 32) as u32, Ordering::Release);
+}
+
+fn load_u64<W: Word>(words: &[W; 2]) -> u64 {
+    u64::from(words[0].load(Ordering::Acquire)) | u64::from(words[1].load(Ordering::Acquire)) << 32
+}
+
+/// The checksum of a header: of its sequence, generation and length.
+///
+/// Each step is a bijection of its input xor a field, so a change of any single field always shows.
+pub fn checksum(sequence: u64, generation: u32, length: u64) -> u64 {
+    mix(mix(mix(sequence ^ 0x7576_612d_736c_6f74) ^ u64::from(generation)) ^ length)
+}
+
+/// splitmix64's finaliser.
+pub(crate) fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

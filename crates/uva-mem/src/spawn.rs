@@ -1,0 +1,95 @@
+//! What a child must do between fork and exec, and how it takes up what it inherited.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Mutex;
+
+use rustix::io::{Errno, FdFlags};
+use rustix::process::Signal;
+
+use crate::handover::{Channel, HandoverError};
+
+/// What a child inherits, and how it ends and stands.
+#[derive(Debug, Default)]
+pub struct Inherit {
+    /// One end of a channel, for the child alone. It moves into the [`Command`]: drop that after spawning, or this
+    /// process keeps the child's end open and never sees it close.
+    pub channel: Option<Channel>,
+    /// The signal that the child gets when the *thread* that spawns it ends (Linux counts by thread): spawn from a
+    /// thread that lives as long as the run.
+    pub death_signal: Option<Signal>,
+    /// Whether the child leads a session of its own, so that signals from the terminal do not reach it.
+    pub new_session: bool,
+}
+
+impl Inherit {
+    /// Sets `command` up so; returns the number under which the child finds the channel
+    /// (for [`Channel::from_inherited`]), to be put into its arguments.
+    ///
+    /// A parent that ends before the child asked for its death signal is noticed too: spawning fails in the child.
+    pub fn apply(self, command: &mut Command) -> Option<RawFd> {
+        let Self { channel, death_signal, new_session } = self;
+        let channel = channel.map(Channel::into_fd);
+        let number = channel.as_ref().map(AsRawFd::as_raw_fd);
+        let parent = rustix::process::getpid();
+        let in_child = move || -> io::Result<()> {
+            if new_session {
+                rustix::process::setsid()?;
+            }
+            if let Some(fd) = &channel {
+                rustix::io::fcntl_setfd(fd, FdFlags::empty())?;
+            }
+            if let Some(signal) = death_signal {
+                rustix::process::set_parent_process_death_signal(Some(signal))?;
+                // The parent may have ended before that call; then the signal never comes. Not compared with 1:
+                // orphans go to the nearest subreaper.
+                if rustix::process::getppid() != Some(parent) {
+                    return Err(Errno::SRCH.into());
+                }
+            }
+            Ok(())
+        };
+        // SAFETY: between fork and exec only what is async-signal-safe may run. The closure makes plain system calls
+        // (rustix makes them itself, with no libc state), allocates nothing, takes no lock, and its errors are bare
+        // errno numbers. The descriptor it uses is owned by the closure, so by `command`, and open at the fork.
+        unsafe { command.pre_exec(in_child) };
+        number
+    }
+}
+
+impl Channel {
+    /// Takes up the channel that [`Inherit`] left open under this number, in the child.
+    ///
+    /// # Errors
+    /// [`HandoverError::Refused`] when the number is one of the standard streams, is not open, was not inherited, was
+    /// taken up before, or is no hand-over socket.
+    pub fn from_inherited(number: RawFd) -> Result<Self, HandoverError> {
+        // Two calls with one number must not both find it free to take.
+        static TAKING: Mutex<()> = Mutex::new(());
+        let _guard = TAKING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+
+        let refused = |why: &str| Err(HandoverError::Refused(format!("descriptor {number} {why}")));
+        if number <= 2 {
+            return refused("is no inherited channel: 0, 1 and 2 are the standard streams");
+        }
+        // SAFETY: borrowed for this one question, which is harmless for any number: it fails where none is open.
+        let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
+        match rustix::io::fcntl_getfd(borrowed) {
+            Err(_) => return refused("is not open"),
+            Ok(flags) if flags.contains(FdFlags::CLOEXEC) => {
+                return refused("was not inherited, or was taken up already (it is close-on-exec)");
+            }
+            Ok(_) => {}
+        }
+        // From now on a second call refuses it.
+        rustix::io::fcntl_setfd(borrowed, FdFlags::CLOEXEC)
+            .map_err(|e| HandoverError::System { doing: "fcntl(F_SETFD)", source: e.into() })?;
+        // SAFETY: open (just asked), and owned by nobody in this process: it was not close-on-exec, so it was open
+        // before our exec. Everything that std or this crate opens or duplicates is close-on-exec from the start,
+        // and the flag just set lets this point be passed once per inherited descriptor.
+        let fd = unsafe { OwnedFd::from_raw_fd(number) };
+        Self::from_fd(fd)
+    }
+}
