@@ -6,18 +6,21 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::files::{Files, IndexArray, LabelArray};
+use crate::stamp::Stamp;
 use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Split};
+use crate::{fingerprint, verify};
 
 /// How much is checked when a dataset is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verify {
-    /// Everything but feature values, unless a stamp says that these very files have been checked before.
+    /// Everything but feature values; where a stamp says that these very files have been checked before, the pass over
+    /// the edges is left out.
     Stamp,
     /// Everything but feature values, whatever a stamp says.
     Full,
     /// Everything: no feature value may be NaN or infinite either.
     FullWithFeatures,
-    /// Headers, shapes and sizes only: for a role whose launcher has checked the dataset already.
+    /// Types, shapes and sizes only: for a role whose launcher has checked the dataset already.
     HeadersOnly,
 }
 
@@ -32,6 +35,9 @@ pub struct Verification {
     pub from_stamp: bool,
     /// Whether every feature value was looked at in this run.
     pub features_checked: bool,
+    /// Where this run left a stamp for the next one; `None` where it did not, for instance because the files were
+    /// written a moment ago.
+    pub stamp: Option<PathBuf>,
 }
 
 /// An open dataset: its files, mapped, and what is known of them.
@@ -59,9 +65,26 @@ impl Dataset {
     /// Where a file is missing or its content is wrong; the message says which, where, and what was found.
     pub fn open_verified(path: &Path, how: Verify) -> Result<Dataset, GraphError> {
         let start = Instant::now();
+        // Before the files are read, so that a change meanwhile shows in the next comparison.
+        let stamp = Stamp::of(path);
         let files = Files::open(path)?;
         let mut verification = Verification::default();
-        let _ = how;
+        if how != Verify::HeadersOnly {
+            verify::nodes(&files)?;
+            let stamp_counts = how == Verify::Stamp;
+            verification.from_stamp = stamp_counts && stamp.as_ref().is_some_and(|stamp| stamp.is_left(path));
+            if !verification.from_stamp {
+                verify::edges(&files)?;
+                verification.edges_checked = true;
+            }
+            if how == Verify::FullWithFeatures {
+                verify::features(&files)?;
+                verification.features_checked = true;
+            }
+            if verification.edges_checked {
+                verification.stamp = stamp.and_then(|stamp| stamp.leave(path));
+            }
+        }
         verification.seconds = start.elapsed().as_secs_f64();
         let classes = files.classes();
         let name = files.meta.name.clone().unwrap_or_else(|| directory_name(path));
@@ -140,6 +163,17 @@ impl Dataset {
     /// What `meta.json` says.
     pub fn meta(&self) -> &Meta {
         &self.files.meta
+    }
+
+    /// 16 hex digits that name the content: equal for every copy of the dataset, whatever it is called and wherever it
+    /// lies. Shapes and classes count whole, each array by a sample of at most 16,384 words.
+    pub fn fingerprint(&self) -> String {
+        fingerprint::of(&self.files)
+    }
+
+    /// The weights of the edges, in the order of the lists; `None` where the dataset has none.
+    pub fn weights(&self) -> Option<&[f32]> {
+        self.files.weights.as_ref().map(|weights| weights.values())
     }
 
     /// What was checked when the dataset was opened, and how long that took.

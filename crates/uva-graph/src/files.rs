@@ -39,6 +39,15 @@ pub(crate) enum LabelArray {
     Multi { classes: usize, array: NpyArray },
 }
 
+impl LabelArray {
+    pub(crate) fn array(&self) -> &NpyArray {
+        match self {
+            LabelArray::Single(labels) => labels.array(),
+            LabelArray::Multi { array, .. } => array,
+        }
+    }
+}
+
 /// All files of a dataset.
 #[derive(Debug)]
 pub(crate) struct Files {

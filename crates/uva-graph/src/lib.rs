@@ -11,9 +11,13 @@
 pub mod dataset;
 pub mod error;
 mod files;
+mod fingerprint;
+mod hash;
 pub mod kinds;
 pub mod meta;
 pub mod npy;
+mod stamp;
+mod verify;
 pub mod views;
 
 pub use dataset::{Dataset, Verification, Verify};

@@ -1,0 +1,143 @@
+//! The stamp: a note that these very files have been checked, so that the next open need not look at every edge.
+//!
+//! It holds the size and modification time of every file and the version of the checks. It lies beside the files, or
+//! under the user's cache directory where those are read-only. It is a convenience: a stamp that cannot be read or
+//! written is as good as none, and never an error.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Split;
+use crate::files::names;
+use crate::meta;
+
+/// The stamp's name beside the files.
+pub(crate) const FILE_NAME: &str = ".uvatrain-stamp.json";
+
+/// Raised whenever the checks become stricter, so that older stamps stop counting.
+const VERSION: u32 = 1;
+
+/// A file changed so shortly ago could change again without a new modification time: the kernel's clock for those
+/// moves in ticks, and some file systems count whole seconds.
+const TICK: Duration = Duration::from_millis(100);
+const WHOLE_SECONDS: Duration = Duration::from_secs(2);
+
+/// Size and modification time of every file of a dataset.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stamp {
+    version: u32,
+    /// Where the dataset is, links resolved. Only a stamp in the cache directory needs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dataset: Option<PathBuf>,
+    files: BTreeMap<String, FileState>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct FileState {
+    bytes: u64,
+    /// Nanoseconds since 1970, negative before.
+    modified_ns: i128,
+}
+
+impl Stamp {
+    /// The state of the files in `directory` now; `None` where it cannot be told.
+    ///
+    /// Take it before the files are read: a change during the checks then shows as another state.
+    pub(crate) fn of(directory: &Path) -> Option<Stamp> {
+        let splits = Split::ALL.map(Split::file_name);
+        let fixed = [
+            names::INDPTR,
+            names::INDICES,
+            names::FEATURES,
+            names::LABELS,
+            names::WEIGHTS,
+            names::ORIGINAL_IDS,
+            meta::FILE_NAME,
+        ];
+        let mut files = BTreeMap::new();
+        for name in fixed.into_iter().chain(splits) {
+            match fs::metadata(directory.join(name)) {
+                Ok(metadata) => {
+                    let modified_ns = nanoseconds(metadata.modified().ok()?)?;
+                    files.insert(name.to_owned(), FileState { bytes: metadata.len(), modified_ns });
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(_) => return None,
+            }
+        }
+        Some(Stamp { version: VERSION, dataset: None, files })
+    }
+
+    /// Whether a stamp with this very state was left for the dataset in `directory`.
+    pub(crate) fn is_left(&self, directory: &Path) -> bool {
+        let read = |path: &Path| -> Option<Stamp> { serde_json::from_slice(&fs::read(path).ok()?).ok() };
+        if read(&directory.join(FILE_NAME)).is_some_and(|stamp| stamp == *self) {
+            return true;
+        }
+        let Some((path, dataset)) = cached(directory) else { return false };
+        read(&path).is_some_and(|stamp| stamp == Stamp { dataset: Some(dataset), ..self.clone() })
+    }
+
+    /// Leaves the stamp beside the files, or else in the cache directory. Returns where, if anywhere.
+    pub(crate) fn leave(&self, directory: &Path) -> Option<PathBuf> {
+        if self.is_fresh(SystemTime::now()) {
+            return None;
+        }
+        let beside = directory.join(FILE_NAME);
+        if write(&beside, self).is_some() {
+            return Some(beside);
+        }
+        let (path, dataset) = cached(directory)?;
+        fs::create_dir_all(path.parent()?).ok()?;
+        write(&path, &Stamp { dataset: Some(dataset), ..self.clone() })?;
+        Some(path)
+    }
+
+    /// Whether a file was changed so shortly before `now` that it could change again unnoticed.
+    fn is_fresh(&self, now: SystemTime) -> bool {
+        let Some(now) = nanoseconds(now) else { return true };
+        let whole_seconds = self.files.values().all(|file| file.modified_ns % 1_000_000_000 == 0);
+        let window = if whole_seconds { WHOLE_SECONDS } else { TICK }.as_nanos().cast_signed();
+        self.files.values().any(|file| now - file.modified_ns < window)
+    }
+}
+
+/// Writes beside and renames, so that no reader sees half a stamp.
+fn write(path: &Path, stamp: &Stamp) -> Option<()> {
+    // Two writers at once write the same bytes, so they may share the name; one of a writer that was killed is reused.
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".partial");
+    let beside = PathBuf::from(beside);
+    let text = serde_json::to_vec_pretty(stamp).ok()?;
+    let written = fs::File::create(&beside)
+        .and_then(|mut file| file.write_all(&text))
+        .and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        // It may not even have been created.
+        let _ = fs::remove_file(&beside);
+    }
+    written.ok()
+}
+
+/// Where the stamp of the dataset in `directory` lies in the user's cache directory, and the directory's full path.
+fn cached(directory: &Path) -> Option<(PathBuf, PathBuf)> {
+    let absolute_path =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache =
+        absolute_path("XDG_CACHE_HOME").or_else(|| absolute_path("HOME").map(|home| home.join(".cache")))?;
+    let dataset = directory.canonicalize().ok()?;
+    let name = format!("{:016x}.json", crate::hash::of_bytes(dataset.as_os_str().as_encoded_bytes()));
+    Some((cache.join("uvatrain").join("stamps").join(name), dataset))
+}
+
+fn nanoseconds(time: SystemTime) -> Option<i128> {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => i128::try_from(after.as_nanos()).ok(),
+        Err(before) => i128::try_from(before.duration().as_nanos()).ok().map(|ns| -ns),
+    }
+}

@@ -1,0 +1,241 @@
+//! The checks of what a dataset's files hold. All of them read in parallel; each names the first wrong value.
+
+use bytemuck::AnyBitPattern;
+use half::{bf16, f16};
+use rayon::prelude::*;
+
+use crate::files::{Files, IndexArray, LabelArray};
+use crate::npy::{NpyArray, TypedArray};
+use crate::{ElementType, GraphError, Split};
+
+/// Values that one task looks at: enough to make a task's cost vanish, few enough to spread over the cores.
+const CHUNK: usize = 1 << 16;
+
+/// The largest original id + 1: the random keys have 40 bits for a node.
+const ORIGINAL_ID_LIMIT: i64 = 1 << 40;
+
+/// What is wrong with a value. `at` is the byte offset in the file.
+#[derive(Debug, thiserror::Error)]
+enum ContentProblem {
+    #[error("entry 0 at offset {at} is {value}, it has to be 0")]
+    IndptrStart { at: usize, value: i64 },
+    #[error(
+        "entry {position} at offset {at} is {value}, less than the {before} before it: indptr has to be monotone"
+    )]
+    IndptrFalls { position: usize, at: usize, value: i64, before: i64 },
+    #[error(
+        "the last entry ({position}) at offset {at} is {value}, but indices.npy has {edges} entries: they have to be equal"
+    )]
+    IndptrEnd { position: usize, at: usize, value: i64, edges: usize },
+    #[error(
+        "entry {position} at offset {at}, a neighbour of node {node}, is {value}, outside the ids 0..{nodes}"
+    )]
+    Neighbour { position: usize, at: usize, node: usize, value: i64, nodes: usize },
+    #[error("the label of node {node} at offset {at} is {value}, outside -1..{classes} (-1 means none)")]
+    Label { node: usize, at: usize, value: i64, classes: i64 },
+    #[error("the label of node {node}, column {column}, at offset {at} is {value}, it has to be 0 or 1")]
+    LabelBit { node: usize, column: usize, at: usize, value: u8 },
+    #[error("entry {position} at offset {at} is {value}, outside the ids 0..{nodes}")]
+    SplitId { position: usize, at: usize, value: i64, nodes: usize },
+    #[error("entry {position} at offset {at} names node {value} again: a split names a node at most once")]
+    SplitTwice { position: usize, at: usize, value: i64 },
+    #[error("the original id of node {node} at offset {at} is {value}, outside 0..2^40")]
+    OriginalId { node: usize, at: usize, value: i64 },
+    #[error("the original id {value} occurs more than once, again for node {node} at offset {at}")]
+    OriginalIdTwice { node: usize, at: usize, value: i64 },
+    #[error("the weight of edge {position} at offset {at} is {value}: weights have to be finite")]
+    Weight { position: usize, at: usize, value: f32 },
+    #[error("row {row}, column {column}, at offset {at} is {value}: features have to be finite")]
+    Feature { row: usize, column: usize, at: usize, value: f32 },
+}
+
+/// Where element `position` of `array` lies in its file.
+fn offset(array: &NpyArray, position: usize) -> usize {
+    array.header().data_offset + position * array.kind().bytes()
+}
+
+/// The first position whose value `is_wrong`, looked for in parallel.
+///
+/// Chunks are scanned without a branch per value, so that the compiler can use vector instructions; the position is
+/// looked for only in a chunk that has one.
+fn first_wrong<T: Copy + Sync>(values: &[T], is_wrong: impl Fn(T) -> bool + Sync) -> Option<usize> {
+    values.par_chunks(CHUNK).enumerate().find_map_first(|(chunk, values)| {
+        let any = values.iter().fold(false, |any, &value| any | is_wrong(value));
+        any.then(|| chunk * CHUNK + values.iter().position(|&value| is_wrong(value)).unwrap_or(0))
+    })
+}
+
+/// Checks everything whose size is that of the nodes: `indptr`, labels, splits.
+pub(crate) fn nodes(files: &Files) -> Result<(), GraphError> {
+    indptr(files)?;
+    labels(files)?;
+    for split in Split::ALL {
+        split_ids(&files.splits[split as usize], files.nodes())?;
+    }
+    Ok(())
+}
+
+/// Checks what a stamp may stand in for: neighbour ids, weights and original ids. `indptr` has been checked.
+pub(crate) fn edges(files: &Files) -> Result<(), GraphError> {
+    match &files.indices {
+        IndexArray::I32(ids) => {
+            // Seen as unsigned, a negative id is larger than any node.
+            let nodes = u32::try_from(files.nodes()).unwrap_or(u32::MAX);
+            neighbours(files, ids, |id| id.cast_unsigned() >= nodes, i64::from)?;
+        }
+        IndexArray::I64(ids) => {
+            let nodes = files.nodes() as u64;
+            neighbours(files, ids, |id| id.cast_unsigned() >= nodes, |id| id)?;
+        }
+    }
+    if let Some(weights) = &files.weights
+        && let Some(position) = first_wrong(weights.values(), |weight| !weight.is_finite())
+    {
+        let (at, value) = (offset(weights.array(), position), weights.values()[position]);
+        return Err(invalid(weights.array(), ContentProblem::Weight { position, at, value }));
+    }
+    if let Some(ids) = &files.original_ids {
+        original_ids(ids)?;
+    }
+    Ok(())
+}
+
+/// Checks that no feature is NaN or infinite.
+pub(crate) fn features(files: &Files) -> Result<(), GraphError> {
+    let array = &files.features;
+    // Feature bytes may lie anywhere, so they are read as bytes, not cast.
+    let wrong = match files.element {
+        ElementType::U8 | ElementType::I8 => None,
+        ElementType::F32 => first_not_finite(array.bytes(), f32::from_le_bytes),
+        ElementType::F16 => first_not_finite(array.bytes(), |bytes| f16::from_le_bytes(bytes).to_f32()),
+        ElementType::Bf16 => first_not_finite(array.bytes(), |bytes| bf16::from_le_bytes(bytes).to_f32()),
+    };
+    match wrong {
+        None => Ok(()),
+        Some((position, value)) => {
+            let columns = array.shape()[1];
+            let (row, column, at) = (position / columns, position % columns, offset(array, position));
+            Err(invalid(array, ContentProblem::Feature { row, column, at, value }))
+        }
+    }
+}
+
+fn first_not_finite<const SIZE: usize>(
+    bytes: &[u8],
+    decode: impl Fn([u8; SIZE]) -> f32 + Sync,
+) -> Option<(usize, f32)> {
+    let (values, _) = bytes.as_chunks::<SIZE>();
+    let position = first_wrong(values, |value| !decode(value).is_finite())?;
+    Some((position, decode(values[position])))
+}
+
+fn indptr(files: &Files) -> Result<(), GraphError> {
+    let array = files.indptr.array();
+    let values = files.indptr.values();
+    let at = |position| offset(array, position);
+    if values[0] != 0 {
+        return Err(invalid(array, ContentProblem::IndptrStart { at: at(0), value: values[0] }));
+    }
+    let falls = values.par_windows(2).position_first(|pair| pair[0] > pair[1]);
+    if let Some(before) = falls {
+        let position = before + 1;
+        let (before, value) = (values[before], values[position]);
+        return Err(invalid(
+            array,
+            ContentProblem::IndptrFalls { position, at: at(position), value, before },
+        ));
+    }
+    let (position, edges) = (values.len() - 1, files.indices.array().shape()[0]);
+    let value = values[position];
+    if value != edges as i64 {
+        return Err(invalid(array, ContentProblem::IndptrEnd { position, at: at(position), value, edges }));
+    }
+    Ok(())
+}
+
+fn neighbours<T: AnyBitPattern + Sync>(
+    files: &Files,
+    ids: &TypedArray<T>,
+    is_wrong: impl Fn(T) -> bool + Sync,
+    widen: impl Fn(T) -> i64,
+) -> Result<(), GraphError> {
+    let Some(position) = first_wrong(ids.values(), is_wrong) else { return Ok(()) };
+    let (at, value) = (offset(ids.array(), position), widen(ids.values()[position]));
+    // The list that holds the position: the last one that starts at or before it.
+    let node = files.indptr.values().partition_point(|&start| start <= position as i64) - 1;
+    let nodes = files.nodes();
+    Err(invalid(ids.array(), ContentProblem::Neighbour { position, at, node, value, nodes }))
+}
+
+fn labels(files: &Files) -> Result<(), GraphError> {
+    match &files.labels {
+        LabelArray::Single(labels) => {
+            // Without "classes" any label that fits a class count will do; the largest one then says how many.
+            let classes = files.meta.classes.map_or(i64::from(u32::MAX), |classes| classes as i64);
+            match first_wrong(labels.values(), |label| label < -1 || label >= classes) {
+                None => Ok(()),
+                Some(node) => {
+                    let (at, value) = (offset(labels.array(), node), labels.values()[node]);
+                    Err(invalid(labels.array(), ContentProblem::Label { node, at, value, classes }))
+                }
+            }
+        }
+        LabelArray::Multi { classes, array } => match first_wrong(array.bytes(), |bit| bit > 1) {
+            None => Ok(()),
+            Some(position) => {
+                let (node, column) = (position / classes, position % classes);
+                let (at, value) = (offset(array, position), array.bytes()[position]);
+                Err(invalid(array, ContentProblem::LabelBit { node, column, at, value }))
+            }
+        },
+    }
+}
+
+fn split_ids(ids: &TypedArray<i64>, nodes: usize) -> Result<(), GraphError> {
+    let values = ids.values();
+    let at = |position| offset(ids.array(), position);
+    if let Some(position) = first_wrong(values, |id| id.cast_unsigned() >= nodes as u64) {
+        let value = values[position];
+        return Err(invalid(
+            ids.array(),
+            ContentProblem::SplitId { position, at: at(position), value, nodes },
+        ));
+    }
+    // One bit a node. Splits written in ascending order, as most are, need none.
+    if values.is_sorted_by(|a, b| a < b) {
+        return Ok(());
+    }
+    let mut seen = vec![0_u64; nodes.div_ceil(64)];
+    for (position, &value) in values.iter().enumerate() {
+        let (word, bit) = (value as usize / 64, 1 << (value % 64));
+        if seen[word] & bit != 0 {
+            return Err(invalid(
+                ids.array(),
+                ContentProblem::SplitTwice { position, at: at(position), value },
+            ));
+        }
+        seen[word] |= bit;
+    }
+    Ok(())
+}
+
+fn original_ids(ids: &TypedArray<i64>) -> Result<(), GraphError> {
+    let values = ids.values();
+    let at = |node| offset(ids.array(), node);
+    if let Some(node) = first_wrong(values, |id| !(0..ORIGINAL_ID_LIMIT).contains(&id)) {
+        let value = values[node];
+        return Err(invalid(ids.array(), ContentProblem::OriginalId { node, at: at(node), value }));
+    }
+    let mut sorted = values.to_vec();
+    sorted.par_sort_unstable();
+    if let Some(position) = sorted.par_windows(2).position_first(|pair| pair[0] == pair[1]) {
+        let value = sorted[position];
+        let node = values.iter().rposition(|&id| id == value).unwrap_or(0);
+        return Err(invalid(ids.array(), ContentProblem::OriginalIdTwice { node, at: at(node), value }));
+    }
+    Ok(())
+}
+
+fn invalid(array: &NpyArray, problem: ContentProblem) -> GraphError {
+    GraphError::invalid(array.path(), problem)
+}
