@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Everything that has to pass: formatting, clippy, all tests, and that what needs no libtorch builds without one.
+# Gets libtorch first, from its cache folder where it is there. Works from any folder, needs nothing exported.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+started=$SECONDS
+declare -a took=()
+
+# step NAME COMMAND… runs a command and remembers how long it took; the first that fails ends the script.
+step() {
+  local name=$1 since=$SECONDS
+  shift
+  printf '\n== %s: %s\n' "$name" "$*"
+  if ! "$@"; then
+    printf '\n== FAILED: %s (after %d s): %s\n' "$name" $((SECONDS - since)) "$*" >&2
+    exit 1
+  fi
+  took+=("$(printf '%5d s  %s' $((SECONDS - since)) "$name")")
+}
+
+# The crates that must not need libtorch see a LIBTORCH that does not exist: asking for it would fail the build.
+without_libtorch() {
+  LIBTORCH=/nonexistent/libtorch cargo clippy --workspace --exclude uva-train --exclude uvatrain -- -D warnings
+  LIBTORCH=/nonexistent/libtorch cargo clippy -p uvatrain --no-default-features --all-targets -- -D warnings
+}
+
+step "libtorch" scripts/libtorch.sh
+step "format" cargo fmt --all --check
+step "builds without libtorch" without_libtorch
+step "clippy" cargo clippy --workspace --all-targets -- -D warnings
+step "real graphs" scripts/datasets.sh
+step "tests" cargo test --workspace
+
+printf '\n== all passed in %d s\n' $((SECONDS - started))
+printf '%s\n' "${took[@]}"
