@@ -1,8 +1,18 @@
 //! `.npy` arrays: headers, mapped reading, streamed writing.
+//!
+//! Versions 1 and 2, little-endian, C order. Everything else is refused with what was found and what would do.
 
 mod array;
 mod header;
+mod writer;
 
 pub use array::NpyArray;
 pub(crate) use array::TypedArray;
 pub use header::{Header, NpyType};
+pub use writer::{NpyWriter, write_array};
+
+#[cfg(target_endian = "big")]
+compile_error!("arrays are little-endian and used in place, so only little-endian machines are supported");
+
+#[cfg(test)]
+mod tests;

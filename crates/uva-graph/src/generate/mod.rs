@@ -1,0 +1,35 @@
+//! Graphs made up on the spot, with classes planted in them so that there is something to learn.
+
+mod permutation;
+mod power_law;
+mod random;
+
+pub use power_law::{PowerLaw, power_law};
+
+/// How far a generator or an importer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done: `edges`, `features`, …
+    pub stage: &'static str,
+    /// Steps of this stage that are done.
+    pub done: u64,
+    /// Steps of this stage in all.
+    pub total: u64,
+}
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Summary {
+    /// How many nodes.
+    pub nodes: u64,
+    /// How many edges; both directions of an undirected edge count.
+    pub edges: u64,
+    /// Features a node.
+    pub feature_dim: u64,
+    /// How many classes.
+    pub classes: u64,
+    /// Nodes of the train, valid and test split.
+    pub split_sizes: [u64; 3],
+    /// Wall-clock time.
+    pub seconds: f64,
+}

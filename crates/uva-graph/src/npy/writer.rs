@@ -1,0 +1,125 @@
+//! Arrays written as a stream, so that one larger than memory can be made.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use bytemuck::NoUninit;
+
+use super::header::NpyType;
+use crate::GraphError;
+
+/// Bytes kept for the header: a multiple of 64, as numpy aligns, with room for two axes of 20 digits each.
+const HEADER_BYTES: usize = 128;
+
+/// Larger writes pass it by, so it serves the small ones only.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// What a caller did wrong with a writer. A bug of the caller, told as an error so that no half array is left behind.
+#[derive(Debug, thiserror::Error)]
+enum WriterProblem {
+    #[error("{written} bytes were written to an array of rows of {row} bytes")]
+    HalfRow { written: u64, row: u64 },
+    #[error("the header of shape {shape:?} does not fit {HEADER_BYTES} bytes")]
+    HeaderSpace { shape: Vec<u64> },
+}
+
+/// Writes one `.npy` file, version 1, row after row. The number of rows need not be known: the header is written last,
+/// into space that was left for it. A file that [`finish`](Self::finish) was not called on is not an array yet.
+#[derive(Debug)]
+pub struct NpyWriter {
+    path: PathBuf,
+    file: BufWriter<File>,
+    kind: NpyType,
+    row_shape: Vec<usize>,
+    written: u64,
+}
+
+impl NpyWriter {
+    /// Creates the file at `path`, which must not exist, for rows of shape `row_shape` (`[]`: each row is one element).
+    ///
+    /// # Errors
+    /// Where the file exists or cannot be created.
+    pub fn create(path: &Path, kind: NpyType, row_shape: &[usize]) -> Result<NpyWriter, GraphError> {
+        let file = File::create_new(path).map_err(GraphError::io(path, "create"))?;
+        let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
+        file.write_all(&[0; HEADER_BYTES]).map_err(GraphError::io(path, "write"))?;
+        Ok(NpyWriter { path: path.to_owned(), file, kind, row_shape: row_shape.to_vec(), written: 0 })
+    }
+
+    /// Appends elements. They may be any number, not only whole rows.
+    ///
+    /// # Errors
+    /// Where the system refuses to write them.
+    pub fn write<T: NoUninit>(&mut self, elements: &[T]) -> Result<(), GraphError> {
+        self.write_bytes(bytemuck::cast_slice(elements))
+    }
+
+    /// Appends elements as bytes, little-endian.
+    ///
+    /// # Errors
+    /// Where the system refuses to write them.
+    pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), GraphError> {
+        self.file.write_all(bytes).map_err(GraphError::io(&self.path, "write"))?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes the header and returns how many rows there are. The bytes reach the disk when the directory they are in
+    /// is committed.
+    ///
+    /// # Errors
+    /// Where the system refuses to write, or the last row is not whole.
+    pub fn finish(self) -> Result<u64, GraphError> {
+        let row = self.row_shape.iter().product::<usize>() as u64 * self.kind.bytes() as u64;
+        if !self.written.is_multiple_of(row) {
+            return Err(GraphError::invalid(
+                &self.path,
+                WriterProblem::HalfRow { written: self.written, row },
+            ));
+        }
+        let rows = if row == 0 { 0 } else { self.written / row };
+        let shape: Vec<u64> =
+            std::iter::once(rows).chain(self.row_shape.iter().map(|&axis| axis as u64)).collect();
+        let header = header(self.kind, &shape)
+            .ok_or_else(|| GraphError::invalid(&self.path, WriterProblem::HeaderSpace { shape }))?;
+        let path = &self.path;
+        let write = |mut file: BufWriter<File>| -> io::Result<()> {
+            file.flush()?;
+            file.seek(SeekFrom::Start(0))?;
+            file.write_all(&header)?;
+            file.flush()
+        };
+        write(self.file).map_err(GraphError::io(path, "write"))?;
+        Ok(rows)
+    }
+}
+
+/// A whole array at once.
+///
+/// # Errors
+/// Where the file exists or cannot be written, or the elements are no whole number of rows.
+pub fn write_array<T: NoUninit>(
+    path: &Path,
+    kind: NpyType,
+    row_shape: &[usize],
+    elements: &[T],
+) -> Result<(), GraphError> {
+    let mut writer = NpyWriter::create(path, kind, row_shape)?;
+    writer.write(elements)?;
+    writer.finish().map(drop)
+}
+
+/// A version 1 header of exactly [`HEADER_BYTES`] bytes, if it fits them.
+fn header(kind: NpyType, shape: &[u64]) -> Option<[u8; HEADER_BYTES]> {
+    let axes: String = shape.iter().map(|axis| format!("{axis}, ")).collect();
+    // A tuple of one element keeps its comma; longer ones lose theirs, as numpy writes them.
+    let axes = if shape.len() == 1 { axes.trim_end() } else { axes.trim_end_matches(", ") };
+    let literal = format!("{{'descr': '{}', 'fortran_order': False, 'shape': ({axes}), }}", kind.descr());
+    let mut header = [b' '; HEADER_BYTES];
+    header[..8].copy_from_slice(b"\x93NUMPY\x01\x00");
+    header[8..10].copy_from_slice(&((HEADER_BYTES - 10) as u16).to_le_bytes());
+    header.get_mut(10..HEADER_BYTES - 1)?.get_mut(..literal.len())?.copy_from_slice(literal.as_bytes());
+    header[HEADER_BYTES - 1] = b'\n';
+    Some(header)
+}
