@@ -1,0 +1,192 @@
+//! The gather on the CPU: plain copies by several threads, with the rows to come prefetched.
+
+use rayon::prelude::*;
+
+use crate::{GatherError, RowGather};
+
+/// Rows between the one being copied and the one being prefetched.
+///
+/// Random 400-byte rows of a 2 GiB table on 4 KiB pages into 32 MiB, one core of a Xeon (family 6, model 207), median of 15, by thread
+/// CPU time: none 5.2 GB/s; 2 rows 5.3; 4: 5.5; 8: 5.6 … 5.9; 16: 5.6 … 5.9; 64: 5.3 (memcpy 9.1 in the same run).
+const PREFETCH_AHEAD: usize = 16;
+
+/// Cache lines of a row that are prefetched: what follows them comes by the hardware's own prefetcher.
+///
+/// In the same run, 16 rows ahead: 2 lines 5.9 GB/s, 4 lines 5.7, all seven 5.6. Wide vector loads (4.5) and
+/// non-temporal stores (3.4) both lost to the C library's memcpy a row, and are not used.
+const PREFETCH_LINES: usize = 2;
+
+const LINE: usize = 64;
+
+/// Bytes that a thread takes at a time: long enough to hide what handing out work costs (a few microseconds against
+/// tens), short enough that threads end together.
+const TASK_BYTES: usize = 256 << 10;
+
+/// Gathers rows of a table in this process's memory, such as a mapped file, on a pool of threads of its own.
+#[derive(Debug)]
+pub struct HostGather<'t> {
+    table: &'t [u8],
+    row_bytes: usize,
+    rows: usize,
+    /// `None` for one thread: the caller's.
+    pool: Option<rayon::ThreadPool>,
+}
+
+impl<'t> HostGather<'t> {
+    /// A gather from `table`, rows of `row_bytes` bytes (at least 1) without gaps, by `threads` threads (0 counts as 1).
+    ///
+    /// # Errors
+    /// [`GatherError::TableLength`] unless the table is whole rows; [`GatherError::Threads`] when the system
+    /// has no threads to give.
+    pub fn new(table: &'t [u8], row_bytes: usize, threads: usize) -> Result<Self, GatherError> {
+        if row_bytes == 0 || !table.len().is_multiple_of(row_bytes) {
+            return Err(GatherError::TableLength { length: table.len(), row_bytes });
+        }
+        let pool = if threads > 1 {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .thread_name(|index| format!("gather-{index}"))
+                .build()
+                .map_err(|error| GatherError::Threads { threads, reason: error.to_string() })?;
+            Some(pool)
+        } else {
+            None
+        };
+        Ok(Self { table, row_bytes, rows: table.len() / row_bytes, pool })
+    }
+
+    /// How many threads copy.
+    pub fn threads(&self) -> usize {
+        self.pool.as_ref().map_or(1, rayon::ThreadPool::current_num_threads)
+    }
+
+    pub(crate) fn pool(&self) -> Option<&rayon::ThreadPool> {
+        self.pool.as_ref()
+    }
+
+    fn gather_ids<I: RowId>(&self, ids: &[I], out: &mut [u8]) -> Result<(), GatherError> {
+        let row_bytes = self.row_bytes;
+        if ids.len().checked_mul(row_bytes) != Some(out.len()) {
+            return Err(GatherError::OutputLength { ids: ids.len(), row_bytes, length: out.len() });
+        }
+        let outside = |&id: &I| !id.is_below(self.rows);
+        let task_rows = TASK_BYTES.div_ceil(row_bytes);
+        let first_outside = match &self.pool {
+            // `position_first` and not `position_any`: the message names the same id whatever the threads do.
+            Some(pool) if ids.len() > task_rows => {
+                pool.install(|| ids.par_iter().with_min_len(1 << 14).position_first(|id| outside(id)))
+            }
+            _ => ids.iter().position(outside),
+        };
+        if let Some(position) = first_outside {
+            return Err(GatherError::IdOutOfRange { position, id: ids[position].to_i64(), rows: self.rows });
+        }
+        match &self.pool {
+            Some(pool) if ids.len() > task_rows => pool.install(|| {
+                out.par_chunks_mut(task_rows * row_bytes).zip(ids.par_chunks(task_rows)).for_each(
+                    |(out, ids)| {
+                        // SAFETY: all ids were found below `rows` above, and nothing can have changed them since.
+                        unsafe { copy_rows(self.table, row_bytes, ids, out) }
+                    },
+                );
+            }),
+            // SAFETY: as above.
+            _ => unsafe { copy_rows(self.table, row_bytes, ids, out) },
+        }
+        Ok(())
+    }
+}
+
+impl RowGather for HostGather<'_> {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    fn gather(&mut self, ids: &[i64], out: &mut [u8]) -> Result<(), GatherError> {
+        self.gather_ids(ids, out)
+    }
+
+    fn gather_i32(&mut self, ids: &[i32], out: &mut [u8]) -> Result<(), GatherError> {
+        self.gather_ids(ids, out)
+    }
+}
+
+/// The id types: what the hot loop is compiled for.
+trait RowId: Copy + Sync {
+    fn is_below(self, rows: usize) -> bool;
+    fn to_i64(self) -> i64;
+    /// The id as an index; only for one that [is below](RowId::is_below) some number of rows.
+    fn index(self) -> usize;
+}
+
+impl RowId for i64 {
+    fn is_below(self, rows: usize) -> bool {
+        // A negative id becomes a number of at least 2^63, more rows than a slice of bytes can hold.
+        (self as u64) < rows as u64
+    }
+
+    fn to_i64(self) -> i64 {
+        self
+    }
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl RowId for i32 {
+    fn is_below(self, rows: usize) -> bool {
+        i64::from(self).is_below(rows)
+    }
+
+    fn to_i64(self) -> i64 {
+        i64::from(self)
+    }
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// Copies row `ids[i]` of `table` to row `i` of `out`.
+///
+/// # Safety
+/// Every id is below `table.len() / row_bytes`, and `out.len() == ids.len() * row_bytes`.
+unsafe fn copy_rows<I: RowId>(table: &[u8], row_bytes: usize, ids: &[I], out: &mut [u8]) {
+    debug_assert_eq!(out.len(), ids.len() * row_bytes);
+    let mut to = out.as_mut_ptr();
+    for (position, id) in ids.iter().enumerate() {
+        if let Some(ahead) = ids.get(position + PREFETCH_AHEAD) {
+            prefetch(table, ahead.index() * row_bytes, row_bytes);
+        }
+        // SAFETY: the id is below the number of rows, so the row ends within the table and the product does not
+        // overflow. `to` has advanced `position` rows of the `ids.len()` that `out` holds, so one more fits; after the
+        // last it points one past the end, which is allowed. `out` is exclusively borrowed and so not part of `table`.
+        unsafe {
+            let from = table.as_ptr().add(id.index() * row_bytes);
+            std::ptr::copy_nonoverlapping(from, to, row_bytes);
+            to = to.add(row_bytes);
+        }
+    }
+}
+
+/// Asks for the first lines of the row at `offset`. Harmless at any address, and nothing where the machine has no such thing.
+#[inline(always)]
+fn prefetch(table: &[u8], offset: usize, row_bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let row = table.as_ptr().wrapping_add(offset);
+        let lines = ((row as usize % LINE + row_bytes).div_ceil(LINE)).min(PREFETCH_LINES);
+        for line in 0..lines {
+            // SAFETY: a prefetch reads nothing that the program could see and faults on no address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(line * LINE).cast()) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (table, offset, row_bytes, LINE, PREFETCH_LINES);
+}

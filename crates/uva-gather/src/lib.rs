@@ -1,0 +1,82 @@
+//! Rows of a table, picked by id, written one after another: how features get from the dataset into a slot.
+//!
+//! A row is opaque bytes, of any number from 1; an id is its position in the table. Every backend keeps the contract
+//! of [`RowGather`], and [`conformance`] checks it. Here is the one for the CPU, [`HostGather`].
+//!
+//! This crate must not know what a row means, where a table comes from, or how a slot is handed over.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod host;
+mod measure;
+
+pub use host::HostGather;
+pub use measure::{MeasureError, MeasureOptions, Measurement, measure};
+
+/// Copies rows of a table, picked by id, into the caller's memory.
+///
+/// All ids are checked before any byte of the table is read, and `out` is untouched on an error. Ids may repeat and
+/// need no order; none at all is fine.
+pub trait RowGather {
+    /// Rows of the table: valid ids are `0..rows()`.
+    fn rows(&self) -> usize;
+
+    /// Bytes of a row.
+    fn row_bytes(&self) -> usize;
+
+    /// Writes row `ids[i]` to `out[i * row_bytes()..][..row_bytes()]` for every `i`.
+    ///
+    /// # Errors
+    /// [`GatherError::IdOutOfRange`] for the first id that is no row; [`GatherError::OutputLength`] unless `out` is
+    /// exactly `ids.len() * row_bytes()` bytes.
+    fn gather(&mut self, ids: &[i64], out: &mut [u8]) -> Result<(), GatherError>;
+
+    /// As [`RowGather::gather`], for 32-bit ids.
+    ///
+    /// # Errors
+    /// As [`RowGather::gather`].
+    fn gather_i32(&mut self, ids: &[i32], out: &mut [u8]) -> Result<(), GatherError>;
+}
+
+/// Why rows were not gathered, or a gather was not made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GatherError {
+    /// An id is no row of the table.
+    #[error("id {id} at position {position} is outside the table of {rows} rows")]
+    IdOutOfRange {
+        /// Where in the ids it stands.
+        position: usize,
+        /// The id.
+        id: i64,
+        /// Rows of the table.
+        rows: usize,
+    },
+    /// The output has another size than the rows asked for.
+    #[error("{ids} rows of {row_bytes} bytes need {} bytes of output, not {length}", *ids as u128 * *row_bytes as u128)]
+    OutputLength {
+        /// How many ids there are.
+        ids: usize,
+        /// Bytes of a row.
+        row_bytes: usize,
+        /// Bytes of the output.
+        length: usize,
+    },
+    /// The table's bytes are not whole rows.
+    #[error("a table of {length} bytes does not divide into rows of {row_bytes} bytes")]
+    TableLength {
+        /// Bytes of the table.
+        length: usize,
+        /// Bytes of a row.
+        row_bytes: usize,
+    },
+    /// The threads could not be started.
+    #[error("{threads} gather threads could not be started: {reason}")]
+    Threads {
+        /// How many were asked for.
+        threads: usize,
+        /// What the system said.
+        reason: String,
+    },
+}

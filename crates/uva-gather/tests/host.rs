@@ -1,0 +1,74 @@
+//! The host gather against the conformance checks, and its own refusals.
+
+use proptest::prelude::*;
+use uva_gather::{GatherError, HostGather, MeasureOptions, RowGather, conformance, measure};
+
+#[test]
+fn one_thread_conforms() {
+    conformance::run(&|table, row_bytes| Box::new(HostGather::new(table, row_bytes, 1).unwrap()));
+}
+
+#[test]
+fn several_threads_conform() {
+    // A pool for each of a hundred thousand tables would test the operating system: many tables, one thread, above.
+    conformance::every_row_size_at_every_offset(
+        &|table, row_bytes| Box::new(HostGather::new(table, row_bytes, 3).unwrap()),
+        [1, 63, 400].into_iter(),
+        0..3,
+    );
+    conformance::whole_tables(&|table, row_bytes| Box::new(HostGather::new(table, row_bytes, 3).unwrap()));
+}
+
+#[test]
+fn tables_beyond_4_gib_are_addressed_with_64_bits() {
+    conformance::large_table(&|table, row_bytes| Box::new(HostGather::new(table, row_bytes, 2).unwrap()));
+}
+
+#[test]
+fn a_table_that_is_not_whole_rows_is_refused() {
+    for (length, row_bytes) in [(10, 0), (10, 3), (1, 2)] {
+        let error = HostGather::new(&vec![0; length], row_bytes, 1).map(drop).unwrap_err();
+        assert_eq!(error, GatherError::TableLength { length, row_bytes });
+    }
+}
+
+#[test]
+fn a_bad_id_is_named_with_its_position() {
+    let mut gather = HostGather::new(&[0; 20], 2, 1).unwrap();
+    let error = gather.gather(&[0, 9, 10], &mut [0; 6]).unwrap_err();
+    assert_eq!(error.to_string(), "id 10 at position 2 is outside the table of 10 rows");
+}
+
+#[test]
+fn a_measurement_is_verified_and_counts_what_it_moved() {
+    let table: Vec<u8> = (0..400 * 3000u32).map(|i| (i % 251) as u8).collect();
+    for threads in [1, 2] {
+        let options = MeasureOptions { threads, bytes: 1 << 20, repeats: 3, seed: 5 };
+        let measurement = measure(&table, 400, options).unwrap();
+        assert!(measurement.verified && measurement.gb_per_second > 0.0);
+        assert_eq!((measurement.rows, measurement.threads), ((1 << 20) / 400, threads));
+    }
+    // A table smaller than what is moved goes round.
+    let measurement =
+        measure(&table[..400 * 3], 400, MeasureOptions { bytes: 40_000, ..Default::default() }).unwrap();
+    assert_eq!(measurement.rows, 100);
+    assert!(measure(&[], 400, MeasureOptions::default()).is_err());
+}
+
+proptest! {
+    #[test]
+    fn any_ids_give_what_a_plain_loop_gives(
+        row_bytes in 1usize..700,
+        rows in 1usize..50,
+        picks in prop::collection::vec(any::<prop::sample::Index>(), 0..3000),
+        threads in 1usize..4,
+    ) {
+        let table: Vec<u8> = (0..rows * row_bytes).map(|i| (i * 131 % 253) as u8).collect();
+        let ids: Vec<i64> = picks.iter().map(|pick| pick.index(rows) as i64).collect();
+        let mut out = vec![0; ids.len() * row_bytes];
+        HostGather::new(&table, row_bytes, threads).unwrap().gather(&ids, &mut out).unwrap();
+        for (id, row) in ids.iter().zip(out.chunks_exact(row_bytes)) {
+            prop_assert_eq!(row, &table[*id as usize * row_bytes..][..row_bytes]);
+        }
+    }
+}
