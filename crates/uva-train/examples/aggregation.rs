@@ -1,0 +1,108 @@
+//! Compares the fused operations that can aggregate a sampled block, forward and backward, and prints what each
+//! took and whether it repeats bit for bit. The figures beside `aggregate` in `layer.rs` come from it:
+//!
+//!     cargo run --release -p uva-train --example aggregation -- [DESTINATIONS FANOUT SOURCES WIDTH]
+
+use std::hint::black_box;
+use std::time::Instant;
+use tch::{Device, Kind, Tensor};
+
+const SUM: i64 = 0;
+const MEAN: i64 = 1;
+const REPEATS: usize = 9;
+
+/// A forward pass from the sources' rows to the destinations' means, and the leaf that gets the gradient.
+type Forward<'a> = Box<dyn Fn(&Tensor) -> Tensor + 'a>;
+
+/// SplitMix64, so that every run sees the same block.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn median_milliseconds(mut run: impl FnMut() -> Tensor) -> (f64, Vec<f32>) {
+    let mut times = Vec::new();
+    let first: Vec<f32> = Vec::try_from(run().flatten(0, -1)).unwrap();
+    for _ in 0..REPEATS {
+        let start = Instant::now();
+        let result = black_box(run());
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+        let again: Vec<f32> = Vec::try_from(result.flatten(0, -1)).unwrap();
+        assert!(first.iter().zip(&again).all(|(a, b)| a.to_bits() == b.to_bits()), "not repeatable");
+    }
+    times.sort_by(f64::total_cmp);
+    (times[REPEATS / 2], first)
+}
+
+fn main() {
+    let arguments: Vec<usize> = std::env::args().skip(1).map(|a| a.parse().unwrap()).collect();
+    let [destinations, fanout, sources, width] = arguments[..] else {
+        for shape in [[16_384, 10, 110_000, 128], [1_024, 15, 16_384, 128], [16_384, 10, 40_000, 32]] {
+            compare(shape[0], shape[1], shape[2], shape[3]);
+        }
+        return;
+    };
+    compare(destinations, fanout, sources, width);
+}
+
+fn compare(destinations: usize, fanout: usize, sources: usize, width: usize) {
+    let edges = destinations * fanout;
+    println!(
+        "{destinations} destinations, {edges} edges, {sources} sources, width {width}, {} threads",
+        tch::get_num_threads()
+    );
+    let mut state = 7;
+    let indices: Vec<i32> = (0..edges).map(|_| (random(&mut state) % sources as u64) as i32).collect();
+    let offsets: Vec<i32> = (0..=destinations).map(|v| (v * fanout) as i32).collect();
+    let rows =
+        Tensor::rand([sources as i64, width as i64], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+    let upstream = Tensor::rand([destinations as i64, width as i64], (Kind::Float, Device::Cpu));
+    let (indices, offsets) = (Tensor::from_slice(&indices), Tensor::from_slice(&offsets));
+    let (indices64, offsets64) = (indices.to_kind(Kind::Int64), offsets.to_kind(Kind::Int64));
+    let weights = Tensor::full([edges as i64], 1.0 / fanout as f64, (Kind::Float, Device::Cpu));
+    let size = [destinations as i64, sources as i64];
+    let csr = Tensor::sparse_csr_tensor_crow_col_value_size(
+        &offsets,
+        &indices,
+        &weights,
+        size,
+        (Kind::Float, Device::Cpu),
+    );
+    let targets = Tensor::arange(destinations as i64, (Kind::Int64, Device::Cpu)).repeat_interleave_self_int(
+        fanout as i64,
+        None,
+        None,
+    );
+
+    let bag = |rows: &Tensor, indices: &Tensor, offsets: &Tensor, mode, weights: Option<&Tensor>| {
+        Tensor::embedding_bag(rows, indices, offsets, false, mode, false, weights, true).0
+    };
+    let ways: Vec<(&str, Forward)> = vec![
+        ("embedding_bag mean i32", Box::new(|x| bag(x, &indices, &offsets, MEAN, None))),
+        ("embedding_bag mean i64", Box::new(|x| bag(x, &indices64, &offsets64, MEAN, None))),
+        ("embedding_bag weighted i32", Box::new(|x| bag(x, &indices, &offsets, SUM, Some(&weights)))),
+        ("sparse CSR product", Box::new(|x| csr.matmul(x))),
+        (
+            "index_select + index_add (edges x width)",
+            Box::new(|x| {
+                let messages = x.index_select(0, &indices) / fanout as f64;
+                Tensor::zeros([destinations as i64, width as i64], (Kind::Float, Device::Cpu))
+                    .index_add(0, &targets, &messages)
+            }),
+        ),
+    ];
+    let mut reference: Option<Vec<f32>> = None;
+    for (name, forward) in &ways {
+        let (time, result) = median_milliseconds(|| tch::no_grad(|| forward(&rows)));
+        let expected = reference.get_or_insert_with(|| result.clone());
+        assert!(result.iter().zip(expected.iter()).all(|(a, b)| (a - b).abs() < 1e-4), "{name} is wrong");
+        let (both, _) = median_milliseconds(|| {
+            let out = forward(&rows);
+            Tensor::run_backward(&[(out * &upstream).sum(Kind::Float)], &[&rows], false, false).swap_remove(0)
+        });
+        println!("  {name:42} forward {time:8.2} ms, forward and backward {both:8.2} ms");
+    }
+}

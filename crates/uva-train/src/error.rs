@@ -1,0 +1,49 @@
+//! What can go wrong while training, by what the user can do about it.
+
+/// Why a trainer could not be made, or could not take a batch.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// An option has a value that cannot work. The user changes it.
+    #[error("{option}: {problem}")]
+    Option {
+        /// The option's name as on the command line, such as `--hidden`.
+        option: &'static str,
+        /// The value and what is wrong with it.
+        problem: String,
+    },
+    /// The dataset asks for something that no built-in model does.
+    #[error("the built-in models cannot train on this dataset: {0}")]
+    Unsupported(String),
+    /// A batch, or the dataset's tables, contradict themselves or the model.
+    #[error("{0}")]
+    Input(String),
+    /// The loss is not a number any more, or infinite. Nothing of this batch has gone into the model.
+    #[error(
+        "training diverged: the loss of epoch {epoch}, batch {batch} is {loss} (lower --lr, or look for NaN \
+         features with `uvatrain info --verify`)"
+    )]
+    Diverged {
+        /// Epoch of the batch, from 0.
+        epoch: u32,
+        /// Batch in the epoch, from 0.
+        batch: u32,
+        /// The loss: NaN or an infinity.
+        loss: f32,
+    },
+    /// libtorch refused an operation or ran out of memory.
+    #[error("libtorch: {}", first_line(.0))]
+    Torch(#[from] tch::TchError),
+}
+
+impl TrainError {
+    /// Whether options or data are to blame (exit code 2), and not the run (exit code 1).
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Option { .. } | Self::Unsupported(_) | Self::Input(_))
+    }
+}
+
+/// libtorch's messages carry a C++ stack trace after their first line.
+fn first_line(error: &tch::TchError) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}

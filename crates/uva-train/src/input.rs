@@ -1,0 +1,138 @@
+//! A mini-batch as it lies in memory, and the checks it gets before libtorch sees it.
+
+use crate::TrainError;
+use crate::borrowed::Borrowed;
+use uva_graph::{ElementType, Labels};
+
+/// One hop of a batch: for each destination node the local ids of the neighbours that were picked.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockInput<'a> {
+    /// Number of destination nodes. They are the first of the source nodes.
+    pub destinations: usize,
+    /// Number of source nodes.
+    pub sources: usize,
+    /// `destinations + 1` offsets into `indices`, starting at 0.
+    pub indptr: &'a [i32],
+    /// Local source ids, each in `0..sources`.
+    pub indices: &'a [i32],
+}
+
+/// One mini-batch, borrowed from a slot or from anywhere else.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchInput<'a> {
+    /// Feature rows of the input nodes, `rows` × `dim` elements in C order.
+    pub features: &'a [u8],
+    /// Type of a feature element. Anything but f32 is converted on the way.
+    pub element: ElementType,
+    /// Number of input nodes: the sources of the last block.
+    pub rows: usize,
+    /// Feature columns.
+    pub dim: usize,
+    /// Labels of the seeds; −1 means none.
+    pub labels: Labels<'a>,
+    /// In-degree of each input node in the whole graph. Only GCN reads it; other models take an empty slice.
+    pub degrees: &'a [i32],
+    /// The hops. `blocks[0]` is the one at the seeds, as in a slot; the model's first layer consumes the last.
+    pub blocks: &'a [BlockInput<'a>],
+}
+
+/// The labels of single-label data. Refuses multi-label data, which needs another loss.
+pub(crate) fn single_labels<'a>(labels: &Labels<'a>) -> Result<&'a [i64], TrainError> {
+    match *labels {
+        Labels::Single(values) => Ok(values),
+        Labels::Multi { classes, .. } => Err(TrainError::Unsupported(format!(
+            "its labels are multi-label (label.npy is uint8 [N, {classes}]), and only one class a node is supported"
+        ))),
+    }
+}
+
+/// How many of `labels` are not −1. Refuses one that is no class.
+pub(crate) fn count_labelled(labels: &[i64], classes: usize) -> Result<usize, TrainError> {
+    let mut labelled = 0;
+    for (position, &label) in labels.iter().enumerate() {
+        if label < -1 || label >= classes as i64 {
+            return Err(TrainError::Input(format!(
+                "label {label} at position {position} is neither −1 nor one of {classes} classes"
+            )));
+        }
+        labelled += usize::from(label != -1);
+    }
+    Ok(labelled)
+}
+
+impl<'a> BatchInput<'a> {
+    /// Number of seeds: the destinations of the first block.
+    pub(crate) fn seeds(&self) -> usize {
+        self.blocks.first().map_or(0, |block| block.destinations)
+    }
+
+    /// Checks everything that libtorch would otherwise read out of bounds, or take for another batch. One pass over
+    /// the edges, which costs a hundredth of aggregating them.
+    pub(crate) fn check(&self, layers: usize, dim: usize, needs_degrees: bool) -> Result<(), TrainError> {
+        let refuse = |problem: String| Err(TrainError::Input(problem));
+        if self.blocks.len() != layers {
+            return refuse(format!("a batch of {} blocks for a model of {layers} layers", self.blocks.len()));
+        }
+        if self.dim != dim {
+            return refuse(format!("a batch of {} feature columns for a model of {dim}", self.dim));
+        }
+        for (layer, block) in self.blocks.iter().enumerate() {
+            block.check().or_else(|problem| refuse(format!("block {layer}: {problem}")))?;
+            let below = self.blocks.get(layer + 1).map_or(self.rows, |next| next.destinations);
+            if block.sources != below {
+                return refuse(format!(
+                    "block {layer} has {} sources, and what is below it has {below} rows",
+                    block.sources
+                ));
+            }
+        }
+        if needs_degrees {
+            if self.degrees.len() != self.rows {
+                return refuse(format!("{} degrees for {} input nodes", self.degrees.len(), self.rows));
+            }
+            if let Some(position) = self.degrees.iter().position(|&degree| degree < 0) {
+                return refuse(format!("degree {} at position {position}", self.degrees[position]));
+            }
+        }
+        Ok(())
+    }
+
+    /// The feature rows as a tensor.
+    pub(crate) fn feature_rows(&self) -> Result<Borrowed<'a>, TrainError> {
+        Borrowed::table(self.features, self.element, self.rows, self.dim)
+    }
+}
+
+impl BlockInput<'_> {
+    fn check(&self) -> Result<(), String> {
+        let Self { destinations, sources, indptr, indices } = *self;
+        if destinations > sources {
+            return Err(format!("{destinations} destinations are more than the {sources} sources"));
+        }
+        if indptr.len() != destinations + 1 {
+            return Err(format!("{} offsets for {destinations} destinations", indptr.len()));
+        }
+        if indptr[0] != 0 || indptr[destinations] as usize != indices.len() {
+            return Err(format!(
+                "offsets from {} to {} for {} edges",
+                indptr[0],
+                indptr[destinations],
+                indices.len()
+            ));
+        }
+        if let Some(v) = indptr.windows(2).position(|pair| pair[0] > pair[1]) {
+            return Err(format!(
+                "the offset falls from {} to {} at destination {v}",
+                indptr[v],
+                indptr[v + 1]
+            ));
+        }
+        // A negative id is a huge one as u32. Branch-free, so that it runs at the speed of memory.
+        let bad = indices.iter().fold(false, |bad, &source| bad | (source as u32 as usize >= sources));
+        if bad {
+            let edge = indices.iter().position(|&source| source as u32 as usize >= sources).unwrap_or(0);
+            return Err(format!("source {} at edge {edge} is not below {sources}", indices[edge]));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+//! The few random numbers that training needs besides dropout, from a generator that no libtorch version changes.
+
+/// SplitMix64's finaliser: every bit of the result depends on every bit of `z` (Steele et al. 2014).
+pub(crate) fn mix(z: u64) -> u64 {
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// The seed of libtorch's generator for one batch.
+pub(crate) fn batch_seed(seed: u64, epoch: u32, batch: u32) -> i64 {
+    mix(mix(seed) ^ (u64::from(epoch) << 32 | u64::from(batch))) as i64
+}
+
+/// SplitMix64 as a stream.
+pub(crate) struct SplitMix64(u64);
+
+impl SplitMix64 {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// A number in [−1, 1), from the top 53 bits: exact in f64 on every machine.
+    pub(crate) fn symmetric(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+}

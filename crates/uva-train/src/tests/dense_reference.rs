@@ -1,0 +1,270 @@
+//! Each model's forward pass against loops in plain Rust that know nothing of blocks, bags or libtorch.
+
+use super::support::{Graph, fill_biases, options, parameters};
+use crate::evaluate::Evaluation;
+use crate::options::{FeatureNorm, ModelKind};
+use crate::trainer::Trainer;
+use uva_graph::{ElementType, FeatureTable, Labels};
+
+type Matrix = Vec<Vec<f64>>;
+
+/// Row v of the result: the sum of `weights[v][u] · x[u]` over all u.
+fn product(weights: &Matrix, x: &Matrix) -> Matrix {
+    let width = x[0].len();
+    weights
+        .iter()
+        .map(|row| (0..width).map(|c| row.iter().zip(x).map(|(w, x)| w * x[c]).sum()).collect())
+        .collect()
+}
+
+/// x Wᵀ for W given flat as [outputs, inputs].
+fn linear(x: &Matrix, weight: &[f64], outputs: usize) -> Matrix {
+    let inputs = x[0].len();
+    x.iter()
+        .map(|row| (0..outputs).map(|o| (0..inputs).map(|i| row[i] * weight[o * inputs + i]).sum()).collect())
+        .collect()
+}
+
+fn add(a: &Matrix, b: &Matrix) -> Matrix {
+    a.iter().zip(b).map(|(a, b)| a.iter().zip(b).map(|(a, b)| a + b).collect()).collect()
+}
+
+/// The dense N × N aggregation matrix of the whole graph.
+fn aggregation(graph: &Graph, model: ModelKind) -> Matrix {
+    let n = graph.nodes();
+    let degree = |v: usize| graph.list(v).len() as f64;
+    let mut matrix = vec![vec![0.0; n]; n];
+    for (v, row) in matrix.iter_mut().enumerate() {
+        for &u in graph.list(v) {
+            row[u as usize] += match model {
+                ModelKind::Sage => 1.0 / degree(v),
+                ModelKind::Gcn => 1.0 / ((degree(v) + 1.0) * (degree(u as usize) + 1.0)).sqrt(),
+            };
+        }
+        if model == ModelKind::Gcn {
+            row[v] += 1.0 / (degree(v) + 1.0);
+        }
+    }
+    matrix
+}
+
+/// Logits of all nodes.
+fn dense_forward(graph: &Graph, trainer: &Trainer, x: Matrix) -> Matrix {
+    let model = trainer.options().model;
+    let matrix = aggregation(graph, model);
+    let parameters = parameters(trainer);
+    let per_layer = parameters.len() / trainer.options().layers;
+    let mut x = x;
+    for (index, layer) in parameters.chunks(per_layer).enumerate() {
+        if index > 0 {
+            x.iter_mut().flatten().for_each(|value| *value = value.max(0.0));
+        }
+        let bias = &layer[per_layer - 1].2;
+        let mut next = match model {
+            ModelKind::Sage => {
+                let own = linear(&x, &layer[0].2, bias.len());
+                add(&own, &linear(&product(&matrix, &x), &layer[1].2, bias.len()))
+            }
+            ModelKind::Gcn => linear(&product(&matrix, &x), &layer[0].2, bias.len()),
+        };
+        next.iter_mut().for_each(|row| row.iter_mut().zip(bias).for_each(|(value, b)| *value += b));
+        x = next;
+    }
+    x
+}
+
+fn dense_evaluation(graph: &Graph, trainer: &Trainer, x: Matrix, ids: &[usize]) -> Evaluation {
+    let logits = dense_forward(graph, trainer, x);
+    let mut evaluation = Evaluation::default();
+    for &v in ids.iter().filter(|&&v| graph.labels[v] >= 0) {
+        let label = graph.labels[v] as usize;
+        let largest = logits[v].iter().copied().fold(f64::MIN, f64::max);
+        let sum: f64 = logits[v].iter().map(|x| (x - largest).exp()).sum();
+        evaluation.loss_sum += sum.ln() + largest - logits[v][label];
+        evaluation.correct += usize::from(logits[v].iter().all(|x| *x <= logits[v][label]));
+        evaluation.labelled += 1;
+    }
+    evaluation
+}
+
+fn rows(graph: &Graph) -> Matrix {
+    graph.features.chunks(graph.dim).map(|row| row.iter().map(|&x| f64::from(x)).collect()).collect()
+}
+
+fn assert_close(found: &Evaluation, expected: &Evaluation, what: &str) {
+    let tolerance = 1e-5 * (1.0 + expected.loss_sum.abs());
+    assert!(
+        (found.loss_sum - expected.loss_sum).abs() < tolerance,
+        "{what}: {found:?}, expected {expected:?}"
+    );
+    assert_eq!((found.correct, found.labelled), (expected.correct, expected.labelled), "{what}");
+}
+
+/// Shapes that take both orders of multiplying and aggregating, one to three layers.
+const SHAPES: [(usize, usize, usize); 5] = [(3, 8, 2), (40, 4, 2), (40, 4, 3), (6, 5, 1), (200, 2, 2)];
+
+#[test]
+fn full_neighbourhoods_through_blocks_equal_the_dense_model() {
+    for model in [ModelKind::Sage, ModelKind::Gcn] {
+        for (dim, hidden, layers) in SHAPES {
+            let graph = Graph::random(40, dim, 3, 5);
+            let trainer = Trainer::new(&options(model, hidden, layers), dim, 3).unwrap();
+            fill_biases(&trainer);
+            let seeds: Vec<usize> = vec![11, 0, 3, 25, 4, 39, 17];
+            let batch = graph.batch(&seeds, &vec![usize::MAX; layers]);
+            let blocks = batch.blocks();
+            let found = trainer.evaluate_batch(&batch.input(&blocks)).unwrap();
+            let expected = dense_evaluation(&graph, &trainer, rows(&graph), &seeds);
+            assert_close(&found, &expected, &format!("{model:?} {dim} {hidden} {layers}"));
+        }
+    }
+}
+
+#[test]
+fn evaluation_layer_by_layer_equals_the_dense_model() {
+    for model in [ModelKind::Sage, ModelKind::Gcn] {
+        for (dim, hidden, layers) in SHAPES {
+            let graph = Graph::random(60, dim, 3, 6);
+            let trainer = Trainer::new(&options(model, hidden, layers), dim, 3).unwrap();
+            fill_biases(&trainer);
+            let ids: Vec<usize> = (0..60).rev().step_by(2).collect();
+            let wanted: Vec<i64> = ids.iter().map(|&v| v as i64).collect();
+            let found = trainer
+                .evaluate_full(graph.csc(), graph.table(), Labels::Single(&graph.labels), &wanted)
+                .unwrap();
+            let expected = dense_evaluation(&graph, &trainer, rows(&graph), &ids);
+            assert_close(&found, &expected, &format!("{model:?} {dim} {hidden} {layers}"));
+        }
+    }
+}
+
+#[test]
+fn both_orders_of_multiplying_and_aggregating_are_among_the_shapes() {
+    let orders = [(3, 8), (200, 2)].map(|(dim, hidden)| {
+        let graph = Graph::random(40, dim, 3, 5);
+        let batch = graph.batch(&(0..40).collect::<Vec<_>>(), &[usize::MAX; 2]);
+        let block = &batch.blocks[1];
+        crate::model::projects_first(
+            block.destinations,
+            block.sources,
+            block.indices.len(),
+            dim,
+            hidden,
+            false,
+        )
+    });
+    assert_eq!(orders, [false, true]);
+}
+
+#[test]
+fn picked_neighbours_get_the_documented_weights() {
+    // Node 0 is a hub, of whose list 2 are picked. One layer, one output that copies the one feature column.
+    let graph = Graph::random(40, 1, 1, 5);
+    for model in [ModelKind::Sage, ModelKind::Gcn] {
+        let batch = graph.batch(&[0, 1, 2, 3], &[2]);
+        let blocks = batch.blocks();
+        let block =
+            crate::aggregate::Block::new(model, &blocks[0], &batch.degrees, tch::Kind::Double).unwrap();
+        let x = tch::Tensor::from_slice(&batch.features).to_kind(tch::Kind::Double).view([-1, 1]);
+        let mut found = block.aggregate(&x).unwrap();
+        if let Some(own) = &block.own {
+            found += x.narrow(0, 0, 4) * own;
+        }
+        for v in 0..4 {
+            let degree = |local: usize| graph.list(batch.nodes[local]).len() as f64;
+            let picks = &batch.blocks[0].indices
+                [batch.blocks[0].indptr[v] as usize..batch.blocks[0].indptr[v + 1] as usize];
+            let mut expected = 0.0;
+            for &u in picks {
+                let weight = match model {
+                    ModelKind::Sage => 1.0 / picks.len() as f64,
+                    ModelKind::Gcn => {
+                        degree(v)
+                            / picks.len() as f64
+                            / ((degree(v) + 1.0) * (degree(u as usize) + 1.0)).sqrt()
+                    }
+                };
+                expected += weight * f64::from(batch.features[u as usize]);
+            }
+            if model == ModelKind::Gcn {
+                expected += f64::from(batch.features[v]) / (degree(v) + 1.0);
+            }
+            let found = found.double_value(&[v as i64, 0]);
+            assert!((found - expected).abs() < 1e-12, "{model:?} node {v}: {found} {expected}");
+        }
+        assert!(graph.list(0).len() > 4, "node 0 must have more neighbours than were picked");
+        assert!(graph.list(3).is_empty(), "node 3 must have no neighbour");
+    }
+}
+
+#[test]
+fn every_element_type_gives_the_same_loss() {
+    let mut graph = Graph::random(40, 6, 3, 8);
+    // Small integers are exact in all five types.
+    graph.features.iter_mut().for_each(|x| *x = (*x * 8.0).round().abs());
+    let trainer = Trainer::new(&options(ModelKind::Sage, 5, 2), 6, 3).unwrap();
+    let batch = graph.batch(&[1, 2, 3, 5], &[3, 3]);
+    let blocks = batch.blocks();
+    let expected = trainer.evaluate_batch(&batch.input(&blocks)).unwrap();
+    let ids: Vec<i64> = (0..40).collect();
+    let labels = Labels::Single(&graph.labels);
+    let expected_full = trainer.evaluate_full(graph.csc(), graph.table(), labels, &ids).unwrap();
+    for element in [ElementType::F16, ElementType::Bf16, ElementType::U8, ElementType::I8] {
+        // Both 16-bit types as 8-byte words, so that the bytes are aligned as a slot's are.
+        let encode = |values: &[f32]| -> Vec<u64> {
+            let bytes: Vec<u8> = match element {
+                ElementType::F16 => values.iter().flat_map(|&x| f16_bits(x).to_le_bytes()).collect(),
+                ElementType::Bf16 => {
+                    values.iter().flat_map(|&x| ((x.to_bits() >> 16) as u16).to_le_bytes()).collect()
+                }
+                _ => values.iter().map(|&x| x as u8).collect(),
+            };
+            bytes
+                .chunks(8)
+                .map(|c| u64::from_le_bytes(std::array::from_fn(|i| *c.get(i).unwrap_or(&0))))
+                .collect()
+        };
+        let words = encode(&batch.features);
+        let mut input = batch.input(&blocks);
+        input.features = &bytemuck::cast_slice(&words)[..batch.features.len() * element.bytes()];
+        input.element = element;
+        assert_eq!(trainer.evaluate_batch(&input).unwrap(), expected, "{element:?}");
+        let words = encode(&graph.features);
+        let bytes = &bytemuck::cast_slice(&words)[..graph.features.len() * element.bytes()];
+        let table = FeatureTable { bytes, rows: 40, dim: 6, element };
+        assert_eq!(
+            trainer.evaluate_full(graph.csc(), table, labels, &ids).unwrap(),
+            expected_full,
+            "{element:?}"
+        );
+    }
+}
+
+/// Bits of a small non-negative integer as a half.
+fn f16_bits(x: f32) -> u16 {
+    if x == 0.0 { 0 } else { (((x.to_bits() >> 23) as u16 - 112) << 10) | (x.to_bits() >> 13 & 0x3ff) as u16 }
+}
+
+#[test]
+fn row_normalisation_divides_by_the_absolute_sum_and_keeps_rows_of_zeros() {
+    let mut graph = Graph::random(40, 6, 3, 9);
+    graph.features[12..18].fill(0.0);
+    let mut options = options(ModelKind::Sage, 5, 2);
+    options.feature_norm = FeatureNorm::Row;
+    let trainer = Trainer::new(&options, 6, 3).unwrap();
+    fill_biases(&trainer);
+    let mut x = rows(&graph);
+    for row in &mut x {
+        let sum: f64 = row.iter().map(|x| x.abs()).sum();
+        row.iter_mut().for_each(|x| *x /= if sum == 0.0 { 1.0 } else { sum });
+    }
+    let seeds: Vec<usize> = (0..40).collect();
+    let expected = dense_evaluation(&graph, &trainer, x, &seeds);
+    let batch = graph.batch(&seeds, &[usize::MAX; 2]);
+    let blocks = batch.blocks();
+    assert_close(&trainer.evaluate_batch(&batch.input(&blocks)).unwrap(), &expected, "blocks");
+    let ids: Vec<i64> = (0..40).collect();
+    let full =
+        trainer.evaluate_full(graph.csc(), graph.table(), Labels::Single(&graph.labels), &ids).unwrap();
+    assert_close(&full, &expected, "full");
+}

@@ -1,0 +1,113 @@
+//! Gradients against central finite differences, in f64, where the error of a step of 1e-5 is about 1e-10.
+
+use super::support::{Graph, fill_biases, options};
+use crate::aggregate::Block;
+use crate::model::projects_first;
+use crate::options::ModelKind;
+use crate::trainer::Trainer;
+use tch::{Kind, Tensor};
+
+const STEP: f64 = 1e-5;
+const TOLERANCE: f64 = 1e-7;
+
+/// Compares the gradient of `loss` at every element of every leaf. A ReLU's kink within a step would show as a wrong
+/// difference; with random values none is that near.
+fn check(leaves: &[(String, Tensor)], loss: &dyn Fn() -> Tensor, what: &str) {
+    let tensors: Vec<&Tensor> = leaves.iter().map(|(_, t)| t).collect();
+    let gradients = Tensor::run_backward(&[loss()], &tensors, false, false);
+    let mut largest: f64 = 0.0;
+    for ((name, leaf), gradient) in leaves.iter().zip(&gradients) {
+        let flat = tch::no_grad(|| leaf.detach().flatten(0, -1));
+        let gradient = gradient.flatten(0, -1);
+        for element in 0..flat.size()[0] {
+            let value = flat.double_value(&[element]);
+            let at = |x: f64| {
+                tch::no_grad(|| {
+                    let _ = flat.get(element).fill_(x);
+                    loss().double_value(&[])
+                })
+            };
+            let difference = (at(value + STEP) - at(value - STEP)) / (2.0 * STEP);
+            at(value);
+            let found = gradient.double_value(&[element]);
+            largest = largest.max(found.abs());
+            assert!(
+                (found - difference).abs() < TOLERANCE * (1.0 + difference.abs()),
+                "{what}: {name}[{element}] is {found}, by differences {difference}"
+            );
+        }
+    }
+    assert!(largest > 1e-3, "{what}: a test of zeros tests nothing");
+}
+
+/// Dimensions for which the first layer aggregates first and multiplies first, and the fanouts that sampling uses.
+const SHAPES: [(usize, usize, usize); 4] = [(3, 6, 2), (60, 2, 2), (4, 5, 3), (5, 3, 1)];
+
+#[test]
+fn gradients_of_whole_models_equal_finite_differences() {
+    for model in [ModelKind::Sage, ModelKind::Gcn] {
+        for (dim, hidden, layers) in SHAPES {
+            let graph = Graph::random(40, dim, 3, 21);
+            let trainer = Trainer::with_kind(&options(model, hidden, layers), dim, 3, Kind::Double).unwrap();
+            fill_biases(&trainer);
+            let batch = graph.batch(&[0, 3, 8, 20, 31, 12], &vec![3; layers]);
+            let inputs = batch.blocks();
+            let blocks: Vec<Block> =
+                inputs.iter().map(|b| Block::new(model, b, &batch.degrees, Kind::Double).unwrap()).collect();
+            let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, dim as i64]);
+            let targets = Tensor::from_slice(&batch.labels);
+            let loss = || {
+                trainer
+                    .model
+                    .forward(x.shallow_clone(), &blocks, false)
+                    .unwrap()
+                    .cross_entropy_loss::<Tensor>(&targets, None, tch::Reduction::Mean, -1, 0.0)
+            };
+            check(&trainer.model.parameters(), &loss, &format!("{model:?} {dim} {hidden} {layers}"));
+        }
+    }
+}
+
+#[test]
+fn gradients_of_one_layer_by_input_and_parameters_equal_finite_differences() {
+    let mut orders = Vec::new();
+    for model in [ModelKind::Sage, ModelKind::Gcn] {
+        for (dim, outputs) in [(2, 6), (24, 2)] {
+            let graph = Graph::random(40, dim, 2, 22);
+            let trainer = Trainer::with_kind(&options(model, 1, 1), dim, outputs, Kind::Double).unwrap();
+            fill_biases(&trainer);
+            // Nodes 3 and 10 have no neighbour.
+            let batch = graph.batch(&[0, 3, 8, 10, 31], &[4]);
+            let inputs = batch.blocks();
+            let block = Block::new(model, &inputs[0], &batch.degrees, Kind::Double).unwrap();
+            let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, dim as i64]);
+            let x = x.set_requires_grad(true);
+            orders.push(projects_first(block.destinations, block.sources, block.edges, dim, outputs, true));
+            // Squares, so that every output has a gradient of its own.
+            let loss = || trainer.model.layers[0].forward(&x, &block).unwrap().square().sum(Kind::Double);
+            let mut leaves = trainer.model.parameters();
+            leaves.push(("input".to_owned(), x.shallow_clone()));
+            check(&leaves, &loss, &format!("{model:?} {dim} {outputs}"));
+        }
+    }
+    assert_eq!(orders, [false, true, false, true], "both orders of multiplying and aggregating are tested");
+}
+
+#[test]
+fn a_block_without_edges_has_gradients_too() {
+    let graph = Graph::random(40, 3, 2, 23);
+    for model in [ModelKind::Sage, ModelKind::Gcn] {
+        let trainer = Trainer::with_kind(&options(model, 4, 1), 3, 2, Kind::Double).unwrap();
+        fill_biases(&trainer);
+        let batch = graph.batch(&[3, 10, 17], &[4]);
+        assert!(batch.blocks[0].indices.is_empty());
+        let inputs = batch.blocks();
+        let block = Block::new(model, &inputs[0], &batch.degrees, Kind::Double).unwrap();
+        let x =
+            Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, 3]).set_requires_grad(true);
+        let loss = || trainer.model.layers[0].forward(&x, &block).unwrap().square().sum(Kind::Double);
+        let mut leaves = trainer.model.parameters();
+        leaves.push(("input".to_owned(), x.shallow_clone()));
+        check(&leaves, &loss, &format!("{model:?}"));
+    }
+}

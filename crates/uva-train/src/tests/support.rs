@@ -1,0 +1,184 @@
+//! Small graphs, their blocks, and a network in plain Rust to compare with.
+
+use crate::input::{BatchInput, BlockInput};
+use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
+use crate::random::SplitMix64;
+use crate::trainer::Trainer;
+use std::collections::HashMap;
+use uva_graph::{Csc, ElementType, FeatureTable, Indices, Labels};
+
+/// A graph with everything a batch is made from.
+pub(crate) struct Graph {
+    pub(crate) indptr: Vec<i64>,
+    pub(crate) indices: Vec<i32>,
+    pub(crate) features: Vec<f32>,
+    pub(crate) dim: usize,
+    pub(crate) labels: Vec<i64>,
+}
+
+/// An integer below `bound`, for tests.
+pub(crate) fn below(random: &mut SplitMix64, bound: usize) -> usize {
+    (((random.symmetric() + 1.0) / 2.0) * bound as f64) as usize
+}
+
+impl Graph {
+    /// An undirected graph in which each node has a few random neighbours, some none; node 0 is a hub. The label is
+    /// planted in the features, and in most edges but the hub's; some labels are missing.
+    pub(crate) fn random(nodes: usize, dim: usize, classes: usize, seed: u64) -> Self {
+        let mut random = SplitMix64::new(seed);
+        let mut labels: Vec<i64> = (0..nodes).map(|_| below(&mut random, classes) as i64).collect();
+        let mut lists = vec![Vec::new(); nodes];
+        for v in 1..nodes {
+            if v % 7 == 3 {
+                continue;
+            }
+            for _ in 0..below(&mut random, 8) + 4 {
+                let u = if below(&mut random, 8) == 0 { 0 } else { below(&mut random, nodes) };
+                let planted = u == 0 || labels[u] == labels[v] || below(&mut random, 6) == 0;
+                if planted && u != v && u % 7 != 3 && !lists[v].contains(&(u as i32)) {
+                    lists[v].push(u as i32);
+                    lists[u].push(v as i32);
+                }
+            }
+        }
+        let mut indptr = vec![0];
+        for list in &lists {
+            indptr.push(indptr[indptr.len() - 1] + list.len() as i64);
+        }
+        let mut features: Vec<f32> = (0..nodes * dim).map(|_| random.symmetric() as f32).collect();
+        for v in 0..nodes {
+            features[v * dim + labels[v] as usize % dim] += 1.0;
+            if v % 5 == 4 {
+                labels[v] = -1;
+            }
+        }
+        Self { indptr, indices: lists.concat(), features, dim, labels }
+    }
+
+    pub(crate) fn nodes(&self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    pub(crate) fn list(&self, v: usize) -> &[i32] {
+        &self.indices[self.indptr[v] as usize..self.indptr[v + 1] as usize]
+    }
+
+    pub(crate) fn csc(&self) -> Csc<'_> {
+        Csc { indptr: &self.indptr, indices: Indices::I32(&self.indices), original_ids: None }
+    }
+
+    pub(crate) fn table(&self) -> FeatureTable<'_> {
+        let bytes = bytemuck::cast_slice(&self.features);
+        FeatureTable { bytes, rows: self.nodes(), dim: self.dim, element: ElementType::F32 }
+    }
+
+    /// A batch of `seeds` with at most `fanouts[l]` neighbours picked at hop l: those at rotating places of the list,
+    /// which is not random but is a pick.
+    pub(crate) fn batch(&self, seeds: &[usize], fanouts: &[usize]) -> Batch {
+        let mut nodes: Vec<usize> = seeds.to_vec();
+        let mut local: HashMap<usize, i32> = nodes.iter().enumerate().map(|(i, &v)| (v, i as i32)).collect();
+        let mut blocks = Vec::new();
+        for (hop, &fanout) in fanouts.iter().enumerate() {
+            let destinations = nodes.len();
+            let (mut indptr, mut indices) = (vec![0], Vec::new());
+            for v in 0..destinations {
+                let list = self.list(nodes[v]);
+                for pick in 0..fanout.min(list.len()) {
+                    let u = list[(pick + nodes[v] + hop) % list.len()] as usize;
+                    indices.push(*local.entry(u).or_insert_with(|| {
+                        nodes.push(u);
+                        nodes.len() as i32 - 1
+                    }));
+                }
+                indptr.push(indices.len() as i32);
+            }
+            blocks.push(OwnedBlock { destinations, sources: nodes.len(), indptr, indices });
+        }
+        let features =
+            nodes.iter().flat_map(|&v| self.features[v * self.dim..][..self.dim].to_vec()).collect();
+        let degrees = nodes.iter().map(|&v| self.list(v).len() as i32).collect();
+        let labels = seeds.iter().map(|&v| self.labels[v]).collect();
+        Batch { nodes, features, degrees, labels, blocks, dim: self.dim }
+    }
+}
+
+/// Owned memory of one block.
+pub(crate) struct OwnedBlock {
+    pub(crate) destinations: usize,
+    pub(crate) sources: usize,
+    pub(crate) indptr: Vec<i32>,
+    pub(crate) indices: Vec<i32>,
+}
+
+/// Owned memory of one batch.
+pub(crate) struct Batch {
+    pub(crate) nodes: Vec<usize>,
+    pub(crate) features: Vec<f32>,
+    pub(crate) degrees: Vec<i32>,
+    pub(crate) labels: Vec<i64>,
+    pub(crate) blocks: Vec<OwnedBlock>,
+    pub(crate) dim: usize,
+}
+
+impl Batch {
+    pub(crate) fn blocks(&self) -> Vec<BlockInput<'_>> {
+        self.blocks
+            .iter()
+            .map(|b| BlockInput {
+                destinations: b.destinations,
+                sources: b.sources,
+                indptr: &b.indptr,
+                indices: &b.indices,
+            })
+            .collect()
+    }
+
+    pub(crate) fn input<'a>(&'a self, blocks: &'a [BlockInput<'a>]) -> BatchInput<'a> {
+        BatchInput {
+            features: bytemuck::cast_slice(&self.features),
+            element: ElementType::F32,
+            rows: self.nodes.len(),
+            dim: self.dim,
+            labels: Labels::Single(&self.labels),
+            degrees: &self.degrees,
+            blocks,
+        }
+    }
+}
+
+/// Options without dropout or weight decay, one thread.
+pub(crate) fn options(model: ModelKind, hidden: usize, layers: usize) -> TrainerOptions {
+    TrainerOptions {
+        model,
+        hidden,
+        layers,
+        dropout: 0.0,
+        input_dropout: 0.0,
+        learning_rate: 0.01,
+        weight_decay: 0.0,
+        feature_norm: FeatureNorm::None,
+        seed: 17,
+        threads: Some(1),
+    }
+}
+
+/// Gives the biases, which start as zeros, values that show where they are added.
+pub(crate) fn fill_biases(trainer: &Trainer) {
+    let mut random = SplitMix64::new(3);
+    for (_, tensor) in trainer.model.parameters().into_iter().filter(|(name, _)| name.ends_with("bias")) {
+        let values: Vec<f64> = (0..tensor.numel()).map(|_| 0.5 * random.symmetric()).collect();
+        tch::no_grad(|| tensor.shallow_clone().copy_(&tch::Tensor::from_slice(&values)));
+    }
+}
+
+/// Every parameter of a trainer as f64, by name, with its shape.
+pub(crate) fn parameters(trainer: &Trainer) -> Vec<(String, Vec<i64>, Vec<f64>)> {
+    let flat =
+        |t: &tch::Tensor| Vec::<f64>::try_from(t.detach().to_kind(tch::Kind::Double).flatten(0, -1)).unwrap();
+    trainer.model.parameters().iter().map(|(name, t)| (name.clone(), t.size(), flat(t))).collect()
+}
+
+/// Bits of every parameter, for comparisons that round nothing.
+pub(crate) fn parameter_bits(trainer: &Trainer) -> Vec<u64> {
+    parameters(trainer).iter().flat_map(|(_, _, values)| values.iter().map(|v| v.to_bits())).collect()
+}

@@ -1,0 +1,304 @@
+//! Steps, losses, repeatability and refusals.
+
+use super::support::{Graph, below, options, parameter_bits, parameters};
+use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
+use crate::random::SplitMix64;
+use crate::trainer::{Step, Trainer};
+use crate::{BlockInput, TrainError};
+use uva_graph::Labels;
+
+/// Losses of a few epochs over shuffled batches.
+fn losses(graph: &Graph, trainer: &mut Trainer, epochs: std::ops::Range<u32>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for epoch in epochs {
+        let mut order: Vec<usize> = (0..graph.nodes()).collect();
+        let mut random = SplitMix64::new(u64::from(epoch));
+        for i in (1..order.len()).rev() {
+            order.swap(i, below(&mut random, i + 1));
+        }
+        for (number, seeds) in order.chunks(16).enumerate() {
+            let batch = graph.batch(seeds, &[4, 4]);
+            let blocks = batch.blocks();
+            steps.push(trainer.train_batch(epoch, number as u32, &batch.input(&blocks)).unwrap());
+        }
+    }
+    steps
+}
+
+fn bits(steps: &[Step]) -> Vec<u32> {
+    steps.iter().map(|step| step.loss.to_bits()).collect()
+}
+
+fn with_dropout(model: ModelKind) -> TrainerOptions {
+    TrainerOptions { dropout: 0.5, input_dropout: 0.2, weight_decay: 5e-4, ..options(model, 16, 2) }
+}
+
+#[test]
+fn the_loss_of_a_toy_problem_falls_and_its_classes_are_found() {
+    for model in [ModelKind::Sage, ModelKind::Gcn] {
+        let graph = Graph::random(120, 8, 4, 1);
+        let mut trainer =
+            Trainer::new(&TrainerOptions { dropout: 0.2, ..options(model, 32, 2) }, 8, 4).unwrap();
+        let steps = losses(&graph, &mut trainer, 0..40);
+        let mean = |steps: &[Step]| steps.iter().map(|s| s.loss).sum::<f32>() / steps.len() as f32;
+        let (first, last) = (mean(&steps[..8]), mean(&steps[steps.len() - 8..]));
+        assert!(last < 0.5 * first, "{model:?}: from {first} to {last}");
+        let ids: Vec<i64> = (0..120).collect();
+        let labels = Labels::Single(&graph.labels);
+        let evaluation = trainer.evaluate_full(graph.csc(), graph.table(), labels, &ids).unwrap();
+        assert_eq!(evaluation.labelled, graph.labels.iter().filter(|&&label| label >= 0).count());
+        assert!(evaluation.accuracy().unwrap() > 0.8, "{model:?}: {evaluation:?}");
+        assert!(evaluation.mean_loss().unwrap() < f64::from(first), "{model:?}: {evaluation:?}");
+    }
+}
+
+#[test]
+fn equal_seeds_give_losses_equal_bit_for_bit_and_others_do_not() {
+    for model in [ModelKind::Sage, ModelKind::Gcn] {
+        let graph = Graph::random(100, 30, 4, 2);
+        let run = |seed| {
+            let mut trainer = Trainer::new(&TrainerOptions { seed, ..with_dropout(model) }, 30, 4).unwrap();
+            (bits(&losses(&graph, &mut trainer, 0..3)), parameter_bits(&trainer))
+        };
+        let (first, again, other) = (run(1), run(1), run(2));
+        assert_eq!(first, again);
+        assert_ne!(first.0, other.0);
+    }
+}
+
+#[test]
+fn dropout_depends_on_epoch_and_batch_and_not_on_what_ran_before() {
+    let graph = Graph::random(40, 30, 4, 2);
+    let batch = graph.batch(&[0, 1, 2, 5, 6], &[4, 4]);
+    let blocks = batch.blocks();
+    let loss = |epoch, number| {
+        let mut trainer = Trainer::new(&with_dropout(ModelKind::Sage), 30, 4).unwrap();
+        trainer.train_batch(epoch, number, &batch.input(&blocks)).unwrap().loss.to_bits()
+    };
+    let first = loss(3, 7);
+    tch::manual_seed(99);
+    assert_eq!(loss(3, 7), first);
+    assert_ne!(loss(3, 8), first);
+    assert_ne!(loss(4, 7), first);
+}
+
+#[test]
+fn evaluation_changes_nothing_and_has_no_dropout() {
+    let graph = Graph::random(60, 8, 3, 3);
+    let trainer = Trainer::new(&with_dropout(ModelKind::Gcn), 8, 3).unwrap();
+    let before = parameter_bits(&trainer);
+    let batch = graph.batch(&[0, 1, 2, 5, 6, 30], &[3, 3]);
+    let blocks = batch.blocks();
+    let first = trainer.evaluate_batch(&batch.input(&blocks)).unwrap();
+    assert_eq!(trainer.evaluate_batch(&batch.input(&blocks)).unwrap(), first);
+    assert_eq!(parameter_bits(&trainer), before);
+    assert_eq!(trainer.steps(), 0);
+}
+
+#[test]
+fn adam_steps_equal_the_published_formula() {
+    let graph = Graph::random(40, 4, 3, 4);
+    let options = TrainerOptions { weight_decay: 0.1, learning_rate: 0.05, ..options(ModelKind::Gcn, 4, 1) };
+    let mut trainer = Trainer::with_kind(&options, 4, 3, tch::Kind::Double).unwrap();
+    let batch = graph.batch(&[0, 1, 2, 5, 6, 30], &[3]);
+    let blocks = batch.blocks();
+    let mut expected: Vec<f64> = parameters(&trainer).into_iter().flat_map(|p| p.2).collect();
+    let (mut first, mut second) = (vec![0.0; expected.len()], vec![0.0; expected.len()]);
+    for step in 1..=5 {
+        // Gradients from a twin, whose own are checked against finite differences elsewhere.
+        let twin =
+            crate::aggregate::Block::new(ModelKind::Gcn, &blocks[0], &batch.degrees, tch::Kind::Double)
+                .unwrap();
+        let x = tch::Tensor::from_slice(&batch.features).to_kind(tch::Kind::Double).view([-1, 4]);
+        let targets = tch::Tensor::from_slice(&batch.labels);
+        let logits = trainer.model.forward(x, &[twin], false).unwrap();
+        let loss = logits.cross_entropy_loss::<tch::Tensor>(&targets, None, tch::Reduction::Mean, -1, 0.0);
+        let leaves: Vec<tch::Tensor> = trainer.model.parameters().into_iter().map(|p| p.1).collect();
+        let gradients: Vec<f64> = tch::Tensor::run_backward(&[loss], &leaves, false, false)
+            .iter()
+            .flat_map(|g| Vec::<f64>::try_from(g.flatten(0, -1)).unwrap())
+            .collect();
+        for i in 0..expected.len() {
+            let gradient = gradients[i] + 0.1 * expected[i];
+            first[i] = 0.9 * first[i] + 0.1 * gradient;
+            second[i] = 0.999 * second[i] + 0.001 * gradient * gradient;
+            let unbiased = first[i] / (1.0 - 0.9f64.powi(step));
+            let scale = (second[i] / (1.0 - 0.999f64.powi(step))).sqrt() + 1e-8;
+            expected[i] -= 0.05 * unbiased / scale;
+        }
+        trainer.train_batch(0, step as u32, &batch.input(&blocks)).unwrap();
+        let found: Vec<f64> = parameters(&trainer).into_iter().flat_map(|p| p.2).collect();
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!((found - expected).abs() < 1e-10, "step {step}: {found} {expected}");
+        }
+    }
+}
+
+#[test]
+fn initial_parameters_lie_within_glorots_bound_and_fill_it() {
+    let trainer = Trainer::new(&options(ModelKind::Sage, 64, 2), 32, 5).unwrap();
+    for (name, shape, values) in parameters(&trainer) {
+        let largest = values.iter().fold(0.0f64, |a, b| a.max(b.abs()));
+        if name.ends_with("bias") {
+            assert_eq!(largest, 0.0, "{name}");
+        } else {
+            let bound = (6.0 / (shape[0] + shape[1]) as f64).sqrt();
+            assert!(largest <= bound * 1.000001 && largest > 0.95 * bound, "{name}: {largest} of {bound}");
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            assert!(mean.abs() < 0.1 * bound, "{name}: mean {mean}");
+        }
+    }
+    assert_eq!(trainer.parameter_count(), 2 * 32 * 64 + 64 + 2 * 64 * 5 + 5);
+}
+
+#[test]
+fn a_batch_of_unlabelled_seeds_changes_nothing() {
+    let mut graph = Graph::random(40, 4, 3, 4);
+    graph.labels.fill(-1);
+    let mut trainer = Trainer::new(&with_dropout(ModelKind::Sage), 4, 3).unwrap();
+    let before = parameter_bits(&trainer);
+    let batch = graph.batch(&[0, 1, 2], &[3, 3]);
+    let blocks = batch.blocks();
+    assert_eq!(trainer.train_batch(0, 0, &batch.input(&blocks)).unwrap(), Step::default());
+    assert_eq!(trainer.evaluate_batch(&batch.input(&blocks)).unwrap().accuracy(), None);
+    assert_eq!((parameter_bits(&trainer), trainer.steps()), (before, 0));
+}
+
+#[test]
+fn nan_features_are_refused_before_they_reach_the_model() {
+    for value in [f32::NAN, f32::INFINITY] {
+        let mut graph = Graph::random(40, 4, 3, 4);
+        let mut trainer = Trainer::new(&with_dropout(ModelKind::Sage), 4, 3).unwrap();
+        let good = graph.batch(&[0, 1, 2], &[3, 3]);
+        let blocks = good.blocks();
+        trainer.train_batch(0, 0, &good.input(&blocks)).unwrap();
+        let before = parameter_bits(&trainer);
+        graph.features.fill(value);
+        let bad = graph.batch(&[0, 1, 2], &[3, 3]);
+        let blocks = bad.blocks();
+        match trainer.train_batch(2, 5, &bad.input(&blocks)).unwrap_err() {
+            TrainError::Diverged { epoch: 2, batch: 5, loss } => assert!(!loss.is_finite()),
+            other => panic!("{other}"),
+        }
+        assert_eq!((parameter_bits(&trainer), trainer.steps()), (before, 1));
+    }
+}
+
+#[test]
+fn the_best_parameters_come_back() {
+    let graph = Graph::random(60, 8, 3, 3);
+    let mut trainer = Trainer::new(&with_dropout(ModelKind::Gcn), 8, 3).unwrap();
+    assert!(!trainer.restore_best().unwrap());
+    losses(&graph, &mut trainer, 0..1);
+    trainer.keep_best().unwrap();
+    let best = parameter_bits(&trainer);
+    losses(&graph, &mut trainer, 1..2);
+    assert_ne!(parameter_bits(&trainer), best);
+    assert!(trainer.restore_best().unwrap());
+    assert_eq!(parameter_bits(&trainer), best);
+    // The copies are not the parameters: training on leaves them alone.
+    losses(&graph, &mut trainer, 2..3);
+    assert!(trainer.restore_best().unwrap());
+    assert_eq!(parameter_bits(&trainer), best);
+}
+
+#[test]
+fn options_that_cannot_work_are_refused_by_name() {
+    let good = options(ModelKind::Sage, 4, 2);
+    type Change = fn(&mut TrainerOptions);
+    let changes: [(&str, Change); 8] = [
+        ("--hidden", |o| o.hidden = 0),
+        ("--fanouts", |o| o.layers = 0),
+        ("--dropout", |o| o.dropout = 1.0),
+        ("--dropout", |o| o.dropout = f64::NAN),
+        ("--input-dropout", |o| o.input_dropout = -0.1),
+        ("--lr", |o| o.learning_rate = f64::INFINITY),
+        ("--weight-decay", |o| o.weight_decay = -1.0),
+        ("--train-threads", |o| o.threads = Some(0)),
+    ];
+    for (option, change) in changes {
+        let mut options = good.clone();
+        change(&mut options);
+        let error = Trainer::new(&options, 4, 3).unwrap_err();
+        assert!(error.is_usage() && error.to_string().starts_with(option), "{error}");
+    }
+    assert!(matches!(Trainer::new(&good, 0, 3), Err(TrainError::Unsupported(_))));
+    assert!(matches!(Trainer::new(&good, 4, 0), Err(TrainError::Unsupported(_))));
+}
+
+#[test]
+fn batches_that_contradict_themselves_are_refused() {
+    let graph = Graph::random(40, 4, 3, 4);
+    let mut trainer = Trainer::new(&options(ModelKind::Gcn, 4, 2), 4, 3).unwrap();
+    let batch = graph.batch(&[0, 1, 2], &[3, 3]);
+    let blocks = batch.blocks();
+    let good = batch.input(&blocks);
+    let mut refused = |input: &crate::BatchInput<'_>, part: &str| {
+        let error = trainer.train_batch(0, 0, input).unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains(part), "{part}: {error}");
+    };
+    refused(&crate::BatchInput { blocks: &blocks[..1], ..good }, "1 blocks for a model of 2 layers");
+    refused(&crate::BatchInput { dim: 3, ..good }, "3 feature columns");
+    refused(&crate::BatchInput { rows: good.rows - 1, ..good }, "below it has");
+    refused(&crate::BatchInput { features: &good.features[4..], ..good }, "bytes of features");
+    refused(
+        &crate::BatchInput { labels: Labels::Single(&batch.labels[1..]), ..good },
+        "2 labels for 3 seeds",
+    );
+    refused(&crate::BatchInput { labels: Labels::Single(&[0, 3, 0]), ..good }, "label 3 at position 1");
+    refused(&crate::BatchInput { labels: Labels::Single(&[0, -2, 0]), ..good }, "label -2");
+    refused(
+        &crate::BatchInput { labels: Labels::Multi { classes: 3, values: &[0; 9] }, ..good },
+        "multi-label",
+    );
+    refused(&crate::BatchInput { degrees: &batch.degrees[1..], ..good }, "degrees for");
+    for id in [-1, batch.blocks[1].sources as i32] {
+        let mut indices = batch.blocks[1].indices.clone();
+        indices[2] = id;
+        let changed = [blocks[0], BlockInput { indices: &indices, ..blocks[1] }];
+        refused(&crate::BatchInput { blocks: &changed, ..good }, &format!("block 1: source {id} at edge 2"));
+    }
+    let mut indptr = batch.blocks[1].indptr.clone();
+    indptr[1] = indptr[2] + 1;
+    let changed = [blocks[0], BlockInput { indptr: &indptr, ..blocks[1] }];
+    refused(&crate::BatchInput { blocks: &changed, ..good }, "block 1: the offset falls");
+    let changed = [blocks[0], BlockInput { indptr: &indptr[1..], ..blocks[1] }];
+    refused(&crate::BatchInput { blocks: &changed, ..good }, "offsets for");
+    // Rows that do not start on a multiple of four bytes.
+    let mut bytes = vec![0u8; good.features.len() + 4];
+    let shift = if bytes.as_ptr().align_offset(4) == 1 { 2 } else { 1 };
+    bytes[shift..][..good.features.len()].copy_from_slice(good.features);
+    let unaligned = &bytes[shift..][..good.features.len()];
+    refused(&crate::BatchInput { features: unaligned, ..good }, "not a multiple of 4 bytes");
+}
+
+#[test]
+fn tables_that_contradict_each_other_are_refused() {
+    let graph = Graph::random(40, 4, 3, 4);
+    let trainer = Trainer::new(&options(ModelKind::Gcn, 4, 2), 4, 3).unwrap();
+    let labels = Labels::Single(&graph.labels);
+    let refused = |csc, table, labels, ids: &[i64], part: &str| {
+        let error = trainer.evaluate_full(csc, table, labels, ids).unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains(part), "{part}: {error}");
+    };
+    refused(graph.csc(), graph.table(), labels, &[40], "node id 40");
+    refused(graph.csc(), graph.table(), labels, &[-1], "node id -1");
+    refused(graph.csc(), graph.table(), Labels::Single(&graph.labels[1..]), &[0], "39 labels");
+    let short = uva_graph::FeatureTable { bytes: &graph.table().bytes[4..], ..graph.table() };
+    refused(graph.csc(), short, labels, &[0], "ends before row 40");
+    let mut indptr = graph.indptr.clone();
+    indptr[1] = indptr[2] + 1;
+    refused(uva_graph::Csc { indptr: &indptr, ..graph.csc() }, graph.table(), labels, &[0], "fall at node 1");
+    let mut indices = graph.indices.clone();
+    indices[5] = 40;
+    let csc = uva_graph::Csc { indices: uva_graph::Indices::I32(&indices), ..graph.csc() };
+    refused(csc, graph.table(), labels, &[0], "neighbour 40 at edge 5");
+}
+
+#[test]
+fn row_normalised_features_train() {
+    let graph = Graph::random(60, 8, 3, 3);
+    let options = TrainerOptions { feature_norm: FeatureNorm::Row, ..with_dropout(ModelKind::Sage) };
+    let mut trainer = Trainer::new(&options, 8, 3).unwrap();
+    assert!(losses(&graph, &mut trainer, 0..2).iter().all(|step| step.loss.is_finite()));
+}
