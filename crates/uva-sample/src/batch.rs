@@ -1,0 +1,161 @@
+//! A mini-batch: the memory it is written to, and the views of it.
+//!
+//! `nodes` holds dataset-internal ids: the seeds first, then every other node in the order in which it was first
+//! picked. Layer 0 is the hop at the seeds. The sources of a layer are the first `sources` of `nodes`, its
+//! destinations the first `destinations`; the destinations of layer `l + 1` are the sources of layer `l`. A block is
+//! in CSC form over local ids (positions in `nodes`): the picks of destination `d` are
+//! `indices[indptr[d]..indptr[d + 1]]`.
+
+use crate::{BatchBounds, MAX_LAYERS};
+
+/// Memory that a batch is written to, lent by the caller. What lies behind the counts afterwards is unspecified.
+pub struct BatchMut<'a> {
+    /// Room for the node ids.
+    pub nodes: &'a mut [i64],
+    /// Room for the blocks, one a fanout.
+    pub layers: &'a mut [BlockMut<'a>],
+}
+
+/// Memory that one block is written to.
+#[derive(Default)]
+pub struct BlockMut<'a> {
+    /// Room for `destinations + 1` offsets.
+    pub indptr: &'a mut [i32],
+    /// Room for the local ids of `edges` picks.
+    pub indices: &'a mut [i32],
+}
+
+/// How much of a batch's memory is in use, and the hash of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchCounts {
+    /// Seeds: the first of the nodes.
+    pub seeds: usize,
+    /// All nodes, seeds included.
+    pub nodes: usize,
+    /// One entry a layer; the first `layer_count` count.
+    pub layers: [LayerCounts; MAX_LAYERS],
+    /// Layers in the batch.
+    pub layer_count: usize,
+    /// The batch's hash: see [`batch_hash`](crate::batch_hash).
+    pub hash: u64,
+}
+
+impl BatchCounts {
+    /// The counts of each layer, from the seeds outward.
+    #[must_use]
+    pub fn layers(&self) -> &[LayerCounts] {
+        &self.layers[..self.layer_count]
+    }
+
+    /// Edges of all layers.
+    #[must_use]
+    pub fn edges(&self) -> usize {
+        self.layers().iter().map(|layer| layer.edges).sum()
+    }
+}
+
+/// The size of one block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LayerCounts {
+    /// Nodes that aggregate: the first of the batch's nodes.
+    pub destinations: usize,
+    /// Nodes that are aggregated, destinations included.
+    pub sources: usize,
+    /// Picks.
+    pub edges: usize,
+}
+
+/// One block, to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRef<'a> {
+    /// Nodes that aggregate.
+    pub destinations: usize,
+    /// Nodes that are aggregated, destinations included; every local id is below it.
+    pub sources: usize,
+    /// `destinations + 1` offsets into `indices`, the first 0.
+    pub indptr: &'a [i32],
+    /// Local ids of the picks.
+    pub indices: &'a [i32],
+}
+
+/// A batch that owns its memory: for library users, tests and benches.
+pub struct MiniBatch {
+    nodes: Vec<i64>,
+    layers: Vec<BlockBuffers>,
+    counts: BatchCounts,
+}
+
+struct BlockBuffers {
+    indptr: Vec<i32>,
+    indices: Vec<i32>,
+}
+
+impl MiniBatch {
+    /// Empty, with room for any batch within `bounds`. The system gives the memory when it is first touched.
+    #[must_use]
+    pub fn with_bounds(bounds: &BatchBounds) -> Self {
+        let layers = bounds.layers.iter().map(|layer| BlockBuffers {
+            indptr: vec![0; layer.destinations + 1],
+            indices: vec![0; layer.edges],
+        });
+        Self { nodes: vec![0; bounds.nodes], layers: layers.collect(), counts: BatchCounts::default() }
+    }
+
+    /// Lends the memory to `fill`, whose counts are the batch's from then on. After an error the batch is empty.
+    pub(crate) fn fill<E>(
+        &mut self,
+        fill: impl FnOnce(&mut BatchMut<'_>) -> Result<BatchCounts, E>,
+    ) -> Result<BatchCounts, E> {
+        self.counts = BatchCounts::default();
+        let layers = self.layers.len().min(MAX_LAYERS);
+        let mut buffers = self.layers.iter_mut();
+        let mut blocks: [BlockMut<'_>; MAX_LAYERS] = std::array::from_fn(|_| match buffers.next() {
+            Some(BlockBuffers { indptr, indices }) => BlockMut { indptr, indices },
+            None => BlockMut::default(),
+        });
+        self.counts = fill(&mut BatchMut { nodes: &mut self.nodes, layers: &mut blocks[..layers] })?;
+        Ok(self.counts)
+    }
+
+    /// Ids of all nodes, the seeds first.
+    #[must_use]
+    pub fn nodes(&self) -> &[i64] {
+        &self.nodes[..self.counts.nodes]
+    }
+
+    /// Ids of the seeds.
+    #[must_use]
+    pub fn seeds(&self) -> &[i64] {
+        &self.nodes[..self.counts.seeds]
+    }
+
+    /// The block of one layer, 0 being the one at the seeds; `None` where the batch has no such layer.
+    #[must_use]
+    pub fn block(&self, layer: usize) -> Option<BlockRef<'_>> {
+        let counts = self.counts.layers().get(layer)?;
+        let buffers = self.layers.get(layer)?;
+        Some(BlockRef {
+            destinations: counts.destinations,
+            sources: counts.sources,
+            indptr: &buffers.indptr[..=counts.destinations],
+            indices: &buffers.indices[..counts.edges],
+        })
+    }
+
+    /// All blocks, from the seeds outward.
+    pub fn blocks(&self) -> impl Iterator<Item = BlockRef<'_>> {
+        (0..self.counts.layer_count).map_while(|layer| self.block(layer))
+    }
+
+    /// How much is in use.
+    #[must_use]
+    pub fn counts(&self) -> &BatchCounts {
+        &self.counts
+    }
+
+    /// The batch's hash.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.counts.hash
+    }
+}

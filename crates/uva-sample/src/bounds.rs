@@ -1,0 +1,233 @@
+//! How large a batch can become, known before the first one is sampled.
+
+use crate::options::check_fanouts;
+use crate::{Capacity, InvalidOption, SampleError};
+
+/// The most that a batch can hold: what its memory is sized by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchBounds {
+    /// Seeds.
+    pub seeds: usize,
+    /// Nodes, seeds included.
+    pub nodes: usize,
+    /// Each layer, from the seeds outward.
+    pub layers: Vec<LayerBounds>,
+}
+
+/// The most that one block can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerBounds {
+    /// Nodes that aggregate.
+    pub destinations: usize,
+    /// Nodes that are aggregated, destinations included.
+    pub sources: usize,
+    /// Picks.
+    pub edges: usize,
+}
+
+/// Local ids and offsets are 32 bits, signed as in the files of the trade.
+const MOST: usize = i32::MAX as usize;
+
+impl BatchBounds {
+    /// Bounds that every batch of these options keeps, in a graph of `nodes` nodes and `edges` edges: at most
+    /// `min(nodes, batch_size · Π(1 + fanout))` nodes, and in each layer at most `min(edges, destinations · fanout)`
+    /// edges.
+    ///
+    /// # Errors
+    /// Refuses what no batch can be built with; a fanout of −1, for which there is [`within`](Self::within); and
+    /// bounds beyond what 32-bit local ids can count.
+    pub fn new(batch_size: usize, fanouts: &[i32], nodes: usize, edges: usize) -> Result<Self, SampleError> {
+        if let Some(layer) = fanouts.iter().position(|&fanout| fanout == -1) {
+            return Err(InvalidOption::Unbounded { layer }.into());
+        }
+        let bounds = Self::of_graph(batch_size, fanouts, nodes, edges)?;
+        bounds.check()?;
+        Ok(bounds)
+    }
+
+    /// Bounds whose arrays take at most `bytes` bytes together ([`bytes`](Self::bytes)), for `--slot-bytes` and for
+    /// fanouts of −1. A batch may then turn out larger than its memory, which is
+    /// [`SampleError::BatchTooLarge`].
+    ///
+    /// Where the graph's own bounds take more, nodes and edges shrink by one common factor; the seeds always fit.
+    ///
+    /// # Errors
+    /// Refuses what no batch can be built with, and `bytes` that cannot even hold the seeds.
+    pub fn within(
+        bytes: usize,
+        batch_size: usize,
+        fanouts: &[i32],
+        nodes: usize,
+        edges: usize,
+    ) -> Result<Self, SampleError> {
+        let full = Self::of_graph(batch_size, fanouts, nodes, edges)?;
+        let needed = full.scaled(0).bytes();
+        if needed > bytes {
+            return Err(InvalidOption::SlotTooSmall { bytes, needed }.into());
+        }
+        // The largest factor that fits: bytes grow with it, so it can be searched bit by bit.
+        let mut factor = 0;
+        for bit in (0..=FACTOR_BITS).rev() {
+            let larger = factor | 1 << bit;
+            if larger <= 1 << FACTOR_BITS && full.scaled(larger).bytes() <= bytes {
+                factor = larger;
+            }
+        }
+        Ok(full.scaled(factor))
+    }
+
+    /// Bytes that the arrays of a batch take: 8 a node id, 4 an offset or local id.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let words = |layer: &LayerBounds| layer.destinations.saturating_add(1).saturating_add(layer.edges);
+        let blocks = self.layers.iter().fold(0_usize, |sum, layer| sum.saturating_add(words(layer)));
+        self.nodes.saturating_mul(8).saturating_add(blocks.saturating_mul(4))
+    }
+
+    /// The bounds that options and graph imply; −1 picks every edge.
+    fn of_graph(batch_size: usize, fanouts: &[i32], nodes: usize, edges: usize) -> Result<Self, SampleError> {
+        check_fanouts(fanouts)?;
+        if batch_size == 0 {
+            return Err(InvalidOption::BatchSizeZero.into());
+        }
+        let seeds = batch_size.min(nodes);
+        let mut destinations = seeds;
+        let mut layers = Vec::with_capacity(fanouts.len());
+        for &fanout in fanouts {
+            let picks = match usize::try_from(fanout) {
+                Ok(fanout) => destinations.saturating_mul(fanout).min(edges),
+                Err(_) => edges,
+            };
+            let sources = destinations.saturating_add(picks).min(nodes);
+            layers.push(LayerBounds { destinations, sources, edges: picks });
+            destinations = sources;
+        }
+        Ok(Self { seeds, nodes: destinations, layers })
+    }
+
+    fn check(&self) -> Result<(), InvalidOption> {
+        let too_large = |what, bound| Err(InvalidOption::BoundTooLarge { what, bound });
+        if self.nodes > MOST {
+            return too_large(Capacity::Nodes, self.nodes);
+        }
+        match self.layers.iter().position(|layer| layer.edges > MOST) {
+            Some(layer) => too_large(Capacity::Edges { layer }, self.layers[layer].edges),
+            None => Ok(()),
+        }
+    }
+
+    /// Nodes and edges times `factor / 2^FACTOR_BITS`, though no fewer nodes than seeds, and no more than 32-bit
+    /// local ids can count.
+    fn scaled(&self, factor: u64) -> Self {
+        // The product is of 64 and 33 bits; the quotient is no larger than `count`, so it fits again.
+        let scale = |count: usize| ((count as u128 * u128::from(factor)) >> FACTOR_BITS) as usize;
+        let nodes = scale(self.nodes).max(self.seeds).min(MOST);
+        let layer = |layer: &LayerBounds| LayerBounds {
+            destinations: layer.destinations.min(nodes),
+            sources: layer.sources.min(nodes),
+            edges: scale(layer.edges).min(MOST),
+        };
+        Self { seeds: self.seeds.min(nodes), nodes, layers: self.layers.iter().map(layer).collect() }
+    }
+}
+
+const FACTOR_BITS: u32 = 32;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn layer(destinations: usize, sources: usize, edges: usize) -> LayerBounds {
+        LayerBounds { destinations, sources, edges }
+    }
+
+    #[test]
+    fn bounds_grow_by_fanout_until_the_graph_ends() {
+        let bounds = BatchBounds::new(10, &[3, 2], 1_000_000, 2_000_000).unwrap();
+        assert_eq!(bounds.layers, [layer(10, 40, 30), layer(40, 120, 80)]);
+        assert_eq!((bounds.seeds, bounds.nodes), (10, 120));
+        let bounds = BatchBounds::new(10, &[3, 2], 35, 50).unwrap();
+        assert_eq!(bounds.layers, [layer(10, 35, 30), layer(35, 35, 50)]);
+        let bounds = BatchBounds::new(1000, &[3], 35, 50).unwrap();
+        assert_eq!((bounds.seeds, bounds.layers), (35, vec![layer(35, 35, 50)]));
+    }
+
+    #[test]
+    fn arithmetic_saturates_at_any_fanout_and_depth() {
+        let bounds = BatchBounds::new(usize::MAX, &[i32::MAX; 32], 1000, 5000).unwrap();
+        assert_eq!(bounds.nodes, 1000);
+        assert_eq!(bounds.layers[31], layer(1000, 1000, 5000));
+        let refused = BatchBounds::new(usize::MAX, &[i32::MAX; 32], usize::MAX, usize::MAX).unwrap_err();
+        assert!(
+            matches!(refused, SampleError::InvalidOption(InvalidOption::BoundTooLarge { .. })),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn a_batch_beyond_local_ids_is_refused_by_what_there_is_too_much_of() {
+        let refusal = |nodes, edges| match BatchBounds::new(1 << 20, &[4096], nodes, edges) {
+            Err(SampleError::InvalidOption(InvalidOption::BoundTooLarge { what, bound })) => (what, bound),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refusal(1 << 20, 1 << 40), (Capacity::Edges { layer: 0 }, 1 << 32));
+        assert_eq!(refusal(1 << 33, 1 << 40), (Capacity::Nodes, (1 << 32) + (1 << 20)));
+        assert!(BatchBounds::new(1 << 20, &[4096], 1 << 20, MOST).is_ok());
+        assert!(BatchBounds::new(1 << 20, &[4096], 1 << 20, MOST + 1).is_err());
+    }
+
+    #[test]
+    fn a_fanout_without_bound_is_refused_and_the_message_names_the_way_out() {
+        let refused = BatchBounds::new(10, &[3, -1], 100, 100).unwrap_err();
+        assert_eq!(refused, SampleError::InvalidOption(InvalidOption::Unbounded { layer: 1 }));
+        assert!(refused.to_string().contains("--slot-bytes"));
+    }
+
+    #[test]
+    fn no_fanouts_and_an_empty_batch_are_refused() {
+        for (size, fanouts) in [(10, &[][..]), (10, &[0]), (10, &[5, -2]), (0, &[5]), (10, &[5; 33])] {
+            assert!(BatchBounds::new(size, fanouts, 100, 100).is_err(), "{size} {fanouts:?}");
+            assert!(BatchBounds::within(1 << 20, size, fanouts, 100, 100).is_err(), "{size} {fanouts:?}");
+        }
+    }
+
+    #[test]
+    fn slot_bytes_larger_than_the_batch_change_nothing() {
+        let bounds = BatchBounds::new(10, &[3, 2], 1000, 2000).unwrap();
+        assert_eq!(BatchBounds::within(bounds.bytes(), 10, &[3, 2], 1000, 2000).unwrap(), bounds);
+        let all = BatchBounds::within(usize::MAX, 10, &[-1, 2], 1000, 2000).unwrap();
+        assert_eq!(all.layers, [layer(10, 1000, 2000), layer(1000, 1000, 2000)]);
+        let huge = BatchBounds::within(usize::MAX, 10, &[-1], 1 << 40, 1 << 50).unwrap();
+        assert_eq!(huge.layers, [layer(10, MOST, MOST)]);
+    }
+
+    #[test]
+    fn slot_bytes_below_the_seeds_are_refused_with_what_is_needed() {
+        let needed = 10 * 8 + 4 * (11 + 11);
+        let refused = BatchBounds::within(needed - 1, 10, &[5, 5], 100, 100).unwrap_err();
+        assert_eq!(
+            refused,
+            SampleError::InvalidOption(InvalidOption::SlotTooSmall { bytes: needed - 1, needed })
+        );
+        let smallest = BatchBounds::within(needed, 10, &[5, 5], 100, 100).unwrap();
+        assert_eq!(smallest.layers, [layer(10, 10, 0), layer(10, 10, 0)]);
+    }
+
+    proptest! {
+        #[test]
+        fn bounds_within_slot_bytes_fill_them(
+            bytes in 2_000_usize..2_000_000,
+            fanouts in proptest::collection::vec(prop_oneof![Just(-1), 1..20], 1..4),
+            nodes in 100_usize..100_000,
+            edges in 0_usize..1_000_000,
+        ) {
+            let full = BatchBounds::within(usize::MAX, 10, &fanouts, nodes, edges).unwrap();
+            let bounds = BatchBounds::within(bytes, 10, &fanouts, nodes, edges).unwrap();
+            prop_assert!(bounds.bytes() <= bytes);
+            // What is lost is rounding, at most a few words for each array.
+            prop_assert!(bounds == full || bounds.bytes() + 16 * (2 * fanouts.len() + 1) > bytes);
+        }
+    }
+}

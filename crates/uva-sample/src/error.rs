@@ -1,0 +1,220 @@
+//! What can go wrong, sorted by what the user can do about it.
+
+use std::fmt;
+
+use crate::options::{MAX_EPOCH, MAX_LAYERS, MAX_PICKS};
+use crate::{BatchKey, philox};
+
+/// Why a batch was not sampled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SampleError {
+    /// The batch does not fit the memory it was to be written to.
+    #[error(
+        "{key} needs room for more than {capacity} {what}, all that its slot holds: \
+         raise --slot-bytes, or lower --batch-size or --fanouts"
+    )]
+    BatchTooLarge {
+        /// The batch.
+        key: BatchKey,
+        /// Which array was too short.
+        what: Capacity,
+        /// Its length.
+        capacity: usize,
+    },
+    /// An option can never work with this graph.
+    #[error(transparent)]
+    InvalidOption(#[from] InvalidOption),
+    /// A seed is not a node.
+    #[error("seed {position} of {key} is node {seed}, but the graph's nodes are 0 to {}", *nodes as i64 - 1)]
+    SeedOutOfRange {
+        /// The batch.
+        key: BatchKey,
+        /// Position among the batch's seeds.
+        position: usize,
+        /// The seed.
+        seed: i64,
+        /// Nodes in the graph.
+        nodes: usize,
+    },
+    /// A seed stands twice in one batch.
+    #[error(
+        "seed {position} of {key} is node {seed}, which is a seed of this batch already: list each node once"
+    )]
+    SeedRepeated {
+        /// The batch.
+        key: BatchKey,
+        /// Position, among the batch's seeds, of the repetition.
+        position: usize,
+        /// The seed.
+        seed: i64,
+    },
+    /// `indptr` does not describe a list.
+    #[error(
+        "indptr.npy: the list of node {node} goes from {begin} to {end}, which is no range of the {edges} edges"
+    )]
+    InvalidList {
+        /// The node whose list it is.
+        node: i64,
+        /// Where the list begins.
+        begin: i64,
+        /// Where it ends.
+        end: i64,
+        /// Edges in the graph.
+        edges: usize,
+    },
+    /// `indices` holds an id that is no node.
+    #[error("indices.npy: the entry at {position} is {neighbor}, but the graph's nodes are 0 to {}", *nodes as i64 - 1)]
+    InvalidNeighbor {
+        /// Position in `indices`.
+        position: usize,
+        /// The id found there.
+        neighbor: i64,
+        /// Nodes in the graph.
+        nodes: usize,
+    },
+    /// The memory given has another number of layers than there are fanouts.
+    #[error("the batch memory has {given} layers, but there are {expected} fanouts")]
+    LayerMismatch {
+        /// Fanouts of the sampler.
+        expected: usize,
+        /// Layers in the memory given.
+        given: usize,
+    },
+}
+
+/// An array of a batch that has a fixed length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Capacity {
+    /// The node ids.
+    Nodes,
+    /// Destinations of a layer: its `indptr`.
+    Destinations {
+        /// The layer, 0 at the seeds.
+        layer: usize,
+    },
+    /// Edges of a layer: its `indices`.
+    Edges {
+        /// The layer, 0 at the seeds.
+        layer: usize,
+    },
+}
+
+impl fmt::Display for Capacity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nodes => f.write_str("nodes"),
+            Self::Destinations { layer } => write!(f, "destinations of layer {layer}"),
+            Self::Edges { layer } => write!(f, "edges of layer {layer}"),
+        }
+    }
+}
+
+/// An option, or a combination of option and graph, that is refused before anything is sampled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidOption {
+    /// No hop at all.
+    #[error("--fanouts is empty: give one number for each hop, for example 15,10,5")]
+    NoFanouts,
+    /// More hops than the random key has room for.
+    #[error("--fanouts has {given} hops; {MAX_LAYERS} is the most")]
+    TooManyFanouts {
+        /// Fanouts given.
+        given: usize,
+    },
+    /// A fanout that means nothing.
+    #[error("--fanouts: hop {layer} has fanout {fanout}; give 1 or more, or -1 for all neighbours")]
+    Fanout {
+        /// The hop, 0 at the seeds.
+        layer: usize,
+        /// The value given.
+        fanout: i32,
+    },
+    /// More picks out of one list than a random stream has words for.
+    #[error(
+        "--fanouts: hop {layer} would pick {fanout} of the {degree} neighbours of node {node}; \
+         {MAX_PICKS} is the most that can be picked at random (-1 takes all)"
+    )]
+    TooManyPicks {
+        /// The hop, 0 at the seeds.
+        layer: usize,
+        /// Its fanout.
+        fanout: i32,
+        /// A node whose list is longer.
+        node: usize,
+        /// The length of that list.
+        degree: usize,
+    },
+    /// A list too long for 32-bit draws.
+    #[error("node {node} has {degree} neighbours; random picks are made out of fewer than 2^32")]
+    DegreeTooLarge {
+        /// The node.
+        node: usize,
+        /// Its list's length.
+        degree: usize,
+    },
+    /// More nodes than the random key has bits for.
+    #[error("the graph has {nodes} nodes; 2^40 is the most")]
+    TooManyNodes {
+        /// Nodes in the graph.
+        nodes: usize,
+    },
+    /// `orig_id` does not fit the graph.
+    #[error("orig_id.npy has {given} entries, but the graph has {nodes} nodes")]
+    OriginalIds {
+        /// Entries in it.
+        given: usize,
+        /// Nodes in the graph.
+        nodes: usize,
+    },
+    /// A batch without seeds.
+    #[error("--batch-size is 0; give 1 or more")]
+    BatchSizeZero,
+    /// More seeds than positions have bits for.
+    #[error("the {split} split has {len} nodes; fewer than 2^32 can be ordered")]
+    TooManySeeds {
+        /// The split.
+        split: uva_graph::Split,
+        /// Its length.
+        len: usize,
+    },
+    /// An epoch that the random key cannot name.
+    #[error("epoch {epoch} cannot be named; {MAX_EPOCH} is the last")]
+    Epoch {
+        /// The epoch.
+        epoch: u32,
+    },
+    /// A fanout of −1, whose batches have no bound but the graph.
+    #[error(
+        "--fanouts: hop {layer} takes all neighbours (-1), so a batch has no bound of its own: \
+         say with --slot-bytes how large its slot may be"
+    )]
+    Unbounded {
+        /// The hop, 0 at the seeds.
+        layer: usize,
+    },
+    /// More of something than 32-bit local ids can count.
+    #[error(
+        "a batch could have {bound} {what}, and 32-bit local ids end at {}: lower --batch-size or --fanouts, \
+         or bound it by --slot-bytes",
+        i32::MAX
+    )]
+    BoundTooLarge {
+        /// What there could be too many of.
+        what: Capacity,
+        /// How many there could be.
+        bound: usize,
+    },
+    /// Not even the seeds fit.
+    #[error("--slot-bytes: {bytes} bytes cannot hold a batch; its seeds alone take {needed}")]
+    SlotTooSmall {
+        /// Bytes given.
+        bytes: usize,
+        /// Bytes that the smallest batch takes.
+        needed: usize,
+    },
+}
+
+// The most picks must leave the stream words to spare for rejected draws.
+const _: () = assert!(MAX_PICKS * 4 <= philox::STREAM_WORDS);

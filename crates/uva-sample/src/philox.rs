@@ -1,0 +1,333 @@
+//! Philox 4x32-10, the counter-based generator behind every random choice.
+//!
+//! A word is a function of a key and a counter, so "the third draw for node 17 in hop 1 of batch 4" can be computed
+//! by anybody, in any order, without what came before. The generator is that of Salmon, Moraes, Dror and Shaw,
+//! "Parallel random numbers: as easy as 1, 2, 3" (SC'11); how counter and key are laid out is the contract in
+//! `docs/reproducible-batches.md`.
+
+use uva_graph::Split;
+
+const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+const ROUNDS: usize = 10;
+
+/// Words that one stream holds before its 16-bit block number wraps and the words come again.
+pub const STREAM_WORDS: usize = 4 << 16;
+
+/// What a random number is for: a part of the counter, so streams of different purposes never meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Purpose {
+    /// Picks of neighbours.
+    Neighbors = 0,
+    /// The order of an epoch's seeds.
+    SeedShuffle = 1,
+    /// Random walks.
+    Walks = 2,
+    /// Subgraph sampling.
+    Subgraphs = 3,
+    /// Negative samples.
+    Negatives = 4,
+    /// Picks by edge weight.
+    Weights = 5,
+}
+
+/// Philox 4x32-10: the four words that `counter` has under `key`.
+#[inline]
+#[must_use]
+pub fn philox4x32(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
+    let [w0, w1, w2, w3] = lanes(key, [counter[0]], [counter[1]], counter[2], counter[3]);
+    [w0[0], w1[0], w2[0], w3[0]]
+}
+
+/// `L` counters at once that differ in their first two words only. Result `[w][lane]` is word `w` of `lane`.
+///
+/// A round is a chain of multiplications; several counters side by side keep the multiplier busy, and the compiler
+/// turns the inner loop into vector instructions.
+#[inline(always)]
+fn lanes<const L: usize>(
+    key: [u32; 2],
+    mut c0: [u32; L],
+    mut c1: [u32; L],
+    batch: u32,
+    epoch_and_split: u32,
+) -> [[u32; L]; 4] {
+    let mut c2 = [batch; L];
+    let mut c3 = [epoch_and_split; L];
+    let [mut k0, mut k1] = key;
+    for _ in 0..ROUNDS {
+        for lane in 0..L {
+            let product0 = u64::from(c0[lane]) * u64::from(MULTIPLIERS[0]);
+            let product1 = u64::from(c2[lane]) * u64::from(MULTIPLIERS[1]);
+            c0[lane] = (product1 >> 32) as u32 ^ c1[lane] ^ k0;
+            c1[lane] = product1 as u32;
+            c2[lane] = (product0 >> 32) as u32 ^ c3[lane] ^ k1;
+            c3[lane] = product0 as u32;
+        }
+        k0 = k0.wrapping_add(KEY_STEPS[0]);
+        k1 = k1.wrapping_add(KEY_STEPS[1]);
+    }
+    [c0, c1, c2, c3]
+}
+
+/// Which stream of random words is meant. The fields are the bits of the Philox key and counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamKey {
+    /// The run's seed: the Philox key, low word first.
+    pub seed: u64,
+    /// Original id of the node (or the position, for [`Purpose::SeedShuffle`]). The low 40 bits count.
+    pub node: u64,
+    /// What the words are for.
+    pub purpose: Purpose,
+    /// The hop, 0 at the seeds. The low 5 bits count.
+    pub layer: u32,
+    /// The batch within its epoch.
+    pub batch: u32,
+    /// The epoch. The low 30 bits count.
+    pub epoch: u32,
+    /// The split that the seeds come from.
+    pub split: Split,
+}
+
+impl StreamKey {
+    /// The Philox key: the seed's low and high word.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> [u32; 2] {
+        [self.seed as u32, (self.seed >> 32) as u32]
+    }
+
+    /// The Philox counter of one block of four words.
+    #[inline]
+    #[must_use]
+    pub fn counter(&self, block: u16) -> [u32; 4] {
+        [
+            self.node as u32,
+            u32::from(block)
+                | (self.layer & 0x1F) << 16
+                | (self.purpose as u32) << 21
+                | ((self.node >> 32) as u32 & 0xFF) << 24,
+            self.batch,
+            (self.epoch & 0x3FFF_FFFF) | (self.split as u32) << 30,
+        ]
+    }
+
+    /// The words of this key, from the first one.
+    #[inline]
+    #[must_use]
+    pub fn stream(self) -> Stream {
+        Stream { key: self, block: 0, words: [0; 4], used: 4 }
+    }
+}
+
+/// The words of one [`StreamKey`] in order: blocks 0, 1, 2, …, four words a block.
+///
+/// After [`STREAM_WORDS`] words it starts over.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    key: StreamKey,
+    /// The block that is generated next.
+    block: u16,
+    words: [u32; 4],
+    used: usize,
+}
+
+impl Stream {
+    /// The next word.
+    #[inline]
+    pub fn next_u32(&mut self) -> u32 {
+        if self.used == 4 {
+            self.words = philox4x32(self.key.key(), self.key.counter(self.block));
+            self.block = self.block.wrapping_add(1);
+            self.used = 0;
+        }
+        self.used += 1;
+        self.words[self.used - 1]
+    }
+
+    /// A uniform integer in `0..bound`, without bias; 0 when `bound` is 0.
+    ///
+    /// Lemire's multiplication with rejection ("Fast random integer generation in an interval", 2019): words are
+    /// consumed in order, rejected ones included.
+    #[inline]
+    pub fn bounded(&mut self, bound: u32) -> u32 {
+        let mut product = u64::from(self.next_u32()) * u64::from(bound);
+        if (product as u32) < bound {
+            // 2^32 mod bound: below it lie the products that some results would have one more of.
+            let threshold = bound.wrapping_neg() % bound;
+            while (product as u32) < threshold {
+                product = u64::from(self.next_u32()) * u64::from(bound);
+            }
+        }
+        (product >> 32) as u32
+    }
+}
+
+/// Blocks of words for many nodes of one (seed, batch, epoch, split, layer, purpose), generated side by side.
+///
+/// Ask for blocks with [`push`](Self::push), then [`generate`](Self::generate), then read [`words`](Self::words):
+/// the words lie in the order of asking.
+pub(crate) struct BlockBatch {
+    /// First counter word of each block asked for: the node's low word.
+    c0: Vec<u32>,
+    /// Second counter word of each.
+    c1: Vec<u32>,
+    words: Vec<u32>,
+    asked: usize,
+}
+
+/// Counters computed side by side; chosen by `cargo bench --bench sample`, see `docs/performance.md`.
+const LANES: usize = 8;
+
+impl BlockBatch {
+    /// Room for `blocks` blocks, the most that may be asked for between two calls of [`clear`](Self::clear).
+    pub(crate) fn with_capacity(blocks: usize) -> Self {
+        let blocks = blocks.next_multiple_of(LANES);
+        Self { c0: vec![0; blocks], c1: vec![0; blocks], words: vec![0; 4 * blocks], asked: 0 }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.asked = 0;
+    }
+
+    /// Asks for the first `blocks` blocks of `node`; the other fields are those of `like`.
+    #[inline]
+    pub(crate) fn push(&mut self, like: &StreamKey, node: u64, blocks: usize) {
+        let [c0, c1, ..] = StreamKey { node, ..*like }.counter(0);
+        let range = self.asked..self.asked + blocks;
+        self.c0[range.clone()].fill(c0);
+        for (block, word) in self.c1[range].iter_mut().enumerate() {
+            *word = c1 | block as u32;
+        }
+        self.asked += blocks;
+    }
+
+    /// Computes the words of every block asked for.
+    pub(crate) fn generate(&mut self, like: &StreamKey) {
+        let [_, _, c2, c3] = like.counter(0);
+        let groups = self.asked.div_ceil(LANES);
+        let words = self.words.chunks_exact_mut(4 * LANES);
+        let c0 = self.c0.as_chunks::<LANES>().0;
+        let c1 = self.c1.as_chunks::<LANES>().0;
+        for ((words, c0), c1) in words.zip(c0).zip(c1).take(groups) {
+            let result = lanes(like.key(), *c0, *c1, c2, c3);
+            for lane in 0..LANES {
+                for word in 0..4 {
+                    words[4 * lane + word] = result[word][lane];
+                }
+            }
+        }
+    }
+
+    /// The words of all blocks asked for, block after block.
+    #[inline]
+    pub(crate) fn words(&self) -> &[u32] {
+        &self.words[..4 * self.asked]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: StreamKey = StreamKey {
+        seed: 0x0123_4567_89AB_CDEF,
+        node: 0xAB_1234_5678,
+        purpose: Purpose::Weights,
+        layer: 31,
+        batch: 7,
+        epoch: 0x3FFF_FFFF,
+        split: Split::Test,
+    };
+
+    #[test]
+    fn the_generator_gives_the_known_answers_of_random123() {
+        // Random123, tests/kat_vectors, "philox4x32 10".
+        let cases = [
+            ([0; 4], [0; 2], [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]),
+            ([u32::MAX; 4], [u32::MAX; 2], [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]),
+            (
+                [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
+                [0xa409_3822, 0x299f_31d0],
+                [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1],
+            ),
+        ];
+        for (counter, key, expected) in cases {
+            assert_eq!(philox4x32(key, counter), expected);
+        }
+    }
+
+    #[test]
+    fn the_counter_has_every_field_at_its_bits() {
+        assert_eq!(KEY.key(), [0x89AB_CDEF, 0x0123_4567]);
+        assert_eq!(
+            KEY.counter(0x4321),
+            [0x1234_5678, 0x4321 | 31 << 16 | 5 << 21 | 0xAB << 24, 7, 0x3FFF_FFFF | 2 << 30]
+        );
+    }
+
+    #[test]
+    fn fields_too_wide_do_not_spill_into_their_neighbours() {
+        let wide = StreamKey { node: KEY.node | 1 << 40, layer: 31 | 1 << 5, epoch: u32::MAX, ..KEY };
+        assert_eq!(wide.counter(3), KEY.counter(3));
+    }
+
+    #[test]
+    fn a_stream_is_the_words_of_its_blocks_in_order() {
+        let mut stream = KEY.stream();
+        for block in 0..5 {
+            for word in philox4x32(KEY.key(), KEY.counter(block)) {
+                assert_eq!(stream.next_u32(), word);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_generated_side_by_side_are_those_of_the_streams() {
+        let mut batch = BlockBatch::with_capacity(64);
+        for _ in 0..2 {
+            batch.clear();
+            let asked = [(1_u64, 1), (u64::from(u32::MAX) + 5, 4), (9, 2), (1, 11)];
+            for (node, blocks) in asked {
+                batch.push(&KEY, node, blocks);
+            }
+            batch.generate(&KEY);
+            let mut words = batch.words().iter().copied();
+            for (node, blocks) in asked {
+                let mut stream = StreamKey { node, ..KEY }.stream();
+                for _ in 0..4 * blocks {
+                    assert_eq!(words.next(), Some(stream.next_u32()));
+                }
+            }
+            assert_eq!(words.next(), None);
+        }
+    }
+
+    #[test]
+    fn a_rejected_word_is_consumed() {
+        // 2^32 mod (2^31 + 1) = 2^31 - 1: nearly half of all words are rejected.
+        let bound = (1 << 31) + 1;
+        let mut words = KEY.stream();
+        let mut draws = KEY.stream();
+        let mut rejected = 0;
+        for _ in 0..200 {
+            let expected = loop {
+                let product = u64::from(words.next_u32()) * u64::from(bound);
+                if product as u32 >= (1 << 31) - 1 {
+                    break (product >> 32) as u32;
+                }
+                rejected += 1;
+            };
+            assert_eq!(draws.bounded(bound), expected);
+        }
+        assert!(rejected > 100, "{rejected} words were rejected");
+    }
+
+    #[test]
+    fn a_draw_below_one_is_zero_and_takes_a_word() {
+        let mut draws = KEY.stream();
+        assert_eq!(draws.bounded(1), 0);
+        assert_eq!(draws.next_u32(), philox4x32(KEY.key(), KEY.counter(0))[1]);
+        assert_eq!(draws.bounded(0), 0);
+    }
+}

@@ -1,0 +1,215 @@
+//! In which order, and in which batches, an epoch visits the nodes of a split.
+
+use rayon::prelude::*;
+use uva_graph::Split;
+
+use crate::options::MAX_EPOCH;
+use crate::philox::{Purpose, StreamKey, philox4x32};
+use crate::{InvalidOption, SampleError};
+
+/// Below this many seeds one thread is faster than waking others.
+const PARALLEL_FROM: usize = 1 << 15;
+
+/// The batches of an epoch, as positions in the split's index file.
+///
+/// Training seeds are shuffled anew each epoch: every position gets a 64-bit random key and positions are sorted by
+/// (key, position), so the order depends on neither threads nor earlier epochs. Validation and test keep the order
+/// of their files.
+pub struct SeedOrder {
+    seed: u64,
+    split: Split,
+    shuffle: bool,
+    batch_size: usize,
+    /// Seeds that are in a batch: all, or those of the full batches.
+    used: usize,
+    /// Scratch of the shuffle: a key and the position it belongs to. Empty where there is none.
+    keys: Vec<(u64, u32)>,
+    order: Vec<u32>,
+}
+
+impl SeedOrder {
+    /// For a split of `len` nodes. Starts in the order of the file; [`prepare`](Self::prepare) shuffles for an
+    /// epoch. `shuffle` counts for the training split only. With `drop_last` a last batch smaller than `batch_size`
+    /// is left out.
+    ///
+    /// # Errors
+    /// Refuses a batch size of 0, and a split of 2³² nodes or more.
+    pub fn new(
+        seed: u64,
+        split: Split,
+        len: usize,
+        shuffle: bool,
+        batch_size: usize,
+        drop_last: bool,
+    ) -> Result<Self, SampleError> {
+        if batch_size == 0 {
+            return Err(InvalidOption::BatchSizeZero.into());
+        }
+        let Ok(end) = u32::try_from(len) else {
+            return Err(InvalidOption::TooManySeeds { split, len }.into());
+        };
+        let shuffle = shuffle && split == Split::Train;
+        Ok(Self {
+            seed,
+            split,
+            shuffle,
+            batch_size,
+            used: if drop_last { len - len % batch_size } else { len },
+            keys: if shuffle { vec![(0, 0); len] } else { Vec::new() },
+            order: (0..end).collect(),
+        })
+    }
+
+    /// Orders the seeds of `epoch`. Uses the current rayon pool for large splits; the order does not depend on it.
+    ///
+    /// # Errors
+    /// Refuses an epoch above [`MAX_EPOCH`].
+    pub fn prepare(&mut self, epoch: u32) -> Result<(), SampleError> {
+        if epoch > MAX_EPOCH {
+            return Err(InvalidOption::Epoch { epoch }.into());
+        }
+        if !self.shuffle {
+            return Ok(());
+        }
+        let Self { seed, split, .. } = *self;
+        let keyed = |position: u32| {
+            let stream = StreamKey {
+                seed,
+                node: u64::from(position),
+                purpose: Purpose::SeedShuffle,
+                layer: 0,
+                batch: 0,
+                epoch,
+                split,
+            };
+            let [low, high, ..] = philox4x32(stream.key(), stream.counter(0));
+            (u64::from(high) << 32 | u64::from(low), position)
+        };
+        // No two pairs are equal, so an unstable sort has one result.
+        if self.keys.len() < PARALLEL_FROM {
+            for (position, pair) in (0..).zip(&mut self.keys) {
+                *pair = keyed(position);
+            }
+            self.keys.sort_unstable();
+        } else {
+            self.keys.par_iter_mut().enumerate().for_each(|(position, pair)| *pair = keyed(position as u32));
+            self.keys.par_sort_unstable();
+        }
+        for (place, &(_, position)) in self.order.iter_mut().zip(&self.keys) {
+            *place = position;
+        }
+        Ok(())
+    }
+
+    /// Batches in an epoch.
+    #[must_use]
+    pub fn batches(&self) -> usize {
+        self.used.div_ceil(self.batch_size)
+    }
+
+    /// Seeds in an epoch: all, or those of the full batches.
+    #[must_use]
+    pub fn seeds(&self) -> usize {
+        self.used
+    }
+
+    /// Positions, in the split's index file, of the seeds of batch `batch` in the epoch prepared last; empty for a
+    /// batch that does not exist.
+    #[must_use]
+    pub fn batch(&self, batch: usize) -> &[u32] {
+        let begin = batch.saturating_mul(self.batch_size).min(self.used);
+        let end = begin.saturating_add(self.batch_size).min(self.used);
+        &self.order[begin..end]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shuffled(len: usize, epoch: u32) -> SeedOrder {
+        let mut order = SeedOrder::new(7, Split::Train, len, true, 100, false).unwrap();
+        order.prepare(epoch).unwrap();
+        order
+    }
+
+    #[test]
+    fn each_epoch_is_another_permutation() {
+        for len in [1, 999, PARALLEL_FROM + 5] {
+            let mut orders: Vec<Vec<u32>> = (0..3).map(|epoch| shuffled(len, epoch).order).collect();
+            assert!(len == 1 || (orders[0] != orders[1] && orders[1] != orders[2]));
+            for order in &mut orders {
+                order.sort_unstable();
+                assert!(order.iter().copied().eq(0..len as u32));
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_depends_on_neither_threads_nor_history() {
+        let len = PARALLEL_FROM * 2;
+        let on = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| shuffled(len, 4).order)
+        };
+        let one = on(1);
+        assert_eq!(one, on(3));
+        let mut used = shuffled(len, 9);
+        used.prepare(4).unwrap();
+        assert_eq!(one, used.order);
+    }
+
+    #[test]
+    fn one_thread_and_many_sort_by_the_same_keys() {
+        // The parallel path over a longer split holds, among others, the positions of the shorter one.
+        let long = shuffled(PARALLEL_FROM + 1, 2);
+        let short = shuffled(PARALLEL_FROM - 1, 2);
+        let kept: Vec<u32> =
+            long.order.iter().copied().filter(|&position| (position as usize) < PARALLEL_FROM - 1).collect();
+        assert_eq!(kept, short.order);
+    }
+
+    #[test]
+    fn validation_and_test_keep_the_order_of_their_files() {
+        for split in [Split::Valid, Split::Test] {
+            let mut order = SeedOrder::new(7, split, 5, true, 2, false).unwrap();
+            order.prepare(3).unwrap();
+            assert_eq!(order.order, [0, 1, 2, 3, 4]);
+        }
+    }
+
+    #[test]
+    fn the_last_partial_batch_is_kept_or_dropped() {
+        let lengths = |len, drop_last| -> Vec<usize> {
+            let order = SeedOrder::new(7, Split::Train, len, true, 4, drop_last).unwrap();
+            assert!(order.batch(order.batches()).is_empty());
+            assert!(order.batch(usize::MAX).is_empty());
+            let lengths: Vec<usize> = (0..order.batches()).map(|batch| order.batch(batch).len()).collect();
+            assert_eq!(lengths.iter().sum::<usize>(), order.seeds());
+            lengths
+        };
+        assert_eq!(lengths(10, false), [4, 4, 2]);
+        assert_eq!(lengths(10, true), [4, 4]);
+        assert_eq!(lengths(8, false), [4, 4]);
+        assert_eq!(lengths(8, true), [4, 4]);
+        assert_eq!(lengths(3, false), [3]);
+        assert_eq!(lengths(3, true), [0; 0]);
+        assert_eq!(lengths(0, false), [0; 0]);
+    }
+
+    #[test]
+    fn impossible_orders_are_refused() {
+        assert!(SeedOrder::new(7, Split::Train, 5, true, 0, false).is_err());
+        let too_long = SeedOrder::new(7, Split::Train, 1 << 32, true, 1, false).err();
+        assert_eq!(
+            too_long,
+            Some(SampleError::InvalidOption(InvalidOption::TooManySeeds {
+                split: Split::Train,
+                len: 1 << 32
+            }))
+        );
+        let mut order = SeedOrder::new(7, Split::Train, 5, true, 2, false).unwrap();
+        assert!(order.prepare(MAX_EPOCH).is_ok());
+        assert!(order.prepare(MAX_EPOCH + 1).is_err());
+    }
+}

@@ -1,0 +1,378 @@
+#!/usr/bin/env python3
+"""A second implementation of uvatrain's reproducible batches, in plain Python.
+
+It follows docs/reproducible-batches.md and shares nothing with the Rust code: no arrays, no tricks, one obvious
+loop for each sentence of that document. It makes docs/test-vectors.json, which the Rust tests compare with.
+
+    python3 tests/reference/reference.py --write docs/test-vectors.json
+    python3 tests/reference/reference.py --check docs/test-vectors.json
+
+Needs Python 3.9 or later and nothing else.
+"""
+
+import argparse
+import json
+import sys
+
+MASK32 = 2**32 - 1
+MASK64 = 2**64 - 1
+
+SPLITS = {"train": 0, "valid": 1, "test": 2}
+PURPOSES = {"neighbors": 0, "seed_shuffle": 1, "walks": 2, "subgraphs": 3, "negatives": 4, "weights": 5}
+
+
+# --- Random words ---------------------------------------------------------------------------------------------
+
+
+def philox4x32(key, counter):
+    """Philox 4x32-10: four words from a key of two words and a counter of four."""
+    k0, k1 = key
+    x0, x1, x2, x3 = counter
+    for _ in range(10):
+        a = 0xD2511F53 * x0
+        b = 0xCD9E8D57 * x2
+        x0, x1, x2, x3 = (b >> 32) ^ x1 ^ k0, b & MASK32, (a >> 32) ^ x3 ^ k1, a & MASK32
+        k0 = (k0 + 0x9E3779B9) & MASK32
+        k1 = (k1 + 0xBB67AE85) & MASK32
+    return [x0, x1, x2, x3]
+
+
+def counter_of(stream, block):
+    """The Philox counter of one block of a stream."""
+    node, layer = stream["node"], stream["layer"]
+    purpose, split = PURPOSES[stream["purpose"]], SPLITS[stream["split"]]
+    assert 0 <= node < 2**40 and 0 <= layer < 32 and 0 <= stream["epoch"] < 2**30 and 0 <= block < 2**16
+    return [
+        node & MASK32,
+        block | layer << 16 | purpose << 21 | (node >> 32) << 24,
+        stream["batch"],
+        stream["epoch"] | split << 30,
+    ]
+
+
+def words_of(stream):
+    """The words of a stream, one after the other."""
+    seed = stream["seed"]
+    block = 0
+    while True:
+        yield from philox4x32([seed & MASK32, seed >> 32], counter_of(stream, block))
+        block += 1
+
+
+def bounded(words, n):
+    """A uniform integer in [0, n): 32-bit Lemire with rejection."""
+    threshold = 2**32 % n
+    while True:
+        product = next(words) * n
+        if product % 2**32 >= threshold:
+            return product >> 32
+
+
+# --- Seeds ----------------------------------------------------------------------------------------------------
+
+
+def seed_order(seed, split, count, epoch):
+    """Positions of a split's index file in the order in which an epoch visits them."""
+    if split != "train":
+        return list(range(count))
+    keyed = []
+    for position in range(count):
+        words = words_of(
+            dict(seed=seed, node=position, purpose="seed_shuffle", layer=0, batch=0, epoch=epoch, split=split)
+        )
+        low, high = next(words), next(words)
+        keyed.append((high << 32 | low, position))
+    return [position for _, position in sorted(keyed)]
+
+
+# --- Picks ----------------------------------------------------------------------------------------------------
+
+
+def pick(words, degree, fanout, replace):
+    """Positions picked in a list of `degree` entries."""
+    if fanout == -1 or degree <= fanout:
+        return list(range(degree))
+    if replace:
+        return [bounded(words, degree) for _ in range(fanout)]
+    picks = []
+    for j in range(degree - fanout, degree):
+        t = bounded(words, j + 1)
+        picks.append(j if t in picks else t)
+    return picks
+
+
+# --- Batches --------------------------------------------------------------------------------------------------
+
+
+def sample(graph, options, split, epoch, batch, seeds):
+    """One batch: node ids (of the dataset as it is), and a block for each hop."""
+    original = graph["orig_id"] or list(range(len(graph["indptr"]) - 1))
+    nodes = list(seeds)
+    blocks = []
+    for layer, fanout in enumerate(options["fanouts"]):
+        destinations = list(nodes)
+        indptr, indices = [0], []
+        for destination in destinations:
+            begin, end = graph["indptr"][destination], graph["indptr"][destination + 1]
+            neighbors = graph["indices"][begin:end]
+            words = words_of(
+                dict(
+                    seed=options["seed"],
+                    node=original[destination],
+                    purpose="neighbors",
+                    layer=layer,
+                    batch=batch,
+                    epoch=epoch,
+                    split=split,
+                )
+            )
+            for position in pick(words, len(neighbors), fanout, options["replace"]):
+                neighbor = neighbors[position]
+                if neighbor not in nodes:
+                    nodes.append(neighbor)
+                indices.append(nodes.index(neighbor))
+            indptr.append(len(indices))
+        blocks.append(dict(destinations=len(destinations), sources=len(nodes), indptr=indptr, indices=indices))
+    return dict(
+        split=split,
+        epoch=epoch,
+        batch=batch,
+        seeds=len(seeds),
+        nodes=nodes,
+        blocks=blocks,
+        hash=format(batch_hash([original[node] for node in nodes], len(seeds), blocks), "016x"),
+    )
+
+
+# --- Hash -----------------------------------------------------------------------------------------------------
+
+
+def mix(z):
+    """splitmix64's finaliser."""
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK64
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK64
+    return z ^ (z >> 31)
+
+
+def hash_array(tag, values):
+    return sum(mix(mix((tag << 56) + i) ^ value) for i, value in enumerate(values))
+
+
+def batch_hash(original_ids, seeds, blocks):
+    total = hash_array(0, original_ids[:seeds]) + hash_array(1, original_ids)
+    for layer, block in enumerate(blocks):
+        total += hash_array(16 + 2 * layer, block["indptr"]) + hash_array(17 + 2 * layer, block["indices"])
+    return total & MASK64
+
+
+# --- The three graphs -----------------------------------------------------------------------------------------
+
+
+def csc(lists, dtype, orig_id=None):
+    indptr, indices = [0], []
+    for neighbors in lists:
+        indices += neighbors
+        indptr.append(len(indices))
+    return dict(indptr=indptr, indices=indices, indices_dtype=dtype, orig_id=orig_id)
+
+
+def directed_lists():
+    """48 nodes: 40 is isolated, 0 a hub that all others point at; 5 and 17 have no in-neighbours, the rest 1 to 12."""
+    words = words_of(dict(seed=2024, node=0, purpose="subgraphs", layer=0, batch=0, epoch=0, split="train"))
+    lists = []
+    for node in range(48):
+        if node in (5, 17, 40):
+            neighbors = []
+        elif node == 0:
+            neighbors = [other for other in range(48) if other not in (node, 40)]
+        else:
+            others = [other for other in range(48) if other not in (node, 40)]
+            neighbors = [others.pop(bounded(words, len(others))) for _ in range(1 + bounded(words, 12))]
+        lists.append(neighbors)
+    return lists
+
+
+def reordered(lists):
+    """The same graph under other ids: new id i is the node that was (i * 29 + 11) mod 48. Lists keep their order."""
+    count = len(lists)
+    orig_id = [(i * 29 + 11) % count for i in range(count)]
+    new_id = {old: new for new, old in enumerate(orig_id)}
+    return csc([[new_id[neighbor] for neighbor in lists[old]] for old in orig_id], "int32", orig_id), new_id
+
+
+def multigraph_lists():
+    """30 nodes with repeated edges and self-loops; node 29 has 200 entries in its list."""
+    words = words_of(dict(seed=7, node=1, purpose="subgraphs", layer=0, batch=0, epoch=0, split="train"))
+    lists = [[bounded(words, 30) for _ in range(bounded(words, 9))] for _ in range(29)]
+    lists.append([bounded(words, 30) for _ in range(200)])
+    return lists
+
+
+def graph_vector(name, graph, options, splits, batch_size, epochs):
+    """A graph with the batches that some epochs have on it."""
+    orders, batches = [], []
+    for epoch in epochs:
+        for split, index in splits.items():
+            order = seed_order(options["seed"], split, len(index), epoch)
+            orders.append(dict(split=split, epoch=epoch, positions=order))
+            for batch, begin in enumerate(range(0, len(order), batch_size)):
+                seeds = [index[position] for position in order[begin : begin + batch_size]]
+                batches.append(sample(graph, options, split, epoch, batch, seeds))
+    return dict(
+        name=name, **graph, options=options, batch_size=batch_size, splits=splits, orders=orders, batches=batches
+    )
+
+
+def graph_vectors():
+    directed = directed_lists()
+    options = dict(fanouts=[4, 3], replace=False, seed=0x1234567890ABCDEF)
+    splits = dict(train=[0, 3, 5, 8, 13, 21, 34, 46, 2, 40, 33], valid=[0, 7, 17, 9], test=[1, 47, 25])
+    plain = graph_vector("directed, a hub, an isolated node", csc(directed, "int32"), options, splits, 4, [0, 1, 900])
+
+    moved, new_id = reordered(directed)
+    moved_splits = {split: [new_id[node] for node in index] for split, index in splits.items()}
+    again = graph_vector("the same, reordered", moved, options, moved_splits, 4, [0, 1, 900])
+    # What reordering promises: nobody who works with original ids can tell.
+    for before, after in zip(plain["batches"], again["batches"]):
+        assert before["hash"] == after["hash"] and before["blocks"] == after["blocks"]
+        assert before["nodes"] == [moved["orig_id"][node] for node in after["nodes"]]
+
+    multi = graph_vector(
+        "a multigraph with int64 ids, with replacement",
+        csc(multigraph_lists(), "int64"),
+        dict(fanouts=[3, -1, 2], replace=True, seed=42),
+        dict(train=[29, 0, 1, 2, 3, 4, 5], valid=[28, 29], test=[10]),
+        3,
+        [0, 5],
+    )
+    return [plain, again, multi]
+
+
+# --- The file -------------------------------------------------------------------------------------------------
+
+
+def stream(**fields):
+    base = dict(seed=0, node=0, purpose="neighbors", layer=0, batch=0, epoch=0, split="train")
+    return {**base, **fields}
+
+
+def draws_vector(which, bounds):
+    words = words_of(which)
+    return dict(stream=which, bounds=bounds, values=[bounded(words, n) for n in bounds])
+
+
+def picks_vector(which, degree, fanout, replace):
+    picks = pick(words_of(which), degree, fanout, replace)
+    return dict(stream=which, degree=degree, fanout=fanout, replace=replace, positions=picks)
+
+
+def vectors():
+    first = lambda which, count: [word for word, _ in zip(words_of(which), range(count))]
+    streams = [
+        stream(),
+        stream(seed=MASK64),
+        stream(seed=0x0123456789ABCDEF, node=17, layer=1, batch=4, epoch=3),
+        stream(seed=1, node=2**40 - 1, purpose="weights", layer=31, batch=MASK32, epoch=2**30 - 1, split="test"),
+        stream(seed=1, node=2**32, purpose="walks", split="valid"),
+        stream(seed=1, node=5, purpose="seed_shuffle", epoch=2),
+        stream(seed=1, node=5, purpose="subgraphs"),
+        stream(seed=1, node=5, purpose="negatives"),
+    ]
+    rejecting = 3 * 2**30 + 1
+    return dict(
+        about="Test vectors of docs/reproducible-batches.md, made by tests/reference/reference.py. Integers; hashes in hex.",
+        philox=[
+            dict(key=key, counter=counter, words=philox4x32(key, counter))
+            for key, counter in [
+                ([0, 0], [0, 0, 0, 0]),
+                ([MASK32, MASK32], [MASK32] * 4),
+                ([0xA4093822, 0x299F31D0], [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344]),
+            ]
+        ],
+        streams=[
+            dict(stream=which, counters=[counter_of(which, 0), counter_of(which, 1)], words=first(which, 10))
+            for which in streams
+        ],
+        bounded=[
+            draws_vector(stream(seed=9, node=1), [1, 2, 3, 10, 100, 1000, 10**6, 10**9, MASK32] * 2),
+            # One word in four is rejected, and consumed.
+            draws_vector(stream(seed=9, node=2), [rejecting] * 16 + [6] * 4),
+        ],
+        shuffles=[
+            dict(seed=seed, split="train", epoch=epoch, count=count, positions=seed_order(seed, "train", count, epoch))
+            for seed, epoch, count in [(0, 0, 10), (0, 1, 10), (0xFEDCBA9876543210, 12, 100)]
+        ],
+        picks=[
+            picks_vector(stream(seed=5, node=node), degree, fanout, replace)
+            for node, (degree, fanout, replace) in enumerate(
+                [
+                    (0, 3, False),
+                    (3, 3, False),
+                    (3, 5, True),
+                    (12, -1, False),
+                    (2, 1, False),
+                    (4, 3, False),
+                    (64, 15, False),
+                    (65, 15, False),
+                    (100, 99, False),
+                    (50_000, 25, False),
+                    (65_536, 15, False),
+                    (1_000_000, 15, False),
+                    (2**31 + 1, 15, False),
+                    (50_000, 10, True),
+                    (4, 3, True),
+                    (2**31 + 1, 15, True),
+                ]
+            )
+        ],
+        graphs=graph_vectors(),
+    )
+
+
+def render(value, depth=0):
+    """JSON with one array of numbers a line: short, and a difference still shows where it is."""
+    scalar = lambda v: not isinstance(v, (dict, list))
+    flat = lambda v: scalar(v) or (isinstance(v, list) and all(map(scalar, v)))
+    pad, end = "\n" + " " * (depth + 1), "\n" + " " * depth
+    if isinstance(value, dict):
+        if all(flat(v) for v in value.values()) and len(json.dumps(value)) < 110:
+            return json.dumps(value)
+        return "{" + ",".join(f"{pad}{json.dumps(k)}: {render(v, depth + 1)}" for k, v in value.items()) + end + "}"
+    if isinstance(value, list) and not flat(value):
+        return "[" + ",".join(pad + render(v, depth + 1) for v in value) + end + "]"
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, list) else json.dumps(value)
+
+
+def differences(ours, theirs, path=""):
+    """Where two values differ, as lines to print."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in sorted(ours.keys() | theirs.keys()):
+            yield from differences(ours.get(key), theirs.get(key), f"{path}/{key}")
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for i, (a, b) in enumerate(zip(ours, theirs)):
+            yield from differences(a, b, f"{path}/{i}")
+    elif ours != theirs or type(ours) is not type(theirs):
+        yield f"{path}: the reference says {ours!r}, the file {theirs!r}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--write", metavar="FILE", help="write the test vectors")
+    which.add_argument("--check", metavar="FILE", help="compare a file of test vectors; exit 1 where it differs")
+    arguments = parser.parse_args()
+    made = vectors()
+    if arguments.write:
+        with open(arguments.write, "w", encoding="utf-8") as file:
+            file.write(render(made) + "\n")
+        return 0
+    with open(arguments.check, encoding="utf-8") as file:
+        found = list(differences(made, json.load(file)))
+    for line in found[:20]:
+        print(line, file=sys.stderr)
+    print(f"{arguments.check}: {'every value agrees' if not found else f'{len(found)} differences'}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
