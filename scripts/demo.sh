@@ -30,7 +30,7 @@ if [[ -d $DATA ]]; then
   echo "$DATA is there already"
 else
   mkdir -p "$(dirname "$DATA")"
-  run "$uvatrain" generate "$DATA" --nodes 200000 --avg-degree 20 --feat-dim 100 --classes 32
+  run "$uvatrain" generate "$DATA" --nodes 200000 --avg-degree 20 --feat-dim 100 --classes 12
 fi
 run "$uvatrain" info "$DATA"
 

@@ -1,0 +1,14 @@
+//! `uvatrain bench`: parts of the pipeline, measured one at a time on this machine.
+
+mod gather;
+mod sample;
+
+use crate::flags::BenchCommand;
+
+/// Runs the bench that was asked for.
+pub fn run(command: &BenchCommand) -> anyhow::Result<()> {
+    match command {
+        BenchCommand::Sample(flags) => sample::run(flags),
+        BenchCommand::Gather(flags) => gather::run(flags),
+    }
+}

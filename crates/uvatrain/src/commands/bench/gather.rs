@@ -1,0 +1,54 @@
+//! `uvatrain bench gather`: random feature rows into a slot, next to a plain copy.
+
+use serde::Serialize;
+use uva_gather::{MeasureOptions, Measurement, measure};
+use uva_graph::Dataset;
+
+use crate::exit;
+use crate::flags::GatherBenchFlags;
+use crate::ui::table::Table;
+use crate::ui::{format, out};
+
+#[derive(Serialize)]
+struct Report<'d> {
+    dataset: &'d str,
+    #[serde(flatten)]
+    measured: Measurement,
+}
+
+/// Measures and prints.
+pub fn run(flags: &GatherBenchFlags) -> anyhow::Result<()> {
+    let dataset = Dataset::open(&flags.data)?;
+    let features = dataset.features();
+    let bytes = usize::try_from(flags.bytes.bytes())
+        .map_err(|_| exit::usage(format!("--bytes {}: this machine cannot address as many", flags.bytes)))?;
+    let options = MeasureOptions {
+        threads: flags.threads as usize,
+        bytes,
+        repeats: flags.repeats as usize,
+        seed: flags.seed,
+    };
+    let measured = measure(features.bytes, features.row_bytes(), options)?;
+    let report = Report { dataset: dataset.name(), measured };
+    if flags.json { out::json(&report) } else { out::text(&text(&report)) }
+}
+
+fn text(report: &Report<'_>) -> String {
+    let Measurement { gb_per_second, memcpy_gb_per_second, share_of_memcpy, .. } = report.measured;
+    let Measurement { threads, row_bytes, rows, repeats, .. } = report.measured;
+    let mut facts = Table::of_facts();
+    facts.row(&["dataset", report.dataset]);
+    facts.row(&[
+        "random rows",
+        &format!("{gb_per_second:.2} GB/s, {} of memcpy", format::percent(share_of_memcpy)),
+    ]);
+    facts.row(&["memcpy", &format!("{memcpy_gb_per_second:.2} GB/s, as many bytes in the same run")]);
+    facts.row(&[
+        "measured",
+        &format!(
+            "median of {repeats} × {} rows of {row_bytes} bytes, threads: {threads}, verified",
+            format::count(rows as u64)
+        ),
+    ]);
+    facts.render()
+}

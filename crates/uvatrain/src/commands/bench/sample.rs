@@ -1,0 +1,205 @@
+//! `uvatrain bench sample`: neighbour sampling alone, batches kept in memory of its own.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use uva_graph::{Dataset, Split};
+use uva_sample::{BatchBounds, BatchKey, MiniBatch, NeighborSampler, SampleError, SamplerOptions, SeedOrder};
+
+use crate::exit;
+use crate::flags::{Fanouts, SampleBenchFlags};
+use crate::ui::table::Table;
+use crate::ui::{format, out};
+
+/// Measures and prints.
+pub fn run(flags: &SampleBenchFlags) -> anyhow::Result<()> {
+    let dataset = Dataset::open(&flags.data)?;
+    let batches = batches(flags, &dataset)?;
+    let bounds = bounds(flags, &dataset)?;
+    let report = Report::of(flags, &dataset, &sample(flags, &dataset, &batches, &bounds)?);
+    if flags.json { out::json(&report) } else { out::text(&report.text()) }
+}
+
+/// The seeds of a batch, and its name.
+type Batch = (BatchKey, Vec<i64>);
+
+/// The first batches of training, as many as are to be measured: epoch after epoch.
+fn batches(flags: &SampleBenchFlags, dataset: &Dataset) -> anyhow::Result<Vec<Batch>> {
+    let ids = dataset.split(Split::Train);
+    if ids.is_empty() {
+        let file = dataset.path().join(Split::Train.file_name());
+        return Err(exit::usage(format!(
+            "{}: the training split is empty: nothing to sample",
+            file.display()
+        ))
+        .into());
+    }
+    let mut order =
+        SeedOrder::new(flags.seed, Split::Train, ids.len(), true, flags.batch_size as usize, false)?;
+    let mut batches = Vec::with_capacity(flags.batches as usize);
+    for epoch in 0.. {
+        order.prepare(epoch)?;
+        for batch in 0..order.batches() {
+            if batches.len() == flags.batches as usize {
+                return Ok(batches);
+            }
+            let seeds = order.batch(batch).iter().map(|position| ids[*position as usize]).collect();
+            batches.push((BatchKey { split: Split::Train, epoch, batch: batch as u32 }, seeds));
+        }
+    }
+    Ok(batches)
+}
+
+fn bounds(flags: &SampleBenchFlags, dataset: &Dataset) -> Result<BatchBounds, SampleError> {
+    let (size, fanouts) = (flags.batch_size as usize, flags.fanouts.as_slice());
+    let (nodes, edges) = (dataset.nodes(), dataset.edges());
+    if flags.fanouts.take_all() {
+        // No slot limits this memory: the graph itself does.
+        BatchBounds::within(usize::MAX, size, fanouts, nodes, edges)
+    } else {
+        BatchBounds::new(size, fanouts, nodes, edges)
+    }
+}
+
+/// What one batch came to.
+#[derive(Clone, Copy)]
+struct Sampled {
+    time: Duration,
+    edges: usize,
+    nodes: usize,
+    hash: u64,
+}
+
+/// Everything that was measured.
+struct Run {
+    batches: Vec<Sampled>,
+    /// From the first thread's start to the last one's end.
+    seconds: f64,
+}
+
+/// Samples batch b on thread b mod T, each thread with a sampler and memory of its own, as the samplers of a run do.
+fn sample(
+    flags: &SampleBenchFlags,
+    dataset: &Dataset,
+    batches: &[Batch],
+    bounds: &BatchBounds,
+) -> Result<Run, SampleError> {
+    let threads = flags.threads as usize;
+    let options = SamplerOptions {
+        fanouts: flags.fanouts.as_slice().to_vec(),
+        replace: flags.replace,
+        seed: flags.seed,
+    };
+    let warm = Barrier::new(threads);
+    let one_thread = |index: usize| -> Result<(Instant, Instant, Vec<Sampled>), SampleError> {
+        let prepared = NeighborSampler::new(dataset.csc(), options.clone()).and_then(|mut sampler| {
+            let mut memory = MiniBatch::with_bounds(bounds);
+            // Touches the memory, so that no page fault is measured.
+            if let Some((key, seeds)) = batches.get(index) {
+                sampler.sample_into(*key, seeds, &mut memory)?;
+            }
+            Ok((sampler, memory))
+        });
+        // Before the error is looked at: the others wait for this thread either way.
+        warm.wait();
+        let (mut sampler, mut memory) = prepared?;
+        let begun = Instant::now();
+        let mut sampled = Vec::with_capacity(batches.len().div_ceil(threads));
+        for (key, seeds) in batches.iter().skip(index).step_by(threads) {
+            let start = Instant::now();
+            let counts = sampler.sample_into(*key, seeds, &mut memory)?;
+            let time = start.elapsed();
+            sampled.push(Sampled { time, edges: counts.edges(), nodes: counts.nodes, hash: counts.hash });
+        }
+        Ok((begun, Instant::now(), sampled))
+    };
+    let parts = thread::scope(|scope| {
+        let one_thread = &one_thread;
+        let handles: Vec<_> = (0..threads).map(|index| scope.spawn(move || one_thread(index))).collect();
+        handles
+            .into_iter()
+            .map(|handle| handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect::<Result<Vec<_>, SampleError>>()
+    })?;
+    let begun = parts.iter().map(|part| part.0).min();
+    let ended = parts.iter().map(|part| part.1).max();
+    let seconds = begun.zip(ended).map_or(0.0, |(begun, ended)| ended.duration_since(begun).as_secs_f64());
+    Ok(Run { batches: parts.into_iter().flat_map(|part| part.2).collect(), seconds })
+}
+
+#[derive(Serialize)]
+struct Report {
+    dataset: String,
+    edges_per_second: f64,
+    input_nodes_per_second: f64,
+    batch_ms: Spread,
+    fanouts: Fanouts,
+    replace: bool,
+    batch_size: u32,
+    threads: u32,
+    batches: usize,
+    edges: u64,
+    input_nodes: u64,
+    seconds: f64,
+    /// Sum of the batches' hashes: the same for any number of threads.
+    hash: String,
+}
+
+#[derive(Serialize)]
+struct Spread {
+    min: f64,
+    median: f64,
+    max: f64,
+}
+
+impl Report {
+    fn of(flags: &SampleBenchFlags, dataset: &Dataset, run: &Run) -> Report {
+        let total =
+            |count: fn(&Sampled) -> usize| run.batches.iter().map(|batch| count(batch) as u64).sum::<u64>();
+        let (edges, input_nodes) = (total(|batch| batch.edges), total(|batch| batch.nodes));
+        let mut times: Vec<f64> = run.batches.iter().map(|batch| batch.time.as_secs_f64() * 1e3).collect();
+        times.sort_by(f64::total_cmp);
+        let at = |index: usize| times.get(index).copied().unwrap_or(0.0);
+        let hash = run.batches.iter().fold(0_u64, |sum, batch| sum.wrapping_add(batch.hash));
+        Report {
+            dataset: dataset.name().to_owned(),
+            edges_per_second: edges as f64 / run.seconds,
+            input_nodes_per_second: input_nodes as f64 / run.seconds,
+            batch_ms: Spread {
+                min: at(0),
+                median: at(times.len() / 2),
+                max: at(times.len().saturating_sub(1)),
+            },
+            fanouts: flags.fanouts.clone(),
+            replace: flags.replace,
+            batch_size: flags.batch_size,
+            threads: flags.threads,
+            batches: run.batches.len(),
+            edges,
+            input_nodes,
+            seconds: run.seconds,
+            hash: format!("{hash:016x}"),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut facts = Table::of_facts();
+        let Spread { min, median, max } = self.batch_ms;
+        facts.row(&["dataset", &self.dataset]);
+        facts.row(&["sampled edges", &format!("{:.2} million a second", self.edges_per_second / 1e6)]);
+        facts.row(&["input nodes", &format!("{:.2} million a second", self.input_nodes_per_second / 1e6)]);
+        facts.row(&["a batch", &format!("{median:.2} ms ({min:.2} to {max:.2})")]);
+        let (batches, edges) = (format::count(self.batches as u64), format::count(self.edges));
+        facts.row(&[
+            "measured",
+            &format!(
+                "{batches} batches of {} seeds, fanouts {}, {edges} edges, threads: {}",
+                self.batch_size, self.fanouts, self.threads
+            ),
+        ]);
+        facts.row(&["hash", &self.hash]);
+        facts.render()
+    }
+}

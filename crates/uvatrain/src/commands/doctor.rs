@@ -1,0 +1,129 @@
+//! `uvatrain doctor`: what this machine has, what is missing, and the command that mends it.
+//!
+//! It looks and never touches: no CUDA is loaded, no setting changed. Each check is one function that returns one
+//! [`Check`]; they are grouped by what they are for.
+
+mod gpu;
+mod host;
+mod torch;
+
+use serde::Serialize;
+
+use crate::flags::DoctorFlags;
+use crate::ui::out;
+
+/// One thing looked at.
+#[derive(Debug, Serialize)]
+pub struct Check {
+    /// What was looked at.
+    name: &'static str,
+    /// How it stands.
+    status: Status,
+    /// What was found.
+    finding: String,
+    /// The command, or the step, that mends or improves it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// As it should be.
+    Ok,
+    /// Works, but could be better, or is of no use on this machine.
+    Note,
+    /// Something that the program needs is not there.
+    Missing,
+}
+
+impl Check {
+    fn ok(name: &'static str, finding: impl Into<String>) -> Check {
+        Check { name, status: Status::Ok, finding: finding.into(), remedy: None }
+    }
+
+    fn note(name: &'static str, finding: impl Into<String>, remedy: impl Into<String>) -> Check {
+        Check { name, status: Status::Note, finding: finding.into(), remedy: Some(remedy.into()) }
+    }
+
+    fn missing(name: &'static str, finding: impl Into<String>, remedy: impl Into<String>) -> Check {
+        Check { name, status: Status::Missing, finding: finding.into(), remedy: Some(remedy.into()) }
+    }
+}
+
+/// The findings in the shape of their JSON.
+#[derive(Serialize)]
+struct Report {
+    version: &'static str,
+    /// Whether `train --device cpu` can run.
+    trains_on_cpu: bool,
+    /// Whether `train --device cuda:I` can run.
+    trains_on_gpu: bool,
+    checks: Vec<Check>,
+}
+
+/// Looks at everything and prints it. What is missing is a finding, not a failure of this command.
+pub fn run(flags: &DoctorFlags) -> anyhow::Result<()> {
+    let mut checks = host::checks();
+    checks.extend(torch::checks());
+    let trains_on_cpu = checks.iter().all(|check| check.status != Status::Missing);
+    checks.extend(gpu::checks());
+    let report = Report { version: env!("CARGO_PKG_VERSION"), trains_on_cpu, trains_on_gpu: false, checks };
+    if flags.json { out::json(&report) } else { out::text(&text(&report)) }
+}
+
+fn text(report: &Report) -> String {
+    let width = report.checks.iter().map(|check| check.name.chars().count()).max().unwrap_or(0);
+    let mut text = format!("uvatrain {}\n\n", report.version);
+    for check in &report.checks {
+        let mark = match check.status {
+            Status::Ok => "✓",
+            Status::Note => "·",
+            Status::Missing => "✗",
+        };
+        text += &format!("{mark} {:<width$}  {}\n", check.name, check.finding);
+        if let Some(remedy) = &check.remedy {
+            text += &format!("  {:<width$}  → {remedy}\n", "");
+        }
+    }
+    text += match (report.trains_on_cpu, report.trains_on_gpu) {
+        (_, true) => "\nThis machine can train on its GPU.\n",
+        (true, false) => "\nThis machine can train on the CPU, which is all that this version does.\n",
+        (false, false) => "\nThis machine cannot train yet: see ✗ above.\n",
+    };
+    text
+}
+
+/// A file of the kernel's, without its last newline; `None` where it is not there or not ours to read.
+fn read(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok().map(|text| text.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_comes_with_its_remedy_and_changes_the_verdict() {
+        let report =
+            |checks, trains_on_cpu| Report { version: "0", trains_on_cpu, trains_on_gpu: false, checks };
+        let well = text(&report(vec![Check::ok("memory", "7 GiB")], true));
+        assert!(well.contains("✓ memory  7 GiB") && well.contains("can train on the CPU"), "{well}");
+        let ill =
+            text(&report(vec![Check::missing("libtorch", "not there", "./scripts/libtorch.sh")], false));
+        assert!(ill.contains("✗ libtorch  not there\n            → ./scripts/libtorch.sh"), "{ill}");
+        assert!(ill.contains("cannot train yet"), "{ill}");
+    }
+
+    #[test]
+    fn every_check_of_this_machine_says_something_and_only_ok_goes_without_a_remedy() {
+        let checks: Vec<Check> =
+            [host::checks(), torch::checks(), gpu::checks()].into_iter().flatten().collect();
+        assert!(checks.len() >= 8);
+        for check in &checks {
+            assert!(!check.finding.is_empty(), "{check:?}");
+            assert_eq!(check.remedy.is_none(), check.status == Status::Ok, "{check:?}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! `uvatrain info`: what a dataset holds.
+
+use serde::Serialize;
+use uva_graph::{Csc, Dataset, Labels, Split, Verification, Verify};
+
+use crate::flags::{ByteSize, InfoFlags};
+use crate::ui::table::Table;
+use crate::ui::{format, out};
+
+/// Opens the dataset, checks it, and prints what it holds.
+pub fn run(flags: &InfoFlags) -> anyhow::Result<()> {
+    let how = if flags.verify { Verify::FullWithFeatures } else { Verify::Stamp };
+    let dataset = Dataset::open_verified(&flags.data, how)?;
+    let facts = Facts::of(&dataset);
+    if flags.json { out::json(&facts) } else { out::text(&facts.table()) }
+}
+
+/// Everything `info` says, in the shape of its JSON.
+#[derive(Serialize)]
+struct Facts {
+    name: String,
+    path: String,
+    nodes: usize,
+    edges: usize,
+    average_degree: f64,
+    max_degree: i64,
+    isolated_nodes: usize,
+    reordered: bool,
+    feature_dim: usize,
+    feature_type: &'static str,
+    feature_row_bytes: usize,
+    classes: usize,
+    multi_label: bool,
+    labelled_nodes: usize,
+    splits: Splits,
+    /// Bytes of the arrays as they lie in memory once read.
+    memory_bytes: u64,
+    graph_bytes: u64,
+    feature_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    licence: Option<String>,
+    fingerprint: String,
+    verification: Verification,
+}
+
+#[derive(Serialize)]
+struct Splits {
+    train: usize,
+    valid: usize,
+    test: usize,
+}
+
+impl Facts {
+    fn of(dataset: &Dataset) -> Facts {
+        let (csc, features, labels) = (dataset.csc(), dataset.features(), dataset.labels());
+        let degrees = Degrees::of(csc);
+        let graph_bytes = csc.indptr.len() as u64 * 8
+            + csc.edges() as u64 * csc.indices.id_bytes() as u64
+            + csc.original_ids.map_or(0, |ids| ids.len() as u64 * 8);
+        let feature_bytes = features.bytes.len() as u64;
+        let split_nodes: usize = Split::ALL.iter().map(|split| dataset.split(*split).len()).sum();
+        let (multi_label, labelled_nodes) = match labels {
+            Labels::Single(values) => (false, values.iter().filter(|label| **label >= 0).count()),
+            Labels::Multi { .. } => (true, dataset.nodes()),
+        };
+        Facts {
+            name: dataset.name().to_owned(),
+            path: dataset.path().display().to_string(),
+            nodes: dataset.nodes(),
+            edges: dataset.edges(),
+            average_degree: dataset.edges() as f64 / dataset.nodes().max(1) as f64,
+            max_degree: degrees.max,
+            isolated_nodes: degrees.isolated,
+            reordered: csc.original_ids.is_some(),
+            feature_dim: features.dim,
+            feature_type: features.element.name(),
+            feature_row_bytes: features.row_bytes(),
+            classes: dataset.classes(),
+            multi_label,
+            labelled_nodes,
+            splits: Splits {
+                train: dataset.split(Split::Train).len(),
+                valid: dataset.split(Split::Valid).len(),
+                test: dataset.split(Split::Test).len(),
+            },
+            memory_bytes: graph_bytes + feature_bytes + labels.bytes().len() as u64 + split_nodes as u64 * 8,
+            graph_bytes,
+            feature_bytes,
+            licence: dataset.meta().licence.clone(),
+            fingerprint: dataset.fingerprint(),
+            verification: dataset.verification().clone(),
+        }
+    }
+
+    fn table(&self) -> String {
+        let mut table = Table::of_facts();
+        let mut fact = |name: &str, value: String| table.row(&[name.to_owned(), value]);
+        let count = |n: usize| format::count(n as u64);
+        let share = |n: usize| format::percent(n as f64 / self.nodes.max(1) as f64);
+        let size = |bytes: u64| ByteSize::from_bytes(bytes).to_string();
+        fact("dataset", format!("{} ({})", self.name, self.path));
+        fact("nodes", count(self.nodes));
+        fact("edges", format!("{} (in-neighbours; an undirected edge counts twice)", count(self.edges)));
+        fact(
+            "in-degree",
+            format!(
+                "{:.1} on average, {} at most",
+                self.average_degree,
+                format::count(self.max_degree as u64)
+            ),
+        );
+        fact(
+            "isolated nodes",
+            format!("{} ({}) have no in-neighbour", count(self.isolated_nodes), share(self.isolated_nodes)),
+        );
+        if self.reordered {
+            fact("order", "reordered; the original ids are kept".to_owned());
+        }
+        fact(
+            "features",
+            format!(
+                "{} × {}, {} bytes a row",
+                self.feature_dim,
+                self.feature_type,
+                count(self.feature_row_bytes)
+            ),
+        );
+        let kind = if self.multi_label { "several a node" } else { "one a node" };
+        fact(
+            "classes",
+            format!("{}, {kind}; {} nodes have a label", self.classes, count(self.labelled_nodes)),
+        );
+        let splits =
+            [("train", self.splits.train), ("validation", self.splits.valid), ("test", self.splits.test)];
+        for (name, nodes) in splits {
+            fact(name, format!("{} nodes ({})", count(nodes), share(nodes)));
+        }
+        fact(
+            "in memory",
+            format!(
+                "{} (graph {}, features {})",
+                size(self.memory_bytes),
+                size(self.graph_bytes),
+                size(self.feature_bytes)
+            ),
+        );
+        if let Some(licence) = &self.licence {
+            fact("licence", licence.clone());
+        }
+        fact("fingerprint", self.fingerprint.clone());
+        fact("checked", checked(&self.verification));
+        table.render()
+    }
+}
+
+fn checked(verification: &Verification) -> String {
+    let seconds = format::seconds(verification.seconds);
+    match (verification.features_checked, verification.edges_checked) {
+        (true, _) => format!("everything, feature values included, in {seconds}"),
+        (false, true) => {
+            format!("shapes, edges, labels and splits, in {seconds}; feature values: info --verify")
+        }
+        (false, false) => {
+            format!("shapes and sizes, in {seconds}; the edges by an earlier run: info --verify")
+        }
+    }
+}
+
+struct Degrees {
+    max: i64,
+    isolated: usize,
+}
+
+impl Degrees {
+    fn of(csc: Csc<'_>) -> Degrees {
+        csc.indptr.windows(2).map(|ends| ends[1] - ends[0]).fold(
+            Degrees { max: 0, isolated: 0 },
+            |seen, degree| Degrees {
+                max: seen.max.max(degree),
+                isolated: seen.isolated + usize::from(degree == 0),
+            },
+        )
+    }
+}

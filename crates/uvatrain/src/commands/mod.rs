@@ -1,0 +1,51 @@
+//! One file a command: it takes the parsed options, calls the libraries, and prints.
+
+mod bench;
+mod doctor;
+mod generate;
+mod import;
+mod info;
+pub mod role;
+mod train;
+mod written;
+
+use std::thread;
+
+use anyhow::Context;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::exit;
+use crate::flags::Command;
+
+/// Runs the command that was asked for.
+pub fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Generate(flags) => generate::run(&flags),
+        Command::Import(flags) => import::run(&flags),
+        Command::Info(flags) => info::run(&flags),
+        Command::Train(flags) => train::run(&flags),
+        Command::Bench(command) => bench::run(&command),
+        Command::Doctor(flags) => doctor::run(&flags),
+        Command::Sampler(args) => role::sampler(&args),
+        Command::Producer(args) => role::producer(&args),
+        Command::Consumer(args) => role::consumer(&args),
+        Command::Janitor(args) => role::janitor(&args),
+    }
+}
+
+/// From now on SIGINT and SIGTERM end the process with their exit codes, after what is half written was removed.
+/// For the commands that write datasets; a training run handles its signals itself.
+fn clean_up_on_signals() -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen for signals")?;
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                uva_graph::staged::remove_unfinished();
+                exit::at_once(&exit::signalled(signal));
+            }
+        })
+        .context("cannot start the thread that listens for signals")?;
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! `uvatrain train`.
+
+use crate::flags::TrainFlags;
+
+#[cfg(not(feature = "train"))]
+pub use without_models::{NO_MODELS, run};
+
+/// Trains a built-in model.
+#[cfg(feature = "train")]
+pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
+    use uva_graph::Dataset;
+    use uva_runtime::metrics::MetricsFile;
+    use uva_runtime::training::TrainingRun;
+
+    use crate::ui::{out, progress, summary};
+
+    flags.check()?;
+    let dataset = Dataset::open(&flags.data)?;
+    let run = TrainingRun::new(
+        dataset,
+        &flags.loader.options(),
+        flags.epochs,
+        with_models::training_options(flags),
+        flags.loader.in_process,
+    )?;
+    if flags.loader.in_process {
+        with_models::restart_with(run.environment())?;
+    }
+    let metrics = flags.metrics.as_deref().map(|path| MetricsFile::open(path, flags.resume)).transpose()?;
+    let mut view = progress::Training::new();
+    let end = {
+        let mut observer = with_models::Observers { metrics, view: &mut view };
+        run.run(serde_json::to_value(flags)?, &mut observer)
+    };
+    view.finish();
+    let end = end?;
+    if flags.json {
+        out::json(&end)?;
+    }
+    out::say(&summary::of_run(&end, flags.metrics.as_deref(), flags.checkpoint.as_deref()));
+    Ok(())
+}
+
+#[cfg(feature = "train")]
+mod with_models {
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use anyhow::Context;
+    use uva_runtime::RuntimeError;
+    use uva_runtime::metrics::{Event, MetricsFile, Observer, Progress};
+    use uva_runtime::training;
+    use uva_runtime::training::{EvaluateBy, TrainerOptions, TrainingOptions};
+
+    use crate::flags::{Evaluation, FeatureNorm, Model, TrainFlags};
+    use crate::ui::progress;
+
+    /// The flags as the runtime takes them.
+    pub fn training_options(flags: &TrainFlags) -> TrainingOptions {
+        TrainingOptions {
+            trainer: TrainerOptions {
+                model: match flags.model {
+                    Model::Sage => training::ModelKind::Sage,
+                    Model::Gcn => training::ModelKind::Gcn,
+                },
+                hidden: flags.hidden as usize,
+                layers: flags.loader.fanouts.layers(),
+                dropout: flags.dropout,
+                input_dropout: flags.input_dropout,
+                learning_rate: flags.lr,
+                weight_decay: flags.weight_decay,
+                feature_norm: match flags.feature_norm {
+                    FeatureNorm::None => training::FeatureNorm::None,
+                    FeatureNorm::Row => training::FeatureNorm::Row,
+                },
+                seed: flags.loader.seed,
+                threads: Some(flags.train_threads()),
+            },
+            evaluate_by: match flags.eval {
+                Evaluation::Sampled => EvaluateBy::Sampled,
+                Evaluation::Full => EvaluateBy::Full,
+            },
+            patience: flags.patience,
+            checkpoint: flags.checkpoint.clone(),
+            checkpoint_every: flags.checkpoint_every,
+            resume: flags.resume,
+            fingerprint: serde_json::Value::Null,
+        }
+    }
+
+    /// Starts this process anew unless its environment holds these variables already: libtorch read them when it was
+    /// loaded, before `main`.
+    pub fn restart_with(environment: Vec<(String, String)>) -> anyhow::Result<()> {
+        if environment
+            .iter()
+            .all(|(name, value)| std::env::var_os(name).is_some_and(|is| is == value.as_str()))
+        {
+            return Ok(());
+        }
+        let program = std::env::current_exe().context("cannot find this program to start it anew")?;
+        let mut arguments = std::env::args_os();
+        let mut command = Command::new(program);
+        if let Some(name) = arguments.next() {
+            command.arg0(name);
+        }
+        Err(command.args(arguments).envs(environment).exec()).context("cannot start this program anew")
+    }
+
+    /// The metrics file and the view, both told everything.
+    pub struct Observers<'a> {
+        pub metrics: Option<MetricsFile>,
+        pub view: &'a mut progress::Training,
+    }
+
+    impl Observer for Observers<'_> {
+        fn event(&mut self, event: &Event) -> Result<(), RuntimeError> {
+            if let Some(metrics) = &mut self.metrics {
+                metrics.write(event)?;
+            }
+            self.view.event(event)
+        }
+
+        fn progress(&mut self, progress: &Progress, busiest: &str) {
+            self.view.progress(progress, busiest);
+        }
+
+        fn note(&mut self, line: &str) {
+            self.view.note(line);
+        }
+    }
+}
+
+#[cfg(not(feature = "train"))]
+mod without_models {
+    use crate::exit;
+    use crate::flags::TrainFlags;
+
+    /// Why this build cannot train.
+    pub const NO_MODELS: &str = "this build has no models (it was built without the feature `train`): run \
+                                 `./scripts/libtorch.sh && cargo build --release` in the checkout";
+
+    /// Says so.
+    pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
+        flags.check()?;
+        Err(exit::lacking(NO_MODELS).into())
+    }
+}

@@ -1,0 +1,183 @@
+//! What a run's end means to whoever started it: the one place where errors become exit codes.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | the run failed: a peer died, training diverged, the disk filled up |
+//! | 2 | bad usage or bad input: an option, a file or a value has to change |
+//! | 3 | the machine lacks what was asked for: no GPU, no libtorch |
+//! | 130, 143 | ended by SIGINT, by SIGTERM |
+//!
+//! Commands return `anyhow::Result<()>`. What they put into it decides the code: a [`Problem`] carries its own,
+//! the libraries' public errors are mapped in [`code_of`], anything else is 1.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use uva_graph::GraphError;
+use uva_runtime::RuntimeError;
+use uva_sample::SampleError;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Code {
+    /// The run failed.
+    Failed = 1,
+    /// An option, a file or a value has to change.
+    BadInput = 2,
+    /// The machine lacks what was asked for.
+    Lacking = 3,
+    /// Ended by SIGINT.
+    Interrupted = 130,
+    /// Ended by SIGTERM.
+    Terminated = 143,
+}
+
+impl Code {
+    /// The code for a run that this signal ended (`2` SIGINT, anything else SIGTERM).
+    pub fn of_signal(signal: i32) -> Code {
+        if signal == 2 { Code::Interrupted } else { Code::Terminated }
+    }
+}
+
+/// An error of the command line's own: what is wrong and what to do, and the code it ends with.
+#[derive(Debug)]
+pub struct Problem {
+    code: Code,
+    message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// Bad usage or input; the message names the option, file or value and what would do instead.
+pub fn usage(message: impl Into<String>) -> Problem {
+    Problem { code: Code::BadInput, message: message.into() }
+}
+
+/// The machine lacks what was asked for; the message says what, and how to get it.
+pub fn lacking(message: impl Into<String>) -> Problem {
+    Problem { code: Code::Lacking, message: message.into() }
+}
+
+/// The run failed through no fault of its input.
+pub fn failed(message: impl Into<String>) -> Problem {
+    Problem { code: Code::Failed, message: message.into() }
+}
+
+/// The run was ended by a signal and has cleaned up.
+pub fn signalled(signal: i32) -> Problem {
+    let name = if signal == 2 { "SIGINT" } else { "SIGTERM" };
+    Problem { code: Code::of_signal(signal), message: format!("stopped by {name}") }
+}
+
+/// Ends the process now, from whatever thread, as [`conclude`] would.
+pub fn at_once(problem: &Problem) -> ! {
+    let _ = writeln!(io::stderr(), "uvatrain: {problem}");
+    std::process::exit(problem.code as i32)
+}
+
+/// The code an error ends with. The first link of its chain that we know decides.
+pub fn code_of(error: &anyhow::Error) -> Code {
+    error.chain().find_map(known).unwrap_or(Code::Failed)
+}
+
+fn known(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
+    if let Some(problem) = error.downcast_ref::<Problem>() {
+        return Some(problem.code);
+    }
+    if let Some(graph) = error.downcast_ref::<GraphError>() {
+        return Some(if graph.is_bad_input() { Code::BadInput } else { Code::Failed });
+    }
+    if let Some(run) = error.downcast_ref::<RuntimeError>() {
+        // The library has a code of its own for each, since roles pass theirs on to the launcher.
+        return Some(match run.exit_code() {
+            2 => Code::BadInput,
+            3 => Code::Lacking,
+            130 => Code::Interrupted,
+            143 => Code::Terminated,
+            _ => Code::Failed,
+        });
+    }
+    // Sampling goes wrong only where options and graph do not fit each other.
+    error.is::<SampleError>().then_some(Code::BadInput)
+}
+
+/// Turns what `main` did into the process's end: prints the error, if any, as one line on stderr.
+///
+/// A reader that closes our stdout (`uvatrain info DATA | head -1`) has what it wanted, so a broken pipe is a
+/// quiet success, as it is for every tool that SIGPIPE simply ends. Rust ignores SIGPIPE, so it arrives here as an
+/// error of a write.
+pub fn conclude(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nothing can be done about a closed stderr; the exit code still tells.
+            let _ = writeln!(io::stderr(), "uvatrain: {}", line(&error));
+            ExitCode::from(code_of(&error) as u8)
+        }
+    }
+}
+
+/// The error and its causes in one line. Some errors quote their cause and also name it as their source: it is not
+/// said twice.
+fn line(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match () {
+        () if said.is_empty() => cause,
+        () if said.contains(&cause) => said,
+        () => format!("{said}: {cause}"),
+    })
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    // Only a write of our own to stdout is an `io::Error` at the top; a role's broken pipe is inside a typed error.
+    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_keeps_its_code_under_context() {
+        let error = anyhow::Error::new(usage("--fanouts 0")).context("reading options");
+        assert_eq!(code_of(&error), Code::BadInput);
+        assert_eq!(code_of(&lacking("no GPU").into()), Code::Lacking);
+        assert_eq!(code_of(&failed("diverged").into()), Code::Failed);
+    }
+
+    #[test]
+    fn signals_have_the_shells_codes() {
+        assert_eq!(code_of(&signalled(2).into()) as u8, 130);
+        assert_eq!(code_of(&signalled(15).into()) as u8, 143);
+    }
+
+    #[test]
+    fn what_is_unknown_is_a_failed_run() {
+        assert_eq!(code_of(&anyhow::anyhow!("odd")), Code::Failed);
+    }
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let error = anyhow::anyhow!("no such file").context("out: cannot open: no such file");
+        assert_eq!(line(&error), "out: cannot open: no such file");
+        let error = anyhow::anyhow!("no such file").context("cannot open out");
+        assert_eq!(line(&error), "cannot open out: no such file");
+    }
+
+    #[test]
+    fn only_a_plain_broken_pipe_is_quiet() {
+        let pipe = || io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(is_broken_pipe(&pipe().into()));
+        assert!(!is_broken_pipe(&io::Error::from(io::ErrorKind::NotFound).into()));
+        assert!(!is_broken_pipe(&failed("the producer's pipe broke").into()));
+    }
+}

@@ -1,0 +1,203 @@
+//! The options of everything that prepares mini-batches: `train` now, whatever else drives the pipeline later.
+
+use clap::Args;
+use uva_runtime::LoaderOptions;
+
+use super::{ByteSize, Fanouts};
+use crate::exit;
+
+const BATCHES: &str = "Batches";
+const PIPELINE: &str = "Pipeline";
+
+/// How batches are made and handed on.
+#[derive(Args, Clone, Debug, serde::Serialize)]
+pub struct LoaderFlags {
+    /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer
+    #[arg(
+        long,
+        value_name = "F,F,…",
+        default_value = "15,10,5",
+        allow_hyphen_values = true,
+        help_heading = BATCHES
+    )]
+    pub fanouts: Fanouts,
+
+    /// Draw neighbours with replacement: the same one may be picked twice
+    #[arg(long, help_heading = BATCHES)]
+    pub replace: bool,
+
+    /// Seed nodes per batch
+    #[arg(
+        long,
+        value_name = "NODES",
+        default_value_t = 1024,
+        value_parser = clap::value_parser!(u32).range(1..),
+        help_heading = BATCHES
+    )]
+    pub batch_size: u32,
+
+    /// Leave out an epoch's last batch where it would be smaller than --batch-size
+    #[arg(long, help_heading = BATCHES)]
+    pub drop_last: bool,
+
+    /// Random seed of shuffling, sampling and the model. Batches depend on nothing else, not on --samplers either
+    #[arg(long, value_name = "SEED", default_value_t = 0, help_heading = BATCHES)]
+    pub seed: u64,
+
+    /// Sampler processes [default: a quarter of the CPU cores, 1 to 8]
+    #[arg(
+        long,
+        value_name = "W",
+        value_parser = clap::value_parser!(u32).range(1..=256),
+        help_heading = PIPELINE
+    )]
+    pub samplers: Option<u32>,
+
+    /// Feature slots between producer and consumer; with 2, one is filled while the other is trained on
+    #[arg(
+        long,
+        value_name = "SLOTS",
+        default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(1..=64),
+        help_heading = PIPELINE
+    )]
+    pub slots: u32,
+
+    /// Batch slots between samplers and producer, at least W + 2 [default: W + 2]
+    #[arg(
+        long,
+        value_name = "SLOTS",
+        value_parser = clap::value_parser!(u32).range(3..=1024),
+        help_heading = PIPELINE
+    )]
+    pub batch_slots: Option<u32>,
+
+    /// Most bytes of a batch's ids and blocks, and again of its feature rows; needed with a fanout of -1. 512MiB,
+    /// 6GiB, 1.5GB [default: room for the largest batch that --batch-size and --fanouts allow]
+    #[arg(long, value_name = "SIZE", help_heading = PIPELINE)]
+    pub slot_bytes: Option<ByteSize>,
+
+    /// Threads that copy feature rows in the producer [default: a quarter of the CPU cores, at least 1]
+    #[arg(
+        long,
+        value_name = "T",
+        value_parser = clap::value_parser!(u32).range(1..=1024),
+        help_heading = PIPELINE
+    )]
+    pub gather_threads: Option<u32>,
+
+    /// Run sampler, producer and consumer as threads of this process instead of processes of their own
+    #[arg(long, help_heading = PIPELINE)]
+    pub in_process: bool,
+}
+
+impl LoaderFlags {
+    /// The same, as the runtime takes it: defaults that depend on the machine filled in.
+    pub fn options(&self) -> LoaderOptions {
+        LoaderOptions {
+            fanouts: self.fanouts.as_slice().to_vec(),
+            replace: self.replace,
+            batch_size: self.batch_size as usize,
+            drop_last: self.drop_last,
+            seed: self.seed,
+            samplers: self.samplers.map_or_else(|| share_of_cores(4).min(8), |samplers| samplers as usize),
+            feature_slots: self.slots as usize,
+            batch_slots: self.batch_slots.map(|slots| slots as usize),
+            slot_bytes: self.slot_bytes.map(ByteSize::bytes),
+            gather_threads: self.gather_threads.map_or_else(|| share_of_cores(4), |threads| threads as usize),
+        }
+    }
+
+    /// What clap cannot see: options that contradict each other.
+    ///
+    /// # Errors
+    /// Bad usage; the message names the options and the values that would do.
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.options().check()?;
+        if self.fanouts.take_all() && self.slot_bytes.is_none() {
+            return Err(exit::usage(format!(
+                "--fanouts {}: with -1 the size of a batch has no bound known before the run; say how large a slot \
+                 may be with --slot-bytes, for example --slot-bytes 256MiB",
+                self.fanouts
+            ))
+            .into());
+        }
+        Ok(())
+    }
+}
+
+/// A share of the CPU cores, at least 1. Samplers and producer get a quarter each unless told otherwise, the model half.
+pub(super) fn share_of_cores(parts: usize) -> usize {
+    (std::thread::available_parallelism().map_or(1, usize::from) / parts).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        loader: LoaderFlags,
+    }
+
+    fn flags(args: &[&str]) -> LoaderFlags {
+        Line::try_parse_from([&["x"], args].concat()).unwrap_or_else(|e| panic!("{e}")).loader
+    }
+
+    #[test]
+    fn fanouts_may_begin_with_a_minus() {
+        assert_eq!(flags(&["--fanouts", "-1,5"]).fanouts.as_slice(), [-1, 5]);
+        assert_eq!(flags(&["--fanouts=-1"]).fanouts.as_slice(), [-1]);
+    }
+
+    #[test]
+    fn batch_slots_follow_the_samplers() {
+        assert_eq!(flags(&["--samplers", "4"]).options().batch_slots(), 6);
+        assert!(flags(&["--samplers", "4"]).check().is_ok());
+    }
+
+    #[test]
+    fn too_few_batch_slots_are_refused_with_the_number_that_would_do() {
+        let problem = flags(&["--samplers", "4", "--batch-slots", "5"]).check().unwrap_err();
+        assert!(problem.to_string().contains("at least 6"), "{problem}");
+        assert!(flags(&["--samplers", "4", "--batch-slots", "6"]).check().is_ok());
+    }
+
+    #[test]
+    fn all_neighbours_need_a_slot_size() {
+        let problem = flags(&["--fanouts", "-1,5"]).check().unwrap_err();
+        assert!(problem.to_string().contains("--slot-bytes"), "{problem}");
+        assert!(flags(&["--fanouts", "-1,5", "--slot-bytes", "64MiB"]).check().is_ok());
+    }
+
+    #[test]
+    fn what_was_given_reaches_the_runtime_as_it_is() {
+        let args = "--fanouts 7,3 --replace --batch-size 9 --drop-last --seed 5 --samplers 2 --slots 3 \
+                    --batch-slots 8 --slot-bytes 1MiB --gather-threads 4";
+        let options = flags(&args.split_whitespace().collect::<Vec<_>>()).options();
+        let expected = LoaderOptions {
+            fanouts: vec![7, 3],
+            replace: true,
+            batch_size: 9,
+            drop_last: true,
+            seed: 5,
+            samplers: 2,
+            feature_slots: 3,
+            batch_slots: Some(8),
+            slot_bytes: Some(1 << 20),
+            gather_threads: 4,
+        };
+        assert_eq!(options, expected);
+    }
+
+    #[test]
+    fn zero_is_no_batch_size_and_no_number_of_samplers() {
+        for args in [["--batch-size", "0"], ["--samplers", "0"], ["--slots", "0"], ["--gather-threads", "0"]]
+        {
+            assert!(Line::try_parse_from([&["x"], &args[..]].concat()).is_err(), "{args:?} was taken");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The command line's options, each declared once: parsing, defaults, limits and help text come from here.
+//!
+//! One file a group of commands. What can be checked without touching a file is checked here, by value parsers and
+//! by the `check` methods; the rest is checked by the libraries, which know the data.
+
+mod bench;
+mod dataset;
+mod fanouts;
+mod loader;
+mod size;
+mod train;
+
+use clap::{Args, Parser, Subcommand};
+
+pub use bench::{BenchCommand, GatherBenchFlags, SampleBenchFlags};
+pub use dataset::{FeatureType, GenerateFlags, GraphKind, ImportFlags, InfoFlags, SelfLoops, SourceFormat};
+pub use fanouts::Fanouts;
+pub use loader::LoaderFlags;
+pub use size::ByteSize;
+pub use train::{Device, Evaluation, FeatureNorm, Model, TrainFlags};
+
+use crate::commands::role::RoleArgs;
+
+/// Train graph neural networks on graphs larger than GPU memory.
+///
+/// Batches are prepared by sampler and producer processes beside the training, not in front of it.
+#[derive(Parser, Debug)]
+#[command(
+    name = "uvatrain",
+    version,
+    max_term_width = 110,
+    disable_help_subcommand = true,
+    after_help = "\
+From nothing to a trained model:
+  uvatrain generate data/demo --nodes 200000 --avg-degree 20 --feat-dim 100 --classes 12
+  uvatrain info data/demo
+  uvatrain train data/demo --model sage --epochs 3
+
+Every command explains itself with --help.
+Exit codes: 0 done, 1 the run failed, 2 bad usage or input, 3 the machine lacks what was asked for,
+130 and 143 after SIGINT and SIGTERM. UVATRAIN_LOG=debug shows what goes on inside."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Make a graph with planted classes, to try things on
+    Generate(GenerateFlags),
+    /// Turn a graph in another format into a dataset
+    Import(ImportFlags),
+    /// Show what a dataset holds, and check it
+    Info(InfoFlags),
+    /// Train a built-in model
+    Train(Box<TrainFlags>),
+    /// Measure the parts of the pipeline on this machine
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Show what this machine has, what is missing, and the command that mends it
+    Doctor(DoctorFlags),
+
+    // The roles, started by the launcher and by nobody else. Their names are what `ps` shows.
+    /// The process that samples batches
+    #[command(hide = true)]
+    Sampler(RoleArgs),
+    /// The process that gathers feature rows
+    #[command(hide = true)]
+    Producer(RoleArgs),
+    /// The process that trains
+    #[command(hide = true)]
+    Consumer(RoleArgs),
+    /// The process that cleans up after a killed launcher
+    #[command(hide = true)]
+    Janitor(RoleArgs),
+}
+
+/// The options of `uvatrain doctor`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  uvatrain doctor")]
+pub struct DoctorFlags {
+    /// Print the findings as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn the_declarations_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_visible_option_explains_itself_and_every_command_has_an_example() {
+        for command in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
+            let leaves: Vec<_> = match command.get_subcommands().count() {
+                0 => vec![command],
+                _ => command.get_subcommands().collect(),
+            };
+            for leaf in leaves {
+                let name = leaf.get_name();
+                assert!(leaf.get_about().is_some(), "{name} says nothing about itself");
+                let after = leaf.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(after.contains("Example"), "{name} shows no example");
+                for argument in leaf.get_arguments().filter(|a| a.get_id() != "help") {
+                    assert!(argument.get_help().is_some(), "{name}: {} has no help", argument.get_id());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! `uvatrain train`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+
+use super::loader::share_of_cores;
+use super::{Fanouts, LoaderFlags};
+use crate::exit;
+
+const MODEL: &str = "Model";
+const OPTIMISATION: &str = "Optimisation";
+const EVALUATION: &str = "Evaluation";
+const CHECKPOINTS: &str = "Checkpoints";
+const MACHINE: &str = "Machine";
+const OUTPUT: &str = "Output";
+
+/// The options of `uvatrain train`.
+#[derive(Args, Clone, Debug, serde::Serialize)]
+#[command(after_help = "\
+Example:
+  uvatrain train data/demo --model sage --fanouts 15,10,5 --batch-size 1024 --epochs 3
+
+  Stopped with Ctrl-C, then taken up at the next batch:
+  uvatrain train data/demo --checkpoint run1 --epochs 30
+  uvatrain train data/demo --checkpoint run1 --epochs 30 --resume")]
+pub struct TrainFlags {
+    /// The dataset: a directory of .npy files, as `generate` and `import` write it
+    #[arg(value_name = "DATA")]
+    pub data: PathBuf,
+
+    /// The model: GraphSAGE with mean aggregation, or a graph convolutional network
+    #[arg(long, value_enum, default_value_t = Model::Sage, help_heading = MODEL)]
+    pub model: Model,
+
+    /// Width of the hidden layers
+    #[arg(
+        long,
+        value_name = "UNITS",
+        default_value_t = 128,
+        value_parser = clap::value_parser!(u32).range(1..=65536),
+        help_heading = MODEL
+    )]
+    pub hidden: u32,
+
+    /// Share of hidden values dropped while training, 0 to below 1
+    #[arg(long, value_name = "P", default_value_t = 0.5, value_parser = probability, help_heading = MODEL)]
+    pub dropout: f64,
+
+    /// Share of feature values dropped while training, 0 to below 1
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability, help_heading = MODEL)]
+    pub input_dropout: f64,
+
+    /// How feature rows are scaled: not at all, or each to a sum of 1
+    #[arg(long, value_enum, default_value_t = FeatureNorm::None, help_heading = MODEL)]
+    pub feature_norm: FeatureNorm,
+
+    /// Passes over the training nodes
+    #[arg(
+        long,
+        value_name = "EPOCHS",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..),
+        help_heading = OPTIMISATION
+    )]
+    pub epochs: u32,
+
+    /// Learning rate of Adam
+    #[arg(long, value_name = "RATE", default_value_t = 0.003, value_parser = positive, help_heading = OPTIMISATION)]
+    pub lr: f64,
+
+    /// Weight decay of Adam
+    #[arg(
+        long,
+        value_name = "DECAY",
+        default_value_t = 0.0,
+        value_parser = not_negative,
+        help_heading = OPTIMISATION
+    )]
+    pub weight_decay: f64,
+
+    /// Stop after this many epochs without a better validation accuracy [default: never]
+    #[arg(
+        long,
+        value_name = "EPOCHS",
+        value_parser = clap::value_parser!(u32).range(1..),
+        help_heading = OPTIMISATION
+    )]
+    pub patience: Option<u32>,
+
+    /// How batches are made and handed on.
+    #[command(flatten)]
+    pub loader: LoaderFlags,
+
+    /// Evaluate on sampled neighbours (fast) or on all of them, layer by layer (exact)
+    #[arg(long, value_enum, default_value_t = Evaluation::Sampled, help_heading = EVALUATION)]
+    pub eval: Evaluation,
+
+    /// Fanouts of sampled evaluation, as many as --fanouts has [default: those of --fanouts]
+    #[arg(long, value_name = "F,F,…", allow_hyphen_values = true, help_heading = EVALUATION)]
+    pub eval_fanouts: Option<Fanouts>,
+
+    /// Keep checkpoints in this directory; Ctrl-C then finishes the batch and writes one
+    #[arg(long, value_name = "DIR", help_heading = CHECKPOINTS)]
+    pub checkpoint: Option<PathBuf>,
+
+    /// Write a checkpoint every so many batches [default: once per epoch]
+    #[arg(
+        long,
+        value_name = "BATCHES",
+        value_parser = clap::value_parser!(u64).range(1..),
+        requires = "checkpoint",
+        help_heading = CHECKPOINTS
+    )]
+    pub checkpoint_every: Option<u64>,
+
+    /// Go on from the checkpoint in --checkpoint, at the batch after the last one trained
+    #[arg(long, requires = "checkpoint", help_heading = CHECKPOINTS)]
+    pub resume: bool,
+
+    /// Where the model trains: auto, cpu, or cuda:I for GPU number I
+    #[arg(long, value_name = "DEVICE", default_value = "auto", help_heading = MACHINE)]
+    pub device: Device,
+
+    /// Threads of the model's arithmetic; losses are equal bit for bit only for
+    /// equal numbers [default: half the CPU cores, at least 1]
+    #[arg(
+        long,
+        value_name = "T",
+        value_parser = clap::value_parser!(u32).range(1..=1024),
+        help_heading = MACHINE
+    )]
+    pub train_threads: Option<u32>,
+
+    /// Write one JSON object per batch and epoch to this file, a line each
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub metrics: Option<PathBuf>,
+
+    /// Print the result as one JSON object on stdout
+    #[arg(long, help_heading = OUTPUT)]
+    pub json: bool,
+}
+
+impl TrainFlags {
+    /// What clap cannot see: options that contradict each other, or that this build cannot do.
+    ///
+    /// # Errors
+    /// Bad usage, or something lacking; the message names the options and what would do instead.
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.loader.check()?;
+        if let Device::Cuda(index) = self.device {
+            return Err(exit::lacking(format!(
+                "--device cuda:{index}: this build trains on the CPU only, for now; give --device cpu"
+            ))
+            .into());
+        }
+        if let Some(eval) = &self.eval_fanouts {
+            let layers = self.loader.fanouts.layers();
+            if self.eval == Evaluation::Full {
+                let message = "--eval-fanouts has no meaning with --eval full, which takes all neighbours";
+                return Err(exit::usage(message).into());
+            }
+            if eval.layers() != layers {
+                return Err(exit::usage(format!(
+                    "--eval-fanouts {eval} has {} hops and --fanouts {} has {layers}: the model has one layer a hop, \
+                     so both need the same number",
+                    eval.layers(),
+                    self.loader.fanouts
+                ))
+                .into());
+            }
+            if eval.take_all() && self.loader.slot_bytes.is_none() {
+                return Err(exit::usage(format!(
+                    "--eval-fanouts {eval}: with -1 the size of a batch has no bound known before the run; give \
+                     --slot-bytes too, or evaluate with --eval full"
+                ))
+                .into());
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "a build without models only checks"))]
+    /// The fanouts that sampled evaluation uses.
+    pub fn eval_fanouts(&self) -> &Fanouts {
+        self.eval_fanouts.as_ref().unwrap_or(&self.loader.fanouts)
+    }
+
+    #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "a build without models only checks"))]
+    /// The number of the model's threads: what was asked for, or half the cores.
+    pub fn train_threads(&self) -> usize {
+        self.train_threads.map_or_else(|| share_of_cores(2), |threads| threads as usize)
+    }
+}
+
+/// A built-in model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Model {
+    /// GraphSAGE: a node's own features beside the mean of its sampled neighbours'
+    Sage,
+    /// Graph convolutional network: a degree-normalised sum over neighbours and the node itself
+    Gcn,
+}
+
+/// How feature rows are scaled before the model sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FeatureNorm {
+    /// As they are
+    None,
+    /// Each row divided by its sum; usual for word counts
+    Row,
+}
+
+/// How accuracy is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Evaluation {
+    /// On sampled neighbours, through the same pipeline as training
+    Sampled,
+    /// On all neighbours, layer by layer over the whole graph
+    Full,
+}
+
+/// Where the model trains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Device {
+    /// The best that this build and machine have.
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The GPU with this index.
+    Cuda(u32),
+}
+
+impl FromStr for Device {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Device, String> {
+        match text {
+            "auto" => Ok(Device::Auto),
+            "cpu" => Ok(Device::Cpu),
+            _ => {
+                text.strip_prefix("cuda:").and_then(|index| index.parse().ok()).map(Device::Cuda).ok_or_else(
+                    || format!("'{text}' is no device; give auto, cpu, or cuda:0 for the first GPU"),
+                )
+            }
+        }
+    }
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        _ => Err(format!("'{text}' is no finite number")),
+    }
+}
+
+fn probability(text: &str) -> Result<f64, String> {
+    let value = number(text)?;
+    if (0.0..1.0).contains(&value) { Ok(value) } else { Err(format!("{value} is not from 0 to below 1")) }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let value = number(text)?;
+    if value > 0.0 { Ok(value) } else { Err(format!("{value} is not above 0")) }
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    let value = number(text)?;
+    if value >= 0.0 { Ok(value) } else { Err(format!("{value} is below 0")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::exit::{Code, code_of};
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        train: TrainFlags,
+    }
+
+    fn parsed(args: &[&str]) -> Result<TrainFlags, clap::Error> {
+        Line::try_parse_from([&["x", "data"], args].concat()).map(|line| line.train)
+    }
+
+    fn refusal(args: &[&str]) -> (Code, String) {
+        let error = parsed(args).unwrap().check().unwrap_err();
+        (code_of(&error), error.to_string())
+    }
+
+    #[test]
+    fn the_defaults_are_consistent() {
+        let flags = parsed(&[]).unwrap();
+        flags.check().unwrap();
+        assert_eq!(flags.eval_fanouts(), &flags.loader.fanouts);
+        assert!(flags.patience.is_none(), "early stopping is off unless asked for");
+    }
+
+    #[test]
+    fn a_gpu_is_lacking_in_this_build() {
+        let (code, message) = refusal(&["--device", "cuda:0"]);
+        assert_eq!(code, Code::Lacking);
+        assert!(message.contains("CPU only"), "{message}");
+    }
+
+    #[test]
+    fn evaluation_needs_as_many_hops_as_training() {
+        let (code, message) = refusal(&["--fanouts", "5,5", "--eval-fanouts", "20"]);
+        assert_eq!(code, Code::BadInput);
+        assert!(message.contains("1 hops") && message.contains("has 2"), "{message}");
+    }
+
+    #[test]
+    fn full_evaluation_takes_no_fanouts() {
+        assert_eq!(refusal(&["--eval", "full", "--eval-fanouts", "1,1,1"]).0, Code::BadInput);
+    }
+
+    #[test]
+    fn resuming_and_intervals_need_a_checkpoint() {
+        assert!(parsed(&["--resume"]).unwrap_err().to_string().contains("--checkpoint"));
+        assert!(parsed(&["--checkpoint-every", "10"]).unwrap_err().to_string().contains("--checkpoint"));
+        assert!(parsed(&["--resume", "--checkpoint", "run"]).is_ok());
+    }
+
+    #[test]
+    fn rates_out_of_range_are_refused() {
+        for (option, value) in [
+            ("--dropout", "1"),
+            ("--dropout", "-0.1"),
+            ("--lr", "0"),
+            ("--lr", "nan"),
+            ("--weight-decay", "-1"),
+        ] {
+            assert!(parsed(&[&format!("{option}={value}")]).is_err(), "{option} {value} was taken");
+        }
+    }
+
+    #[test]
+    fn devices_are_auto_cpu_or_a_numbered_gpu() {
+        assert_eq!("cuda:3".parse(), Ok(Device::Cuda(3)));
+        assert!("cuda".parse::<Device>().unwrap_err().contains("cuda:0"));
+        assert!("gpu".parse::<Device>().is_err());
+    }
+}

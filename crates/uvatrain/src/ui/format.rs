@@ -1,0 +1,67 @@
+//! Numbers as people read them.
+
+use std::fmt;
+
+/// `4012345` as `4,012,345`.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Seconds with the digits that matter: `0.004 s`, `3.21 s`, `42.0 s`, `12 min 05 s`, `3 h 07 min`.
+pub fn seconds(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return "–".to_owned();
+    }
+    let whole = seconds.round() as u64;
+    match seconds {
+        s if s < 1.0 => format!("{s:.3} s"),
+        s if s < 10.0 => format!("{s:.2} s"),
+        s if s < 99.95 => format!("{s:.1} s"),
+        _ if whole < 3600 => format!("{} min {:02} s", whole / 60, whole % 60),
+        _ => format!("{} h {:02} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+/// A share from 0 to 1 as `81.5 %`.
+pub fn percent(share: f64) -> impl fmt::Display {
+    format!("{:.1} %", 100.0 * share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_have_a_comma_every_three_digits() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1000), "1,000");
+        assert_eq!(count(4_012_345), "4,012,345");
+        assert_eq!(count(123_456), "123,456");
+    }
+
+    #[test]
+    fn seconds_keep_the_digits_that_matter() {
+        assert_eq!(seconds(0.0042), "0.004 s");
+        assert_eq!(seconds(3.207), "3.21 s");
+        assert_eq!(seconds(42.0), "42.0 s");
+        assert_eq!(seconds(99.96), "1 min 40 s");
+        assert_eq!(seconds(725.0), "12 min 05 s");
+        assert_eq!(seconds(11_220.0), "3 h 07 min");
+        assert_eq!(seconds(f64::NAN), "–");
+    }
+
+    #[test]
+    fn shares_are_percent() {
+        assert_eq!(percent(0.815).to_string(), "81.5 %");
+        assert_eq!(percent(1.0).to_string(), "100.0 %");
+    }
+}

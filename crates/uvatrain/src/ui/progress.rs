@@ -1,0 +1,190 @@
+//! What one sees while a model trains: a bar that moves on a terminal, and a line per epoch everywhere.
+
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use uva_graph::Split;
+use uva_runtime::RuntimeError;
+use uva_runtime::metrics::{EpochEvent, Event, Observer, Progress};
+
+use super::{format, out};
+
+/// Watches a run for a person. Everything goes to stderr.
+#[derive(Debug)]
+pub struct Training {
+    /// Hidden where stderr is no terminal; then only whole lines are printed.
+    bar: ProgressBar,
+    pass: Option<Pass>,
+    /// Batches per second of the last training pass, for its epoch's line.
+    rate: f64,
+    epochs: u32,
+    bottleneck: String,
+}
+
+/// One pass over one split, for its speed. It may begin in the middle, after a resume.
+#[derive(Debug)]
+struct Pass {
+    split: Split,
+    epoch: u32,
+    first_batch: u64,
+    since: Instant,
+}
+
+impl Training {
+    /// A view that prints to stderr.
+    pub fn new() -> Training {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
+        // The template is a constant: a mistake in it shows in every run, and falls back to a plain bar.
+        let style = ProgressStyle::with_template("{prefix} {bar:20} {pos}/{len}  {wide_msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .progress_chars("━╸─");
+        bar.set_style(style);
+        Training { bar, pass: None, rate: 0.0, epochs: 0, bottleneck: String::new() }
+    }
+
+    /// Prints a line, above the bar where there is one.
+    pub fn line(&self, line: &str) {
+        if self.bar.is_hidden() {
+            out::say(line);
+        } else {
+            self.bar.println(line);
+        }
+    }
+
+    /// Takes the bar away. Lines stay.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// Batches per second of the pass that `progress` belongs to.
+    fn measure(&mut self, progress: &Progress, now: Instant) -> f64 {
+        let (split, epoch, batch) = (progress.split, progress.epoch, progress.batch);
+        let pass = match &self.pass {
+            Some(pass) if (pass.split, pass.epoch) == (split, epoch) => pass,
+            // The time of the first batch of a pass holds its start-up too, so the count begins behind it.
+            _ => self.pass.insert(Pass { split, epoch, first_batch: batch, since: now }),
+        };
+        let seconds = now.duration_since(pass.since).as_secs_f64();
+        if seconds > 0.0 { batch.saturating_sub(pass.first_batch) as f64 / seconds } else { 0.0 }
+    }
+}
+
+impl Observer for Training {
+    fn event(&mut self, event: &Event) -> Result<(), RuntimeError> {
+        match event {
+            Event::Epoch(epoch) => self.line(&epoch_line(epoch, self.epochs, self.rate, &self.bottleneck)),
+            Event::End(_) => self.finish(),
+            Event::Start(_) | Event::Batch(_) => {}
+        }
+        Ok(())
+    }
+
+    fn progress(&mut self, progress: &Progress, busiest: &str) {
+        let rate = self.measure(progress, Instant::now());
+        self.epochs = progress.epochs;
+        if progress.split == Split::Train {
+            self.rate = rate;
+            busiest.clone_into(&mut self.bottleneck);
+        }
+        if self.bar.is_hidden() {
+            return;
+        }
+        self.bar.set_length(progress.batches);
+        self.bar.set_position(progress.batch);
+        self.bar.set_prefix(prefix(progress));
+        self.bar.set_message(message(progress, rate, busiest));
+    }
+
+    fn note(&mut self, line: &str) {
+        self.line(line);
+    }
+}
+
+fn prefix(progress: &Progress) -> String {
+    match progress.split {
+        Split::Train => format!("epoch {}/{}", progress.epoch + 1, progress.epochs),
+        Split::Valid => "validating".to_owned(),
+        Split::Test => "testing".to_owned(),
+    }
+}
+
+fn message(progress: &Progress, rate: f64, busiest: &str) -> String {
+    let loss = match progress.split {
+        Split::Train => format!("loss {:.4}  ", progress.loss),
+        Split::Valid | Split::Test => String::new(),
+    };
+    let accuracy = format::percent(progress.accuracy);
+    // Before the second batch there is no speed to show.
+    let speed = if rate > 0.0 { format!("  {rate:.1} batches/s") } else { String::new() };
+    format!("{loss}accuracy {accuracy}{speed}  bottleneck {busiest}")
+}
+
+fn epoch_line(epoch: &EpochEvent, epochs: u32, rate: f64, bottleneck: &str) -> String {
+    let width = epochs.to_string().len();
+    let mut line = format!(
+        "epoch {:>width$}/{epochs}  loss {:.4}  train {}",
+        epoch.epoch + 1,
+        epoch.train_loss,
+        format::percent(epoch.train_accuracy)
+    );
+    if let Some(valid) = epoch.valid_accuracy {
+        line += &format!("  valid {}", format::percent(valid));
+    }
+    line += &format!("  {}", format::seconds(epoch.seconds));
+    if rate > 0.0 {
+        line += &format!("  {rate:.1} batches/s");
+    }
+    if !bottleneck.is_empty() {
+        line += &format!("  bottleneck {bottleneck}");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn progress(split: Split, epoch: u32, batch: u64) -> Progress {
+        Progress { split, epoch, epochs: 12, batch, batches: 100, loss: 1.25, accuracy: 0.5 }
+    }
+
+    #[test]
+    fn speed_counts_from_the_first_batch_seen_also_after_a_resume() {
+        let mut view = Training::new();
+        let start = Instant::now();
+        let later = |s| start + Duration::from_secs(s);
+        assert_eq!(view.measure(&progress(Split::Train, 0, 40), start), 0.0);
+        assert_eq!(view.measure(&progress(Split::Train, 0, 60), later(2)), 10.0);
+        // Another pass begins anew.
+        assert_eq!(view.measure(&progress(Split::Valid, 0, 1), later(3)), 0.0);
+        assert_eq!(view.measure(&progress(Split::Valid, 0, 5), later(4)), 4.0);
+        assert_eq!(view.measure(&progress(Split::Train, 1, 1), later(5)), 0.0);
+    }
+
+    #[test]
+    fn an_epochs_line_counts_from_one_and_leaves_out_what_is_not_known() {
+        let mut epoch = EpochEvent {
+            epoch: 0,
+            train_loss: 2.103_44,
+            train_accuracy: 0.451,
+            valid_accuracy: Some(0.612),
+            seconds: 12.3,
+        };
+        assert_eq!(
+            epoch_line(&epoch, 12, 45.23, "sampler"),
+            "epoch  1/12  loss 2.1034  train 45.1 %  valid 61.2 %  12.3 s  45.2 batches/s  bottleneck sampler"
+        );
+        epoch.valid_accuracy = None;
+        assert_eq!(epoch_line(&epoch, 3, 0.0, ""), "epoch 1/3  loss 2.1034  train 45.1 %  12.3 s");
+    }
+
+    #[test]
+    fn the_bar_names_loss_accuracy_speed_and_bottleneck() {
+        let text = message(&progress(Split::Train, 0, 10), 33.33, "producer");
+        assert_eq!(text, "loss 1.2500  accuracy 50.0 %  33.3 batches/s  bottleneck producer");
+        assert_eq!(prefix(&progress(Split::Train, 0, 10)), "epoch 1/12");
+        assert_eq!(prefix(&progress(Split::Test, 0, 10)), "testing");
+    }
+}

@@ -1,0 +1,132 @@
+//! The end of a run: what came out, where the time went, where the metrics are.
+
+use std::path::Path;
+
+use uva_runtime::metrics::End;
+
+use super::format;
+use super::table::Table;
+use crate::flags::ByteSize;
+
+/// The summary of a run as text, ready to be printed on stderr.
+///
+/// `metrics` and `checkpoint` are the files that `--metrics` and `--checkpoint` asked for, if they did.
+pub fn of_run(end: &End, metrics: Option<&Path>, checkpoint: Option<&Path>) -> String {
+    let mut text = String::from("\n");
+    text += &roles(end);
+    text.push('\n');
+    text += &facts(end, metrics, checkpoint);
+    text
+}
+
+/// One row per role: its processes, the three ways its time went, its memory.
+fn roles(end: &End) -> String {
+    let mut table = Table::with_heading(&[
+        "role",
+        "processes",
+        "working",
+        "waiting for input",
+        "waiting for output",
+        "peak memory",
+    ]);
+    for (name, times) in end.roles.each() {
+        let whole = times.working_s + times.waiting_input_s + times.waiting_output_s;
+        let part = |seconds: f64| {
+            let share = if whole > 0.0 { 100.0 * seconds / whole } else { 0.0 };
+            format!("{} {share:>3.0} %", format::seconds(seconds))
+        };
+        table.row(&[
+            name.to_owned(),
+            times.processes.to_string(),
+            part(times.working_s),
+            part(times.waiting_input_s),
+            part(times.waiting_output_s),
+            ByteSize::from_bytes(times.peak_rss_bytes).to_string(),
+        ]);
+    }
+    table.render()
+}
+
+fn facts(end: &End, metrics: Option<&Path>, checkpoint: Option<&Path>) -> String {
+    let mut facts = Table::of_facts();
+    let mut fact = |name: &str, value: String| facts.row(&[name.to_owned(), value]);
+    if let Some(accuracy) = end.test_accuracy {
+        fact("test accuracy", format::percent(accuracy).to_string());
+    }
+    if let Some(accuracy) = end.best_valid_accuracy {
+        fact("best validation accuracy", format::percent(accuracy).to_string());
+    }
+    let epochs = format!("{}{}", end.epochs, if end.stopped_early { ", stopped early" } else { "" });
+    fact("epochs", epochs);
+    fact("time", format::seconds(end.seconds));
+    fact(
+        "speed",
+        format!("{:.1} batches/s over {} batches", end.batches_per_second, format::count(end.batches)),
+    );
+    fact("bottleneck", format!("the {}: the others wait for it", end.bottleneck));
+    if let Some(path) = metrics {
+        fact("metrics", path.display().to_string());
+    }
+    if let Some(path) = checkpoint {
+        fact("checkpoint", path.display().to_string());
+    }
+    facts.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use uva_runtime::metrics::{RoleTimes, Roles};
+
+    use super::*;
+
+    fn end() -> End {
+        let role = |working_s, waiting_input_s, waiting_output_s| RoleTimes {
+            processes: 1,
+            working_s,
+            waiting_input_s,
+            waiting_output_s,
+            peak_rss_bytes: 300 << 20,
+        };
+        End {
+            test_accuracy: Some(0.815),
+            best_valid_accuracy: None,
+            stopped_early: true,
+            bottleneck: "consumer".to_owned(),
+            epochs: 3,
+            seconds: 10.0,
+            batches: 1200,
+            batches_per_second: 120.0,
+            roles: Roles {
+                sampler: role(2.5, 0.0, 7.5),
+                producer: role(1.0, 2.0, 7.0),
+                consumer: role(10.0, 0.0, 0.0),
+            },
+        }
+    }
+
+    #[test]
+    fn every_role_shows_seconds_and_shares_of_its_time() {
+        let text = of_run(&end(), None, None);
+        let line = |role: &str| text.lines().find(|l| l.starts_with(role)).unwrap().to_owned();
+        assert!(line("sampler").contains("2.50 s  25 %"), "{text}");
+        assert!(line("sampler").contains("7.50 s  75 %"), "{text}");
+        assert!(line("consumer").contains("10.0 s 100 %"), "{text}");
+        assert!(line("producer").contains("300 MiB"), "{text}");
+    }
+
+    #[test]
+    fn results_are_named_and_unknown_ones_left_out() {
+        let text = of_run(&end(), Some(Path::new("run.jsonl")), None);
+        assert!(text.contains("test accuracy  81.5 %"), "{text}");
+        assert!(text.contains("3, stopped early"), "{text}");
+        assert!(text.contains("run.jsonl"), "{text}");
+        assert!(!text.contains("validation") && !text.contains("checkpoint"), "{text}");
+    }
+
+    #[test]
+    fn a_role_that_never_ran_divides_by_nothing() {
+        let mut end = end();
+        end.roles.sampler = RoleTimes::default();
+        assert!(of_run(&end, None, None).contains("0.000 s   0 %"));
+    }
+}

@@ -1,0 +1,365 @@
+//! The command line as its users meet it: the real binary, its exit codes, its messages, and what it leaves behind.
+//!
+//! Nothing here needs libtorch: training has whole-program tests of its own.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use support::arrays::{header, npy, six_nodes};
+use support::{assert_same_contents, contents, directory, shared_datasets, uvatrain};
+
+// ---- help and usage
+
+#[test]
+fn help_names_every_command_and_hides_the_roles() {
+    let temp = directory();
+    let help = uvatrain(temp.path(), ["--help"]).run().succeeds();
+    for command in ["generate", "import", "info", "train", "bench", "doctor"] {
+        assert!(help.stdout.contains(&format!("\n  {command} ")), "{command} is not listed\n{help}");
+    }
+    for role in ["janitor", "consumer "] {
+        assert!(!help.stdout.contains(&format!("\n  {role}")), "{role} is listed\n{help}");
+    }
+    assert!(help.stderr.is_empty(), "{help}");
+}
+
+#[test]
+fn help_of_train_groups_its_options_and_shows_their_defaults() {
+    let temp = directory();
+    let help = uvatrain(temp.path(), ["train", "--help"]).run().succeeds();
+    for heading in ["Model:", "Batches:", "Pipeline:", "Evaluation:", "Checkpoints:", "Output:"] {
+        assert!(help.stdout.contains(heading), "{heading} is missing\n{help}");
+    }
+    for text in ["[default: 15,10,5]", "[default: 1024]", "Example:"] {
+        assert!(help.stdout.contains(text), "{text} is missing\n{help}");
+    }
+}
+
+#[test]
+fn the_version_is_one_line() {
+    let temp = directory();
+    let version = uvatrain(temp.path(), ["--version"]).run().succeeds();
+    assert_eq!(version.stdout, format!("uvatrain {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn bad_usage_ends_with_2_and_names_the_option_and_the_value() {
+    let cases: [(&[&str], &[&str]); 11] = [
+        (&[], &["Usage: uvatrain"]),
+        (&["trian"], &["'trian'", "train"]),
+        (&["train", "d", "--fanouts", "15,0"], &["--fanouts", "hop 1 has fanout 0"]),
+        (&["train", "d", "--fanouts", "-2"], &["--fanouts", "fanout -2"]),
+        (&["train", "d", "--fanouts", ""], &["--fanouts", "no fanout given"]),
+        (&["train", "d", "--slot-bytes", "5G"], &["--slot-bytes", "5GiB"]),
+        (&["train", "d", "--batch-size", "0"], &["--batch-size", "0"]),
+        (&["train", "d", "--dropout", "1.5"], &["--dropout", "1.5"]),
+        (&["train", "d", "--resume"], &["--checkpoint"]),
+        (&["generate", "g"], &["--nodes"]),
+        (&["import", "a", "b", "--from", "csv"], &["csv", "planetoid"]),
+    ];
+    for (args, message) in cases {
+        let temp = directory();
+        uvatrain(temp.path(), args).run().refuses(2, message);
+        assert_same_contents(&Default::default(), &contents(temp.path()));
+    }
+}
+
+#[test]
+fn options_that_contradict_each_other_are_refused_with_what_would_do() {
+    let cases: [(&[&str], &[&str]); 3] = [
+        (&["--samplers", "4", "--batch-slots", "5"], &["--batch-slots 5", "6"]),
+        (&["--fanouts", "-1,5"], &["--slot-bytes"]),
+        (&["--fanouts", "5,5", "--eval-fanouts", "9"], &["--eval-fanouts 9", "--fanouts 5,5"]),
+    ];
+    for (options, message) in cases {
+        let temp = directory();
+        six_nodes(&temp.path().join("six"));
+        uvatrain(temp.path(), [&["train", "six"], options].concat()).run().refuses(2, message);
+    }
+}
+
+#[test]
+fn a_gpu_that_this_build_cannot_use_ends_with_3() {
+    let temp = directory();
+    six_nodes(&temp.path().join("six"));
+    uvatrain(temp.path(), ["train", "six", "--device", "cuda:0"]).run().refuses(3, &["cuda:0", "CPU"]);
+}
+
+#[test]
+fn a_reader_that_closes_the_pipe_ends_it_quietly() {
+    let temp = directory();
+    six_nodes(&temp.path().join("six"));
+    // The pipe's other end is closed before anything is written.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let outcome = std::process::Command::new(env!("CARGO_BIN_EXE_uvatrain"))
+        .args(["info", "six"])
+        .current_dir(temp.path())
+        .stdout(writer)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&outcome.stderr);
+    assert!(outcome.status.success() && stderr.is_empty(), "{}\n{stderr}", outcome.status);
+}
+
+// ---- doctor
+
+#[test]
+fn doctor_prints_one_object_whose_findings_carry_their_remedies() {
+    let temp = directory();
+    let report = uvatrain(temp.path(), ["doctor", "--json"]).run().succeeds().json();
+    let checks = report["checks"].as_array().unwrap();
+    for name in ["CPU", "memory", "shared memory", "process handles", "libtorch", "NVIDIA GPU"] {
+        assert!(checks.iter().any(|check| check["name"] == name), "{name} was not looked at: {report}");
+    }
+    for check in checks {
+        assert_eq!(check["status"] == "ok", check["remedy"].is_null(), "{check}");
+    }
+    assert_eq!(report["trains_on_cpu"], cfg!(feature = "train"), "{report}");
+}
+
+// ---- info
+
+#[test]
+fn info_counts_what_the_dataset_holds() {
+    let temp = directory();
+    six_nodes(&temp.path().join("six"));
+    let facts = uvatrain(temp.path(), ["info", "six", "--json", "--verify"]).run().succeeds().json();
+    let expected = serde_json::json!({
+        "name": "six", "nodes": 6, "edges": 8, "max_degree": 3, "isolated_nodes": 1, "feature_dim": 3,
+        "feature_type": "f32", "feature_row_bytes": 12, "classes": 2, "multi_label": false, "labelled_nodes": 5,
+    });
+    for (key, value) in expected.as_object().unwrap() {
+        assert_eq!(&facts[key], value, "{key}");
+    }
+    assert_eq!(facts["splits"], serde_json::json!({"train": 2, "valid": 1, "test": 2}));
+    assert_eq!(facts["verification"]["edges_checked"], true);
+    assert_eq!(facts["verification"]["features_checked"], true);
+}
+
+#[test]
+fn info_prints_a_table_on_stdout_and_nothing_on_stderr() {
+    let temp = directory();
+    six_nodes(&temp.path().join("six"));
+    let outcome = uvatrain(temp.path(), ["info", "six"]).run().succeeds();
+    for part in ["nodes", "6", "3 × f32, 12 bytes a row", "1 (16.7 %) have no in-neighbour", "train"] {
+        assert!(outcome.stdout.contains(part), "{part} is missing\n{outcome}");
+    }
+    assert!(outcome.stderr.is_empty(), "{outcome}");
+}
+
+#[test]
+fn a_dataset_that_is_not_there_ends_with_2_and_its_name() {
+    let temp = directory();
+    uvatrain(temp.path(), ["info", "nowhere"]).run().refuses(2, &["nowhere"]);
+}
+
+/// What is wrong with a dataset: the file, its new content, and what the message has to name.
+struct Fault {
+    file: &'static str,
+    content: Vec<u8>,
+    says: &'static [&'static str],
+}
+
+fn faults() -> Vec<Fault> {
+    let whole = npy::<f32>(&[6, 3], false, &[0.5; 18]);
+    let fault = |file, content, says| Fault { file, content, says };
+    vec![
+        fault("feat.npy", whole[..whole.len() - 10].to_vec(), &["feat.npy", "truncated"]),
+        fault("feat.npy", whole[..40].to_vec(), &["feat.npy", "truncated"]),
+        fault(
+            "feat.npy",
+            npy::<f32>(&[6, 3], true, &[0.5; 18]),
+            &["feat.npy", "Fortran", "ascontiguousarray"],
+        ),
+        fault("feat.npy", npy::<f64>(&[6, 3], false, &[0.5; 18]), &["feat.npy", "float64", "float32"]),
+        fault(
+            "indptr.npy",
+            npy::<i32>(&[7], false, &[0, 2, 3, 6, 7, 8, 8]),
+            &["indptr.npy", "int32", "int64"],
+        ),
+        fault(
+            "indptr.npy",
+            npy::<i64>(&[7], false, &[0, 3, 2, 6, 7, 8, 8]),
+            &["indptr.npy", "monotone", "entry 2", "offset 144", "is 2"],
+        ),
+        fault(
+            "indices.npy",
+            npy::<i32>(&[8], false, &[1, 2, 0, 0, 6, 4, 2, 2]),
+            &["indices.npy", "entry 4", "offset 144", "is 6"],
+        ),
+        fault("train_idx.npy", npy::<i64>(&[2], false, &[0, -1]), &["train_idx.npy", "entry 1", "is -1"]),
+        fault("label.npy", npy::<i64>(&[6], false, &[0, 1, 0, 2, 0, -1]), &["label.npy", "node 3", "is 2"]),
+        // N × F × 4 = 2^66 bytes: it overflows 64 bits, and must not wrap to something small.
+        fault("feat.npy", header("<f4", &[1 << 33, 1 << 31], false), &["feat.npy", "overflow"]),
+        fault("feat.npy", b"hello".to_vec(), &["feat.npy"]),
+    ]
+}
+
+#[test]
+fn a_faulty_file_is_refused_by_name_place_and_value_and_nothing_is_changed() {
+    for fault in faults() {
+        let temp = directory();
+        let data = temp.path().join("six");
+        six_nodes(&data);
+        fs::write(data.join(fault.file), &fault.content).unwrap();
+        let before = contents(temp.path());
+        uvatrain(temp.path(), ["info", "six"]).run().refuses(2, fault.says);
+        assert_same_contents(&before, &contents(temp.path()));
+    }
+}
+
+#[test]
+fn features_that_are_not_finite_are_found_by_verify() {
+    for (value, name) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
+        let temp = directory();
+        let data = temp.path().join("six");
+        six_nodes(&data);
+        let mut features = [0.5_f32; 18];
+        features[10] = value;
+        fs::write(data.join("feat.npy"), npy(&[6, 3], false, &features)).unwrap();
+        uvatrain(temp.path(), ["info", "six"]).run().succeeds();
+        // Row 3, column 1, behind a header of 128 bytes.
+        let says = ["feat.npy", "row 3", "column 1", "offset 168", name];
+        uvatrain(temp.path(), ["info", "six", "--verify"]).run().refuses(2, &says);
+    }
+}
+
+// ---- generate
+
+fn generate(temp: &Path, out: &str, more: &[&str]) -> support::Outcome {
+    let size = ["--nodes", "3000", "--avg-degree", "8", "--feat-dim", "12", "--classes", "4"];
+    uvatrain(temp, [&["generate", out], &size[..], more].concat()).run()
+}
+
+#[test]
+fn generate_gives_the_same_bytes_for_any_number_of_threads() {
+    let temp = directory();
+    generate(temp.path(), "one", &["--threads", "1"]).succeeds();
+    generate(temp.path(), "two", &["--threads", "2"]).succeeds();
+    let arrays = |name: &str| {
+        let mut files = contents(&temp.path().join(name));
+        // The name of a dataset is its directory's.
+        files.retain(|path, _| path.extension().is_some_and(|extension| extension == "npy"));
+        files
+    };
+    let one = arrays("one");
+    assert!(one.len() >= 7, "{:?}", one.keys());
+    assert_same_contents(&one, &arrays("two"));
+    generate(temp.path(), "other", &["--seed", "1"]).succeeds();
+    assert_ne!(one[Path::new("indices.npy")], arrays("other")[Path::new("indices.npy")]);
+}
+
+#[test]
+fn a_generated_graph_is_what_was_asked_for_and_passes_every_check() {
+    let temp = directory();
+    let outcome = generate(temp.path(), "graph", &["--feat-dtype", "f16"]).succeeds();
+    assert!(outcome.stdout.is_empty(), "what people read goes to stderr\n{outcome}");
+    let facts = uvatrain(temp.path(), ["info", "graph", "--verify", "--json"]).run().succeeds().json();
+    assert_eq!(facts["nodes"], 3000);
+    assert_eq!(facts["feature_dim"], 12);
+    assert_eq!(facts["feature_type"], "f16");
+    assert_eq!(facts["classes"], 4);
+    let degree = facts["average_degree"].as_f64().unwrap();
+    assert!((degree - 8.0).abs() < 1.0, "average degree {degree}");
+    assert!(facts["max_degree"].as_i64().unwrap() > 40, "no hubs: {facts}");
+}
+
+#[test]
+fn an_existing_directory_is_never_written_to() {
+    let temp = directory();
+    let there = temp.path().join("there");
+    fs::create_dir(&there).unwrap();
+    fs::write(there.join("precious"), "data").unwrap();
+    six_nodes(&temp.path().join("six"));
+    let before = contents(temp.path());
+    generate(temp.path(), "there", &[]).refuses(2, &["there", "exists"]);
+    uvatrain(temp.path(), ["import", "--from", "npy", "six", "there"]).run().refuses(2, &["there", "exists"]);
+    assert_same_contents(&before, &contents(temp.path()));
+}
+
+#[test]
+fn a_size_that_overflows_is_refused_before_anything_is_written() {
+    let temp = directory();
+    let args = ["generate", "big", "--nodes", "4294967296", "--feat-dim", "4294967296", "--classes", "2"];
+    uvatrain(temp.path(), args).run().refuses(2, &[]);
+    assert_same_contents(&Default::default(), &contents(temp.path()));
+}
+
+// ---- import
+
+#[test]
+fn import_npy_refuses_what_info_refuses_and_leaves_nothing() {
+    for fault in faults() {
+        let temp = directory();
+        let source = temp.path().join("six");
+        six_nodes(&source);
+        fs::write(source.join(fault.file), &fault.content).unwrap();
+        let before = contents(temp.path());
+        let outcome = uvatrain(temp.path(), ["import", "--from", "npy", "six", "out"]).run();
+        outcome.refuses(2, &[fault.file]);
+        assert_same_contents(&before, &contents(temp.path()));
+    }
+}
+
+#[test]
+fn import_npy_symmetrises_adds_self_loops_and_drops_repeated_edges() {
+    let temp = directory();
+    six_nodes(&temp.path().join("six"));
+    let edges = |options: &[&str]| {
+        let out = format!("out{}", options.join(""));
+        uvatrain(temp.path(), [&["import", "--from", "npy", "six", &out], options].concat()).run().succeeds();
+        let facts = uvatrain(temp.path(), ["info", &out, "--verify", "--json"]).run().succeeds().json();
+        facts["edges"].as_u64().unwrap()
+    };
+    // 0←1, 0←2, 1←0, 2←0, 2←3, 2←4, 3←2, 4←2: every edge has its other direction already.
+    assert_eq!(edges(&[]), 8);
+    assert_eq!(edges(&["--symmetrise", "--dedup"]), 8);
+    assert_eq!(edges(&["--self-loops", "add"]), 14);
+    assert_eq!(edges(&["--self-loops", "remove"]), 8);
+}
+
+/// The published files of the Planetoid graphs, or `None` where this machine does not have them.
+fn planetoid(test: &str) -> Option<PathBuf> {
+    shared_datasets(test).map(|datasets| datasets.join("raw/planetoid"))
+}
+
+#[test]
+fn import_planetoid_reads_the_published_files() {
+    let Some(source) = planetoid("import_planetoid_reads_the_published_files") else { return };
+    let temp = directory();
+    let counts = [("cora", 2708, 1433, 7, 140), ("citeseer", 3327, 3703, 6, 120)];
+    for (name, nodes, features, classes, train) in counts {
+        let args = ["import", "--from", "planetoid", source.to_str().unwrap(), name, "--name", name];
+        uvatrain(temp.path(), args).run().succeeds();
+        let facts = uvatrain(temp.path(), ["info", name, "--verify", "--json"]).run().succeeds().json();
+        assert_eq!(facts["name"], name);
+        assert_eq!(facts["nodes"], nodes);
+        assert_eq!(facts["feature_dim"], features);
+        assert_eq!(facts["classes"], classes);
+        assert_eq!(facts["splits"], serde_json::json!({"train": train, "valid": 500, "test": 1000}));
+    }
+}
+
+#[test]
+fn a_truncated_planetoid_file_is_refused_by_name_and_leaves_nothing() {
+    let Some(source) = planetoid("a_truncated_planetoid_file_is_refused_by_name_and_leaves_nothing") else {
+        return;
+    };
+    let temp = directory();
+    let copy = temp.path().join("raw");
+    fs::create_dir(&copy).unwrap();
+    for part in ["x", "tx", "allx", "y", "ty", "ally", "graph", "test.index"] {
+        let file = format!("ind.cora.{part}");
+        fs::write(copy.join(&file), fs::read(source.join(&file)).unwrap()).unwrap();
+    }
+    let allx = copy.join("ind.cora.allx");
+    let bytes = fs::read(&allx).unwrap();
+    fs::write(&allx, &bytes[..bytes.len() / 2]).unwrap();
+    let before = contents(temp.path());
+    let args = ["import", "--from", "planetoid", "raw", "cora", "--name", "cora"];
+    uvatrain(temp.path(), args).run().refuses(2, &["ind.cora.allx"]);
+    assert_same_contents(&before, &contents(temp.path()));
+}

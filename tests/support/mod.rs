@@ -1,0 +1,271 @@
+//! What whole-program tests share: the real binary under a watchdog, small datasets made by hand, and comparisons
+//! that say what differs.
+//!
+//! A test file says `mod support;` and uses what it needs, so not everything is used by each of them.
+#![allow(dead_code)]
+
+pub mod arrays;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+
+/// Long enough for a loaded machine, short enough that a hanging test names itself before CI gives up.
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+/// A call of the `uvatrain` under test, with nothing of the caller's cache in it.
+pub struct Uvatrain {
+    command: Command,
+    limit: Duration,
+}
+
+/// `uvatrain ARGS…`, with its cache in `directory`.
+pub fn uvatrain<S: AsRef<OsStr>>(directory: &Path, args: impl IntoIterator<Item = S>) -> Uvatrain {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uvatrain"));
+    command
+        .args(args)
+        .current_dir(directory)
+        .env("XDG_CACHE_HOME", directory.join("cache"))
+        .env("NO_COLOR", "1")
+        .env_remove("UVATRAIN_LOG")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // A group of its own, so that the watchdog ends the roles too.
+        .process_group(0);
+    Uvatrain { command, limit: WATCHDOG }
+}
+
+impl Uvatrain {
+    /// Another limit than the usual two minutes.
+    pub fn limit(mut self, limit: Duration) -> Uvatrain {
+        self.limit = limit;
+        self
+    }
+
+    /// Sets a variable.
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Uvatrain {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Starts it and gives the running program to the caller, who tends to it.
+    pub fn start(mut self) -> Running {
+        let line = format!("{:?}", self.command);
+        let mut child = self.command.spawn().unwrap_or_else(|e| panic!("cannot start {line}: {e}"));
+        let stdout = collect(child.stdout.take());
+        let stderr = collect(child.stderr.take());
+        let watchdog = Watchdog::over(&child, self.limit);
+        Running { child, line, stdout, stderr, watchdog }
+    }
+
+    /// Runs it to its end.
+    pub fn run(self) -> Outcome {
+        self.start().wait()
+    }
+}
+
+/// A program that runs.
+pub struct Running {
+    /// The launcher.
+    pub child: Child,
+    line: String,
+    stdout: mpsc::Receiver<String>,
+    stderr: mpsc::Receiver<String>,
+    watchdog: Watchdog,
+}
+
+impl Running {
+    /// Waits for its end.
+    pub fn wait(mut self) -> Outcome {
+        let status = self.child.wait().unwrap_or_else(|e| panic!("cannot wait for {}: {e}", self.line));
+        let late = self.watchdog.dismiss();
+        // A pipe ends with the last process that holds it: one that outlives the launcher is a fault of its own.
+        let rest = |pipe: mpsc::Receiver<String>, name| {
+            pipe.recv_timeout(WATCHDOG).unwrap_or_else(|_| {
+                panic!("{} has ended, and another process still holds its {name}", self.line)
+            })
+        };
+        let (stdout, stderr) = (rest(self.stdout, "stdout"), rest(self.stderr, "stderr"));
+        let outcome = Outcome { line: self.line, status, stdout, stderr };
+        assert!(!late, "killed by the watchdog\n{outcome}");
+        outcome
+    }
+}
+
+/// Reads a pipe to its end, beside everything else, so that a full pipe stops nobody.
+fn collect(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+    let mut pipe = pipe.expect("the pipe was asked for");
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
+}
+
+/// Kills a process and its group when it takes too long.
+struct Watchdog {
+    dismissed: mpsc::Sender<()>,
+    thread: thread::JoinHandle<bool>,
+}
+
+impl Watchdog {
+    fn over(child: &Child, limit: Duration) -> Watchdog {
+        let pid = Pid::from_child(child);
+        // A handle, not a number: a number could be another process's by the time it is used.
+        let handle = pidfd_open(pid, PidfdFlags::empty()).expect("pidfd_open");
+        let (dismissed, dismissal) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let late = dismissal.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout);
+            if late && pidfd_send_signal(&handle, Signal::KILL).is_ok() {
+                let _ = kill_process_group(pid, Signal::KILL);
+            }
+            late
+        });
+        Watchdog { dismissed, thread }
+    }
+
+    /// Whether it had to act.
+    fn dismiss(self) -> bool {
+        let _ = self.dismissed.send(());
+        self.thread.join().expect("the watchdog panicked")
+    }
+}
+
+/// How a program ended.
+pub struct Outcome {
+    line: String,
+    /// Its status.
+    pub status: ExitStatus,
+    /// What it printed as result.
+    pub stdout: String,
+    /// What it said to people.
+    pub stderr: String,
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Outcome { line, status, stdout, stderr } = self;
+        write!(f, "  ran: {line}\n  ended: {status}\n--- stdout ---\n{stdout}\n--- stderr ---\n{stderr}\n---")
+    }
+}
+
+impl Outcome {
+    /// The exit code, or 128 + signal where a signal ended it.
+    pub fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or(0))
+    }
+
+    /// Asserts success.
+    #[track_caller]
+    pub fn succeeds(self) -> Outcome {
+        self.ends_with(0)
+    }
+
+    /// Asserts an exit code.
+    #[track_caller]
+    pub fn ends_with(self, code: i32) -> Outcome {
+        assert!(self.code() == code, "expected exit code {code}\n{self}");
+        self
+    }
+
+    /// Asserts that the message on stderr has all of these in it, and that stdout is empty: a refusal is no result.
+    #[track_caller]
+    pub fn refuses(self, code: i32, message: &[&str]) -> Outcome {
+        let outcome = self.ends_with(code);
+        assert!(outcome.stdout.is_empty(), "stdout should be empty\n{outcome}");
+        for part in message {
+            assert!(outcome.stderr.contains(part), "stderr does not say {part:?}\n{outcome}");
+        }
+        outcome
+    }
+
+    /// The one JSON object on stdout.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|e| panic!("stdout is not one JSON value: {e}\n{self}"))
+    }
+}
+
+/// A temporary directory, gone at the end of the test.
+pub fn directory() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("uvatrain-test-").tempdir().expect("a temporary directory")
+}
+
+/// Everything below a directory: each file's bytes, by path. What a run may not change is equal before and after.
+pub fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![directory.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
+            let path = entry.expect("a directory entry").path();
+            if path.is_dir() {
+                // A folder counts by itself too: an empty one that appears is a change.
+                found.insert(path.strip_prefix(directory).unwrap().join(""), Vec::new());
+                folders.push(path);
+            } else {
+                let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+                found.insert(path.strip_prefix(directory).unwrap().to_owned(), bytes);
+            }
+        }
+    }
+    found
+}
+
+/// Asserts that two directories' contents are equal, and names the files that are not.
+#[track_caller]
+pub fn assert_same_contents(before: &BTreeMap<PathBuf, Vec<u8>>, after: &BTreeMap<PathBuf, Vec<u8>>) {
+    let mut differences = String::new();
+    for path in before.keys().chain(after.keys().filter(|path| !before.contains_key(*path))) {
+        differences += &match (before.get(path), after.get(path)) {
+            (Some(_), None) => format!("- {}\n", path.display()),
+            (None, Some(_)) => format!("+ {}\n", path.display()),
+            (Some(a), Some(b)) if a != b => {
+                let at = a.iter().zip(b).position(|(x, y)| x != y).unwrap_or(a.len().min(b.len()));
+                format!("~ {}: {} and {} bytes, first difference at {at}\n", path.display(), a.len(), b.len())
+            }
+            _ => continue,
+        };
+    }
+    assert!(differences.is_empty(), "contents differ:\n{differences}");
+}
+
+/// The folder of graphs kept outside the checkout: `UVATRAIN_SHARED`, or `shared` beside it. `None`, with a line
+/// saying so, where there is none: the caller skips.
+pub fn shared_datasets(test: &str) -> Option<PathBuf> {
+    let shared = std::env::var_os("UVATRAIN_SHARED")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
+    let datasets = shared.join("datasets");
+    if datasets.is_dir() {
+        return Some(datasets);
+    }
+    println!("{test}: skipped, {} is not there", datasets.display());
+    None
+}
+
+/// A real graph unpacked by scripts/datasets.sh: in `UVATRAIN_DATASETS`, or in the cache folder. `None`, with a line
+/// saying so, where it is not there: the caller skips.
+pub fn real_graph(test: &str, name: &str) -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let folder = variable("UVATRAIN_DATASETS")
+        .or_else(|| Some(variable("UVATRAIN_CACHE")?.join("datasets")))
+        .or_else(|| Some(variable("XDG_CACHE_HOME")?.join("uvatrain/datasets")))
+        .or_else(|| Some(variable("HOME")?.join(".cache/uvatrain/datasets")))?;
+    let graph = folder.join(name);
+    if graph.join("indptr.npy").is_file() {
+        return Some(graph);
+    }
+    println!("{test}: skipped, {} is not there (scripts/datasets.sh unpacks it)", graph.display());
+    None
+}
