@@ -173,7 +173,12 @@ impl Files {
     }
 }
 
-fn feature_element(directory: &Path, meta: &Meta, features: &NpyArray) -> Result<ElementType, GraphError> {
+/// How the values of `features` are stored, by its type and what `meta.json` of `directory` says of it.
+pub(crate) fn feature_element(
+    directory: &Path,
+    meta: &Meta,
+    features: &NpyArray,
+) -> Result<ElementType, GraphError> {
     let file = directory.join(meta::FILE_NAME);
     let said = match &meta.feat_dtype {
         Some(name) => Some((

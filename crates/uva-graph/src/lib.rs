@@ -8,12 +8,14 @@
 //! This crate must not know of processes, of sampling, of training, or of any GPU.
 #![forbid(unsafe_code)]
 
+mod adjacency;
 pub mod dataset;
 pub mod error;
 mod files;
 mod fingerprint;
 pub mod generate;
 mod hash;
+pub mod import;
 pub mod kinds;
 pub mod meta;
 pub mod npy;

@@ -36,7 +36,7 @@ enum ContentProblem {
     #[error("the label of node {node}, column {column}, at offset {at} is {value}, it has to be 0 or 1")]
     LabelBit { node: usize, column: usize, at: usize, value: u8 },
     #[error("entry {position} at offset {at} is {value}, outside the ids 0..{nodes}")]
-    SplitId { position: usize, at: usize, value: i64, nodes: usize },
+    Id { position: usize, at: usize, value: i64, nodes: usize },
     #[error("entry {position} at offset {at} names node {value} again: a split names a node at most once")]
     SplitTwice { position: usize, at: usize, value: i64 },
     #[error("the original id of node {node} at offset {at} is {value}, outside 0..2^40")]
@@ -67,10 +67,14 @@ fn first_wrong<T: Copy + Sync>(values: &[T], is_wrong: impl Fn(T) -> bool + Sync
 
 /// Checks everything whose size is that of the nodes: `indptr`, labels, splits.
 pub(crate) fn nodes(files: &Files) -> Result<(), GraphError> {
-    indptr(files)?;
-    labels(files)?;
+    indptr(files.indptr.array(), files.indptr.values(), files.indices.array().shape()[0])?;
+    match &files.labels {
+        LabelArray::Single(labels) => class_labels(labels.array(), labels.values(), files.meta.classes)?,
+        LabelArray::Multi { array, .. } => label_bits(array, array.bytes())?,
+    }
     for split in Split::ALL {
-        split_ids(&files.splits[split as usize], files.nodes())?;
+        let ids = &files.splits[split as usize];
+        split_ids(ids.array(), ids.values(), files.nodes())?;
     }
     Ok(())
 }
@@ -88,16 +92,24 @@ pub(crate) fn edges(files: &Files) -> Result<(), GraphError> {
             neighbours(files, ids, |id| id.cast_unsigned() >= nodes, |id| id)?;
         }
     }
-    if let Some(weights) = &files.weights
-        && let Some(position) = first_wrong(weights.values(), |weight| !weight.is_finite())
-    {
-        let (at, value) = (offset(weights.array(), position), weights.values()[position]);
-        return Err(invalid(weights.array(), ContentProblem::Weight { position, at, value }));
+    if let Some(values) = &files.weights {
+        weights(values.array(), values.values())?;
     }
     if let Some(ids) = &files.original_ids {
-        original_ids(ids)?;
+        original_ids(ids.array(), ids.values())?;
     }
     Ok(())
+}
+
+/// Checks that edge weights are finite.
+pub(crate) fn weights(array: &NpyArray, values: &[f32]) -> Result<(), GraphError> {
+    match first_wrong(values, |weight| !weight.is_finite()) {
+        None => Ok(()),
+        Some(position) => {
+            let (at, value) = (offset(array, position), values[position]);
+            Err(invalid(array, ContentProblem::Weight { position, at, value }))
+        }
+    }
 }
 
 /// Checks that no feature is NaN or infinite.
@@ -129,9 +141,8 @@ fn first_not_finite<const SIZE: usize>(
     Some((position, decode(values[position])))
 }
 
-fn indptr(files: &Files) -> Result<(), GraphError> {
-    let array = files.indptr.array();
-    let values = files.indptr.values();
+/// Checks that `values`, which `array` holds in whatever width, are the list ends of a graph of `edges` edges.
+pub(crate) fn indptr(array: &NpyArray, values: &[i64], edges: usize) -> Result<(), GraphError> {
     let at = |position| offset(array, position);
     if values[0] != 0 {
         return Err(invalid(array, ContentProblem::IndptrStart { at: at(0), value: values[0] }));
@@ -145,7 +156,7 @@ fn indptr(files: &Files) -> Result<(), GraphError> {
             ContentProblem::IndptrFalls { position, at: at(position), value, before },
         ));
     }
-    let (position, edges) = (values.len() - 1, files.indices.array().shape()[0]);
+    let position = values.len() - 1;
     let value = values[position];
     if value != edges as i64 {
         return Err(invalid(array, ContentProblem::IndptrEnd { position, at: at(position), value, edges }));
@@ -167,40 +178,36 @@ fn neighbours<T: AnyBitPattern + Sync>(
     Err(invalid(ids.array(), ContentProblem::Neighbour { position, at, node, value, nodes }))
 }
 
-fn labels(files: &Files) -> Result<(), GraphError> {
-    match &files.labels {
-        LabelArray::Single(labels) => {
-            // Without "classes" any label that fits a class count will do; the largest one then says how many.
-            let classes = files.meta.classes.map_or(i64::from(u32::MAX), |classes| classes as i64);
-            match first_wrong(labels.values(), |label| label < -1 || label >= classes) {
-                None => Ok(()),
-                Some(node) => {
-                    let (at, value) = (offset(labels.array(), node), labels.values()[node]);
-                    Err(invalid(labels.array(), ContentProblem::Label { node, at, value, classes }))
-                }
-            }
+/// Checks the labels of nodes that have one class each; `array` holds `values` in whatever width. Without `classes` any
+/// label that fits a class count will do, since the largest one then says how many there are.
+pub(crate) fn class_labels(array: &NpyArray, values: &[i64], classes: Option<u64>) -> Result<(), GraphError> {
+    let classes = classes.map_or(i64::from(u32::MAX), |classes| classes as i64);
+    match first_wrong(values, |label| label < -1 || label >= classes) {
+        None => Ok(()),
+        Some(node) => {
+            let (at, value) = (offset(array, node), values[node]);
+            Err(invalid(array, ContentProblem::Label { node, at, value, classes }))
         }
-        LabelArray::Multi { classes, array } => match first_wrong(array.bytes(), |bit| bit > 1) {
-            None => Ok(()),
-            Some(position) => {
-                let (node, column) = (position / classes, position % classes);
-                let (at, value) = (offset(array, position), array.bytes()[position]);
-                Err(invalid(array, ContentProblem::LabelBit { node, column, at, value }))
-            }
-        },
     }
 }
 
-fn split_ids(ids: &TypedArray<i64>, nodes: usize) -> Result<(), GraphError> {
-    let values = ids.values();
-    let at = |position| offset(ids.array(), position);
-    if let Some(position) = first_wrong(values, |id| id.cast_unsigned() >= nodes as u64) {
-        let value = values[position];
-        return Err(invalid(
-            ids.array(),
-            ContentProblem::SplitId { position, at: at(position), value, nodes },
-        ));
+/// Checks the labels of nodes that may have several classes.
+pub(crate) fn label_bits(array: &NpyArray, bits: &[u8]) -> Result<(), GraphError> {
+    match first_wrong(bits, |bit| bit > 1) {
+        None => Ok(()),
+        Some(position) => {
+            let columns = array.shape()[1];
+            let (node, column) = (position / columns, position % columns);
+            let (at, value) = (offset(array, position), bits[position]);
+            Err(invalid(array, ContentProblem::LabelBit { node, column, at, value }))
+        }
     }
+}
+
+/// Checks the node ids of a split; `array` holds `values` in whatever width.
+pub(crate) fn split_ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), GraphError> {
+    let at = |position| offset(array, position);
+    ids(array, values, nodes)?;
     // One bit a node. Splits written in ascending order, as most are, need none.
     if values.is_sorted_by(|a, b| a < b) {
         return Ok(());
@@ -209,29 +216,37 @@ fn split_ids(ids: &TypedArray<i64>, nodes: usize) -> Result<(), GraphError> {
     for (position, &value) in values.iter().enumerate() {
         let (word, bit) = (value as usize / 64, 1 << (value % 64));
         if seen[word] & bit != 0 {
-            return Err(invalid(
-                ids.array(),
-                ContentProblem::SplitTwice { position, at: at(position), value },
-            ));
+            return Err(invalid(array, ContentProblem::SplitTwice { position, at: at(position), value }));
         }
         seen[word] |= bit;
     }
     Ok(())
 }
 
-fn original_ids(ids: &TypedArray<i64>) -> Result<(), GraphError> {
-    let values = ids.values();
-    let at = |node| offset(ids.array(), node);
+/// Checks that `values`, which `array` holds in whatever width, are ids of nodes.
+pub(crate) fn ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), GraphError> {
+    match first_wrong(values, |id| id.cast_unsigned() >= nodes as u64) {
+        None => Ok(()),
+        Some(position) => {
+            let (at, value) = (offset(array, position), values[position]);
+            Err(invalid(array, ContentProblem::Id { position, at, value, nodes }))
+        }
+    }
+}
+
+/// Checks that original ids fit the random keys and are each one node's; `array` holds `values` in whatever width.
+pub(crate) fn original_ids(array: &NpyArray, values: &[i64]) -> Result<(), GraphError> {
+    let at = |node| offset(array, node);
     if let Some(node) = first_wrong(values, |id| !(0..ORIGINAL_ID_LIMIT).contains(&id)) {
         let value = values[node];
-        return Err(invalid(ids.array(), ContentProblem::OriginalId { node, at: at(node), value }));
+        return Err(invalid(array, ContentProblem::OriginalId { node, at: at(node), value }));
     }
     let mut sorted = values.to_vec();
     sorted.par_sort_unstable();
     if let Some(position) = sorted.par_windows(2).position_first(|pair| pair[0] == pair[1]) {
         let value = sorted[position];
         let node = values.iter().rposition(|&id| id == value).unwrap_or(0);
-        return Err(invalid(ids.array(), ContentProblem::OriginalIdTwice { node, at: at(node), value }));
+        return Err(invalid(array, ContentProblem::OriginalIdTwice { node, at: at(node), value }));
     }
     Ok(())
 }

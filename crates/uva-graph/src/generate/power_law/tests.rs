@@ -123,7 +123,7 @@ fn features_alone_tell_at_least_ten_points_less_than_features_and_neighbours() {
         for _ in 0..10.min(degree) {
             let pick = csc.indptr[node] as usize + stream.below(degree) as usize;
             let neighbour = scores(csc.indices.get(pick) as usize);
-            sum.iter_mut().zip(neighbour).for_each(|(sum, score)| *sum += 0.45 * score);
+            sum.iter_mut().zip(neighbour).for_each(|(sum, score)| *sum += 0.6 * score);
         }
         together += usize::from(best(&sum) == labels[node]);
     }
