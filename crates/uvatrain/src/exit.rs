@@ -67,11 +67,6 @@ pub fn lacking(message: impl Into<String>) -> Problem {
     Problem { code: Code::Lacking, message: message.into() }
 }
 
-/// The run failed through no fault of its input.
-pub fn failed(message: impl Into<String>) -> Problem {
-    Problem { code: Code::Failed, message: message.into() }
-}
-
 /// The run was ended by a signal and has cleaned up.
 pub fn signalled(signal: i32) -> Problem {
     let name = if signal == 2 { "SIGINT" } else { "SIGTERM" };
@@ -151,7 +146,6 @@ mod tests {
         let error = anyhow::Error::new(usage("--fanouts 0")).context("reading options");
         assert_eq!(code_of(&error), Code::BadInput);
         assert_eq!(code_of(&lacking("no GPU").into()), Code::Lacking);
-        assert_eq!(code_of(&failed("diverged").into()), Code::Failed);
     }
 
     #[test]
@@ -178,6 +172,6 @@ mod tests {
         let pipe = || io::Error::from(io::ErrorKind::BrokenPipe);
         assert!(is_broken_pipe(&pipe().into()));
         assert!(!is_broken_pipe(&io::Error::from(io::ErrorKind::NotFound).into()));
-        assert!(!is_broken_pipe(&failed("the producer's pipe broke").into()));
+        assert!(!is_broken_pipe(&usage("the producer's pipe broke").into()));
     }
 }

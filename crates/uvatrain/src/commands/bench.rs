@@ -1,6 +1,7 @@
 //! `uvatrain bench`: parts of the pipeline, measured one at a time on this machine.
 
 mod gather;
+mod pipeline;
 mod sample;
 
 use crate::flags::BenchCommand;
@@ -10,5 +11,6 @@ pub fn run(command: &BenchCommand) -> anyhow::Result<()> {
     match command {
         BenchCommand::Sample(flags) => sample::run(flags),
         BenchCommand::Gather(flags) => gather::run(flags),
+        BenchCommand::Pipeline(flags) => pipeline::run(flags),
     }
 }

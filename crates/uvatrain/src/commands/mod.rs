@@ -14,6 +14,7 @@ use std::thread;
 use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use uva_runtime::launcher::Role;
 
 use crate::exit;
 use crate::flags::Command;
@@ -27,10 +28,10 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Train(flags) => train::run(&flags),
         Command::Bench(command) => bench::run(&command),
         Command::Doctor(flags) => doctor::run(&flags),
-        Command::Sampler(args) => role::sampler(&args),
-        Command::Producer(args) => role::producer(&args),
-        Command::Consumer(args) => role::consumer(&args),
-        Command::Janitor(args) => role::janitor(&args),
+        Command::Sampler(args) => role::run(Role::Sampler, &args),
+        Command::Producer(args) => role::run(Role::Producer, &args),
+        Command::Consumer(args) => role::run(Role::Consumer, &args),
+        Command::Janitor(args) => role::run(Role::Janitor, &args),
     }
 }
 

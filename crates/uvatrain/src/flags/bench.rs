@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ByteSize, Fanouts};
+use super::{ByteSize, Fanouts, LoaderFlags};
 
 /// What to measure.
 #[derive(Subcommand, Debug)]
@@ -13,6 +13,8 @@ pub enum BenchCommand {
     Sample(SampleBenchFlags),
     /// The gather of feature rows on the CPU, beside a plain memory copy of as many bytes
     Gather(GatherBenchFlags),
+    /// Samplers and producer together, with a consumer that only takes batches: what training could get at most
+    Pipeline(PipelineBenchFlags),
 }
 
 /// The options of `uvatrain bench sample`.
@@ -79,4 +81,25 @@ pub struct GatherBenchFlags {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// The options of `uvatrain bench pipeline`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  uvatrain bench pipeline data/demo --fanouts 15,10,5 --samplers 2")]
+pub struct PipelineBenchFlags {
+    /// The dataset
+    #[arg(value_name = "DATA")]
+    pub data: PathBuf,
+
+    /// Passes over the training nodes
+    #[arg(long, value_name = "EPOCHS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub epochs: u32,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// How batches are made and handed on. The roles are always threads here, as with --in-process.
+    #[command(flatten)]
+    pub loader: LoaderFlags,
 }

@@ -90,23 +90,30 @@ pub struct ImportFlags {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
-    /// Add the other direction of every edge
-    #[arg(long, visible_alias = "symmetrize")]
-    pub symmetrise: bool,
+    /// Add the other direction of every edge [default: true for planetoid, false for npy]
+    #[arg(
+        long,
+        visible_alias = "symmetrize",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub symmetrise: Option<bool>,
 
-    /// Edges from a node to itself: left as they are, one for every node, or none
-    #[arg(long, value_enum, default_value_t = SelfLoops::Keep)]
-    pub self_loops: SelfLoops,
+    /// Keep one of several equal edges [default: true for planetoid, false for npy]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub dedup: Option<bool>,
 
-    /// Keep one of several equal edges
-    #[arg(long)]
-    pub dedup: bool,
+    /// Edges from a node to itself [default: remove for planetoid, keep for npy]
+    #[arg(long, value_enum)]
+    pub self_loops: Option<SelfLoops>,
 }
 
 /// A format that `import` reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SourceFormat {
-    /// A directory of .npy files: indptr and indices, or edge_index, with features, labels and splits
+    /// A directory of .npy files
     Npy,
     /// The ind.NAME.* files of cora, citeseer and pubmed; their pickles are read, never executed
     Planetoid,

@@ -12,12 +12,14 @@ mod train;
 
 use clap::{Args, Parser, Subcommand};
 
-pub use bench::{BenchCommand, GatherBenchFlags, SampleBenchFlags};
+pub use bench::{BenchCommand, GatherBenchFlags, PipelineBenchFlags, SampleBenchFlags};
 pub use dataset::{FeatureType, GenerateFlags, GraphKind, ImportFlags, InfoFlags, SelfLoops, SourceFormat};
 pub use fanouts::Fanouts;
 pub use loader::LoaderFlags;
 pub use size::ByteSize;
-pub use train::{Device, Evaluation, FeatureNorm, Model, TrainFlags};
+pub use train::TrainFlags;
+#[cfg(feature = "train")]
+pub use train::{Evaluation, FeatureNorm, Model};
 
 use crate::commands::role::RoleArgs;
 

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
+use super::LoaderFlags;
 use super::loader::share_of_cores;
-use super::{Fanouts, LoaderFlags};
 use crate::exit;
 
 const MODEL: &str = "Model";
@@ -97,10 +97,6 @@ pub struct TrainFlags {
     #[arg(long, value_enum, default_value_t = Evaluation::Sampled, help_heading = EVALUATION)]
     pub eval: Evaluation,
 
-    /// Fanouts of sampled evaluation, as many as --fanouts has [default: those of --fanouts]
-    #[arg(long, value_name = "F,F,…", allow_hyphen_values = true, help_heading = EVALUATION)]
-    pub eval_fanouts: Option<Fanouts>,
-
     /// Keep checkpoints in this directory; Ctrl-C then finishes the batch and writes one
     #[arg(long, value_name = "DIR", help_heading = CHECKPOINTS)]
     pub checkpoint: Option<PathBuf>,
@@ -109,11 +105,11 @@ pub struct TrainFlags {
     #[arg(
         long,
         value_name = "BATCHES",
-        value_parser = clap::value_parser!(u64).range(1..),
+        value_parser = clap::value_parser!(u32).range(1..),
         requires = "checkpoint",
         help_heading = CHECKPOINTS
     )]
-    pub checkpoint_every: Option<u64>,
+    pub checkpoint_every: Option<u32>,
 
     /// Go on from the checkpoint in --checkpoint, at the batch after the last one trained
     #[arg(long, requires = "checkpoint", help_heading = CHECKPOINTS)]
@@ -155,40 +151,11 @@ impl TrainFlags {
             ))
             .into());
         }
-        if let Some(eval) = &self.eval_fanouts {
-            let layers = self.loader.fanouts.layers();
-            if self.eval == Evaluation::Full {
-                let message = "--eval-fanouts has no meaning with --eval full, which takes all neighbours";
-                return Err(exit::usage(message).into());
-            }
-            if eval.layers() != layers {
-                return Err(exit::usage(format!(
-                    "--eval-fanouts {eval} has {} hops and --fanouts {} has {layers}: the model has one layer a hop, \
-                     so both need the same number",
-                    eval.layers(),
-                    self.loader.fanouts
-                ))
-                .into());
-            }
-            if eval.take_all() && self.loader.slot_bytes.is_none() {
-                return Err(exit::usage(format!(
-                    "--eval-fanouts {eval}: with -1 the size of a batch has no bound known before the run; give \
-                     --slot-bytes too, or evaluate with --eval full"
-                ))
-                .into());
-            }
-        }
         Ok(())
     }
 
-    #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "a build without models only checks"))]
-    /// The fanouts that sampled evaluation uses.
-    pub fn eval_fanouts(&self) -> &Fanouts {
-        self.eval_fanouts.as_ref().unwrap_or(&self.loader.fanouts)
-    }
-
-    #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "a build without models only checks"))]
     /// The number of the model's threads: what was asked for, or half the cores.
+    #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "a build without models only checks"))]
     pub fn train_threads(&self) -> usize {
         self.train_threads.map_or_else(|| share_of_cores(2), |threads| threads as usize)
     }
@@ -300,7 +267,6 @@ mod tests {
     fn the_defaults_are_consistent() {
         let flags = parsed(&[]).unwrap();
         flags.check().unwrap();
-        assert_eq!(flags.eval_fanouts(), &flags.loader.fanouts);
         assert!(flags.patience.is_none(), "early stopping is off unless asked for");
     }
 
@@ -309,18 +275,6 @@ mod tests {
         let (code, message) = refusal(&["--device", "cuda:0"]);
         assert_eq!(code, Code::Lacking);
         assert!(message.contains("CPU only"), "{message}");
-    }
-
-    #[test]
-    fn evaluation_needs_as_many_hops_as_training() {
-        let (code, message) = refusal(&["--fanouts", "5,5", "--eval-fanouts", "20"]);
-        assert_eq!(code, Code::BadInput);
-        assert!(message.contains("1 hops") && message.contains("has 2"), "{message}");
-    }
-
-    #[test]
-    fn full_evaluation_takes_no_fanouts() {
-        assert_eq!(refusal(&["--eval", "full", "--eval-fanouts", "1,1,1"]).0, Code::BadInput);
     }
 
     #[test]

@@ -5,7 +5,6 @@ pub mod log;
 pub mod out;
 #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "only `train` shows its progress"))]
 pub mod progress;
-#[cfg_attr(not(feature = "train"), allow(dead_code, reason = "only `train` has an end to sum up"))]
 pub mod summary;
 pub mod table;
 pub mod work;

@@ -2,25 +2,26 @@
 
 use std::path::Path;
 
-use uva_runtime::metrics::End;
+use uva_runtime::metrics::{End, Roles};
 
 use super::format;
 use super::table::Table;
 use crate::flags::ByteSize;
 
-/// The summary of a run as text, ready to be printed on stderr.
+/// The summary of a training run as text, ready to be printed on stderr.
 ///
 /// `metrics` and `checkpoint` are the files that `--metrics` and `--checkpoint` asked for, if they did.
+#[cfg_attr(not(feature = "train"), allow(dead_code, reason = "only `train` has a run to sum up"))]
 pub fn of_run(end: &End, metrics: Option<&Path>, checkpoint: Option<&Path>) -> String {
     let mut text = String::from("\n");
-    text += &roles(end);
+    text += &roles(&end.roles);
     text.push('\n');
     text += &facts(end, metrics, checkpoint);
     text
 }
 
 /// One row per role: its processes, the three ways its time went, its memory.
-fn roles(end: &End) -> String {
+pub fn roles(roles: &Roles) -> String {
     let mut table = Table::with_heading(&[
         "role",
         "processes",
@@ -29,7 +30,7 @@ fn roles(end: &End) -> String {
         "waiting for output",
         "peak memory",
     ]);
-    for (name, times) in end.roles.each() {
+    for (name, times) in roles.each() {
         let whole = times.working_s + times.waiting_input_s + times.waiting_output_s;
         let part = |seconds: f64| {
             let share = if whole > 0.0 { 100.0 * seconds / whole } else { 0.0 };
@@ -47,6 +48,7 @@ fn roles(end: &End) -> String {
     table.render()
 }
 
+#[cfg_attr(not(feature = "train"), allow(dead_code, reason = "see `of_run`"))]
 fn facts(end: &End, metrics: Option<&Path>, checkpoint: Option<&Path>) -> String {
     let mut facts = Table::of_facts();
     let mut fact = |name: &str, value: String| facts.row(&[name.to_owned(), value]);
@@ -75,7 +77,7 @@ fn facts(end: &End, metrics: Option<&Path>, checkpoint: Option<&Path>) -> String
 
 #[cfg(test)]
 mod tests {
-    use uva_runtime::metrics::{RoleTimes, Roles};
+    use uva_runtime::metrics::RoleTimes;
 
     use super::*;
 

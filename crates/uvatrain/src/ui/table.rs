@@ -15,7 +15,6 @@ impl Table {
     }
 
     /// A table with a heading and columns of numbers.
-    #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "only the summary of `train` has one"))]
     pub fn with_heading(heading: &[&str]) -> Table {
         let mut table = Table { headed: true, ..Table::default() };
         table.row(heading);

@@ -1,0 +1,97 @@
+//! `uvatrain bench pipeline`: samplers and producer at full speed, a consumer that only takes the batches.
+
+use std::time::Instant;
+
+use serde::Serialize;
+use uva_runtime::Runtime;
+use uva_runtime::metrics::Roles;
+
+use crate::flags::{ByteSize, PipelineBenchFlags};
+use crate::ui::table::Table;
+use crate::ui::{format, out, summary};
+
+#[derive(Serialize)]
+struct Report {
+    dataset: String,
+    batches_per_second: f64,
+    input_nodes_per_second: f64,
+    feature_gb_per_second: f64,
+    bottleneck: &'static str,
+    /// What was counted: everything behind the first batch, whose wait is the start of the pipeline.
+    batches: u64,
+    input_nodes: u64,
+    feature_bytes: u64,
+    seconds: f64,
+    epochs: u32,
+    samplers: usize,
+    gather_threads: usize,
+    /// Sum of the batches' hashes: the same for any number of samplers.
+    hash: String,
+    roles: Roles,
+}
+
+/// Measures and prints.
+pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
+    flags.loader.check()?;
+    let options = flags.loader.options();
+    let (samplers, gather_threads) = (options.samplers, options.gather_threads);
+    let mut runtime = Runtime::builder(&flags.data).options(options).epochs(flags.epochs).build()?;
+    let (mut batches, mut input_nodes, mut feature_bytes, mut hash) = (0_u64, 0_u64, 0_u64, 0_u64);
+    let mut begun = None;
+    while let Some(batch) = runtime.next_batch()? {
+        hash = hash.wrapping_add(batch.hash());
+        if begun.is_some() {
+            batches += 1;
+            input_nodes += batch.input_nodes().len() as u64;
+            feature_bytes += batch.features().bytes.len() as u64;
+        }
+        drop(batch);
+        begun.get_or_insert_with(Instant::now);
+    }
+    let seconds = begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64());
+    let roles = runtime.roles();
+    runtime.stop()?;
+    let rate = |count: u64| if batches > 0 { count as f64 / seconds } else { 0.0 };
+    let report = Report {
+        dataset: runtime.dataset().name().to_owned(),
+        batches_per_second: rate(batches),
+        input_nodes_per_second: rate(input_nodes),
+        feature_gb_per_second: rate(feature_bytes) / 1e9,
+        bottleneck: roles.bottleneck(),
+        batches,
+        input_nodes,
+        feature_bytes,
+        seconds,
+        epochs: flags.epochs,
+        samplers,
+        gather_threads,
+        hash: format!("{hash:016x}"),
+        roles,
+    };
+    if flags.json { out::json(&report) } else { out::text(&report.text()) }
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let mut facts = Table::of_facts();
+        let mut fact = |name: &str, value: String| facts.row(&[name.to_owned(), value]);
+        fact("dataset", self.dataset.clone());
+        fact("batches", format!("{:.1} a second", self.batches_per_second));
+        fact("input nodes", format!("{:.2} million a second", self.input_nodes_per_second / 1e6));
+        fact("features", format!("{:.2} GB/s", self.feature_gb_per_second));
+        fact("bottleneck", format!("the {}", self.bottleneck));
+        fact(
+            "measured",
+            format!(
+                "{} batches, {}, in {}; sampler threads: {}, gather threads: {}",
+                format::count(self.batches),
+                ByteSize::from_bytes(self.feature_bytes),
+                format::seconds(self.seconds),
+                self.samplers,
+                self.gather_threads
+            ),
+        );
+        fact("hash", self.hash.clone());
+        format!("{}\n{}", summary::roles(&self.roles), facts.render())
+    }
+}
