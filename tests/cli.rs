@@ -311,6 +311,48 @@ fn a_size_that_overflows_is_refused_before_anything_is_written() {
     assert_same_contents(&Default::default(), &contents(temp.path()));
 }
 
+// ---- bench
+
+#[test]
+fn benches_measure_the_same_batches_whatever_the_number_of_threads() {
+    let temp = directory();
+    generate(temp.path(), "graph", &[]).succeeds();
+    // 3000 nodes, 40 % of them for training: 1200 or so, in batches of 100.
+    let bench = |what: &str, more: &[&str]| {
+        let args =
+            [&["bench", what, "graph", "--fanouts", "4,3", "--batch-size", "100", "--json"], more].concat();
+        uvatrain(temp.path(), args).run().succeeds().json()
+    };
+    let pipeline = bench("pipeline", &["--samplers", "1"]);
+    assert_eq!(pipeline["hash"], bench("pipeline", &["--samplers", "2"])["hash"]);
+    // What was counted there is all batches but the first.
+    let batches = (pipeline["batches"].as_u64().unwrap() + 1).to_string();
+    for threads in ["1", "2"] {
+        let sample = bench("sample", &["--threads", threads, "--batches", &batches]);
+        assert_eq!(sample["hash"], pipeline["hash"], "{threads} threads");
+        assert!(sample["edges_per_second"].as_f64().unwrap() > 0.0);
+        let spread = &sample["batch_ms"];
+        let [min, median, max] = ["min", "median", "max"].map(|key| spread[key].as_f64().unwrap());
+        assert!(0.0 < min && min <= median && median <= max, "{spread}");
+    }
+    for key in ["batches_per_second", "input_nodes_per_second", "feature_gb_per_second"] {
+        assert!(pipeline[key].as_f64().unwrap() > 0.0, "{key}");
+    }
+}
+
+#[test]
+fn the_gather_bench_verifies_what_it_moved_and_compares_with_memcpy() {
+    let temp = directory();
+    generate(temp.path(), "graph", &[]).succeeds();
+    let args = ["bench", "gather", "graph", "--bytes", "1MiB", "--repeats", "3", "--json"];
+    let report = uvatrain(temp.path(), args).run().succeeds().json();
+    assert_eq!(report["verified"], true);
+    assert_eq!(report["row_bytes"], 48);
+    for key in ["gb_per_second", "memcpy_gb_per_second"] {
+        assert!(report[key].as_f64().unwrap() > 0.0, "{key}");
+    }
+}
+
 // ---- import
 
 #[test]
