@@ -281,7 +281,10 @@ fn ctrl_c_while_generating_ends_with_130_and_leaves_nothing() {
     let args = ["generate", "graph", "--nodes", "1000000000", "--avg-degree", "8", "--feat-dim", "64"];
     let running = uvatrain(temp.path(), args).start();
     // The signal is sent once the half-written directory is there.
-    while !contents(temp.path()).keys().any(|path| path.to_string_lossy().starts_with("graph.partial-")) {
+    let is_partial = |entry: std::io::Result<fs::DirEntry>| {
+        entry.unwrap().file_name().to_string_lossy().starts_with("graph.partial-")
+    };
+    while !fs::read_dir(temp.path()).unwrap().any(is_partial) {
         assert!(Path::new(&format!("/proc/{}", running.child.id())).exists());
         std::thread::yield_now();
     }
