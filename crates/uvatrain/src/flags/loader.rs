@@ -40,7 +40,7 @@ pub struct LoaderFlags {
     #[arg(long, help_heading = BATCHES)]
     pub drop_last: bool,
 
-    /// Random seed of shuffling, sampling and the model. Batches depend on nothing else, not on --samplers either
+    /// Random seed of shuffling, sampling and the model; the batches are the same for any number of --samplers
     #[arg(long, value_name = "SEED", default_value_t = 0, help_heading = BATCHES)]
     pub seed: u64,
 
