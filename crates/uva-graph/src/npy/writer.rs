@@ -18,6 +18,8 @@ const BUFFER_BYTES: usize = 1 << 18;
 /// What a caller did wrong with a writer. A bug of the caller, told as an error so that no half array is left behind.
 #[derive(Debug, thiserror::Error)]
 enum WriterProblem {
+    #[error("elements of {found} bytes were written to an array of {kind}")]
+    ElementSize { found: usize, kind: NpyType },
     #[error("{written} bytes were written to an array of rows of {row} bytes")]
     HalfRow { written: u64, row: u64 },
     #[error("the header of shape {shape:?} does not fit {HEADER_BYTES} bytes")]
@@ -50,8 +52,13 @@ impl NpyWriter {
     /// Appends elements. They may be any number, not only whole rows.
     ///
     /// # Errors
-    /// Where the system refuses to write them.
+    /// Where the system refuses to write them, or they have another size than the array's elements.
     pub fn write<T: NoUninit>(&mut self, elements: &[T]) -> Result<(), GraphError> {
+        let found = size_of::<T>();
+        if found != self.kind.bytes() {
+            let problem = WriterProblem::ElementSize { found, kind: self.kind };
+            return Err(GraphError::invalid(&self.path, problem));
+        }
         self.write_bytes(bytemuck::cast_slice(elements))
     }
 
