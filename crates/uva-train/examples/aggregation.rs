@@ -1,5 +1,6 @@
 //! Compares the fused operations that can aggregate a sampled block, forward and backward, and prints what each
-//! took and whether it repeats bit for bit. The figures beside `aggregate` in `layer.rs` come from it:
+//! took; stops if one does not repeat bit for bit or is wrong. The figures in `src/aggregate.rs` and the ratio in
+//! `src/model.rs` come from it:
 //!
 //!     cargo run --release -p uva-train --example aggregation -- [DESTINATIONS FANOUT SOURCES WIDTH]
 
@@ -55,12 +56,12 @@ fn compare(destinations: usize, fanout: usize, sources: usize, width: usize) {
         tch::get_num_threads()
     );
     let mut state = 7;
-    let indices: Vec<i32> = (0..edges).map(|_| (random(&mut state) % sources as u64) as i32).collect();
+    let edge_list: Vec<i32> = (0..edges).map(|_| (random(&mut state) % sources as u64) as i32).collect();
     let offsets: Vec<i32> = (0..=destinations).map(|v| (v * fanout) as i32).collect();
     let rows =
         Tensor::rand([sources as i64, width as i64], (Kind::Float, Device::Cpu)).set_requires_grad(true);
     let upstream = Tensor::rand([destinations as i64, width as i64], (Kind::Float, Device::Cpu));
-    let (indices, offsets) = (Tensor::from_slice(&indices), Tensor::from_slice(&offsets));
+    let (indices, offsets) = (Tensor::from_slice(&edge_list), Tensor::from_slice(&offsets));
     let (indices64, offsets64) = (indices.to_kind(Kind::Int64), offsets.to_kind(Kind::Int64));
     let weights = Tensor::full([edges as i64], 1.0 / fanout as f64, (Kind::Float, Device::Cpu));
     let size = [destinations as i64, sources as i64];
@@ -105,4 +106,37 @@ fn compare(destinations: usize, fanout: usize, sources: usize, width: usize) {
         });
         println!("  {name:42} forward {time:8.2} ms, forward and backward {both:8.2} ms");
     }
+    // The backward pass that the crate uses: the bag over the transposed block.
+    let backward = || {
+        let mut offsets = vec![0i32; sources + 1];
+        edge_list.iter().for_each(|&source| offsets[source as usize + 1] += 1);
+        (0..sources).for_each(|source| offsets[source + 1] += offsets[source]);
+        let mut next = offsets.clone();
+        let mut picked_by = vec![0i32; edges];
+        for (edge, &source) in edge_list.iter().enumerate() {
+            picked_by[next[source as usize] as usize] = (edge / fanout) as i32;
+            next[source as usize] += 1;
+        }
+        bag(&upstream, &Tensor::from_slice(&picked_by), &Tensor::from_slice(&offsets), SUM, Some(&weights))
+    };
+    let (transposed, result) = median_milliseconds(|| tch::no_grad(backward));
+    let out = ways[2].1(&rows);
+    let by_autograd =
+        Tensor::run_backward(&[(out * &upstream).sum(Kind::Float)], &[&rows], false, false).swap_remove(0);
+    let by_autograd: Vec<f32> = Vec::try_from(by_autograd.flatten(0, -1)).unwrap();
+    assert!(
+        result.iter().zip(&by_autograd).all(|(a, b)| (a - b).abs() < 1e-4),
+        "the transposed bag is wrong"
+    );
+    println!("  {:42} backward {transposed:7.2} ms", "transposed bag, counting sort included");
+    // What the elements cost against the multiply-adds of a matrix product, which decides the order of the two.
+    let weight = Tensor::rand([64, width as i64], (Kind::Float, Device::Cpu));
+    let (product, _) = median_milliseconds(|| tch::no_grad(|| rows.linear::<Tensor>(&weight, None)));
+    let (bag, _) = median_milliseconds(|| tch::no_grad(|| ways[2].1(&rows)));
+    let per_element = bag * 1e6 / (edges * width) as f64;
+    let per_multiply = product * 1e6 / (sources * width * 64) as f64;
+    println!(
+        "  an element aggregated {per_element:.3} ns, a multiply-add {per_multiply:.4} ns, ratio {:.1}",
+        per_element / per_multiply
+    );
 }

@@ -15,17 +15,17 @@ const SUM: i64 = 0;
 /// `offsets` has one entry more than there are lists. `indices` and `offsets` are both i32 or both i64. Nothing of
 /// size edges × width is made, forward or backward; both add in a fixed order, so that results repeat bit for bit.
 ///
-/// Chosen by `examples/aggregation.rs` (one core of an Intel Xeon at 2.1 GHz, torch 2.11.0, milliseconds forward /
-/// forward and backward; all but the last repeat bit for bit and make no intermediate of size edges × width):
+/// Chosen by `OMP_NUM_THREADS=1 cargo run -p uva-train --example aggregation`: torch 2.11.0, one core of a shared
+/// Xeon with AVX-512, medians of 9 in milliseconds, forward / forward and autograd's backward:
 ///
-/// | destinations × fanout, sources, width | bag, mean, i32 | bag, mean, i64 | **bag, weighted, i32** | sparse CSR | select + index_add |
-/// |---|---|---|---|---|---|
-/// | 16384 × 10, 110000, 128 | 13.7 / 113 | 14.7 / 132 | **11.3 / 115** | 15.6 / 190 | 232 / 640 |
-/// | 1024 × 15, 16384, 128 | 0.42 / 7.1 | 0.44 / 7.6 | **0.35 / 3.2** | 0.42 / 4.9 | 3.6 / 19.6 |
-/// | 16384 × 10, 40000, 32 | 1.4 / 31 | 1.5 / 41 | **0.70 / 30** | 1.0 / 24 | 28 / 91 |
+/// | destinations × fanout, sources, width | bag, mean, i32 | bag, mean, i64 | **bag, weighted, i32** | sparse CSR | select + index_add | transposed bag, backward only |
+/// |---|---|---|---|---|---|---|
+/// | 16384 × 10, 110000, 128 | 13.4 / 89 | 9.4 / 91 | **7.6 / 81** | 8.0 / 177 | 217 / 524 | 41 to 59 |
+/// | 1024 × 15, 16384, 128 | 0.41 / 3.4 | 0.43 / 6.6 | **0.35 / 5.6** | 0.39 / 5.4 | 2.4 / 12.9 | **0.60** |
+/// | 16384 × 10, 40000, 32 | 2.0 / 31 | 1.3 / 36 | **0.70 / 27** | 0.97 / 28 | 27 / 91 | **1.6** |
 ///
-/// The weighted bag is a fbgemm kernel; the mean takes another way through libtorch. The backward pass is the
-/// expensive one (it sorts the indices), which `model::projects_first` takes into account.
+/// All repeat bit for bit. The weighted bag is a fbgemm kernel; the mean takes another way through libtorch. The last
+/// column is [`Block::spread`], by which gradients go back: autograd's backward of the bag sorts the edges first.
 pub(crate) fn weighted_sums(
     rows: &Tensor,
     indices: &Tensor,
@@ -44,6 +44,8 @@ pub(crate) struct Block<'a> {
     offsets: Borrowed<'a>,
     indices: Borrowed<'a>,
     weights: Tensor,
+    input: BlockInput<'a>,
+    edge_weights: Vec<f64>,
     /// GCN: the weight of each destination's own row, [destinations, 1].
     pub(crate) own: Option<Tensor>,
 }
@@ -72,6 +74,8 @@ impl<'a> Block<'a> {
             offsets: Borrowed::vector(block.indptr)?,
             indices: Borrowed::vector(block.indices)?,
             weights: Tensor::f_from_slice(&weights)?.f_to_kind(kind)?,
+            input: *block,
+            edge_weights: weights,
             own,
         })
     }
@@ -79,6 +83,33 @@ impl<'a> Block<'a> {
     /// One row a destination: the weighted sum of its neighbours' rows.
     pub(crate) fn aggregate(&self, rows: &Tensor) -> Result<Tensor, TrainError> {
         weighted_sums(rows, self.indices.tensor(), self.offsets.tensor(), &self.weights)
+    }
+
+    /// The transposed of [`Block::aggregate`], which takes gradients back: one row a source, the weighted sum of the
+    /// rows of those destinations that picked it.
+    pub(crate) fn spread(&self, rows: &Tensor) -> Result<Tensor, TrainError> {
+        // A counting sort of the edges by source. Destinations stay in order within a source, so sums repeat.
+        let BlockInput { destinations, sources, indices, .. } = self.input;
+        let mut offsets = vec![0i32; sources + 1];
+        for &source in indices {
+            offsets[source as usize + 1] += 1;
+        }
+        for source in 0..sources {
+            offsets[source + 1] += offsets[source];
+        }
+        let mut next = offsets.clone();
+        let (mut picked_by, mut weights) = (vec![0i32; indices.len()], vec![0.0f64; indices.len()]);
+        for v in 0..destinations {
+            for edge in list(&self.input, v) {
+                let place = &mut next[indices[edge] as usize];
+                picked_by[*place as usize] = v as i32;
+                weights[*place as usize] = self.edge_weights[edge];
+                *place += 1;
+            }
+        }
+        let weights = Tensor::f_from_slice(&weights)?.f_to_kind(self.weights.f_kind()?)?;
+        let (indices, offsets) = (Borrowed::vector(&picked_by)?, Borrowed::vector(&offsets)?);
+        weighted_sums(rows, indices.tensor(), offsets.tensor(), &weights)
     }
 }
 

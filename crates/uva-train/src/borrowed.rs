@@ -9,7 +9,7 @@ use uva_graph::ElementType;
 
 /// A tensor over memory that somebody else owns.
 ///
-/// libtorch knows no lifetimes: a shallow clone, a view, or an autograd graph that saved the tensor would go on
+/// libtorch knows no lifetimes: a shallow clone, a view, or an autograd graph that saved the tensor could go on
 /// reading after `'a`. So this type stays inside the crate, and whoever calls [`Borrowed::tensor`] keeps two rules:
 /// every tensor made from it is dropped before the public function that was given the memory returns (`train_batch`,
 /// `evaluate_batch` and `evaluate_full`, which return numbers and store no tensor but parameters and moments, whose

@@ -225,6 +225,19 @@ impl Checkpoint {
         &self.contents.fingerprint
     }
 
+    /// Compares the fingerprint alone, which needs no trainer: for a launcher, before it starts anything.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Mismatch`] naming every field that differs.
+    pub fn check_fingerprint(&self, fingerprint: &Value) -> Result<(), CheckpointError> {
+        let mut differences = Vec::new();
+        compare("", &self.contents.fingerprint, fingerprint, &mut differences);
+        if differences.is_empty() {
+            return Ok(());
+        }
+        Err(CheckpointError::Mismatch { path: self.path.clone(), differences: differences.join(", ") })
+    }
+
     /// The state it was written with.
     ///
     /// # Errors

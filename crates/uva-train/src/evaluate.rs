@@ -4,7 +4,7 @@ use crate::TrainError;
 use crate::aggregate::{inverse_root, weighted_sums};
 use crate::borrowed::Borrowed;
 use crate::input::{count_labelled, single_labels};
-use crate::model::{Layer, linear};
+use crate::layer::{Layer, linear};
 use crate::options::ModelKind;
 use crate::trainer::{Trainer, evaluate_logits};
 use std::ops::Range;

@@ -15,6 +15,8 @@
 //! two conditions that belong to whoever starts the process: `MKL_CBWR` and `MKL_DYNAMIC=FALSE` set before libtorch
 //! is loaded, and feature rows that start on 64-byte boundaries.
 
+#![deny(unsafe_code)]
+
 mod adam;
 mod aggregate;
 mod borrowed;
@@ -23,6 +25,7 @@ mod durable;
 mod error;
 mod evaluate;
 mod input;
+mod layer;
 mod model;
 mod options;
 mod random;

@@ -19,7 +19,7 @@ const SMALLEST_ROW_SUM: f64 = 1e-12;
 
 /// libtorch draws dropout from one generator for the whole process. Held from seeding it to the last draw of a
 /// forward pass, so that trainers on several threads stay repeatable.
-static GENERATOR: Mutex<()> = Mutex::new(());
+pub(crate) static GENERATOR: Mutex<()> = Mutex::new(());
 
 /// What one training batch did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -110,6 +110,7 @@ impl Trainer {
         input: &BatchInput<'_>,
     ) -> Result<Step, TrainError> {
         self.use_threads();
+        let _no_grad = tch::no_grad_guard();
         let (labels, labelled) = self.check(input)?;
         if labelled == 0 {
             return Ok(Step::default());
@@ -118,21 +119,27 @@ impl Trainer {
         let blocks = self.blocks(input)?;
         let features = self.features(&rows)?;
         let targets = Borrowed::vector(labels)?;
-        let logits = {
+        let forward = {
             let _generator = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
             tch::manual_seed(batch_seed(self.options.seed, epoch, batch));
             self.model.forward(features, &blocks, true)?
         };
-        let loss = cross_entropy(&logits, targets.tensor(), Reduction::Mean)?;
-        let value = loss.f_double_value(&[])? as f32;
-        if !value.is_finite() {
-            return Err(TrainError::Diverged { epoch, batch, loss: value });
-        }
-        let parameters = self.model.parameters();
-        let leaves: Vec<&Tensor> = parameters.iter().map(|(_, p)| p).collect();
-        let gradients = Tensor::f_run_backward(&[&loss], &leaves, false, false)?;
-        self.adam.step(&parameters, gradients)?;
-        Ok(Step { loss: value, correct: correct(&logits, targets.tensor())?, labelled })
+        // The loss alone is differentiated by autograd; its leaf is a fresh name for the logits.
+        let logits = forward.logits.f_detach()?.f_set_requires_grad(true)?;
+        let (loss, of_logits) = tch::with_grad(|| -> Result<(f32, Option<Tensor>), TrainError> {
+            let loss = cross_entropy(&logits, targets.tensor(), Reduction::Mean)?;
+            let value = loss.f_double_value(&[])? as f32;
+            if !value.is_finite() {
+                return Ok((value, None));
+            }
+            Ok((value, Tensor::f_run_backward(&[&loss], &[&logits], false, false)?.pop()))
+        })?;
+        let Some(of_logits) = of_logits else {
+            return Err(TrainError::Diverged { epoch, batch, loss });
+        };
+        let gradients = self.model.backward(&forward, &blocks, of_logits)?;
+        self.adam.step(&self.model.parameters(), gradients)?;
+        Ok(Step { loss, correct: correct(&logits, targets.tensor())?, labelled })
     }
 
     /// Loss and hits on one batch: no dropout, nothing changed.
@@ -148,8 +155,8 @@ impl Trainer {
         }
         let rows = input.feature_rows()?;
         let blocks = self.blocks(input)?;
-        let logits = self.model.forward(self.features(&rows)?, &blocks, false)?;
-        evaluate_logits(&logits, labels, labelled)
+        let forward = self.model.forward(self.features(&rows)?, &blocks, false)?;
+        evaluate_logits(&forward.logits, labels, labelled)
     }
 
     /// Remembers the parameters as they are now as the best ones.

@@ -2,7 +2,7 @@
 
 use super::support::{Graph, fill_biases, options};
 use crate::aggregate::Block;
-use crate::model::projects_first;
+use crate::layer::projects_first;
 use crate::options::ModelKind;
 use crate::trainer::Trainer;
 use tch::{Kind, Tensor};
@@ -10,13 +10,13 @@ use tch::{Kind, Tensor};
 const STEP: f64 = 1e-5;
 const TOLERANCE: f64 = 1e-7;
 
-/// Compares the gradient of `loss` at every element of every leaf. A ReLU's kink within a step would show as a wrong
-/// difference; with random values none is that near.
-fn check(leaves: &[(String, Tensor)], loss: &dyn Fn() -> Tensor, what: &str) {
-    let tensors: Vec<&Tensor> = leaves.iter().map(|(_, t)| t).collect();
-    let gradients = Tensor::run_backward(&[loss()], &tensors, false, false);
+/// Compares `gradients` with differences of `loss` at every element of every leaf. A ReLU's kink within a step would
+/// show as a wrong difference; with random values none is that near.
+fn check(leaves: &[(String, Tensor)], gradients: &[Tensor], loss: &dyn Fn() -> Tensor, what: &str) {
+    assert_eq!(leaves.len(), gradients.len());
     let mut largest: f64 = 0.0;
-    for ((name, leaf), gradient) in leaves.iter().zip(&gradients) {
+    for ((name, leaf), gradient) in leaves.iter().zip(gradients) {
+        assert_eq!(leaf.size(), gradient.size(), "{what}: {name}");
         let flat = tch::no_grad(|| leaf.detach().flatten(0, -1));
         let gradient = gradient.flatten(0, -1);
         for element in 0..flat.size()[0] {
@@ -56,16 +56,37 @@ fn gradients_of_whole_models_equal_finite_differences() {
                 inputs.iter().map(|b| Block::new(model, b, &batch.degrees, Kind::Double).unwrap()).collect();
             let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, dim as i64]);
             let targets = Tensor::from_slice(&batch.labels);
-            let loss = || {
-                trainer
-                    .model
-                    .forward(x.shallow_clone(), &blocks, false)
-                    .unwrap()
-                    .cross_entropy_loss::<Tensor>(&targets, None, tch::Reduction::Mean, -1, 0.0)
+            let cross_entropy = |logits: &Tensor| {
+                logits.cross_entropy_loss::<Tensor>(&targets, None, tch::Reduction::Mean, -1, 0.0)
             };
-            check(&trainer.model.parameters(), &loss, &format!("{model:?} {dim} {hidden} {layers}"));
+            let loss =
+                || cross_entropy(&trainer.model.forward(x.shallow_clone(), &blocks, false).unwrap().logits);
+            let forward = trainer.model.forward(x.shallow_clone(), &blocks, true).unwrap();
+            let logits = forward.logits.detach().set_requires_grad(true);
+            let of_logits =
+                Tensor::run_backward(&[cross_entropy(&logits)], &[&logits], false, false).remove(0);
+            let gradients = trainer.model.backward(&forward, &blocks, of_logits).unwrap();
+            check(
+                &trainer.model.parameters(),
+                &gradients,
+                &loss,
+                &format!("{model:?} {dim} {hidden} {layers}"),
+            );
         }
     }
+}
+
+/// One layer by its parameters and its input, the loss being the sum of the squares of its outputs, so that every
+/// output has a gradient of its own.
+fn check_layer(trainer: &Trainer, x: &Tensor, block: &Block<'_>, what: &str) {
+    let layer = &trainer.model.layers[0];
+    let loss = || layer.forward(x, block, true).unwrap().0.square().sum(Kind::Double);
+    let (out, saved) = layer.forward(x, block, true).unwrap();
+    let (mut gradients, of_x) = layer.backward(x, &saved, block, &(out * 2.0), true).unwrap();
+    gradients.push(of_x.unwrap());
+    let mut leaves = trainer.model.parameters();
+    leaves.push(("input".to_owned(), x.shallow_clone()));
+    check(&leaves, &gradients, &loss, what);
 }
 
 #[test]
@@ -81,13 +102,8 @@ fn gradients_of_one_layer_by_input_and_parameters_equal_finite_differences() {
             let inputs = batch.blocks();
             let block = Block::new(model, &inputs[0], &batch.degrees, Kind::Double).unwrap();
             let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, dim as i64]);
-            let x = x.set_requires_grad(true);
             orders.push(projects_first(block.destinations, block.sources, block.edges, dim, outputs, true));
-            // Squares, so that every output has a gradient of its own.
-            let loss = || trainer.model.layers[0].forward(&x, &block).unwrap().square().sum(Kind::Double);
-            let mut leaves = trainer.model.parameters();
-            leaves.push(("input".to_owned(), x.shallow_clone()));
-            check(&leaves, &loss, &format!("{model:?} {dim} {outputs}"));
+            check_layer(&trainer, &x, &block, &format!("{model:?} {dim} {outputs}"));
         }
     }
     assert_eq!(orders, [false, true, false, true], "both orders of multiplying and aggregating are tested");
@@ -103,11 +119,7 @@ fn a_block_without_edges_has_gradients_too() {
         assert!(batch.blocks[0].indices.is_empty());
         let inputs = batch.blocks();
         let block = Block::new(model, &inputs[0], &batch.degrees, Kind::Double).unwrap();
-        let x =
-            Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, 3]).set_requires_grad(true);
-        let loss = || trainer.model.layers[0].forward(&x, &block).unwrap().square().sum(Kind::Double);
-        let mut leaves = trainer.model.parameters();
-        leaves.push(("input".to_owned(), x.shallow_clone()));
-        check(&leaves, &loss, &format!("{model:?}"));
+        let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, 3]);
+        check_layer(&trainer, &x, &block, &format!("{model:?}"));
     }
 }

@@ -1,10 +1,12 @@
 //! Steps, losses, repeatability and refusals.
 
 use super::support::{Graph, below, options, parameter_bits, parameters};
+use crate::aggregate::Block;
 use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
 use crate::random::SplitMix64;
 use crate::trainer::{Step, Trainer};
 use crate::{BlockInput, TrainError};
+use tch::{Kind, Tensor};
 use uva_graph::Labels;
 
 /// Losses of a few epochs over shuffled batches.
@@ -83,6 +85,40 @@ fn dropout_depends_on_epoch_and_batch_and_not_on_what_ran_before() {
 }
 
 #[test]
+fn gradients_with_dropout_equal_those_of_autograd_over_the_same_mask() {
+    let graph = Graph::random(40, 6, 3, 2);
+    let batch = graph.batch(&[0, 1, 2, 5, 6, 9], &[4, 4]);
+    let inputs = batch.blocks();
+    let options = TrainerOptions { dropout: 0.4, ..options(ModelKind::Sage, 10, 2) };
+    let trainer = Trainer::with_kind(&options, 6, 3, Kind::Double).unwrap();
+    let blocks: Vec<Block> =
+        inputs.iter().map(|b| Block::new(ModelKind::Sage, b, &[], Kind::Double).unwrap()).collect();
+    let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, 6]);
+    let _generator = crate::trainer::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    tch::manual_seed(5);
+    let forward = trainer.model.forward(x.shallow_clone(), &blocks, true).unwrap();
+    let gradients = trainer.model.backward(&forward, &blocks, forward.logits.ones_like()).unwrap();
+
+    tch::manual_seed(5);
+    let leaves: Vec<Tensor> =
+        trainer.model.parameters().iter().map(|(_, p)| p.detach().copy().set_requires_grad(true)).collect();
+    let mut h = x;
+    for (index, block) in blocks.iter().rev().enumerate() {
+        if index > 0 {
+            h = h.relu().dropout(0.4, true);
+        }
+        let [own, neighbours, bias] = &leaves[3 * index..][..3] else { unreachable!() };
+        let means = block.aggregate(&h).unwrap().linear::<&Tensor>(neighbours, None);
+        h = h.narrow(0, 0, block.destinations as i64).linear(own, Some(bias)) + means;
+    }
+    let expected = Tensor::run_backward(&[h.sum(Kind::Double)], &leaves, false, false);
+    for (found, expected) in gradients.iter().zip(&expected) {
+        assert!((found - expected).abs().max().double_value(&[]) < 1e-12);
+        assert!(expected.abs().max().double_value(&[]) > 1e-3);
+    }
+}
+
+#[test]
 fn evaluation_changes_nothing_and_has_no_dropout() {
     let graph = Graph::random(60, 8, 3, 3);
     let trainer = Trainer::new(&with_dropout(ModelKind::Gcn), 8, 3).unwrap();
@@ -99,22 +135,26 @@ fn evaluation_changes_nothing_and_has_no_dropout() {
 fn adam_steps_equal_the_published_formula() {
     let graph = Graph::random(40, 4, 3, 4);
     let options = TrainerOptions { weight_decay: 0.1, learning_rate: 0.05, ..options(ModelKind::Gcn, 4, 1) };
-    let mut trainer = Trainer::with_kind(&options, 4, 3, tch::Kind::Double).unwrap();
+    let mut trainer = Trainer::with_kind(&options, 4, 3, Kind::Double).unwrap();
     let batch = graph.batch(&[0, 1, 2, 5, 6, 30], &[3]);
     let blocks = batch.blocks();
     let mut expected: Vec<f64> = parameters(&trainer).into_iter().flat_map(|p| p.2).collect();
     let (mut first, mut second) = (vec![0.0; expected.len()], vec![0.0; expected.len()]);
     for step in 1..=5 {
-        // Gradients from a twin, whose own are checked against finite differences elsewhere.
-        let twin =
-            crate::aggregate::Block::new(ModelKind::Gcn, &blocks[0], &batch.degrees, tch::Kind::Double)
-                .unwrap();
-        let x = tch::Tensor::from_slice(&batch.features).to_kind(tch::Kind::Double).view([-1, 4]);
-        let targets = tch::Tensor::from_slice(&batch.labels);
-        let logits = trainer.model.forward(x, &[twin], false).unwrap();
-        let loss = logits.cross_entropy_loss::<tch::Tensor>(&targets, None, tch::Reduction::Mean, -1, 0.0);
-        let leaves: Vec<tch::Tensor> = trainer.model.parameters().into_iter().map(|p| p.1).collect();
-        let gradients: Vec<f64> = tch::Tensor::run_backward(&[loss], &leaves, false, false)
+        // Gradients of the same parameters by autograd, through the layer's formula.
+        let twin = Block::new(ModelKind::Gcn, &blocks[0], &batch.degrees, Kind::Double).unwrap();
+        let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, 4]);
+        let sums = twin.aggregate(&x).unwrap() + x.narrow(0, 0, 6) * twin.own.as_ref().unwrap();
+        let leaves: Vec<Tensor> = trainer
+            .model
+            .parameters()
+            .iter()
+            .map(|(_, p)| p.detach().copy().set_requires_grad(true))
+            .collect();
+        let logits = sums.linear(&leaves[0], Some(&leaves[1]));
+        let targets = Tensor::from_slice(&batch.labels);
+        let loss = logits.cross_entropy_loss::<Tensor>(&targets, None, tch::Reduction::Mean, -1, 0.0);
+        let gradients: Vec<f64> = Tensor::run_backward(&[loss], &leaves, false, false)
             .iter()
             .flat_map(|g| Vec::<f64>::try_from(g.flatten(0, -1)).unwrap())
             .collect();
