@@ -5,6 +5,23 @@
 //! and lends typed views of them; [`generate`] and [`import`] write such directories, beside their final name first,
 //! so that a run that fails half-way leaves no half dataset.
 //!
+//! ```
+//! use uva_graph::{Dataset, Split, generate};
+//!
+//! let parent = tempfile::tempdir()?;
+//! let out = parent.path().join("graph");
+//! let options = generate::PowerLaw { nodes: 1000, feature_dim: 8, ..Default::default() };
+//! generate::power_law(&out, &options, &|progress| eprintln!("{}: {}", progress.stage, progress.done))?;
+//!
+//! let dataset = Dataset::open(&out)?;
+//! let csc = dataset.csc();
+//! let node = dataset.split(Split::Train)[0] as usize;
+//! for edge in csc.indptr[node]..csc.indptr[node + 1] {
+//!     println!("{node} aggregates the features of {}", csc.indices.get(edge as usize));
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! This crate must not know of processes, of sampling, of training, or of any GPU.
 #![forbid(unsafe_code)]
 

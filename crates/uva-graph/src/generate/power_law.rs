@@ -54,7 +54,7 @@ pub struct PowerLaw {
     /// Share of neighbours drawn from the node's own class; the others are drawn from all classes.
     pub homophily: f64,
     /// Distance of a class centre from 0 in each dimension, where the noise has variance 1. `None` chooses it by
-    /// `feature_dim` and `classes` such that features alone tell about two of three nodes.
+    /// `feature_dim` such that, with the other defaults, features alone tell the label of 58 % of the nodes at best.
     pub feature_signal: Option<f64>,
     /// Share of labels that are drawn anew from all classes.
     pub label_noise: f64,
@@ -92,8 +92,8 @@ impl Default for PowerLaw {
 /// Writes a power-law graph to the directory `out`, which must not exist. `progress` is called now and then, from this
 /// thread.
 ///
-/// Memory stays bounded whatever the size: about 64 MiB of output a time, and 8 bytes a thread for each neighbour of
-/// the largest list.
+/// Memory stays bounded whatever the size: about 64 MiB of output is held at a time, or the lists of 1,024 nodes where
+/// those are larger.
 ///
 /// # Errors
 /// Where an option is out of its range, `out` exists, or the system refuses to write; nothing is left behind then.

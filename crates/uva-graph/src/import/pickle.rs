@@ -127,8 +127,12 @@ impl<'a> Machine<'a> {
                 },
                 b'.' => return self.pop(),
                 b'(' => self.stack.push(Slot::Mark),
-                b'0' => drop(self.stack.pop().ok_or_else(|| self.malformed("the stack is empty"))?),
-                b'1' => drop(self.pop_to_mark()?),
+                b'0' => {
+                    self.stack.pop().ok_or_else(|| self.malformed("the stack is empty"))?;
+                }
+                b'1' => {
+                    self.pop_to_mark()?;
+                }
                 b'2' => {
                     let top = self.top()?;
                     self.stack.push(Slot::Value(top));

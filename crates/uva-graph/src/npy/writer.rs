@@ -85,7 +85,8 @@ impl NpyWriter {
                 WriterProblem::HalfRow { written: self.written, row },
             ));
         }
-        let rows = if row == 0 { 0 } else { self.written / row };
+        // Rows of no bytes cannot be counted.
+        let rows = self.written.checked_div(row).unwrap_or(0);
         let shape: Vec<u64> =
             std::iter::once(rows).chain(self.row_shape.iter().map(|&axis| axis as u64)).collect();
         let header = header(self.kind, &shape)
