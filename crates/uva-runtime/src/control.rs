@@ -1,0 +1,197 @@
+//! The control page: a few words that all roles see.
+//!
+//! | word | written by | read by |
+//! |---|---|---|
+//! | cut | consumer, once | samplers, producer (see `schedule`) |
+//! | stop | launcher | every role, at each batch and whenever it waits |
+//! | counters of a role | that role | launcher |
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use uva_mem::ControlPage;
+
+use crate::RuntimeError;
+use crate::metrics::{RoleTimes, Roles};
+use crate::schedule::Cut;
+
+const CUT: usize = 0;
+const STOP: usize = 1;
+const COUNTERS: usize = 8;
+const COUNTERS_PER_ROLE: usize = 5;
+
+/// Places of the roles in the control page; sampler `i` has [`FIRST_SAMPLER`] + i.
+pub const CONSUMER: usize = 0;
+/// The producer's place.
+pub const PRODUCER: usize = 1;
+/// The first sampler's place.
+pub const FIRST_SAMPLER: usize = 2;
+
+/// What a role counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counter {
+    /// Nanoseconds at work.
+    Working = 0,
+    /// Nanoseconds waiting for input.
+    WaitingInput = 1,
+    /// Nanoseconds waiting for room.
+    WaitingOutput = 2,
+    /// Largest resident set in bytes, stored when the role ends.
+    PeakRss = 3,
+    /// Sequence number of the batch the role is at.
+    Position = 4,
+}
+
+/// How a run is asked to end before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub enum Stop {
+    /// It is not.
+    No = 0,
+    /// The consumer finishes its batch, writes a checkpoint and ends the run.
+    Soon = 1,
+    /// Every role returns from whatever it waits for.
+    Now = 2,
+}
+
+/// The control page of a run.
+#[derive(Debug)]
+pub struct Control {
+    page: ControlPage,
+    samplers: usize,
+}
+
+impl Control {
+    /// A new page for a run with this many samplers.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when the system gives no memory.
+    pub fn create(samplers: usize) -> Result<Self, RuntimeError> {
+        let page = ControlPage::create("uvatrain-control", words(samplers))
+            .map_err(|error| RuntimeError::Failed(format!("control page: {error}")))?;
+        Ok(Self { page, samplers })
+    }
+
+    /// The page that another process made.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when it is not one of that size.
+    pub fn open(fd: OwnedFd, samplers: usize) -> Result<Self, RuntimeError> {
+        let page = ControlPage::open("uvatrain-control", fd, words(samplers))
+            .map_err(|error| RuntimeError::Failed(format!("control page: {error}")))?;
+        Ok(Self { page, samplers })
+    }
+
+    /// Its descriptor, for handing over.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.page.fd()
+    }
+
+    /// Where training ends, if that is decided. Acquires what was written before [`Control::set_cut`].
+    pub fn cut(&self) -> Option<Cut> {
+        Cut::from_word(self.page.load(CUT))
+    }
+
+    /// Decides where training ends.
+    pub fn set_cut(&self, cut: Cut) {
+        self.page.store(CUT, cut.to_word());
+    }
+
+    /// How the run is asked to end.
+    pub fn stop(&self) -> Stop {
+        match self.page.load(STOP) {
+            0 => Stop::No,
+            1 => Stop::Soon,
+            _ => Stop::Now,
+        }
+    }
+
+    /// Asks the run to end.
+    pub fn set_stop(&self, stop: Stop) {
+        // Raised only: a run that is to end now is not to end soon any more.
+        self.page.fetch_max(STOP, stop as u64);
+    }
+
+    /// Adds to a role's counter.
+    pub fn count(&self, role: usize, counter: Counter, amount: u64) {
+        self.page.fetch_add(COUNTERS + role * COUNTERS_PER_ROLE + counter as usize, amount);
+    }
+
+    /// Notes the largest resident set of this process as the role's.
+    pub fn note_peak_rss(&self, role: usize) {
+        let word = COUNTERS + role * COUNTERS_PER_ROLE + Counter::PeakRss as usize;
+        self.page.store(word, peak_rss_bytes());
+    }
+
+    /// Notes which batch a role is at.
+    pub fn note_position(&self, role: usize, sequence: u64) {
+        self.page.store(COUNTERS + role * COUNTERS_PER_ROLE + Counter::Position as usize, sequence);
+    }
+
+    /// The batch a role was last at.
+    pub fn position(&self, role: usize) -> u64 {
+        self.page.load(COUNTERS + role * COUNTERS_PER_ROLE + Counter::Position as usize)
+    }
+
+    /// All roles' times so far.
+    pub fn roles(&self) -> Roles {
+        let times = |role: usize| {
+            let word =
+                |counter: Counter| self.page.load(COUNTERS + role * COUNTERS_PER_ROLE + counter as usize);
+            let seconds = |counter| word(counter) as f64 * 1e-9;
+            RoleTimes {
+                processes: 1,
+                working_s: seconds(Counter::Working),
+                waiting_input_s: seconds(Counter::WaitingInput),
+                waiting_output_s: seconds(Counter::WaitingOutput),
+                peak_rss_bytes: word(Counter::PeakRss),
+            }
+        };
+        let mut sampler = RoleTimes { processes: self.samplers, ..RoleTimes::default() };
+        for index in 0..self.samplers {
+            let one = times(FIRST_SAMPLER + index);
+            sampler.working_s += one.working_s / self.samplers as f64;
+            sampler.waiting_input_s += one.waiting_input_s / self.samplers as f64;
+            sampler.waiting_output_s += one.waiting_output_s / self.samplers as f64;
+            sampler.peak_rss_bytes = sampler.peak_rss_bytes.max(one.peak_rss_bytes);
+        }
+        Roles { sampler, producer: times(PRODUCER), consumer: times(CONSUMER) }
+    }
+}
+
+fn words(samplers: usize) -> usize {
+    COUNTERS + (FIRST_SAMPLER + samplers) * COUNTERS_PER_ROLE
+}
+
+/// The largest resident set this process has had, in bytes; 0 where the system does not say.
+pub fn peak_rss_bytes() -> u64 {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return 0 };
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .and_then(|rest| rest.trim().strip_suffix("kB"))
+        .and_then(|number| number.trim().parse::<u64>().ok())
+        .map_or(0, |kibibytes| kibibytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_busiest_role_is_the_bottleneck_and_samplers_count_as_their_mean() {
+        let control = Control::create(2).unwrap();
+        for (role, working, waiting) in [(CONSUMER, 5, 5), (PRODUCER, 1, 9), (FIRST_SAMPLER, 8, 2), (3, 6, 4)]
+        {
+            control.count(role, Counter::Working, working * 1_000_000_000);
+            control.count(role, Counter::WaitingInput, waiting * 1_000_000_000);
+        }
+        let roles = control.roles();
+        assert_eq!(roles.sampler.working_s, 7.0);
+        assert_eq!(roles.sampler.busy(), 0.7);
+        assert_eq!(roles.bottleneck(), "sampler");
+    }
+
+    #[test]
+    fn a_process_has_a_resident_set() {
+        assert!(peak_rss_bytes() > 100_000);
+    }
+}

@@ -1,0 +1,68 @@
+//! SIGINT and SIGTERM as bytes on a socket, so that one poll() watches signals beside pidfds and channels.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use signal_hook::SigId;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::low_level;
+
+/// The signals that end a run, as they arrive. Dropping it gives the signals their default meaning for later runs
+/// of the same process no longer; it only stops listening.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    streams: [(i32, UnixStream); 2],
+    registered: Vec<SigId>,
+}
+
+impl Signals {
+    /// Begins to listen.
+    pub fn listen() -> io::Result<Self> {
+        let mut registered = Vec::new();
+        let mut stream = |signal| -> io::Result<(i32, UnixStream)> {
+            let (read, write) = UnixStream::pair()?;
+            read.set_nonblocking(true)?;
+            registered.push(low_level::pipe::register(signal, write)?);
+            Ok((signal, read))
+        };
+        let streams = [stream(SIGINT)?, stream(SIGTERM)?];
+        Ok(Self { streams, registered })
+    }
+
+    /// Descriptors that become readable when a signal has come.
+    pub fn fds(&self) -> [BorrowedFd<'_>; 2] {
+        [self.streams[0].1.as_fd(), self.streams[1].1.as_fd()]
+    }
+
+    /// The signals that came since the last call. Two of one kind between two calls may count as one only if the
+    /// system merged them.
+    pub fn take(&mut self) -> Vec<i32> {
+        let mut arrived = Vec::new();
+        for (signal, stream) in &mut self.streams {
+            let mut bytes = [0; 16];
+            while let Ok(count @ 1..) = stream.read(&mut bytes) {
+                arrived.extend(std::iter::repeat_n(*signal, count));
+            }
+        }
+        arrived
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for id in self.registered.drain(..) {
+            low_level::unregister(id);
+        }
+    }
+}
+
+/// Makes a role leave SIGINT and SIGTERM to its launcher: a terminal sends Ctrl-C to every process of the run, but
+/// it is the launcher that decides what it means.
+pub(crate) fn leave_to_launcher() -> io::Result<()> {
+    for signal in [SIGINT, SIGTERM] {
+        let unused = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        signal_hook::flag::register(signal, unused)?;
+    }
+    Ok(())
+}

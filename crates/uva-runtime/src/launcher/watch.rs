@@ -1,0 +1,240 @@
+//! The launcher's loop: hears the roles, their ends and the signals, and decides when the run is over and of what.
+
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::Value;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use uva_mem::handover::HandoverError;
+
+use super::fleet::Fleet;
+use super::messages::{Report, Role};
+use super::signals::Signals;
+use crate::RuntimeError;
+use crate::control::{Control, Stop};
+use crate::error::signal_name;
+use crate::metrics::Observer;
+use crate::plan::RunPlan;
+
+/// How long a role may take to return once it has been told to stop now. A role looks at the stop word at every
+/// futex time-out, ten times a second, so what takes longer hangs.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Why a run ends before its time. Ordered: the larger one is nearer to the cause.
+#[derive(Debug)]
+struct Cause {
+    rank: Rank,
+    error: RuntimeError,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// A role ended because another had.
+    Follows,
+    /// A role said itself what failed.
+    Failed,
+    /// A role was killed, or left without a word.
+    Died,
+    /// A person asked for it, or the observer failed.
+    Asked,
+}
+
+/// Watches the fleet to its end. Returns what the consumer ended with.
+pub(super) fn watch(
+    mut fleet: Fleet,
+    control: &Control,
+    mut signals: Signals,
+    plan: &RunPlan,
+    observer: &mut dyn Observer,
+) -> Result<Value, RuntimeError> {
+    let mut watch = Watch { control, plan, cause: None, done: None, deadline: None, interrupted: None };
+    while !fleet.all_ended() {
+        let ready = wait(&fleet, &signals, watch.deadline).map_err(|error| {
+            RuntimeError::Failed(format!("the launcher cannot wait for its roles: {error}"))
+        })?;
+        if !ready && watch.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            fleet.end_now();
+            break;
+        }
+        for signal in signals.take() {
+            if watch.signal(signal, observer) {
+                fleet.end_now();
+            }
+        }
+        for member in 0..fleet.members.len() {
+            watch.hear(&mut fleet, member, observer);
+        }
+    }
+    watch.verdict()
+}
+
+struct Watch<'a> {
+    control: &'a Control,
+    plan: &'a RunPlan,
+    cause: Option<Cause>,
+    done: Option<Value>,
+    /// When what still runs is killed; set once the run is ending.
+    deadline: Option<Instant>,
+    interrupted: Option<i32>,
+}
+
+impl Watch<'_> {
+    /// Takes note of a signal. True: everything is to end at once.
+    fn signal(&mut self, signal: i32, observer: &mut dyn Observer) -> bool {
+        let again = self.interrupted.replace(signal).is_some();
+        let name = signal_name(signal);
+        if again {
+            self.blame(Rank::Asked, RuntimeError::Interrupted(signal));
+            observer.note(&format!("{name} again: ending at once"));
+        } else {
+            self.control.set_stop(Stop::Soon);
+            let how = if signal == SIGINT { "press Ctrl-C" } else { "send it" };
+            observer
+                .note(&format!("{name}: finishing this batch, then stopping; {how} again to end at once"));
+        }
+        debug_assert!(signal == SIGINT || signal == SIGTERM);
+        again
+    }
+
+    /// Takes in what a role has said since, and whether it has ended.
+    fn hear(&mut self, fleet: &mut Fleet, member: usize, observer: &mut dyn Observer) {
+        // Its end is asked first and its words are read after, so that nothing it said before it ended is missed.
+        let newly_ended = fleet.members[member].ended.is_none() && fleet.members[member].reap().is_some();
+        self.read_reports(fleet, member, observer);
+        if !newly_ended {
+            return;
+        }
+        let member = &fleet.members[member];
+        let Some(status) = member.ended else { return };
+        let name = member.name(self.plan.options.samplers);
+        let expected = match member.role {
+            Role::Consumer => self.done.is_some(),
+            _ => true,
+        };
+        if status.success() && expected {
+            if member.role == Role::Consumer {
+                // Nobody reads batches any more.
+                self.wind_down();
+            }
+            return;
+        }
+        let place = self.whereabouts(member.place());
+        let how = match (status.signal(), status.code()) {
+            (Some(signal), _) => format!("was killed by {}", signal_name(signal)),
+            (None, Some(code)) => format!("ended with exit code {code}"),
+            (None, None) => "ended".to_owned(),
+        };
+        let error = RuntimeError::Failed(format!(
+            "the {name} {how} {place}; the other roles were ended{}",
+            self.advice()
+        ));
+        // A role that failed in an orderly way has said why; its exit code adds nothing.
+        let rank = if status.signal().is_some() { Rank::Died } else { Rank::Follows };
+        self.blame(rank, error);
+    }
+
+    fn read_reports(&mut self, fleet: &mut Fleet, member: usize, observer: &mut dyn Observer) {
+        let place = fleet.members[member].place();
+        let name = fleet.members[member].name(self.plan.options.samplers);
+        while let Some(channel) = &fleet.members[member].channel {
+            let message = match channel.recv_within(Duration::ZERO) {
+                Ok(message) => message,
+                Err(HandoverError::TimedOut(_)) => return,
+                Err(_) => {
+                    fleet.members[member].channel = None;
+                    return;
+                }
+            };
+            let outcome = match serde_json::from_slice::<Report>(&message.payload) {
+                Ok(Report::Event(event)) => observer.event(&event),
+                Ok(Report::Progress(progress)) => {
+                    observer.progress(&progress, self.control.roles().bottleneck());
+                    Ok(())
+                }
+                Ok(Report::Note(line)) => {
+                    observer.note(&line);
+                    Ok(())
+                }
+                Ok(Report::Done(value)) => {
+                    self.done = Some(value);
+                    Ok(())
+                }
+                Ok(Report::Failed { code, message, follows }) => {
+                    let rank = if follows { Rank::Follows } else { Rank::Failed };
+                    let message = format!("the {name} failed {}: {message}", self.whereabouts(place));
+                    self.blame(rank, RuntimeError::from_exit_code(code, message));
+                    Ok(())
+                }
+                Err(error) => {
+                    Err(RuntimeError::Failed(format!("a report of the {name} cannot be read: {error}")))
+                }
+            };
+            if let Err(error) = outcome {
+                self.blame(Rank::Asked, error);
+            }
+        }
+    }
+
+    /// Notes why the run ends, keeping what is nearest to the cause, and begins to end it.
+    fn blame(&mut self, rank: Rank, error: RuntimeError) {
+        if self.cause.as_ref().is_none_or(|known| rank > known.rank) {
+            self.cause = Some(Cause { rank, error });
+        }
+        self.wind_down();
+    }
+
+    fn wind_down(&mut self) {
+        self.control.set_stop(Stop::Now);
+        self.deadline.get_or_insert_with(|| Instant::now() + GRACE);
+    }
+
+    fn whereabouts(&self, place: usize) -> String {
+        let sequence = self.control.position(place);
+        self.plan.describe(sequence, self.control.cut())
+    }
+
+    fn advice(&self) -> &'static str {
+        if self.plan.checkpointed { "; --resume continues from the last checkpoint" } else { "" }
+    }
+
+    fn verdict(self) -> Result<Value, RuntimeError> {
+        match (self.interrupted, self.cause, self.done) {
+            // A person's wish explains whatever came after it, except that a role said it failed.
+            (Some(signal), None | Some(Cause { rank: Rank::Follows | Rank::Died | Rank::Asked, .. }), _) => {
+                Err(RuntimeError::Interrupted(signal))
+            }
+            (_, Some(cause), _) => Err(cause.error),
+            (None, None, Some(done)) => Ok(done),
+            (None, None, None) => {
+                Err(RuntimeError::Failed("the consumer ended without saying what came of the run".into()))
+            }
+        }
+    }
+}
+
+/// Waits until a role says something or ends, a signal comes, or the deadline passes. False: it passed.
+fn wait(fleet: &Fleet, signals: &Signals, deadline: Option<Instant>) -> rustix::io::Result<bool> {
+    let mut fds: Vec<PollFd<'_>> = Vec::new();
+    for fd in signals.fds() {
+        fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    }
+    for member in &fleet.members {
+        if member.ended.is_none() {
+            fds.push(PollFd::from_borrowed_fd(member.pidfd.as_fd(), PollFlags::IN));
+        }
+        if let Some(channel) = &member.channel {
+            fds.push(PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::IN));
+        }
+    }
+    let timeout = deadline.map(|deadline| {
+        let left = deadline.saturating_duration_since(Instant::now());
+        Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
+    });
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(count) => Ok(count > 0),
+        Err(rustix::io::Errno::INTR) => Ok(true),
+        Err(error) => Err(error),
+    }
+}

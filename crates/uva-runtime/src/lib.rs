@@ -1,0 +1,51 @@
+//! The pipeline: samplers → batch slots → producer → feature slots → consumer.
+//!
+//! This crate ties the stages together and knows each of them by its front only: how a neighbourhood is sampled is
+//! `uva-sample`'s, how rows are gathered `uva-gather`'s, how a slot is handed over `uva-mem`'s. The roles can run as
+//! threads of the calling program ([`Runtime`]) or as processes ([`launcher`]); they are the same functions
+//! ([`roles`]), and a batch is the same bytes in both.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`options`], [`schedule`], [`plan`] | what is asked for, which batch has which number, and what that takes |
+//! | [`batch`] | how a batch lies in a slot, and the view of it that a consumer gets |
+//! | [`roles`] | sampler, producer and the receiving end of the consumer |
+//! | [`pipeline`] | the roles as threads: the library's front |
+//! | [`launcher`] | the roles as processes |
+//! | [`training`] | the built-in consumer (feature `train`) |
+//! | [`metrics`] | what a run tells about itself |
+//!
+//! What it must not know: command lines and terminals.
+#![forbid(unsafe_code)]
+
+pub mod batch;
+pub mod control;
+mod error;
+pub mod launcher;
+pub mod metrics;
+pub mod options;
+pub mod pipeline;
+pub mod plan;
+pub mod roles;
+pub mod schedule;
+mod stage;
+#[cfg(feature = "train")]
+pub mod training;
+
+mod checkpoint_files {
+    //! The names under which a checkpoint is being written, for those who clean up behind a killed consumer.
+
+    /// Removes what a consumer that was killed may have left in a checkpoint directory.
+    pub(crate) fn remove_leftovers(directory: &std::path::Path) {
+        #[cfg(feature = "train")]
+        // It is the last thing a failed run does: what cannot be removed is removed by the next run's write.
+        let _ = uva_train::checkpoint::remove_leftovers(directory);
+        #[cfg(not(feature = "train"))]
+        let _ = directory;
+    }
+}
+
+pub use batch::Batch;
+pub use error::RuntimeError;
+pub use options::{Cursor, LoaderOptions, Passes};
+pub use pipeline::{Runtime, RuntimeBuilder};

@@ -1,0 +1,251 @@
+//! What a run tells about itself: the lines of `--metrics`, of which every front end is a reader.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uva_graph::Split;
+
+use crate::RuntimeError;
+
+/// One line of the metrics file. Field names and units are a contract (docs/commands.md).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Event {
+    /// The run begins: its dataset, its options and what is in force.
+    Start(Start),
+    /// A training batch was used.
+    Batch(BatchEvent),
+    /// An epoch ended.
+    Epoch(EpochEvent),
+    /// The run ended well.
+    End(End),
+}
+
+/// The first line of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// The program's version.
+    pub version: String,
+    /// Dataset: name, path, nodes, edges, feature width and type, classes, sizes of the splits, verification.
+    pub dataset: Value,
+    /// Every option, defaults filled in.
+    pub options: Value,
+    /// What the options came to on this machine: processes or threads, slots and their bytes, batches an epoch.
+    pub in_force: Value,
+}
+
+/// A training batch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BatchEvent {
+    /// Epoch, from 0.
+    pub epoch: u32,
+    /// Batch within the epoch, from 0.
+    pub batch: u32,
+    /// The batch's hash, 16 hex digits (docs/reproducible-batches.md).
+    pub hash: String,
+    /// Seeds in the batch.
+    pub seeds: usize,
+    /// Nodes whose feature rows were gathered.
+    pub input_nodes: usize,
+    /// Edges of each layer, the hop at the seeds first.
+    pub edges: Vec<usize>,
+    /// Mean loss over the labelled seeds.
+    pub loss: f32,
+    /// Microseconds the sampler worked on it.
+    pub sample_us: u64,
+    /// Microseconds the producer worked on it.
+    pub gather_us: u64,
+    /// Microseconds the consumer worked on it.
+    pub train_us: u64,
+}
+
+/// An epoch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EpochEvent {
+    /// Epoch, from 0.
+    pub epoch: u32,
+    /// Mean loss over the epoch's labelled seeds.
+    pub train_loss: f64,
+    /// Share of the epoch's labelled seeds that were classified right while training.
+    pub train_accuracy: f64,
+    /// Share of the labelled validation nodes that were classified right; absent where there are none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub valid_accuracy: Option<f64>,
+    /// Seconds from the epoch's first batch to the end of its validation. After a resume inside an epoch only the
+    /// part behind the resume.
+    pub seconds: f64,
+}
+
+/// The last line of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// Share of the labelled test nodes classified right, by the best model where early stopping kept one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub test_accuracy: Option<f64>,
+    /// The best validation accuracy and its epoch.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub best_valid_accuracy: Option<f64>,
+    /// Whether early stopping ended training before its last epoch.
+    pub stopped_early: bool,
+    /// The role that worked the largest share of its time.
+    pub bottleneck: String,
+    /// Epochs finished, earlier runs of a resumed training included.
+    pub epochs: u32,
+    /// Seconds from the start of the roles to the end of the last.
+    pub seconds: f64,
+    /// Training batches of this run.
+    pub batches: u64,
+    /// Training batches a second while training, validation left out.
+    pub batches_per_second: f64,
+    /// What each role did with its time.
+    pub roles: Roles,
+}
+
+/// The three roles' times.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Roles {
+    /// The samplers; times are means over their processes.
+    pub sampler: RoleTimes,
+    /// The producer.
+    pub producer: RoleTimes,
+    /// The consumer.
+    pub consumer: RoleTimes,
+}
+
+impl Roles {
+    /// Role names and times in the order of the data's way.
+    pub fn each(&self) -> [(&'static str, &RoleTimes); 3] {
+        [("sampler", &self.sampler), ("producer", &self.producer), ("consumer", &self.consumer)]
+    }
+
+    /// The role that worked the largest share of its time: the others wait for it.
+    pub fn bottleneck(&self) -> &'static str {
+        let mut busiest = ("sampler", -1.0);
+        for (name, times) in self.each() {
+            if times.busy() > busiest.1 {
+                busiest = (name, times.busy());
+            }
+        }
+        busiest.0
+    }
+}
+
+/// What a role did with its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoleTimes {
+    /// Processes, or threads in process.
+    pub processes: usize,
+    /// Seconds at work.
+    pub working_s: f64,
+    /// Seconds waiting for something to work on.
+    pub waiting_input_s: f64,
+    /// Seconds waiting for a place to put the result.
+    pub waiting_output_s: f64,
+    /// Largest resident set of any of its processes, in bytes. In process it is the whole process's.
+    pub peak_rss_bytes: u64,
+}
+
+impl RoleTimes {
+    /// Share of its time at work, 0 to 1.
+    pub fn busy(&self) -> f64 {
+        let whole = self.working_s + self.waiting_input_s + self.waiting_output_s;
+        if whole > 0.0 { self.working_s / whole } else { 0.0 }
+    }
+}
+
+/// Running totals of one pass over one split.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PassSums {
+    /// Sum of the labelled seeds' losses.
+    pub loss: f64,
+    /// Seeds classified right.
+    pub correct: u64,
+    /// Seeds that have a label.
+    pub labelled: u64,
+}
+
+impl PassSums {
+    /// Mean loss; NaN-free: 0 where nothing is labelled.
+    pub fn mean_loss(&self) -> f64 {
+        if self.labelled > 0 { self.loss / self.labelled as f64 } else { 0.0 }
+    }
+
+    /// Share classified right; `None` where nothing is labelled.
+    pub fn accuracy(&self) -> Option<f64> {
+        (self.labelled > 0).then(|| self.correct as f64 / self.labelled as f64)
+    }
+}
+
+/// Where a run is, for a progress bar.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// The split under way.
+    pub split: Split,
+    /// Epoch under way and epochs in all.
+    pub epoch: u32,
+    /// Epochs in all.
+    pub epochs: u32,
+    /// Batches of this pass done.
+    pub batch: u64,
+    /// Batches of this pass in all.
+    pub batches: u64,
+    /// Mean loss of this epoch so far.
+    pub loss: f64,
+    /// Accuracy of this pass so far.
+    pub accuracy: f64,
+}
+
+/// Who hears of a run's events and progress. A run ends with the error that an observer returns.
+pub trait Observer {
+    /// A line of the metrics.
+    ///
+    /// # Errors
+    /// When it cannot be kept.
+    fn event(&mut self, event: &Event) -> Result<(), RuntimeError>;
+
+    /// The run came this far. Called after each batch; `busiest` is the bottleneck so far.
+    fn progress(&mut self, progress: &Progress, busiest: &str);
+
+    /// A line for the person who watches.
+    fn note(&mut self, line: &str);
+}
+
+/// The metrics file, one JSON object a line, each line whole on disk or absent.
+#[derive(Debug)]
+pub struct MetricsFile {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl MetricsFile {
+    /// Creates the file, or continues it where a run is resumed.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Input`] naming the file.
+    pub fn open(path: &Path, append: bool) -> Result<Self, RuntimeError> {
+        let file = OpenOptions::new()
+            .create(true)
+            .write(true)
+            .append(append)
+            .truncate(!append)
+            .open(path)
+            .map_err(|error| RuntimeError::Input(format!("--metrics {}: {error}", path.display())))?;
+        Ok(Self { path: path.to_owned(), file: BufWriter::new(file) })
+    }
+
+    /// Writes one line and hands it to the system, so that a reader following the file sees whole lines.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] naming the file, such as when the disk is full.
+    pub fn write(&mut self, event: &Event) -> Result<(), RuntimeError> {
+        let failed = |error: std::io::Error| {
+            RuntimeError::Failed(format!("metrics file {}: {error}", self.path.display()))
+        };
+        let mut line = serde_json::to_vec(event).map_err(|error| failed(error.into()))?;
+        line.push(b'\n');
+        self.file.write_all(&line).and_then(|()| self.file.flush()).map_err(failed)
+    }
+}

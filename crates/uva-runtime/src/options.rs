@@ -1,0 +1,116 @@
+//! What a run is asked to load, and in which order.
+
+use serde::{Deserialize, Serialize};
+
+use crate::RuntimeError;
+
+/// How batches are made. The same values reach every role, so that each computes the same schedule and the same
+/// slot layout without asking another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoaderOptions {
+    /// Neighbours per node and hop, from the seeds outward; −1 takes all of them.
+    pub fanouts: Vec<i32>,
+    /// Draw neighbours with replacement.
+    pub replace: bool,
+    /// Seeds a batch.
+    pub batch_size: usize,
+    /// Leave out an epoch's last batch when it is smaller than the others.
+    pub drop_last: bool,
+    /// Key of every random choice (docs/reproducible-batches.md).
+    pub seed: u64,
+    /// Sampler processes, or threads in process. Changes the speed, never a batch.
+    pub samplers: usize,
+    /// Feature slots between producer and consumer; 2 is ping-pong.
+    pub feature_slots: usize,
+    /// Batch slots between samplers and producer; `None` takes two more than there are samplers, the least there
+    /// may be.
+    pub batch_slots: Option<usize>,
+    /// Upper bound in bytes of a batch's ids and blocks, and again of its feature rows. `None` sizes slots for the
+    /// largest batch the fanouts allow.
+    pub slot_bytes: Option<u64>,
+    /// Threads that gather rows.
+    pub gather_threads: usize,
+}
+
+impl Default for LoaderOptions {
+    fn default() -> Self {
+        Self {
+            fanouts: vec![15, 10, 5],
+            replace: false,
+            batch_size: 1024,
+            drop_last: false,
+            seed: 0,
+            samplers: 1,
+            feature_slots: 2,
+            batch_slots: None,
+            slot_bytes: None,
+            gather_threads: 1,
+        }
+    }
+}
+
+impl LoaderOptions {
+    /// Batch slots in force.
+    pub fn batch_slots(&self) -> usize {
+        self.batch_slots.unwrap_or(self.samplers + 2)
+    }
+
+    /// Checks what can be checked without a dataset.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Usage`] naming the option and what it may be.
+    pub fn check(&self) -> Result<(), RuntimeError> {
+        let usage = |message: String| Err(RuntimeError::Usage(message));
+        if self.fanouts.is_empty() {
+            return usage("--fanouts is empty: give one number a layer, as in --fanouts 15,10,5".into());
+        }
+        if let Some(fanout) = self.fanouts.iter().find(|fanout| **fanout == 0 || **fanout < -1) {
+            return usage(format!("--fanouts {fanout}: a fanout is 1 or more, or -1 for all neighbours"));
+        }
+        if self.batch_size == 0 {
+            return usage("--batch-size 0: a batch needs at least one seed".into());
+        }
+        if self.samplers == 0 {
+            return usage("--samplers 0: at least one sampler is needed".into());
+        }
+        if self.feature_slots == 0 {
+            return usage(
+                "--slots 0: at least one feature slot is needed; 2 overlap gather and training".into(),
+            );
+        }
+        if self.gather_threads == 0 {
+            return usage("--gather-threads 0: at least one thread is needed".into());
+        }
+        if self.batch_slots() < self.samplers + 2 {
+            return usage(format!(
+                "--batch-slots {}: with {} samplers at least {} are needed, so that no sampler waits for another",
+                self.batch_slots(),
+                self.samplers,
+                self.samplers + 2
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Which passes over which splits a run makes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Passes {
+    /// Training epochs, counted from 0 also after a resume.
+    pub epochs: u32,
+    /// Send the validation split through the slots after each epoch.
+    pub validate: bool,
+    /// Send the test split through the slots at the end.
+    pub test: bool,
+    /// Where to begin.
+    pub start: Cursor,
+}
+
+/// How far training has come: what a checkpoint remembers of the schedule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cursor {
+    /// The epoch in which the next batch lies.
+    pub epoch: u32,
+    /// Batches of that epoch already trained.
+    pub batch: u32,
+}

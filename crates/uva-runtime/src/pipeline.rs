@@ -1,0 +1,267 @@
+//! The roles as threads of the calling program: how the library is embedded.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), uva_runtime::RuntimeError> {
+//! let mut runtime = uva_runtime::Runtime::builder("data/graph")
+//!     .fanouts(&[15, 10])
+//!     .batch_size(1024)
+//!     .epochs(3)
+//!     .build()?;
+//! while let Some(batch) = runtime.next_batch()? {
+//!     println!("{} nodes, hash {:016x}", batch.input_nodes().len(), batch.hash());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::JoinHandle;
+
+use uva_graph::Dataset;
+
+use crate::RuntimeError;
+use crate::batch::Batch;
+use crate::control::{Control, Stop};
+use crate::metrics::Roles;
+use crate::options::{Cursor, LoaderOptions, Passes};
+use crate::plan::RunPlan;
+use crate::roles::{BatchReceiver, Peer, ProducerRole, SamplerRole};
+use crate::schedule::Schedule;
+
+/// Options of a [`Runtime`]. The defaults are those of [`LoaderOptions`] and one epoch.
+#[derive(Clone, Debug)]
+pub struct RuntimeBuilder {
+    dataset: PathBuf,
+    options: LoaderOptions,
+    passes: Passes,
+}
+
+impl RuntimeBuilder {
+    /// Neighbours per node and hop, from the seeds outward; −1 takes all.
+    pub fn fanouts(mut self, fanouts: &[i32]) -> Self {
+        self.options.fanouts = fanouts.to_vec();
+        self
+    }
+
+    /// Seeds a batch.
+    pub fn batch_size(mut self, seeds: usize) -> Self {
+        self.options.batch_size = seeds;
+        self
+    }
+
+    /// Training epochs.
+    pub fn epochs(mut self, epochs: u32) -> Self {
+        self.passes.epochs = epochs;
+        self
+    }
+
+    /// Send the validation split through after each epoch.
+    pub fn validate(mut self, validate: bool) -> Self {
+        self.passes.validate = validate;
+        self
+    }
+
+    /// Send the test split through at the end.
+    pub fn test(mut self, test: bool) -> Self {
+        self.passes.test = test;
+        self
+    }
+
+    /// Sampler threads.
+    pub fn samplers(mut self, samplers: usize) -> Self {
+        self.options.samplers = samplers;
+        self
+    }
+
+    /// Key of every random choice.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.options.seed = seed;
+        self
+    }
+
+    /// Begin at this batch of this epoch instead of the first.
+    pub fn start_at(mut self, cursor: Cursor) -> Self {
+        self.passes.start = cursor;
+        self
+    }
+
+    /// All loader options at once.
+    pub fn options(mut self, options: LoaderOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Opens the dataset and starts the roles.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Usage`] and [`RuntimeError::Input`] name the option or file; [`RuntimeError::Failed`] when the
+    /// system gives no memory or threads.
+    pub fn build(self) -> Result<Runtime, RuntimeError> {
+        let dataset = Arc::new(Dataset::open(&self.dataset)?);
+        let plan = RunPlan::new(&dataset, &self.options, self.passes)?;
+        Runtime::start(dataset, plan)
+    }
+}
+
+/// Batches of a dataset, sampled and gathered by threads ahead of their use. Dropping it ends the threads.
+#[derive(Debug)]
+pub struct Runtime {
+    dataset: Arc<Dataset>,
+    control: Arc<Control>,
+    receiver: BatchReceiver,
+    threads: Vec<(String, JoinHandle<Result<(), RuntimeError>>)>,
+}
+
+impl Runtime {
+    /// Options for batches of the dataset in this directory.
+    pub fn builder(dataset: impl AsRef<Path>) -> RuntimeBuilder {
+        RuntimeBuilder {
+            dataset: dataset.as_ref().to_owned(),
+            options: LoaderOptions::default(),
+            passes: Passes { epochs: 1, ..Passes::default() },
+        }
+    }
+
+    /// Starts the roles of a plan over its dataset.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when the system gives no memory or threads.
+    pub fn start(dataset: Arc<Dataset>, plan: RunPlan) -> Result<Self, RuntimeError> {
+        let control = Arc::new(Control::create(plan.options.samplers)?);
+        let batches = plan.create_batch_ring()?;
+        let features = plan.create_feature_ring()?;
+        let plan = Arc::new(plan);
+        let alive = |name: &str| (name.to_owned(), Arc::new(AtomicBool::new(true)));
+        let producer = alive("producer");
+        let consumer = alive("consumer");
+        let samplers: Vec<_> =
+            (0..plan.options.samplers).map(|index| alive(&format!("sampler {index}"))).collect();
+        let peer = |(name, alive): &(String, Arc<AtomicBool>)| Peer::Thread {
+            name: name.clone(),
+            alive: Arc::clone(alive),
+        };
+        let receiver =
+            BatchReceiver::new(Arc::clone(&plan), Arc::clone(&control), features.reader(), peer(&producer));
+        let mut runtime = Self {
+            dataset: Arc::clone(&dataset),
+            control: Arc::clone(&control),
+            receiver,
+            threads: Vec::new(),
+        };
+        for (index, sampler) in samplers.iter().enumerate() {
+            let (dataset, plan, control) = (Arc::clone(&dataset), Arc::clone(&plan), Arc::clone(&control));
+            let (batches, producer) = (batches.writer(), peer(&producer));
+            runtime.spawn(sampler, move || {
+                SamplerRole { index, dataset: &dataset, plan: &plan, control: &control, batches, producer }
+                    .run()
+            })?;
+        }
+        let sampler_peers: Vec<Peer> = samplers.iter().map(peer).collect();
+        let (batches, features, consumer) = (batches.reader(), features.writer(), peer(&consumer));
+        runtime.spawn(&producer, move || {
+            let (dataset, plan, control) = (&*dataset, &*plan, &control);
+            ProducerRole { dataset, plan, control, batches, features, samplers: sampler_peers, consumer }
+                .run()
+        })?;
+        Ok(runtime)
+    }
+
+    fn spawn(
+        &mut self,
+        (name, alive): &(String, Arc<AtomicBool>),
+        role: impl FnOnce() -> Result<(), RuntimeError> + Send + 'static,
+    ) -> Result<(), RuntimeError> {
+        let leaving = crate::roles::Leaving(Arc::clone(alive));
+        let thread = std::thread::Builder::new()
+            // Shown by `top -H`, and 15 bytes long at most.
+            .name(format!("uva-{name}"))
+            .spawn(move || {
+                let _leaving = leaving;
+                role()
+            })
+            .map_err(|error| {
+                RuntimeError::Failed(format!("cannot start the thread of the {name}: {error}"))
+            })?;
+        self.threads.push((name.clone(), thread));
+        Ok(())
+    }
+
+    /// The dataset.
+    pub fn dataset(&self) -> &Dataset {
+        &self.dataset
+    }
+
+    /// Which batches there are.
+    pub fn schedule(&self) -> &Schedule {
+        self.receiver.schedule()
+    }
+
+    /// What each role did with its time so far.
+    pub fn roles(&self) -> Roles {
+        self.control.roles()
+    }
+
+    /// Waits for the next batch; it borrows its slot until it is dropped. `None` behind the last.
+    ///
+    /// # Errors
+    /// What made a sampler or the producer end.
+    pub fn next_batch(&mut self) -> Result<Option<Batch<'_>>, RuntimeError> {
+        // A role that failed has ended, and what it failed of says more than that it has.
+        if self.threads.iter().any(|(_, thread)| thread.is_finished()) {
+            self.join_finished()?;
+        }
+        match self.receiver.next_batch() {
+            Err(RuntimeError::PeerGone(reason)) => {
+                self.control.set_stop(Stop::Now);
+                Err(join_all(&mut self.threads).err().unwrap_or(RuntimeError::PeerGone(reason)))
+            }
+            other => other,
+        }
+    }
+
+    /// The receiving end and the control page, for a consumer of this crate's.
+    pub fn parts(&mut self) -> (&mut BatchReceiver, &Arc<Dataset>, &Arc<Control>) {
+        (&mut self.receiver, &self.dataset, &self.control)
+    }
+
+    /// Stops the roles and says what any of them failed of.
+    ///
+    /// # Errors
+    /// As [`Runtime::next_batch`].
+    pub fn stop(&mut self) -> Result<(), RuntimeError> {
+        self.control.set_stop(Stop::Now);
+        join_all(&mut self.threads)
+    }
+
+    fn join_finished(&mut self) -> Result<(), RuntimeError> {
+        let (mut finished, running) =
+            std::mem::take(&mut self.threads).into_iter().partition(|(_, thread)| thread.is_finished());
+        self.threads = running;
+        join_all(&mut finished)
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        // Whoever cares for the roles' errors has asked for them by now.
+        let _ = self.stop();
+    }
+}
+
+/// Waits for these threads, and returns the error nearest to the cause: a role that only noticed another's end is
+/// not it.
+fn join_all(threads: &mut Vec<(String, JoinHandle<Result<(), RuntimeError>>)>) -> Result<(), RuntimeError> {
+    let mut first: Result<(), RuntimeError> = Ok(());
+    for (name, thread) in threads.drain(..) {
+        let ended =
+            thread.join().unwrap_or_else(|_| Err(RuntimeError::Failed(format!("the {name} panicked"))));
+        match (&first, ended) {
+            (_, Ok(()) | Err(RuntimeError::PeerGone(_))) => {}
+            (Ok(()), failed) => first = failed,
+            (Err(_), _) => {}
+        }
+    }
+    first
+}

@@ -1,0 +1,109 @@
+//! What a run comes to over its dataset: schedule, layout and rings. A function of dataset and options alone, so
+//! every role makes the same plan for itself.
+
+use std::os::fd::OwnedFd;
+
+use uva_graph::{Dataset, Split};
+use uva_mem::ring::{Ring, RingShape};
+use uva_sample::SeedOrder;
+
+use crate::batch::BatchLayout;
+use crate::schedule::{Cut, Item, Schedule};
+use crate::{LoaderOptions, Passes, RuntimeError};
+
+/// Options made concrete.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunPlan {
+    /// The options it was made from.
+    pub options: LoaderOptions,
+    /// Which batch has which number.
+    pub schedule: Schedule,
+    /// How batches lie in slots.
+    pub layout: BatchLayout,
+    /// Whether the run leaves checkpoints: a failure's message then says how to go on.
+    pub checkpointed: bool,
+}
+
+impl RunPlan {
+    /// Plans a run.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Usage`] for options that cannot work, [`RuntimeError::Input`] for a dataset without training
+    /// nodes.
+    pub fn new(dataset: &Dataset, options: &LoaderOptions, passes: Passes) -> Result<Self, RuntimeError> {
+        options.check()?;
+        if passes.epochs > 0 && dataset.split(Split::Train).is_empty() {
+            return Err(RuntimeError::Input(format!(
+                "{}: train_idx.npy is empty: there is nothing to train on",
+                dataset.path().display()
+            )));
+        }
+        let batches =
+            |split| -> Result<usize, RuntimeError> { Ok(seed_order(dataset, options, split)?.batches()) };
+        let (train, valid, test) = (batches(Split::Train)?, batches(Split::Valid)?, batches(Split::Test)?);
+        if passes.epochs > 0 && train == 0 {
+            return Err(RuntimeError::Usage(format!(
+                "--drop-last with --batch-size {} leaves no training batch: there are only {} training nodes",
+                options.batch_size,
+                dataset.split(Split::Train).len()
+            )));
+        }
+        let layout = BatchLayout::new(dataset, options)?;
+        let schedule = Schedule::new(passes, train, valid, test);
+        Ok(Self { options: options.clone(), schedule, layout, checkpointed: false })
+    }
+
+    fn batch_shape(&self) -> RingShape {
+        RingShape { slots: self.options.batch_slots() as u32, payload_bytes: self.layout.batch_bytes() }
+    }
+
+    fn feature_shape(&self) -> RingShape {
+        RingShape {
+            slots: self.options.feature_slots as u32,
+            payload_bytes: self.layout.feature_slot_bytes(),
+        }
+    }
+
+    /// The ring from samplers to producer.
+    pub(crate) fn create_batch_ring(&self) -> Result<Ring, RuntimeError> {
+        Ok(Ring::create("batch", self.batch_shape())?)
+    }
+
+    /// The ring from producer to consumer.
+    pub(crate) fn create_feature_ring(&self) -> Result<Ring, RuntimeError> {
+        Ok(Ring::create("feature", self.feature_shape())?)
+    }
+
+    pub(crate) fn open_batch_ring(&self, fd: OwnedFd) -> Result<Ring, RuntimeError> {
+        Ok(Ring::open("batch", fd, self.batch_shape())?)
+    }
+
+    pub(crate) fn open_feature_ring(&self, fd: OwnedFd) -> Result<Ring, RuntimeError> {
+        Ok(Ring::open("feature", fd, self.feature_shape())?)
+    }
+
+    /// Bytes of shared memory that a run's rings take at most; a page is there once it has been used.
+    pub fn ring_bytes(&self) -> u64 {
+        let bytes = |shape: RingShape| shape.region_bytes().unwrap_or(usize::MAX) as u64;
+        bytes(self.batch_shape()).saturating_add(bytes(self.feature_shape()))
+    }
+
+    /// Where a sequence number lies, for messages.
+    pub(crate) fn describe(&self, sequence: u64, cut: Option<Cut>) -> String {
+        match self.schedule.item(sequence, cut) {
+            Item::Batch(key) => format!("at {} batch {} of epoch {}", key.split, key.batch, key.epoch),
+            Item::Skipped | Item::End => format!("behind the last batch (sequence {sequence})"),
+        }
+    }
+}
+
+/// The order of a split's seeds: training is shuffled and may drop its last batch, the others are neither.
+pub(crate) fn seed_order(
+    dataset: &Dataset,
+    options: &LoaderOptions,
+    split: Split,
+) -> Result<SeedOrder, RuntimeError> {
+    let train = split == Split::Train;
+    let length = dataset.split(split).len();
+    Ok(SeedOrder::new(options.seed, split, length, train, options.batch_size, train && options.drop_last)?)
+}

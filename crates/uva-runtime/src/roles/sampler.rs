@@ -1,0 +1,117 @@
+//! The sampler: seeds and their neighbourhoods into batch slots.
+
+use std::sync::Arc;
+
+use uva_graph::{Dataset, Split};
+use uva_mem::ring::Writer;
+use uva_sample::{BatchKey, BatchMut, NeighborSampler, SamplerOptions, SeedOrder};
+
+use super::Peer;
+use crate::RuntimeError;
+use crate::batch::{BatchHeader, Kind};
+use crate::control::{Control, FIRST_SAMPLER, Stop};
+use crate::plan::{RunPlan, seed_order};
+use crate::schedule::Item;
+use crate::stage::{Doing, StageClock};
+
+/// One of `W` samplers: it makes the batches whose sequence number is its own index modulo `W`.
+pub(crate) struct SamplerRole<'a> {
+    pub index: usize,
+    pub dataset: &'a Dataset,
+    pub plan: &'a RunPlan,
+    pub control: &'a Arc<Control>,
+    pub batches: Writer,
+    pub producer: Peer,
+}
+
+impl SamplerRole<'_> {
+    /// Samples until the end of the schedule.
+    ///
+    /// # Errors
+    /// A batch larger than its slot, a producer that is gone, a stop.
+    pub fn run(mut self) -> Result<(), RuntimeError> {
+        let (plan, control, place) = (self.plan, self.control, FIRST_SAMPLER + self.index);
+        let mut clock = StageClock::start(Arc::clone(control), place);
+        let mut sampling = Sampling::new(self.dataset, plan)?;
+        let stride = plan.options.samplers as u64;
+        for sequence in (self.index as u64..).step_by(stride as usize) {
+            control.note_position(place, sequence);
+            clock.now(Doing::WaitingOutput);
+            let watched = self.producer.watched(control, Stop::Now);
+            let mut slot = self.batches.acquire(sequence, &watched)?;
+            clock.now(Doing::Working);
+            // Only now: a cut that concerns this sequence became visible with the slot (`schedule`).
+            let cut = control.cut();
+            let (header, length) = match plan.schedule.item(sequence, cut) {
+                Item::Batch(key) => {
+                    let began = std::time::Instant::now();
+                    let mut header = sampling.sample(key, slot.payload_mut())?;
+                    header.set_sample_ns(began.elapsed().as_nanos() as u64);
+                    (header, plan.layout.batch_bytes())
+                }
+                Item::Skipped => (BatchHeader::without_batch(Kind::Skipped), BatchHeader::BYTES),
+                Item::End if plan.schedule.end(cut) == Some(sequence) => {
+                    (BatchHeader::without_batch(Kind::End), BatchHeader::BYTES)
+                }
+                // The end is another sampler's to hand over, or was this one's.
+                Item::End => break,
+            };
+            header.write(slot.payload_mut());
+            slot.publish(length as u64)?;
+        }
+        control.note_peak_rss(place);
+        Ok(())
+    }
+}
+
+/// The state of a sampler: everything it needs for any batch, allocated once.
+struct Sampling<'a> {
+    dataset: &'a Dataset,
+    plan: &'a RunPlan,
+    sampler: NeighborSampler<'a>,
+    /// Orders of the splits, and the epoch that the training order is prepared for.
+    orders: [SeedOrder; 3],
+    prepared: Option<u32>,
+    seeds: Vec<i64>,
+}
+
+impl<'a> Sampling<'a> {
+    fn new(dataset: &'a Dataset, plan: &'a RunPlan) -> Result<Self, RuntimeError> {
+        let options = &plan.options;
+        let sampler = NeighborSampler::new(
+            dataset.csc(),
+            SamplerOptions { fanouts: options.fanouts.clone(), replace: options.replace, seed: options.seed },
+        )?;
+        let order = |split| seed_order(dataset, options, split);
+        Ok(Self {
+            dataset,
+            plan,
+            sampler,
+            orders: [order(Split::Train)?, order(Split::Valid)?, order(Split::Test)?],
+            prepared: None,
+            seeds: Vec::with_capacity(options.batch_size),
+        })
+    }
+
+    fn sample(&mut self, key: BatchKey, payload: &mut [u8]) -> Result<BatchHeader, RuntimeError> {
+        let order = &mut self.orders[key.split as usize];
+        if key.split == Split::Train && self.prepared != Some(key.epoch) {
+            order.prepare(key.epoch)?;
+            self.prepared = Some(key.epoch);
+        }
+        let split = self.dataset.split(key.split);
+        self.seeds.clear();
+        self.seeds.extend(order.batch(key.batch as usize).iter().map(|position| split[*position as usize]));
+        let labels = self.dataset.labels();
+        let (label_bytes, row) = (labels.bytes(), self.plan.layout.label_row_bytes());
+        let (sampler, seeds) = (&mut self.sampler, &self.seeds);
+        self.plan.layout.with_arrays(payload, |labels_out: &mut [u8], out: &mut BatchMut<'_>| {
+            let counts = sampler.sample(key, seeds, out)?;
+            for (to, seed) in labels_out.chunks_exact_mut(row).zip(seeds) {
+                let from = *seed as usize * row;
+                to.copy_from_slice(&label_bytes[from..from + row]);
+            }
+            Ok(BatchHeader::of_batch(key, &counts))
+        })
+    }
+}

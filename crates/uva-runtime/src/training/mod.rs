@@ -1,0 +1,11 @@
+//! The built-in consumer (feature `train`): a model trained on the batches as they come.
+//!
+//! [`session`] is what happens to the batches; [`run`] is a whole run around it, from the dataset to the last line of
+//! the metrics, in processes or in this one.
+
+pub mod run;
+pub mod session;
+
+pub use run::{TrainingRun, consume};
+pub use session::{EvaluateBy, TrainingOptions, TrainingOutcome};
+pub use uva_train::{FeatureNorm, ModelKind, TrainerOptions};

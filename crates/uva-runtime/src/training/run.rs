@@ -1,0 +1,263 @@
+//! A whole training run: checks everything that can be checked first, then starts the roles, and sums up at the end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use uva_graph::{Dataset, Split};
+
+use super::session::{self, EvaluateBy, TrainingOptions, TrainingOutcome};
+use crate::control::{Control, Stop};
+use crate::launcher::Launch;
+use crate::metrics::{End, Event, Observer, Roles, Start};
+use crate::plan::RunPlan;
+use crate::roles::BatchReceiver;
+use crate::{LoaderOptions, Passes, Runtime, RuntimeError};
+
+/// A training run that can be started: its options fit each other, its dataset and its checkpoint.
+#[derive(Debug)]
+pub struct TrainingRun {
+    dataset: Arc<Dataset>,
+    plan: RunPlan,
+    options: TrainingOptions,
+    in_process: bool,
+}
+
+impl TrainingRun {
+    /// Checks and plans a run. Writes nothing.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Usage`] and [`RuntimeError::Input`], naming the option or file: everything a run can be
+    /// refused for before its first batch.
+    pub fn new(
+        dataset: Dataset,
+        loader: &LoaderOptions,
+        epochs: u32,
+        mut options: TrainingOptions,
+        in_process: bool,
+    ) -> Result<Self, RuntimeError> {
+        session::check_trainable(&dataset)?;
+        options.fingerprint = fingerprint(&dataset, loader, &options)?;
+        let saved = session::saved_state(&options)?;
+        let sampled = options.evaluate_by == EvaluateBy::Sampled;
+        let passes = Passes {
+            epochs,
+            validate: sampled,
+            test: sampled,
+            start: saved.map(|state| state.cursor).unwrap_or_default(),
+        };
+        let mut plan = RunPlan::new(&dataset, loader, passes)?;
+        plan.checkpointed = options.checkpoint.is_some();
+        Ok(Self { dataset: Arc::new(dataset), plan, options, in_process })
+    }
+
+    /// What a consumer's process needs in its environment, and this one before it loads libtorch if it is to train in
+    /// process: without it MKL may sum in another order from one run to the next.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let mut environment = vec![
+            ("MKL_CBWR".to_owned(), "AUTO,STRICT".to_owned()),
+            ("MKL_DYNAMIC".to_owned(), "FALSE".to_owned()),
+        ];
+        if let Some(threads) = self.options.trainer.threads {
+            environment.push(("OMP_NUM_THREADS".to_owned(), threads.to_string()));
+        }
+        environment
+    }
+
+    /// The metrics' first line.
+    fn start_event(&self, options: Value) -> Event {
+        let dataset = &self.dataset;
+        let features = dataset.features();
+        let schedule = &self.plan.schedule;
+        let loader = &self.plan.options;
+        let split = |split| dataset.split(split).len();
+        Event::Start(Start {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            dataset: json!({
+                "name": dataset.name(),
+                "path": dataset.path(),
+                "nodes": dataset.nodes(),
+                "edges": dataset.edges(),
+                "feature_dim": features.dim,
+                "feature_dtype": features.element.name(),
+                "classes": dataset.classes(),
+                "train": split(Split::Train),
+                "valid": split(Split::Valid),
+                "test": split(Split::Test),
+                "fingerprint": dataset.fingerprint(),
+            }),
+            options,
+            in_force: json!({
+                "roles": if self.in_process { "threads" } else { "processes" },
+                "device": "cpu",
+                "gather": "cpu",
+                "samplers": loader.samplers,
+                "gather_threads": loader.gather_threads,
+                "train_threads": self.options.trainer.threads,
+                "feature_slots": loader.feature_slots,
+                "batch_slots": loader.batch_slots(),
+                "feature_slot_bytes": self.plan.layout.feature_slot_bytes(),
+                "batch_slot_bytes": self.plan.layout.batch_bytes(),
+                "train_batches": schedule.train_batches(),
+                "start": schedule.passes().start,
+            }),
+        })
+    }
+
+    /// Runs to the end. `options` is what the metrics' first line shows as such.
+    ///
+    /// # Errors
+    /// Whatever ended it early; see [`crate::launcher`].
+    pub fn run(self, options: Value, observer: &mut dyn Observer) -> Result<End, RuntimeError> {
+        observer.event(&self.start_event(options))?;
+        let (outcome, roles, seconds) =
+            if self.in_process { self.in_this_process(observer)? } else { self.in_processes(observer)? };
+        let end = End {
+            test_accuracy: outcome.test_accuracy,
+            best_valid_accuracy: outcome.best.map(|best| best.accuracy),
+            stopped_early: outcome.stopped_early,
+            bottleneck: roles.bottleneck().to_owned(),
+            epochs: outcome.epochs,
+            seconds,
+            batches: outcome.batches,
+            batches_per_second: if outcome.training_seconds > 0.0 {
+                outcome.batches as f64 / outcome.training_seconds
+            } else {
+                0.0
+            },
+            roles,
+        };
+        observer.event(&Event::End(end.clone()))?;
+        Ok(end)
+    }
+
+    fn in_processes(
+        &self,
+        observer: &mut dyn Observer,
+    ) -> Result<(TrainingOutcome, Roles, f64), RuntimeError> {
+        let launch = Launch {
+            dataset: self.dataset.path(),
+            plan: &self.plan,
+            job: to_value(&self.options)?,
+            consumer_environment: self.environment(),
+            checkpoint: self.options.checkpoint.clone(),
+        };
+        let outcome = launch.run(observer)?;
+        let done = serde_json::from_value(outcome.done).map_err(|error| {
+            RuntimeError::Failed(format!("the consumer's last word cannot be read: {error}"))
+        })?;
+        Ok((done, outcome.roles, outcome.seconds))
+    }
+
+    fn in_this_process(
+        self,
+        observer: &mut dyn Observer,
+    ) -> Result<(TrainingOutcome, Roles, f64), RuntimeError> {
+        let started = Instant::now();
+        let mut runtime = Runtime::start(self.dataset, self.plan)?;
+        let (receiver, dataset, control) = runtime.parts();
+        let signals = SignalThread::start(Arc::clone(control))?;
+        let trained = session::train(receiver, dataset, &self.options, observer);
+        // A role that failed knows more about it than the consumer that noticed.
+        let stopped = runtime.stop();
+        if let Some(signal) = signals.arrived() {
+            return Err(RuntimeError::Interrupted(signal));
+        }
+        let outcome = match (trained, stopped) {
+            (Err(RuntimeError::PeerGone(_)), Err(cause)) => return Err(cause),
+            (trained, _) => trained?,
+        };
+        Ok((outcome, runtime.roles(), started.elapsed().as_secs_f64()))
+    }
+}
+
+/// What the consumer's process does with its batches: [`crate::launcher::run_role`] calls it.
+///
+/// # Errors
+/// As [`session::train`].
+pub fn consume(
+    receiver: &mut BatchReceiver,
+    dataset: &Dataset,
+    job: Value,
+    observer: &mut dyn Observer,
+) -> Result<Value, RuntimeError> {
+    let options: TrainingOptions = serde_json::from_value(job)
+        .map_err(|error| RuntimeError::Failed(format!("the training options cannot be read: {error}")))?;
+    to_value(&session::train(receiver, dataset, &options, observer)?)
+}
+
+/// What must be the same for a checkpoint to be continued: everything that a batch or a loss depends on. How many
+/// epochs there are, and what only changes the speed, may differ.
+fn fingerprint(
+    dataset: &Dataset,
+    loader: &LoaderOptions,
+    options: &TrainingOptions,
+) -> Result<Value, RuntimeError> {
+    let mut trainer = to_value(&options.trainer)?;
+    if let Some(trainer) = trainer.as_object_mut() {
+        trainer.remove("threads");
+    }
+    Ok(json!({
+        "dataset": dataset.fingerprint(),
+        "fanouts": loader.fanouts,
+        "replace": loader.replace,
+        "batch_size": loader.batch_size,
+        "drop_last": loader.drop_last,
+        "seed": loader.seed,
+        "trainer": trainer,
+        "evaluate_by": options.evaluate_by,
+    }))
+}
+
+fn to_value(value: &impl serde::Serialize) -> Result<Value, RuntimeError> {
+    serde_json::to_value(value).map_err(|error| RuntimeError::Failed(error.to_string()))
+}
+
+/// Listens for SIGINT and SIGTERM while the roles are threads: the first asks the run to end soon, the second ends
+/// the process.
+struct SignalThread {
+    arrived: Arc<AtomicI32>,
+    handle: signal_hook::iterator::Handle,
+}
+
+impl SignalThread {
+    fn start(control: Arc<Control>) -> Result<Self, RuntimeError> {
+        let failed = |error: std::io::Error| {
+            RuntimeError::Failed(format!("cannot listen for SIGINT and SIGTERM: {error}"))
+        };
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
+        let handle = signals.handle();
+        let arrived = Arc::new(AtomicI32::new(0));
+        let seen = Arc::clone(&arrived);
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || {
+                for signal in signals.forever() {
+                    // Relaxed: the number stands alone; who reads it does so after the run has ended.
+                    if seen.swap(signal, Ordering::Relaxed) != 0 {
+                        std::process::exit(128 + signal);
+                    }
+                    control.set_stop(Stop::Soon);
+                }
+            })
+            .map_err(failed)?;
+        Ok(Self { arrived, handle })
+    }
+
+    fn arrived(&self) -> Option<i32> {
+        // Relaxed: see the swap above.
+        match self.arrived.load(Ordering::Relaxed) {
+            0 => None,
+            signal => Some(signal),
+        }
+    }
+}
+
+impl Drop for SignalThread {
+    fn drop(&mut self) {
+        self.handle.close();
+    }
+}

@@ -1,0 +1,440 @@
+//! The built-in consumer: trains a model on the batches, validates, stops, checkpoints, tests.
+//!
+//! What it does with a batch depends on the batch and on its own state only, never on time or on how the batches
+//! travelled. So a run resumed at any batch goes on with the losses that the uninterrupted run had.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uva_graph::{Dataset, Labels, Split};
+use uva_train::checkpoint;
+use uva_train::{
+    BatchInput, BlockInput, CheckpointError, Evaluation, ModelKind, TrainError, Trainer, TrainerOptions,
+};
+
+use crate::RuntimeError;
+use crate::batch::Batch;
+use crate::control::Stop;
+use crate::metrics::{BatchEvent, EpochEvent, Observer, PassSums, Progress};
+use crate::options::Cursor;
+use crate::roles::BatchReceiver;
+
+/// How validation and test nodes are classified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EvaluateBy {
+    /// With sampled neighbourhoods, through the slots, like training.
+    #[default]
+    Sampled,
+    /// With full neighbourhoods, layer by layer over the whole graph, in the consumer.
+    Full,
+}
+
+/// What the consumer does with the batches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrainingOptions {
+    /// Model and optimiser.
+    pub trainer: TrainerOptions,
+    /// How to validate and test.
+    pub evaluate_by: EvaluateBy,
+    /// Stop when this many epochs in a row brought no better validation accuracy, and test the best model.
+    pub patience: Option<u32>,
+    /// Directory for checkpoints.
+    pub checkpoint: Option<PathBuf>,
+    /// Write one after every so many training batches, besides the one at each epoch's end.
+    pub checkpoint_every: Option<u32>,
+    /// Continue from the checkpoint in the directory, if there is one.
+    pub resume: bool,
+    /// What a checkpoint must agree with to be continued: options and dataset, field by field.
+    pub fingerprint: Value,
+}
+
+/// What a checkpoint holds besides tensors.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrainingState {
+    /// The next batch to train.
+    pub cursor: Cursor,
+    /// Sums of the epoch under way.
+    pub sums: PassSums,
+    /// The best validation accuracy and its epoch.
+    pub best: Option<Best>,
+    /// Epochs since then.
+    pub epochs_without_gain: u32,
+    /// Early stopping has ended training.
+    pub stopped_early: bool,
+}
+
+/// The best epoch so far.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// From 0.
+    pub epoch: u32,
+    /// Share of the labelled validation nodes classified right.
+    pub accuracy: f64,
+}
+
+/// What came of training.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrainingOutcome {
+    /// Epochs finished, earlier runs included.
+    pub epochs: u32,
+    /// Training batches of this run.
+    pub batches: u64,
+    /// Seconds of this run that went by while training batches were used or waited for.
+    pub training_seconds: f64,
+    /// See [`crate::metrics::End::test_accuracy`].
+    pub test_accuracy: Option<f64>,
+    /// The best epoch by validation.
+    pub best: Option<Best>,
+    /// Early stopping ended it.
+    pub stopped_early: bool,
+    /// SIGINT or SIGTERM ended it; a checkpoint was written where there is a directory for them.
+    pub interrupted: bool,
+}
+
+/// The state in the checkpoint directory, if there is a checkpoint. Reads no tensor, so a launcher may call it.
+///
+/// # Errors
+/// [`RuntimeError::Input`] when the checkpoint is of other options or another dataset (the message names what
+/// differs), or cannot be read.
+pub fn saved_state(options: &TrainingOptions) -> Result<Option<TrainingState>, RuntimeError> {
+    let Some(directory) = options.checkpoint.as_ref().filter(|_| options.resume) else { return Ok(None) };
+    let Some(saved) = checkpoint::read(directory).map_err(checkpoint_error)? else { return Ok(None) };
+    saved.check_fingerprint(&options.fingerprint).map_err(checkpoint_error)?;
+    saved.state().map(Some).map_err(checkpoint_error)
+}
+
+/// Trains until the schedule ends, early stopping does, or the run is asked to stop.
+///
+/// # Errors
+/// Divergence, a full disk under the checkpoint, a dead producer.
+pub fn train(
+    receiver: &mut BatchReceiver,
+    dataset: &Dataset,
+    options: &TrainingOptions,
+    observer: &mut dyn Observer,
+) -> Result<TrainingOutcome, RuntimeError> {
+    let mut session = Session::begin(receiver, dataset, options, observer)?;
+    session.run(receiver, observer)?;
+    Ok(session.outcome)
+}
+
+struct Session<'a> {
+    dataset: &'a Dataset,
+    options: &'a TrainingOptions,
+    trainer: Trainer,
+    state: TrainingState,
+    outcome: TrainingOutcome,
+    /// Sums of the validation or test pass under way.
+    evaluation: PassSums,
+    /// In-degree of each input node, filled per batch where the model needs it.
+    degrees: Vec<i32>,
+    epochs: u32,
+    epoch_began: Instant,
+    pass_began: Instant,
+    since_checkpoint: u32,
+}
+
+impl<'a> Session<'a> {
+    fn begin(
+        receiver: &BatchReceiver,
+        dataset: &'a Dataset,
+        options: &'a TrainingOptions,
+        observer: &mut dyn Observer,
+    ) -> Result<Self, RuntimeError> {
+        let mut trainer =
+            Trainer::new(&options.trainer, dataset.features().dim, dataset.classes()).map_err(train_error)?;
+        let mut state = TrainingState::default();
+        if let Some(directory) = options.checkpoint.as_ref().filter(|_| options.resume)
+            && let Some(saved) = checkpoint::read(directory).map_err(checkpoint_error)?
+        {
+            saved.restore(&mut trainer, &options.fingerprint).map_err(checkpoint_error)?;
+            state = saved.state().map_err(checkpoint_error)?;
+            let Cursor { epoch, batch } = state.cursor;
+            observer.note(&format!("resumed behind batch {batch} of epoch {epoch}"));
+        }
+        let outcome = TrainingOutcome {
+            epochs: state.cursor.epoch,
+            best: state.best,
+            stopped_early: state.stopped_early,
+            ..TrainingOutcome::default()
+        };
+        Ok(Self {
+            dataset,
+            options,
+            trainer,
+            state,
+            outcome,
+            evaluation: PassSums::default(),
+            degrees: Vec::new(),
+            epochs: receiver.schedule().passes().epochs,
+            epoch_began: Instant::now(),
+            pass_began: Instant::now(),
+            since_checkpoint: 0,
+        })
+    }
+
+    fn run(&mut self, receiver: &mut BatchReceiver, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
+        let schedule = *receiver.schedule();
+        let trained_all = u64::from(self.state.cursor.batch) >= schedule.train_batches();
+        if self.is_over() {
+            self.end_training(receiver)?;
+        } else if trained_all && schedule.valid_batches() == 0 {
+            // Interrupted between an epoch's last batch and its full-neighbourhood validation.
+            self.end_epoch(receiver, observer)?;
+        }
+        loop {
+            if receiver.stop() >= Stop::Soon {
+                return self.interrupt();
+            }
+            let Some(batch) = receiver.next_batch()? else { break };
+            match batch.split() {
+                Split::Train => {
+                    self.train_batch(&batch, observer)?;
+                    let last = u64::from(batch.index()) + 1 == schedule.train_batches();
+                    self.progress(&batch, schedule.train_batches(), self.state.sums, observer);
+                    drop(batch);
+                    if last {
+                        self.end_of_training_pass();
+                        if schedule.valid_batches() == 0 {
+                            self.end_epoch(receiver, observer)?;
+                        }
+                    } else {
+                        self.checkpoint_if_due()?;
+                    }
+                }
+                split => {
+                    self.evaluate_batch(&batch)?;
+                    let batches = match split {
+                        Split::Valid => schedule.valid_batches(),
+                        _ => schedule.test_batches(),
+                    };
+                    let last = u64::from(batch.index()) + 1 == batches;
+                    self.progress(&batch, batches, self.evaluation, observer);
+                    drop(batch);
+                    if last && split == Split::Valid {
+                        self.end_epoch(receiver, observer)?;
+                    }
+                }
+            }
+        }
+        // A wait that the stop word ended looks like the end of the schedule.
+        if receiver.stop() >= Stop::Soon && !self.is_over() {
+            return self.interrupt();
+        }
+        self.outcome.test_accuracy = match self.options.evaluate_by {
+            EvaluateBy::Sampled => self.evaluation.accuracy(),
+            EvaluateBy::Full => self.evaluate_fully(Split::Test)?.accuracy(),
+        };
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.state.stopped_early || self.state.cursor.epoch >= self.epochs
+    }
+
+    fn train_batch(&mut self, batch: &Batch<'_>, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
+        let began = Instant::now();
+        self.fill_degrees(batch);
+        let blocks = block_inputs(batch);
+        let input = batch_input(batch, &blocks, &self.degrees);
+        let step = self.trainer.train_batch(batch.epoch(), batch.index(), &input).map_err(train_error)?;
+        self.state.sums.loss += f64::from(step.loss) * step.labelled as f64;
+        self.state.sums.correct += step.correct as u64;
+        self.state.sums.labelled += step.labelled as u64;
+        self.state.cursor = Cursor { epoch: batch.epoch(), batch: batch.index() + 1 };
+        self.outcome.batches += 1;
+        self.since_checkpoint += 1;
+        observer.event(&crate::metrics::Event::Batch(BatchEvent {
+            epoch: batch.epoch(),
+            batch: batch.index(),
+            hash: format!("{:016x}", batch.hash()),
+            seeds: batch.seeds().len(),
+            input_nodes: batch.input_nodes().len(),
+            edges: (0..batch.layers()).map(|layer| batch.block(layer).indices.len()).collect(),
+            loss: step.loss,
+            sample_us: batch.sample_time().as_micros() as u64,
+            gather_us: batch.gather_time().as_micros() as u64,
+            train_us: began.elapsed().as_micros() as u64,
+        }))
+    }
+
+    fn evaluate_batch(&mut self, batch: &Batch<'_>) -> Result<(), RuntimeError> {
+        self.fill_degrees(batch);
+        let blocks = block_inputs(batch);
+        let input = batch_input(batch, &blocks, &self.degrees);
+        add(&mut self.evaluation, self.trainer.evaluate_batch(&input).map_err(train_error)?);
+        Ok(())
+    }
+
+    fn evaluate_fully(&mut self, split: Split) -> Result<PassSums, RuntimeError> {
+        let dataset = self.dataset;
+        let mut sums = PassSums::default();
+        if !dataset.split(split).is_empty() {
+            let evaluation = self
+                .trainer
+                .evaluate_full(dataset.csc(), dataset.features(), dataset.labels(), dataset.split(split))
+                .map_err(train_error)?;
+            add(&mut sums, evaluation);
+        }
+        Ok(sums)
+    }
+
+    fn end_of_training_pass(&mut self) {
+        self.outcome.training_seconds += self.pass_began.elapsed().as_secs_f64();
+    }
+
+    /// Behind an epoch's last batch, and its validation where that went through the slots.
+    fn end_epoch(
+        &mut self,
+        receiver: &mut BatchReceiver,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RuntimeError> {
+        if self.options.evaluate_by == EvaluateBy::Full {
+            self.evaluation = self.evaluate_fully(Split::Valid)?;
+        }
+        let epoch = self.state.cursor.epoch;
+        let valid_accuracy = self.evaluation.accuracy();
+        if let Some(accuracy) = valid_accuracy {
+            if self.state.best.is_none_or(|best| accuracy > best.accuracy) {
+                self.state.best = Some(Best { epoch, accuracy });
+                self.state.epochs_without_gain = 0;
+                self.trainer.keep_best().map_err(train_error)?;
+            } else {
+                self.state.epochs_without_gain += 1;
+            }
+        }
+        observer.event(&crate::metrics::Event::Epoch(EpochEvent {
+            epoch,
+            train_loss: self.state.sums.mean_loss(),
+            train_accuracy: self.state.sums.accuracy().unwrap_or(0.0),
+            valid_accuracy,
+            seconds: self.epoch_began.elapsed().as_secs_f64(),
+        }))?;
+        self.state.sums = PassSums::default();
+        self.evaluation = PassSums::default();
+        self.state.cursor = Cursor { epoch: epoch + 1, batch: 0 };
+        self.state.stopped_early = epoch + 1 < self.epochs
+            && self.options.patience.is_some_and(|patience| self.state.epochs_without_gain >= patience);
+        self.outcome.epochs = epoch + 1;
+        self.outcome.best = self.state.best;
+        self.outcome.stopped_early = self.state.stopped_early;
+        self.write_checkpoint()?;
+        if self.is_over() {
+            self.end_training(receiver)?;
+        }
+        self.pass_began = Instant::now();
+        self.epoch_began = Instant::now();
+        Ok(())
+    }
+
+    /// Only the test pass is left; it is the best model's where early stopping was asked for.
+    fn end_training(&mut self, receiver: &mut BatchReceiver) -> Result<(), RuntimeError> {
+        if self.options.patience.is_some() && self.state.best.is_some() {
+            self.trainer.restore_best().map_err(train_error)?;
+        }
+        receiver.end_training();
+        Ok(())
+    }
+
+    fn interrupt(&mut self) -> Result<(), RuntimeError> {
+        self.outcome.interrupted = true;
+        if self.is_over() { Ok(()) } else { self.write_checkpoint() }
+    }
+
+    fn checkpoint_if_due(&mut self) -> Result<(), RuntimeError> {
+        match self.options.checkpoint_every {
+            Some(every) if self.since_checkpoint >= every => self.write_checkpoint(),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_checkpoint(&mut self) -> Result<(), RuntimeError> {
+        self.since_checkpoint = 0;
+        let Some(directory) = &self.options.checkpoint else { return Ok(()) };
+        checkpoint::write(directory, &self.trainer, &self.options.fingerprint, &self.state)
+            .map_err(train_error)
+    }
+
+    fn fill_degrees(&mut self, batch: &Batch<'_>) {
+        self.degrees.clear();
+        if self.options.trainer.model == ModelKind::Gcn {
+            let csc = self.dataset.csc();
+            self.degrees.extend(batch.input_nodes().iter().map(|node| csc.degree(*node as usize) as i32));
+        }
+    }
+
+    fn progress(&self, batch: &Batch<'_>, batches: u64, pass: PassSums, observer: &mut dyn Observer) {
+        let progress = Progress {
+            split: batch.split(),
+            epoch: batch.epoch(),
+            epochs: self.epochs,
+            batch: u64::from(batch.index()) + 1,
+            batches,
+            loss: self.state.sums.mean_loss(),
+            accuracy: pass.accuracy().unwrap_or(0.0),
+        };
+        observer.progress(&progress, "");
+    }
+}
+
+fn add(sums: &mut PassSums, evaluation: Evaluation) {
+    sums.loss += evaluation.loss_sum;
+    sums.correct += evaluation.correct as u64;
+    sums.labelled += evaluation.labelled as u64;
+}
+
+fn block_inputs<'b>(batch: &'b Batch<'_>) -> Vec<BlockInput<'b>> {
+    (0..batch.layers())
+        .map(|layer| {
+            let block = batch.block(layer);
+            BlockInput {
+                destinations: block.destinations,
+                sources: block.sources,
+                indptr: block.indptr,
+                indices: block.indices,
+            }
+        })
+        .collect()
+}
+
+fn batch_input<'b>(batch: &'b Batch<'_>, blocks: &'b [BlockInput<'b>], degrees: &'b [i32]) -> BatchInput<'b> {
+    let features = batch.features();
+    BatchInput {
+        features: features.bytes,
+        element: features.element,
+        rows: features.rows,
+        dim: features.dim,
+        labels: batch.labels(),
+        degrees,
+        blocks,
+    }
+}
+
+fn train_error(error: TrainError) -> RuntimeError {
+    if error.is_input() {
+        RuntimeError::Input(error.to_string())
+    } else {
+        RuntimeError::Failed(error.to_string())
+    }
+}
+
+/// Labels that the built-in models can be trained on.
+///
+/// # Errors
+/// [`RuntimeError::Input`] for multi-label datasets and for ones without any class.
+pub fn check_trainable(dataset: &Dataset) -> Result<(), RuntimeError> {
+    let name = dataset.path().display();
+    match dataset.labels() {
+        Labels::Multi { .. } => Err(RuntimeError::Input(format!(
+            "{name}: label.npy holds several labels a node; the built-in models take one class a node"
+        ))),
+        Labels::Single(_) if dataset.classes() < 2 => Err(RuntimeError::Input(format!(
+            "{name}: label.npy names {} class; at least two are needed to train",
+            dataset.classes()
+        ))),
+        Labels::Single(_) => Ok(()),
+    }
+}
