@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 pub mod arrays;
+pub mod runs;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -355,7 +355,7 @@ impl<'a> Session<'a> {
         self.since_checkpoint = 0;
         let Some(directory) = &self.options.checkpoint else { return Ok(()) };
         checkpoint::write(directory, &self.trainer, &self.options.fingerprint, &self.state)
-            .map_err(train_error)
+            .map_err(checkpoint_error)
     }
 
     fn fill_degrees(&mut self, batch: &Batch<'_>) {
@@ -414,7 +414,15 @@ fn batch_input<'b>(batch: &'b Batch<'_>, blocks: &'b [BlockInput<'b>], degrees: 
 }
 
 fn train_error(error: TrainError) -> RuntimeError {
-    if error.is_input() {
+    if error.is_usage() {
+        RuntimeError::Input(error.to_string())
+    } else {
+        RuntimeError::Failed(error.to_string())
+    }
+}
+
+fn checkpoint_error(error: CheckpointError) -> RuntimeError {
+    if error.is_usage() {
         RuntimeError::Input(error.to_string())
     } else {
         RuntimeError::Failed(error.to_string())

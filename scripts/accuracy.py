@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Trains the built-in models on real graphs and compares their test accuracy with published references.
+
+    scripts/accuracy.py [--only NAME,…] [--seeds 5] [--out docs/results/accuracy.json]
+
+Each row is a graph and a model, trained with several seeds by the real binary; the mean may be at most one point
+below the reference. Hyper-parameters are ours and chosen on the validation nodes; a run keeps the model that is best on
+them (--patience). Needs nothing but Python and the graphs (scripts/datasets.sh unpacks them). Exit code 1 if a
+row falls short.
+"""
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# A mean this far below the reference, in points, still counts as reproduced.
+TOLERANCE = 1.0
+
+CITATION = "--fanouts=-1,-1 --slot-bytes 256MiB --hidden 64 --feature-norm row --dropout 0.5 --input-dropout 0.5 --lr 0.01 --weight-decay 5e-4 --epochs 200 --patience 60 --eval full"
+
+# graph, model, reference accuracy in %, options
+ROWS = [
+    ("cora", "gcn", 81.5, f"{CITATION} --batch-size 140"),
+    ("cora", "sage", 80.4, f"{CITATION} --batch-size 140"),
+    ("citeseer", "gcn", 70.3, f"{CITATION} --batch-size 120"),
+    ("citeseer", "sage", 71.1, f"{CITATION} --batch-size 120"),
+    ("amazon_computers", "gcn", 82.1, "--fanouts 25,25 --hidden 64 --feature-norm row --dropout 0.5 --lr 0.01 --weight-decay 5e-4 --epochs 200 --patience 40 --eval full --batch-size 200"),
+    ("amazon_computers", "sage", 83.7, "--fanouts 25,25 --hidden 64 --feature-norm row --dropout 0.5 --lr 0.01 --weight-decay 5e-4 --epochs 200 --patience 40 --eval full --batch-size 200"),
+    ("coauthor_physics", "gcn", 92.2, "--fanouts 15,15 --hidden 64 --feature-norm row --dropout 0.5 --lr 0.01 --weight-decay 5e-4 --epochs 100 --patience 15 --batch-size 100"),
+    ("oewn", "sage", 72.8, "--fanouts 15,15 --hidden 128 --dropout 0.5 --lr 0.01 --epochs 40 --patience 8 --batch-size 1024 --eval full"),
+    ("cnr2000_web", "sage", 62.8, "--fanouts 15,15 --hidden 128 --dropout 0.2 --lr 0.01 --epochs 30 --patience 5 --batch-size 4096 --eval full"),
+]
+
+
+def cache():
+    base = os.environ.get("UVATRAIN_CACHE")
+    if base:
+        return Path(base)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "uvatrain"
+
+
+def train(binary, graph, model, options, seed):
+    command = [binary, "train", graph, "--model", model, "--seed", str(seed), "--json", *options.split()]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if ended.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\nended with {ended.returncode}:\n{ended.stderr}")
+    return json.loads(ended.stdout)
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--only", help="graphs, or graph/model pairs, separated by commas")
+    arguments.add_argument("--seeds", type=int, default=5)
+    arguments.add_argument("--graphs", type=Path, default=cache() / "datasets")
+    arguments.add_argument("--binary", type=Path, default=ROOT / "target/release/uvatrain")
+    arguments.add_argument("--out", type=Path, help="write the rows as JSON")
+    chosen = arguments.parse_args()
+    only = chosen.only.split(",") if chosen.only else None
+
+    rows, short = [], []
+    print(f"{'graph':<17} {'model':<5} {'mean':>6} {'± std':>6} {'reference':>9} {'seconds':>8}  seeds")
+    for name, model, reference, options in ROWS:
+        if only and name not in only and f"{name}/{model}" not in only:
+            continue
+        graph = chosen.graphs / name
+        if not graph.is_dir():
+            sys.exit(f"{graph} is not there: run scripts/datasets.sh, or give --graphs")
+        since = time.monotonic()
+        ends = [train(chosen.binary, graph, model, options, seed) for seed in range(chosen.seeds)]
+        seconds = time.monotonic() - since
+        accuracies = [100 * end["test_accuracy"] for end in ends]
+        mean = statistics.mean(accuracies)
+        spread = statistics.stdev(accuracies) if len(accuracies) > 1 else 0.0
+        reached = mean >= reference - TOLERANCE
+        print(f"{name:<17} {model:<5} {mean:6.2f} {spread:6.2f} {reference:9.1f} {seconds:8.1f}  "
+              + " ".join(f"{a:.2f}" for a in accuracies) + ("" if reached else "   SHORT"), flush=True)
+        rows.append({
+            "graph": name, "model": model, "options": options, "reference": reference, "mean": round(mean, 3),
+            "stdev": round(spread, 3), "accuracies": [round(a, 3) for a in accuracies],
+            "epochs": [end["epochs"] for end in ends], "seconds": round(seconds, 1), "reached": reached,
+        })
+        if not reached:
+            short.append(f"{name}/{model}")
+    if chosen.out:
+        machine = {"system": platform.system(), "machine": platform.machine(), "cores": os.cpu_count()}
+        chosen.out.parent.mkdir(parents=True, exist_ok=True)
+        chosen.out.write_text(json.dumps({"tolerance": TOLERANCE, "machine": machine, "rows": rows}, indent=1) + "\n")
+    if short:
+        sys.exit(f"more than {TOLERANCE} point below the reference: {', '.join(short)}")
+
+
+if __name__ == "__main__":
+    main()

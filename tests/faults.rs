@@ -1,0 +1,158 @@
+//! What is left when a run is killed, stopped or interrupted: nothing but its exit code, its message and its last
+//! good checkpoint. Every wait has a watchdog.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::runs::{Metrics, Process, Traces, processes_of, small_graph, train, wait_for_batches, wait_until};
+use support::{Running, directory};
+
+/// A run that would go on for minutes, under way for some batches, with two samplers.
+fn long_run(directory: &Path, metrics: &str, extra: &str) -> (Running, Vec<Process>) {
+    let temporary = directory.join("tmp");
+    fs::create_dir_all(&temporary).unwrap();
+    let options = format!("--epochs 100000 --samplers 2 --checkpoint kept --checkpoint-every 2 {extra}");
+    let mut run = train(directory, metrics, &options).env("TMPDIR", &temporary).start();
+    let processes = processes_of(&run, 2);
+    wait_for_batches(&mut run, &directory.join(metrics), 10);
+    (run, processes)
+}
+
+fn one<'a>(processes: &'a [Process], role: &str) -> &'a Process {
+    processes.iter().find(|process| process.role == role).unwrap_or_else(|| panic!("no {role}"))
+}
+
+/// Nothing of the run is left, and its checkpoint can be taken up.
+fn nothing_is_left(directory: &Path, processes: &[Process], before: &Traces) {
+    for process in processes {
+        wait_until(&format!("the {} (process {}) ends", process.role, process.pid), || process.has_ended());
+    }
+    assert_eq!(before, &Traces::now(&directory.join("tmp")));
+    let kept: Vec<String> = fs::read_dir(directory.join("kept"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(kept.len(), 2, "a checkpoint is two files: {kept:?}");
+    let taken_up = "--epochs 1 --samplers 2 --checkpoint kept --resume";
+    train(directory, "after.jsonl", taken_up).run().succeeds();
+}
+
+fn traces(directory: &Path) -> Traces {
+    fs::create_dir_all(directory.join("tmp")).unwrap();
+    Traces::now(&directory.join("tmp"))
+}
+
+#[test]
+fn a_role_that_is_killed_ends_the_run_by_name_and_nothing_is_left() {
+    let temp = directory();
+    small_graph(temp.path());
+    for role in ["sampler", "producer", "consumer"] {
+        let _ = fs::remove_dir_all(temp.path().join("kept"));
+        let before = traces(temp.path());
+        let (run, processes) = long_run(temp.path(), &format!("{role}.jsonl"), "");
+        one(&processes, role).signal(Signal::KILL);
+        let outcome = run.wait().refuses(1, &[&format!("the {role}"), "killed by SIGKILL", "epoch", "--resume"]);
+        assert!(!outcome.stderr.contains("panicked"), "{outcome}");
+        nothing_is_left(temp.path(), &processes, &before);
+    }
+}
+
+#[test]
+fn a_launcher_that_is_killed_leaves_nothing_that_its_janitor_does_not_clean_up() {
+    let temp = directory();
+    small_graph(temp.path());
+    let before = traces(temp.path());
+    let (run, processes) = long_run(temp.path(), "run.jsonl", "");
+    assert!(processes.iter().any(|process| process.role == "janitor"));
+    kill_process(Pid::from_child(&run.child), Signal::KILL).unwrap();
+    run.wait().ends_with(128 + 9);
+    nothing_is_left(temp.path(), &processes, &before);
+}
+
+#[test]
+fn a_launcher_that_is_killed_while_its_roles_are_stopped_leaves_nothing_either() {
+    let temp = directory();
+    small_graph(temp.path());
+    let before = traces(temp.path());
+    let (run, processes) = long_run(temp.path(), "run.jsonl", "");
+    for role in ["sampler", "producer", "consumer"] {
+        one(&processes, role).signal(Signal::STOP);
+    }
+    kill_process(Pid::from_child(&run.child), Signal::KILL).unwrap();
+    run.wait().ends_with(128 + 9);
+    nothing_is_left(temp.path(), &processes, &before);
+}
+
+#[test]
+fn an_interrupt_finishes_the_batch_keeps_it_and_ends_with_130() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (signal, code, name) in [(Signal::INT, 130, "SIGINT"), (Signal::TERM, 143, "SIGTERM")] {
+        let _ = fs::remove_dir_all(temp.path().join("kept"));
+        let before = traces(temp.path());
+        let metrics = format!("{name}.jsonl");
+        let (run, processes) = long_run(temp.path(), &metrics, "");
+        kill_process(Pid::from_child(&run.child), signal).unwrap();
+        run.wait().refuses(code, &[name, "finishing this batch"]);
+        let trained = Metrics::read(&temp.path().join(&metrics)).trained();
+        let (epoch, batch, ..) = trained.last().unwrap();
+        let state = fs::read_to_string(temp.path().join("kept/checkpoint.json")).unwrap();
+        let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+        let cursor = &state["state"]["cursor"];
+        // The cursor is behind the last batch trained, or at the next epoch's start where that was an epoch's last.
+        let next = (cursor["epoch"].as_u64().unwrap(), cursor["batch"].as_u64().unwrap());
+        assert!(next == (*epoch, batch + 1) || next == (epoch + 1, 0), "{next:?} behind {epoch}.{batch}");
+        nothing_is_left(temp.path(), &processes, &before);
+    }
+}
+
+#[test]
+fn a_second_interrupt_ends_the_run_at_once() {
+    let temp = directory();
+    small_graph(temp.path());
+    let before = traces(temp.path());
+    let (run, processes) = long_run(temp.path(), "run.jsonl", "");
+    // Stopped, the consumer cannot finish its batch: only the second signal can end the run.
+    one(&processes, "consumer").signal(Signal::STOP);
+    let launcher = Pid::from_child(&run.child);
+    kill_process(launcher, Signal::INT).unwrap();
+    kill_process(launcher, Signal::INT).unwrap();
+    // Two that come together may count as one; a third is a second in any case.
+    kill_process(launcher, Signal::TERM).unwrap();
+    let outcome = run.wait();
+    assert!([130, 143].contains(&outcome.code()), "{outcome}");
+    nothing_is_left(temp.path(), &processes, &before);
+}
+
+#[test]
+fn a_role_that_is_stopped_for_a_while_is_waited_for_and_changes_no_batch() {
+    let temp = directory();
+    small_graph(temp.path());
+    train(temp.path(), "whole.jsonl", "--epochs 30 --samplers 2").run().succeeds();
+    let whole = Metrics::read(&temp.path().join("whole.jsonl")).trained();
+    for role in ["sampler", "producer", "consumer"] {
+        let metrics = format!("{role}.jsonl");
+        let path = temp.path().join(&metrics);
+        let mut run = train(temp.path(), &metrics, "--epochs 30 --samplers 2").start();
+        let processes = processes_of(&run, 2);
+        wait_for_batches(&mut run, &path, 5);
+        one(&processes, role).signal(Signal::STOP);
+        // Longer than ten liveness checks: whoever took a stopped role for a dead one would have ended by then.
+        let since = std::time::Instant::now();
+        wait_until("a second and a half has passed", || since.elapsed().as_millis() > 1500);
+        one(&processes, role).signal(Signal::CONT);
+        run.wait().succeeds();
+        assert_eq!(whole, Metrics::read(&path).trained(), "{role}");
+    }
+}
+
+#[test]
+fn a_role_is_not_started_by_hand() {
+    let temp = directory();
+    for role in ["sampler", "producer", "consumer", "janitor"] {
+        support::uvatrain(temp.path(), [role, "--channel=7"]).run().refuses(2, &["not by hand"]);
+    }
+}

@@ -1,0 +1,270 @@
+//! Training as its users meet it: the real binary, three processes and more, its metrics and checkpoints.
+
+mod support;
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::arrays::{npy, six_nodes};
+use support::runs::{Metrics, small_graph, train, wait_for_batches};
+use support::{assert_same_contents, contents, directory, uvatrain};
+
+#[test]
+fn batches_and_losses_are_equal_for_any_number_of_samplers_in_process_and_across_processes() {
+    let temp = directory();
+    small_graph(temp.path());
+    let mut runs = Vec::new();
+    for (metrics, options) in [
+        ("one.jsonl", "--samplers 1"),
+        ("two.jsonl", "--samplers 2 --slots 3"),
+        ("four.jsonl", "--samplers 4 --batch-slots 9 --slots 1"),
+        ("in1.jsonl", "--samplers 1 --in-process"),
+        ("in4.jsonl", "--samplers 4 --in-process"),
+    ] {
+        train(temp.path(), metrics, &format!("--epochs 2 {options}")).run().succeeds();
+        let metrics = Metrics::read(&temp.path().join(metrics));
+        let epochs: Vec<_> = metrics
+            .of("epoch")
+            .map(|e| (e["train_loss"].to_string(), e["valid_accuracy"].to_string()))
+            .collect();
+        let accuracy = metrics.of("end").next().map(|end| end["test_accuracy"].to_string());
+        runs.push((options, metrics.trained(), epochs, accuracy));
+    }
+    let (_, batches, epochs, accuracy) = &runs[0];
+    assert!(batches.len() >= 20 && epochs.len() == 2 && accuracy.is_some(), "{batches:?} {epochs:?}");
+    for (options, other, other_epochs, other_accuracy) in &runs[1..] {
+        assert_eq!(batches, other, "{options}");
+        assert_eq!((epochs, accuracy), (other_epochs, other_accuracy), "{options}");
+    }
+}
+
+#[test]
+fn another_seed_makes_other_batches() {
+    let temp = directory();
+    small_graph(temp.path());
+    train(temp.path(), "a.jsonl", "--epochs 1 --seed 1").run().succeeds();
+    train(temp.path(), "b.jsonl", "--epochs 1 --seed 2").run().succeeds();
+    let (a, b) = (Metrics::read(&temp.path().join("a.jsonl")), Metrics::read(&temp.path().join("b.jsonl")));
+    for (a, b) in a.trained().iter().zip(b.trained()) {
+        assert_ne!((&a.2, &a.3), (&b.2, &b.3));
+    }
+}
+
+#[test]
+fn a_run_continued_after_its_last_epoch_has_the_losses_of_one_that_never_stopped() {
+    let temp = directory();
+    small_graph(temp.path());
+    train(temp.path(), "whole.jsonl", "--epochs 3").run().succeeds();
+    train(temp.path(), "parts.jsonl", "--epochs 1 --checkpoint kept").run().succeeds();
+    train(temp.path(), "parts.jsonl", "--epochs 3 --checkpoint kept --resume --samplers 2").run().succeeds();
+    let whole = Metrics::read(&temp.path().join("whole.jsonl"));
+    let parts = Metrics::read(&temp.path().join("parts.jsonl"));
+    assert_eq!(whole.trained(), parts.trained());
+    let end = |metrics: &Metrics| metrics.of("end").last().unwrap()["test_accuracy"].to_string();
+    assert_eq!(end(&whole), end(&parts));
+}
+
+#[test]
+fn a_run_interrupted_in_an_epoch_continues_at_the_next_batch_with_the_same_losses() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (mode, name) in [("", "processes"), ("--in-process", "threads")] {
+        let whole = format!("{name}-whole.jsonl");
+        train(temp.path(), &whole, &format!("--epochs 40 {mode}")).run().succeeds();
+        let parts = format!("{name}-parts.jsonl");
+        let path = temp.path().join(&parts);
+        let options = format!("--epochs 40 --checkpoint {name} {mode}");
+        let mut run = train(temp.path(), &parts, &options).start();
+        wait_for_batches(&mut run, &path, 25);
+        kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
+        run.wait().refuses(130, &["SIGINT"]);
+        let before = Metrics::read(&path).trained();
+        let resumed = train(temp.path(), &parts, &format!("{options} --resume")).run().succeeds();
+        assert!(resumed.stderr.contains("resumed"), "{resumed}");
+        let after = Metrics::read(&path).trained();
+        // The batch it was at was finished and kept: none is trained twice and none is left out.
+        assert!(before.len() < after.len());
+        assert_eq!(after, Metrics::read(&temp.path().join(&whole)).trained(), "{name}");
+    }
+}
+
+#[test]
+fn a_run_killed_in_an_epoch_continues_at_its_last_checkpoint_with_the_same_losses() {
+    let temp = directory();
+    small_graph(temp.path());
+    train(temp.path(), "whole.jsonl", "--epochs 40").run().succeeds();
+    let path = temp.path().join("parts.jsonl");
+    let options = "--epochs 40 --checkpoint kept --checkpoint-every 3";
+    let mut run = train(temp.path(), "parts.jsonl", options).start();
+    wait_for_batches(&mut run, &path, 30);
+    kill_process(Pid::from_child(&run.child), Signal::KILL).unwrap();
+    run.wait().ends_with(128 + 9);
+    let killed_at = Metrics::read(&path).trained().len();
+    train(temp.path(), "parts.jsonl", &format!("{options} --resume")).run().succeeds();
+    let parts = Metrics::read(&path);
+    assert_eq!(parts.trained_once(), Metrics::read(&temp.path().join("whole.jsonl")).trained());
+    // A checkpoint every third batch: no more than three are trained again, and whatever was in the pipe.
+    let again = parts.trained().len() - parts.trained_once().len();
+    assert!(again <= 4, "{again} batches were trained twice; killed behind {killed_at}");
+}
+
+#[test]
+fn the_result_as_json_is_one_object_with_the_fields_promised() {
+    let temp = directory();
+    small_graph(temp.path());
+    let end = train(temp.path(), "run.jsonl", "--epochs 2 --json").run().succeeds().json();
+    for field in ["test_accuracy", "bottleneck", "epochs", "seconds", "batches_per_second", "roles"] {
+        assert!(!end[field].is_null(), "{field} is missing: {end}");
+    }
+    for role in ["sampler", "producer", "consumer"] {
+        for field in ["working_s", "waiting_input_s", "waiting_output_s", "peak_rss_bytes"] {
+            assert!(end["roles"][role][field].as_f64().is_some_and(|value| value >= 0.0), "{role} {field}: {end}");
+        }
+        assert!(end["roles"][role]["peak_rss_bytes"].as_u64() > Some(1 << 20), "{role}: {end}");
+    }
+    assert!(["sampler", "producer", "consumer"].contains(&end["bottleneck"].as_str().unwrap()));
+    assert_eq!(end["epochs"], 2);
+
+    let metrics = Metrics::read(&temp.path().join("run.jsonl"));
+    assert_eq!(metrics.0.first().unwrap()["event"], "start");
+    assert_eq!(metrics.0.last().unwrap(), &end);
+    let batch = metrics.of("batch").next().unwrap();
+    for field in ["epoch", "batch", "seeds", "input_nodes", "sample_us", "gather_us", "train_us"] {
+        assert!(batch[field].is_u64(), "{field}: {batch}");
+    }
+    assert_eq!(batch["edges"].as_array().map(Vec::len), Some(2), "{batch}");
+    assert_eq!(batch["hash"].as_str().map(str::len), Some(16), "{batch}");
+    assert!(batch["loss"].is_f64(), "{batch}");
+    let epoch = metrics.of("epoch").next().unwrap();
+    for field in ["epoch", "train_loss", "valid_accuracy", "seconds"] {
+        assert!(epoch[field].is_number(), "{field}: {epoch}");
+    }
+}
+
+#[test]
+fn early_stopping_ends_training_and_tests_the_best_model() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (mode, metrics) in [("--eval sampled", "sampled.jsonl"), ("--eval full", "full.jsonl")] {
+        let options = format!("--epochs 200 --patience 2 --lr 0.03 {mode} --checkpoint {metrics}-kept --json");
+        let end = train(temp.path(), metrics, &options).run().succeeds().json();
+        assert_eq!(end["stopped_early"], true, "{end}");
+        let epochs = end["epochs"].as_u64().unwrap();
+        let accuracies: Vec<f64> = Metrics::read(&temp.path().join(metrics))
+            .of("epoch")
+            .map(|epoch| epoch["valid_accuracy"].as_f64().unwrap())
+            .collect();
+        assert_eq!(accuracies.len() as u64, epochs);
+        let best = accuracies.iter().copied().fold(0.0, f64::max);
+        assert_eq!(end["best_valid_accuracy"].as_f64(), Some(best));
+        assert!(accuracies[..accuracies.len() - 2].contains(&best), "the last two brought no gain: {accuracies:?}");
+        // Taken up again it has nothing left to train, and tests the same model.
+        let again = train(temp.path(), metrics, &format!("{options} --resume")).run().succeeds().json();
+        assert_eq!(again["batches"], 0, "{again}");
+        assert_eq!(again["test_accuracy"], end["test_accuracy"], "{mode}");
+    }
+}
+
+#[test]
+fn both_models_learn_the_planted_classes_under_either_evaluation() {
+    let temp = directory();
+    small_graph(temp.path());
+    for model in ["sage", "gcn"] {
+        for mode in ["sampled", "full"] {
+            let options = format!("--epochs 8 --lr 0.01 --model {model} --eval {mode} --json");
+            let end = train(temp.path(), "run.jsonl", &options).run().succeeds().json();
+            let accuracy = end["test_accuracy"].as_f64().unwrap();
+            // Four classes: a guess is right once in four.
+            assert!(accuracy > 0.5, "{model} {mode}: {accuracy}");
+        }
+    }
+}
+
+#[test]
+fn features_that_are_not_numbers_end_the_run_and_the_last_good_checkpoint_stays() {
+    let temp = directory();
+    let graph = small_graph(temp.path());
+    train(temp.path(), "good.jsonl", "--epochs 1 --checkpoint kept").run().succeeds();
+    let before = contents(&temp.path().join("kept"));
+    // The dataset's own file, so that only the loss can notice.
+    let mut features = fs::read(graph.join("feat.npy")).unwrap();
+    let data = features.len() - 4000 * 24 * 4;
+    for value in features[data..].chunks_exact_mut(4) {
+        value.copy_from_slice(&f32::NAN.to_le_bytes());
+    }
+    fs::write(graph.join("feat.npy"), features).unwrap();
+    let refused = train(temp.path(), "bad.jsonl", "--epochs 1 --checkpoint fresh").run();
+    refused.refuses(1, &["diverged", "epoch 0, batch 0", "info --verify"]);
+    assert!(!temp.path().join("fresh/checkpoint.json").exists(), "a checkpoint of a diverged model was kept");
+    assert_same_contents(&before, &contents(&temp.path().join("kept")));
+}
+
+#[test]
+fn what_a_run_cannot_begin_with_is_refused_before_anything_is_written() {
+    let temp = directory();
+    small_graph(temp.path());
+    let six = temp.path().join("six");
+    six_nodes(&six);
+    fs::write(six.join("train_idx.npy"), npy::<i64>(&[0], false, &[])).unwrap();
+    train(temp.path(), "kept.jsonl", "--epochs 1 --checkpoint kept").run().succeeds();
+    uvatrain(temp.path(), ["info", "six"]).run();
+    let before = contents(temp.path());
+    let cases: [(&str, &[&str]); 6] = [
+        ("train six --fanouts 2", &["train_idx.npy", "empty"]),
+        ("train graph --fanouts 2 --slot-bytes 1KiB", &["--slot-bytes"]),
+        (
+            "train graph --fanouts 5,4 --batch-size 100 --hidden 32 --train-threads 1 --checkpoint kept --resume",
+            &["kept", "hidden", "16", "32"],
+        ),
+        (
+            "train graph --fanouts 5,3 --batch-size 100 --hidden 16 --checkpoint kept --resume --epochs 9",
+            &["kept", "fanouts"],
+        ),
+        ("train absent", &["absent"]),
+        ("train graph --drop-last --batch-size 100000 --fanouts 2", &["--drop-last", "--batch-size"]),
+    ];
+    for (arguments, message) in cases {
+        let with_metrics = format!("{arguments} --metrics new.jsonl");
+        uvatrain(temp.path(), with_metrics.split(' ')).run().refuses(2, message);
+        assert_same_contents(&before, &contents(temp.path()));
+    }
+}
+
+#[test]
+fn a_checkpoint_of_another_dataset_is_refused() {
+    let temp = directory();
+    small_graph(temp.path());
+    train(temp.path(), "a.jsonl", "--epochs 1 --checkpoint kept").run().succeeds();
+    fs::remove_dir_all(temp.path().join("graph")).unwrap();
+    let other = "generate graph --nodes 4000 --avg-degree 12 --feat-dim 24 --classes 4 --seed 8";
+    uvatrain(temp.path(), other.split(' ')).run().succeeds();
+    let before = contents(&temp.path().join("kept"));
+    train(temp.path(), "b.jsonl", "--epochs 2 --checkpoint kept --resume").run().refuses(2, &["kept", "dataset"]);
+    assert_same_contents(&before, &contents(&temp.path().join("kept")));
+}
+
+#[test]
+fn a_batch_larger_than_its_slot_names_the_batch_and_the_option() {
+    let temp = directory();
+    small_graph(temp.path());
+    // Enough for the seeds, not for their neighbours.
+    for mode in ["", "--in-process"] {
+        let run = train(temp.path(), "run.jsonl", &format!("--epochs 1 --slot-bytes 20KiB {mode}")).run();
+        run.refuses(2, &["train batch 0 of epoch 0", "--slot-bytes"]);
+    }
+}
+
+#[test]
+fn all_neighbours_can_be_taken_through_slots_of_a_size_given() {
+    let temp = directory();
+    small_graph(temp.path());
+    let options = "--epochs 1 --fanouts -1,-1 --slot-bytes 4MiB --json";
+    let end = uvatrain(
+        temp.path(),
+        format!("train graph --batch-size 100 --hidden 16 --train-threads 1 {options}").split_whitespace(),
+    )
+    .run()
+    .succeeds()
+    .json();
+    assert!(end["test_accuracy"].is_f64(), "{end}");
+}
