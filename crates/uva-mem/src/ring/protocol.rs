@@ -49,7 +49,7 @@ pub enum State {
 }
 
 /// A state word: generation and state.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateWord(pub u32);
 
 impl StateWord {
@@ -262,6 +262,9 @@ impl<W: Word> SlotHeader<W> {
     }
 
     /// Looks, spins, sleeps and asks, until `claim` (given the state word, and whether a sleep came before) is true.
+    ///
+    /// The look is an acquire load, so what a claim concludes from the word it was given is ordered too, also where
+    /// it makes no exchange.
     fn wait_until(
         &self,
         patience: Patience,
