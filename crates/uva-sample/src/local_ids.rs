@@ -1,5 +1,7 @@
 //! Which local id a node has in the batch at hand.
 
+use std::hint::select_unpredictable;
+
 /// A direct map from node to local id, 8 bytes a node, emptied in constant time.
 ///
 /// An entry is `stamp << 32 | local id`, and holds for the batch of its stamp only. Stamps rise, so an entry is of
@@ -68,7 +70,7 @@ impl LocalIds {
             // Without a branch on what the entry says: that is a coin's toss, and a branch guessed wrong throws away
             // the loads of the entries that follow, which is where the time goes on a graph larger than the caches.
             let is_new = *entry < base;
-            *entry = if is_new { base | (first + next) as u64 } else { *entry };
+            *entry = select_unpredictable(is_new, base | (first + next) as u64, *entry);
             *local = *entry as u32 as i32;
             match fresh.get_mut(next) {
                 Some(place) => *place = id,

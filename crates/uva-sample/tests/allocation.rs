@@ -1,0 +1,98 @@
+//! That batches cost no allocation, and how much memory a sampler takes. Counted by an allocator of its own.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use common::{Graph, key};
+use uva_graph::Split;
+use uva_sample::SeedOrder;
+
+thread_local! {
+    /// Allocations of this thread so far, and their bytes. Constant at first, so reading it allocates nothing.
+    static ALLOCATED: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+}
+
+struct Counting;
+
+fn count(layout: Layout) {
+    let (times, bytes) = ALLOCATED.get();
+    ALLOCATED.set((times + 1, bytes + layout.size()));
+}
+
+// SAFETY: every call is handed on to the system's allocator with the arguments it came with, so that allocator's
+// guarantees are these. Counting touches a thread-local cell without a destructor and does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout);
+        // SAFETY: the caller's promises about `layout` are those that the system's allocator asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout);
+        // SAFETY: as in `alloc`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(layout);
+        // SAFETY: `pointer` came from the system's allocator, through one of these methods, with this `layout`.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as in `realloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn graph(nodes: i64) -> Graph {
+    let list = |node: i64| (0..node % 37).map(|i| (node * 31 + i * i * 7) % nodes).collect();
+    Graph::from_lists(&(0..nodes).map(list).collect::<Vec<_>>())
+}
+
+#[test]
+fn batches_and_epochs_allocate_nothing() {
+    let wide = graph(5000);
+    let narrow = wide.clone().narrow();
+    for graph in [&wide, &narrow] {
+        for (fanouts, replace) in
+            [(&[15, 10, 5][..], false), (&[15, 10, 5], true), (&[-1, 3], false), (&[70_000], true)]
+        {
+            let mut sampler = graph.sampler(fanouts, replace, 1);
+            let mut batch = graph.room(500, fanouts);
+            let mut order = SeedOrder::new(1, Split::Train, 5000, true, 500, false).unwrap();
+            let mut seeds = Vec::with_capacity(500);
+
+            let before = ALLOCATED.get();
+            let mut edges = 0;
+            for epoch in 0..3 {
+                order.prepare(epoch).unwrap();
+                for number in 0..order.batches() {
+                    seeds.clear();
+                    seeds.extend(order.batch(number).iter().map(|&seed| i64::from(seed)));
+                    edges += sampler.sample_into(key(number as u32), &seeds, &mut batch).unwrap().edges();
+                }
+            }
+            assert_eq!(ALLOCATED.get(), before, "{fanouts:?}");
+            assert!(edges > 10_000);
+        }
+    }
+}
+
+#[test]
+fn a_sampler_takes_eight_bytes_a_node_and_little_else() {
+    let nodes = 1_000_000;
+    let graph = Graph::from_lists(&vec![Vec::new(); nodes]);
+    let (_, before) = ALLOCATED.get();
+    let sampler = graph.sampler(&[15, 10, 5], false, 1);
+    let (_, after) = ALLOCATED.get();
+    drop(sampler);
+    let rest = (after - before) - 8 * nodes;
+    assert!(rest < 128 << 10, "{rest} bytes");
+}

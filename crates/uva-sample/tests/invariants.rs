@@ -1,0 +1,329 @@
+//! Batches against the plain method, on graphs of all sorts.
+
+mod common;
+
+use common::{Graph, content, key, plainly};
+use proptest::prelude::*;
+use uva_graph::{Csc, Indices, Split};
+use uva_sample::{
+    BatchBounds, BatchKey, BatchMut, BlockMut, BlockRef, Capacity, InvalidOption, MAX_EPOCH, MiniBatch,
+    NeighborSampler, SampleError, SamplerOptions, batch_hash,
+};
+
+/// Up to `nodes` lists with repeated edges, self-loops and empty lists among them, and hubs.
+fn lists(nodes: usize) -> impl Strategy<Value = Vec<Vec<i64>>> {
+    (1..nodes).prop_flat_map(|nodes| {
+        let list = |longest| proptest::collection::vec(0..nodes as i64, 0..longest);
+        proptest::collection::vec(prop_oneof![8 => list(12), 1 => list(200)], nodes)
+    })
+}
+
+fn options() -> impl Strategy<Value = SamplerOptions> {
+    (
+        proptest::collection::vec(prop_oneof![1 => Just(-1), 6 => 1..8, 1 => 8..100], 1..4),
+        any::<bool>(),
+        any::<u64>(),
+    )
+        .prop_map(|(fanouts, replace, seed)| SamplerOptions { fanouts, replace, seed })
+}
+
+fn batch_key() -> impl Strategy<Value = BatchKey> {
+    (0..3_usize, 0..=MAX_EPOCH, any::<u32>()).prop_map(|(split, epoch, batch)| BatchKey {
+        split: Split::ALL[split],
+        epoch,
+        batch,
+    })
+}
+
+/// Some distinct nodes, by a stride that is coprime to any count.
+fn some_seeds(nodes: usize, seeds: usize) -> Vec<i64> {
+    (0..seeds.min(nodes)).map(|i| ((i * 1_000_003 + 17) % nodes) as i64).collect()
+}
+
+fn sample(graph: &Graph, options: &SamplerOptions, key: BatchKey, seeds: &[i64]) -> MiniBatch {
+    let mut batch = graph.room(seeds.len(), &options.fanouts);
+    let mut sampler = NeighborSampler::new(graph.csc(), options.clone()).unwrap();
+    sampler.sample_into(key, seeds, &mut batch).unwrap();
+    batch
+}
+
+fn originals(graph: &Graph, nodes: &[i64]) -> Vec<i64> {
+    match &graph.original_ids {
+        Some(original) => nodes.iter().map(|&node| original[node as usize]).collect(),
+        None => nodes.to_vec(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_batch_is_what_the_plain_method_makes(
+        lists in lists(60), options in options(), key in batch_key(), seeds in 0_usize..20,
+    ) {
+        let graph = Graph::from_lists(&lists);
+        let seeds = some_seeds(lists.len(), seeds);
+        let batch = sample(&graph, &options, key, &seeds);
+        prop_assert_eq!(content(&batch), plainly(&graph, &options, key, &seeds));
+        let blocks: Vec<BlockRef<'_>> = batch.blocks().collect();
+        prop_assert_eq!(batch.hash(), batch_hash(batch.nodes(), batch.seeds().len(), &blocks));
+        // The width of the ids is no part of a batch.
+        let narrow = sample(&graph.narrow(), &options, key, &seeds);
+        prop_assert_eq!(content(&narrow), content(&batch));
+        prop_assert_eq!(narrow.hash(), batch.hash());
+    }
+
+    #[test]
+    fn a_reordered_graph_has_the_same_batches(
+        (lists, new_ids) in lists(40).prop_flat_map(|lists| {
+            let ids: Vec<usize> = (0..lists.len()).collect();
+            (Just(lists), Just(ids).prop_shuffle())
+        }),
+        options in options(), key in batch_key(), seeds in 1_usize..10,
+    ) {
+        let mut moved = vec![Vec::new(); lists.len()];
+        let mut original = vec![0; lists.len()];
+        for (old, list) in lists.iter().enumerate() {
+            moved[new_ids[old]] = list.iter().map(|&node| new_ids[node as usize] as i64).collect();
+            original[new_ids[old]] = old as i64;
+        }
+        let before = Graph::from_lists(&lists);
+        let after = Graph { original_ids: Some(original), ..Graph::from_lists(&moved) };
+        let seeds = some_seeds(lists.len(), seeds);
+        let moved_seeds: Vec<i64> = seeds.iter().map(|&node| new_ids[node as usize] as i64).collect();
+        let before = sample(&before, &options, key, &seeds);
+        let batch = sample(&after, &options, key, &moved_seeds);
+        prop_assert_eq!(batch.hash(), before.hash());
+        prop_assert_eq!(content(&batch).1, content(&before).1);
+        prop_assert_eq!(originals(&after, batch.nodes()), before.nodes());
+    }
+
+    #[test]
+    fn batches_keep_the_bounds_that_were_computed_for_them(
+        lists in lists(60), fanouts in proptest::collection::vec(1..10, 1..4), seeds in 1_usize..20, batch in any::<u32>(),
+    ) {
+        let graph = Graph::from_lists(&lists);
+        let csc = graph.csc();
+        let bounds = BatchBounds::new(seeds, &fanouts, csc.nodes(), csc.edges()).unwrap();
+        let seeds = some_seeds(lists.len(), seeds);
+        let mut room = MiniBatch::with_bounds(&bounds);
+        for replace in [false, true] {
+            let counts = graph.sampler(&fanouts, replace, 1).sample_into(key(batch), &seeds, &mut room).unwrap();
+            prop_assert!(counts.nodes <= bounds.nodes);
+            for (layer, bound) in counts.layers().iter().zip(&bounds.layers) {
+                prop_assert!(layer.destinations <= bound.destinations);
+                prop_assert!(layer.sources <= bound.sources);
+                prop_assert!(layer.edges <= bound.edges);
+            }
+        }
+    }
+}
+
+/// 3000 nodes: list lengths from 0 to 40, and one node with 9000 neighbours, which is more than any scratch holds.
+fn large() -> Graph {
+    let nodes = 3000_i64;
+    let list = |node: i64| -> Vec<i64> {
+        let length = if node == 1234 { 9000 } else { node % 41 };
+        (0..length).map(|i| (node * 31 + i * i * 7 + i) % nodes).collect()
+    };
+    Graph::from_lists(&(0..nodes).map(list).collect::<Vec<_>>())
+}
+
+#[test]
+fn groups_and_pieces_leave_no_seam() {
+    let graph = large();
+    for fanouts in [&[15, 10][..], &[1], &[-1, 2], &[2500], &[10_000, 3], &[2048], &[-1]] {
+        for (replace, count) in [(false, 700), (true, 700), (false, 257), (false, 1)] {
+            let options = SamplerOptions { fanouts: fanouts.to_vec(), replace, seed: 5 };
+            let mut seeds = some_seeds(3000, count);
+            if !seeds.contains(&1234) {
+                seeds.push(1234);
+            }
+            let batch = sample(&graph, &options, key(9), &seeds);
+            assert_eq!(content(&batch), plainly(&graph, &options, key(9), &seeds), "{fanouts:?} {replace}");
+        }
+    }
+}
+
+#[test]
+fn thirty_two_hops_are_sampled() {
+    let graph =
+        Graph::from_lists(&(0..100).map(|node| vec![(node + 1) % 100, (node + 7) % 100]).collect::<Vec<_>>());
+    let options = SamplerOptions { fanouts: vec![1; 32], replace: false, seed: 5 };
+    let batch = sample(&graph, &options, key(0), &[3]);
+    assert_eq!(content(&batch), plainly(&graph, &options, key(0), &[3]));
+    assert_eq!(batch.counts().layer_count, 32);
+}
+
+#[test]
+fn a_batch_does_not_depend_on_what_the_sampler_did_before() {
+    let graph = large();
+    let options = SamplerOptions { fanouts: vec![5, 5], replace: false, seed: 1 };
+    let seeds = some_seeds(3000, 50);
+    let fresh = sample(&graph, &options, key(7), &seeds);
+    let mut sampler = NeighborSampler::new(graph.csc(), options.clone()).unwrap();
+    let mut batch = graph.room(500, &options.fanouts);
+    for number in [3, 900, 7, 2, 7] {
+        sampler.sample_into(key(number), &some_seeds(3000, 500), &mut batch).unwrap();
+        // A batch that fails half-way leaves no trace either.
+        let mut tiny = MiniBatch::with_bounds(&BatchBounds::within(2000, 50, &[5, 5], 3000, 50_000).unwrap());
+        assert!(sampler.sample_into(key(number), &seeds, &mut tiny).is_err());
+        assert!(tiny.nodes().is_empty() && tiny.block(0).is_none());
+        sampler.sample_into(key(7), &seeds, &mut batch).unwrap();
+        assert_eq!((batch.hash(), content(&batch)), (fresh.hash(), content(&fresh)));
+    }
+}
+
+#[test]
+fn every_part_of_the_key_changes_the_batch() {
+    let graph = large();
+    let seeds = some_seeds(3000, 50);
+    let hash = |seed, key| {
+        sample(&graph, &SamplerOptions { fanouts: vec![5, 5], replace: false, seed }, key, &seeds).hash()
+    };
+    let base = BatchKey { split: Split::Train, epoch: 1, batch: 2 };
+    let hashes = [
+        hash(1, base),
+        hash(2, base),
+        hash(1 | 1 << 32, base),
+        hash(1, BatchKey { split: Split::Valid, ..base }),
+        hash(1, BatchKey { epoch: 2, ..base }),
+        hash(1, BatchKey { batch: 3, ..base }),
+    ];
+    for (i, hash) in hashes.iter().enumerate() {
+        assert!(!hashes[..i].contains(hash));
+    }
+}
+
+#[test]
+fn memory_of_exactly_the_size_is_enough_and_one_less_is_named() {
+    let graph = large();
+    let seeds = some_seeds(3000, 40);
+    let mut sampler = graph.sampler(&[6, 4], false, 1);
+    let mut whole = graph.room(40, &[6, 4]);
+    let counts = sampler.sample_into(key(3), &seeds, &mut whole).unwrap();
+
+    let mut run = |nodes: usize, destinations: [usize; 2], edges: [usize; 2]| {
+        let mut ids = vec![0; nodes];
+        let mut offsets = destinations.map(|count| vec![0; count]);
+        let mut locals = edges.map(|count| vec![0; count]);
+        let mut layers: Vec<BlockMut<'_>> = offsets
+            .iter_mut()
+            .zip(&mut locals)
+            .map(|(indptr, indices)| BlockMut { indptr, indices })
+            .collect();
+        sampler.sample(key(3), &seeds, &mut BatchMut { nodes: &mut ids, layers: &mut layers })
+    };
+    let [first, second] = [counts.layers[0], counts.layers[1]];
+    let destinations = [first.destinations + 1, second.destinations + 1];
+    let edges = [first.edges, second.edges];
+    assert_eq!(run(counts.nodes, destinations, edges), Ok(counts));
+    // More is fine too.
+    assert_eq!(run(counts.nodes + 9, destinations.map(|n| n + 9), edges.map(|n| n + 9)), Ok(counts));
+
+    let too_large = |what, capacity| Err(SampleError::BatchTooLarge { key: key(3), what, capacity });
+    assert_eq!(run(counts.nodes - 1, destinations, edges), too_large(Capacity::Nodes, counts.nodes - 1));
+    assert_eq!(run(39, destinations, edges), too_large(Capacity::Nodes, 39));
+    assert_eq!(run(0, destinations, edges), too_large(Capacity::Nodes, 0));
+    for layer in 0..2 {
+        let mut less = destinations;
+        less[layer] -= 1;
+        let capacity = destinations[layer] - 2;
+        assert_eq!(run(counts.nodes, less, edges), too_large(Capacity::Destinations { layer }, capacity));
+        less[layer] = 0;
+        assert_eq!(run(counts.nodes, less, edges), too_large(Capacity::Destinations { layer }, 0));
+        let mut less = edges;
+        less[layer] -= 1;
+        assert_eq!(run(counts.nodes, destinations, less), too_large(Capacity::Edges { layer }, less[layer]));
+        less[layer] = 0;
+        assert_eq!(run(counts.nodes, destinations, less), too_large(Capacity::Edges { layer }, 0));
+    }
+    let message = run(counts.nodes - 1, destinations, edges).unwrap_err().to_string();
+    for part in ["train batch 3 of epoch 0", "nodes", "--slot-bytes", "--batch-size", "--fanouts"] {
+        assert!(message.contains(part), "{message:?} does not say {part:?}");
+    }
+}
+
+#[test]
+fn seeds_that_cannot_be_are_refused_with_their_position() {
+    let graph = large();
+    let mut sampler = graph.sampler(&[3], false, 1);
+    let mut batch = graph.room(10, &[3]);
+    for bad in [-1, 3000, i64::MAX, i64::MIN] {
+        let refused = sampler.sample_into(key(1), &[5, bad], &mut batch).unwrap_err();
+        assert_eq!(refused, SampleError::SeedOutOfRange { key: key(1), position: 1, seed: bad, nodes: 3000 });
+    }
+    let refused = sampler.sample_into(key(1), &[5, 6, 5], &mut batch).unwrap_err();
+    assert_eq!(refused, SampleError::SeedRepeated { key: key(1), position: 2, seed: 5 });
+    let late = BatchKey { epoch: MAX_EPOCH + 1, ..key(1) };
+    let refused = sampler.sample_into(late, &[5], &mut batch).unwrap_err();
+    assert_eq!(refused, SampleError::InvalidOption(InvalidOption::Epoch { epoch: MAX_EPOCH + 1 }));
+    let refused = sampler.sample_into(key(1), &[5], &mut graph.room(10, &[3, 3])).unwrap_err();
+    assert_eq!(refused, SampleError::LayerMismatch { expected: 1, given: 2 });
+}
+
+#[test]
+fn a_graph_that_lies_is_an_error_and_not_a_panic() {
+    let sample = |indptr: &[i64], indices: Indices<'_>| {
+        let csc = Csc { indptr, indices, original_ids: None };
+        let options = SamplerOptions { fanouts: vec![2], replace: false, seed: 1 };
+        let mut batch = MiniBatch::with_bounds(&BatchBounds::within(10_000, 3, &[2], 3, 9).unwrap());
+        NeighborSampler::new(csc, options).unwrap().sample_into(key(0), &[0, 1, 2], &mut batch)
+    };
+    let ids = Indices::I32(&[1, 2, 0, 1]);
+    assert!(sample(&[0, 2, 3, 4], ids).is_ok());
+    let list = |node, begin, end| Err(SampleError::InvalidList { node, begin, end, edges: 4 });
+    assert_eq!(sample(&[0, 2, 1, 4], ids), list(1, 2, 1));
+    assert_eq!(sample(&[0, 2, 3, 5], ids), list(2, 3, 5));
+    assert_eq!(sample(&[-1, 2, 3, 4], ids), list(0, -1, 2));
+    assert_eq!(sample(&[0, i64::MIN, 3, 4], ids), list(0, 0, i64::MIN));
+    let neighbor = |neighbor| Err(SampleError::InvalidNeighbor { position: 2, neighbor, nodes: 3 });
+    for bad in [3, -1, i32::MAX, i32::MIN] {
+        assert_eq!(sample(&[0, 2, 3, 4], Indices::I32(&[1, 2, bad, 1])), neighbor(bad.into()));
+    }
+    for bad in [3, -1, i64::MAX, i64::MIN, 1 << 32] {
+        assert_eq!(sample(&[0, 2, 3, 4], Indices::I64(&[1, 2, bad, 1])), neighbor(bad));
+    }
+}
+
+#[test]
+fn options_that_mean_nothing_are_refused_before_anything_is_sampled() {
+    let graph = large();
+    let refusal = |fanouts: Vec<i32>| match NeighborSampler::new(
+        graph.csc(),
+        SamplerOptions { fanouts, replace: false, seed: 0 },
+    ) {
+        Err(SampleError::InvalidOption(refusal)) => refusal,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("accepted"),
+    };
+    assert_eq!(refusal(vec![]), InvalidOption::NoFanouts);
+    assert_eq!(refusal(vec![1; 33]), InvalidOption::TooManyFanouts { given: 33 });
+    assert_eq!(refusal(vec![5, 0]), InvalidOption::Fanout { layer: 1, fanout: 0 });
+    assert_eq!(refusal(vec![-2]), InvalidOption::Fanout { layer: 0, fanout: -2 });
+
+    let mut csc = graph.csc();
+    csc.original_ids = Some(&[1, 2]);
+    let options = SamplerOptions { fanouts: vec![1], replace: false, seed: 0 };
+    let refused = NeighborSampler::new(csc, options).err();
+    let expected = InvalidOption::OriginalIds { given: 2, nodes: 3000 };
+    assert_eq!(refused, Some(SampleError::InvalidOption(expected)));
+}
+
+#[test]
+fn a_fanout_beyond_the_random_words_is_refused_only_where_a_list_is_longer() {
+    let hub = |degree: i64| Graph::from_lists(&[vec![0; degree as usize], vec![0]]);
+    let options = |fanout| SamplerOptions { fanouts: vec![2, fanout], replace: false, seed: 0 };
+    assert!(NeighborSampler::new(hub(70_000).csc(), options(70_000)).is_ok());
+    assert!(NeighborSampler::new(hub(70_001).csc(), options(1 << 16)).is_ok());
+    let refused = NeighborSampler::new(hub(70_001).csc(), options(70_000)).err();
+    let expected = InvalidOption::TooManyPicks { layer: 1, fanout: 70_000, node: 0, degree: 70_001 };
+    assert_eq!(refused, Some(SampleError::InvalidOption(expected)));
+}
+
+#[test]
+fn no_seeds_make_an_empty_batch() {
+    let graph = large();
+    let mut batch = graph.room(5, &[3, 3]);
+    let counts = graph.sampler(&[3, 3], false, 1).sample_into(key(0), &[], &mut batch).unwrap();
+    assert_eq!((counts.nodes, counts.edges(), counts.layer_count), (0, 0, 2));
+    assert_eq!(batch.block(1).unwrap().indptr, [0]);
+}
