@@ -74,7 +74,7 @@ impl<'t> HostGather<'t> {
         let first_outside = match &self.pool {
             // `position_first` and not `position_any`: the message names the same id whatever the threads do.
             Some(pool) if ids.len() > task_rows => {
-                pool.install(|| ids.par_iter().with_min_len(1 << 14).position_first(|id| outside(id)))
+                pool.install(|| ids.par_iter().with_min_len(1 << 14).position_first(outside))
             }
             _ => ids.iter().position(outside),
         };

@@ -1,7 +1,7 @@
 //! Rows of a table, picked by id, written one after another: how features get from the dataset into a slot.
 //!
 //! A row is opaque bytes, of any number from 1; an id is its position in the table. Every backend keeps the contract
-//! of [`RowGather`], and [`conformance`] checks it. Here is the one for the CPU, [`HostGather`].
+//! of [`RowGather`], and the `conformance` module (behind the feature of that name) checks it. Here is the one for the CPU, [`HostGather`].
 //!
 //! This crate must not know what a row means, where a table comes from, or how a slot is handed over.
 
