@@ -112,19 +112,23 @@ install() {
   done
   say "unpacking into $installed"
   # Headers, libraries and licences; the Python half of the wheel is of no use here. Reading a member checks its CRC.
-  python3 - "$partial/root" "${wheels[@]}" <<'PYTHON' || fail "could not unpack the wheels ${wheels[*]} (disk full, or a damaged file)"
+  python3 - "$partial/root" "${wheels[@]}" <<'PYTHON' || fail "could not unpack the wheels (disk full, or a damaged file)"
 import sys, zipfile
 kept = ("torch/include/", "torch/lib/", "torch/version.py", "nvidia/")
 for wheel in sys.argv[2:]:
-    with zipfile.ZipFile(wheel) as archive:
-        names = [n for n in archive.namelist() if n.startswith(kept) or ".dist-info/" in n]
-        archive.extractall(sys.argv[1], names)
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            names = [n for n in archive.namelist() if n.startswith(kept) or ".dist-info/" in n]
+            archive.extractall(sys.argv[1], names)
+    except (OSError, zipfile.BadZipFile) as error:
+        sys.exit(f"libtorch: {wheel}: {error}")
 PYTHON
   check_torch "$partial/root/torch" "the downloaded wheels"
   mv -T "$partial/root" "$installed"
 }
 
-if [[ -n ${LIBTORCH:-} && $(realpath -m "$LIBTORCH") != "$(realpath -m "$checkout/.libtorch/torch")" ]]; then
+# Under cargo LIBTORCH is our own link: no wish of the user's. Links are not followed, as what it leads to may be one.
+if [[ -n ${LIBTORCH:-} && $(realpath -ms "$LIBTORCH") != "$checkout/.libtorch/torch" ]]; then
   torch=$(realpath -m "$LIBTORCH")
   check_torch "$torch" LIBTORCH
   link_to "$torch"
