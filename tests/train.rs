@@ -7,7 +7,7 @@ use std::fs;
 use rustix::process::{Pid, Signal, kill_process};
 use support::arrays::{npy, six_nodes};
 use support::runs::{Metrics, small_graph, train, wait_for_batches};
-use support::{assert_same_contents, contents, directory, uvatrain};
+use support::{assert_same_contents, contents, directory, real_graph, uvatrain};
 
 #[test]
 fn batches_and_losses_are_equal_for_any_number_of_samplers_in_process_and_across_processes() {
@@ -118,7 +118,10 @@ fn the_result_as_json_is_one_object_with_the_fields_promised() {
     }
     for role in ["sampler", "producer", "consumer"] {
         for field in ["working_s", "waiting_input_s", "waiting_output_s", "peak_rss_bytes"] {
-            assert!(end["roles"][role][field].as_f64().is_some_and(|value| value >= 0.0), "{role} {field}: {end}");
+            assert!(
+                end["roles"][role][field].as_f64().is_some_and(|value| value >= 0.0),
+                "{role} {field}: {end}"
+            );
         }
         assert!(end["roles"][role]["peak_rss_bytes"].as_u64() > Some(1 << 20), "{role}: {end}");
     }
@@ -146,7 +149,8 @@ fn early_stopping_ends_training_and_tests_the_best_model() {
     let temp = directory();
     small_graph(temp.path());
     for (mode, metrics) in [("--eval sampled", "sampled.jsonl"), ("--eval full", "full.jsonl")] {
-        let options = format!("--epochs 200 --patience 2 --lr 0.03 {mode} --checkpoint {metrics}-kept --json");
+        let options =
+            format!("--epochs 200 --patience 2 --lr 0.03 {mode} --checkpoint {metrics}-kept --json");
         let end = train(temp.path(), metrics, &options).run().succeeds().json();
         assert_eq!(end["stopped_early"], true, "{end}");
         let epochs = end["epochs"].as_u64().unwrap();
@@ -157,7 +161,10 @@ fn early_stopping_ends_training_and_tests_the_best_model() {
         assert_eq!(accuracies.len() as u64, epochs);
         let best = accuracies.iter().copied().fold(0.0, f64::max);
         assert_eq!(end["best_valid_accuracy"].as_f64(), Some(best));
-        assert!(accuracies[..accuracies.len() - 2].contains(&best), "the last two brought no gain: {accuracies:?}");
+        assert!(
+            accuracies[..accuracies.len() - 2].contains(&best),
+            "the last two brought no gain: {accuracies:?}"
+        );
         // Taken up again it has nothing left to train, and tests the same model.
         let again = train(temp.path(), metrics, &format!("{options} --resume")).run().succeeds().json();
         assert_eq!(again["batches"], 0, "{again}");
@@ -239,7 +246,9 @@ fn a_checkpoint_of_another_dataset_is_refused() {
     let other = "generate graph --nodes 4000 --avg-degree 12 --feat-dim 24 --classes 4 --seed 8";
     uvatrain(temp.path(), other.split(' ')).run().succeeds();
     let before = contents(&temp.path().join("kept"));
-    train(temp.path(), "b.jsonl", "--epochs 2 --checkpoint kept --resume").run().refuses(2, &["kept", "dataset"]);
+    train(temp.path(), "b.jsonl", "--epochs 2 --checkpoint kept --resume")
+        .run()
+        .refuses(2, &["kept", "dataset"]);
     assert_same_contents(&before, &contents(&temp.path().join("kept")));
 }
 
@@ -267,4 +276,50 @@ fn all_neighbours_can_be_taken_through_slots_of_a_size_given() {
     .succeeds()
     .json();
     assert!(end["test_accuracy"].is_f64(), "{end}");
+}
+
+#[test]
+fn a_model_without_the_edges_stays_ten_points_below_one_with_them() {
+    let temp = directory();
+    // The demo's graph at a twentieth of its size.
+    let args = "generate graph --nodes 10000 --avg-degree 20 --feat-dim 100 --classes 12";
+    uvatrain(temp.path(), args.split(' ')).run().succeeds();
+    let accuracy = || {
+        let options = "train graph --fanouts 10,5 --batch-size 256 --epochs 12 --patience 4 --json";
+        let end = uvatrain(temp.path(), options.split(' ')).run().succeeds().json();
+        100.0 * end["test_accuracy"].as_f64().unwrap()
+    };
+    let with_edges = accuracy();
+    // Without neighbours a GraphSAGE layer is a plain layer on a node's own row.
+    let graph = temp.path().join("graph");
+    fs::write(graph.join("indptr.npy"), npy::<i64>(&[10_001], false, &vec![0; 10_001])).unwrap();
+    fs::write(graph.join("indices.npy"), npy::<i32>(&[0], false, &[])).unwrap();
+    let without_edges = accuracy();
+    assert!(without_edges > 30.0, "the features carry something: {without_edges}");
+    assert!(with_edges - without_edges >= 10.0, "{with_edges} with edges, {without_edges} without");
+}
+
+/// Two of the graphs of scripts/accuracy.py, which trains all of them; a minute on two cores.
+#[test]
+fn published_accuracies_on_cora_are_reached_within_a_point() {
+    let Some(graph) = real_graph("published_accuracies_on_cora_are_reached_within_a_point", "cora") else {
+        return;
+    };
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/accuracy.py");
+    let ended = std::process::Command::new("python3")
+        .args([
+            script,
+            "--only",
+            "cora/gcn,cora/sage",
+            "--binary",
+            env!("CARGO_BIN_EXE_uvatrain"),
+            "--graphs",
+        ])
+        .arg(graph.parent().unwrap())
+        .output()
+        .expect("python3");
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned() + &String::from_utf8_lossy(&ended.stderr);
+    println!("{said}");
+    assert!(ended.status.success(), "{said}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("cora")).count(), 2, "{said}");
 }

@@ -23,7 +23,7 @@ use uva_graph::Dataset;
 
 use crate::RuntimeError;
 use crate::batch::Batch;
-use crate::control::{Control, Stop};
+use crate::control::{Control, Stop, peak_rss_bytes};
 use crate::metrics::Roles;
 use crate::options::{Cursor, LoaderOptions, Passes};
 use crate::plan::RunPlan;
@@ -200,7 +200,13 @@ impl Runtime {
 
     /// What each role did with its time so far.
     pub fn roles(&self) -> Roles {
-        self.control.roles()
+        let mut roles = self.control.roles();
+        // All are threads of this process, and a process has one resident set.
+        let peak = peak_rss_bytes();
+        for role in [&mut roles.sampler, &mut roles.producer, &mut roles.consumer] {
+            role.peak_rss_bytes = peak;
+        }
+        roles
     }
 
     /// Waits for the next batch; it borrows its slot until it is dropped. `None` behind the last.

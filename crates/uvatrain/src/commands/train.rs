@@ -1,5 +1,6 @@
 //! `uvatrain train`.
 
+#[cfg(feature = "train")]
 use crate::flags::TrainFlags;
 
 #[cfg(not(feature = "train"))]
@@ -9,7 +10,7 @@ pub use without_models::{NO_MODELS, run};
 #[cfg(feature = "train")]
 pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
     use uva_graph::Dataset;
-    use uva_runtime::metrics::MetricsFile;
+    use uva_runtime::metrics::{Event, MetricsFile};
     use uva_runtime::training::TrainingRun;
 
     use crate::ui::{out, progress, summary};
@@ -35,7 +36,7 @@ pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
     view.finish();
     let end = end?;
     if flags.json {
-        out::json(&end)?;
+        out::json(&Event::End(end.clone()))?;
     }
     out::say(&summary::of_run(&end, flags.metrics.as_deref(), flags.checkpoint.as_deref()));
     Ok(())

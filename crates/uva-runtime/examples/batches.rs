@@ -1,13 +1,13 @@
 //! The loader inside a program of one's own: no processes, no libtorch. Batches come ahead of their use, each borrowed
 //! from its slot.
 //!
-//!     cargo run --release -p uva-runtime --example embed -- data/demo
+//!     cargo run --release -p uva-runtime --example batches -- data/demo
 
 use uva_runtime::{Runtime, RuntimeError};
 
 fn main() -> Result<(), RuntimeError> {
     let Some(dataset) = std::env::args_os().nth(1) else {
-        eprintln!("usage: embed DATA (a dataset directory, as `uvatrain generate` writes it)");
+        eprintln!("usage: batches DATA (a dataset directory, as `uvatrain generate` writes it)");
         std::process::exit(2);
     };
     let mut runtime =
