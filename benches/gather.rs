@@ -30,16 +30,19 @@ fn main() {
         let count = OUT_BYTES / row_bytes;
         let mut out = vec![0u8; count * row_bytes];
         let mut gather = HostGather::new(table, row_bytes, threads).expect("whole rows");
-        // A multiplicative walk: no id twice in a sample, no stretch of neighbours, no time spent on random numbers.
-        let mut at = 0usize;
+        // Fresh random ids for each sample, so that no rows are in a cache because of the sample before.
+        let mut random = 1u64;
         let mut ids = vec![0i64; count];
         group.throughput(Throughput::Bytes(out.len() as u64));
         group.bench_function(BenchmarkId::new("random rows", row_bytes), |bencher| {
             bencher.iter_batched_ref(
                 || {
                     ids.fill_with(|| {
-                        at = (at + 2_654_435_761) % rows;
-                        at as i64
+                        // xorshift64, its high half scaled to the rows.
+                        random ^= random << 13;
+                        random ^= random >> 7;
+                        random ^= random << 17;
+                        ((random >> 32) as usize * rows >> 32) as i64
                     });
                     ids.clone()
                 },

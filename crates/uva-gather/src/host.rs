@@ -6,14 +6,16 @@ use crate::{GatherError, RowGather};
 
 /// Rows between the one being copied and the one being prefetched.
 ///
-/// Random 400-byte rows of a 2 GiB table on 4 KiB pages into 32 MiB, one core of a Xeon (family 6, model 207), median of 15, by thread
-/// CPU time: none 5.2 GB/s; 2 rows 5.3; 4: 5.5; 8: 5.6 … 5.9; 16: 5.6 … 5.9; 64: 5.3 (memcpy 9.1 in the same run).
+/// Random 400-byte rows of a 2 GiB table on 4 KiB pages into 32 MiB, one core of a shared Xeon (family 6, model 207),
+/// variants taken in turns, median of 23 by thread CPU time, 2 lines a row: no prefetch 3.86 GB/s; 4 rows ahead 4.00;
+/// 8: 4.13; 16: 4.13; 32: 4.12; 64: 4.00 (memcpy 7.36 in the same run). 512-byte rows: 4.37 without, 4.21 with, no more
+/// than what runs differ by.
 const PREFETCH_AHEAD: usize = 16;
 
 /// Cache lines of a row that are prefetched: what follows them comes by the hardware's own prefetcher.
 ///
-/// In the same run, 16 rows ahead: 2 lines 5.9 GB/s, 4 lines 5.7, all seven 5.6. Wide vector loads (4.5) and
-/// non-temporal stores (3.4) both lost to the C library's memcpy a row, and are not used.
+/// In the same run, 16 rows ahead: 1 line 4.12 GB/s, 2 lines 4.13, 4 lines 4.08, all seven 3.93. In another, wide
+/// vector loads (4.5 against 5.6) and non-temporal stores (3.4) both lost to the C library's memcpy a row.
 const PREFETCH_LINES: usize = 2;
 
 const LINE: usize = 64;
