@@ -7,7 +7,9 @@ use std::fs;
 use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::runs::{Metrics, Process, Traces, processes_of, small_graph, train, wait_for_batches, wait_until};
+use support::runs::{
+    Metrics, Process, Traces, processes_of, small_graph, train, wait_for_batches, wait_until,
+};
 use support::{Running, directory};
 
 /// A run that would go on for minutes, under way for some batches, with two samplers.
@@ -54,7 +56,8 @@ fn a_role_that_is_killed_ends_the_run_by_name_and_nothing_is_left() {
         let before = traces(temp.path());
         let (run, processes) = long_run(temp.path(), &format!("{role}.jsonl"), "");
         one(&processes, role).signal(Signal::KILL);
-        let outcome = run.wait().refuses(1, &[&format!("the {role}"), "killed by SIGKILL", "epoch", "--resume"]);
+        let outcome =
+            run.wait().refuses(1, &[&format!("the {role}"), "killed by SIGKILL", "epoch", "--resume"]);
         assert!(!outcome.stderr.contains("panicked"), "{outcome}");
         nothing_is_left(temp.path(), &processes, &before);
     }

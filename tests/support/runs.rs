@@ -21,7 +21,8 @@ pub fn small_graph(directory: &Path) -> PathBuf {
 
 /// `uvatrain train graph …` with small batches, one thread a stage, and its metrics in `metrics`.
 pub fn train(directory: &Path, metrics: &str, extra: &str) -> Uvatrain {
-    let common = "train graph --fanouts 5,4 --batch-size 100 --hidden 16 --train-threads 1 --gather-threads 1";
+    let common =
+        "train graph --fanouts 5,4 --batch-size 100 --hidden 16 --train-threads 1 --gather-threads 1";
     uvatrain(directory, format!("{common} --metrics {metrics} {extra}").split_whitespace())
 }
 
@@ -61,8 +62,11 @@ impl Metrics {
 
     /// As [`trained`](Self::trained), each batch once: where a resumed run trained one again, the last time counts.
     pub fn trained_once(&self) -> Vec<(u64, u64, String, String)> {
-        let batches: BTreeMap<_, _> =
-            self.trained().into_iter().map(|(epoch, batch, hash, loss)| ((epoch, batch), (hash, loss))).collect();
+        let batches: BTreeMap<_, _> = self
+            .trained()
+            .into_iter()
+            .map(|(epoch, batch, hash, loss)| ((epoch, batch), (hash, loss)))
+            .collect();
         batches.into_iter().map(|((epoch, batch), (hash, loss))| (epoch, batch, hash, loss)).collect()
     }
 }
@@ -99,7 +103,8 @@ pub struct Process {
 impl Process {
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
-        pidfd_send_signal(&self.handle, signal).unwrap_or_else(|e| panic!("{} to the {}: {e}", signal.as_raw(), self.role));
+        pidfd_send_signal(&self.handle, signal)
+            .unwrap_or_else(|e| panic!("{} to the {}: {e}", signal.as_raw(), self.role));
     }
 
     /// Whether it has ended, reaped or not.
@@ -124,9 +129,13 @@ pub fn processes_of(run: &Running, samplers: usize) -> Vec<Process> {
 fn children_of(parent: u32) -> Vec<Process> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").expect("/proc").flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
         let Ok(status) = fs::read_to_string(entry.path().join("status")) else { continue };
-        let is_child = status.lines().any(|line| line.strip_prefix("PPid:").is_some_and(|p| p.trim() == parent.to_string()));
+        let is_child = status
+            .lines()
+            .any(|line| line.strip_prefix("PPid:").is_some_and(|p| p.trim() == parent.to_string()));
         let Ok(arguments) = fs::read_to_string(entry.path().join("cmdline")) else { continue };
         let role = arguments.split('\0').nth(1).unwrap_or_default().to_owned();
         // Between fork and exec a child still shows its parent's arguments.
@@ -155,7 +164,9 @@ impl Traces {
     pub fn now(temporary: &Path) -> Traces {
         let names = |folder: &Path| -> Vec<String> {
             let mut names: Vec<_> = fs::read_dir(folder)
-                .map(|entries| entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect())
+                .map(|entries| {
+                    entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+                })
                 .unwrap_or_default();
             names.sort();
             names
