@@ -78,7 +78,7 @@ impl Default for PowerLaw {
             seed: 0,
             feature_element: ElementType::F32,
             threads: None,
-            homophily: 0.65,
+            homophily: 0.5,
             feature_signal: None,
             label_noise: 0.1,
             train_share: 0.4,

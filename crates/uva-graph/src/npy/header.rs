@@ -214,7 +214,7 @@ impl Header {
         self.shape.iter().product()
     }
 
-    /// How many bytes the elements take. [`parse`](Self::parse) has checked that this does not overflow.
+    /// How many bytes the elements take. Reading the header has checked that this does not overflow.
     pub fn data_bytes(&self) -> usize {
         self.elements() * self.kind.bytes()
     }

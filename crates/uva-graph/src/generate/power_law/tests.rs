@@ -30,7 +30,7 @@ fn the_content_is_that_of_every_other_machine() {
     let dataset = Dataset::open(&out).unwrap();
     let csc = dataset.csc();
     assert_eq!(csc.indptr[..6], [0, 9, 20, 30, 46, 120]);
-    assert_eq!(dataset.fingerprint(), "888b458a7314d8d8");
+    assert_eq!(dataset.fingerprint(), "9c714cf92d165220");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn features_alone_tell_at_least_ten_points_less_than_features_and_neighbours() {
         for _ in 0..10.min(degree) {
             let pick = csc.indptr[node] as usize + stream.below(degree) as usize;
             let neighbour = scores(csc.indices.get(pick) as usize);
-            sum.iter_mut().zip(neighbour).for_each(|(sum, score)| *sum += 0.6 * score);
+            sum.iter_mut().zip(neighbour).for_each(|(sum, score)| *sum += 0.45 * score);
         }
         together += usize::from(best(&sum) == labels[node]);
     }
@@ -131,7 +131,7 @@ fn features_alone_tell_at_least_ten_points_less_than_features_and_neighbours() {
     println!("features alone {:.1} %, with neighbours {:.1} %", percent(alone), percent(together));
     assert!(plan.feature_signal > 0.0);
     assert!((50.0..=65.0).contains(&percent(alone)), "features alone {:.1} %", percent(alone));
-    assert!(percent(together) >= percent(alone) + 15.0, "with neighbours {:.1} %", percent(together));
+    assert!(percent(together) >= percent(alone) + 10.0, "with neighbours {:.1} %", percent(together));
 }
 
 #[test]

@@ -57,7 +57,9 @@ fn names_that_are_no_plain_values_are_refused_and_nothing_runs() {
     let problem = refused(shell.as_bytes());
     assert!(problem.to_string().contains("names posix.system at offset 0"), "{problem}");
     assert!(!witness.exists());
-    for name in ["__builtin__\neval", "os\nsystem", "numpy\nload", "numpy.core.multiarray\nscalar"] {
+    for name in
+        ["__builtin__\neval", "os\nsystem", "numpy\nload", "numpy.core.multiarray\nscalar", "evil\ndtype"]
+    {
         assert!(matches!(refused(format!("c{name}\n.").as_bytes()), PickleProblem::Refused { .. }), "{name}");
     }
     // INST, OBJ, PERSID and the extension registry have no use for plain values.
