@@ -42,7 +42,7 @@ fn main() {
                         random ^= random << 13;
                         random ^= random >> 7;
                         random ^= random << 17;
-                        ((random >> 32) as usize * rows >> 32) as i64
+                        (((random >> 32) as usize * rows) >> 32) as i64
                     });
                     ids.clone()
                 },
