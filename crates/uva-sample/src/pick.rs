@@ -254,6 +254,15 @@ mod tests {
     }
 
     #[test]
+    fn positions_that_share_a_bit_of_the_map_are_told_apart() {
+        // 300 picks out of a list a little longer than the map meet such a pair in about half of all nodes.
+        let mut picker = Picker::new(300);
+        for node in 0..20 {
+            check(&mut picker, node, 100_000, 300);
+        }
+    }
+
+    #[test]
     fn a_draw_that_is_rejected_is_drawn_again() {
         // Three quarters of 2^32: one word in four is rejected, so nearly every node takes the exact path.
         let mut picker = Picker::new(15);
