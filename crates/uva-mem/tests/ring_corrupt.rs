@@ -142,9 +142,9 @@ fn a_state_changed_while_its_slot_is_filled_or_read_is_noticed_at_the_end_of_it(
             damaged.flip_slot(0, byte, mask);
             is_corrupt(slot.publish(1), 0, &case);
 
-            // By a release, and by the acquire after a drop.
+            // By a release, and after a drop by the next acquire, though that is of another slot.
             for explicit in [true, false] {
-                let damaged = Damaged::new(1);
+                let damaged = Damaged::new(2);
                 damaged.ring.writer().acquire(0, &AlwaysAlive).unwrap().publish(1).unwrap();
                 let mut reader: Reader = damaged.ring.reader();
                 let slot = reader.acquire(0, &AlwaysAlive).unwrap();

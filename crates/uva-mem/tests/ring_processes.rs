@@ -104,8 +104,8 @@ fn the_peer_process() {
     if role == "parent" {
         // The next peer is a child of this process, and is to die with it.
         let ring = Ring::open("test", fd, SHAPE).unwrap();
-        let grandchild = Peer::start("idle", &ring);
-        grandchild.says("idle");
+        let grandchild = Peer::start("deaf", &ring);
+        grandchild.says("deaf");
         channel.send(b"has a child", &[grandchild.pidfd.as_fd()]).unwrap();
         wait_for_the_end();
         return;
@@ -114,6 +114,11 @@ fn the_peer_process() {
     let (mut writer, mut reader) = (ring.writer(), ring.reader());
     match role.as_str() {
         "idle" => say("idle"),
+        "deaf" => {
+            // Does not notice that the channel closes: a signal ends it, or the watchdog of a test that failed.
+            say("deaf");
+            std::thread::sleep(2 * WATCHDOG);
+        }
         "killed while filling" => {
             let mut slot = writer.acquire(0, &AlwaysAlive).unwrap();
             slot.payload_mut().fill(0xee);
