@@ -282,3 +282,16 @@ fn control_words_are_shared_and_start_at_zero() {
 fn a_word_beyond_the_control_page_is_a_panic() {
     ControlPage::create("control", 3).unwrap().load(3);
 }
+
+proptest::proptest! {
+    #[test]
+    fn bytes_that_are_no_message_are_refused(mut bytes in proptest::collection::vec(0u8.., 1..200), like in 0usize..HEADER) {
+        // Begins like a message up to some byte, and is none.
+        let good = message(0, &vec![0; bytes.len().saturating_sub(HEADER)]);
+        let like = like.min(bytes.len());
+        bytes[..like].copy_from_slice(&good[..like]);
+        if bytes.len() < HEADER || bytes[..HEADER] != good[..HEADER] {
+            refusal(&bytes, &[]);
+        }
+    }
+}

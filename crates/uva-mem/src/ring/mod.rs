@@ -13,6 +13,7 @@
 //! Threads and processes use the same code: clone a [`Ring`] for a thread, or hand [`Ring::fd`] over and
 //! [`Ring::open`] it elsewhere.
 
+mod error;
 mod liveness;
 pub mod protocol;
 mod word;
@@ -24,10 +25,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+pub use error::RingError;
 pub use liveness::{AlwaysAlive, Gone, Liveness};
 pub use word::{SharedWord, Word};
 
-use crate::region::{PageKind, Pages, RegionError, SharedRegion};
+use crate::region::{PageKind, Pages, SharedRegion};
 use protocol::{Fault, Patience, SlotHeader, StateWord, mix, position};
 
 /// The longest time between two liveness checks of a waiting side.
@@ -76,71 +78,6 @@ impl RingShape {
     fn checksum(self) -> u64 {
         mix(mix(mix(MAGIC ^ VERSION) ^ u64::from(self.slots)) ^ self.payload_bytes as u64)
     }
-}
-
-/// Why a ring cannot be used, or not any longer.
-#[derive(Debug, thiserror::Error)]
-pub enum RingError {
-    /// Waiting was pointless: what `Liveness` said.
-    #[error("ring `{ring}`: waiting for slot {slot} (sequence {sequence}) ended: {reason}")]
-    PeerDied {
-        /// The ring's name.
-        ring: String,
-        /// The slot waited for.
-        slot: u32,
-        /// The sequence waited for.
-        sequence: u64,
-        /// What [`Liveness`] said.
-        reason: String,
-    },
-    /// A slot holds what the protocol does not allow. The ring cannot be trusted any more.
-    #[error("ring `{ring}` is corrupt at slot {slot}, sequence {sequence}: {what}")]
-    Corrupt {
-        /// The ring's name.
-        ring: String,
-        /// The slot.
-        slot: u32,
-        /// The sequence that was asked for.
-        sequence: u64,
-        /// The field, what it holds, and what it should hold.
-        what: String,
-    },
-    /// A batch does not fit its slot.
-    #[error("ring `{ring}`: a batch of {length} bytes does not fit a slot of {capacity} bytes")]
-    TooLong {
-        /// The ring's name.
-        ring: String,
-        /// The batch's bytes.
-        length: u64,
-        /// A slot's bytes.
-        capacity: u64,
-    },
-    /// No ring can have this shape.
-    #[error("ring `{ring}`: {slots} slots of {payload_bytes} bytes are not a ring that memory can hold")]
-    Shape {
-        /// The ring's name.
-        ring: String,
-        /// Slots asked for.
-        slots: u32,
-        /// Payload bytes asked for.
-        payload_bytes: usize,
-    },
-    /// A region that was handed over is not a ring of the shape agreed.
-    #[error("ring `{ring}`: the region that was handed over is not the one agreed: {what}")]
-    Mismatch {
-        /// The ring's name.
-        ring: String,
-        /// The field, what it holds, and what it should hold.
-        what: String,
-    },
-    /// The shared memory could not be had.
-    #[error("ring `{ring}`: no shared memory")]
-    Region {
-        /// The ring's name.
-        ring: String,
-        /// Why.
-        source: RegionError,
-    },
 }
 
 #[derive(Debug)]
