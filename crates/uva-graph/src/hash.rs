@@ -1,14 +1,6 @@
-//! The one mixing function of this crate: splitmix64's finaliser.
-//!
-//! It is no cryptographic hash. It keys the generator's random numbers and tells datasets apart.
+//! Sums that tell arrays apart.
 
-/// Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators": every input bit moves every output bit.
-#[inline]
-pub(crate) const fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
+use uva_mem::mix;
 
 /// What `value` at `position` of array `tag` adds to a sum over all values. A sum has no order, so parts of it can be
 /// formed in parallel; the position keeps values from changing places unnoticed.

@@ -45,4 +45,5 @@ pub use dataset::{Dataset, Verification, Verify};
 pub use error::GraphError;
 pub use kinds::{ElementType, Split};
 pub use meta::Meta;
+pub use uva_mem::mix;
 pub use views::{Csc, FeatureTable, Indices, Labels};

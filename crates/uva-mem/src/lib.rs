@@ -12,6 +12,7 @@
 pub mod control;
 pub mod handover;
 pub mod mapped_file;
+mod mix;
 pub mod pidfd;
 pub mod region;
 pub mod ring;
@@ -19,6 +20,7 @@ pub mod spawn;
 
 pub use control::ControlPage;
 pub use mapped_file::MappedFile;
+pub use mix::mix;
 pub use pidfd::PidFd;
 pub use region::{PageKind, Pages, RegionError, SharedRegion};
 pub use rustix::process::Signal;

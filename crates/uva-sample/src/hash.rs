@@ -3,18 +3,12 @@
 //! The hash is a sum over all values, each mixed with its place, so it has no order: a GPU, or several threads, can
 //! compute it in any order and get the same.
 
+use uva_graph::mix;
+
 use crate::BlockRef;
 
 const TAG_SEEDS: u64 = 0;
 const TAG_NODES: u64 = 1;
-
-/// splitmix64's finaliser (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
-#[inline]
-fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ (value >> 31)
-}
 
 /// The sum of one array: `mix(mix(tag · 2⁵⁶ + i) xor value)` over its positions `i`, modulo 2⁶⁴.
 #[inline]

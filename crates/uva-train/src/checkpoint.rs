@@ -12,13 +12,13 @@
 
 use crate::Trainer;
 use crate::durable::{self, Failure, Observer, PARTIAL_PREFIX, on};
-use crate::random::mix;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 use tch::{Kind, Tensor};
+use uva_graph::mix;
 
 /// Name of the state in its folder.
 const STATE_FILE: &str = "checkpoint.json";

@@ -1,11 +1,6 @@
 //! The few random numbers that training needs besides dropout, from a generator that no libtorch version changes.
 
-/// SplitMix64's finaliser: every bit of the result depends on every bit of `z` (Steele et al. 2014).
-pub(crate) fn mix(z: u64) -> u64 {
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
+use uva_graph::mix;
 
 /// The seed of libtorch's generator for one batch.
 pub(crate) fn batch_seed(seed: u64, epoch: u32, batch: u32) -> i64 {

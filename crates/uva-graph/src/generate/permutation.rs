@@ -1,7 +1,7 @@
 //! A shuffle of 0..n that needs no memory: position to id and back, each in a few steps.
 
 use super::random::{Purpose, Stream};
-use crate::hash::mix;
+use crate::mix;
 
 const ROUNDS: usize = 4;
 

@@ -1,6 +1,6 @@
 //! Random numbers keyed by what they are for, so that no order of work and no number of threads shows in them.
 
-use crate::hash::mix;
+use crate::mix;
 
 /// What a stream of random numbers is for. The numbers are part of what a seed means, so they never change.
 #[derive(Debug, Clone, Copy)]

@@ -29,8 +29,9 @@ pub use error::RingError;
 pub use liveness::{AlwaysAlive, Gone, Liveness};
 pub use word::{SharedWord, Word};
 
+use crate::mix;
 use crate::region::{PageKind, Pages, SharedRegion};
-use protocol::{Fault, Patience, SlotHeader, StateWord, mix, position};
+use protocol::{Fault, Patience, SlotHeader, StateWord, position};
 
 /// The longest time between two liveness checks of a waiting side.
 pub const LIVENESS_INTERVAL: Duration = Duration::from_millis(100);

@@ -28,6 +28,8 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::mix;
+
 use super::liveness::{Gone, Liveness};
 use super::word::Word;
 
@@ -353,11 +355,4 @@ fn load_u64<W: Word>(words: &[W; 2]) -> u64 {
 /// Each step is a bijection of its input xor a field, so a change of any single field always shows.
 pub fn checksum(sequence: u64, generation: u32, length: u64) -> u64 {
     mix(mix(mix(sequence ^ 0x7576_612d_736c_6f74) ^ u64::from(generation)) ^ length)
-}
-
-/// splitmix64's finaliser.
-pub(crate) fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
