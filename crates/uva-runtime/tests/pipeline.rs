@@ -103,27 +103,6 @@ fn a_runtime_started_at_a_cursor_gives_the_rest() {
 }
 
 #[test]
-fn a_runtime_dropped_in_the_middle_ends_its_threads() {
-    let temp = tempfile::tempdir().unwrap();
-    let graph = graph(temp.path());
-    let names = || -> Vec<String> {
-        std::fs::read_dir("/proc/self/task")
-            .unwrap()
-            .flatten()
-            .filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok())
-            .filter(|name| name.starts_with("uva-"))
-            .collect()
-    };
-    let mut runtime = Runtime::builder(&graph).options(options(3)).epochs(50).build().unwrap();
-    for _ in 0..5 {
-        runtime.next_batch().unwrap();
-    }
-    assert!(names().len() >= 4, "three samplers and a producer: {:?}", names());
-    drop(runtime);
-    assert_eq!(names(), Vec::<String>::new(), "drop joins every role's thread");
-}
-
-#[test]
 fn a_batch_larger_than_its_slot_is_the_samplers_error_and_not_a_dead_peer() {
     let temp = tempfile::tempdir().unwrap();
     let graph = graph(temp.path());

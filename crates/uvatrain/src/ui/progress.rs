@@ -34,8 +34,9 @@ impl Training {
     /// A view that prints to stderr.
     pub fn new() -> Training {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
+        // The bar takes what the figures leave, a few columns of a terminal of 80.
         // The template is a constant: a mistake in it shows in every run, and falls back to a plain bar.
-        let style = ProgressStyle::with_template("{prefix} {bar:20} {pos}/{len}  {wide_msg}")
+        let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len}  {msg}")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .progress_chars("━╸─");
         bar.set_style(style);
@@ -116,7 +117,7 @@ fn message(progress: &Progress, rate: f64, busiest: &str) -> String {
     let accuracy = format::percent(progress.accuracy);
     // Before the second batch there is no speed to show.
     let speed = if rate > 0.0 { format!("  {rate:.1} batches/s") } else { String::new() };
-    format!("{loss}accuracy {accuracy}{speed}  bottleneck {busiest}")
+    format!("{loss}acc {accuracy}{speed}  bottleneck {busiest}")
 }
 
 fn epoch_line(epoch: &EpochEvent, epochs: u32, rate: f64, bottleneck: &str) -> String {
@@ -183,7 +184,7 @@ mod tests {
     #[test]
     fn the_bar_names_loss_accuracy_speed_and_bottleneck() {
         let text = message(&progress(Split::Train, 0, 10), 33.33, "producer");
-        assert_eq!(text, "loss 1.2500  accuracy 50.0 %  33.3 batches/s  bottleneck producer");
+        assert_eq!(text, "loss 1.2500  acc 50.0 %  33.3 batches/s  bottleneck producer");
         assert_eq!(prefix(&progress(Split::Train, 0, 10)), "epoch 1/12");
         assert_eq!(prefix(&progress(Split::Test, 0, 10)), "testing");
     }
