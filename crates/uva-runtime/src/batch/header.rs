@@ -177,3 +177,104 @@ impl BatchHeader {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use uva_graph::Dataset;
+
+    use super::*;
+    use crate::LoaderOptions;
+    use crate::batch::layout::tests::small_graph;
+
+    fn layout(dataset: &Dataset) -> BatchLayout {
+        let options = LoaderOptions { fanouts: vec![3, 2], batch_size: 10, ..LoaderOptions::default() };
+        BatchLayout::new(dataset, &options).unwrap()
+    }
+
+    fn header(layout: &BatchLayout) -> BatchHeader {
+        let mut counts =
+            BatchCounts { seeds: 7, nodes: 40, layer_count: 2, hash: 0x1234, ..Default::default() };
+        counts.layers[0] = LayerCounts { destinations: 7, sources: 25, edges: 21 };
+        counts.layers[1] = LayerCounts { destinations: 25, sources: 40, edges: 50 };
+        let mut header = BatchHeader::of_batch(BatchKey { split: Split::Valid, epoch: 5, batch: 3 }, &counts);
+        header.set_sample_ns(17);
+        header.check(layout.batch_bytes(), layout).unwrap();
+        header
+    }
+
+    #[test]
+    fn a_header_is_read_as_it_was_written() {
+        let temp = tempfile::tempdir().unwrap();
+        let layout = layout(&small_graph(temp.path()));
+        let mut payload = vec![0xff; layout.batch_bytes()];
+        header(&layout).write(&mut payload);
+        let read = BatchHeader::read(&payload, &layout).unwrap();
+        assert_eq!(read.kind(), Kind::Batch);
+        assert_eq!(read.key(), BatchKey { split: Split::Valid, epoch: 5, batch: 3 });
+        assert_eq!((read.hash(), read.sample_ns(), read.gather_ns()), (0x1234, 17, 0));
+        assert_eq!((read.seeds(), read.nodes()), (7, 40));
+        assert_eq!(read.layer(1), LayerCounts { destinations: 25, sources: 40, edges: 50 });
+    }
+
+    #[test]
+    fn hand_overs_without_a_batch_keep_their_kind_in_any_payload() {
+        let temp = tempfile::tempdir().unwrap();
+        let layout = layout(&small_graph(temp.path()));
+        for kind in [Kind::Skipped, Kind::End] {
+            let mut payload = [0xff; BatchHeader::BYTES];
+            BatchHeader::without_batch(kind).write(&mut payload);
+            assert_eq!(BatchHeader::read(&payload, &layout).unwrap().kind(), kind);
+        }
+    }
+
+    /// Every byte of a header, set to every other value: what is then read lies within the slot, or is refused.
+    #[test]
+    fn no_flipped_byte_makes_a_range_that_leaves_its_array() {
+        let temp = tempfile::tempdir().unwrap();
+        let layout = layout(&small_graph(temp.path()));
+        let mut payload = vec![0; layout.batch_bytes()];
+        header(&layout).write(&mut payload);
+        let ends = layout.ends();
+        let (mut refused, mut read) = (0, 0);
+        for at in 0..size_of::<BatchHeader>() {
+            for flip in 1..=255 {
+                payload[at] ^= flip;
+                match BatchHeader::read(&payload, &layout) {
+                    Err(_) => refused += 1,
+                    Ok(header) if header.kind() == Kind::Batch => {
+                        read += 1;
+                        for (range, end) in layout.used(&header).zip(&ends) {
+                            assert!(range.end <= *end, "byte {at} xor {flip}: {range:?} beyond {end}");
+                        }
+                        assert!(layout.features_range(&header).end <= layout.feature_slot_bytes());
+                        assert!(header.seeds() <= header.nodes());
+                        for layer in 0..layout.layers().len() {
+                            let counts = header.layer(layer);
+                            assert!(
+                                counts.destinations <= counts.sources && counts.sources <= header.nodes()
+                            );
+                        }
+                        // Whatever else differs, it is the same batch's slot: no method panics.
+                        let _ = (header.key(), header.hash());
+                    }
+                    Ok(_) => {}
+                }
+                payload[at] ^= flip;
+            }
+        }
+        // Both happen, or this test looks at nothing: the high bytes of every count are refused, hash and times are not.
+        assert!(refused > 3000 && read > 5000, "{refused} refused, {read} read");
+    }
+
+    #[test]
+    fn a_payload_that_is_cut_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let layout = layout(&small_graph(temp.path()));
+        let mut payload = vec![0; layout.batch_bytes()];
+        header(&layout).write(&mut payload);
+        for length in [0, 1, size_of::<BatchHeader>() - 1, BatchHeader::BYTES, layout.batch_bytes() - 1] {
+            let refused = BatchHeader::read(&payload[..length], &layout).unwrap_err();
+            assert!(refused.contains(&length.to_string()), "{refused}");
+        }
+    }
+}

@@ -219,3 +219,164 @@ fn limit_rows(mut bounds: BatchBounds, bytes: usize, row_bytes: usize) -> Result
     }
     Ok(bounds)
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::path::Path;
+
+    use proptest::prelude::*;
+    use uva_graph::Split;
+    use uva_graph::generate::{PowerLaw, power_law};
+    use uva_sample::{BatchCounts, BatchKey, LayerCounts};
+
+    use super::*;
+
+    /// 500 nodes with rows of 12 bytes.
+    pub(crate) fn small_graph(directory: &Path) -> Dataset {
+        let path = directory.join("graph");
+        let options = PowerLaw {
+            nodes: 500,
+            average_degree: 6.0,
+            feature_dim: 3,
+            classes: 2,
+            seed: 1,
+            ..PowerLaw::default()
+        };
+        power_law(&path, &options, &|_| {}).expect("a graph");
+        Dataset::open(&path).expect("a dataset")
+    }
+
+    /// The same with three labels a node.
+    fn multi_label_graph(directory: &Path) -> Dataset {
+        let path = small_graph(directory).path().to_owned();
+        let head = "{'descr': '|u1', 'fortran_order': False, 'shape': (500, 3), }";
+        let mut label = b"\x93NUMPY\x01\x00".to_vec();
+        let padded = format!("{head:<117}\n");
+        label.extend((padded.len() as u16).to_le_bytes());
+        label.extend(padded.into_bytes());
+        label.extend((0..1500).map(|value| (value % 2) as u8));
+        std::fs::write(path.join("label.npy"), label).expect("labels");
+        // It says two classes.
+        std::fs::remove_file(path.join("meta.json")).expect("the generator's meta.json");
+        Dataset::open(&path).expect("a dataset")
+    }
+
+    impl BatchLayout {
+        /// Where each array's room ends, in the order of [`BatchLayout::used`].
+        pub(crate) fn ends(&self) -> Vec<usize> {
+            let labels = self.labels_at + self.bounds.seeds * self.label_row_bytes;
+            let mut ends = vec![self.nodes_at + self.bounds.nodes * 8, labels];
+            for (layer, (indptr, indices)) in self.bounds.layers.iter().zip(&self.blocks_at) {
+                ends.extend([indptr + (layer.destinations + 1) * 4, indices + layer.edges * 4]);
+            }
+            ends
+        }
+    }
+
+    fn options(fanouts: &[i32], batch_size: usize, slot_bytes: Option<u64>) -> LoaderOptions {
+        LoaderOptions { fanouts: fanouts.to_vec(), batch_size, slot_bytes, ..LoaderOptions::default() }
+    }
+
+    /// The header of a batch that fills its slot to the last element.
+    fn full(layout: &BatchLayout) -> BatchHeader {
+        let bounds = &layout.bounds;
+        let mut counts = BatchCounts {
+            seeds: bounds.seeds,
+            nodes: bounds.nodes,
+            layer_count: bounds.layers.len(),
+            ..BatchCounts::default()
+        };
+        for (to, from) in counts.layers.iter_mut().zip(&bounds.layers) {
+            *to = LayerCounts {
+                destinations: from.destinations,
+                sources: from.sources.min(bounds.nodes),
+                edges: from.edges,
+            };
+        }
+        BatchHeader::of_batch(BatchKey { split: Split::Train, epoch: 0, batch: 0 }, &counts)
+    }
+
+    #[test]
+    fn what_is_written_through_the_arrays_is_read_back_whole_through_the_ranges() {
+        for multi_label in [false, true] {
+            let temp = tempfile::tempdir().unwrap();
+            let dataset = if multi_label { multi_label_graph(temp.path()) } else { small_graph(temp.path()) };
+            let layout = BatchLayout::new(&dataset, &options(&[3, 2], 10, None)).unwrap();
+            assert_eq!(layout.label_classes(), multi_label.then_some(3));
+            // A slot is page-aligned; so is this.
+            let mut memory = vec![0_u64; layout.batch_bytes() / 8 + 512];
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
+            let skip = bytes.as_ptr().align_offset(PAGE);
+            let payload = &mut bytes[skip..skip + layout.batch_bytes()];
+
+            // Every element of every array gets a value of its own: an overlap would show.
+            let lengths = layout.with_arrays(payload, |labels, out| {
+                (0..).zip(out.nodes.iter_mut()).for_each(|(value, node)| *node = value);
+                (0..).zip(labels.iter_mut()).for_each(|(value, label): (usize, _)| *label = value as u8);
+                for (layer, block) in out.layers.iter_mut().enumerate() {
+                    let base = 1_000_000 * (layer as i32 + 1);
+                    (base..).zip(block.indptr.iter_mut()).for_each(|(value, to)| *to = value);
+                    (-base..).zip(block.indices.iter_mut()).for_each(|(value, to)| *to = value);
+                }
+                (out.nodes.len(), labels.len(), out.layers.len())
+            });
+            assert_eq!(lengths, (layout.node_capacity(), 10 * layout.label_row_bytes(), 2));
+            full(&layout).write(payload);
+
+            let header = BatchHeader::read(payload, &layout).unwrap();
+            let nodes: &[i64] = bytemuck::cast_slice(&payload[layout.nodes_range(&header)]);
+            assert!(nodes.iter().copied().eq(0..layout.node_capacity() as i64));
+            let labels = &payload[layout.labels_range(&header)];
+            assert!(labels.iter().copied().eq((0..10 * layout.label_row_bytes()).map(|value| value as u8)));
+            for (layer, bounds) in layout.layers().iter().enumerate() {
+                let base = 1_000_000 * (layer as i32 + 1);
+                let indptr: &[i32] = bytemuck::cast_slice(&payload[layout.indptr_range(&header, layer)]);
+                assert!(indptr.iter().copied().eq(base..=base + bounds.destinations as i32));
+                let indices: &[i32] = bytemuck::cast_slice(&payload[layout.indices_range(&header, layer)]);
+                assert!(indices.iter().copied().eq(-base..-base + bounds.edges as i32));
+            }
+        }
+    }
+
+    #[test]
+    fn slot_bytes_below_the_seeds_rows_are_refused_with_the_option() {
+        let temp = tempfile::tempdir().unwrap();
+        let dataset = small_graph(temp.path());
+        let refused = limit_rows(BatchBounds::new(100, &[2], 500, 3000).unwrap(), 1000, 12).unwrap_err();
+        assert!(refused.to_string().contains("--slot-bytes 1000 holds 83 feature rows"), "{refused}");
+        let layout = BatchLayout::new(&dataset, &options(&[-1], 100, Some(6000))).unwrap();
+        assert!(layout.node_capacity() <= 500 && layout.node_capacity() >= 100);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn arrays_begin_on_cache_lines_and_do_not_overlap(
+            fanouts in proptest::collection::vec(prop_oneof![Just(-1), 1..9], 1..5),
+            batch_size in 1_usize..600,
+            slot_bytes in 16_000_u64..100_000,
+        ) {
+            // One dataset for all cases: only its sizes matter.
+            static DATASET: std::sync::OnceLock<(tempfile::TempDir, Dataset)> = std::sync::OnceLock::new();
+            let (_, dataset) = DATASET.get_or_init(|| {
+                let temp = tempfile::tempdir().unwrap();
+                let dataset = small_graph(temp.path());
+                (temp, dataset)
+            });
+            let layout = BatchLayout::new(dataset, &options(&fanouts, batch_size, Some(slot_bytes))).unwrap();
+            let header = full(&layout);
+            let mut ranges: Vec<_> = layout.used(&header).collect();
+            prop_assert_eq!(ranges.iter().map(|range| range.end).collect::<Vec<_>>(), layout.ends());
+            ranges.push(layout.features_range(&header));
+            let mut end = BatchHeader::BYTES;
+            for range in ranges {
+                prop_assert_eq!(range.start % CACHE_LINE, 0);
+                prop_assert!(range.start >= end, "{:?} begins before {}", range, end);
+                end = range.end;
+            }
+            prop_assert_eq!(end, layout.feature_slot_bytes());
+            prop_assert_eq!(layout.features_range(&header).start % PAGE, 0);
+            prop_assert!(layout.features_range(&header).len() as u64 <= slot_bytes);
+        }
+    }
+}
