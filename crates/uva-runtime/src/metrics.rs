@@ -1,7 +1,7 @@
 //! What a run tells about itself: the lines of `--metrics`, of which every front end is a reader.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -206,7 +206,8 @@ pub trait Observer {
     /// When it cannot be kept.
     fn event(&mut self, event: &Event) -> Result<(), RuntimeError>;
 
-    /// The run came this far. Called after each batch; `busiest` is the bottleneck so far.
+    /// The run came this far. Called after each batch, or, from another process, some twenty times a second and at
+    /// the first and last batch of a pass; `busiest` is the bottleneck so far.
     fn progress(&mut self, progress: &Progress, busiest: &str);
 
     /// A line for the person who watches.
@@ -217,26 +218,35 @@ pub trait Observer {
 #[derive(Debug)]
 pub struct MetricsFile {
     path: PathBuf,
-    file: BufWriter<File>,
+    file: File,
+    /// Bytes of whole lines; `None` where the file has no length, as a pipe has none.
+    length: Option<u64>,
 }
 
 impl MetricsFile {
-    /// Creates the file, or continues it where a run is resumed.
+    /// Creates the file, or continues it where a run is resumed. A line that a killed run did not finish is removed
+    /// then, so that the next one does not become a part of it.
     ///
     /// # Errors
     /// [`RuntimeError::Input`] naming the file.
     pub fn open(path: &Path, append: bool) -> Result<Self, RuntimeError> {
-        let file = OpenOptions::new()
-            .create(true)
-            .write(true)
-            .append(append)
-            .truncate(!append)
-            .open(path)
-            .map_err(|error| RuntimeError::Input(format!("--metrics {}: {error}", path.display())))?;
-        Ok(Self { path: path.to_owned(), file: BufWriter::new(file) })
+        let open = || -> io::Result<(File, Option<u64>)> {
+            // Always appending, so that a line follows the last whole one also behind a failed write.
+            let file = OpenOptions::new().create(true).append(true).open(path)?;
+            if !file.metadata()?.is_file() {
+                return Ok((file, None));
+            }
+            let length = if append { whole_lines(path)? } else { 0 };
+            file.set_len(length)?;
+            Ok((file, Some(length)))
+        };
+        let (file, length) =
+            open().map_err(|error| RuntimeError::Input(format!("--metrics {}: {error}", path.display())))?;
+        Ok(Self { path: path.to_owned(), file, length })
     }
 
-    /// Writes one line and hands it to the system, so that a reader following the file sees whole lines.
+    /// Writes one line and hands it to the system, so that a reader following the file sees whole lines. Of a line
+    /// that cannot be written whole nothing stays.
     ///
     /// # Errors
     /// [`RuntimeError::Failed`] naming the file, such as when the disk is full.
@@ -246,6 +256,90 @@ impl MetricsFile {
         };
         let mut line = serde_json::to_vec(event).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
-        self.file.write_all(&line).and_then(|()| self.file.flush()).map_err(failed)
+        let written = self.file.write_all(&line);
+        if let Some(length) = &mut self.length {
+            match written {
+                Ok(()) => *length += line.len() as u64,
+                // The error that is told is the write's, whether or not this succeeds.
+                Err(_) => drop(self.file.set_len(*length)),
+            }
+        }
+        written.map_err(failed)
+    }
+}
+
+/// How many bytes of the file are lines that end.
+fn whole_lines(path: &Path) -> io::Result<u64> {
+    let mut file = File::open(path)?;
+    let mut end = file.metadata()?.len();
+    let mut chunk = [0; 4096];
+    while end > 0 {
+        let begin = end.saturating_sub(chunk.len() as u64);
+        let bytes = &mut chunk[..(end - begin) as usize];
+        file.seek(SeekFrom::Start(begin))?;
+        file.read_exact(bytes)?;
+        if let Some(last) = bytes.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(begin + last as u64 + 1);
+        }
+        end = begin;
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn epoch(epoch: u32) -> Event {
+        Event::Epoch(EpochEvent {
+            epoch,
+            train_loss: 0.1,
+            train_accuracy: 0.5,
+            valid_accuracy: None,
+            seconds: 1.0,
+        })
+    }
+
+    fn epochs(path: &Path) -> Vec<u32> {
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.is_empty() || text.ends_with('\n'));
+        text.lines()
+            .map(|line| match serde_json::from_str(line).unwrap() {
+                Event::Epoch(epoch) => epoch.epoch,
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_line_that_a_killed_run_did_not_finish_is_removed_when_its_file_is_continued() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("run.jsonl");
+        for unfinished in [String::new(), r#"{"event":"ba"#.into(), "x".repeat(10_000)] {
+            let mut file = MetricsFile::open(&path, false).unwrap();
+            file.write(&epoch(0)).unwrap();
+            drop(file);
+            let whole = std::fs::read_to_string(&path).unwrap();
+            std::fs::write(&path, whole + &unfinished).unwrap();
+            MetricsFile::open(&path, true).unwrap().write(&epoch(1)).unwrap();
+            assert_eq!(epochs(&path), [0, 1]);
+        }
+        std::fs::write(&path, "no line at all").unwrap();
+        MetricsFile::open(&path, true).unwrap().write(&epoch(2)).unwrap();
+        assert_eq!(epochs(&path), [2]);
+    }
+
+    #[test]
+    fn a_device_that_is_full_is_told_with_the_files_name() {
+        let mut file = MetricsFile::open(Path::new("/dev/full"), false).unwrap();
+        let error = file.write(&epoch(0)).unwrap_err();
+        assert!(matches!(&error, RuntimeError::Failed(message) if message.contains("/dev/full")), "{error}");
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_bad_input() {
+        let error = MetricsFile::open(Path::new("/nowhere/run.jsonl"), false).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("--metrics /nowhere/run.jsonl"), "{error}");
     }
 }
