@@ -71,7 +71,8 @@ pub(crate) fn signal_name(signal: i32) -> String {
 
 impl From<GraphError> for RuntimeError {
     fn from(error: GraphError) -> Self {
-        Self::Input(error.to_string())
+        // The system refusing a file is no fault of the input's.
+        if error.is_bad_input() { Self::Input(error.to_string()) } else { Self::Failed(error.to_string()) }
     }
 }
 

@@ -4,6 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::RuntimeError;
 
+/// The most samplers of a run: the producer's set-up carries a descriptor for each of them, beside its own four, and a
+/// hand-over message holds [`MAX_FDS`](uva_mem::handover::MAX_FDS).
+pub const MAX_SAMPLERS: usize = 120;
+
 /// How batches are made. The same values reach every role, so that each computes the same schedule and the same
 /// slot layout without asking another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,6 +77,12 @@ impl LoaderOptions {
         if self.samplers == 0 {
             return usage("--samplers 0: at least one sampler is needed".into());
         }
+        if self.samplers > MAX_SAMPLERS {
+            return usage(format!(
+                "--samplers {}: one producer takes from {MAX_SAMPLERS} samplers at most",
+                self.samplers
+            ));
+        }
         if self.feature_slots == 0 {
             return usage(
                 "--slots 0: at least one feature slot is needed; 2 overlap gather and training".into(),
@@ -113,4 +123,19 @@ pub struct Cursor {
     pub epoch: u32,
     /// Batches of that epoch already trained.
     pub batch: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_samplers_than_one_message_can_name_are_refused() {
+        const { assert!(MAX_SAMPLERS + 4 <= uva_mem::handover::MAX_FDS) };
+        let with = |samplers| LoaderOptions { samplers, ..LoaderOptions::default() }.check();
+        with(MAX_SAMPLERS).unwrap();
+        let refused = with(MAX_SAMPLERS + 1).unwrap_err();
+        assert!(refused.to_string().contains("--samplers 121"), "{refused}");
+        assert_eq!(refused.exit_code(), 2);
+    }
 }

@@ -38,9 +38,8 @@ impl RunPlan {
                 dataset.path().display()
             )));
         }
-        let batches =
-            |split| -> Result<usize, RuntimeError> { Ok(seed_order(dataset, options, split)?.batches()) };
-        let (train, valid, test) = (batches(Split::Train)?, batches(Split::Valid)?, batches(Split::Test)?);
+        let batches = |split| batches(options, split, dataset.split(split).len());
+        let (train, valid, test) = (batches(Split::Train), batches(Split::Valid), batches(Split::Test));
         if passes.epochs > 0 && train == 0 {
             return Err(RuntimeError::Usage(format!(
                 "--drop-last with --batch-size {} leaves no training batch: there are only {} training nodes",
@@ -97,7 +96,13 @@ impl RunPlan {
     }
 }
 
-/// The order of a split's seeds: training is shuffled and may drop its last batch, the others are neither.
+/// Batches of a pass over a split of `length` nodes: those of its [`seed_order`], without the memory that takes.
+fn batches(options: &LoaderOptions, split: Split, length: usize) -> usize {
+    let drop_last = split == Split::Train && options.drop_last;
+    if drop_last { length / options.batch_size } else { length.div_ceil(options.batch_size) }
+}
+
+/// The order of a split's seeds: only training is shuffled, and only training may drop its last batch.
 pub(crate) fn seed_order(
     dataset: &Dataset,
     options: &LoaderOptions,
@@ -106,4 +111,21 @@ pub(crate) fn seed_order(
     let train = split == Split::Train;
     let length = dataset.split(split).len();
     Ok(SeedOrder::new(options.seed, split, length, train, options.batch_size, train && options.drop_last)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plan_counts_the_batches_that_the_seed_order_has() {
+        for length in [0, 1, 9, 10, 11, 20] {
+            for (split, drop_last) in [(Split::Train, false), (Split::Train, true), (Split::Test, true)] {
+                let options = LoaderOptions { batch_size: 10, drop_last, ..LoaderOptions::default() };
+                let train = split == Split::Train;
+                let order = SeedOrder::new(0, split, length, train, 10, train && drop_last).unwrap();
+                assert_eq!(batches(&options, split, length), order.batches(), "{split} {length} {drop_last}");
+            }
+        }
+    }
 }

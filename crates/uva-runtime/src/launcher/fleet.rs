@@ -5,7 +5,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use uva_mem::handover::Channel;
+use uva_mem::handover::{Channel, HandoverError};
 use uva_mem::ring::Ring;
 use uva_mem::spawn::Inherit;
 use uva_mem::{PidFd, Signal};
@@ -26,6 +26,8 @@ pub(crate) struct Member {
     pub channel: Option<Channel>,
     pub pidfd: PidFd,
     child: Child,
+    /// It has told what it failed of, so its exit code adds nothing.
+    pub said_why: bool,
     /// Set when it has been reaped.
     pub ended: Option<ExitStatus>,
 }
@@ -81,10 +83,9 @@ impl Fleet {
         let feature_ring = plan.create_feature_ring()?;
         let mut fleet = Self { members: Vec::new(), janitor: None };
 
-        // The janitor first: whatever is started later is already watched over.
-        let janitor = start(Role::Janitor, 0, launch)?;
-        let own = PidFd::open(std::process::id()).map_err(|error| cannot_start("the janitor", error))?;
-        fleet.janitor = Some(janitor);
+        // The janitor first, told last: until it knows the roles, their parent-death signal alone sees to them.
+        let own = PidFd::open(std::process::id()).map_err(|error| cannot_start("janitor", error))?;
+        fleet.janitor = Some(start(Role::Janitor, 0, launch)?);
 
         // In the order of their places in the control page.
         fleet.members.push(start(Role::Consumer, 0, launch)?);
@@ -99,7 +100,7 @@ impl Fleet {
             let setup = JanitorSetup { launcher: std::process::id(), roles, checkpoint };
             let mut fds = vec![own.as_fd()];
             fds.extend(fleet.members.iter().map(|member| member.pidfd.as_fd()));
-            hand_over(channel, &setup, &fds, "janitor")?;
+            hand_over(channel, &setup, &fds).map_err(|error| cannot_start("janitor", error))?;
         }
         for member in &fleet.members {
             let peers: Vec<&PidFd> = match member.role {
@@ -129,8 +130,11 @@ impl Fleet {
             fds.extend(rings.iter().map(|ring| ring.fd()));
             fds.extend(peers.iter().map(|peer| peer.as_fd()));
             if let Some(channel) = &member.channel {
-                // A role that died before it could be told is found by the watch, which names its cause.
-                let _ = hand_over(channel, &setup, &fds, member.role.name());
+                match hand_over(channel, &setup, &fds) {
+                    // A role that died before it could be told is found by the watch, which names its cause.
+                    Ok(()) | Err(HandoverError::Closed) => {}
+                    Err(error) => return Err(cannot_start(member.role.name(), error)),
+                }
             }
         }
         Ok(fleet)
@@ -185,11 +189,19 @@ fn start(role: Role, index: usize, launch: &Launch<'_>) -> Result<Member, Runtim
     if let Some(number) = inherit.apply(&mut command) {
         command.arg(format!("--channel={number}"));
     }
-    let child = command.spawn().map_err(|error| cannot_start(role.name(), error))?;
+    let mut child = command.spawn().map_err(|error| cannot_start(role.name(), error))?;
     // The command holds the role's end of the channel; only without it does the role's end mean that it closes.
     drop(command);
-    let pidfd = PidFd::open(child.id()).map_err(|error| cannot_start(role.name(), error))?;
-    Ok(Member { role, index, channel: Some(ours), pidfd, child, ended: None })
+    match PidFd::open(child.id()) {
+        Ok(pidfd) => {
+            Ok(Member { role, index, channel: Some(ours), pidfd, child, said_why: false, ended: None })
+        }
+        Err(error) => {
+            // Nobody else knows of it yet.
+            let _ = child.kill().and_then(|()| child.wait());
+            Err(cannot_start(role.name(), error))
+        }
+    }
 }
 
 /// This program, as it was started. Once the file has been replaced, by a build say, its old path is gone and the
@@ -205,13 +217,12 @@ fn hand_over(
     channel: &Channel,
     message: &impl serde::Serialize,
     fds: &[BorrowedFd<'_>],
-    role: &str,
-) -> Result<(), RuntimeError> {
+) -> Result<(), HandoverError> {
     let payload = serde_json::to_vec(message)
-        .map_err(|error| RuntimeError::Failed(format!("set-up message of the {role}: {error}")))?;
-    channel.send(&payload, fds).map_err(|error| cannot_start(role, error))
+        .map_err(|error| HandoverError::System { doing: "writing the set-up", source: error.into() })?;
+    channel.send(&payload, fds)
 }
 
 fn cannot_start(what: &str, error: impl std::fmt::Display) -> RuntimeError {
-    RuntimeError::Failed(format!("cannot start {what}: {error}"))
+    RuntimeError::Failed(format!("cannot start the {what}: {error}"))
 }

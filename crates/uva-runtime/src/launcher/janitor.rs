@@ -38,15 +38,21 @@ pub(crate) fn run(channel: Channel) -> Result<(), RuntimeError> {
     // The kernel has sent the roles their parent-death signal. A role it missed (one that was being started, say) is
     // killed here.
     let deadline = Instant::now() + GRACE;
+    let mut all_ended = true;
     for role in &roles {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if !role.wait_for_end(left).map_err(|error| failed(&error))? {
+        let ends_by = |deadline: Instant| {
+            role.wait_for_end(deadline.saturating_duration_since(Instant::now()))
+                .map_err(|error| failed(&error))
+        };
+        if !ends_by(deadline)? {
             // Gone meanwhile is what is wanted.
             let _ = role.send_signal(Signal::KILL);
+            all_ended &= ends_by(Instant::now() + GRACE)?;
         }
     }
-    if let Some(directory) = &setup.checkpoint {
-        checkpoint_files::remove_leftovers(directory);
+    // Only behind the last role's end: what a living consumer is writing is no leftover.
+    if let Some(directory) = setup.checkpoint.filter(|_| all_ended) {
+        checkpoint_files::remove_leftovers(&directory);
     }
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! The life of a role's process: take up the channel, hear what to do, do it, say how it ended.
 
+use std::io::Write;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use uva_graph::{Dataset, Verify};
@@ -12,7 +14,7 @@ use super::janitor;
 use super::messages::{Report, Role, Setup};
 use super::signals;
 use crate::RuntimeError;
-use crate::control::{Control, Stop};
+use crate::control::{CONSUMER, Control, FIRST_SAMPLER, PRODUCER, Stop};
 use crate::metrics::{Event, Observer, Progress};
 use crate::plan::RunPlan;
 use crate::roles::{BatchReceiver, Peer, ProducerRole, SamplerRole};
@@ -26,7 +28,12 @@ pub fn run(role: Role, channel: RawFd, consume: Consume) -> i32 {
     let channel = match Channel::from_inherited(channel) {
         Ok(channel) => channel,
         Err(error) => {
-            eprintln!("uvatrain {}: started by `uvatrain train`, not by hand ({error})", role.name());
+            // Where stderr is closed too, the exit code has to do.
+            let _ = writeln!(
+                std::io::stderr(),
+                "uvatrain {}: started by `uvatrain train`, not by hand ({error})",
+                role.name()
+            );
             return 2;
         }
     };
@@ -79,6 +86,11 @@ fn take_part(role: Role, channel: &Channel, consume: Consume) -> Result<Value, E
     let plan = Arc::new(RunPlan::new(&dataset, &setup.loader, setup.passes)?);
     let samplers = plan.options.samplers;
     let control = Arc::new(Control::open(handed.next("control page")?, samplers)?);
+    let place = match role {
+        Role::Sampler => FIRST_SAMPLER + setup.index,
+        Role::Producer => PRODUCER,
+        Role::Consumer | Role::Janitor => CONSUMER,
+    };
     let ended = match role {
         Role::Sampler => SamplerRole {
             index: setup.index,
@@ -110,9 +122,10 @@ fn take_part(role: Role, channel: &Channel, consume: Consume) -> Result<Value, E
             let producer = handed.peer("producer")?;
             let mut receiver =
                 BatchReceiver::new(Arc::clone(&plan), Arc::clone(&control), features, producer);
-            consume(&mut receiver, &dataset, setup.job, &mut ChannelObserver { channel })
+            consume(&mut receiver, &dataset, setup.job, &mut ChannelObserver { channel, progress: None })
         }
     };
+    control.note_peak_rss(place);
     match ended {
         Err(RuntimeError::PeerGone(_)) if control.stop() == Stop::Now => Err(Ended::Stopped),
         other => Ok(other?),
@@ -138,9 +151,14 @@ impl Handed {
     }
 }
 
+/// How often the launcher hears of progress within a pass: more than a person sees costs messages for nothing.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Passes on to the launcher what the consumer observes.
 struct ChannelObserver<'a> {
     channel: &'a Channel,
+    /// What was passed on last, and when.
+    progress: Option<(Progress, Instant)>,
 }
 
 impl Observer for ChannelObserver<'_> {
@@ -149,8 +167,18 @@ impl Observer for ChannelObserver<'_> {
     }
 
     fn progress(&mut self, progress: &Progress, _busiest: &str) {
-        // A launcher that is gone is noticed by the next event.
-        let _ = say(self.channel, &Report::Progress(*progress));
+        // A pass's first and last batch always count: its speed is taken between them.
+        let now = Instant::now();
+        let dispensable = progress.batch < progress.batches
+            && self.progress.is_some_and(|(last, at)| {
+                (last.split, last.epoch) == (progress.split, progress.epoch)
+                    && now.duration_since(at) < PROGRESS_INTERVAL
+            });
+        if !dispensable {
+            self.progress = Some((*progress, now));
+            // A launcher that is gone is noticed by the next event.
+            let _ = say(self.channel, &Report::Progress(*progress));
+        }
     }
 
     fn note(&mut self, line: &str) {

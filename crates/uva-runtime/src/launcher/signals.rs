@@ -8,8 +8,8 @@ use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level;
 
-/// The signals that end a run, as they arrive. Dropping it gives the signals their default meaning for later runs
-/// of the same process no longer; it only stops listening.
+/// The signals that end a run, as they arrive. Dropping it stops the listening; the signals do not get their default
+/// meaning back, so a process that goes on ignores them from then on.
 #[derive(Debug)]
 pub(crate) struct Signals {
     streams: [(i32, UnixStream); 2],

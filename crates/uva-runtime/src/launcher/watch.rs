@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::SIGINT;
 use uva_mem::handover::HandoverError;
 
 use super::fleet::Fleet;
@@ -51,13 +51,9 @@ pub(super) fn watch(
 ) -> Result<Value, RuntimeError> {
     let mut watch = Watch { control, plan, cause: None, done: None, deadline: None, interrupted: None };
     while !fleet.all_ended() {
-        let ready = wait(&fleet, &signals, watch.deadline).map_err(|error| {
+        wait(&fleet, &signals, watch.deadline).map_err(|error| {
             RuntimeError::Failed(format!("the launcher cannot wait for its roles: {error}"))
         })?;
-        if !ready && watch.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            fleet.end_now();
-            break;
-        }
         for signal in signals.take() {
             if watch.signal(signal, observer) {
                 fleet.end_now();
@@ -65,6 +61,10 @@ pub(super) fn watch(
         }
         for member in 0..fleet.members.len() {
             watch.hear(&mut fleet, member, observer);
+        }
+        // After hearing them, and whether or not there was something to hear: who talks on is ended too.
+        if watch.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            fleet.end_now();
         }
     }
     watch.verdict()
@@ -94,13 +94,13 @@ impl Watch<'_> {
             observer
                 .note(&format!("{name}: finishing this batch, then stopping; {how} again to end at once"));
         }
-        debug_assert!(signal == SIGINT || signal == SIGTERM);
         again
     }
 
     /// Takes in what a role has said since, and whether it has ended.
     fn hear(&mut self, fleet: &mut Fleet, member: usize, observer: &mut dyn Observer) {
-        // Its end is asked first and its words are read after, so that nothing it said before it ended is missed.
+        // Its end is asked first and its words are read after, so that nothing it said before it ended is missed. One
+        // that this loop has killed was reaped then, and is not blamed for it.
         let newly_ended = fleet.members[member].ended.is_none() && fleet.members[member].reap().is_some();
         self.read_reports(fleet, member, observer);
         if !newly_ended {
@@ -130,8 +130,8 @@ impl Watch<'_> {
             "the {name} {how} {place}; the other roles were ended{}",
             self.advice()
         ));
-        // A role that failed in an orderly way has said why; its exit code adds nothing.
-        let rank = if status.signal().is_some() { Rank::Died } else { Rank::Follows };
+        // A role that failed in an orderly way has said why; one that panicked, say, has not.
+        let rank = if member.said_why { Rank::Follows } else { Rank::Died };
         self.blame(rank, error);
     }
 
@@ -162,6 +162,7 @@ impl Watch<'_> {
                     Ok(())
                 }
                 Ok(Report::Failed { code, message, follows }) => {
+                    fleet.members[member].said_why = true;
                     let rank = if follows { Rank::Follows } else { Rank::Failed };
                     let message = format!("the {name} failed {}: {message}", self.whereabouts(place));
                     self.blame(rank, RuntimeError::from_exit_code(code, message));
@@ -214,8 +215,8 @@ impl Watch<'_> {
     }
 }
 
-/// Waits until a role says something or ends, a signal comes, or the deadline passes. False: it passed.
-fn wait(fleet: &Fleet, signals: &Signals, deadline: Option<Instant>) -> rustix::io::Result<bool> {
+/// Waits until a role says something or ends, a signal comes, or the deadline passes.
+fn wait(fleet: &Fleet, signals: &Signals, deadline: Option<Instant>) -> rustix::io::Result<()> {
     let mut fds: Vec<PollFd<'_>> = Vec::new();
     for fd in signals.fds() {
         fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
@@ -233,8 +234,7 @@ fn wait(fleet: &Fleet, signals: &Signals, deadline: Option<Instant>) -> rustix::
         Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
     });
     match poll(&mut fds, timeout.as_ref()) {
-        Ok(count) => Ok(count > 0),
-        Err(rustix::io::Errno::INTR) => Ok(true),
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error),
     }
 }

@@ -52,6 +52,12 @@ impl BatchReceiver {
         }
     }
 
+    /// Counts the time since the last batch, such as an evaluation behind it, as worked.
+    #[cfg(feature = "train")]
+    pub(crate) fn count_work(&mut self) {
+        self.clock.now(Doing::Working);
+    }
+
     /// Waits for the next batch. `None`: there is none, or the run is asked to stop ([`BatchReceiver::stop`]).
     ///
     /// # Errors
@@ -75,7 +81,6 @@ impl BatchReceiver {
                 Item::End => {
                     self.pass_over()?;
                     self.ended = true;
-                    self.control.note_peak_rss(CONSUMER);
                 }
             }
         };
@@ -93,7 +98,10 @@ impl BatchReceiver {
         self.clock.now(Doing::Working);
         let wrong = |what: String| RuntimeError::Failed(format!("feature slot {}: {what}", slot.slot()));
         let header = BatchHeader::read(slot.payload(), &self.plan.layout).map_err(wrong)?;
-        if header.kind() != Kind::Batch || header.key() != expected {
+        if header.kind() != Kind::Batch {
+            return Err(wrong(format!("it holds no batch ({:?}) where {expected} was due", header.kind())));
+        }
+        if header.key() != expected {
             return Err(wrong(format!("it holds {} where {expected} was due", header.key())));
         }
         let needed = self.plan.layout.features_range(&header).end;
@@ -114,7 +122,8 @@ impl BatchReceiver {
             Err(error) => Err(error),
         };
         self.clock.now(Doing::Working);
-        self.position += 1;
-        Ok(passed?)
+        let passed = passed?;
+        self.position += u64::from(passed);
+        Ok(passed)
     }
 }

@@ -71,7 +71,6 @@ impl ProducerRole<'_> {
                 break;
             }
         }
-        control.note_peak_rss(PRODUCER);
         Ok(())
     }
 }

@@ -59,7 +59,6 @@ impl SamplerRole<'_> {
             header.write(slot.payload_mut());
             slot.publish(length as u64)?;
         }
-        control.note_peak_rss(place);
         Ok(())
     }
 }
