@@ -88,6 +88,7 @@ impl TrainingRun {
                 "valid": split(Split::Valid),
                 "test": split(Split::Test),
                 "fingerprint": dataset.fingerprint(),
+                "verification": dataset.verification(),
             }),
             options,
             in_force: json!({
@@ -113,6 +114,7 @@ impl TrainingRun {
     /// Whatever ended it early; see [`crate::launcher`].
     pub fn run(self, options: Value, observer: &mut dyn Observer) -> Result<End, RuntimeError> {
         observer.event(&self.start_event(options))?;
+        observer.note(&opened(&self.dataset));
         let (outcome, roles, seconds) =
             if self.in_process { self.in_this_process(observer)? } else { self.in_processes(observer)? };
         let end = End {
@@ -163,15 +165,28 @@ impl TrainingRun {
         let trained = session::train(receiver, dataset, &self.options, observer);
         // A role that failed knows more about it than the consumer that noticed.
         let stopped = runtime.stop();
-        if let Some(signal) = signals.arrived() {
-            return Err(RuntimeError::Interrupted(signal));
-        }
-        let outcome = match (trained, stopped) {
-            (Err(RuntimeError::PeerGone(_)), Err(cause)) => return Err(cause),
-            (trained, _) => trained?,
+        let outcome = match (trained, stopped, signals.arrived()) {
+            (Err(RuntimeError::PeerGone(_)), Err(cause), _) => return Err(cause),
+            // As with processes: a failure, of the interrupt's checkpoint say, is told even so.
+            (Err(error), ..) if !matches!(error, RuntimeError::PeerGone(_)) => return Err(error),
+            (_, _, Some(signal)) => return Err(RuntimeError::Interrupted(signal)),
+            (trained, ..) => trained?,
         };
         Ok((outcome, runtime.roles(), started.elapsed().as_secs_f64()))
     }
+}
+
+/// What was opened, and what checking it took, as a line for a person.
+fn opened(dataset: &Dataset) -> String {
+    let verification = dataset.verification();
+    format!(
+        "{}: {} nodes, {} edges; checked in {:.2} s{}",
+        dataset.name(),
+        dataset.nodes(),
+        dataset.edges(),
+        verification.seconds,
+        if verification.from_stamp { ", the edges by an earlier run" } else { "" }
+    )
 }
 
 /// What the consumer's process does with its batches: [`crate::launcher::run_role`] calls it.

@@ -39,7 +39,8 @@ pub struct TrainingOptions {
     pub trainer: TrainerOptions,
     /// How to validate and test.
     pub evaluate_by: EvaluateBy,
-    /// Stop when this many epochs in a row brought no better validation accuracy, and test the best model.
+    /// Stop when this many epochs in a row brought no better validation accuracy, and test the best model. May change
+    /// on a resume.
     pub patience: Option<u32>,
     /// Directory for checkpoints.
     pub checkpoint: Option<PathBuf>,
@@ -64,6 +65,16 @@ pub struct TrainingState {
     pub epochs_without_gain: u32,
     /// Early stopping has ended training.
     pub stopped_early: bool,
+}
+
+impl TrainingState {
+    /// Whether early stopping ends training here. Asked at an epoch's end, and again on a resume, which may have been
+    /// given other epochs or another patience.
+    fn is_out_of_patience(&self, patience: Option<u32>, epochs: u32) -> bool {
+        self.cursor.batch == 0
+            && self.cursor.epoch < epochs
+            && patience.is_some_and(|patience| self.epochs_without_gain >= patience)
+    }
 }
 
 /// The best epoch so far.
@@ -118,6 +129,7 @@ pub fn train(
 ) -> Result<TrainingOutcome, RuntimeError> {
     let mut session = Session::begin(receiver, dataset, options, observer)?;
     session.run(receiver, observer)?;
+    receiver.count_work();
     Ok(session.outcome)
 }
 
@@ -134,6 +146,7 @@ struct Session<'a> {
     epochs: u32,
     epoch_began: Instant,
     pass_began: Instant,
+    /// Batches trained that no checkpoint holds yet; counts on where there is no directory for one.
     since_checkpoint: u32,
 }
 
@@ -147,13 +160,18 @@ impl<'a> Session<'a> {
         let mut trainer =
             Trainer::new(&options.trainer, dataset.features().dim, dataset.classes()).map_err(train_error)?;
         let mut state = TrainingState::default();
-        if let Some(directory) = options.checkpoint.as_ref().filter(|_| options.resume)
-            && let Some(saved) = checkpoint::read(directory).map_err(checkpoint_error)?
-        {
-            saved.restore(&mut trainer, &options.fingerprint).map_err(checkpoint_error)?;
-            state = saved.state().map_err(checkpoint_error)?;
-            let Cursor { epoch, batch } = state.cursor;
-            observer.note(&format!("resumed behind batch {batch} of epoch {epoch}"));
+        let epochs = receiver.schedule().passes().epochs;
+        if let Some(directory) = options.checkpoint.as_ref().filter(|_| options.resume) {
+            if let Some(saved) = checkpoint::read(directory).map_err(checkpoint_error)? {
+                saved.restore(&mut trainer, &options.fingerprint).map_err(checkpoint_error)?;
+                state = saved.state().map_err(checkpoint_error)?;
+                state.stopped_early = state.is_out_of_patience(options.patience, epochs);
+                let Cursor { epoch, batch } = state.cursor;
+                observer.note(&format!("resumed at batch {batch} of epoch {epoch}"));
+            } else {
+                let directory = directory.display();
+                observer.note(&format!("no checkpoint in {directory} yet: starting at the beginning"));
+            }
         }
         let outcome = TrainingOutcome {
             epochs: state.cursor.epoch,
@@ -169,7 +187,7 @@ impl<'a> Session<'a> {
             outcome,
             evaluation: PassSums::default(),
             degrees: Vec::new(),
-            epochs: receiver.schedule().passes().epochs,
+            epochs,
             epoch_began: Instant::now(),
             pass_began: Instant::now(),
             since_checkpoint: 0,
@@ -199,6 +217,10 @@ impl<'a> Session<'a> {
                     if last {
                         self.end_of_training_pass();
                         if schedule.valid_batches() == 0 {
+                            // A full evaluation may take long: who asks for the end does not wait for it.
+                            if receiver.stop() >= Stop::Soon {
+                                return self.interrupt();
+                            }
                             self.end_epoch(receiver, observer)?;
                         }
                     } else {
@@ -221,7 +243,7 @@ impl<'a> Session<'a> {
             }
         }
         // A wait that the stop word ended looks like the end of the schedule.
-        if receiver.stop() >= Stop::Soon && !self.is_over() {
+        if receiver.stop() >= Stop::Soon {
             return self.interrupt();
         }
         self.outcome.test_accuracy = match self.options.evaluate_by {
@@ -316,8 +338,7 @@ impl<'a> Session<'a> {
         self.state.sums = PassSums::default();
         self.evaluation = PassSums::default();
         self.state.cursor = Cursor { epoch: epoch + 1, batch: 0 };
-        self.state.stopped_early = epoch + 1 < self.epochs
-            && self.options.patience.is_some_and(|patience| self.state.epochs_without_gain >= patience);
+        self.state.stopped_early = self.state.is_out_of_patience(self.options.patience, self.epochs);
         self.outcome.epochs = epoch + 1;
         self.outcome.best = self.state.best;
         self.outcome.stopped_early = self.state.stopped_early;
@@ -339,9 +360,11 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// Keeps what was trained since the last checkpoint. Where nothing was, the one that is there stays: an interrupt
+    /// before the first batch must not replace another run's with an untrained model.
     fn interrupt(&mut self) -> Result<(), RuntimeError> {
         self.outcome.interrupted = true;
-        if self.is_over() { Ok(()) } else { self.write_checkpoint() }
+        if self.since_checkpoint == 0 { Ok(()) } else { self.write_checkpoint() }
     }
 
     fn checkpoint_if_due(&mut self) -> Result<(), RuntimeError> {
@@ -352,10 +375,11 @@ impl<'a> Session<'a> {
     }
 
     fn write_checkpoint(&mut self) -> Result<(), RuntimeError> {
-        self.since_checkpoint = 0;
         let Some(directory) = &self.options.checkpoint else { return Ok(()) };
         checkpoint::write(directory, &self.trainer, &self.options.fingerprint, &self.state)
-            .map_err(checkpoint_error)
+            .map_err(checkpoint_error)?;
+        self.since_checkpoint = 0;
+        Ok(())
     }
 
     fn fill_degrees(&mut self, batch: &Batch<'_>) {
