@@ -1,7 +1,6 @@
 //! Training runs under test: a small graph, the options that every run shares, what its metrics say, and its
 //! processes.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -59,16 +58,6 @@ impl Metrics {
             })
             .collect()
     }
-
-    /// As [`trained`](Self::trained), each batch once: where a resumed run trained one again, the last time counts.
-    pub fn trained_once(&self) -> Vec<(u64, u64, String, String)> {
-        let batches: BTreeMap<_, _> = self
-            .trained()
-            .into_iter()
-            .map(|(epoch, batch, hash, loss)| ((epoch, batch), (hash, loss)))
-            .collect();
-        batches.into_iter().map(|((epoch, batch), (hash, loss))| (epoch, batch, hash, loss)).collect()
-    }
 }
 
 /// Waits until the run has trained this many batches, as its metrics say.
@@ -124,6 +113,16 @@ pub fn processes_of(run: &Running, samplers: usize) -> Vec<Process> {
         found.len() == samplers + 3
     });
     found
+}
+
+/// A role of a run, as soon as it is there.
+pub fn role_of(run: &Running, role: &str) -> Process {
+    let mut found = None;
+    wait_until(&format!("the {role} is started"), || {
+        found = children_of(run.child.id()).into_iter().find(|process| process.role == role);
+        found.is_some()
+    });
+    found.expect("it was found")
 }
 
 fn children_of(parent: u32) -> Vec<Process> {
