@@ -2,9 +2,11 @@
 //!
 //! | word | written by | read by |
 //! |---|---|---|
-//! | cut | consumer, once | samplers, producer (see `schedule`) |
-//! | stop | launcher | every role, at each batch and whenever it waits |
+//! | cut | consumer, once | samplers at each batch (see `schedule`); consumer and launcher for what is due |
+//! | stop | launcher, or in process whoever owns the threads | every role when it has waited for a while; the consumer at each batch too |
 //! | counters of a role | that role | launcher |
+//!
+//! So a sampler or the producer does not notice a stop before it has to wait, which the slots bound to a few batches.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -16,8 +18,10 @@ use crate::schedule::Cut;
 
 const CUT: usize = 0;
 const STOP: usize = 1;
-const COUNTERS: usize = 8;
-const COUNTERS_PER_ROLE: usize = 5;
+/// Words of a cache line. Each role's counters have one of their own, apart from the words that all roles read.
+const LINE: usize = 8;
+const COUNTERS: usize = LINE;
+const COUNTERS_PER_ROLE: usize = LINE;
 
 /// Places of the roles in the control page; sampler `i` has [`FIRST_SAMPLER`] + i.
 pub const CONSUMER: usize = 0;

@@ -38,7 +38,7 @@ mod checkpoint_files {
     /// Removes what a consumer that was killed may have left in a checkpoint directory.
     pub(crate) fn remove_leftovers(directory: &std::path::Path) {
         #[cfg(feature = "train")]
-        // It is the last thing a failed run does: what cannot be removed is removed by the next run's write.
+        // It is the last thing a failed run does: what cannot be removed now is removed by the next run there.
         let _ = uva_train::checkpoint::remove_leftovers(directory);
         #[cfg(not(feature = "train"))]
         let _ = directory;

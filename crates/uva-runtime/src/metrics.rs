@@ -184,7 +184,7 @@ impl PassSums {
 pub struct Progress {
     /// The split under way.
     pub split: Split,
-    /// Epoch under way and epochs in all.
+    /// Epoch under way, from 0.
     pub epoch: u32,
     /// Epochs in all.
     pub epochs: u32,

@@ -149,11 +149,15 @@ fn an_interrupt_before_the_first_batch_leaves_the_checkpoint_that_is_there() {
     run(&graph, 1, &options, usize::MAX, &loader());
     let state = || std::fs::read(kept.join("checkpoint.json")).unwrap();
     let before = state();
+    let leftover = kept.join("checkpoint-partial-1-0");
+    std::fs::write(&leftover, "half of a checkpoint").unwrap();
     // As when --resume was forgotten and Ctrl-C pressed at once.
-    let anew = TrainingOptions { resume: false, ..options };
+    let anew = TrainingOptions { resume: false, ..options.clone() };
     let (outcome, _) = run(&graph, 3, &anew, 0, &loader());
     assert!(outcome.interrupted);
     assert_eq!(state(), before);
+    assert!(!leftover.exists(), "what a killed run left goes when the next one begins");
+    saved_state(&options).expect("the checkpoint is whole");
 }
 
 #[test]

@@ -159,6 +159,10 @@ impl<'a> Session<'a> {
     ) -> Result<Self, RuntimeError> {
         let mut trainer =
             Trainer::new(&options.trainer, dataset.features().dim, dataset.classes()).map_err(train_error)?;
+        if let Some(directory) = &options.checkpoint {
+            // Of a run that nobody could clean up behind. One run at a time writes there, and now it is this one.
+            checkpoint::remove_leftovers(directory).map_err(checkpoint_error)?;
+        }
         let mut state = TrainingState::default();
         let epochs = receiver.schedule().passes().epochs;
         if let Some(directory) = options.checkpoint.as_ref().filter(|_| options.resume) {
