@@ -2,6 +2,7 @@
 
 use clap::Args;
 use uva_runtime::LoaderOptions;
+use uva_runtime::options::MAX_SAMPLERS;
 
 use super::{ByteSize, Fanouts};
 use crate::exit;
@@ -48,7 +49,7 @@ pub struct LoaderFlags {
     #[arg(
         long,
         value_name = "W",
-        value_parser = clap::value_parser!(u32).range(1..=256),
+        value_parser = clap::value_parser!(u32).range(1..=MAX_SAMPLERS as i64),
         help_heading = PIPELINE
     )]
     pub samplers: Option<u32>,
