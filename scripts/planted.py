@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-OPTIONS = "--model sage --hidden 128 --batch-size 1024 --epochs 30 --patience 5"
+OPTIONS = "--model sage --hidden 128 --batch-size 1024 --epochs 12 --patience 3"
 
 
 def npy(path, descr, shape, data):
