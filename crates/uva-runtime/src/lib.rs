@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+mod checkpoint_files;
 pub mod control;
 mod error;
 pub mod launcher;
@@ -31,19 +32,6 @@ pub mod schedule;
 mod stage;
 #[cfg(feature = "train")]
 pub mod training;
-
-mod checkpoint_files {
-    //! The names under which a checkpoint is being written, for those who clean up behind a killed consumer.
-
-    /// Removes what a consumer that was killed may have left in a checkpoint directory.
-    pub(crate) fn remove_leftovers(directory: &std::path::Path) {
-        #[cfg(feature = "train")]
-        // It is the last thing a failed run does: what cannot be removed now is removed by the next run there.
-        let _ = uva_train::checkpoint::remove_leftovers(directory);
-        #[cfg(not(feature = "train"))]
-        let _ = directory;
-    }
-}
 
 pub use batch::Batch;
 pub use error::RuntimeError;

@@ -1,24 +1,15 @@
 //! The roles as threads: what a program that embeds the loader relies on.
 
+mod common;
+
 use std::path::{Path, PathBuf};
 
-use uva_graph::generate::{PowerLaw, power_law};
 use uva_graph::{Labels, Split};
 use uva_runtime::{Cursor, LoaderOptions, Runtime, RuntimeError};
 use uva_sample::{BatchKey, MiniBatch, NeighborSampler, SamplerOptions};
 
 fn graph(directory: &Path) -> PathBuf {
-    let path = directory.join("graph");
-    let options = PowerLaw {
-        nodes: 2000,
-        average_degree: 8.0,
-        feature_dim: 5,
-        classes: 3,
-        seed: 3,
-        ..PowerLaw::default()
-    };
-    power_law(&path, &options, &|_| {}).expect("a graph");
-    path
+    common::graph(directory, 2000, 8.0)
 }
 
 fn options(samplers: usize) -> LoaderOptions {

@@ -1,6 +1,7 @@
 //! Alone in its file, and so in its process: it counts the process's threads.
 
-use uva_graph::generate::{PowerLaw, power_law};
+mod common;
+
 use uva_runtime::Runtime;
 
 /// Names of this process's threads that are roles.
@@ -16,10 +17,7 @@ fn roles() -> Vec<String> {
 #[test]
 fn a_runtime_dropped_in_the_middle_ends_its_threads() {
     let temp = tempfile::tempdir().unwrap();
-    let graph = temp.path().join("graph");
-    let options =
-        PowerLaw { nodes: 2000, average_degree: 8.0, feature_dim: 5, classes: 3, ..PowerLaw::default() };
-    power_law(&graph, &options, &|_| {}).unwrap();
+    let graph = common::graph(temp.path(), 2000, 8.0);
     let builder = Runtime::builder(&graph).fanouts(&[4, 3]).batch_size(64).samplers(3).epochs(50);
     let mut runtime = builder.build().unwrap();
     for _ in 0..5 {

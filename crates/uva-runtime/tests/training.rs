@@ -2,10 +2,11 @@
 //! been.
 #![cfg(feature = "train")]
 
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use uva_graph::generate::{PowerLaw, power_law};
 use uva_graph::{Dataset, Split};
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::metrics::{Event, Observer, Progress};
@@ -16,17 +17,7 @@ use uva_runtime::{Cursor, LoaderOptions, Passes, Runtime, RuntimeError};
 
 /// A few training and validation batches of 32 an epoch.
 fn graph(directory: &Path) -> PathBuf {
-    let path = directory.join("graph");
-    let options = PowerLaw {
-        nodes: 260,
-        average_degree: 6.0,
-        feature_dim: 5,
-        classes: 3,
-        seed: 3,
-        ..PowerLaw::default()
-    };
-    power_law(&path, &options, &|_| {}).expect("a graph");
-    path
+    common::graph(directory, 260, 6.0)
 }
 
 fn loader() -> LoaderOptions {

@@ -17,7 +17,7 @@ use uva_train::{
 use crate::RuntimeError;
 use crate::batch::Batch;
 use crate::control::Stop;
-use crate::metrics::{BatchEvent, EpochEvent, Observer, PassSums, Progress};
+use crate::metrics::{BatchEvent, EpochEvent, Event, Observer, PassSums, Progress};
 use crate::options::Cursor;
 use crate::roles::BatchReceiver;
 
@@ -63,18 +63,6 @@ pub struct TrainingState {
     pub best: Option<Best>,
     /// Epochs since then.
     pub epochs_without_gain: u32,
-    /// Early stopping has ended training.
-    pub stopped_early: bool,
-}
-
-impl TrainingState {
-    /// Whether early stopping ends training here. Asked at an epoch's end, and again on a resume, which may have been
-    /// given other epochs or another patience.
-    fn is_out_of_patience(&self, patience: Option<u32>, epochs: u32) -> bool {
-        self.cursor.batch == 0
-            && self.cursor.epoch < epochs
-            && patience.is_some_and(|patience| self.epochs_without_gain >= patience)
-    }
 }
 
 /// The best epoch so far.
@@ -105,7 +93,8 @@ pub struct TrainingOutcome {
     pub interrupted: bool,
 }
 
-/// The state in the checkpoint directory, if there is a checkpoint. Reads no tensor, so a launcher may call it.
+/// The state in the checkpoint directory, if there is a checkpoint. Reads and checks its files as bytes and calls
+/// nothing of libtorch's, so a launcher may ask.
 ///
 /// # Errors
 /// [`RuntimeError::Input`] when the checkpoint is of other options or another dataset (the message names what
@@ -130,7 +119,12 @@ pub fn train(
     let mut session = Session::begin(receiver, dataset, options, observer)?;
     session.run(receiver, observer)?;
     receiver.count_work();
-    Ok(session.outcome)
+    Ok(TrainingOutcome {
+        epochs: session.state.cursor.epoch,
+        best: session.state.best,
+        stopped_early: session.is_out_of_patience(),
+        ..session.outcome
+    })
 }
 
 struct Session<'a> {
@@ -169,7 +163,6 @@ impl<'a> Session<'a> {
             if let Some(saved) = checkpoint::read(directory).map_err(checkpoint_error)? {
                 saved.restore(&mut trainer, &options.fingerprint).map_err(checkpoint_error)?;
                 state = saved.state().map_err(checkpoint_error)?;
-                state.stopped_early = state.is_out_of_patience(options.patience, epochs);
                 let Cursor { epoch, batch } = state.cursor;
                 observer.note(&format!("resumed at batch {batch} of epoch {epoch}"));
             } else {
@@ -177,18 +170,12 @@ impl<'a> Session<'a> {
                 observer.note(&format!("no checkpoint in {directory} yet: starting at the beginning"));
             }
         }
-        let outcome = TrainingOutcome {
-            epochs: state.cursor.epoch,
-            best: state.best,
-            stopped_early: state.stopped_early,
-            ..TrainingOutcome::default()
-        };
         Ok(Self {
             dataset,
             options,
             trainer,
             state,
-            outcome,
+            outcome: TrainingOutcome::default(),
             evaluation: PassSums::default(),
             degrees: Vec::new(),
             epochs,
@@ -257,8 +244,17 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// Whether early stopping ends training here. Asked at an epoch's end and on a resume, which may have been given
+    /// other epochs or another patience; so a checkpoint does not hold the answer.
+    fn is_out_of_patience(&self) -> bool {
+        let state = &self.state;
+        state.cursor.batch == 0
+            && state.cursor.epoch < self.epochs
+            && self.options.patience.is_some_and(|patience| state.epochs_without_gain >= patience)
+    }
+
     fn is_over(&self) -> bool {
-        self.state.stopped_early || self.state.cursor.epoch >= self.epochs
+        self.is_out_of_patience() || self.state.cursor.epoch >= self.epochs
     }
 
     fn train_batch(&mut self, batch: &Batch<'_>, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
@@ -273,7 +269,7 @@ impl<'a> Session<'a> {
         self.state.cursor = Cursor { epoch: batch.epoch(), batch: batch.index() + 1 };
         self.outcome.batches += 1;
         self.since_checkpoint += 1;
-        observer.event(&crate::metrics::Event::Batch(BatchEvent {
+        observer.event(&Event::Batch(BatchEvent {
             epoch: batch.epoch(),
             batch: batch.index(),
             hash: format!("{:016x}", batch.hash()),
@@ -332,7 +328,7 @@ impl<'a> Session<'a> {
                 self.state.epochs_without_gain += 1;
             }
         }
-        observer.event(&crate::metrics::Event::Epoch(EpochEvent {
+        observer.event(&Event::Epoch(EpochEvent {
             epoch,
             train_loss: self.state.sums.mean_loss(),
             train_accuracy: self.state.sums.accuracy().unwrap_or(0.0),
@@ -342,10 +338,6 @@ impl<'a> Session<'a> {
         self.state.sums = PassSums::default();
         self.evaluation = PassSums::default();
         self.state.cursor = Cursor { epoch: epoch + 1, batch: 0 };
-        self.state.stopped_early = self.state.is_out_of_patience(self.options.patience, self.epochs);
-        self.outcome.epochs = epoch + 1;
-        self.outcome.best = self.state.best;
-        self.outcome.stopped_early = self.state.stopped_early;
         self.write_checkpoint()?;
         if self.is_over() {
             self.end_training(receiver)?;
