@@ -32,7 +32,7 @@ step "builds without libtorch" without_libtorch
 step "clippy" cargo clippy --workspace --all-targets -- -D warnings
 step "real graphs" scripts/datasets.sh
 step "second implementation" python3 tests/reference/reference.py --check docs/test-vectors.json
-step "tests" cargo test --workspace
+step "tests" cargo test --workspace --no-fail-fast
 
 printf '\n== all passed in %d s\n' $((SECONDS - started))
 printf '%s\n' "${took[@]}"

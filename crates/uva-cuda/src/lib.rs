@@ -1,0 +1,1 @@
+//! All that is CUDA, behind typed calls. Being written.

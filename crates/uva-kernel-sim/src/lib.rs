@@ -1,0 +1,1 @@
+//! The kernels on the host. Being written.
