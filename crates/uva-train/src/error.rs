@@ -31,6 +31,9 @@ pub enum TrainError {
         /// The loss: NaN or an infinity.
         loss: f32,
     },
+    /// The caller did not confirm the batch, with its reason. Nothing of it has gone into the model.
+    #[error("{0}")]
+    Unconfirmed(String),
     /// libtorch refused an operation or ran out of memory.
     #[error("libtorch: {}", first_line(.0))]
     Torch(#[from] tch::TchError),

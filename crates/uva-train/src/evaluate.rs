@@ -93,8 +93,7 @@ impl Trainer {
             return Err(TrainError::Input(format!("node id {id} in a graph of {nodes} nodes")));
         }
         let wanted: Vec<i64> = ids.iter().map(|&id| labels[id as usize]).collect();
-        let labelled = count_labelled(&wanted, self.classes())?;
-        if labelled == 0 {
+        if count_labelled(&wanted, self.classes())? == 0 {
             return Ok(Evaluation::default());
         }
         let mut rows = Rows::Table(features);
@@ -103,7 +102,8 @@ impl Trainer {
             rows = Rows::Hidden(self.full_layer(layer, &rows, &csc, last)?);
         }
         let Rows::Hidden(logits) = rows else { return Ok(Evaluation::default()) };
-        evaluate_logits(&logits.f_index_select(0, Borrowed::vector(ids)?.tensor())?, &wanted, labelled)
+        let targets = Borrowed::vector(&wanted)?;
+        evaluate_logits(&logits.f_index_select(0, Borrowed::vector(ids)?.tensor())?, targets.tensor())
     }
 
     /// One layer for all nodes: [nodes, inputs] to [nodes, outputs], with ReLU unless it is the last.

@@ -36,6 +36,20 @@ pub struct BatchInput<'a> {
     pub blocks: &'a [BlockInput<'a>],
 }
 
+/// A mini-batch, by where it lies.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Batch<'a> {
+    /// In host memory.
+    Host(BatchInput<'a>),
+}
+
+impl<'a> From<&BatchInput<'a>> for Batch<'a> {
+    fn from(input: &BatchInput<'a>) -> Self {
+        Self::Host(*input)
+    }
+}
+
 /// The labels of single-label data. Refuses multi-label data, which needs another loss.
 pub(crate) fn single_labels<'a>(labels: &Labels<'a>) -> Result<&'a [i64], TrainError> {
     match *labels {

@@ -71,12 +71,12 @@ impl Layer {
         model: ModelKind,
         inputs: usize,
         outputs: usize,
-        kind: Kind,
+        (kind, device): (Kind, Device),
         random: &mut SplitMix64,
     ) -> Result<Self, TrainError> {
-        let mut weight = || glorot(inputs, outputs, kind, random);
+        let mut weight = || glorot(inputs, outputs, (kind, device), random);
         let bias =
-            || -> Result<Tensor, TrainError> { Ok(Tensor::f_zeros([outputs as i64], (kind, Device::Cpu))?) };
+            || -> Result<Tensor, TrainError> { Ok(Tensor::f_zeros([outputs as i64], (kind, device))?) };
         Ok(match model {
             ModelKind::Sage => Self::Sage { own: weight()?, neighbours: weight()?, bias: bias()? },
             ModelKind::Gcn => Self::Gcn { weight: weight()?, bias: bias()? },
@@ -178,9 +178,16 @@ pub(crate) fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor, TrainError> 
 }
 
 /// Uniform in ±√(6 / (inputs + outputs)) (Glorot & Bengio 2010).
-fn glorot(inputs: usize, outputs: usize, kind: Kind, random: &mut SplitMix64) -> Result<Tensor, TrainError> {
+///
+/// Drawn on the host whatever the device, so that equal seeds give equal parameters everywhere.
+fn glorot(
+    inputs: usize,
+    outputs: usize,
+    (kind, device): (Kind, Device),
+    random: &mut SplitMix64,
+) -> Result<Tensor, TrainError> {
     let bound = (6.0 / (inputs + outputs) as f64).sqrt();
     let values: Vec<f64> = (0..inputs * outputs).map(|_| bound * random.symmetric()).collect();
     let weight = Tensor::f_from_slice(&values)?.f_to_kind(kind)?.f_view([outputs as i64, inputs as i64])?;
-    Ok(weight)
+    Ok(weight.f_to_device(device)?)
 }

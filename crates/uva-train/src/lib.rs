@@ -21,6 +21,7 @@ mod adam;
 mod aggregate;
 mod borrowed;
 pub mod checkpoint;
+mod device;
 mod durable;
 mod error;
 mod evaluate;
@@ -28,6 +29,7 @@ mod input;
 mod layer;
 mod model;
 mod options;
+mod prepared;
 mod random;
 mod trainer;
 
@@ -35,8 +37,9 @@ mod trainer;
 mod tests;
 
 pub use checkpoint::{Checkpoint, CheckpointError};
+pub use device::TrainDevice;
 pub use error::TrainError;
 pub use evaluate::Evaluation;
-pub use input::{BatchInput, BlockInput};
+pub use input::{Batch, BatchInput, BlockInput};
 pub use options::{FeatureNorm, ModelKind, TrainerOptions};
-pub use trainer::{Step, Trainer};
+pub use trainer::{Confirm, Step, Trainer};

@@ -5,7 +5,7 @@ use crate::aggregate::Block;
 use crate::layer::{Layer, Saved};
 use crate::options::TrainerOptions;
 use crate::random::SplitMix64;
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 /// A network: layers in the order in which rows pass them.
 pub(crate) struct Model {
@@ -20,14 +20,14 @@ impl Model {
         options: &TrainerOptions,
         input_dim: usize,
         classes: usize,
-        kind: Kind,
+        (kind, device): (Kind, Device),
     ) -> Result<Self, TrainError> {
         let mut random = SplitMix64::new(options.seed);
         let mut layers = Vec::with_capacity(options.layers);
         let mut inputs = input_dim;
         for layer in 0..options.layers {
             let outputs = if layer + 1 == options.layers { classes } else { options.hidden };
-            layers.push(Layer::new(options.model, inputs, outputs, kind, &mut random)?);
+            layers.push(Layer::new(options.model, inputs, outputs, (kind, device), &mut random)?);
             inputs = outputs;
         }
         Ok(Self { layers, dropout: options.dropout, input_dropout: options.input_dropout })

@@ -1,15 +1,16 @@
 //! One network in training: a batch in, a step done.
 
 use crate::adam::Adam;
-use crate::aggregate::Block;
+use crate::device::TrainDevice;
 use crate::evaluate::Evaluation;
-use crate::input::{BatchInput, count_labelled, single_labels};
+use crate::input::Batch;
 use crate::model::Model;
-use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
+use crate::options::{FeatureNorm, TrainerOptions};
+use crate::prepared::Prepared;
 use crate::random::batch_seed;
 use crate::{TrainError, borrowed::Borrowed};
 use std::sync::{Mutex, PoisonError};
-use tch::{Kind, Reduction, Tensor};
+use tch::{Device, Kind, Reduction, Tensor};
 
 /// Marks a node without a label, for libtorch's loss.
 pub(crate) const UNLABELLED: i64 = -1;
@@ -20,6 +21,13 @@ const SMALLEST_ROW_SUM: f64 = 1e-12;
 /// libtorch draws dropout from one generator for the whole process. Held from seeding it to the last draw of a
 /// forward pass, so that trainers on several threads stay repeatable.
 pub(crate) static GENERATOR: Mutex<()> = Mutex::new(());
+
+/// Asked once a batch, after everything that the batch enqueued on the device until then has run (its loss has been
+/// read back) and before a weight changes: whether the memory it was read from was what it should have been.
+/// A reason instead of that ends the batch with [`TrainError::Unconfirmed`] and no change.
+///
+/// For memory that nobody can have taken away, `&mut || Ok(())`.
+pub type Confirm<'a> = &'a mut dyn FnMut() -> Result<(), String>;
 
 /// What one training batch did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -38,6 +46,7 @@ pub struct Trainer {
     input_dim: usize,
     classes: usize,
     kind: Kind,
+    device: TrainDevice,
     pub(crate) model: Model,
     pub(crate) adam: Adam,
     /// Copies of all parameters, in their order.
@@ -45,12 +54,17 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// A network with fresh parameters, drawn from `options.seed`.
+    /// A network with fresh parameters, drawn from `options.seed`, the same on every device.
     ///
     /// # Errors
     /// [`TrainError::Option`] for an option out of range, [`TrainError::Unsupported`] for no columns or no classes.
-    pub fn new(options: &TrainerOptions, input_dim: usize, classes: usize) -> Result<Self, TrainError> {
-        Self::with_kind(options, input_dim, classes, Kind::Float)
+    pub fn new(
+        options: &TrainerOptions,
+        input_dim: usize,
+        classes: usize,
+        device: TrainDevice,
+    ) -> Result<Self, TrainError> {
+        Self::with_kind(options, input_dim, classes, Kind::Float, device)
     }
 
     pub(crate) fn with_kind(
@@ -58,11 +72,13 @@ impl Trainer {
         input_dim: usize,
         classes: usize,
         kind: Kind,
+        device: TrainDevice,
     ) -> Result<Self, TrainError> {
         options.check(input_dim, classes)?;
-        let model = Model::new(options, input_dim, classes, kind)?;
+        let model = Model::new(options, input_dim, classes, (kind, device.torch()))?;
         let adam = Adam::new(&model.parameters(), options.learning_rate, options.weight_decay)?;
-        let trainer = Self { options: options.clone(), input_dim, classes, kind, model, adam, best: None };
+        let options = options.clone();
+        let trainer = Self { options, input_dim, classes, kind, device, model, adam, best: None };
         trainer.use_threads();
         Ok(trainer)
     }
@@ -82,6 +98,11 @@ impl Trainer {
         self.classes
     }
 
+    /// Where it computes.
+    pub fn device(&self) -> TrainDevice {
+        self.device
+    }
+
     /// Threads of one libtorch operation, as in force: what a run records beside its losses.
     pub fn threads(&self) -> usize {
         self.use_threads();
@@ -98,65 +119,73 @@ impl Trainer {
         self.model.parameters().iter().map(|(_, p)| p.numel()).sum()
     }
 
-    /// Trains on one batch: forward with dropout, loss, gradients, one step of Adam.
+    /// Trains on one batch: forward with dropout, loss, `confirm`, gradients, one step of Adam.
+    ///
+    /// `input` is a [`crate::BatchInput`]. On a CUDA device the gradients and the step are only enqueued when this
+    /// returns, on libtorch's current stream of the calling thread; they read the batch's memory.
     ///
     /// # Errors
-    /// [`TrainError::Diverged`] if the loss is not finite; the parameters are then as before. [`TrainError::Input`]
-    /// for a batch that contradicts itself or the model, [`TrainError::Unsupported`] for multi-label data.
-    pub fn train_batch(
+    /// [`TrainError::Unconfirmed`] if `confirm` refuses, and [`TrainError::Diverged`] if it does not and the loss is
+    /// not finite; the parameters are then as before. [`TrainError::Input`] for a batch that contradicts itself or
+    /// the model, [`TrainError::Unsupported`] for multi-label data; `confirm` is then not asked.
+    pub fn train_batch<'a>(
         &mut self,
         epoch: u32,
         batch: u32,
-        input: &BatchInput<'_>,
+        input: impl Into<Batch<'a>>,
+        confirm: Confirm<'_>,
     ) -> Result<Step, TrainError> {
         self.use_threads();
         let _no_grad = tch::no_grad_guard();
-        let (labels, labelled) = self.check(input)?;
-        if labelled == 0 {
+        let Some(prepared) = Prepared::new(self, &input.into())? else {
+            confirm().map_err(TrainError::Unconfirmed)?;
             return Ok(Step::default());
-        }
-        let rows = input.feature_rows()?;
-        let blocks = self.blocks(input)?;
-        let features = self.features(&rows)?;
-        let targets = Borrowed::vector(labels)?;
+        };
+        let Prepared { rows, targets, blocks } = &prepared;
+        let features = self.features(rows)?;
         let forward = {
             let _generator = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
             tch::manual_seed(batch_seed(self.options.seed, epoch, batch));
-            self.model.forward(features, &blocks, true)?
+            self.model.forward(features, blocks, true)?
         };
         // The loss alone is differentiated by autograd; its leaf is a fresh name for the logits.
         let logits = forward.logits.f_detach()?.f_set_requires_grad(true)?;
-        let (loss, of_logits) = tch::with_grad(|| -> Result<(f32, Option<Tensor>), TrainError> {
-            let loss = cross_entropy(&logits, targets.tensor(), Reduction::Mean)?;
-            let value = loss.f_double_value(&[])? as f32;
-            if !value.is_finite() {
-                return Ok((value, None));
-            }
-            Ok((value, Tensor::f_run_backward(&[&loss], &[&logits], false, false)?.pop()))
-        })?;
-        let Some(of_logits) = of_logits else {
-            return Err(TrainError::Diverged { epoch, batch, loss });
-        };
-        let gradients = self.model.backward(&forward, &blocks, of_logits)?;
+        let loss = tch::with_grad(|| cross_entropy(&logits, targets.tensor(), Reduction::Mean))?;
+        let Tally { loss: value, correct, labelled } = Tally::read(&loss, &logits, targets.tensor())?;
+        confirm().map_err(TrainError::Unconfirmed)?;
+        if labelled == 0 {
+            return Ok(Step::default());
+        }
+        let value = value as f32;
+        if !value.is_finite() {
+            return Err(TrainError::Diverged { epoch, batch, loss: value });
+        }
+        let of_logits = Tensor::f_run_backward(&[&loss], &[&logits], false, false)?.swap_remove(0);
+        let gradients = self.model.backward(&forward, blocks, of_logits)?;
         self.adam.step(&self.model.parameters(), gradients)?;
-        Ok(Step { loss, correct: correct(&logits, targets.tensor())?, labelled })
+        Ok(Step { loss: value, correct, labelled })
     }
 
     /// Loss and hits on one batch: no dropout, nothing changed.
     ///
     /// # Errors
     /// As [`Trainer::train_batch`], except that a loss that is not finite is returned and not refused.
-    pub fn evaluate_batch(&self, input: &BatchInput<'_>) -> Result<Evaluation, TrainError> {
+    pub fn evaluate_batch<'a>(
+        &self,
+        input: impl Into<Batch<'a>>,
+        confirm: Confirm<'_>,
+    ) -> Result<Evaluation, TrainError> {
         self.use_threads();
         let _no_grad = tch::no_grad_guard();
-        let (labels, labelled) = self.check(input)?;
-        if labelled == 0 {
+        let Some(prepared) = Prepared::new(self, &input.into())? else {
+            confirm().map_err(TrainError::Unconfirmed)?;
             return Ok(Evaluation::default());
-        }
-        let rows = input.feature_rows()?;
-        let blocks = self.blocks(input)?;
-        let forward = self.model.forward(self.features(&rows)?, &blocks, false)?;
-        evaluate_logits(&forward.logits, labels, labelled)
+        };
+        let Prepared { rows, targets, blocks } = &prepared;
+        let forward = self.model.forward(self.features(rows)?, blocks, false)?;
+        let evaluation = evaluate_logits(&forward.logits, targets.tensor())?;
+        confirm().map_err(TrainError::Unconfirmed)?;
+        Ok(evaluation)
     }
 
     /// Remembers the parameters as they are now as the best ones.
@@ -200,21 +229,6 @@ impl Trainer {
         }
     }
 
-    /// Checks a batch, and returns the seeds' labels and how many of them are labels.
-    fn check<'a>(&self, input: &BatchInput<'a>) -> Result<(&'a [i64], usize), TrainError> {
-        let labels = single_labels(&input.labels)?;
-        input.check(self.options.layers, self.input_dim, self.options.model == ModelKind::Gcn)?;
-        if labels.len() != input.seeds() {
-            return Err(TrainError::Input(format!("{} labels for {} seeds", labels.len(), input.seeds())));
-        }
-        Ok((labels, count_labelled(labels, self.classes)?))
-    }
-
-    fn blocks<'a>(&self, input: &BatchInput<'a>) -> Result<Vec<Block<'a>>, TrainError> {
-        let model = self.options.model;
-        input.blocks.iter().map(|block| Block::new(model, block, input.degrees, self.kind)).collect()
-    }
-
     /// Rows as the first layer takes them: converted where they are not of the model's kind, and normalised.
     pub(crate) fn features(&self, rows: &Borrowed<'_>) -> Result<Tensor, TrainError> {
         let rows = rows.tensor().f_to_kind(self.kind)?;
@@ -234,33 +248,48 @@ impl std::fmt::Debug for Trainer {
             .field("options", &self.options)
             .field("input_dim", &self.input_dim)
             .field("classes", &self.classes)
+            .field("device", &self.device)
             .field("steps", &self.adam.steps)
             .finish_non_exhaustive()
     }
 }
 
-/// Cross-entropy over the labelled rows. There is at least one.
+/// Cross-entropy over the labelled rows; without any, the mean is NaN and the sum 0.
 fn cross_entropy(logits: &Tensor, targets: &Tensor, reduction: Reduction) -> Result<Tensor, TrainError> {
     Ok(logits.f_cross_entropy_loss::<Tensor>(targets, None, reduction, UNLABELLED, 0.0)?)
 }
 
-/// Rows whose largest logit is their label. No logit has index −1, so unlabelled rows never count.
-fn correct(logits: &Tensor, targets: &Tensor) -> Result<usize, TrainError> {
-    let hits = logits.f_detach()?.f_argmax(1, false)?.f_eq_tensor(targets)?.f_sum(Kind::Int64)?;
-    Ok(usize::try_from(hits.f_int64_value(&[])?).unwrap_or(0))
+/// What a batch comes to, on the host.
+struct Tally {
+    loss: f64,
+    /// Rows whose largest logit is their label.
+    correct: usize,
+    /// Rows with a label.
+    labelled: usize,
 }
 
-/// Summed loss and hits of `logits`, one row a label.
-pub(crate) fn evaluate_logits(
-    logits: &Tensor,
-    labels: &[i64],
-    labelled: usize,
-) -> Result<Evaluation, TrainError> {
-    let targets = Borrowed::vector(labels)?;
-    let loss = cross_entropy(logits, targets.tensor(), Reduction::Sum)?;
-    Ok(Evaluation {
-        loss_sum: loss.f_double_value(&[])?,
-        correct: correct(logits, targets.tensor())?,
-        labelled,
-    })
+impl Tally {
+    /// Brings all three over in one copy: on a device each copy waits for everything that was enqueued before it.
+    fn read(loss: &Tensor, logits: &Tensor, targets: &Tensor) -> Result<Self, TrainError> {
+        let _no_grad = tch::no_grad_guard();
+        let correct = logits.f_detach()?.f_argmax(1, false)?.f_eq_tensor(targets)?.f_sum(Kind::Int64)?;
+        let labelled = targets.f_ne(UNLABELLED)?.f_sum(Kind::Int64)?;
+        // f64 holds an f32 loss and any count of rows exactly.
+        let numbers = [&loss.f_detach()?, &correct, &labelled];
+        let numbers: Result<Vec<Tensor>, _> = numbers.iter().map(|n| n.f_to_kind(Kind::Double)).collect();
+        let numbers = Tensor::f_stack(&numbers?, 0)?.f_to_device(Device::Cpu)?;
+        // No logit has index −1, so unlabelled rows never count as correct.
+        Ok(Self {
+            loss: numbers.f_double_value(&[0])?,
+            correct: numbers.f_double_value(&[1])? as usize,
+            labelled: numbers.f_double_value(&[2])? as usize,
+        })
+    }
+}
+
+/// Summed loss and hits of `logits`, one row a label of `targets`.
+pub(crate) fn evaluate_logits(logits: &Tensor, targets: &Tensor) -> Result<Evaluation, TrainError> {
+    let loss = cross_entropy(logits, targets, Reduction::Sum)?;
+    let Tally { loss: loss_sum, correct, labelled } = Tally::read(&loss, logits, targets)?;
+    Ok(Evaluation { loss_sum, correct, labelled })
 }

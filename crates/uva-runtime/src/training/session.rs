@@ -11,7 +11,8 @@ use serde_json::Value;
 use uva_graph::{Dataset, Labels, Split};
 use uva_train::checkpoint;
 use uva_train::{
-    BatchInput, BlockInput, CheckpointError, Evaluation, ModelKind, TrainError, Trainer, TrainerOptions,
+    BatchInput, BlockInput, CheckpointError, Evaluation, ModelKind, TrainDevice, TrainError, Trainer,
+    TrainerOptions,
 };
 
 use crate::RuntimeError;
@@ -152,7 +153,8 @@ impl<'a> Session<'a> {
         observer: &mut dyn Observer,
     ) -> Result<Self, RuntimeError> {
         let mut trainer =
-            Trainer::new(&options.trainer, dataset.features().dim, dataset.classes()).map_err(train_error)?;
+            Trainer::new(&options.trainer, dataset.features().dim, dataset.classes(), TrainDevice::Cpu)
+                .map_err(train_error)?;
         if let Some(directory) = &options.checkpoint {
             // Of a run that nobody could clean up behind. One run at a time writes there, and now it is this one.
             checkpoint::remove_leftovers(directory).map_err(checkpoint_error)?;
@@ -262,7 +264,10 @@ impl<'a> Session<'a> {
         self.fill_degrees(batch);
         let blocks = block_inputs(batch);
         let input = batch_input(batch, &blocks, &self.degrees);
-        let step = self.trainer.train_batch(batch.epoch(), batch.index(), &input).map_err(train_error)?;
+        let step = self
+            .trainer
+            .train_batch(batch.epoch(), batch.index(), &input, &mut || Ok(()))
+            .map_err(train_error)?;
         self.state.sums.loss += f64::from(step.loss) * step.labelled as f64;
         self.state.sums.correct += step.correct as u64;
         self.state.sums.labelled += step.labelled as u64;
@@ -287,7 +292,7 @@ impl<'a> Session<'a> {
         self.fill_degrees(batch);
         let blocks = block_inputs(batch);
         let input = batch_input(batch, &blocks, &self.degrees);
-        add(&mut self.evaluation, self.trainer.evaluate_batch(&input).map_err(train_error)?);
+        add(&mut self.evaluation, self.trainer.evaluate_batch(&input, &mut || Ok(())).map_err(train_error)?);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use super::support::{Graph, options, parameter_bits};
 use crate::checkpoint::{self, CheckpointError, write_observed};
+use crate::device::TrainDevice;
 use crate::options::{ModelKind, TrainerOptions};
 use crate::trainer::Trainer;
 use serde_json::json;
@@ -11,7 +12,7 @@ use std::path::Path;
 
 fn trainer(model: ModelKind) -> Trainer {
     let options = TrainerOptions { dropout: 0.5, weight_decay: 5e-4, ..options(model, 8, 2) };
-    Trainer::new(&options, 6, 3).unwrap()
+    Trainer::new(&options, 6, 3, TrainDevice::Cpu).unwrap()
 }
 
 fn train(graph: &Graph, trainer: &mut Trainer, batches: std::ops::Range<u32>) -> Vec<u32> {
@@ -20,8 +21,13 @@ fn train(graph: &Graph, trainer: &mut Trainer, batches: std::ops::Range<u32>) ->
         let seeds: Vec<usize> = (0..8).map(|i| (number as usize * 5 + i * 3) % graph.nodes()).collect();
         let batch = graph.batch(&seeds, &[3, 3]);
         let blocks = batch.blocks();
-        losses
-            .push(trainer.train_batch(number / 4, number % 4, &batch.input(&blocks)).unwrap().loss.to_bits());
+        losses.push(
+            trainer
+                .train_batch(number / 4, number % 4, &batch.input(&blocks), &mut || Ok(()))
+                .unwrap()
+                .loss
+                .to_bits(),
+        );
     }
     losses
 }
@@ -194,15 +200,23 @@ fn a_checkpoint_of_another_run_is_refused_with_every_field_that_differs() {
         assert_eq!((parameter_bits(&other), other.steps()), (before, 0), "nothing may have changed");
     };
     let base = trainer(ModelKind::Sage).options().clone();
-    let with = |options: TrainerOptions| Trainer::new(&options, 6, 3).unwrap();
+    let with = |options: TrainerOptions| Trainer::new(&options, 6, 3, TrainDevice::Cpu).unwrap();
     refused(trainer(ModelKind::Gcn), fingerprint.clone(), &["model is \"sage\" there and \"gcn\" here"]);
     refused(
         with(TrainerOptions { hidden: 9, learning_rate: 0.5, ..base.clone() }),
         fingerprint.clone(),
         &["hidden is 8 there and 9 here", "learning_rate is 0.01 there and 0.5 here"],
     );
-    refused(Trainer::new(&base, 6, 4).unwrap(), fingerprint.clone(), &["classes is 3 there and 4 here"]);
-    refused(Trainer::new(&base, 7, 3).unwrap(), fingerprint.clone(), &["input_dim is 6 there and 7 here"]);
+    refused(
+        Trainer::new(&base, 6, 4, TrainDevice::Cpu).unwrap(),
+        fingerprint.clone(),
+        &["classes is 3 there and 4 here"],
+    );
+    refused(
+        Trainer::new(&base, 7, 3, TrainDevice::Cpu).unwrap(),
+        fingerprint.clone(),
+        &["input_dim is 6 there and 7 here"],
+    );
     let other = json!({"dataset": {"hash": "bb", "nodes": 50}, "fanouts": [3, 4], "batch_size": 7});
     refused(
         with(base.clone()),
@@ -232,7 +246,7 @@ fn a_diverged_trainer_is_not_kept_and_the_last_checkpoint_stays() {
     graph.features.fill(f32::NAN);
     let batch = graph.batch(&[0, 1, 2], &[3, 3]);
     let blocks = batch.blocks();
-    let error = trained.train_batch(0, 2, &batch.input(&blocks)).unwrap_err();
+    let error = trained.train_batch(0, 2, &batch.input(&blocks), &mut || Ok(())).unwrap_err();
     assert!(matches!(error, crate::TrainError::Diverged { epoch: 0, batch: 2, .. }), "{error}");
     assert!(!error.is_usage());
 

@@ -1,6 +1,7 @@
 //! Each model's forward pass against loops in plain Rust that know nothing of blocks, bags or libtorch.
 
 use super::support::{Graph, fill_biases, options, parameters};
+use crate::device::TrainDevice;
 use crate::evaluate::Evaluation;
 use crate::options::{FeatureNorm, ModelKind};
 use crate::trainer::Trainer;
@@ -108,12 +109,12 @@ fn full_neighbourhoods_through_blocks_equal_the_dense_model() {
     for model in [ModelKind::Sage, ModelKind::Gcn] {
         for (dim, hidden, layers) in SHAPES {
             let graph = Graph::random(40, dim, 3, 5);
-            let trainer = Trainer::new(&options(model, hidden, layers), dim, 3).unwrap();
+            let trainer = Trainer::new(&options(model, hidden, layers), dim, 3, TrainDevice::Cpu).unwrap();
             fill_biases(&trainer);
             let seeds: Vec<usize> = vec![11, 0, 3, 25, 4, 39, 17];
             let batch = graph.batch(&seeds, &vec![usize::MAX; layers]);
             let blocks = batch.blocks();
-            let found = trainer.evaluate_batch(&batch.input(&blocks)).unwrap();
+            let found = trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap();
             let expected = dense_evaluation(&graph, &trainer, rows(&graph), &seeds);
             assert_close(&found, &expected, &format!("{model:?} {dim} {hidden} {layers}"));
         }
@@ -125,7 +126,7 @@ fn evaluation_layer_by_layer_equals_the_dense_model() {
     for model in [ModelKind::Sage, ModelKind::Gcn] {
         for (dim, hidden, layers) in SHAPES {
             let graph = Graph::random(60, dim, 3, 6);
-            let trainer = Trainer::new(&options(model, hidden, layers), dim, 3).unwrap();
+            let trainer = Trainer::new(&options(model, hidden, layers), dim, 3, TrainDevice::Cpu).unwrap();
             fill_biases(&trainer);
             let ids: Vec<usize> = (0..60).rev().step_by(2).collect();
             let wanted: Vec<i64> = ids.iter().map(|&v| v as i64).collect();
@@ -202,10 +203,10 @@ fn every_element_type_gives_the_same_loss() {
     let mut graph = Graph::random(40, 6, 3, 8);
     // Small integers are exact in all five types.
     graph.features.iter_mut().for_each(|x| *x = (*x * 8.0).round().abs());
-    let trainer = Trainer::new(&options(ModelKind::Sage, 5, 2), 6, 3).unwrap();
+    let trainer = Trainer::new(&options(ModelKind::Sage, 5, 2), 6, 3, TrainDevice::Cpu).unwrap();
     let batch = graph.batch(&[1, 2, 3, 5], &[3, 3]);
     let blocks = batch.blocks();
-    let expected = trainer.evaluate_batch(&batch.input(&blocks)).unwrap();
+    let expected = trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap();
     let ids: Vec<i64> = (0..40).collect();
     let labels = Labels::Single(&graph.labels);
     let expected_full = trainer.evaluate_full(graph.csc(), graph.table(), labels, &ids).unwrap();
@@ -228,7 +229,7 @@ fn every_element_type_gives_the_same_loss() {
         let mut input = batch.input(&blocks);
         input.features = &bytemuck::cast_slice(&words)[..batch.features.len() * element.bytes()];
         input.element = element;
-        assert_eq!(trainer.evaluate_batch(&input).unwrap(), expected, "{element:?}");
+        assert_eq!(trainer.evaluate_batch(&input, &mut || Ok(())).unwrap(), expected, "{element:?}");
         let words = encode(&graph.features);
         let bytes = &bytemuck::cast_slice(&words)[..graph.features.len() * element.bytes()];
         let table = FeatureTable { bytes, rows: 40, dim: 6, element };
@@ -251,7 +252,7 @@ fn row_normalisation_divides_by_the_absolute_sum_and_keeps_rows_of_zeros() {
     graph.features[12..18].fill(0.0);
     let mut options = options(ModelKind::Sage, 5, 2);
     options.feature_norm = FeatureNorm::Row;
-    let trainer = Trainer::new(&options, 6, 3).unwrap();
+    let trainer = Trainer::new(&options, 6, 3, TrainDevice::Cpu).unwrap();
     fill_biases(&trainer);
     let mut x = rows(&graph);
     for row in &mut x {
@@ -262,7 +263,11 @@ fn row_normalisation_divides_by_the_absolute_sum_and_keeps_rows_of_zeros() {
     let expected = dense_evaluation(&graph, &trainer, x, &seeds);
     let batch = graph.batch(&seeds, &[usize::MAX; 2]);
     let blocks = batch.blocks();
-    assert_close(&trainer.evaluate_batch(&batch.input(&blocks)).unwrap(), &expected, "blocks");
+    assert_close(
+        &trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap(),
+        &expected,
+        "blocks",
+    );
     let ids: Vec<i64> = (0..40).collect();
     let full =
         trainer.evaluate_full(graph.csc(), graph.table(), Labels::Single(&graph.labels), &ids).unwrap();

@@ -2,6 +2,7 @@
 
 use super::support::{Graph, fill_biases, options};
 use crate::aggregate::Block;
+use crate::device::TrainDevice;
 use crate::layer::projects_first;
 use crate::options::ModelKind;
 use crate::trainer::Trainer;
@@ -48,7 +49,9 @@ fn gradients_of_whole_models_equal_finite_differences() {
     for model in [ModelKind::Sage, ModelKind::Gcn] {
         for (dim, hidden, layers) in SHAPES {
             let graph = Graph::random(40, dim, 3, 21);
-            let trainer = Trainer::with_kind(&options(model, hidden, layers), dim, 3, Kind::Double).unwrap();
+            let trainer =
+                Trainer::with_kind(&options(model, hidden, layers), dim, 3, Kind::Double, TrainDevice::Cpu)
+                    .unwrap();
             fill_biases(&trainer);
             let batch = graph.batch(&[0, 3, 8, 20, 31, 12], &vec![3; layers]);
             let inputs = batch.blocks();
@@ -95,7 +98,9 @@ fn gradients_of_one_layer_by_input_and_parameters_equal_finite_differences() {
     for model in [ModelKind::Sage, ModelKind::Gcn] {
         for (dim, outputs) in [(2, 6), (24, 2)] {
             let graph = Graph::random(40, dim, 2, 22);
-            let trainer = Trainer::with_kind(&options(model, 1, 1), dim, outputs, Kind::Double).unwrap();
+            let trainer =
+                Trainer::with_kind(&options(model, 1, 1), dim, outputs, Kind::Double, TrainDevice::Cpu)
+                    .unwrap();
             fill_biases(&trainer);
             // Nodes 3 and 10 have no neighbour.
             let batch = graph.batch(&[0, 3, 8, 10, 31], &[4]);
@@ -113,7 +118,8 @@ fn gradients_of_one_layer_by_input_and_parameters_equal_finite_differences() {
 fn a_block_without_edges_has_gradients_too() {
     let graph = Graph::random(40, 3, 2, 23);
     for model in [ModelKind::Sage, ModelKind::Gcn] {
-        let trainer = Trainer::with_kind(&options(model, 4, 1), 3, 2, Kind::Double).unwrap();
+        let trainer =
+            Trainer::with_kind(&options(model, 4, 1), 3, 2, Kind::Double, TrainDevice::Cpu).unwrap();
         fill_biases(&trainer);
         let batch = graph.batch(&[3, 10, 17], &[4]);
         assert!(batch.blocks[0].indices.is_empty());

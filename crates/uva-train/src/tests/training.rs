@@ -2,6 +2,7 @@
 
 use super::support::{Graph, below, options, parameter_bits, parameters};
 use crate::aggregate::Block;
+use crate::device::TrainDevice;
 use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
 use crate::random::SplitMix64;
 use crate::trainer::{Step, Trainer};
@@ -21,7 +22,9 @@ fn losses(graph: &Graph, trainer: &mut Trainer, epochs: std::ops::Range<u32>) ->
         for (number, seeds) in order.chunks(16).enumerate() {
             let batch = graph.batch(seeds, &[4, 4]);
             let blocks = batch.blocks();
-            steps.push(trainer.train_batch(epoch, number as u32, &batch.input(&blocks)).unwrap());
+            steps.push(
+                trainer.train_batch(epoch, number as u32, &batch.input(&blocks), &mut || Ok(())).unwrap(),
+            );
         }
     }
     steps
@@ -40,7 +43,8 @@ fn the_loss_of_a_toy_problem_falls_and_its_classes_are_found() {
     for model in [ModelKind::Sage, ModelKind::Gcn] {
         let graph = Graph::random(120, 8, 4, 1);
         let mut trainer =
-            Trainer::new(&TrainerOptions { dropout: 0.2, ..options(model, 32, 2) }, 8, 4).unwrap();
+            Trainer::new(&TrainerOptions { dropout: 0.2, ..options(model, 32, 2) }, 8, 4, TrainDevice::Cpu)
+                .unwrap();
         let steps = losses(&graph, &mut trainer, 0..40);
         let mean = |steps: &[Step]| steps.iter().map(|s| s.loss).sum::<f32>() / steps.len() as f32;
         let (first, last) = (mean(&steps[..8]), mean(&steps[steps.len() - 8..]));
@@ -59,7 +63,9 @@ fn equal_seeds_give_losses_equal_bit_for_bit_and_others_do_not() {
     for model in [ModelKind::Sage, ModelKind::Gcn] {
         let graph = Graph::random(100, 30, 4, 2);
         let run = |seed| {
-            let mut trainer = Trainer::new(&TrainerOptions { seed, ..with_dropout(model) }, 30, 4).unwrap();
+            let mut trainer =
+                Trainer::new(&TrainerOptions { seed, ..with_dropout(model) }, 30, 4, TrainDevice::Cpu)
+                    .unwrap();
             (bits(&losses(&graph, &mut trainer, 0..3)), parameter_bits(&trainer))
         };
         let (first, again, other) = (run(1), run(1), run(2));
@@ -74,8 +80,8 @@ fn dropout_depends_on_epoch_and_batch_and_not_on_what_ran_before() {
     let batch = graph.batch(&[0, 1, 2, 5, 6], &[4, 4]);
     let blocks = batch.blocks();
     let loss = |epoch, number| {
-        let mut trainer = Trainer::new(&with_dropout(ModelKind::Sage), 30, 4).unwrap();
-        trainer.train_batch(epoch, number, &batch.input(&blocks)).unwrap().loss.to_bits()
+        let mut trainer = Trainer::new(&with_dropout(ModelKind::Sage), 30, 4, TrainDevice::Cpu).unwrap();
+        trainer.train_batch(epoch, number, &batch.input(&blocks), &mut || Ok(())).unwrap().loss.to_bits()
     };
     let first = loss(3, 7);
     tch::manual_seed(99);
@@ -90,7 +96,7 @@ fn gradients_with_dropout_equal_those_of_autograd_over_the_same_mask() {
     let batch = graph.batch(&[0, 1, 2, 5, 6, 9], &[4, 4]);
     let inputs = batch.blocks();
     let options = TrainerOptions { dropout: 0.4, ..options(ModelKind::Sage, 10, 2) };
-    let trainer = Trainer::with_kind(&options, 6, 3, Kind::Double).unwrap();
+    let trainer = Trainer::with_kind(&options, 6, 3, Kind::Double, TrainDevice::Cpu).unwrap();
     let blocks: Vec<Block> =
         inputs.iter().map(|b| Block::new(ModelKind::Sage, b, &[], Kind::Double).unwrap()).collect();
     let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, 6]);
@@ -121,12 +127,12 @@ fn gradients_with_dropout_equal_those_of_autograd_over_the_same_mask() {
 #[test]
 fn evaluation_changes_nothing_and_has_no_dropout() {
     let graph = Graph::random(60, 8, 3, 3);
-    let trainer = Trainer::new(&with_dropout(ModelKind::Gcn), 8, 3).unwrap();
+    let trainer = Trainer::new(&with_dropout(ModelKind::Gcn), 8, 3, TrainDevice::Cpu).unwrap();
     let before = parameter_bits(&trainer);
     let batch = graph.batch(&[0, 1, 2, 5, 6, 30], &[3, 3]);
     let blocks = batch.blocks();
-    let first = trainer.evaluate_batch(&batch.input(&blocks)).unwrap();
-    assert_eq!(trainer.evaluate_batch(&batch.input(&blocks)).unwrap(), first);
+    let first = trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap();
+    assert_eq!(trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap(), first);
     assert_eq!(parameter_bits(&trainer), before);
     assert_eq!(trainer.steps(), 0);
 }
@@ -135,7 +141,7 @@ fn evaluation_changes_nothing_and_has_no_dropout() {
 fn adam_steps_equal_the_published_formula() {
     let graph = Graph::random(40, 4, 3, 4);
     let options = TrainerOptions { weight_decay: 0.1, learning_rate: 0.05, ..options(ModelKind::Gcn, 4, 1) };
-    let mut trainer = Trainer::with_kind(&options, 4, 3, Kind::Double).unwrap();
+    let mut trainer = Trainer::with_kind(&options, 4, 3, Kind::Double, TrainDevice::Cpu).unwrap();
     let batch = graph.batch(&[0, 1, 2, 5, 6, 30], &[3]);
     let blocks = batch.blocks();
     let mut expected: Vec<f64> = parameters(&trainer).into_iter().flat_map(|p| p.2).collect();
@@ -166,7 +172,7 @@ fn adam_steps_equal_the_published_formula() {
             let scale = (second[i] / (1.0 - 0.999f64.powi(step))).sqrt() + 1e-8;
             expected[i] -= 0.05 * unbiased / scale;
         }
-        trainer.train_batch(0, step as u32, &batch.input(&blocks)).unwrap();
+        trainer.train_batch(0, step as u32, &batch.input(&blocks), &mut || Ok(())).unwrap();
         let found: Vec<f64> = parameters(&trainer).into_iter().flat_map(|p| p.2).collect();
         for (found, expected) in found.iter().zip(&expected) {
             assert!((found - expected).abs() < 1e-10, "step {step}: {found} {expected}");
@@ -176,7 +182,7 @@ fn adam_steps_equal_the_published_formula() {
 
 #[test]
 fn initial_parameters_lie_within_glorots_bound_and_fill_it() {
-    let trainer = Trainer::new(&options(ModelKind::Sage, 64, 2), 32, 5).unwrap();
+    let trainer = Trainer::new(&options(ModelKind::Sage, 64, 2), 32, 5, TrainDevice::Cpu).unwrap();
     for (name, shape, values) in parameters(&trainer) {
         let largest = values.iter().fold(0.0f64, |a, b| a.max(b.abs()));
         if name.ends_with("bias") {
@@ -195,12 +201,12 @@ fn initial_parameters_lie_within_glorots_bound_and_fill_it() {
 fn a_batch_of_unlabelled_seeds_changes_nothing() {
     let mut graph = Graph::random(40, 4, 3, 4);
     graph.labels.fill(-1);
-    let mut trainer = Trainer::new(&with_dropout(ModelKind::Sage), 4, 3).unwrap();
+    let mut trainer = Trainer::new(&with_dropout(ModelKind::Sage), 4, 3, TrainDevice::Cpu).unwrap();
     let before = parameter_bits(&trainer);
     let batch = graph.batch(&[0, 1, 2], &[3, 3]);
     let blocks = batch.blocks();
-    assert_eq!(trainer.train_batch(0, 0, &batch.input(&blocks)).unwrap(), Step::default());
-    assert_eq!(trainer.evaluate_batch(&batch.input(&blocks)).unwrap().accuracy(), None);
+    assert_eq!(trainer.train_batch(0, 0, &batch.input(&blocks), &mut || Ok(())).unwrap(), Step::default());
+    assert_eq!(trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap().accuracy(), None);
     assert_eq!((parameter_bits(&trainer), trainer.steps()), (before, 0));
 }
 
@@ -208,15 +214,15 @@ fn a_batch_of_unlabelled_seeds_changes_nothing() {
 fn nan_features_are_refused_before_they_reach_the_model() {
     for value in [f32::NAN, f32::INFINITY] {
         let mut graph = Graph::random(40, 4, 3, 4);
-        let mut trainer = Trainer::new(&with_dropout(ModelKind::Sage), 4, 3).unwrap();
+        let mut trainer = Trainer::new(&with_dropout(ModelKind::Sage), 4, 3, TrainDevice::Cpu).unwrap();
         let good = graph.batch(&[0, 1, 2], &[3, 3]);
         let blocks = good.blocks();
-        trainer.train_batch(0, 0, &good.input(&blocks)).unwrap();
+        trainer.train_batch(0, 0, &good.input(&blocks), &mut || Ok(())).unwrap();
         let before = parameter_bits(&trainer);
         graph.features.fill(value);
         let bad = graph.batch(&[0, 1, 2], &[3, 3]);
         let blocks = bad.blocks();
-        match trainer.train_batch(2, 5, &bad.input(&blocks)).unwrap_err() {
+        match trainer.train_batch(2, 5, &bad.input(&blocks), &mut || Ok(())).unwrap_err() {
             TrainError::Diverged { epoch: 2, batch: 5, loss } => assert!(!loss.is_finite()),
             other => panic!("{other}"),
         }
@@ -227,7 +233,7 @@ fn nan_features_are_refused_before_they_reach_the_model() {
 #[test]
 fn the_best_parameters_come_back() {
     let graph = Graph::random(60, 8, 3, 3);
-    let mut trainer = Trainer::new(&with_dropout(ModelKind::Gcn), 8, 3).unwrap();
+    let mut trainer = Trainer::new(&with_dropout(ModelKind::Gcn), 8, 3, TrainDevice::Cpu).unwrap();
     assert!(!trainer.restore_best().unwrap());
     losses(&graph, &mut trainer, 0..1);
     trainer.keep_best().unwrap();
@@ -259,22 +265,22 @@ fn options_that_cannot_work_are_refused_by_name() {
     for (option, change) in changes {
         let mut options = good.clone();
         change(&mut options);
-        let error = Trainer::new(&options, 4, 3).unwrap_err();
+        let error = Trainer::new(&options, 4, 3, TrainDevice::Cpu).unwrap_err();
         assert!(error.is_usage() && error.to_string().starts_with(option), "{error}");
     }
-    assert!(matches!(Trainer::new(&good, 0, 3), Err(TrainError::Unsupported(_))));
-    assert!(matches!(Trainer::new(&good, 4, 0), Err(TrainError::Unsupported(_))));
+    assert!(matches!(Trainer::new(&good, 0, 3, TrainDevice::Cpu), Err(TrainError::Unsupported(_))));
+    assert!(matches!(Trainer::new(&good, 4, 0, TrainDevice::Cpu), Err(TrainError::Unsupported(_))));
 }
 
 #[test]
 fn batches_that_contradict_themselves_are_refused() {
     let graph = Graph::random(40, 4, 3, 4);
-    let mut trainer = Trainer::new(&options(ModelKind::Gcn, 4, 2), 4, 3).unwrap();
+    let mut trainer = Trainer::new(&options(ModelKind::Gcn, 4, 2), 4, 3, TrainDevice::Cpu).unwrap();
     let batch = graph.batch(&[0, 1, 2], &[3, 3]);
     let blocks = batch.blocks();
     let good = batch.input(&blocks);
     let mut refused = |input: &crate::BatchInput<'_>, part: &str| {
-        let error = trainer.train_batch(0, 0, input).unwrap_err();
+        let error = trainer.train_batch(0, 0, input, &mut || Ok(())).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains(part), "{part}: {error}");
     };
     refused(&crate::BatchInput { blocks: &blocks[..1], ..good }, "1 blocks for a model of 2 layers");
@@ -315,7 +321,7 @@ fn batches_that_contradict_themselves_are_refused() {
 #[test]
 fn tables_that_contradict_each_other_are_refused() {
     let graph = Graph::random(40, 4, 3, 4);
-    let trainer = Trainer::new(&options(ModelKind::Gcn, 4, 2), 4, 3).unwrap();
+    let trainer = Trainer::new(&options(ModelKind::Gcn, 4, 2), 4, 3, TrainDevice::Cpu).unwrap();
     let labels = Labels::Single(&graph.labels);
     let refused = |csc, table, labels, ids: &[i64], part: &str| {
         let error = trainer.evaluate_full(csc, table, labels, ids).unwrap_err();
@@ -339,6 +345,6 @@ fn tables_that_contradict_each_other_are_refused() {
 fn row_normalised_features_train() {
     let graph = Graph::random(60, 8, 3, 3);
     let options = TrainerOptions { feature_norm: FeatureNorm::Row, ..with_dropout(ModelKind::Sage) };
-    let mut trainer = Trainer::new(&options, 8, 3).unwrap();
+    let mut trainer = Trainer::new(&options, 8, 3, TrainDevice::Cpu).unwrap();
     assert!(losses(&graph, &mut trainer, 0..2).iter().all(|step| step.loss.is_finite()));
 }
