@@ -1,1 +1,32 @@
-//! All that is CUDA, behind typed calls. Being written.
+//! All that is CUDA, behind typed calls: is there a driver and what can its devices do, contexts, streams, events that
+//! processes share, kernels compiled for the device at hand, pinned tables, buffers shared between processes, and parts
+//! of the multiprocessors.
+//!
+//! One binary runs with and without a driver: nothing links to libcuda or NVRTC, both are opened when they are first
+//! asked for ([`Driver::load`], [`nvrtc::Nvrtc::find`]), and what is missing is a typed reason ([`Unavailable`]), never
+//! a panic. No error's text asks the driver anything.
+//!
+//! This crate must not know what a graph or a batch is, nor which process it runs in: it moves opaque bytes. It must
+//! not be used after `fork` without `exec`; a process that only launches others has no reason to call it at all.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+#[macro_use]
+mod call;
+mod context;
+mod device;
+mod driver;
+mod error;
+mod event;
+pub mod memory;
+pub mod partition;
+mod slice;
+mod stream;
+
+pub use context::Context;
+pub use device::{Device, Feature};
+pub use driver::Driver;
+pub use error::{CudaError, ErrorKind, Unavailable};
+pub use event::{EVENT_HANDLE_BYTES, Event};
+pub use slice::DeviceSlice;
+pub use stream::Stream;

@@ -1,0 +1,211 @@
+//! A device: what it is and what it can do. Asking makes no context.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use cudarc::driver::sys::{self, CUdevice_attribute};
+
+use crate::driver::Driver;
+use crate::error::CudaError;
+
+/// Something that a device and its driver can do or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Feature {
+    /// Memory made by cuMemCreate and exported as a POSIX file descriptor.
+    SharedByFd,
+    /// Memory made by cuMemAlloc and exported by cuIpcGetMemHandle. There is no attribute for it: this one says that
+    /// host and device share one address space, which the call needs.
+    SharedByHandle,
+    /// Events that processes share.
+    InterprocessEvents,
+    /// cuMemHostRegister.
+    HostRegister,
+    /// cuMemHostRegister of memory that is mapped read-only.
+    ReadOnlyHostRegister,
+}
+
+impl Feature {
+    /// Every feature.
+    pub const ALL: [Self; 5] = [
+        Self::SharedByFd,
+        Self::SharedByHandle,
+        Self::InterprocessEvents,
+        Self::HostRegister,
+        Self::ReadOnlyHostRegister,
+    ];
+
+    /// The attributes that must all be other than 0.
+    fn attributes(self) -> &'static [CUdevice_attribute] {
+        use CUdevice_attribute::*;
+        match self {
+            Self::SharedByFd => &[
+                CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED,
+                CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+            ],
+            Self::SharedByHandle => &[CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING],
+            Self::InterprocessEvents => &[CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED],
+            Self::HostRegister => &[CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED],
+            Self::ReadOnlyHostRegister => &[CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED],
+        }
+    }
+}
+
+/// A device that this process sees. A small value to pass around: it holds what never changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    ordinal: usize,
+    handle: sys::CUdevice,
+    name: String,
+    capability: (u32, u32),
+    multiprocessors: u32,
+    total_memory: u64,
+    pci_bus_id: String,
+    mps_enabled: bool,
+}
+
+impl Device {
+    /// The device of that ordinal among those that this process sees.
+    ///
+    /// # Errors
+    /// [`CudaError::Unavailable`] without a driver; [`CudaError::Refused`] if there is no such device;
+    /// [`CudaError::Call`].
+    pub fn new(ordinal: usize) -> Result<Self, CudaError> {
+        let driver = Driver::load()?;
+        let number = c_int::try_from(ordinal)
+            .ok()
+            .filter(|_| ordinal < driver.device_count() as usize)
+            .ok_or_else(|| {
+                CudaError::Refused(format!(
+                    "there is no CUDA device {ordinal}: this process sees {}, counted from 0",
+                    driver.device_count()
+                ))
+            })?;
+        let mut handle = 0;
+        // SAFETY: writes one CUdevice; the ordinal is below the driver's count.
+        unsafe { driver_call!(cuDeviceGet(&mut handle, number), "opening device {ordinal}") }?;
+        let asked = |attribute| attribute_of(handle, ordinal, attribute);
+        use CUdevice_attribute::*;
+        let mut bytes = 0;
+        // SAFETY: writes one size.
+        unsafe {
+            driver_call!(cuDeviceTotalMem_v2(&mut bytes, handle), "asking the memory of device {ordinal}")
+        }?;
+        Ok(Self {
+            ordinal,
+            handle,
+            name: text(|buffer, length| {
+                // SAFETY: `text` passes a buffer and its length; the driver writes at most that, zero included.
+                unsafe {
+                    driver_call!(
+                        cuDeviceGetName(buffer, length, handle),
+                        "asking the name of device {ordinal}"
+                    )
+                }
+            })?,
+            capability: (
+                asked(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                asked(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ),
+            multiprocessors: asked(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            total_memory: bytes as u64,
+            pci_bus_id: text(|buffer, length| {
+                // SAFETY: as above.
+                unsafe {
+                    driver_call!(
+                        cuDeviceGetPCIBusId(buffer, length, handle),
+                        "asking the PCI address of device {ordinal}"
+                    )
+                }
+            })?,
+            mps_enabled: asked(CU_DEVICE_ATTRIBUTE_MPS_ENABLED)? != 0,
+        })
+    }
+
+    /// Its number among the devices that this process sees.
+    pub fn ordinal(&self) -> usize {
+        self.ordinal
+    }
+
+    /// What NVIDIA calls it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its compute capability, major and minor.
+    pub fn capability(&self) -> (u32, u32) {
+        self.capability
+    }
+
+    /// How many multiprocessors this process may use: under MPS, those of its share.
+    pub fn multiprocessors(&self) -> u32 {
+        self.multiprocessors
+    }
+
+    /// Bytes of its memory.
+    pub fn total_memory(&self) -> u64 {
+        self.total_memory
+    }
+
+    /// Its PCI address, `0000:17:00.0`.
+    pub fn pci_bus_id(&self) -> &str {
+        &self.pci_bus_id
+    }
+
+    /// Whether this process is a client of an MPS server for this device. CUDA goes on silently without MPS when it
+    /// cannot reach the daemon, so whoever wants MPS asks here.
+    pub fn mps_enabled(&self) -> bool {
+        self.mps_enabled
+    }
+
+    /// Whether it can do that.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    pub fn supports(&self, feature: Feature) -> Result<bool, CudaError> {
+        for attribute in feature.attributes() {
+            if self.attribute(*attribute)? == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// One attribute.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    pub(crate) fn attribute(&self, attribute: CUdevice_attribute) -> Result<u32, CudaError> {
+        attribute_of(self.handle, self.ordinal, attribute)
+    }
+
+    /// The driver's handle.
+    pub(crate) fn handle(&self) -> sys::CUdevice {
+        self.handle
+    }
+}
+
+fn attribute_of(
+    handle: sys::CUdevice,
+    ordinal: usize,
+    attribute: CUdevice_attribute,
+) -> Result<u32, CudaError> {
+    let mut value = 0;
+    // SAFETY: writes one int; the handle is from cuDeviceGet.
+    unsafe {
+        driver_call!(
+            cuDeviceGetAttribute(&mut value, attribute, handle),
+            "asking {attribute:?} of device {ordinal}"
+        )
+    }?;
+    // Those that are asked for are counts and flags, never negative.
+    Ok(u32::try_from(value).unwrap_or(0))
+}
+
+/// A text that the driver writes into a buffer.
+fn text(ask: impl FnOnce(*mut c_char, c_int) -> Result<(), CudaError>) -> Result<String, CudaError> {
+    let mut buffer = [0u8; 256];
+    ask(buffer.as_mut_ptr().cast(), buffer.len() as c_int)?;
+    Ok(match CStr::from_bytes_until_nul(&buffer) {
+        Ok(text) => text.to_string_lossy().trim().to_owned(),
+        Err(_) => String::from_utf8_lossy(&buffer).into_owned(),
+    })
+}

@@ -1,0 +1,175 @@
+//! Marks in streams, by which streams and processes wait for each other.
+
+use std::ffi::c_char;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUevent_flags};
+
+use crate::context::Context;
+use crate::error::{CudaError, check_query};
+use crate::stream::Stream;
+
+/// Bytes by which an interprocess event travels to a peer.
+pub const EVENT_HANDLE_BYTES: usize = 64;
+
+/// An event: a mark that is set anew by each [`Event::record`].
+///
+/// An event shared with another process lives in memory that both have. The process that made it must outlive the
+/// peer's use of it, and after a peer's death none of its events may be touched, not even destroyed: see
+/// [`Event::forget`].
+#[derive(Debug)]
+pub struct Event {
+    context: Arc<Context>,
+    raw: sys::CUevent,
+}
+
+// SAFETY: a CUevent is a handle that any thread may use while its context lives, which the Arc sees to.
+unsafe impl Send for Event {}
+// SAFETY: as above; the driver orders records and queries.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// An event for order alone, within this process: cheaper than one that takes the time.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    pub fn local(context: &Arc<Context>) -> Result<Self, CudaError> {
+        Self::new(context, CUevent_flags::CU_EVENT_DISABLE_TIMING as u32, "an event")
+    }
+
+    /// An event that takes the time when it is reached.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    pub fn timing(context: &Arc<Context>) -> Result<Self, CudaError> {
+        Self::new(context, CUevent_flags::CU_EVENT_DEFAULT as u32, "an event that takes the time")
+    }
+
+    /// An event that another process can open. The driver wants it made without timing.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    pub fn interprocess(context: &Arc<Context>) -> Result<Self, CudaError> {
+        let flags =
+            CUevent_flags::CU_EVENT_INTERPROCESS as u32 | CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+        Self::new(context, flags, "an event that processes share")
+    }
+
+    fn new(context: &Arc<Context>, flags: u32, what: &str) -> Result<Self, CudaError> {
+        context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes one handle; the context is current.
+        unsafe {
+            driver_call!(
+                cuEventCreate(&mut raw, flags),
+                "making {what} on device {}",
+                context.device().ordinal()
+            )
+        }?;
+        Ok(Self { context: Arc::clone(context), raw })
+    }
+
+    /// Sets the mark behind all that is on the stream now. Waits enqueued before this call keep to the mark as it was.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    pub fn record(&self, stream: &Stream) -> Result<(), CudaError> {
+        self.context.bind()?;
+        // SAFETY: both handles live.
+        unsafe { driver_call!(cuEventRecord(self.raw, stream.handle()), "recording an event") }
+    }
+
+    /// Whether all that the last record captured has run. True for an event that was never recorded.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`]: also an error of something enqueued earlier.
+    pub fn query(&self) -> Result<bool, CudaError> {
+        self.context.bind()?;
+        // SAFETY: the handle lives.
+        let code = unsafe { (crate::driver::loaded().cuEventQuery)(self.raw) };
+        check_query("cuEventQuery", code, || "asking whether an event has been reached".to_owned())
+    }
+
+    /// Waits until all that the last record captured has run. The wait is the driver's and heeds nobody: a peer that
+    /// dies meanwhile may leave it waiting, so an event of a peer is polled by [`Event::query`] beside a look at the peer.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`]: also an error of something enqueued earlier.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        self.context.bind()?;
+        // SAFETY: the handle lives.
+        unsafe { driver_call!(cuEventSynchronize(self.raw), "waiting for an event") }
+    }
+
+    /// Milliseconds between two events made by [`Event::timing`], both recorded and reached; a resolution of about
+    /// half a microsecond.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`]: for instance CUDA_ERROR_NOT_READY if one has not been reached, CUDA_ERROR_INVALID_HANDLE
+    /// if one takes no time or was never recorded.
+    pub fn elapsed_ms(start: &Self, end: &Self) -> Result<f32, CudaError> {
+        start.context.bind()?;
+        let mut milliseconds = 0.0;
+        // SAFETY: writes one float; both handles live.
+        unsafe {
+            driver_call!(
+                cuEventElapsedTime_v2(&mut milliseconds, start.raw, end.raw),
+                "reading the time between two events"
+            )
+        }?;
+        Ok(milliseconds)
+    }
+
+    /// What a peer needs to open this event, made by [`Event::interprocess`]. Valid while this value lives.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    pub fn export(&self) -> Result<[u8; EVENT_HANDLE_BYTES], CudaError> {
+        self.context.bind()?;
+        let mut handle = sys::CUipcEventHandle { reserved: [0; EVENT_HANDLE_BYTES] };
+        // SAFETY: writes one handle; the event lives.
+        unsafe {
+            driver_call!(cuIpcGetEventHandle(&mut handle, self.raw), "exporting an event to another process")
+        }?;
+        Ok(handle.reserved.map(|byte| byte as u8))
+    }
+
+    /// Opens an event of another process. A process cannot open its own.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    pub fn import(context: &Arc<Context>, handle: [u8; EVENT_HANDLE_BYTES]) -> Result<Self, CudaError> {
+        context.bind()?;
+        let handle = sys::CUipcEventHandle { reserved: handle.map(|byte| byte as c_char) };
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes one handle; any 64 bytes may be asked about, wrong ones are refused.
+        unsafe {
+            driver_call!(cuIpcOpenEventHandle(&mut raw, handle), "opening an event of another process")
+        }?;
+        Ok(Self { context: Arc::clone(context), raw })
+    }
+
+    /// Lets go of the event without a call to the driver: for events shared with a process that has died, whose
+    /// destruction NVIDIA leaves undefined. Its few bytes come back when this process ends.
+    pub fn forget(self) {
+        let event = std::mem::ManuallyDrop::new(self);
+        // The context is ours and may be released all the same.
+        // SAFETY: the value is never used or dropped again, so its Arc is read out exactly once.
+        drop(unsafe { std::ptr::read(&event.context) });
+    }
+
+    /// The CUevent as the driver's functions take it.
+    pub(crate) fn raw(&self) -> sys::CUevent {
+        self.raw
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // Without the context the event is gone already, so errors are let go.
+        if self.context.bind().is_ok() {
+            // SAFETY: made or opened by us, destroyed once; waits already enqueued on it stay valid (cuda.h).
+            let _ = unsafe { driver_call!(cuEventDestroy_v2(self.raw), "destroying an event") };
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Whether a table can be pinned here, asked before minutes are spent on trying.
+//!
+//! Pinned pages must all be in memory at once and can't be reclaimed, so what counts is what the machine and the control
+//! groups of this process have left. `RLIMIT_MEMLOCK` is another matter: NVIDIA's kernel driver takes the pages
+//! with `get_user_pages`, which doesn't count against it, so most machines pin hundreds of gigabytes under a limit of
+//! 8 MiB. A low limit is therefore a [doubt](Preflight::doubts), told when a registration is refused, and no refusal.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+/// Bytes that are left to everything else, at most: less for small tables, of which nobody needs to be afraid.
+const RESERVE: u64 = 512 << 20;
+
+/// The capability that lifts `RLIMIT_MEMLOCK`: its bit in `CapEff` of `/proc/self/status`.
+const CAP_IPC_LOCK: u32 = 14;
+
+/// A limit on memory from a control group that holds this process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CgroupLimit {
+    /// The file that sets it.
+    pub file: PathBuf,
+    /// Bytes allowed.
+    pub limit: u64,
+    /// Bytes of it still to be had: what isn't used, and what is used by file pages that can be dropped.
+    pub available: u64,
+}
+
+/// What this machine lets this process pin, as it said when asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HostMemory {
+    /// Bytes of memory to be had without swapping (`MemAvailable`).
+    pub available: u64,
+    /// Bytes of memory in all.
+    pub total: u64,
+    /// Bytes that an unprivileged process may lock (`RLIMIT_MEMLOCK`); `None`: any number.
+    pub lock_limit: Option<u64>,
+    /// Whether this process may lock more than that (`CAP_IPC_LOCK`).
+    pub may_lock_any: bool,
+    /// The limits of the control groups around this process, the innermost first.
+    pub cgroups: Vec<CgroupLimit>,
+}
+
+impl HostMemory {
+    /// Asks the system.
+    ///
+    /// # Errors
+    /// When `/proc/meminfo` can't be read or says nothing of available memory. Whatever else is missing is taken as no limit.
+    pub fn read() -> io::Result<Self> {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
+        Self::read_below(Path::new("/"), limit.current)
+    }
+
+    /// As [`HostMemory::read`], with the files of `/proc` and `/sys` below `root`.
+    fn read_below(root: &Path, lock_limit: Option<u64>) -> io::Result<Self> {
+        let file = root.join("proc/meminfo");
+        let text = std::fs::read_to_string(&file)?;
+        let kib = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+                .map(|kib| kib.saturating_mul(1024))
+                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{}: no {name}", file.display())))
+        };
+        let (available, total) = (kib("MemAvailable")?, kib("MemTotal")?);
+        let may_lock_any = std::fs::read_to_string(root.join("proc/self/status"))
+            .is_ok_and(|status| effective_capabilities(&status) >> CAP_IPC_LOCK & 1 == 1);
+        Ok(Self { available, total, lock_limit, may_lock_any, cgroups: cgroup_limits(root) })
+    }
+
+    /// The bytes to be had under every limit, and the one that sets them.
+    fn tightest(&self) -> (u64, Bound<'_>) {
+        let machine = (self.available, Bound::Machine { total: self.total });
+        let cgroups = self.cgroups.iter().map(|cgroup| (cgroup.available, Bound::Cgroup(cgroup)));
+        std::iter::once(machine).chain(cgroups).min_by_key(|&(available, _)| available).unwrap_or(machine)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Bound<'m> {
+    Machine { total: u64 },
+    Cgroup(&'m CgroupLimit),
+}
+
+/// What the pages are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PinWay {
+    /// The pages of a mapping are pinned where they are. For a mapped file they're the file's cached pages, which count
+    /// as available until they're pinned.
+    InPlace,
+    /// The bytes are copied into new memory, which is pinned. The file's cached pages are dropped as memory is needed.
+    Copy,
+}
+
+/// A preflight that found room.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Preflight {
+    /// Limits that may stand in the way on some system, in words: worth telling if a registration is refused.
+    pub doubts: Vec<String>,
+}
+
+/// A table needs more memory than can be pinned here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct PreflightError {
+    /// What was to be pinned.
+    pub what: String,
+    /// How.
+    pub way: PinWay,
+    /// Bytes it needs, with what is left to everything else.
+    pub need: u64,
+    /// Bytes there are.
+    pub available: u64,
+    /// What sets that limit.
+    pub limit: String,
+}
+
+impl fmt::Display for PreflightError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, way, need, available, limit } = self;
+        let how = match way {
+            PinWay::InPlace => "pinning it",
+            PinWay::Copy => "pinning a copy of it, since the mapping itself can't be pinned,",
+        };
+        write!(
+            f,
+            "{what} doesn't fit into the memory that can be pinned: {how} needs {}, and {limit} leaves {}; \
+             halve the table with `uvatrain import --feat-dtype f16`, keep the rows that are read most on the GPU with \
+             `--gpu-cache`, gather on the CPU with `--gather cpu`, or free memory or raise that limit",
+            Bytes(*need),
+            Bytes(*available)
+        )
+    }
+}
+
+/// Compares what pinning `bytes` bytes needs with what `memory` has.
+///
+/// # Errors
+/// [`PreflightError`] when the machine or a control group leaves less than that and a reserve of a sixteenth of
+/// it, 512 MiB at most.
+pub fn preflight(what: &str, bytes: u64, way: PinWay, memory: &HostMemory) -> Result<Preflight, PreflightError> {
+    let need = bytes.saturating_add(RESERVE.min(bytes / 16));
+    let (available, bound) = memory.tightest();
+    if available < need {
+        let limit = match bound {
+            Bound::Machine { total } => format!("this machine's memory of {}", Bytes(total)),
+            Bound::Cgroup(cgroup) => {
+                format!("the control group's limit of {} ({})", Bytes(cgroup.limit), cgroup.file.display())
+            }
+        };
+        return Err(PreflightError { what: what.to_owned(), way, need, available, limit });
+    }
+    let mut doubts = Vec::new();
+    if let Some(limit) = memory.lock_limit.filter(|&limit| limit < bytes && !memory.may_lock_any) {
+        doubts.push(format!(
+            "RLIMIT_MEMLOCK is {}, less than the {} to pin, and some systems count pinned memory against it: raise it \
+             with `ulimit -l unlimited` (in a container: --ulimit memlock=-1)",
+            Bytes(limit),
+            Bytes(bytes)
+        ));
+    }
+    Ok(Preflight { doubts })
+}
+
+fn effective_capabilities(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// The memory limits of the control groups around this process, of both versions, the innermost first.
+fn cgroup_limits(root: &Path) -> Vec<CgroupLimit> {
+    let Ok(groups) = std::fs::read_to_string(root.join("proc/self/cgroup")) else { return Vec::new() };
+    let mut limits = Vec::new();
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
+            continue;
+        };
+        let version = if controllers.is_empty() {
+            &V2
+        } else if controllers.split(',').any(|controller| controller == "memory") {
+            &V1
+        } else {
+            continue;
+        };
+        let top = root.join(version.mount);
+        // Inside a container the path may be the host's, of which nothing is mounted here: then the mount's top is
+        // this process's own group. A path that leaves the mount upwards (a shared namespace) has nothing to read either.
+        let inner = path.trim_start_matches('/');
+        let mut folder = if inner.split('/').any(|part| part == "..") { top.clone() } else { top.join(inner) };
+        if !folder.is_dir() {
+            folder.clone_from(&top);
+        }
+        loop {
+            limits.extend(version.limit(&folder));
+            if folder == top || !folder.pop() {
+                break;
+            }
+        }
+    }
+    limits
+}
+
+/// Where a version of control groups keeps its figures.
+struct CgroupVersion {
+    mount: &'static str,
+    limit: &'static str,
+    used: &'static str,
+    /// Lines of `memory.stat` whose pages can be dropped: file pages, of the group and those below it.
+    droppable: [&'static str; 2],
+}
+
+const V2: CgroupVersion = CgroupVersion {
+    mount: "sys/fs/cgroup",
+    limit: "memory.max",
+    used: "memory.current",
+    droppable: ["inactive_file", "active_file"],
+};
+
+const V1: CgroupVersion = CgroupVersion {
+    mount: "sys/fs/cgroup/memory",
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    droppable: ["total_inactive_file", "total_active_file"],
+};
+
+/// Above this, version 1 means "no limit": it writes the largest multiple of a page that fits in 63 bits.
+const NO_LIMIT: u64 = 1 << 62;
+
+impl CgroupVersion {
+    fn limit(&self, folder: &Path) -> Option<CgroupLimit> {
+        let number =
+            |name: &str| std::fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
+        // "max" is no number, and no limit.
+        let limit = number(self.limit).filter(|&limit| limit < NO_LIMIT)?;
+        let used = number(self.used)?;
+        let stat = std::fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+        let droppable: u64 = stat
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .filter(|(name, _)| self.droppable.contains(name))
+            .filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok())
+            .sum();
+        let available = limit.saturating_sub(used.saturating_sub(droppable));
+        Some(CgroupLimit { file: folder.join(self.limit), limit, available })
+    }
+}
+
+/// A number of bytes as people read it: exact below 1 KiB, else three figures in a binary unit.
+pub(crate) struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        if self.0 < 1024 {
+            return write!(f, "{} bytes", self.0);
+        }
+        let mut value = self.0 as f64 / 1024.0;
+        let mut unit = 0;
+        while value >= 1024.0 && unit + 1 < UNITS.len() {
+            value /= 1024.0;
+            unit += 1;
+        }
+        let digits = if value < 10.0 {
+            2
+        } else if value < 100.0 {
+            1
+        } else {
+            0
+        };
+        write!(f, "{value:.digits$} {}", UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn machine(available: u64) -> HostMemory {
+        HostMemory { available, total: 64 * GIB, lock_limit: None, may_lock_any: false, cgroups: Vec::new() }
+    }
+
+    /// A machine's files, as a folder.
+    fn files(entries: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in entries {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    const MEMINFO: (&str, &str) =
+        ("proc/meminfo", "MemTotal:       65536 kB\nMemFree:         100 kB\nMemAvailable:   32768 kB\n");
+
+    #[test]
+    fn a_table_that_fits_with_its_reserve_passes_and_one_byte_more_does_not() {
+        // 16 GiB and the largest reserve.
+        let need = 16 * GIB + RESERVE;
+        assert_eq!(preflight("t", 16 * GIB, PinWay::InPlace, &machine(need)), Ok(Preflight::default()));
+        let error = preflight("t", 16 * GIB, PinWay::InPlace, &machine(need - 1)).unwrap_err();
+        assert_eq!((error.need, error.available), (need, need - 1));
+    }
+
+    #[test]
+    fn a_refusal_names_need_room_limit_and_what_to_do() {
+        let text = preflight("the feature table feat.npy", 57 * GIB, PinWay::Copy, &machine(30 * GIB))
+            .unwrap_err()
+            .to_string();
+        for part in
+            ["the feature table feat.npy", "a copy", "57.5 GiB", "30.0 GiB", "64.0 GiB", "--feat-dtype f16", "--gpu-cache"]
+        {
+            assert!(text.contains(part), "`{part}` is missing in: {text}");
+        }
+    }
+
+    #[test]
+    fn a_low_lock_limit_is_a_doubt_unless_the_capability_lifts_it() {
+        let mut memory = HostMemory { lock_limit: Some(8 << 20), ..machine(60 * GIB) };
+        let doubts = preflight("t", GIB, PinWay::InPlace, &memory).unwrap().doubts;
+        assert!(doubts.len() == 1 && doubts[0].contains("8.00 MiB") && doubts[0].contains("ulimit -l"), "{doubts:?}");
+        assert_eq!(preflight("t", 8 << 20, PinWay::InPlace, &memory).unwrap().doubts.len(), 0);
+        memory.may_lock_any = true;
+        assert_eq!(preflight("t", GIB, PinWay::InPlace, &memory).unwrap().doubts.len(), 0);
+    }
+
+    #[test]
+    fn the_tightest_control_group_counts_with_its_droppable_pages() {
+        let root = files(&[
+            MEMINFO,
+            ("proc/self/cgroup", "0::/outer/inner\n"),
+            ("proc/self/status", "Name:\tx\nCapEff:\t0000000000004000\n"),
+            ("sys/fs/cgroup/outer/inner/memory.max", "max\n"),
+            ("sys/fs/cgroup/outer/inner/memory.current", "5\n"),
+            ("sys/fs/cgroup/outer/memory.max", "20000000\n"),
+            ("sys/fs/cgroup/outer/memory.current", "15000000\n"),
+            ("sys/fs/cgroup/outer/memory.stat", "anon 1\ninactive_file 3000000\nactive_file 1000000\nfile 9\n"),
+        ]);
+        let memory = HostMemory::read_below(root.path(), Some(65536)).unwrap();
+        assert_eq!((memory.available, memory.total), (32768 << 10, 65536 << 10));
+        assert!(memory.may_lock_any);
+        let file = root.path().join("sys/fs/cgroup/outer/memory.max");
+        assert_eq!(memory.cgroups, [CgroupLimit { file: file.clone(), limit: 20_000_000, available: 9_000_000 }]);
+        let error = preflight("t", 9_000_000, PinWay::InPlace, &memory).unwrap_err();
+        assert!(error.to_string().contains(&file.display().to_string()), "{error}");
+        assert!(preflight("t", 8_000_000, PinWay::InPlace, &memory).is_ok());
+    }
+
+    #[test]
+    fn version_1_groups_are_read_and_a_host_path_falls_back_to_the_mounts_top() {
+        let root = files(&[
+            MEMINFO,
+            ("proc/self/cgroup", "5:cpu:/x\n4:hugetlb,memory:/docker/not-mounted-here\n"),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "1000\n"),
+            ("sys/fs/cgroup/memory/memory.usage_in_bytes", "700\n"),
+            ("sys/fs/cgroup/memory/memory.stat", "cache 600\ntotal_inactive_file 100\ntotal_active_file 50\n"),
+        ]);
+        let memory = HostMemory::read_below(root.path(), None).unwrap();
+        assert_eq!(memory.cgroups.len(), 1);
+        assert_eq!((memory.cgroups[0].limit, memory.cgroups[0].available), (1000, 450));
+        assert!(!memory.may_lock_any);
+    }
+
+    #[test]
+    fn no_limit_is_no_limit_in_either_version() {
+        let root = files(&[
+            MEMINFO,
+            ("proc/self/cgroup", "4:memory:/\n0::/\n"),
+            ("sys/fs/cgroup/memory.max", "max\n"),
+            ("sys/fs/cgroup/memory.current", "1\n"),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("sys/fs/cgroup/memory/memory.usage_in_bytes", "1\n"),
+        ]);
+        assert_eq!(HostMemory::read_below(root.path(), None).unwrap().cgroups, []);
+    }
+
+    #[test]
+    fn this_machine_answers() {
+        let memory = HostMemory::read().unwrap();
+        assert!(memory.available > 0 && memory.available <= memory.total, "{memory:?}");
+    }
+
+    #[test]
+    fn bytes_read_as_people_write_them() {
+        for (bytes, text) in
+            [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.50 KiB"), (57 << 30, "57.0 GiB"), (300 << 20, "300 MiB")]
+        {
+            assert_eq!(Bytes(bytes).to_string(), text);
+        }
+    }
+}

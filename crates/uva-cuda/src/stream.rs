@@ -1,0 +1,139 @@
+//! A queue of work for the device, which runs in the order it was enqueued.
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cudarc::driver::sys;
+
+use crate::context::Context;
+use crate::error::{CudaError, check_query};
+use crate::event::Event;
+
+/// A stream. What is enqueued on one runs in order; different streams are ordered only by events.
+#[derive(Debug)]
+pub struct Stream {
+    context: Arc<Context>,
+    raw: sys::CUstream,
+    ownership: Ownership,
+}
+
+#[derive(Debug)]
+enum Ownership {
+    /// Destroyed with the value.
+    Own,
+    /// Destroyed with the value, before what it needs to live.
+    OwnWithin(#[allow(dead_code, reason = "held, not read")] Arc<dyn Keep>),
+    /// Somebody else's: never destroyed here.
+    Foreign,
+}
+
+/// What a stream may have to hold: anything that outlives it and can be shown.
+pub(crate) trait Keep: Any + Send + Sync + std::fmt::Debug {}
+impl<T: Any + Send + Sync + std::fmt::Debug> Keep for T {}
+
+// SAFETY: a CUstream is a handle that any thread may use while its context lives, which the Arc sees to.
+unsafe impl Send for Stream {}
+// SAFETY: as above; the driver locks a stream's queue.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    /// A stream of its own, which does not wait for the legacy default stream, nor that for it.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    pub fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
+        context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: writes one handle; the context is current. Priority 0 is the default of every device.
+        unsafe {
+            driver_call!(
+                cuStreamCreateWithPriority(&mut raw, flags, 0),
+                "making a stream on device {}",
+                context.device().ordinal()
+            )
+        }?;
+        Ok(Self { context: Arc::clone(context), raw, ownership: Ownership::Own })
+    }
+
+    /// Takes over a stream that was made within something, a green context for instance, which is kept until the
+    /// stream is destroyed.
+    ///
+    /// # Safety
+    /// `raw` is a stream of the context's device that nobody else destroys and that lives at least as long as `within`.
+    pub(crate) unsafe fn within(context: &Arc<Context>, raw: sys::CUstream, within: Arc<dyn Keep>) -> Self {
+        Self { context: Arc::clone(context), raw, ownership: Ownership::OwnWithin(within) }
+    }
+
+    /// A stream of somebody else in this process, libtorch's for instance; null is the legacy default stream. It is
+    /// not destroyed with the value.
+    ///
+    /// # Safety
+    /// `raw` is null or a stream of this context, and stays one while the value lives.
+    pub unsafe fn foreign(context: &Arc<Context>, raw: *mut c_void) -> Self {
+        Self { context: Arc::clone(context), raw: raw.cast(), ownership: Ownership::Foreign }
+    }
+
+    /// Makes what is enqueued from now on wait for what the event's *last record before this call* captured; an event
+    /// that was never recorded is waited for no time at all. No host thread waits.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
+        self.context.bind()?;
+        // SAFETY: both handles live; flags are the default.
+        unsafe {
+            driver_call!(cuStreamWaitEvent(self.raw, event.raw(), 0), "making a stream wait for an event")
+        }
+    }
+
+    /// Waits until all that was enqueued has run.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`]: also an error of something enqueued earlier.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        self.context.bind()?;
+        // SAFETY: the handle lives.
+        unsafe { driver_call!(cuStreamSynchronize(self.raw), "waiting for a stream") }
+    }
+
+    /// Whether all that was enqueued has run.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`]: also an error of something enqueued earlier.
+    pub fn query(&self) -> Result<bool, CudaError> {
+        self.context.bind()?;
+        // SAFETY: the handle lives.
+        let code = unsafe { (crate::driver::loaded().cuStreamQuery)(self.raw) };
+        check_query("cuStreamQuery", code, || "asking whether a stream has finished".to_owned())
+    }
+
+    /// The context it is in.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// The CUstream, for those who enqueue by other means; it is this value that owns it.
+    pub fn raw(&self) -> *mut c_void {
+        self.raw.cast()
+    }
+
+    /// The CUstream as the driver's functions take it.
+    pub(crate) fn handle(&self) -> sys::CUstream {
+        self.raw
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if matches!(self.ownership, Ownership::Foreign) {
+            return;
+        }
+        // Destroying needs the context current; without it the stream goes with the context, so errors are let go.
+        if self.context.bind().is_ok() {
+            // SAFETY: made by us, destroyed once. Work still enqueued runs on; the driver frees the queue after it.
+            let _ = unsafe { driver_call!(cuStreamDestroy_v2(self.raw), "destroying a stream") };
+        }
+    }
+}
