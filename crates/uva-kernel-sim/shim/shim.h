@@ -1,0 +1,123 @@
+// CUDA's device names for the host: what kernels/intrinsics.cuh includes when no GPU compiler is at work.
+//
+// Threads are fibers. Those of a warp run one after another, each until it reaches an operation of the whole warp
+// (a shuffle, a ballot, __syncwarp, a logged load), where the next takes over; when the last has arrived, all go on. So
+// a run is deterministic, and what lanes share in one warp instruction is known exactly. Blocks run one at a time, on
+// the thread that launched; several launches may run at once on several threads.
+//
+// What it does not model: masks other than the full warp (refused), weak memory order, L1 and L2, and time.
+#pragma once
+
+#include <cstdint>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+// One block runs at a time on an operating-system thread, so what the thread owns is shared by just that block.
+#define __shared__ static thread_local
+
+namespace uva_shim {
+
+struct Index {
+  unsigned x, y, z;
+};
+
+// What all lanes brought to an operation of the warp.
+enum class Operation : unsigned { None, Shuffle, Ballot, SyncWarp, SyncBlock, Load };
+
+struct Warp;
+
+// One thread of the block that runs.
+struct Lane {
+  Index thread;
+  unsigned lane;
+  bool finished;
+  Operation operation;
+  unsigned long long generation;
+  Warp* warp;
+  void* context;
+};
+
+extern thread_local Lane* current;
+extern thread_local Index block_index, block_size, grid_size;
+
+// Brings `value`, waits for all lanes of the warp, and returns what they brought, valid until the second next operation.
+const unsigned long long* exchange(Operation operation, unsigned long long value);
+void sync_block();
+void table_load(const void* address, unsigned bytes, bool wanted);
+void check_aligned(const void* address, unsigned long bytes);
+// Ends the launch with an error.
+[[noreturn]] void fail(const char* why);
+unsigned long long nanoseconds();
+void breathe();
+
+inline void check_mask(unsigned mask) {
+  if (mask != 0xffffffffu) fail("an operation of some lanes only: the shim models those of whole warps");
+}
+
+}  // namespace uva_shim
+
+#define threadIdx (uva_shim::current->thread)
+#define blockIdx (uva_shim::block_index)
+#define blockDim (uva_shim::block_size)
+#define gridDim (uva_shim::grid_size)
+
+template <class T>
+T __shfl_sync(unsigned mask, T value, int from) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "as CUDA's");
+  uva_shim::check_mask(mask);
+  unsigned long long bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof(T));
+  const unsigned long long* all = uva_shim::exchange(uva_shim::Operation::Shuffle, bits);
+  __builtin_memcpy(&value, &all[from & 31], sizeof(T));
+  return value;
+}
+
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, unsigned by) {
+  const unsigned lane = uva_shim::current->lane;
+  return __shfl_sync(mask, value, lane >= by ? (int)(lane - by) : (int)lane);
+}
+
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, unsigned by) {
+  const unsigned lane = uva_shim::current->lane;
+  return __shfl_sync(mask, value, lane + by < 32 ? (int)(lane + by) : (int)lane);
+}
+
+inline unsigned __ballot_sync(unsigned mask, int predicate) {
+  uva_shim::check_mask(mask);
+  const unsigned long long* all = uva_shim::exchange(uva_shim::Operation::Ballot, predicate != 0);
+  unsigned votes = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) votes |= (unsigned)all[lane] << lane;
+  return votes;
+}
+
+inline void __syncwarp(unsigned mask = 0xffffffffu) {
+  uva_shim::check_mask(mask);
+  uva_shim::exchange(uva_shim::Operation::SyncWarp, 0);
+}
+
+inline void __syncthreads() { uva_shim::sync_block(); }
+
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+
+inline unsigned long long atomicAdd(unsigned long long* address, unsigned long long value) {
+  return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+}
+
+inline unsigned atomicAdd(unsigned* address, unsigned value) {
+  return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+}
+
+inline unsigned long long atomicMin(unsigned long long* address, unsigned long long value) {
+  unsigned long long old = __atomic_load_n(address, __ATOMIC_RELAXED);
+  while (value < old && !__atomic_compare_exchange_n(address, &old, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+  return old;
+}
+
+inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

@@ -1,0 +1,51 @@
+// The gather kernels' entry points: rows of a table in host memory, picked by id, into device memory.
+//
+//   gather_begin                               one thread; resets the report
+//   gather_{naive,shift,wide}_{i32,i64}        any grid; rows from the table
+//   gather_{naive,shift,wide}_{i32,i64}_cached any grid; rows with a slot from the cache, the others from the table
+//   gather_finish_{i32,i64}                    one thread; completes the report
+//   spin_until                                 one thread; holds the stream until the host lets go
+//
+// In one stream, in this order. An id that is no row of the table is never read; its output row stays as it was, and
+// the report names the first of them. docs/kernels.md tells how the three differ.
+#include "gather_narrow.cuh"
+
+#define UVA_GATHER __global__ void __launch_bounds__(UVA_GATHER_BLOCK_THREADS, UVA_GATHER_BLOCKS_PER_MULTIPROCESSOR)
+
+extern "C" {
+
+__global__ void gather_begin(GatherReport* report) {
+  report->stamp = 0;
+  report->ended_ns = 0;
+  report->bad_position = uva::NO_POSITION;
+  report->bad_id = 0;
+  report->next = 0;
+  report->hits = 0;
+  report->next_hit = 0;
+  report->began_ns = uva::global_nanoseconds();
+}
+
+UVA_GATHER gather_naive_i32(GatherArguments arguments) { uva::gather_narrow<int, false, false>(arguments); }
+UVA_GATHER gather_naive_i64(GatherArguments arguments) { uva::gather_narrow<long long, false, false>(arguments); }
+UVA_GATHER gather_naive_i32_cached(GatherArguments arguments) { uva::gather_narrow<int, true, false>(arguments); }
+UVA_GATHER gather_naive_i64_cached(GatherArguments arguments) { uva::gather_narrow<long long, true, false>(arguments); }
+
+UVA_GATHER gather_shift_i32(GatherArguments arguments) { uva::gather_narrow<int, false, true>(arguments); }
+UVA_GATHER gather_shift_i64(GatherArguments arguments) { uva::gather_narrow<long long, false, true>(arguments); }
+UVA_GATHER gather_shift_i32_cached(GatherArguments arguments) { uva::gather_narrow<int, true, true>(arguments); }
+UVA_GATHER gather_shift_i64_cached(GatherArguments arguments) { uva::gather_narrow<long long, true, true>(arguments); }
+
+__global__ void gather_finish_i32(GatherReport* report, const void* ids, unsigned long long stamp) {
+  uva::finish<int>(report, ids, stamp);
+}
+__global__ void gather_finish_i64(GatherReport* report, const void* ids, unsigned long long stamp) {
+  uva::finish<long long>(report, ids, stamp);
+}
+
+// nvbandwidth's way to time what runs without the cost of enqueueing it: the stream waits here for a word of pinned
+// host memory to become other than zero.
+__global__ void spin_until(volatile unsigned* flag) {
+  while (*flag == 0) uva::breathe();
+}
+
+}  // extern "C"
