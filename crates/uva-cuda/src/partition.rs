@@ -1,1 +1,266 @@
-//! Parts of the multiprocessors. Being written.
+//! Parts of the multiprocessors: how many a gather needs, and a green context that holds so many.
+//!
+//! Three ways limit what the producer takes. MPS caps a process from outside (not here: see the runtime). A [bounded
+//! grid](crate::kernels::gather) launches no more blocks than so many multiprocessors hold. A [`GreenPartition`] owns
+//! multiprocessors of its own, disjoint from those of other partitions of the same split, within one process.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUdevResource, CUdevResourceType, CUgreenCtxCreate_flags, CUstream_flags};
+
+use crate::context::Context;
+use crate::error::CudaError;
+use crate::stream::Stream;
+
+/// What one link and one kernel make of a multiprocessor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reach {
+    /// Multiprocessors of the whole device.
+    pub multiprocessors: u32,
+    /// Warps that a multiprocessor keeps resident with this kernel: 48 or 64 for whole devices, fewer where registers or
+    /// shared memory bound it.
+    pub warps: u32,
+    /// Reads over the link that one warp keeps in flight.
+    pub reads_per_warp: u32,
+}
+
+/// Bytes of the largest read over the link.
+pub const LARGEST_READ: f64 = 128.0;
+
+/// Reads of 128 bytes in flight that fill a link: bandwidth × round trip ÷ 128.
+///
+/// `bytes_per_second` is what the link carries one way, `round_trip_seconds` the time from a read's start to its answer.
+pub fn reads_in_flight(bytes_per_second: f64, round_trip_seconds: f64) -> f64 {
+    bytes_per_second * round_trip_seconds / LARGEST_READ
+}
+
+impl Reach {
+    /// The fraction of the device that keeps `reads` in flight, as multiprocessors, not rounded.
+    pub fn multiprocessors_exactly(&self, reads: f64) -> f64 {
+        let each = f64::from(self.warps.max(1)) * f64::from(self.reads_per_warp.max(1));
+        reads / each
+    }
+
+    /// The fewest whole multiprocessors that keep `reads` in flight: at least one, at most all.
+    pub fn multiprocessors_for(&self, reads: f64) -> u32 {
+        // A cast from f64 saturates, and turns NaN into 0.
+        (self.multiprocessors_exactly(reads).ceil() as u32).clamp(1, self.multiprocessors.max(1))
+    }
+}
+
+/// The smallest whole percentage of `all` multiprocessors under which MPS leaves at least `wanted`: it rounds down.
+///
+/// 1…100; 100 when more are wanted than there are.
+pub fn mps_percentage(wanted: u32, all: u32) -> u32 {
+    (100 * u64::from(wanted)).div_ceil(u64::from(all.max(1))).clamp(1, 100) as u32
+}
+
+/// The multiprocessors that MPS leaves of `all` under `percentage`, rounded down as it does, but never none.
+pub fn mps_multiprocessors(percentage: u32, all: u32) -> u32 {
+    ((u64::from(all) * u64::from(percentage.min(100)) / 100) as u32).max(1)
+}
+
+/// Multiprocessors of its own for the work of some streams, within this process: a green context.
+///
+/// No other partition of the same split has them; streams outside any partition may still use them, and under MPS with a
+/// percentage a partition's work may spread over more.
+#[derive(Debug)]
+pub struct GreenPartition {
+    /// Destroyed when the last stream in it and this value are gone.
+    green: Arc<GreenContext>,
+    asked: u32,
+    multiprocessors: u32,
+}
+
+#[derive(Debug)]
+struct GreenContext {
+    context: Arc<Context>,
+    raw: sys::CUgreenCtx,
+}
+
+// SAFETY: a CUgreenCtx is a handle. It's never made current, which only one thread at a time may do: it's used to make
+// streams, behind `&self` of a value whose calls the driver locks, and destroyed once.
+unsafe impl Send for GreenContext {}
+// SAFETY: as above.
+unsafe impl Sync for GreenContext {}
+
+impl GreenPartition {
+    /// Sets at least `wanted` multiprocessors of the device apart. The device rounds up: on compute capability 9.0 to 8
+    /// and multiples of 8.
+    ///
+    /// # Errors
+    /// [`CudaError::Refused`] when none or more are wanted than there are; [`CudaError::Unsupported`] when the device
+    /// makes no such group; [`CudaError::Call`].
+    pub fn new(context: &Arc<Context>, wanted: u32) -> Result<Self, CudaError> {
+        context.bind()?;
+        let device = context.device();
+        let handle = device.handle();
+        let mut all = empty();
+        // SAFETY: writes one resource.
+        unsafe {
+            driver_call!(
+                cuDeviceGetDevResource(handle, &mut all, CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM),
+                "asking for the multiprocessors of device {}",
+                device.ordinal()
+            )
+        }?;
+        let there_are = multiprocessors_of(&all);
+        if wanted == 0 || wanted > there_are {
+            return Err(CudaError::Refused(format!(
+                "a partition of {wanted} multiprocessors is not to be had: device {} ({}) has {there_are}",
+                device.ordinal(),
+                device.name()
+            )));
+        }
+        let mut group = empty();
+        let mut groups = 1;
+        // SAFETY: room for the one group that is asked for, and counted; what remains isn't wanted, which null says.
+        unsafe {
+            driver_call!(
+                cuDevSmResourceSplitByCount(&mut group, &mut groups, &all, std::ptr::null_mut(), 0, wanted),
+                "setting {wanted} of {there_are} multiprocessors apart"
+            )
+        }?;
+        if groups == 0 {
+            return Err(CudaError::Unsupported(format!(
+                "device {} ({}) makes no group of {wanted} or more of its {there_are} multiprocessors",
+                device.ordinal(),
+                device.name()
+            )));
+        }
+        let multiprocessors = multiprocessors_of(&group);
+        let mut description = std::ptr::null_mut();
+        // SAFETY: one resource is passed and counted, a result of the split above.
+        unsafe {
+            driver_call!(
+                cuDevResourceGenerateDesc(&mut description, &mut group, 1),
+                "describing a partition of {multiprocessors} multiprocessors"
+            )
+        }?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes one handle; the flag is the one that must be given.
+        unsafe {
+            driver_call!(
+                cuGreenCtxCreate(
+                    &mut raw,
+                    description,
+                    handle,
+                    CUgreenCtxCreate_flags::CU_GREEN_CTX_DEFAULT_STREAM as u32
+                ),
+                "making a green context of {multiprocessors} multiprocessors"
+            )
+        }?;
+        let green = Arc::new(GreenContext { context: Arc::clone(context), raw });
+        Ok(Self { green, asked: wanted, multiprocessors })
+    }
+
+    /// A stream whose work runs on the partition's multiprocessors. It keeps the partition.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    pub fn stream(&self) -> Result<Stream, CudaError> {
+        let context = &self.green.context;
+        context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes one handle; the green context lives, the flag must be given, priority 0 is the default.
+        unsafe {
+            driver_call!(
+                cuGreenCtxStreamCreate(
+                    &mut raw,
+                    self.green.raw,
+                    CUstream_flags::CU_STREAM_NON_BLOCKING as u32,
+                    0
+                ),
+                "making a stream in a green context"
+            )
+        }?;
+        // SAFETY: just made, ours alone to destroy, and it needs the green context, which it's given to keep.
+        Ok(unsafe { Stream::within(context, raw, Arc::clone(&self.green) as Arc<_>) })
+    }
+
+    /// How many multiprocessors were wanted.
+    pub fn asked(&self) -> u32 {
+        self.asked
+    }
+
+    /// How many it has.
+    pub fn multiprocessors(&self) -> u32 {
+        self.multiprocessors
+    }
+}
+
+impl Drop for GreenContext {
+    fn drop(&mut self) {
+        // Every stream in it held this value, so none is left: the order that the driver asks for. An error is let go.
+        // SAFETY: made by us, destroyed once.
+        let _ = unsafe { driver_call!(cuGreenCtxDestroy(self.raw), "destroying a green context") };
+    }
+}
+
+fn empty() -> CUdevResource {
+    // SAFETY: a C struct of integers and bytes (and none of its types lacks a value 0): all zero is "no resource".
+    unsafe { std::mem::zeroed() }
+}
+
+/// The number of multiprocessors in a resource of that type.
+fn multiprocessors_of(resource: &CUdevResource) -> u32 {
+    // SAFETY: the resource is of the type SM (asked for or split from one), for which `sm` is the field that counts; and
+    // it's three integers, of which any bits are values.
+    unsafe { resource.__bindgen_anon_1.sm.smCount }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The card of the published figures: 82 multiprocessors of 48 warps, one read a warp.
+    const RTX_3090: Reach = Reach { multiprocessors: 82, warps: 48, reads_per_warp: 1 };
+
+    #[test]
+    fn the_published_link_needs_302_to_325_reads_in_flight() {
+        assert_eq!(reads_in_flight(25.8e9, 1.5e-6).floor(), 302.0);
+        // The upper of the published two follows from a round trip of 1.61 µs.
+        assert_eq!(reads_in_flight(25.8e9, 1.6125e-6).round(), 325.0);
+    }
+
+    #[test]
+    fn the_published_bounds_are_16_of_82_multiprocessors_and_8_2_percent() {
+        // PCIe 4 keeps at most 768 reads in flight.
+        assert_eq!(RTX_3090.multiprocessors_for(768.0), 16);
+        assert_eq!((1000.0_f64 * 16.0 / 82.0).round(), 195.0);
+        // 325 reads: 6.77 multiprocessors.
+        let share = RTX_3090.multiprocessors_exactly(325.0) / 82.0;
+        assert!((0.082..0.083).contains(&share), "{share}");
+        assert_eq!(RTX_3090.multiprocessors_for(325.0), 7);
+    }
+
+    #[test]
+    fn more_loads_in_flight_per_warp_need_fewer_multiprocessors() {
+        let wide = Reach { reads_per_warp: 4, ..RTX_3090 };
+        assert_eq!(wide.multiprocessors_for(768.0), 4);
+        assert_eq!(wide.multiprocessors_for(769.0), 5);
+    }
+
+    #[test]
+    fn a_need_is_at_least_one_multiprocessor_and_at_most_all() {
+        assert_eq!(RTX_3090.multiprocessors_for(0.0), 1);
+        assert_eq!(RTX_3090.multiprocessors_for(f64::NAN), 1);
+        assert_eq!(RTX_3090.multiprocessors_for(f64::INFINITY), 82);
+        assert_eq!(Reach { warps: 0, reads_per_warp: 0, multiprocessors: 0 }.multiprocessors_for(5.0), 1);
+    }
+
+    #[test]
+    fn a_percentage_gives_what_was_wanted_after_mps_has_rounded_down() {
+        assert_eq!(mps_percentage(16, 82), 20);
+        assert_eq!(mps_multiprocessors(20, 82), 16);
+        for all in [1, 20, 82, 108, 132, 148] {
+            for wanted in 1..=all {
+                let percentage = mps_percentage(wanted, all);
+                assert!(mps_multiprocessors(percentage, all) >= wanted, "{wanted} of {all}");
+                let less = percentage - 1;
+                assert!(less == 0 || all * less / 100 < wanted, "{wanted} of {all}: {less} % would do");
+            }
+        }
+        assert_eq!((mps_percentage(9, 4), mps_percentage(0, 82)), (100, 1));
+    }
+}

@@ -61,7 +61,9 @@ impl HostMemory {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
                 .map(|kib| kib.saturating_mul(1024))
-                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{}: no {name}", file.display())))
+                .ok_or_else(|| {
+                    io::Error::new(io::ErrorKind::InvalidData, format!("{}: no {name}", file.display()))
+                })
         };
         let (available, total) = (kib("MemAvailable")?, kib("MemTotal")?);
         let may_lock_any = std::fs::read_to_string(root.join("proc/self/status"))
@@ -138,7 +140,12 @@ impl fmt::Display for PreflightError {
 /// # Errors
 /// [`PreflightError`] when the machine or a control group leaves less than that and a reserve of a sixteenth of
 /// it, 512 MiB at most.
-pub fn preflight(what: &str, bytes: u64, way: PinWay, memory: &HostMemory) -> Result<Preflight, PreflightError> {
+pub fn preflight(
+    what: &str,
+    bytes: u64,
+    way: PinWay,
+    memory: &HostMemory,
+) -> Result<Preflight, PreflightError> {
     let need = bytes.saturating_add(RESERVE.min(bytes / 16));
     let (available, bound) = memory.tightest();
     if available < need {
@@ -187,7 +194,8 @@ fn cgroup_limits(root: &Path) -> Vec<CgroupLimit> {
         // Inside a container the path may be the host's, of which nothing is mounted here: then the mount's top is
         // this process's own group. A path that leaves the mount upwards (a shared namespace) has nothing to read either.
         let inner = path.trim_start_matches('/');
-        let mut folder = if inner.split('/').any(|part| part == "..") { top.clone() } else { top.join(inner) };
+        let mut folder =
+            if inner.split('/').any(|part| part == "..") { top.clone() } else { top.join(inner) };
         if !folder.is_dir() {
             folder.clone_from(&top);
         }
@@ -229,8 +237,7 @@ const NO_LIMIT: u64 = 1 << 62;
 
 impl CgroupVersion {
     fn limit(&self, folder: &Path) -> Option<CgroupLimit> {
-        let number =
-            |name: &str| std::fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
+        let number = |name: &str| std::fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
         // "max" is no number, and no limit.
         let limit = number(self.limit).filter(|&limit| limit < NO_LIMIT)?;
         let used = number(self.used)?;
@@ -310,9 +317,15 @@ mod tests {
         let text = preflight("the feature table feat.npy", 57 * GIB, PinWay::Copy, &machine(30 * GIB))
             .unwrap_err()
             .to_string();
-        for part in
-            ["the feature table feat.npy", "a copy", "57.5 GiB", "30.0 GiB", "64.0 GiB", "--feat-dtype f16", "--gpu-cache"]
-        {
+        for part in [
+            "the feature table feat.npy",
+            "a copy",
+            "57.5 GiB",
+            "30.0 GiB",
+            "64.0 GiB",
+            "--feat-dtype f16",
+            "--gpu-cache",
+        ] {
             assert!(text.contains(part), "`{part}` is missing in: {text}");
         }
     }
@@ -321,7 +334,10 @@ mod tests {
     fn a_low_lock_limit_is_a_doubt_unless_the_capability_lifts_it() {
         let mut memory = HostMemory { lock_limit: Some(8 << 20), ..machine(60 * GIB) };
         let doubts = preflight("t", GIB, PinWay::InPlace, &memory).unwrap().doubts;
-        assert!(doubts.len() == 1 && doubts[0].contains("8.00 MiB") && doubts[0].contains("ulimit -l"), "{doubts:?}");
+        assert!(
+            doubts.len() == 1 && doubts[0].contains("8.00 MiB") && doubts[0].contains("ulimit -l"),
+            "{doubts:?}"
+        );
         assert_eq!(preflight("t", 8 << 20, PinWay::InPlace, &memory).unwrap().doubts.len(), 0);
         memory.may_lock_any = true;
         assert_eq!(preflight("t", GIB, PinWay::InPlace, &memory).unwrap().doubts.len(), 0);
@@ -337,13 +353,19 @@ mod tests {
             ("sys/fs/cgroup/outer/inner/memory.current", "5\n"),
             ("sys/fs/cgroup/outer/memory.max", "20000000\n"),
             ("sys/fs/cgroup/outer/memory.current", "15000000\n"),
-            ("sys/fs/cgroup/outer/memory.stat", "anon 1\ninactive_file 3000000\nactive_file 1000000\nfile 9\n"),
+            (
+                "sys/fs/cgroup/outer/memory.stat",
+                "anon 1\ninactive_file 3000000\nactive_file 1000000\nfile 9\n",
+            ),
         ]);
         let memory = HostMemory::read_below(root.path(), Some(65536)).unwrap();
         assert_eq!((memory.available, memory.total), (32768 << 10, 65536 << 10));
         assert!(memory.may_lock_any);
         let file = root.path().join("sys/fs/cgroup/outer/memory.max");
-        assert_eq!(memory.cgroups, [CgroupLimit { file: file.clone(), limit: 20_000_000, available: 9_000_000 }]);
+        assert_eq!(
+            memory.cgroups,
+            [CgroupLimit { file: file.clone(), limit: 20_000_000, available: 9_000_000 }]
+        );
         let error = preflight("t", 9_000_000, PinWay::InPlace, &memory).unwrap_err();
         assert!(error.to_string().contains(&file.display().to_string()), "{error}");
         assert!(preflight("t", 8_000_000, PinWay::InPlace, &memory).is_ok());
@@ -356,7 +378,10 @@ mod tests {
             ("proc/self/cgroup", "5:cpu:/x\n4:hugetlb,memory:/docker/not-mounted-here\n"),
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "1000\n"),
             ("sys/fs/cgroup/memory/memory.usage_in_bytes", "700\n"),
-            ("sys/fs/cgroup/memory/memory.stat", "cache 600\ntotal_inactive_file 100\ntotal_active_file 50\n"),
+            (
+                "sys/fs/cgroup/memory/memory.stat",
+                "cache 600\ntotal_inactive_file 100\ntotal_active_file 50\n",
+            ),
         ]);
         let memory = HostMemory::read_below(root.path(), None).unwrap();
         assert_eq!(memory.cgroups.len(), 1);
@@ -385,9 +410,13 @@ mod tests {
 
     #[test]
     fn bytes_read_as_people_write_them() {
-        for (bytes, text) in
-            [(0, "0 bytes"), (1023, "1023 bytes"), (1536, "1.50 KiB"), (57 << 30, "57.0 GiB"), (300 << 20, "300 MiB")]
-        {
+        for (bytes, text) in [
+            (0, "0 bytes"),
+            (1023, "1023 bytes"),
+            (1536, "1.50 KiB"),
+            (57 << 30, "57.0 GiB"),
+            (300 << 20, "300 MiB"),
+        ] {
             assert_eq!(Bytes(bytes).to_string(), text);
         }
     }

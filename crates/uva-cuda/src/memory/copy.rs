@@ -1,0 +1,94 @@
+//! Copies, enqueued on a stream. They return at once and the bytes move later, so each is unsafe: the compiler can't see
+//! how long the GPU needs them.
+
+use crate::error::CudaError;
+use crate::stream::Stream;
+
+/// Enqueues a copy of `from` to the device address `to`. No bytes: nothing is enqueued.
+///
+/// # Errors
+/// [`CudaError::Call`].
+///
+/// # Safety
+/// `to` is `from.len()` bytes of memory that the stream's device may write, nobody else uses them until the copy has
+/// run, and until then `from` stays where it is and unchanged.
+pub unsafe fn host_to_device(stream: &Stream, from: &[u8], to: u64) -> Result<(), CudaError> {
+    if from.is_empty() {
+        return Ok(());
+    }
+    stream.context().bind()?;
+    // SAFETY: the caller's promise is the call's contract.
+    unsafe {
+        driver_call!(
+            cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), stream.handle()),
+            "copying {} bytes to the device",
+            from.len()
+        )
+    }
+}
+
+/// Enqueues a copy of the bytes at the device address `from` into `to`. No bytes: nothing is enqueued.
+///
+/// # Errors
+/// [`CudaError::Call`].
+///
+/// # Safety
+/// `from` is `to.len()` bytes of memory that the stream's device may read, nobody writes them until the copy has run,
+/// and until then `to` stays where it is and nobody else touches it.
+pub unsafe fn device_to_host(stream: &Stream, from: u64, to: &mut [u8]) -> Result<(), CudaError> {
+    if to.is_empty() {
+        return Ok(());
+    }
+    stream.context().bind()?;
+    // SAFETY: the caller's promise is the call's contract.
+    unsafe {
+        driver_call!(
+            cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from, to.len(), stream.handle()),
+            "copying {} bytes from the device",
+            to.len()
+        )
+    }
+}
+
+/// Enqueues a copy of `bytes` bytes within the device. No bytes: nothing is enqueued.
+///
+/// # Errors
+/// [`CudaError::Call`].
+///
+/// # Safety
+/// Both ranges are memory of the stream's device and don't overlap, and nobody writes either, or reads `to`, until the
+/// copy has run.
+pub unsafe fn device_to_device(stream: &Stream, from: u64, to: u64, bytes: usize) -> Result<(), CudaError> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    stream.context().bind()?;
+    // SAFETY: the caller's promise is the call's contract.
+    unsafe {
+        driver_call!(
+            cuMemcpyDtoDAsync_v2(to, from, bytes, stream.handle()),
+            "copying {bytes} bytes on the device"
+        )
+    }
+}
+
+/// Enqueues that `bytes` bytes at the device address `to` be set to `value`. No bytes: nothing is enqueued.
+///
+/// # Errors
+/// [`CudaError::Call`].
+///
+/// # Safety
+/// The range is memory of the stream's device, and nobody else uses it until this has run.
+pub unsafe fn fill(stream: &Stream, to: u64, value: u8, bytes: usize) -> Result<(), CudaError> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    stream.context().bind()?;
+    // SAFETY: the caller's promise is the call's contract.
+    unsafe {
+        driver_call!(
+            cuMemsetD8Async(to, value, bytes, stream.handle()),
+            "setting {bytes} bytes on the device"
+        )
+    }
+}

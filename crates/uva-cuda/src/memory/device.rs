@@ -1,0 +1,61 @@
+//! Device memory of this process alone.
+
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::error::CudaError;
+use crate::memory::explain_lack;
+use crate::slice::DeviceSlice;
+
+/// Memory on the device, uninitialised, for this process alone. It begins on 256 bytes at least.
+///
+/// Freed when dropped; the driver waits then for whatever is enqueued on the device.
+#[derive(Debug)]
+pub struct DeviceBuffer {
+    context: Arc<Context>,
+    address: u64,
+    bytes: usize,
+}
+
+impl DeviceBuffer {
+    /// Takes `bytes` bytes of device memory. `what` names the buffer in messages.
+    ///
+    /// # Errors
+    /// [`CudaError::OutOfMemory`], with what is free; [`CudaError::Call`].
+    pub fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, CudaError> {
+        context.bind()?;
+        let mut address = 0;
+        // The driver refuses to allocate nothing.
+        let asked = bytes.max(1);
+        // SAFETY: writes one address; the context is current.
+        unsafe { driver_call!(cuMemAlloc_v2(&mut address, asked), "allocating {bytes} bytes for {what}") }
+            .map_err(|error| explain_lack(context, what, bytes as u64, error))?;
+        Ok(Self { context: Arc::clone(context), address, bytes })
+    }
+
+    /// Where it begins, as the device sees it.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// How many bytes were asked for.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// All of it.
+    pub fn slice(&self) -> DeviceSlice<'_> {
+        // SAFETY: our own allocation, which lives as long as the borrow.
+        unsafe { DeviceSlice::from_raw(self.address, self.bytes, self.context.device().ordinal() as i32) }
+    }
+}
+
+impl Drop for DeviceBuffer {
+    fn drop(&mut self) {
+        // Without the context the memory is gone already, so errors are let go.
+        if self.context.bind().is_ok() {
+            // SAFETY: allocated by us, freed once.
+            let _ = unsafe { driver_call!(cuMemFree_v2(self.address), "freeing device memory") };
+        }
+    }
+}

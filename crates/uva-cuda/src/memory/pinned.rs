@@ -1,0 +1,106 @@
+//! Page-locked host memory: what a copy engine reads at full speed and without the CPU, and a kernel without a copy.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cudarc::driver::sys::CU_MEMHOSTALLOC_DEVICEMAP;
+
+use crate::context::Context;
+use crate::error::{CudaError, OUT_OF_MEMORY};
+
+/// Host memory that the driver has page-locked, zeroed at first. It begins on a page.
+///
+/// Not write-combined: the CPU reads it too, and some links are slower with it.
+#[derive(Debug)]
+pub struct PinnedBuffer {
+    context: Arc<Context>,
+    host: *mut u8,
+    address: u64,
+    bytes: usize,
+}
+
+// SAFETY: the memory belongs to the process, not to a thread; only `&mut self` gives it out to be written.
+unsafe impl Send for PinnedBuffer {}
+// SAFETY: as above: `&self` only reads.
+unsafe impl Sync for PinnedBuffer {}
+
+impl PinnedBuffer {
+    /// Takes `bytes` bytes of page-locked memory. `what` names the buffer in messages.
+    ///
+    /// # Errors
+    /// [`CudaError::System`] when the machine hasn't so much to lock; [`CudaError::Call`].
+    pub fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, CudaError> {
+        context.bind()?;
+        let mut host: *mut c_void = std::ptr::null_mut();
+        // The driver refuses to allocate nothing.
+        let asked = bytes.max(1);
+        // SAFETY: writes one pointer; the context is current.
+        unsafe {
+            driver_call!(
+                cuMemHostAlloc(&mut host, asked, CU_MEMHOSTALLOC_DEVICEMAP),
+                "allocating {bytes} bytes of page-locked memory for {what}"
+            )
+        }
+        .map_err(|error| host_lack(what, bytes, error))?;
+        let mut buffer = Self { context: Arc::clone(context), host: host.cast(), address: 0, bytes };
+        // From here on `buffer` frees it on an error.
+        // SAFETY: `host` is `asked` writable bytes of our own that nobody else knows. The driver promises no contents.
+        unsafe { buffer.host.write_bytes(0, asked) };
+        // SAFETY: writes one address; the pointer is from cuMemHostAlloc with DEVICEMAP.
+        unsafe {
+            driver_call!(
+                cuMemHostGetDevicePointer_v2(&mut buffer.address, host, 0),
+                "asking the device address of {what}"
+            )
+        }?;
+        Ok(buffer)
+    }
+
+    /// Where the device finds the first byte.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// How many bytes were asked for.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The first byte on the host.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.host
+    }
+
+    /// The bytes. Whoever lets a device write them waits for it first.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: `bytes` initialised bytes of our own; writers need `&mut self`, or `unsafe` with a promise.
+        unsafe { std::slice::from_raw_parts(self.host, self.bytes) }
+    }
+
+    /// The bytes, to be written. Whoever lets a device read or write them waits for it first.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.host, self.bytes) }
+    }
+}
+
+impl Drop for PinnedBuffer {
+    fn drop(&mut self) {
+        // Without the context the driver has nothing to unlock; the pages go with the process. Errors are let go.
+        if self.context.bind().is_ok() {
+            // SAFETY: allocated by us, freed once.
+            let _ = unsafe { driver_call!(cuMemFreeHost(self.host.cast()), "freeing page-locked memory") };
+        }
+    }
+}
+
+/// The driver says "out of memory" of host memory with the same code as of the device's; the way out differs.
+fn host_lack(what: &str, bytes: usize, error: CudaError) -> CudaError {
+    if error.code() != Some(OUT_OF_MEMORY) {
+        return error;
+    }
+    CudaError::System(format!(
+        "cuMemHostAlloc: this machine has no {bytes} bytes of memory to page-lock for {what}: free memory, or take fewer \
+         --slots or a smaller --batch-size"
+    ))
+}

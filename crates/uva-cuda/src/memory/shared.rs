@@ -1,0 +1,499 @@
+//! Device memory that several processes map.
+//!
+//! Two ways. By file descriptor (VMM): the memory is made by cuMemCreate, exported as a descriptor that goes over a socket,
+//! and lives until the last mapping, handle and descriptor are gone, so the death of the process that made it takes nothing
+//! from under the others. By handle (legacy): 64 bytes that name memory from cuMemAlloc; its maker must outlive all who
+//! opened it. Each importer sees the memory at an address of its own.
+
+use std::ffi::{c_char, c_void};
+use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+use cudarc::driver::sys::{
+    self, CUipcMem_flags, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags,
+    CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType, CUmemLocation, CUmemLocationType,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::context::Context;
+use crate::device::Feature;
+use crate::error::{CudaError, NOT_SUPPORTED};
+use crate::memory::explain_lack;
+use crate::slice::DeviceSlice;
+
+/// CUDA_ERROR_NOT_PERMITTED.
+const NOT_PERMITTED: u32 = 800;
+
+/// Legacy allocations are whole blocks of this size: the driver packs smaller ones together, and opening a handle
+/// maps the whole block into the other process.
+const LEGACY_BLOCK: usize = 2 << 20;
+
+/// Which way to share is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IpcKind {
+    /// By file descriptor where the device can do it, else by handle.
+    #[default]
+    Auto,
+    /// By file descriptor.
+    Vmm,
+    /// By handle.
+    Legacy,
+}
+
+/// Which way a buffer is shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SharedKind {
+    /// By file descriptor.
+    Vmm,
+    /// By handle.
+    Legacy,
+}
+
+impl SharedKind {
+    /// `vmm` or `legacy`, as the option `--ipc` takes them.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Vmm => "vmm",
+            Self::Legacy => "legacy",
+        }
+    }
+}
+
+/// What an importer has to know of a buffer, but for its file descriptor, which travels apart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedMetadata {
+    /// Which way.
+    pub kind: SharedKind,
+    /// Bytes that were asked for.
+    pub bytes: u64,
+    /// Bytes that the allocation has.
+    pub allocated: u64,
+    /// The device's PCI address: ordinals may differ between processes, this doesn't.
+    pub device: String,
+    /// The 64 bytes that name legacy memory; empty for the other kind.
+    pub handle: Vec<u8>,
+}
+
+/// A buffer on its way to another process.
+#[derive(Debug)]
+pub struct Exported {
+    /// What to tell.
+    pub metadata: SharedMetadata,
+    /// What to pass with it, over a socket: for [`SharedKind::Vmm`] only. Closed on exec.
+    pub fd: Option<OwnedFd>,
+}
+
+/// Device memory that this process made for others, or that another made and this one maps.
+///
+/// Dropping it unmaps it here. Whoever made legacy memory drops it only after everybody else has: the driver leaves the
+/// other order undefined.
+#[derive(Debug)]
+pub struct SharedBuffer {
+    context: Arc<Context>,
+    what: String,
+    bytes: usize,
+    memory: Memory,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Vmm(Mapping),
+    /// From cuMemAlloc.
+    LegacyOwned {
+        address: u64,
+        allocated: usize,
+    },
+    /// From cuIpcOpenMemHandle.
+    LegacyOpened {
+        address: u64,
+        allocated: usize,
+    },
+}
+
+impl SharedBuffer {
+    /// Takes `bytes` bytes of device memory (at least one), uninitialised, that other processes can map. `what` names
+    /// the buffer in messages.
+    ///
+    /// With [`IpcKind::Auto`] the export is tried as well, since some containers forbid it, and where the way by
+    /// descriptor is not supported or not permitted the way by handle is taken.
+    ///
+    /// # Errors
+    /// [`CudaError::OutOfMemory`], with what is free; [`CudaError::Unsupported`] when [`IpcKind::Vmm`] was asked for and
+    /// the device can't; [`CudaError::Call`].
+    pub fn create(
+        context: &Arc<Context>,
+        bytes: usize,
+        kind: IpcKind,
+        what: &str,
+    ) -> Result<Self, CudaError> {
+        let bytes = bytes.max(1);
+        let device = context.device();
+        let can = kind != IpcKind::Legacy && device.supports(Feature::SharedByFd)?;
+        match kind {
+            IpcKind::Vmm if !can => Err(CudaError::Unsupported(format!(
+                "device {} ({}) cannot share memory by file descriptor (--ipc vmm); --ipc auto or --ipc legacy shares it \
+                 by handle",
+                device.ordinal(),
+                device.name()
+            ))),
+            IpcKind::Vmm => Self::create_vmm(context, bytes, what),
+            IpcKind::Auto if can => {
+                let tried = Self::create_vmm(context, bytes, what).and_then(|buffer| {
+                    buffer.export()?;
+                    Ok(buffer)
+                });
+                match tried {
+                    Err(error) if matches!(error.code(), Some(NOT_SUPPORTED | NOT_PERMITTED)) => {
+                        Self::create_legacy(context, bytes, what)
+                    }
+                    other => other,
+                }
+            }
+            IpcKind::Auto | IpcKind::Legacy => Self::create_legacy(context, bytes, what),
+        }
+    }
+
+    fn create_vmm(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, CudaError> {
+        context.bind()?;
+        let properties = properties(context);
+        let mut granularity = 0;
+        // SAFETY: writes one size; the properties are complete.
+        unsafe {
+            driver_call!(
+                cuMemGetAllocationGranularity(
+                    &mut granularity,
+                    &properties,
+                    CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM
+                ),
+                "asking in which steps shared memory for {what} is made"
+            )
+        }?;
+        let allocated = bytes.checked_next_multiple_of(granularity.max(1)).ok_or_else(|| {
+            CudaError::Refused(format!("{what}: {bytes} bytes are more than can be addressed"))
+        })?;
+        let mut handle = 0;
+        // SAFETY: writes one handle; the size is a multiple of the granularity, the flags must be 0.
+        unsafe {
+            driver_call!(
+                cuMemCreate(&mut handle, allocated, &properties, 0),
+                "making {allocated} bytes of shared device memory for {what}"
+            )
+        }
+        .map_err(|error| explain_lack(context, what, allocated as u64, error))?;
+        // The handle is kept: it is what an export is made from.
+        let mapping = Mapping::new(context, handle, allocated, what)?;
+        Ok(Self { context: Arc::clone(context), what: what.to_owned(), bytes, memory: Memory::Vmm(mapping) })
+    }
+
+    fn create_legacy(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, CudaError> {
+        context.bind()?;
+        let allocated = bytes.checked_next_multiple_of(LEGACY_BLOCK).ok_or_else(|| {
+            CudaError::Refused(format!("{what}: {bytes} bytes are more than can be addressed"))
+        })?;
+        let mut address = 0;
+        // SAFETY: writes one address; the context is current. Not cuMemAllocAsync, whose memory has no IPC handle.
+        unsafe {
+            driver_call!(
+                cuMemAlloc_v2(&mut address, allocated),
+                "allocating {allocated} bytes of shared device memory for {what}"
+            )
+        }
+        .map_err(|error| explain_lack(context, what, allocated as u64, error))?;
+        let memory = Memory::LegacyOwned { address, allocated };
+        Ok(Self { context: Arc::clone(context), what: what.to_owned(), bytes, memory })
+    }
+
+    /// What another process needs to map this buffer. May be asked for any number of times.
+    ///
+    /// # Errors
+    /// [`CudaError::Refused`] for a buffer that was itself opened by handle; [`CudaError::Call`];
+    /// [`CudaError::System`] when the descriptor can't be marked to be closed on exec.
+    pub fn export(&self) -> Result<Exported, CudaError> {
+        self.context.bind()?;
+        let what = &self.what;
+        let (handle, fd) = match &self.memory {
+            Memory::Vmm(mapping) => {
+                let mut fd: i32 = -1;
+                // SAFETY: for this handle type the driver writes one int, a new descriptor.
+                unsafe {
+                    driver_call!(
+                        cuMemExportToShareableHandle(
+                            (&raw mut fd).cast::<c_void>(),
+                            mapping.handle,
+                            CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                            0
+                        ),
+                        "exporting {what} to another process"
+                    )
+                }?;
+                // SAFETY: the call has succeeded, so the descriptor is open, and it is ours alone to close.
+                let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+                // The driver doesn't promise it, and a child that inherits the descriptor would keep the memory alive.
+                rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).map_err(|error| {
+                    CudaError::System(format!(
+                        "marking the descriptor of {what} to be closed on exec: {error}"
+                    ))
+                })?;
+                (Vec::new(), Some(fd))
+            }
+            Memory::LegacyOwned { address, .. } => {
+                let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
+                // SAFETY: writes one handle; the address is the base of memory from cuMemAlloc.
+                unsafe {
+                    driver_call!(
+                        cuIpcGetMemHandle(&mut handle, *address),
+                        "exporting {what} to another process"
+                    )
+                }?;
+                (handle.reserved.iter().map(|&byte| byte as u8).collect(), None)
+            }
+            Memory::LegacyOpened { .. } => {
+                return Err(CudaError::Refused(format!(
+                    "{what}: memory that another process shares by handle can only be exported by that process"
+                )));
+            }
+        };
+        let metadata = SharedMetadata {
+            kind: self.kind(),
+            bytes: self.bytes as u64,
+            allocated: self.allocated() as u64,
+            device: self.context.device().pci_bus_id().to_owned(),
+            handle,
+        };
+        Ok(Exported { metadata, fd })
+    }
+
+    /// Maps a buffer of another process into this one. A process can't open by handle what it made itself. `what` names
+    /// the buffer in messages.
+    ///
+    /// # Errors
+    /// [`CudaError::Refused`] when what arrived isn't whole: another device, no descriptor, a handle or sizes that can't
+    /// be; [`CudaError::Call`].
+    pub fn import(context: &Arc<Context>, exported: Exported, what: &str) -> Result<Self, CudaError> {
+        let Exported { metadata, fd } = exported;
+        let refused =
+            |why: String| CudaError::Refused(format!("{what}, as another process shares it: {why}"));
+        let ours = context.device().pci_bus_id();
+        if metadata.device != ours {
+            return Err(refused(format!(
+                "it is on device {}, and this process is on {ours}",
+                metadata.device
+            )));
+        }
+        let sizes = usize::try_from(metadata.bytes).ok().zip(usize::try_from(metadata.allocated).ok());
+        let (bytes, allocated) =
+            sizes.filter(|&(bytes, allocated)| bytes > 0 && bytes <= allocated).ok_or_else(|| {
+                refused(format!("{} bytes in an allocation of {}", metadata.bytes, metadata.allocated))
+            })?;
+        context.bind()?;
+        let memory = match metadata.kind {
+            SharedKind::Vmm => {
+                let fd = fd.ok_or_else(|| refused("its file descriptor did not arrive".to_owned()))?;
+                let mut handle = 0;
+                // SAFETY: writes one handle; for this handle type the "pointer" is the descriptor's number, and any open
+                // descriptor may be asked about. The driver keeps a reference of its own, so ours is closed below.
+                unsafe {
+                    driver_call!(
+                        cuMemImportFromShareableHandle(
+                            &mut handle,
+                            fd.as_raw_fd() as usize as *mut c_void,
+                            CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                        ),
+                        "opening {what} from another process"
+                    )
+                }?;
+                drop(fd);
+                Memory::Vmm(Mapping::new(context, handle, allocated, what)?)
+            }
+            SharedKind::Legacy => {
+                let reserved: [u8; 64] = metadata.handle.as_slice().try_into().map_err(|_| {
+                    refused(format!("its handle has {} bytes instead of 64", metadata.handle.len()))
+                })?;
+                let handle = sys::CUipcMemHandle { reserved: reserved.map(|byte| byte as c_char) };
+                let mut address = 0;
+                // SAFETY: writes one address; any 64 bytes may be asked about, wrong ones are refused. The only flag
+                // that exists must be given.
+                unsafe {
+                    driver_call!(
+                        cuIpcOpenMemHandle_v2(
+                            &mut address,
+                            handle,
+                            CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32
+                        ),
+                        "opening {what} from another process"
+                    )
+                }?;
+                Memory::LegacyOpened { address, allocated }
+            }
+        };
+        Ok(Self { context: Arc::clone(context), what: what.to_owned(), bytes, memory })
+    }
+
+    /// Lets go of the memory without a call to the driver: for memory opened by handle whose maker has died, which NVIDIA
+    /// leaves undefined. By descriptor there is no need, since the memory outlives its maker: it's unmapped as by a drop.
+    pub fn forget(self) {
+        if matches!(self.memory, Memory::LegacyOpened { .. }) {
+            let buffer = std::mem::ManuallyDrop::new(self);
+            // SAFETY: the value is never used or dropped again, so its Arc is read out exactly once. The context is ours
+            // and may be released all the same; the name's few bytes are let go.
+            drop(unsafe { std::ptr::read(&buffer.context) });
+        }
+    }
+
+    /// Which way it's shared.
+    pub fn kind(&self) -> SharedKind {
+        match self.memory {
+            Memory::Vmm(_) => SharedKind::Vmm,
+            Memory::LegacyOwned { .. } | Memory::LegacyOpened { .. } => SharedKind::Legacy,
+        }
+    }
+
+    /// How many bytes were asked for.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many bytes of device memory it takes: those asked for, rounded up to the driver's steps (2 MiB).
+    pub fn allocated(&self) -> usize {
+        match &self.memory {
+            Memory::Vmm(mapping) => mapping.bytes,
+            Memory::LegacyOwned { allocated, .. } | Memory::LegacyOpened { allocated, .. } => *allocated,
+        }
+    }
+
+    /// Where it begins, as the device sees it from this process.
+    pub fn address(&self) -> u64 {
+        match &self.memory {
+            Memory::Vmm(mapping) => mapping.address,
+            Memory::LegacyOwned { address, .. } | Memory::LegacyOpened { address, .. } => *address,
+        }
+    }
+
+    /// A part of it, by bytes from its beginning.
+    ///
+    /// # Errors
+    /// [`CudaError::Refused`] if the range is reversed or reaches beyond the bytes asked for.
+    pub fn slice(&self, range: Range<usize>) -> Result<DeviceSlice<'_>, CudaError> {
+        // SAFETY: mapped, readable by the context's device, as long as the borrow.
+        unsafe { DeviceSlice::from_raw(self.address(), self.bytes, self.context.device().ordinal() as i32) }
+            .sub(range)
+    }
+
+    /// The context it's mapped in.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+}
+
+impl Drop for SharedBuffer {
+    fn drop(&mut self) {
+        // Without the context the memory is gone already, so errors are let go. A `Mapping` sees to itself.
+        if self.context.bind().is_err() {
+            return;
+        }
+        match self.memory {
+            Memory::Vmm(_) => {}
+            // SAFETY: allocated by us, freed once; that the others have closed it is the owner's promise.
+            Memory::LegacyOwned { address, .. } => {
+                let _ = unsafe { driver_call!(cuMemFree_v2(address), "freeing {}", self.what) };
+            }
+            // SAFETY: opened by us, closed once.
+            Memory::LegacyOpened { address, .. } => {
+                let _ = unsafe { driver_call!(cuIpcCloseMemHandle(address), "closing {}", self.what) };
+            }
+        }
+    }
+}
+
+/// An allocation's handle, and where it's mapped. Each step that was taken is undone, in reverse, when this is dropped:
+/// also the steps of a mapping that failed half way.
+#[derive(Debug)]
+struct Mapping {
+    /// The mapping calls need no current context, but a driver with one.
+    _context: Arc<Context>,
+    handle: sys::CUmemGenericAllocationHandle,
+    address: u64,
+    bytes: usize,
+    reserved: bool,
+    mapped: bool,
+}
+
+impl Mapping {
+    /// Takes over `handle`, an allocation of `bytes` bytes, and maps it to be read and written by the context's device.
+    fn new(
+        context: &Arc<Context>,
+        handle: sys::CUmemGenericAllocationHandle,
+        bytes: usize,
+        what: &str,
+    ) -> Result<Self, CudaError> {
+        let mut mapping =
+            Self { _context: Arc::clone(context), handle, address: 0, bytes, reserved: false, mapped: false };
+        // SAFETY: writes one address; alignment 0 is the default, address 0 lets the driver choose, flags must be 0.
+        unsafe {
+            driver_call!(
+                cuMemAddressReserve(&mut mapping.address, bytes, 0, 0, 0),
+                "reserving {bytes} bytes of addresses for {what}"
+            )
+        }?;
+        mapping.reserved = true;
+        // SAFETY: the range was just reserved with this size, nothing is mapped in it, and the allocation has as many
+        // bytes (one that has fewer is refused). Offset and flags must be 0.
+        unsafe { driver_call!(cuMemMap(mapping.address, bytes, 0, handle, 0), "mapping {what}") }?;
+        mapping.mapped = true;
+        let access = CUmemAccessDesc {
+            location: location(context),
+            flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        };
+        // SAFETY: the whole range is mapped; one description is passed and counted.
+        unsafe {
+            driver_call!(
+                cuMemSetAccess(mapping.address, bytes, &access, 1),
+                "giving the device access to {what}"
+            )
+        }?;
+        Ok(mapping)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // Nothing can be done about an error here: the addresses or the memory stay until the process ends.
+        if self.mapped {
+            // SAFETY: the very range that was mapped, whole, once.
+            let _ = unsafe { driver_call!(cuMemUnmap(self.address, self.bytes), "unmapping shared memory") };
+        }
+        if self.reserved {
+            // SAFETY: the very range that was reserved, no longer mapped, once.
+            let _ = unsafe { driver_call!(cuMemAddressFree(self.address, self.bytes), "freeing addresses") };
+        }
+        // SAFETY: created or imported once, released once.
+        let _ = unsafe { driver_call!(cuMemRelease(self.handle), "releasing shared memory") };
+    }
+}
+
+fn location(context: &Context) -> CUmemLocation {
+    CUmemLocation {
+        type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+        // The driver's handle of a device is its ordinal, and this is what the call wants.
+        id: context.device().handle(),
+    }
+}
+
+fn properties(context: &Context) -> CUmemAllocationProp {
+    CUmemAllocationProp {
+        type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        // Must be said at creation: an allocation without it can't be exported.
+        requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        location: location(context),
+        win32HandleMetaData: std::ptr::null_mut(),
+        allocFlags: sys::CUmemAllocationProp_st__bindgen_ty_1 {
+            compressionType: 0,
+            gpuDirectRDMACapable: 0,
+            usage: 0,
+            reserved: [0; 4],
+        },
+    }
+}

@@ -1,0 +1,555 @@
+//! A table in host memory that the device reads in place: pinned where it's mapped, or else in a copy.
+//!
+//! Only one process of a run pins the table: page tables for pinned memory cost device memory in each that does.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::time::Instant;
+
+use cudarc::driver::sys::{CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_READ_ONLY, CUdevice_attribute};
+use serde::Serialize;
+use uva_mem::{MappedFile, PageKind, Pages, SharedRegion};
+
+use crate::context::Context;
+use crate::device::Feature;
+use crate::error::{CudaError, OUT_OF_MEMORY};
+use crate::memory::preflight::{Bytes, HostMemory, PinWay, preflight};
+
+/// Bytes pinned by one call unless said otherwise. Drivers since R580 refuse one call of 512 GiB of 4 KiB pages, and a
+/// refusal after 64 GiB comes sooner than one after all.
+pub const CHUNK_BYTES: usize = 64 << 30;
+
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Bytes that a thread copies at a time: enough to read a file in one stream, and to keep threads from waiting for the last.
+const COPY_PIECE: usize = 32 << 20;
+
+/// Who holds a table's bytes in place while the device reads them.
+///
+/// The slice is used until the pinned table is dropped, which holds the owner for as long.
+pub trait TableBytes: Send + Sync {
+    /// The bytes: the same slice each time.
+    fn bytes(&self) -> &[u8];
+
+    /// Whether the pages are mapped to be written too. The pages of a file mapped read-only can be pinned by a device and
+    /// a driver that know read-only registration, others by any.
+    fn is_writable(&self) -> bool {
+        false
+    }
+}
+
+impl TableBytes for MappedFile {
+    fn bytes(&self) -> &[u8] {
+        MappedFile::bytes(self)
+    }
+}
+
+impl TableBytes for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn is_writable(&self) -> bool {
+        true
+    }
+}
+
+/// How a table is to be pinned.
+#[derive(Clone, Debug)]
+pub struct PinOptions {
+    /// What it is, for messages: "the feature table …/feat.npy".
+    pub what: String,
+    /// Whether the owner's own pages are tried first. Otherwise they're copied at once.
+    pub in_place: bool,
+    /// Whether a copy asks for reserved huge pages (2 MiB). Where there are none it gets what the machine has.
+    pub huge_pages: bool,
+    /// Bytes pinned by one call at most, rounded down to whole pages, one at least.
+    pub chunk_bytes: usize,
+}
+
+impl Default for PinOptions {
+    fn default() -> Self {
+        Self {
+            what: "the feature table".to_owned(),
+            in_place: true,
+            huge_pages: true,
+            chunk_bytes: CHUNK_BYTES,
+        }
+    }
+}
+
+/// How a table was pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PinHow {
+    /// Where it was mapped, for the device to read only.
+    InPlaceReadOnly,
+    /// Where it was mapped.
+    InPlace,
+    /// In a copy in shared memory.
+    Copied,
+    /// There was nothing to pin: the table has no bytes.
+    Empty,
+}
+
+/// What pinning a table took.
+#[derive(Clone, Debug, Serialize)]
+pub struct PinReport {
+    /// Bytes of the table.
+    pub bytes: u64,
+    /// Bytes of the pages that were pinned for it.
+    pub pinned_bytes: u64,
+    /// Wall-clock time, copying included.
+    pub seconds: f64,
+    /// How it was done.
+    pub how: PinHow,
+    /// `base`, `transparent-huge` or `hugetlb`; `None` in place, where the pages are the owner's.
+    pub pages: Option<&'static str>,
+    /// Calls that it took.
+    pub chunks: usize,
+    /// Why the owner's own pages were not pinned, where that was tried.
+    pub refused: Option<String>,
+}
+
+/// A table whose pages are pinned, and whom they belong to.
+///
+/// The device reads it at [`PinnedTable::address`], the CPU at [`PinnedTable::host`]. Whoever lets a kernel read it drops
+/// it only after the kernel has run. Dropping it unpins the pages before their owner is let go.
+pub struct PinnedTable {
+    // The order of the fields is that of their end: first unpinned, then unmapped.
+    registered: Registered,
+    backing: Backing,
+    address: u64,
+    report: PinReport,
+}
+
+/// Whoever keeps the pinned pages mapped.
+enum Backing {
+    Owner(Arc<dyn TableBytes>),
+    Copy(SharedRegion),
+}
+
+impl PinnedTable {
+    /// Pins the bytes of `owner`.
+    ///
+    /// In place first, unless the options say otherwise: for the device to read only where it can do that, which is the
+    /// only way for a file mapped read-only, else as it is, if it's writable. Where that is refused (file systems and
+    /// kernels differ in what they let a driver pin), in a copy. A refusal for any other reason, such as a lost device,
+    /// ends it at once. What was pinned of a table before a refusal is unpinned again, the last first.
+    ///
+    /// # Errors
+    /// [`CudaError::Preflight`] before anything is pinned, when the machine has too little memory;
+    /// [`CudaError::System`] when there are no pages for a copy; [`CudaError::Unsupported`] when the device would see
+    /// the parts of the table at addresses that don't join; [`CudaError::Call`].
+    pub fn new(
+        context: &Arc<Context>,
+        owner: Arc<dyn TableBytes>,
+        options: &PinOptions,
+    ) -> Result<Self, CudaError> {
+        let start = Instant::now();
+        let bytes: *const [u8] = owner.bytes();
+        // SAFETY: the slice borrows from `*owner`, which the Arc keeps in place and shared for as long as it's held: no
+        // safe code can end such a borrow or change bytes under it. It's used only while `owner` is held: in this function
+        // and, in `host`, while `backing` is.
+        let bytes: &[u8] = unsafe { &*bytes };
+        let chunk = options.chunk_bytes;
+        if bytes.is_empty() {
+            return Ok(Self::pinned(
+                Registered::none(context),
+                Backing::Owner(owner),
+                0,
+                PinHow::Empty,
+                None,
+                0,
+                None,
+                start,
+            ));
+        }
+        let mut refused = None;
+        if options.in_place {
+            let doubts = check_room(options, bytes.len(), PinWay::InPlace)?;
+            match pin_in_place(context, &*owner, bytes, chunk, &options.what) {
+                Ok((registered, how)) => {
+                    let address = registered.address_of(bytes);
+                    return Ok(Self::pinned(
+                        registered,
+                        Backing::Owner(owner),
+                        address,
+                        how,
+                        None,
+                        bytes.len(),
+                        None,
+                        start,
+                    ));
+                }
+                Err(error) if may_be_copied(&error) => {
+                    refused = Some(with_doubts(error.to_string(), &doubts))
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let doubts = check_room(options, bytes.len(), PinWay::Copy)?;
+        let pages = if options.huge_pages { Pages::Hugetlb } else { Pages::Normal };
+        let region = copy_of(bytes, pages, &options.what)?;
+        let unit = if region.pages() == PageKind::Hugetlb { HUGE_PAGE } else { page_bytes() };
+        // SAFETY: the region has whole pages of that size from its start on, all mapped, and lives longer than what is
+        // registered (`Backing::Copy`, after it).
+        let registered = unsafe {
+            Registered::new(
+                context,
+                region.as_ptr(),
+                region.len().next_multiple_of(unit),
+                chunk,
+                CU_MEMHOSTREGISTER_DEVICEMAP,
+                &options.what,
+            )
+        }
+        .map_err(|error| explain_refusal(error, refused.as_deref(), &doubts))?;
+        let address = registered.address;
+        let page_kind = match region.pages() {
+            PageKind::Base => "base",
+            PageKind::TransparentHuge => "transparent-huge",
+            PageKind::Hugetlb => "hugetlb",
+        };
+        let bytes = bytes.len();
+        // The owner isn't needed any more: the copy is what the device and the CPU read from now on.
+        drop(owner);
+        Ok(Self::pinned(
+            registered,
+            Backing::Copy(region),
+            address,
+            PinHow::Copied,
+            Some(page_kind),
+            bytes,
+            refused,
+            start,
+        ))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one place that puts the report together")]
+    fn pinned(
+        registered: Registered,
+        backing: Backing,
+        address: u64,
+        how: PinHow,
+        pages: Option<&'static str>,
+        bytes: usize,
+        refused: Option<String>,
+        start: Instant,
+    ) -> Self {
+        let report = PinReport {
+            bytes: bytes as u64,
+            pinned_bytes: registered.bytes() as u64,
+            seconds: start.elapsed().as_secs_f64(),
+            how,
+            pages,
+            chunks: registered.chunks.len(),
+            refused,
+        };
+        Self { registered, backing, address, report }
+    }
+
+    /// Where the device finds the first byte; 0 for a table without bytes.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// How many bytes the table has.
+    pub fn bytes(&self) -> usize {
+        self.report.bytes as usize
+    }
+
+    /// The bytes, as the CPU reads them.
+    pub fn host(&self) -> &[u8] {
+        match &self.backing {
+            Backing::Owner(owner) => owner.bytes(),
+            // SAFETY: `bytes` bytes, written before this value was made; the region is ours alone, its descriptor was
+            // given to nobody, and nothing writes it from then on.
+            Backing::Copy(region) => unsafe { std::slice::from_raw_parts(region.as_ptr(), self.bytes()) },
+        }
+    }
+
+    /// What pinning it took.
+    pub fn report(&self) -> &PinReport {
+        &self.report
+    }
+
+    /// The context in which it's pinned.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.registered.context
+    }
+}
+
+impl std::fmt::Debug for PinnedTable {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("PinnedTable")
+            .field("address", &self.address)
+            .field("report", &self.report)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The system's page size, to which every registration is aligned.
+fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
+
+/// Asks whether there is room, and returns what may yet stand in the way.
+fn check_room(options: &PinOptions, bytes: usize, way: PinWay) -> Result<Vec<String>, CudaError> {
+    // Without /proc nothing is known, and a registration that fails says so itself.
+    let Ok(memory) = HostMemory::read() else { return Ok(Vec::new()) };
+    preflight(&options.what, bytes as u64, way, &memory)
+        .map(|found| found.doubts)
+        .map_err(|error| CudaError::Preflight(error.to_string()))
+}
+
+/// Pins the pages that hold `bytes` where they are.
+fn pin_in_place(
+    context: &Arc<Context>,
+    owner: &dyn TableBytes,
+    bytes: &[u8],
+    chunk: usize,
+    what: &str,
+) -> Result<(Registered, PinHow), CudaError> {
+    let device = context.device();
+    let page = page_bytes();
+    let lead = bytes.as_ptr() as usize % page;
+    let from = bytes.as_ptr().wrapping_sub(lead).cast_mut();
+    let length = (lead + bytes.len()).next_multiple_of(page);
+    let register = |flags| {
+        // SAFETY: whole pages, each of which holds a byte of `bytes` and so is mapped; the owner keeps them so for longer
+        // than the registration (`Backing::Owner`, after it).
+        unsafe { Registered::new(context, from, length, chunk, CU_MEMHOSTREGISTER_DEVICEMAP | flags, what) }
+    };
+    let mut first = None;
+    if device.supports(Feature::ReadOnlyHostRegister)? {
+        match register(CU_MEMHOSTREGISTER_READ_ONLY) {
+            Ok(registered) => return Ok((registered, PinHow::InPlaceReadOnly)),
+            Err(error) if may_be_copied(&error) => first = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    if owner.is_writable() {
+        return register(0).map(|registered| (registered, PinHow::InPlace));
+    }
+    Err(first.unwrap_or_else(|| {
+        CudaError::Unsupported(format!(
+            "device {} ({}) cannot pin memory that is mapped read-only",
+            device.ordinal(),
+            device.name()
+        ))
+    }))
+}
+
+/// Whether a refusal to pin pages in place may be due to those pages, so that others are worth a try.
+fn may_be_copied(error: &CudaError) -> bool {
+    // CUDA_ERROR_INVALID_VALUE, OUT_OF_MEMORY, OPERATING_SYSTEM, HOST_MEMORY_ALREADY_REGISTERED, NOT_PERMITTED,
+    // NOT_SUPPORTED.
+    const OF_THE_PAGES: [u32; 6] = [1, OUT_OF_MEMORY, 304, 712, 800, 801];
+    match error {
+        CudaError::Unsupported(_) => true,
+        error => error.code().is_some_and(|code| OF_THE_PAGES.contains(&code)),
+    }
+}
+
+fn with_doubts(mut text: String, doubts: &[String]) -> String {
+    for doubt in doubts {
+        text.push_str("; ");
+        text.push_str(doubt);
+    }
+    text
+}
+
+/// Puts what is known of limits, and of the try before, into the refusal of the last try.
+fn explain_refusal(error: CudaError, before: Option<&str>, doubts: &[String]) -> CudaError {
+    match error {
+        CudaError::Call { call, code, name, mut doing } => {
+            if let Some(before) = before {
+                doing.push_str(&format!(" (a copy, since in place it was refused: {before})"));
+            }
+            CudaError::Call { call, code, name, doing: with_doubts(doing, doubts) }
+        }
+        other => other,
+    }
+}
+
+/// A copy in memory of our own, made by several threads.
+fn copy_of(bytes: &[u8], pages: Pages, what: &str) -> Result<SharedRegion, CudaError> {
+    let system = |error: &dyn std::error::Error| {
+        let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+        CudaError::System(format!(
+            "copying {what} ({}) to be pinned: {error}{source}",
+            Bytes(bytes.len() as u64)
+        ))
+    };
+    let region =
+        SharedRegion::create_with("uvatrain-table", bytes.len(), pages).map_err(|error| system(&error))?;
+    // Now, so that a lack of memory is an error here and not a SIGBUS in the middle of the copy.
+    region.populate().map_err(|error| system(&error))?;
+    // SAFETY: the region has `bytes.len()` zeroed bytes, and nobody else knows of it yet.
+    let copy = unsafe { std::slice::from_raw_parts_mut(region.as_ptr(), bytes.len()) };
+    let pieces = std::sync::Mutex::new(bytes.chunks(COPY_PIECE).zip(copy.chunks_mut(COPY_PIECE)));
+    // More than a few threads gain nothing against one memory bus.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    let work = || {
+        loop {
+            // The lock is held to take a piece, not to copy it. It can't be poisoned: taking a piece doesn't panic.
+            let Some((from, to)) = pieces.lock().ok().and_then(|mut pieces| pieces.next()) else { break };
+            read_ahead(from);
+            to.copy_from_slice(from);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            // A thread that can't be had is one less: this one copies too.
+            let _ = std::thread::Builder::new().name("table-copy".to_owned()).spawn_scoped(scope, work);
+        }
+        work();
+    });
+    Ok(region)
+}
+
+/// Has the kernel read pages of a file before they're touched one by one: a mapping whose reads are expected to jump about
+/// is read a page at a time otherwise, which takes a disk hours. Advice only, and none to memory that is no file's.
+fn read_ahead(bytes: &[u8]) {
+    let page = page_bytes();
+    let lead = bytes.as_ptr() as usize % page;
+    let from = bytes.as_ptr().wrapping_sub(lead).cast_mut();
+    // SAFETY: whole mapped pages (each holds a byte of the slice), and this advice changes nothing that a program sees.
+    let _ = unsafe { rustix::mm::madvise(from.cast(), lead + bytes.len(), rustix::mm::Advice::WillNeed) };
+}
+
+/// Host pages that are registered with the driver, chunk by chunk. Unregistered in reverse when dropped, also half way.
+struct Registered {
+    context: Arc<Context>,
+    /// The first page on the host.
+    host: *mut u8,
+    /// The same for the device.
+    address: u64,
+    /// Length of each chunk, in the order in which they were registered; they follow each other without gaps.
+    chunks: Vec<usize>,
+}
+
+// SAFETY: the pointer is a number here: an address to unregister, never read through.
+unsafe impl Send for Registered {}
+// SAFETY: as above.
+unsafe impl Sync for Registered {}
+
+impl Registered {
+    fn none(context: &Arc<Context>) -> Self {
+        Self { context: Arc::clone(context), host: std::ptr::null_mut(), address: 0, chunks: Vec::new() }
+    }
+
+    /// Registers `bytes` bytes from `host` on in chunks of `chunk` bytes, and finds out where the device sees them.
+    ///
+    /// # Safety
+    /// `host` begins a page, `bytes` is whole pages, all mapped, and they stay mapped while the value lives.
+    unsafe fn new(
+        context: &Arc<Context>,
+        host: *mut u8,
+        bytes: usize,
+        chunk: usize,
+        flags: u32,
+        what: &str,
+    ) -> Result<Self, CudaError> {
+        let page = page_bytes();
+        let chunk = (chunk / page * page).max(page);
+        let count = bytes.div_ceil(chunk);
+        context.bind()?;
+        // From here on `registered` takes back what was done on an error.
+        let mut registered = Self::none(context);
+        registered.host = host;
+        for part in 0..count {
+            let offset = part * chunk;
+            let length = chunk.min(bytes - offset);
+            let start = host.wrapping_add(offset);
+            // SAFETY: mapped pages, by the caller's promise.
+            read_ahead(unsafe { std::slice::from_raw_parts(start, length) });
+            // SAFETY: mapped pages that stay so until they're unregistered, by the caller's promise.
+            unsafe {
+                driver_call!(
+                    cuMemHostRegister_v2(start.cast::<c_void>(), length, flags),
+                    "pinning {what}, part {} of {count} ({}{})",
+                    part + 1,
+                    Bytes(length as u64),
+                    if flags & CU_MEMHOSTREGISTER_READ_ONLY == 0 { "" } else { ", read-only" }
+                )
+            }?;
+            registered.chunks.push(length);
+        }
+        registered.address = registered.device_address(chunk, what)?;
+        Ok(registered)
+    }
+
+    /// Where the device sees the first page, if it sees all the others behind it in the same order.
+    fn device_address(&self, chunk: usize, what: &str) -> Result<u64, CudaError> {
+        let mut first = 0;
+        for part in 0..self.chunks.len() {
+            let mut address = 0;
+            let start = self.host.wrapping_add(part * chunk);
+            // SAFETY: writes one address; the pointer begins a registration.
+            unsafe {
+                driver_call!(
+                    cuMemHostGetDevicePointer_v2(&mut address, start.cast::<c_void>(), 0),
+                    "asking where the device sees part {} of {what}",
+                    part + 1
+                )
+            }?;
+            if part == 0 {
+                first = address;
+            }
+            if address != first + (part * chunk) as u64 {
+                return self.host_address(what);
+            }
+        }
+        Ok(first)
+    }
+
+    /// The host's own address, which joins up by nature. A device may use it instead of the other (cuda.h) if it has the
+    /// attribute asked for here; it's only used where the other doesn't do, never both.
+    fn host_address(&self, what: &str) -> Result<u64, CudaError> {
+        let device = self.context.device();
+        let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM;
+        if device.attribute(attribute)? != 0 {
+            return Ok(self.host as u64);
+        }
+        Err(CudaError::Unsupported(format!(
+            "device {} ({}) sees the {} parts in which {what} was pinned at addresses that don't join; hide other devices \
+             with CUDA_VISIBLE_DEVICES, or gather on the CPU with --gather cpu",
+            device.ordinal(),
+            device.name(),
+            self.chunks.len()
+        )))
+    }
+
+    fn bytes(&self) -> usize {
+        self.chunks.iter().sum()
+    }
+
+    /// Where the device sees the first of `bytes`, which lie within what is registered.
+    fn address_of(&self, bytes: &[u8]) -> u64 {
+        self.address + (bytes.as_ptr() as u64 - self.host as u64)
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // Without the context nothing is registered in it any more; errors are let go.
+        if self.chunks.is_empty() || self.context.bind().is_err() {
+            return;
+        }
+        let mut end = self.bytes();
+        for &length in self.chunks.iter().rev() {
+            end -= length;
+            // SAFETY: the start of a registration of ours, taken back once; that no kernel reads it any more is the
+            // owner's promise.
+            let _ = unsafe {
+                driver_call!(
+                    cuMemHostUnregister(self.host.wrapping_add(end).cast::<c_void>()),
+                    "unpinning a table"
+                )
+            };
+        }
+    }
+}
