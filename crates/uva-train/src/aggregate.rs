@@ -4,6 +4,7 @@ use crate::TrainError;
 use crate::borrowed::Borrowed;
 use crate::input::BlockInput;
 use crate::options::ModelKind;
+use crate::tensor_block::{TensorBlock, Transposed};
 use tch::{Kind, Tensor};
 
 /// `embedding_bag`'s name for a weighted sum.
@@ -32,8 +33,17 @@ pub(crate) fn weighted_sums(
     offsets: &Tensor,
     weights: &Tensor,
 ) -> Result<Tensor, TrainError> {
+    if indices.numel() == 0 {
+        return zero_rows(offsets.numel() - 1, rows);
+    }
     let (sums, ..) = Tensor::f_embedding_bag(rows, indices, offsets, false, SUM, false, Some(weights), true)?;
     Ok(sums)
+}
+
+/// `count` rows of zeros, otherwise like `rows`.
+fn zero_rows(count: usize, rows: &Tensor) -> Result<Tensor, TrainError> {
+    let (_, width) = rows.size2()?;
+    Ok(Tensor::f_zeros([count as i64, width], (rows.f_kind()?, rows.device()))?)
 }
 
 /// One block, ready for [`weighted_sums`].
@@ -44,10 +54,17 @@ pub(crate) struct Block<'a> {
     offsets: Borrowed<'a>,
     indices: Borrowed<'a>,
     weights: Tensor,
-    input: BlockInput<'a>,
-    edge_weights: Vec<f64>,
+    transposing: Transposing<'a>,
     /// GCN: the weight of each destination's own row, [destinations, 1].
     pub(crate) own: Option<Tensor>,
+}
+
+/// How [`Block::spread`] gets the transposed lists.
+enum Transposing<'a> {
+    /// On the host by a counting sort.
+    Counting { input: BlockInput<'a>, edge_weights: Vec<f64> },
+    /// By operations on tensors.
+    Sorting(TensorBlock),
 }
 
 impl<'a> Block<'a> {
@@ -74,8 +91,31 @@ impl<'a> Block<'a> {
             offsets: Borrowed::vector(block.indptr)?,
             indices: Borrowed::vector(block.indices)?,
             weights: Tensor::f_from_slice(&weights)?.f_to_kind(kind)?,
-            input: *block,
-            edge_weights: weights,
+            transposing: Transposing::Counting { input: *block, edge_weights: weights },
+            own,
+        })
+    }
+
+    /// The same of a block that lies in tensors, on whichever device, with nothing brought to the host. `indptr` and
+    /// `indices` are i32; `degrees`, i32 too, are needed by GCN only.
+    pub(crate) fn from_tensors(
+        model: ModelKind,
+        sources: usize,
+        indptr: &Tensor,
+        indices: &Tensor,
+        degrees: Option<&Tensor>,
+        kind: Kind,
+    ) -> Result<Self, TrainError> {
+        let block = TensorBlock::new(indptr, indices, sources)?;
+        let (weights, own) = block.weights(model, degrees, kind)?;
+        Ok(Self {
+            destinations: indptr.numel() - 1,
+            sources,
+            edges: indices.numel(),
+            offsets: Borrowed::owned(block.offsets.shallow_clone()),
+            indices: Borrowed::owned(block.indices.shallow_clone()),
+            weights,
+            transposing: Transposing::Sorting(block),
             own,
         })
     }
@@ -88,29 +128,46 @@ impl<'a> Block<'a> {
     /// The transposed of [`Block::aggregate`], which takes gradients back: one row a source, the weighted sum of the
     /// rows of those destinations that picked it.
     pub(crate) fn spread(&self, rows: &Tensor) -> Result<Tensor, TrainError> {
-        // A counting sort of the edges by source. Destinations stay in order within a source, so sums repeat.
-        let BlockInput { destinations, sources, indices, .. } = self.input;
-        let mut offsets = vec![0i32; sources + 1];
-        for &source in indices {
-            offsets[source as usize + 1] += 1;
+        if self.edges == 0 {
+            return zero_rows(self.sources, rows);
         }
-        for source in 0..sources {
-            offsets[source + 1] += offsets[source];
-        }
-        let mut next = offsets.clone();
-        let (mut picked_by, mut weights) = (vec![0i32; indices.len()], vec![0.0f64; indices.len()]);
-        for v in 0..destinations {
-            for edge in list(&self.input, v) {
-                let place = &mut next[indices[edge] as usize];
-                picked_by[*place as usize] = v as i32;
-                weights[*place as usize] = self.edge_weights[edge];
-                *place += 1;
+        match &self.transposing {
+            Transposing::Counting { input, edge_weights } => {
+                let (offsets, picked_by, weights) = transposed(input, edge_weights);
+                let weights = Tensor::f_from_slice(&weights)?.f_to_kind(self.weights.f_kind()?)?;
+                let (indices, offsets) = (Borrowed::vector(&picked_by)?, Borrowed::vector(&offsets)?);
+                weighted_sums(rows, indices.tensor(), offsets.tensor(), &weights)
+            }
+            Transposing::Sorting(block) => {
+                let Transposed { offsets, indices, weights } = block.transposed(&self.weights)?;
+                weighted_sums(rows, &indices, &offsets, &weights)
             }
         }
-        let weights = Tensor::f_from_slice(&weights)?.f_to_kind(self.weights.f_kind()?)?;
-        let (indices, offsets) = (Borrowed::vector(&picked_by)?, Borrowed::vector(&offsets)?);
-        weighted_sums(rows, indices.tensor(), offsets.tensor(), &weights)
     }
+}
+
+/// A counting sort of the edges by source: the offsets of the sources' lists, the destinations in them, and the
+/// edges' weights. Destinations stay in order within a source, so sums repeat.
+fn transposed(block: &BlockInput<'_>, edge_weights: &[f64]) -> (Vec<i32>, Vec<i32>, Vec<f64>) {
+    let BlockInput { destinations, sources, indices, .. } = *block;
+    let mut offsets = vec![0i32; sources + 1];
+    for &source in indices {
+        offsets[source as usize + 1] += 1;
+    }
+    for source in 0..sources {
+        offsets[source + 1] += offsets[source];
+    }
+    let mut next = offsets.clone();
+    let (mut picked_by, mut weights) = (vec![0i32; indices.len()], vec![0.0f64; indices.len()]);
+    for v in 0..destinations {
+        for edge in list(block, v) {
+            let place = &mut next[indices[edge] as usize];
+            picked_by[*place as usize] = v as i32;
+            weights[*place as usize] = edge_weights[edge];
+            *place += 1;
+        }
+    }
+    (offsets, picked_by, weights)
 }
 
 /// The edges of destination `v`, as a range of `indices`.

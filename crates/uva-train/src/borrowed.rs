@@ -1,19 +1,24 @@
-//! Memory of a slot or a mapped table, seen as a tensor without a copy. The one file of this crate with `unsafe`.
+//! Memory of a slot or a mapped table, seen as a tensor without a copy. With `cuda.rs` the only file of this crate
+//! that holds `unsafe`.
 
 #![allow(unsafe_code)]
 
 use crate::TrainError;
 use std::marker::PhantomData;
 use tch::{Device, Kind, Tensor};
+use uva_cuda::DeviceSlice;
 use uva_graph::ElementType;
 
-/// A tensor over memory that somebody else owns.
+/// A tensor over memory that somebody else owns, on the host or on a CUDA device.
 ///
 /// libtorch knows no lifetimes: a shallow clone, a view, or an autograd graph that saved the tensor could go on
 /// reading after `'a`. So this type stays inside the crate, and whoever calls [`Borrowed::tensor`] keeps two rules:
 /// every tensor made from it is dropped before the public function that was given the memory returns (`train_batch`,
 /// `evaluate_batch` and `evaluate_full`, which return numbers and store no tensor but parameters and moments, whose
 /// storage is their own), and nothing is written through it (the memory may be mapped read-only).
+///
+/// On a device dropping a tensor is not the end of reading it: what was enqueued may run later, until an event that
+/// the caller records behind it on libtorch's current stream.
 pub(crate) struct Borrowed<'a> {
     tensor: Tensor,
     memory: PhantomData<&'a [u8]>,
@@ -47,36 +52,53 @@ impl<'a> Borrowed<'a> {
         rows: usize,
         dim: usize,
     ) -> Result<Self, TrainError> {
-        let expected = rows.checked_mul(dim).and_then(|n| n.checked_mul(element.bytes()));
-        if expected != Some(bytes.len()) {
-            return Err(TrainError::Input(format!(
-                "{} bytes of features are not {rows} rows of {dim} {} elements",
-                bytes.len(),
-                element.name()
-            )));
-        }
+        check_bytes(bytes.len(), element, rows, dim)?;
         if bytes.as_ptr().align_offset(element.bytes()) != 0 {
             return Err(TrainError::Input(format!(
                 "feature rows start at an address that is not a multiple of {} bytes",
                 element.bytes()
             )));
         }
-        let kind = match element {
-            ElementType::F32 => Kind::Float,
-            ElementType::F16 => Kind::Half,
-            ElementType::Bf16 => Kind::BFloat16,
-            ElementType::U8 => Kind::Uint8,
-            ElementType::I8 => Kind::Int8,
-        };
-        Self::new(bytes, kind, &[rows as i64, dim as i64])
+        Self::new(bytes, kind_of(element), &[rows as i64, dim as i64])
+    }
+
+    /// As [`Borrowed::vector`], in the memory of a CUDA device: `length` numbers.
+    pub(crate) fn device_vector<T: Number>(
+        slice: DeviceSlice<'a>,
+        length: usize,
+        what: &str,
+        device: usize,
+    ) -> Result<Self, TrainError> {
+        let element_bytes = std::mem::size_of::<T>();
+        if length.checked_mul(element_bytes) != Some(slice.bytes()) {
+            return Err(TrainError::Input(format!(
+                "{what}: {} bytes are not {length} numbers of {element_bytes} bytes",
+                slice.bytes()
+            )));
+        }
+        Self::on_device(slice, T::KIND, element_bytes, &[length as i64], what, device)
+    }
+
+    /// As [`Borrowed::table`], in the memory of a CUDA device.
+    pub(crate) fn device_table(
+        slice: DeviceSlice<'a>,
+        element: ElementType,
+        rows: usize,
+        dim: usize,
+        device: usize,
+    ) -> Result<Self, TrainError> {
+        check_bytes(slice.bytes(), element, rows, dim)?;
+        let shape = [rows as i64, dim as i64];
+        Self::on_device(slice, kind_of(element), element.bytes(), &shape, "feature rows", device)
+    }
+
+    /// A tensor with storage of its own, where either will do.
+    pub(crate) fn owned(tensor: Tensor) -> Self {
+        Self { tensor, memory: PhantomData }
     }
 
     /// The caller has made sure that `bytes` has the alignment of `kind` and just the length that `shape` says.
     fn new(bytes: &'a [u8], kind: Kind, shape: &[i64]) -> Result<Self, TrainError> {
-        let mut strides = vec![1; shape.len()];
-        for i in (0..shape.len().saturating_sub(1)).rev() {
-            strides[i] = strides[i + 1] * shape[i + 1].max(1);
-        }
         // SAFETY: `f_from_blob` only stores the pointer, in a tensor that has no deleter and so never frees it.
         // What libtorch may read through it is shape × strides elements from the start: contiguous, so just the
         // bytes of the slice (`vector` passes a slice of T with its own length, `table` has compared the product
@@ -85,7 +107,44 @@ impl<'a> Borrowed<'a> {
         // result carries; that no tensor made from it lives longer, and that nothing writes, is the rule on the
         // type, kept by the three functions named there. Memory shared with another process is not changed either:
         // a slot in state `reading` belongs to its reader.
-        let tensor = unsafe { Tensor::f_from_blob(bytes.as_ptr(), shape, &strides, kind, Device::Cpu) }?;
+        let tensor =
+            unsafe { Tensor::f_from_blob(bytes.as_ptr(), shape, &strides(shape), kind, Device::Cpu) }?;
+        Ok(Self { tensor, memory: PhantomData })
+    }
+
+    /// The caller has made sure that `slice` has just the length that `shape` says.
+    fn on_device(
+        slice: DeviceSlice<'a>,
+        kind: Kind,
+        element_bytes: usize,
+        shape: &[i64],
+        what: &str,
+        device: usize,
+    ) -> Result<Self, TrainError> {
+        if usize::try_from(slice.device()) != Ok(device) {
+            return Err(TrainError::Input(format!(
+                "{what} are on device {} for a trainer on device {device}",
+                slice.device()
+            )));
+        }
+        if slice.address() % element_bytes as u64 != 0 {
+            return Err(TrainError::Input(format!(
+                "{what} start at an address that is not a multiple of {element_bytes} bytes"
+            )));
+        }
+        let device = Device::Cuda(device);
+        if slice.bytes() == 0 {
+            // libtorch asks the driver whose memory an address is, and nothing need be mapped at the end of a slot.
+            return Ok(Self::owned(Tensor::f_empty(shape, (kind, device))?));
+        }
+        // SAFETY: as in `new`, with a device address in place of a host one: whoever made the slice vouched that this
+        // device can read its bytes for 'a, and here it has been compared that they are the trainer's device, aligned
+        // for the kind, and (by both callers) just as many as shape × strides says. libtorch dereferences the address
+        // in kernels of that device only; for an address that is no memory of it, `f_from_blob` itself returns an
+        // error, as it asks the driver. That the reads are ordered behind the writes is the rule on `DeviceBatch`.
+        let tensor = unsafe {
+            Tensor::f_from_blob(slice.address() as *const u8, shape, &strides(shape), kind, device)
+        }?;
         Ok(Self { tensor, memory: PhantomData })
     }
 
@@ -93,4 +152,35 @@ impl<'a> Borrowed<'a> {
     pub(crate) fn tensor(&self) -> &Tensor {
         &self.tensor
     }
+}
+
+/// Refuses a number of bytes that is not that of a table.
+fn check_bytes(bytes: usize, element: ElementType, rows: usize, dim: usize) -> Result<(), TrainError> {
+    if rows.checked_mul(dim).and_then(|n| n.checked_mul(element.bytes())) == Some(bytes) {
+        return Ok(());
+    }
+    Err(TrainError::Input(format!(
+        "{bytes} bytes of features are not {rows} rows of {dim} {} elements",
+        element.name()
+    )))
+}
+
+/// libtorch's name for a feature element.
+fn kind_of(element: ElementType) -> Kind {
+    match element {
+        ElementType::F32 => Kind::Float,
+        ElementType::F16 => Kind::Half,
+        ElementType::Bf16 => Kind::BFloat16,
+        ElementType::U8 => Kind::Uint8,
+        ElementType::I8 => Kind::Int8,
+    }
+}
+
+/// Strides of a contiguous tensor.
+fn strides(shape: &[i64]) -> Vec<i64> {
+    let mut strides = vec![1; shape.len()];
+    for i in (0..shape.len().saturating_sub(1)).rev() {
+        strides[i] = strides[i + 1] * shape[i + 1].max(1);
+    }
+    strides
 }

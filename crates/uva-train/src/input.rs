@@ -2,6 +2,7 @@
 
 use crate::TrainError;
 use crate::borrowed::Borrowed;
+use crate::device_input::DeviceBatch;
 use uva_graph::{ElementType, Labels};
 
 /// One hop of a batch: for each destination node the local ids of the neighbours that were picked.
@@ -40,8 +41,16 @@ pub struct BatchInput<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Batch<'a> {
-    /// In host memory.
+    /// In host memory. A trainer on a device copies it over.
     Host(BatchInput<'a>),
+    /// In the memory of the trainer's device. A trainer on the host refuses it.
+    Device(DeviceBatch<'a>),
+}
+
+impl<'a> From<&DeviceBatch<'a>> for Batch<'a> {
+    fn from(input: &DeviceBatch<'a>) -> Self {
+        Self::Device(*input)
+    }
 }
 
 impl<'a> From<&BatchInput<'a>> for Batch<'a> {
@@ -74,6 +83,36 @@ pub(crate) fn count_labelled(labels: &[i64], classes: usize) -> Result<usize, Tr
     Ok(labelled)
 }
 
+/// Compares the sizes of a batch with each other and with the model's: `blocks` are (destinations, sources) of each
+/// hop, above `rows` input nodes of `dim` columns; the model takes `layers` of them and `wanted_dim` columns.
+pub(crate) fn check_shapes(
+    blocks: &[(usize, usize)],
+    rows: usize,
+    (layers, dim, wanted_dim): (usize, usize, usize),
+) -> Result<(), TrainError> {
+    let refuse = |problem: String| Err(TrainError::Input(problem));
+    if blocks.len() != layers {
+        return refuse(format!("a batch of {} blocks for a model of {layers} layers", blocks.len()));
+    }
+    if dim != wanted_dim {
+        return refuse(format!("a batch of {dim} feature columns for a model of {wanted_dim}"));
+    }
+    for (layer, &(destinations, sources)) in blocks.iter().enumerate() {
+        if destinations > sources {
+            return refuse(format!(
+                "block {layer}: {destinations} destinations are more than the {sources} sources"
+            ));
+        }
+        let below = blocks.get(layer + 1).map_or(rows, |next| next.0);
+        if sources != below {
+            return refuse(format!(
+                "block {layer} has {sources} sources, and what is below it has {below} rows"
+            ));
+        }
+    }
+    Ok(())
+}
+
 impl<'a> BatchInput<'a> {
     /// Number of seeds: the destinations of the first block.
     pub(crate) fn seeds(&self) -> usize {
@@ -84,21 +123,10 @@ impl<'a> BatchInput<'a> {
     /// the edges, which costs a hundredth of aggregating them.
     pub(crate) fn check(&self, layers: usize, dim: usize, needs_degrees: bool) -> Result<(), TrainError> {
         let refuse = |problem: String| Err(TrainError::Input(problem));
-        if self.blocks.len() != layers {
-            return refuse(format!("a batch of {} blocks for a model of {layers} layers", self.blocks.len()));
-        }
-        if self.dim != dim {
-            return refuse(format!("a batch of {} feature columns for a model of {dim}", self.dim));
-        }
+        let shapes: Vec<_> = self.blocks.iter().map(|b| (b.destinations, b.sources)).collect();
+        check_shapes(&shapes, self.rows, (layers, self.dim, dim))?;
         for (layer, block) in self.blocks.iter().enumerate() {
             block.check().or_else(|problem| refuse(format!("block {layer}: {problem}")))?;
-            let below = self.blocks.get(layer + 1).map_or(self.rows, |next| next.destinations);
-            if block.sources != below {
-                return refuse(format!(
-                    "block {layer} has {} sources, and what is below it has {below} rows",
-                    block.sources
-                ));
-            }
         }
         if needs_degrees {
             if self.degrees.len() != self.rows {
@@ -120,9 +148,7 @@ impl<'a> BatchInput<'a> {
 impl BlockInput<'_> {
     fn check(&self) -> Result<(), String> {
         let Self { destinations, sources, indptr, indices } = *self;
-        if destinations > sources {
-            return Err(format!("{destinations} destinations are more than the {sources} sources"));
-        }
+        debug_assert!(destinations <= sources, "compared by check_shapes");
         if indptr.len() != destinations + 1 {
             return Err(format!("{} offsets for {destinations} destinations", indptr.len()));
         }

@@ -22,6 +22,7 @@ mod aggregate;
 mod borrowed;
 pub mod checkpoint;
 mod device;
+mod device_input;
 mod durable;
 mod error;
 mod evaluate;
@@ -31,6 +32,7 @@ mod model;
 mod options;
 mod prepared;
 mod random;
+mod tensor_block;
 mod trainer;
 
 #[cfg(test)]
@@ -38,6 +40,7 @@ mod tests;
 
 pub use checkpoint::{Checkpoint, CheckpointError};
 pub use device::TrainDevice;
+pub use device_input::{DeviceBatch, DeviceBlock};
 pub use error::TrainError;
 pub use evaluate::Evaluation;
 pub use input::{Batch, BatchInput, BlockInput};

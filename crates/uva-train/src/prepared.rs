@@ -2,10 +2,13 @@
 
 use crate::TrainError;
 use crate::aggregate::Block;
-use crate::borrowed::Borrowed;
+use crate::borrowed::{Borrowed, Number};
+use crate::device::TrainDevice;
+use crate::device_input::DeviceBatch;
 use crate::input::{Batch, BatchInput, count_labelled, single_labels};
 use crate::options::ModelKind;
 use crate::trainer::Trainer;
+use tch::{Device, Kind, Tensor};
 
 /// A batch that has at least one seed.
 pub(crate) struct Prepared<'a> {
@@ -17,29 +20,129 @@ pub(crate) struct Prepared<'a> {
     pub(crate) blocks: Vec<Block<'a>>,
 }
 
+/// A batch as tensors on one device, as yet without what is computed from them.
+struct Tensors<'a> {
+    rows: Borrowed<'a>,
+    labels: Borrowed<'a>,
+    degrees: Option<Borrowed<'a>>,
+    blocks: Vec<BlockTensors<'a>>,
+}
+
+struct BlockTensors<'a> {
+    sources: usize,
+    indptr: Borrowed<'a>,
+    indices: Borrowed<'a>,
+}
+
 impl<'a> Prepared<'a> {
-    /// Checks the batch and wraps it, or returns `None` if no seed is known to have a label.
+    /// Checks the batch and wraps it, or returns `None` if the host knows that no seed has a label.
     pub(crate) fn new(trainer: &Trainer, batch: &Batch<'a>) -> Result<Option<Self>, TrainError> {
-        match batch {
-            Batch::Host(input) => Self::host(trainer, input),
+        match (batch, trainer.device()) {
+            (Batch::Host(input), TrainDevice::Cpu) => Self::on_host(trainer, input),
+            (Batch::Host(input), TrainDevice::Cuda(_)) => {
+                Self::copied(trainer, input, trainer.device().torch())
+            }
+            (Batch::Device(input), TrainDevice::Cuda(device)) => Self::on_device(trainer, input, device),
+            (Batch::Device(_), TrainDevice::Cpu) => {
+                Err(TrainError::Input("a batch in device memory for a trainer on the CPU".to_owned()))
+            }
         }
     }
 
-    fn host(trainer: &Trainer, input: &BatchInput<'a>) -> Result<Option<Self>, TrainError> {
-        let labels = single_labels(&input.labels)?;
-        let model = trainer.options().model;
-        input.check(trainer.options().layers, trainer.input_dim(), model == ModelKind::Gcn)?;
-        if labels.len() != input.seeds() {
-            return Err(TrainError::Input(format!("{} labels for {} seeds", labels.len(), input.seeds())));
-        }
-        if count_labelled(labels, trainer.classes())? == 0 {
+    /// The way of the CPU: every number checked, weights and transposed lists by loops on the host.
+    fn on_host(trainer: &Trainer, input: &BatchInput<'a>) -> Result<Option<Self>, TrainError> {
+        let (labels, labelled) = check_host(trainer, input)?;
+        if labelled == 0 {
             return Ok(None);
         }
-        let blocks: Result<_, TrainError> = input
-            .blocks
-            .iter()
-            .map(|block| Block::new(model, block, input.degrees, trainer.kind()))
-            .collect();
+        let (model, kind) = (trainer.options().model, trainer.kind());
+        let blocks: Result<_, TrainError> =
+            input.blocks.iter().map(|block| Block::new(model, block, input.degrees, kind)).collect();
         Ok(Some(Self { rows: input.feature_rows()?, targets: Borrowed::vector(labels)?, blocks: blocks? }))
     }
+
+    /// Host memory checked as on the CPU, then copied to `device` and treated like what lies there.
+    pub(crate) fn copied(
+        trainer: &Trainer,
+        input: &BatchInput<'a>,
+        device: Device,
+    ) -> Result<Option<Self>, TrainError> {
+        let (labels, labelled) = check_host(trainer, input)?;
+        if labelled == 0 {
+            return Ok(None);
+        }
+        let degrees = match trainer.options().model {
+            ModelKind::Gcn => Some(copy(input.degrees, device)?),
+            ModelKind::Sage => None,
+        };
+        let block = |block: &crate::BlockInput<'a>| -> Result<BlockTensors<'a>, TrainError> {
+            let indptr = copy(block.indptr, device)?;
+            Ok(BlockTensors { sources: block.sources, indptr, indices: copy(block.indices, device)? })
+        };
+        let blocks: Result<_, TrainError> = input.blocks.iter().map(block).collect();
+        let rows = Borrowed::owned(input.feature_rows()?.tensor().f_to_device(device)?);
+        let tensors = Tensors { rows, labels: copy(labels, device)?, degrees, blocks: blocks? };
+        Self::from_tensors(trainer, tensors).map(Some)
+    }
+
+    fn on_device(
+        trainer: &Trainer,
+        input: &DeviceBatch<'a>,
+        device: usize,
+    ) -> Result<Option<Self>, TrainError> {
+        let needs_degrees = trainer.options().model == ModelKind::Gcn;
+        input.check(trainer.options().layers, trainer.input_dim(), needs_degrees)?;
+        let vector = |slice, length, what: &str| Borrowed::device_vector::<i32>(slice, length, what, device);
+        let labels = Borrowed::device_vector::<i64>(input.labels, input.seeds(), "labels", device)?;
+        let degrees = input.degrees.filter(|_| needs_degrees);
+        let degrees = degrees.map(|slice| vector(slice, input.rows, "degrees")).transpose()?;
+        let mut blocks = Vec::with_capacity(input.blocks.len());
+        for (layer, block) in input.blocks.iter().enumerate() {
+            let what = |part: &str| format!("{part} of block {layer}");
+            blocks.push(BlockTensors {
+                sources: block.sources,
+                indptr: vector(block.indptr, block.destinations + 1, &what("offsets"))?,
+                indices: vector(block.indices, block.edges, &what("indices"))?,
+            });
+        }
+        let rows = Borrowed::device_table(input.features, input.element, input.rows, input.dim, device)?;
+        if input.seeds() == 0 {
+            // Nothing to compute; but bringing a number over waits for what was enqueued before, as a loss would.
+            labels.tensor().f_sum(Kind::Int64)?.f_int64_value(&[])?;
+            return Ok(None);
+        }
+        Self::from_tensors(trainer, Tensors { rows, labels, degrees, blocks }).map(Some)
+    }
+
+    /// The way of a device: everything by operations on tensors, and the host waits for none of them.
+    fn from_tensors(trainer: &Trainer, tensors: Tensors<'a>) -> Result<Self, TrainError> {
+        let Tensors { rows, labels, degrees, blocks } = tensors;
+        let (model, kind) = (trainer.options().model, trainer.kind());
+        let degrees = degrees.as_ref().map(Borrowed::tensor);
+        let block = |block: &BlockTensors<'a>| {
+            let (indptr, indices) = (block.indptr.tensor(), block.indices.tensor());
+            Block::from_tensors(model, block.sources, indptr, indices, degrees, kind)
+        };
+        let blocks: Result<_, TrainError> = blocks.iter().map(block).collect();
+        // The loss's kernel stops the device at a label that is no class. Datasets are checked when they are opened.
+        let targets = labels.tensor().f_clamp(crate::trainer::UNLABELLED, trainer.classes() as i64 - 1)?;
+        Ok(Self { rows, targets: Borrowed::owned(targets), blocks: blocks? })
+    }
+}
+
+/// Checks a batch in host memory, and returns the seeds' labels and how many of them are labels.
+fn check_host<'a>(trainer: &Trainer, input: &BatchInput<'a>) -> Result<(&'a [i64], usize), TrainError> {
+    let labels = single_labels(&input.labels)?;
+    let needs_degrees = trainer.options().model == ModelKind::Gcn;
+    input.check(trainer.options().layers, trainer.input_dim(), needs_degrees)?;
+    if labels.len() != input.seeds() {
+        return Err(TrainError::Input(format!("{} labels for {} seeds", labels.len(), input.seeds())));
+    }
+    Ok((labels, count_labelled(labels, trainer.classes())?))
+}
+
+/// A copy on `device`: on the host of the same storage. The copy has been made when this returns.
+fn copy<'a, T: Number>(values: &'a [T], device: Device) -> Result<Borrowed<'a>, TrainError> {
+    let tensor: Tensor = Borrowed::vector(values)?.tensor().f_to_device(device)?;
+    Ok(Borrowed::owned(tensor))
 }

@@ -1,0 +1,80 @@
+//! A mini-batch as it lies in the memory of a CUDA device.
+
+use crate::TrainError;
+use crate::input::check_shapes;
+use uva_cuda::DeviceSlice;
+use uva_graph::ElementType;
+
+/// One hop of a batch on a device. Numbers are i32, as in [`crate::BlockInput`].
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceBlock<'a> {
+    /// Number of destination nodes. They are the first of the source nodes.
+    pub destinations: usize,
+    /// Number of source nodes.
+    pub sources: usize,
+    /// Number of edges.
+    pub edges: usize,
+    /// `destinations + 1` offsets into `indices`, from 0 to `edges`, none below the one before.
+    pub indptr: DeviceSlice<'a>,
+    /// `edges` local source ids, each in `0..sources`.
+    pub indices: DeviceSlice<'a>,
+}
+
+/// One mini-batch on the trainer's device, borrowed from a slot or from anywhere else. The counts are known to the
+/// host, the contents to the device only.
+///
+/// All reads of it are enqueued on libtorch's current stream of the thread that calls the trainer
+/// ([`crate::cuda::TorchCuda::current_stream`]). The caller orders them: behind the writes, by an event that this
+/// stream was made to wait for before the call; before the next writes, by an event recorded on it after the call.
+///
+/// Contents are trusted no further than that they cannot do harm: an offset, a source or a label out of range is taken
+/// for the nearest one in it, so that a batch of which a dead peer wrote half gives a wrong loss and no fault, and
+/// the trainer's `confirm` can still refuse it. Whether they are right is checked where a batch is made.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceBatch<'a> {
+    /// Feature rows of the input nodes, `rows` × `dim` elements in C order.
+    pub features: DeviceSlice<'a>,
+    /// Type of a feature element. Anything but f32 is converted on the way.
+    pub element: ElementType,
+    /// Number of input nodes: the sources of the last block.
+    pub rows: usize,
+    /// Feature columns.
+    pub dim: usize,
+    /// Labels of the seeds, i64; −1 means none.
+    pub labels: DeviceSlice<'a>,
+    /// In-degree of each input node in the whole graph, i32. Only GCN reads it, and cannot do without.
+    pub degrees: Option<DeviceSlice<'a>>,
+    /// The hops. `blocks[0]` is the one at the seeds, as in a slot; the model's first layer consumes the last.
+    pub blocks: &'a [DeviceBlock<'a>],
+}
+
+impl DeviceBatch<'_> {
+    /// Number of seeds: the destinations of the first block.
+    pub(crate) fn seeds(&self) -> usize {
+        self.blocks.first().map_or(0, |block| block.destinations)
+    }
+
+    /// Checks what the host knows: that the counts fit each other and the model. The sizes of the slices are compared
+    /// with the counts where they are wrapped.
+    pub(crate) fn check(&self, layers: usize, dim: usize, needs_degrees: bool) -> Result<(), TrainError> {
+        let refuse = |problem: String| Err(TrainError::Input(problem));
+        let shapes: Vec<_> = self.blocks.iter().map(|b| (b.destinations, b.sources)).collect();
+        check_shapes(&shapes, self.rows, (layers, self.dim, dim))?;
+        for (layer, block) in self.blocks.iter().enumerate() {
+            let DeviceBlock { destinations, sources, edges, .. } = *block;
+            if edges > 0 && destinations == 0 {
+                return refuse(format!("block {layer}: {edges} edges without a destination"));
+            }
+            // libtorch is given both as i32.
+            if let Some(count) = [sources, edges].into_iter().find(|&count| i32::try_from(count).is_err()) {
+                return refuse(format!(
+                    "block {layer}: {count} sources or edges are more than i32 can count"
+                ));
+            }
+        }
+        if needs_degrees && self.degrees.is_none() {
+            return refuse("a batch without degrees for a model that weights by them".to_owned());
+        }
+        Ok(())
+    }
+}

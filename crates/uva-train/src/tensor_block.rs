@@ -1,0 +1,101 @@
+//! What a block needs besides its lists, computed by torch operations where the lists are on a device: the weight of
+//! each edge, and the transposed lists.
+//!
+//! Nothing here waits for the device: every size is known to the host before. (`bincount`, `nonzero`, masks and
+//! `repeat_interleave` without a size would wait.) On the host `aggregate.rs` does the same in loops, which are faster
+//! there; `tests/tensor_blocks.rs` compares the two.
+
+use crate::TrainError;
+use crate::options::ModelKind;
+use tch::{Kind, Tensor};
+
+/// A block's numbers as tensors on one device, all within their ranges.
+pub(crate) struct TensorBlock {
+    /// [destinations + 1], i32, from 0 to the number of edges.
+    pub(crate) offsets: Tensor,
+    /// [edges], i32.
+    pub(crate) indices: Tensor,
+    /// [edges], i32: whose list each edge is in.
+    destination_of_edge: Tensor,
+    sources: usize,
+}
+
+/// The lists of sources instead of destinations.
+pub(crate) struct Transposed {
+    /// [sources + 1], i32.
+    pub(crate) offsets: Tensor,
+    /// [edges], i32: the destinations that picked each source, in their order.
+    pub(crate) indices: Tensor,
+    /// [edges].
+    pub(crate) weights: Tensor,
+}
+
+impl TensorBlock {
+    /// `indptr` and `indices` are i32 vectors.
+    ///
+    /// Numbers out of range are moved into it, offsets that fall are raised to the one before: libtorch's kernels would
+    /// otherwise read and write beyond their tensors, or stop the device.
+    pub(crate) fn new(indptr: &Tensor, indices: &Tensor, sources: usize) -> Result<Self, TrainError> {
+        let (destinations, edges) = (indptr.numel() as i64 - 1, indices.numel() as i64);
+        let (offsets, _) = indptr.f_clamp(0, edges)?.f_cummax(0)?;
+        let indices = indices.f_clamp(0, sources as i64 - 1)?;
+        // Edge e is in list v if v ends are at most e.
+        let ends = offsets.f_narrow(0, 1, destinations)?;
+        let edge_numbers = Tensor::f_arange(edges, (Kind::Int, indptr.device()))?;
+        let destination_of_edge =
+            count_up_to(&ends, &edge_numbers, Ties::Counted)?.f_clamp_max(destinations - 1)?;
+        Ok(Self { offsets, indices, destination_of_edge, sources })
+    }
+
+    /// The weight of each edge, and for GCN that of each destination's own row, [destinations, 1], both of `kind`:
+    /// see `aggregate.rs`. Computed in f64 like there. `degrees` are those of at least the block's sources.
+    pub(crate) fn weights(
+        &self,
+        model: ModelKind,
+        degrees: Option<&Tensor>,
+        kind: Kind,
+    ) -> Result<(Tensor, Option<Tensor>), TrainError> {
+        // Infinite for an empty list, whose weight no edge takes.
+        let picks = self.offsets.f_diff::<Tensor>(1, 0, None, None)?.f_to_kind(Kind::Double)?;
+        let per_edge = |of_lists: &Tensor| of_lists.f_index_select(0, &self.destination_of_edge);
+        match (model, degrees) {
+            (ModelKind::Gcn, Some(degrees)) => {
+                let destinations = picks.numel() as i64;
+                let degrees = degrees.f_narrow(0, 0, self.sources as i64)?.f_to_kind(Kind::Double)?;
+                let roots = degrees.f_add_scalar(1.0)?.f_sqrt()?.f_reciprocal()?;
+                let own_roots = roots.f_narrow(0, 0, destinations)?;
+                let scales = degrees.f_narrow(0, 0, destinations)?.f_div(&picks)?.f_mul(&own_roots)?;
+                let weights = per_edge(&scales)?.f_mul(&roots.f_index_select(0, &self.indices)?)?;
+                let own = own_roots.f_mul(&own_roots)?.f_to_kind(kind)?.f_unsqueeze(1)?;
+                Ok((weights.f_to_kind(kind)?, Some(own)))
+            }
+            (ModelKind::Gcn, None) => Err(TrainError::Input("a GCN's batch without degrees".to_owned())),
+            (ModelKind::Sage, _) => Ok((per_edge(&picks.f_reciprocal()?.f_to_kind(kind)?)?, None)),
+        }
+    }
+
+    /// The transposed lists with the weights of their edges, of which there is at least one. Destinations stay in order within a source, so that sums
+    /// repeat.
+    pub(crate) fn transposed(&self, weights: &Tensor) -> Result<Transposed, TrainError> {
+        let (sorted, order) = self.indices.f_sort_stable(true, 0, false)?;
+        let bounds = Tensor::f_arange(self.sources as i64 + 1, (Kind::Int, sorted.device()))?;
+        Ok(Transposed {
+            offsets: count_up_to(&sorted, &bounds, Ties::NotCounted)?,
+            indices: self.destination_of_edge.f_index_select(0, &order)?,
+            weights: weights.f_index_select(0, &order)?,
+        })
+    }
+}
+
+/// Whether numbers that equal a bound count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ties {
+    Counted,
+    NotCounted,
+}
+
+/// For each bound how many of the ascending numbers are below it (or equal to it), as i32. All are i32.
+fn count_up_to(ascending: &Tensor, bounds: &Tensor, ties: Ties) -> Result<Tensor, TrainError> {
+    let side = if ties == Ties::Counted { "right" } else { "left" };
+    Ok(bounds.f_searchsorted::<Tensor>(ascending, true, ties == Ties::Counted, side, None)?)
+}
