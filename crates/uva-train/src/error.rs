@@ -1,5 +1,7 @@
 //! What can go wrong while training, by what the user can do about it.
 
+use crate::cuda::TorchCudaError;
+
 /// Why a trainer could not be made, or could not take a batch.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -34,12 +36,20 @@ pub enum TrainError {
     /// The caller did not confirm the batch, with its reason. Nothing of it has gone into the model.
     #[error("{0}")]
     Unconfirmed(String),
+    /// libtorch cannot use the CUDA device that was asked for.
+    #[error(transparent)]
+    Cuda(#[from] TorchCudaError),
     /// libtorch refused an operation or ran out of memory.
     #[error("libtorch: {}", first_line(.0))]
     Torch(#[from] tch::TchError),
 }
 
 impl TrainError {
+    /// Whether the machine lacks what was asked for (exit code 3).
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Cuda(error) if error.is_missing())
+    }
+
     /// Whether options or data are to blame (exit code 2), and not the run (exit code 1).
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Option { .. } | Self::Unsupported(_) | Self::Input(_))

@@ -21,6 +21,7 @@ mod adam;
 mod aggregate;
 mod borrowed;
 pub mod checkpoint;
+pub mod cuda;
 mod device;
 mod device_input;
 mod durable;

@@ -1,6 +1,7 @@
 //! One network in training: a batch in, a step done.
 
 use crate::adam::Adam;
+use crate::cuda::TorchCuda;
 use crate::device::TrainDevice;
 use crate::evaluate::Evaluation;
 use crate::input::Batch;
@@ -57,7 +58,8 @@ impl Trainer {
     /// A network with fresh parameters, drawn from `options.seed`, the same on every device.
     ///
     /// # Errors
-    /// [`TrainError::Option`] for an option out of range, [`TrainError::Unsupported`] for no columns or no classes.
+    /// [`TrainError::Option`] for an option out of range, [`TrainError::Unsupported`] for no columns or no classes,
+    /// [`TrainError::Cuda`] for a CUDA device that libtorch cannot use.
     pub fn new(
         options: &TrainerOptions,
         input_dim: usize,
@@ -75,6 +77,9 @@ impl Trainer {
         device: TrainDevice,
     ) -> Result<Self, TrainError> {
         options.check(input_dim, classes)?;
+        if let TrainDevice::Cuda(ordinal) = device {
+            TorchCuda::load()?.check_device(ordinal)?;
+        }
         let model = Model::new(options, input_dim, classes, (kind, device.torch()))?;
         let adam = Adam::new(&model.parameters(), options.learning_rate, options.weight_decay)?;
         let options = options.clone();
