@@ -21,16 +21,20 @@ pub enum Feature {
     HostRegister,
     /// cuMemHostRegister of memory that is mapped read-only.
     ReadOnlyHostRegister,
+    /// Green contexts: work kept to some of the multiprocessors within one process. There is no attribute for it: the
+    /// driver is asked for the multiprocessors as a resource that can be split.
+    GreenContexts,
 }
 
 impl Feature {
     /// Every feature.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::SharedByFd,
         Self::SharedByHandle,
         Self::InterprocessEvents,
         Self::HostRegister,
         Self::ReadOnlyHostRegister,
+        Self::GreenContexts,
     ];
 
     /// The attributes that must all be other than 0.
@@ -45,6 +49,7 @@ impl Feature {
             Self::InterprocessEvents => &[CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED],
             Self::HostRegister => &[CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED],
             Self::ReadOnlyHostRegister => &[CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED],
+            Self::GreenContexts => &[],
         }
     }
 }
@@ -59,6 +64,7 @@ pub struct Device {
     multiprocessors: u32,
     total_memory: u64,
     pci_bus_id: String,
+    uuid: String,
     mps_enabled: bool,
 }
 
@@ -89,6 +95,11 @@ impl Device {
         unsafe {
             driver_call!(cuDeviceTotalMem_v2(&mut bytes, handle), "asking the memory of device {ordinal}")
         }?;
+        let mut uuid = sys::CUuuid { bytes: [0; 16] };
+        // SAFETY: writes 16 bytes.
+        unsafe {
+            driver_call!(cuDeviceGetUuid_v2(&mut uuid, handle), "asking the UUID of device {ordinal}")
+        }?;
         Ok(Self {
             ordinal,
             handle,
@@ -116,6 +127,7 @@ impl Device {
                     )
                 }
             })?,
+            uuid: uuid_text(uuid.bytes.map(|byte| byte as u8)),
             mps_enabled: asked(CU_DEVICE_ATTRIBUTE_MPS_ENABLED)? != 0,
         })
     }
@@ -150,6 +162,11 @@ impl Device {
         &self.pci_bus_id
     }
 
+    /// Its UUID, `GPU-6a2b…`, as nvidia-smi, MPS and CUDA_VISIBLE_DEVICES have it.
+    pub fn uuid(&self) -> &str {
+        &self.uuid
+    }
+
     /// Whether this process is a client of an MPS server for this device. CUDA goes on silently without MPS when it
     /// cannot reach the daemon, so whoever wants MPS asks here.
     pub fn mps_enabled(&self) -> bool {
@@ -166,7 +183,27 @@ impl Device {
                 return Ok(false);
             }
         }
+        if feature == Feature::GreenContexts {
+            return Ok(self.multiprocessors_can_be_split());
+        }
         Ok(true)
+    }
+
+    fn multiprocessors_can_be_split(&self) -> bool {
+        let mut resource = std::mem::MaybeUninit::<sys::CUdevResource>::zeroed();
+        // SAFETY: writes one resource; the handle is from cuDeviceGet.
+        unsafe {
+            driver_call!(
+                cuDeviceGetDevResource(
+                    self.handle,
+                    resource.as_mut_ptr(),
+                    sys::CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM
+                ),
+                "asking whether the multiprocessors of device {} can be split",
+                self.ordinal
+            )
+        }
+        .is_ok()
     }
 
     /// One attribute.
@@ -208,4 +245,23 @@ fn text(ask: impl FnOnce(*mut c_char, c_int) -> Result<(), CudaError>) -> Result
         Ok(text) => text.to_string_lossy().trim().to_owned(),
         Err(_) => String::from_utf8_lossy(&buffer).into_owned(),
     })
+}
+
+/// 16 bytes as 8-4-4-4-12 hex digits.
+fn uuid_text(bytes: [u8; 16]) -> String {
+    let hex = |range: std::ops::Range<usize>| {
+        bytes[range].iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    format!("GPU-{}-{}-{}-{}-{}", hex(0..4), hex(4..6), hex(6..8), hex(8..10), hex(10..16))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_reads_as_nvidia_smi_writes_it() {
+        let bytes = std::array::from_fn(|index| 0xf0u8.wrapping_add(index as u8));
+        assert_eq!(uuid_text(bytes), "GPU-f0f1f2f3-f4f5-f6f7-f8f9-fafbfcfdfeff");
+    }
 }

@@ -155,7 +155,7 @@ impl Driver {
     fn open() -> Result<Self, Unavailable> {
         // SAFETY: the library's initialisers are NVIDIA's (or the simulator's) and may run at any time.
         let library = unsafe { libloading::Library::new(LIBRARY) }
-            .map_err(|error| Unavailable::NoDriver { reason: error.to_string() })?;
+            .map_err(|error| Unavailable::NoDriver { reason: error::loader_said(&error) })?;
         // Never closed: threads of the driver run in it, and its functions' addresses are kept.
         let library: &'static libloading::Library = Box::leak(Box::new(library));
         let functions = Functions::find(library).map_err(|symbol| {
@@ -272,6 +272,23 @@ mod tests {
     fn the_driver_gives_the_same_answer_twice() {
         let first = Driver::load().map(std::ptr::from_ref);
         assert_eq!(first, Driver::load().map(std::ptr::from_ref));
+    }
+
+    /// The whole way down on a machine without a driver, which is where most tests run.
+    #[test]
+    fn without_a_driver_everything_says_so_and_nothing_panics() {
+        let Err(reason) = Driver::load() else { return };
+        assert!(!reason.to_string().is_empty());
+        assert_eq!(crate::Context::primary(0).unwrap_err(), CudaError::Unavailable(reason.clone()));
+        assert_eq!(Device::new(0).unwrap_err().kind(), crate::ErrorKind::Missing);
+        let report = crate::probe();
+        assert!(!report.available());
+        assert_eq!(report.unavailable, Some(reason.to_string()));
+        assert!(report.devices.is_empty());
+        // SAFETY: never read.
+        let slice = unsafe { crate::DeviceSlice::from_raw(4096, 10, 0) };
+        // SAFETY: nothing writes there.
+        assert_eq!(unsafe { slice.as_host() }, None);
     }
 
     #[test]

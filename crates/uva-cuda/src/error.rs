@@ -195,6 +195,11 @@ pub(crate) fn documented_name(symbol: &'static str) -> &'static str {
     }
 }
 
+/// What the loader said when it would not open a library: libloading's own text says only that it would not.
+pub(crate) fn loader_said(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), |source| source.to_string())
+}
+
 /// What to do about an error, where the code tells; begins with `; `, or is empty.
 fn hint(code: u32) -> &'static str {
     match code {
@@ -336,3 +341,53 @@ const NAMES: &[(u32, &str)] = &[
     (916, "CUDA_ERROR_KEY_ROTATION"),
     (999, "CUDA_ERROR_UNKNOWN"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_call_names_itself_what_it_was_for_and_its_code() {
+        let error = check("cuMemAlloc_v2", 2, || "allocating feature slots".to_owned()).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.starts_with(
+                "cuMemAlloc failed while allocating feature slots: CUDA_ERROR_OUT_OF_MEMORY (2)"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("--slots"), "{text}");
+        assert_eq!(error.code(), Some(2));
+        assert_eq!(error.kind(), ErrorKind::Failed);
+    }
+
+    #[test]
+    fn what_a_call_was_for_is_asked_only_when_it_failed() {
+        assert_eq!(check("cuInit", 0, || unreachable!()), Ok(()));
+        assert_eq!(check_query("cuEventQuery", 0, || unreachable!()), Ok(true));
+        assert_eq!(check_query("cuEventQuery", 600, || unreachable!()), Ok(false));
+        assert!(check_query("cuEventQuery", 700, || "asking".to_owned()).is_err());
+    }
+
+    #[test]
+    fn a_code_that_nobody_knows_has_a_text_too() {
+        let text = check("cuInit", 4321, || "starting".to_owned()).unwrap_err().to_string();
+        assert!(text.contains("(4321)"), "{text}");
+    }
+
+    #[test]
+    fn the_names_are_in_the_order_of_their_codes() {
+        assert!(NAMES.is_sorted_by(|one, next| one.0 < next.0));
+        assert_eq!(name(0), "CUDA_SUCCESS");
+        assert_eq!(name(810), "CUDA_ERROR_MPS_CLIENT_TERMINATED");
+        assert_eq!(name(999), "CUDA_ERROR_UNKNOWN");
+    }
+
+    #[test]
+    fn a_function_is_called_as_its_documentation_calls_it() {
+        assert_eq!(documented_name("cuMemAlloc_v2"), "cuMemAlloc");
+        assert_eq!(documented_name("cuDevicePrimaryCtxRelease_v2"), "cuDevicePrimaryCtxRelease");
+        assert_eq!(documented_name("cuInit"), "cuInit");
+        assert_eq!(documented_name("cuFoo_vBar"), "cuFoo_vBar");
+    }
+}

@@ -14,19 +14,27 @@
 #[macro_use]
 mod call;
 mod context;
+mod cubin_cache;
 mod device;
 mod driver;
 mod error;
 mod event;
+pub mod kernels;
 pub mod memory;
+mod module;
+pub mod nvrtc;
 pub mod partition;
+mod probe;
 mod slice;
 mod stream;
 
 pub use context::Context;
+pub use cubin_cache::CacheKind;
 pub use device::{Device, Feature};
 pub use driver::Driver;
 pub use error::{CudaError, ErrorKind, Unavailable};
 pub use event::{EVENT_HANDLE_BYTES, Event};
+pub use module::{Module, ModuleOptions, ModuleReport, Origin};
+pub use probe::{DeviceReport, ProbeReport, Supports, probe};
 pub use slice::DeviceSlice;
 pub use stream::Stream;

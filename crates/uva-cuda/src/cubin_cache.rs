@@ -1,0 +1,327 @@
+//! Compiled kernels kept on disk, so that a second run starts without compiling.
+//!
+//! An entry is one file, named by its key, with its length and a checksum: whatever is found there that is not exactly
+//! what was once put there (a file cut short, a flipped bit, something else's file) counts as not found. It is written
+//! beside and renamed, so readers see the whole of it or nothing, and of two processes that write it at once the later
+//! one wins with the same bytes. A folder that cannot be written costs only the next compilation.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Where compiled kernels are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum CacheKind {
+    /// `kernels` in the user's cache folder for this program: `$UVATRAIN_CACHE`, else `$XDG_CACHE_HOME/uvatrain`,
+    /// else `~/.cache/uvatrain`. Where none of these can be told, nowhere.
+    #[default]
+    User,
+    /// A folder of the caller's.
+    Folder(PathBuf),
+    /// Nowhere.
+    Off,
+}
+
+impl CacheKind {
+    /// The folder, if there is one; it need not exist yet.
+    pub fn folder(&self) -> Option<PathBuf> {
+        match self {
+            Self::User => user_folder().map(|folder| folder.join("kernels")),
+            Self::Folder(folder) => Some(folder.clone()),
+            Self::Off => None,
+        }
+    }
+}
+
+/// The user's cache folder for this program; it need not exist.
+pub(crate) fn user_folder() -> Option<PathBuf> {
+    folder_from(|name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute()))
+}
+
+fn folder_from(absolute: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    absolute("UVATRAIN_CACHE").or_else(|| {
+        let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+        Some(cache.join("uvatrain"))
+    })
+}
+
+/// What an entry depends on, as one name. The parts are told apart: ("ab", "c") is not ("a", "bc").
+///
+/// Not against forgery: whoever can write into a user's cache folder can replace the program too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key(u128);
+
+impl Key {
+    pub(crate) fn of(parts: &[&[u8]]) -> Self {
+        Self(digest(|hasher| parts.hash(hasher)))
+    }
+}
+
+/// 128 bits: two hashes that begin differently. Another compiler's hash of another value costs one compilation.
+fn digest(feed: impl Fn(&mut DefaultHasher)) -> u128 {
+    let half = |which: u8| {
+        let mut hasher = DefaultHasher::new();
+        which.hash(&mut hasher);
+        feed(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    half(0) << 64 | half(1)
+}
+
+const MAGIC: &[u8; 8] = b"uvakern1";
+/// Magic, key, length of the image, checksum of key and image.
+const HEADER: usize = 8 + 16 + 8 + 16;
+/// No image of ours comes near it; a larger file is not read.
+const LARGEST: u64 = 256 << 20;
+/// After that long, what a killed process left half written is removed.
+const STALE: Duration = Duration::from_secs(24 * 3600);
+
+/// A folder of entries.
+#[derive(Debug, Clone)]
+pub(crate) struct CubinCache {
+    folder: PathBuf,
+}
+
+impl CubinCache {
+    pub(crate) fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// The file of an entry; `label` is for people.
+    pub(crate) fn path(&self, label: &str, key: Key) -> PathBuf {
+        self.folder.join(format!("{label}-{:032x}.kernels", key.0))
+    }
+
+    /// The image that was stored, if it is there and whole.
+    pub(crate) fn load(&self, label: &str, key: Key) -> Option<Vec<u8>> {
+        let path = self.path(label, key);
+        let length = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?.len();
+        if length > LARGEST {
+            return None;
+        }
+        let mut bytes = fs::read(&path).ok()?;
+        let (header, image) = bytes.split_at_checked(HEADER)?;
+        (header == Self::header(key, image)).then(|| bytes.split_off(HEADER))
+    }
+
+    /// Keeps an image.
+    ///
+    /// # Errors
+    /// What the file system said; nothing is left half written.
+    pub(crate) fn store(&self, label: &str, key: Key, image: &[u8]) -> io::Result<()> {
+        // Another thread of this process may be at it too.
+        static WRITES: AtomicU64 = AtomicU64::new(0);
+        fs::create_dir_all(&self.folder)?;
+        self.remove_stale();
+        let count = WRITES.fetch_add(1, Ordering::Relaxed);
+        let beside = self.folder.join(format!(".{}-{count}-{:016x}.part", std::process::id(), key.0 as u64));
+        let written = fs::File::create(&beside).and_then(|mut file| {
+            file.write_all(&Self::header(key, image))?;
+            file.write_all(image)?;
+            drop(file);
+            fs::rename(&beside, self.path(label, key))
+        });
+        if written.is_err() {
+            // It may not even have been created; the first error is the one to tell.
+            let _ = fs::remove_file(&beside);
+        }
+        written
+    }
+
+    fn header(key: Key, image: &[u8]) -> [u8; HEADER] {
+        let mut header = [0; HEADER];
+        header[..8].copy_from_slice(MAGIC);
+        header[8..24].copy_from_slice(&key.0.to_le_bytes());
+        header[24..32].copy_from_slice(&(image.len() as u64).to_le_bytes());
+        let checksum = digest(|hasher| {
+            hasher.write(&key.0.to_le_bytes());
+            hasher.write(image);
+        });
+        header[32..].copy_from_slice(&checksum.to_le_bytes());
+        header
+    }
+
+    /// Removes what killed processes left. Nobody minds if it cannot be done.
+    fn remove_stale(&self) {
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let is_part = path.extension() == Some(OsStr::new("part"));
+            let is_old = || modified_long_ago(&path).unwrap_or(false);
+            if is_part && is_old() {
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
+}
+
+fn modified_long_ago(path: &Path) -> Option<bool> {
+    Some(fs::metadata(path).ok()?.modified().ok()?.elapsed().ok()? > STALE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::Barrier;
+
+    fn cache() -> (tempfile::TempDir, CubinCache, Key) {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = CubinCache::new(folder.path().join("not/yet/there"));
+        (folder, cache, Key::of(&[b"source", b"sm_90"]))
+    }
+
+    #[test]
+    fn what_was_stored_is_loaded() {
+        let (_folder, cache, key) = cache();
+        assert_eq!(cache.load("gather", key), None);
+        cache.store("gather", key, b"an image").unwrap();
+        assert_eq!(cache.load("gather", key).unwrap(), b"an image");
+    }
+
+    #[test]
+    fn a_key_depends_on_every_part_and_on_where_parts_end() {
+        let keys = [
+            Key::of(&[b"ab", b"c"]),
+            Key::of(&[b"a", b"bc"]),
+            Key::of(&[b"ab", b"d"]),
+            Key::of(&[b"ab"]),
+            Key::of(&[b"ab", b"c", b""]),
+        ];
+        for (i, one) in keys.iter().enumerate() {
+            for other in &keys[..i] {
+                assert_ne!(one, other);
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_with_any_byte_changed_is_not_found() {
+        let (_folder, cache, key) = cache();
+        cache.store("gather", key, b"an image").unwrap();
+        let path = cache.path("gather", key);
+        let whole = fs::read(&path).unwrap();
+        for position in 0..whole.len() {
+            let mut broken = whole.clone();
+            broken[position] ^= 0x10;
+            fs::write(&path, &broken).unwrap();
+            assert_eq!(cache.load("gather", key), None, "byte {position}");
+        }
+    }
+
+    #[test]
+    fn a_file_cut_short_or_grown_is_not_found() {
+        let (_folder, cache, key) = cache();
+        cache.store("gather", key, b"an image").unwrap();
+        let path = cache.path("gather", key);
+        let mut whole = fs::read(&path).unwrap();
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            assert_eq!(cache.load("gather", key), None, "{length} bytes");
+        }
+        whole.push(0);
+        fs::write(&path, &whole).unwrap();
+        assert_eq!(cache.load("gather", key), None);
+    }
+
+    #[test]
+    fn a_file_of_another_key_is_not_found() {
+        let (_folder, cache, key) = cache();
+        let other = Key::of(&[b"source", b"sm_80"]);
+        cache.store("gather", other, b"an image").unwrap();
+        fs::rename(cache.path("gather", other), cache.path("gather", key)).unwrap();
+        assert_eq!(cache.load("gather", key), None);
+    }
+
+    #[test]
+    fn a_broken_file_is_replaced() {
+        let (_folder, cache, key) = cache();
+        cache.store("gather", key, b"an image").unwrap();
+        fs::write(cache.path("gather", key), b"").unwrap();
+        cache.store("gather", key, b"an image").unwrap();
+        assert_eq!(cache.load("gather", key).unwrap(), b"an image");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_an_error_that_leaves_nothing() {
+        let (folder, cache, key) = cache();
+        // A file where the folder should be stops root too; permissions stop everybody else.
+        fs::write(folder.path().join("not"), b"").unwrap();
+        assert!(cache.store("gather", key, b"an image").is_err());
+        assert_eq!(cache.load("gather", key), None);
+
+        let closed = folder.path().join("closed");
+        fs::create_dir(&closed).unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
+        let cache = CubinCache::new(closed.clone());
+        if cache.store("gather", key, b"an image").is_err() {
+            assert_eq!(fs::read_dir(&closed).unwrap().count(), 0);
+        }
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+
+    #[test]
+    fn a_failed_rename_leaves_nothing_beside() {
+        let (_folder, cache, key) = cache();
+        // A folder of the entry's name cannot be replaced by a file.
+        fs::create_dir_all(cache.path("gather", key)).unwrap();
+        assert!(cache.store("gather", key, b"an image").is_err());
+        assert_eq!(fs::read_dir(&cache.folder).unwrap().count(), 1);
+        assert_eq!(cache.load("gather", key), None);
+    }
+
+    #[test]
+    fn readers_beside_writers_see_all_or_nothing() {
+        let (_folder, cache, key) = cache();
+        let image = vec![7u8; 1 << 18];
+        let start = Barrier::new(4);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    start.wait();
+                    for _ in 0..20 {
+                        cache.store("gather", key, &image).unwrap();
+                    }
+                });
+            }
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    start.wait();
+                    for _ in 0..50 {
+                        assert!(cache.load("gather", key).is_none_or(|found| found == image));
+                    }
+                });
+            }
+        });
+        assert_eq!(cache.load("gather", key).unwrap(), image);
+        assert_eq!(fs::read_dir(&cache.folder).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn leftovers_of_killed_processes_are_removed_once_they_are_old() {
+        let (_folder, cache, key) = cache();
+        fs::create_dir_all(&cache.folder).unwrap();
+        let (old, new) = (cache.folder.join(".1-0-a.part"), cache.folder.join(".2-0-a.part"));
+        fs::write(&new, b"").unwrap();
+        let file = fs::File::create(&old).unwrap();
+        file.set_modified(std::time::SystemTime::now() - 2 * STALE).unwrap();
+        cache.store("gather", key, b"an image").unwrap();
+        assert!(!old.exists());
+        assert!(new.exists());
+    }
+
+    #[test]
+    fn the_users_folder_follows_the_environment() {
+        let folder = |set: &[(&str, &str)]| {
+            folder_from(|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
+        };
+        let (own, cache, home) = (("UVATRAIN_CACHE", "/u"), ("XDG_CACHE_HOME", "/x"), ("HOME", "/h"));
+        assert_eq!(folder(&[own, cache, home]), Some("/u".into()));
+        assert_eq!(folder(&[cache, home]), Some("/x/uvatrain".into()));
+        assert_eq!(folder(&[home]), Some("/h/.cache/uvatrain".into()));
+        assert_eq!(folder(&[]), None);
+    }
+}

@@ -1,0 +1,3 @@
+//! Typed launches of the kernels in the folder `kernels` of this repository.
+
+pub mod gather;

@@ -1,0 +1,401 @@
+//! Kernels on a device: the embedded sources, compiled for it, loaded into a context.
+
+use std::ffi::{CStr, CString, c_void};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use cudarc::driver::sys;
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::cubin_cache::{CacheKind, CubinCache, Key};
+use crate::driver::Driver;
+use crate::error::CudaError;
+use crate::nvrtc::{Nvrtc, Source, Target};
+
+/// The gather kernels, from the folder `kernels` of this repository.
+pub(crate) const GATHER: Source<'static> = Source {
+    name: "gather.cu",
+    text: include_str!("../../../kernels/gather.cu"),
+    headers: &[
+        ("gather.cuh", include_str!("../../../kernels/gather.cuh")),
+        ("gather_narrow.cuh", include_str!("../../../kernels/gather_narrow.cuh")),
+        ("gather_wide.cuh", include_str!("../../../kernels/gather_wide.cuh")),
+        ("intrinsics.cuh", include_str!("../../../kernels/intrinsics.cuh")),
+        ("tuning.cuh", include_str!("../../../kernels/tuning.cuh")),
+    ],
+};
+
+/// How kernels are compiled, beside the architecture. Line numbers are for profilers and sanitizers and cost nothing.
+const OPTIONS: [&str; 2] = ["-std=c++17", "-lineinfo"];
+
+/// What the simulator takes for an image: it has every kernel compiled for the host already.
+const SIMULATED_IMAGE: &CStr = c"uva-kernel-sim";
+
+/// Where compiled kernels come from.
+#[derive(Debug, Clone, Default)]
+pub struct ModuleOptions {
+    /// The folder of NVRTC, or the library itself; looked for if absent: [`Nvrtc::find`].
+    pub nvrtc: Option<PathBuf>,
+    /// Where compiled kernels are kept.
+    pub cache: CacheKind,
+}
+
+/// How a module came to be.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ModuleReport {
+    /// Where its code is from.
+    pub origin: Origin,
+    /// What it was compiled for, `sm_90`; absent under the simulator without NVRTC.
+    pub target: Option<String>,
+    /// NVRTC's version and where it was found; absent under the simulator without NVRTC.
+    pub nvrtc: Option<String>,
+    /// Seconds from the question to the loaded module.
+    pub seconds: f64,
+    /// Why it will be compiled again the next time, or what was wrong with what the cache held.
+    pub note: Option<String>,
+}
+
+/// Where a module's code is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// The cache on disk.
+    Cache,
+    /// Compiled just now.
+    Compiled,
+    /// The simulator's own, compiled for the host: there is no NVRTC.
+    Simulator,
+}
+
+/// Kernels that are loaded into a context. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Module {
+    loaded: Arc<Loaded>,
+    report: ModuleReport,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    context: Arc<Context>,
+    raw: sys::CUmodule,
+}
+
+// SAFETY: a CUmodule is a handle that any thread may use while its context lives, which the Arc sees to.
+unsafe impl Send for Loaded {}
+// SAFETY: as above; nothing here is mutated.
+unsafe impl Sync for Loaded {}
+
+/// A kernel of a module, which it keeps loaded.
+#[derive(Debug, Clone)]
+pub(crate) struct Function {
+    module: Arc<Loaded>,
+    raw: sys::CUfunction,
+    name: &'static str,
+}
+
+// SAFETY: a CUfunction is a handle into its module, which the Arc keeps; launching from several threads is allowed.
+unsafe impl Send for Function {}
+// SAFETY: as above; nothing here is mutated.
+unsafe impl Sync for Function {}
+
+impl Module {
+    /// The gather kernels, for the context's device.
+    ///
+    /// From the cache if it has them, else compiled and put there. Under the simulator NVRTC is used in the same way
+    /// if it can be found, so that this path is tried; where it cannot, the simulator's own compilation serves.
+    ///
+    /// # Errors
+    /// [`CudaError::NoNvrtc`], [`CudaError::Compile`], [`CudaError::Unsupported`] as [`Nvrtc::target`] has it;
+    /// [`CudaError::Call`] if the driver refuses the image.
+    pub fn gather(context: &Arc<Context>, options: &ModuleOptions) -> Result<Self, CudaError> {
+        Self::of(context, &GATHER, options)
+    }
+
+    fn of(context: &Arc<Context>, source: &Source<'_>, options: &ModuleOptions) -> Result<Self, CudaError> {
+        let began = Instant::now();
+        let finish = |loaded, origin, target: Option<Target>, nvrtc: Option<&Nvrtc>, note| Self {
+            loaded: Arc::new(loaded),
+            report: ModuleReport {
+                origin,
+                target: target.map(Target::name),
+                nvrtc: nvrtc.map(describe),
+                seconds: began.elapsed().as_secs_f64(),
+                note,
+            },
+        };
+        let nvrtc = match Nvrtc::find(options.nvrtc.as_deref()) {
+            Ok(nvrtc) => nvrtc,
+            // Whoever names an NVRTC wants that one, under the simulator too.
+            Err(_) if options.nvrtc.is_none() && Driver::load()?.device_memory_is_host_memory() => {
+                let loaded = Loaded::new(context, SIMULATED_IMAGE.to_bytes_with_nul(), source.name)?;
+                return Ok(finish(loaded, Origin::Simulator, None, None, None));
+            }
+            Err(error) => return Err(error),
+        };
+        let target = nvrtc.target(context.device().capability())?;
+        let label = format!("{}-{}", source.name.trim_end_matches(".cu"), target.name());
+        let key = key(source, target, nvrtc.version());
+        let cache = options.cache.folder().map(CubinCache::new);
+        let mut note = None;
+        if let Some(image) = cache.as_ref().and_then(|cache| cache.load(&label, key)) {
+            match Loaded::new(context, &image, source.name) {
+                Ok(loaded) => return Ok(finish(loaded, Origin::Cache, Some(target), Some(&nvrtc), None)),
+                // Whole by its checksum, and still not what this driver takes: compiled anew once.
+                Err(error) => note = Some(format!("the driver refused what the kernel cache held: {error}")),
+            }
+        }
+        let mut image = nvrtc.compile(source, target, &OPTIONS)?;
+        if matches!(target, Target::Ptx(..)) && image.last() != Some(&0) {
+            // The driver finds the end of PTX by a zero; a cubin tells its own length.
+            image.push(0);
+        }
+        let loaded = Loaded::new(context, &image, source.name)?;
+        if let Some(cache) = cache
+            && let Err(error) = cache.store(&label, key, &image)
+        {
+            note = Some(format!("{} was not written: {error}", cache.path(&label, key).display()));
+        }
+        Ok(finish(loaded, Origin::Compiled, Some(target), Some(&nvrtc), note))
+    }
+
+    /// How it came to be.
+    pub fn report(&self) -> &ModuleReport {
+        &self.report
+    }
+
+    /// The context it is loaded into.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.loaded.context
+    }
+
+    /// A kernel by its name.
+    pub(crate) fn function(&self, name: &'static str) -> Result<Function, CudaError> {
+        let text = CString::new(name).map_err(|_| {
+            CudaError::Refused(format!("{name:?} is no name of a kernel: it has a zero byte in it"))
+        })?;
+        self.loaded.context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes one handle; the module lives and the name ends in zero.
+        unsafe {
+            driver_call!(
+                cuModuleGetFunction(&mut raw, self.loaded.raw, text.as_ptr()),
+                "looking for the kernel {name}"
+            )
+        }?;
+        Ok(Function { module: Arc::clone(&self.loaded), raw, name })
+    }
+}
+
+fn describe(nvrtc: &Nvrtc) -> String {
+    let (major, minor) = nvrtc.version();
+    format!("{major}.{minor} ({})", nvrtc.found())
+}
+
+/// Everything that the compiled kernels depend on. Not the output: PTX has random names in it.
+fn key(source: &Source<'_>, target: Target, nvrtc: (u32, u32)) -> Key {
+    let target = target.name();
+    let version = format!("{}.{}", nvrtc.0, nvrtc.1);
+    let mut parts: Vec<&[u8]> =
+        vec![env!("CARGO_PKG_VERSION").as_bytes(), version.as_bytes(), target.as_bytes()];
+    parts.extend(OPTIONS.iter().map(|option| option.as_bytes()));
+    parts.push(source.name.as_bytes());
+    parts.push(source.text.as_bytes());
+    for (name, text) in source.headers {
+        parts.push(name.as_bytes());
+        parts.push(text.as_bytes());
+    }
+    Key::of(&parts)
+}
+
+impl Loaded {
+    /// Loads an image: a cubin, PTX that ends in zero, or the simulator's name that ends in zero.
+    fn new(context: &Arc<Context>, image: &[u8], name: &str) -> Result<Self, CudaError> {
+        context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes one handle; the context is current; the image is one that NVRTC made, kept whole by a checksum
+        // on its way through the cache, or a text that ends in zero, so the driver finds its end. No options.
+        unsafe {
+            driver_call!(
+                cuModuleLoadDataEx(
+                    &mut raw,
+                    image.as_ptr().cast(),
+                    0,
+                    std::ptr::null_mut(),
+                    std::ptr::null_mut()
+                ),
+                "loading the kernels of {name} on device {} ({})",
+                context.device().ordinal(),
+                context.device().name()
+            )
+        }?;
+        Ok(Self { context: Arc::clone(context), raw })
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // Unloading waits for nothing: whoever launches a kernel must keep what it runs on until it has run, and the
+        // code is a part of that. Without the context the module is gone already, so errors are let go.
+        if self.context.bind().is_ok() {
+            // SAFETY: loaded once, unloaded once; every Function holds an Arc of this.
+            let _ = unsafe { driver_call!(cuModuleUnload(self.raw), "unloading kernels") };
+        }
+    }
+}
+
+/// Grid and block of a launch, in blocks and threads; one dimension is enough here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) blocks: u32,
+    pub(crate) threads: u32,
+}
+
+impl Function {
+    /// Enqueues the kernel.
+    ///
+    /// # Safety
+    /// `arguments` point to what the kernel's parameters are, in order and by type; what these name stays valid, and
+    /// the module loaded, until the kernel has run.
+    pub(crate) unsafe fn launch(
+        &self,
+        stream: &crate::stream::Stream,
+        shape: Shape,
+        arguments: &mut [*mut c_void],
+    ) -> Result<(), CudaError> {
+        self.module.context.bind()?;
+        // SAFETY: function and stream live; the driver copies the parameters before it returns; the rest is the caller's
+        // promise. No dynamic shared memory, no extra options.
+        unsafe {
+            driver_call!(
+                cuLaunchKernel(
+                    self.raw,
+                    shape.blocks,
+                    1,
+                    1,
+                    shape.threads,
+                    1,
+                    1,
+                    0,
+                    stream.handle(),
+                    arguments.as_mut_ptr(),
+                    std::ptr::null_mut()
+                ),
+                "launching {} with {} blocks of {} threads",
+                self.name,
+                shape.blocks,
+                shape.threads
+            )
+        }
+    }
+
+    /// How many blocks of so many threads a multiprocessor holds at once.
+    pub(crate) fn blocks_per_multiprocessor(&self, threads: u32) -> Result<u32, CudaError> {
+        self.module.context.bind()?;
+        let mut blocks = 0;
+        // SAFETY: writes one int; the function lives.
+        unsafe {
+            driver_call!(
+                cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, self.raw, threads as i32, 0),
+                "asking how many blocks of {} a multiprocessor holds",
+                self.name
+            )
+        }?;
+        Ok(u32::try_from(blocks).unwrap_or(0))
+    }
+
+    /// One attribute, a count.
+    pub(crate) fn attribute(&self, attribute: sys::CUfunction_attribute) -> Result<u32, CudaError> {
+        self.module.context.bind()?;
+        let mut value = 0;
+        // SAFETY: writes one int; the function lives.
+        unsafe {
+            driver_call!(
+                cuFuncGetAttribute(&mut value, attribute, self.raw),
+                "asking {attribute:?} of {}",
+                self.name
+            )
+        }?;
+        Ok(u32::try_from(value).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The folder of the kernels' sources, where the checkout has it.
+    fn kernels() -> std::path::PathBuf {
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels")
+    }
+
+    #[test]
+    fn every_source_of_the_kernels_is_embedded_under_its_own_name() {
+        let mut files: Vec<String> = std::fs::read_dir(kernels())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.ends_with(".cu") || name.ends_with(".cuh"))
+            .collect();
+        files.sort();
+        let mut embedded: Vec<&str> =
+            GATHER.headers.iter().map(|(name, _)| *name).chain([GATHER.name]).collect();
+        embedded.sort_unstable();
+        assert_eq!(files, embedded);
+        for (name, text) in GATHER.headers.iter().chain(&[(GATHER.name, GATHER.text)]) {
+            assert_eq!(std::fs::read_to_string(kernels().join(name)).unwrap(), *text, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_key_depends_on_source_header_target_and_compiler() {
+        let headers = [("a.cuh", "one")];
+        let source = Source { name: "x.cu", text: "text", headers: &headers };
+        let first = key(&source, Target::Cubin(9, 0), (13, 0));
+        assert_eq!(first, key(&source, Target::Cubin(9, 0), (13, 0)));
+        assert_ne!(first, key(&source, Target::Cubin(8, 0), (13, 0)));
+        assert_ne!(first, key(&source, Target::Ptx(9, 0), (13, 0)));
+        assert_ne!(first, key(&source, Target::Cubin(9, 0), (13, 1)));
+        assert_ne!(first, key(&Source { text: "other", ..source }, Target::Cubin(9, 0), (13, 0)));
+        assert_ne!(
+            first,
+            key(&Source { headers: &[("a.cuh", "two")], ..source }, Target::Cubin(9, 0), (13, 0))
+        );
+        assert_ne!(
+            first,
+            key(&Source { headers: &[("b.cuh", "one")], ..source }, Target::Cubin(9, 0), (13, 0))
+        );
+    }
+
+    /// Runs where NVRTC is; CI brings it and sets UVATRAIN_REQUIRE_NVRTC.
+    #[test]
+    fn nvrtc_compiles_the_kernels_for_every_architecture() {
+        let nvrtc = match Nvrtc::find(None) {
+            Ok(nvrtc) => nvrtc,
+            Err(error) => {
+                assert!(std::env::var_os("UVATRAIN_REQUIRE_NVRTC").is_none(), "{error}");
+                eprintln!("skipped: {error}");
+                return;
+            }
+        };
+        for capability in [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)] {
+            let target = nvrtc.target(capability).unwrap();
+            assert_eq!(target, Target::Cubin(capability.0, capability.1));
+            let image = nvrtc.compile(&GATHER, target, &OPTIONS).unwrap();
+            assert_eq!(&image[..4], b"\x7fELF", "{}", target.name());
+        }
+        // A device newer than NVRTC gets portable code, one older than it is refused with what is the oldest.
+        assert!(matches!(nvrtc.target((99, 0)).unwrap(), Target::Ptx(..)));
+        assert!(nvrtc.target((3, 5)).unwrap_err().to_string().contains("7.5"));
+        let ptx = nvrtc.compile(&GATHER, Target::Ptx(9, 0), &OPTIONS).unwrap();
+        assert!(ptx.starts_with(b"//") && String::from_utf8_lossy(&ptx).contains(".target sm_90"));
+        // What does not compile is told with the line.
+        let wrong = Source {
+            name: "wrong.cu",
+            text: "extern \"C\" __global__ void f() { nothing(); }",
+            headers: &[],
+        };
+        let error = nvrtc.compile(&wrong, Target::Cubin(9, 0), &OPTIONS).unwrap_err().to_string();
+        assert!(error.contains("wrong.cu") && error.contains("nothing"), "{error}");
+    }
+}
