@@ -1,1 +1,35 @@
-//! A stand-in libcuda. Being written.
+//! A stand-in libcuda for machines without a GPU: for tests, never shipped.
+//!
+//! Built twice from one source. As a shared library it exports the CUDA driver's functions that this project calls
+//! ([the table](exports)): device memory is memfd, streams are threads, a launch runs the very kernels, compiled for the
+//! host. As a Rust library it is the harness through which tests run under that shared library: [`library_folder`],
+//! [`environment`] and [`in_process`].
+//!
+//! This crate must not know who calls it: it sees what a driver sees. What it does not model stands in its README.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod codes;
+mod context;
+mod device;
+mod entry;
+mod event;
+mod exports;
+mod green;
+mod harness;
+mod ipc;
+mod kernels;
+mod memory;
+mod memory_file;
+mod modules;
+mod mps;
+mod ranges;
+mod registration;
+mod registry;
+mod settings;
+mod stream;
+mod transfers;
+mod types;
+mod vmm;
+
+pub use harness::{environment, in_process, library_folder};

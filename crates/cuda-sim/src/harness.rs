@@ -1,0 +1,98 @@
+//! How tests run under the shared library: this process again, or any command, with a loader that finds it first.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Set for whatever runs under the simulator.
+const MARK: &str = "CUDA_SIM_FOLDER";
+
+/// What cargo calls the shared library.
+const LIBRARY: &str = "libcuda_sim.so";
+
+/// A folder that holds the shared library under the names programs look for: `libcuda.so` and `libcuda.so.1`.
+///
+/// Any number of processes may ask at once.
+///
+/// # Panics
+/// When the library does not lie where cargo puts it (beside the test executable, for crates that have `cuda-sim` as a
+/// dependency of whatever kind), or the links cannot be made.
+pub fn library_folder() -> PathBuf {
+    let executable = std::env::current_exe().expect("the path of this executable");
+    let beside = executable.parent().expect("an executable lies in a folder");
+    // A test lies in `deps` itself, a program one above it, an example beside it.
+    let candidates = [beside.to_owned(), beside.join("deps"), beside.join("../deps")];
+    let Some(found) = candidates.iter().find(|folder| folder.join(LIBRARY).is_file()) else {
+        panic!("{LIBRARY} lies in none of {candidates:?}: is cuda-sim a dependency of what is being tested?");
+    };
+    let library = found.join(LIBRARY).canonicalize().expect("the path of the library");
+    let profile = library.parent().and_then(Path::parent).expect("`deps` lies in a profile's folder");
+    let folder = profile.join("cuda-sim");
+    std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    for name in ["libcuda.so", "libcuda.so.1"] {
+        link(&library, &folder.join(name));
+    }
+    folder
+}
+
+/// Makes `link` point to `library`. Renaming puts it there whole, whoever does the same at the same time.
+fn link(library: &Path, link: &Path) {
+    if std::fs::read_link(link).is_ok_and(|target| target == library) {
+        return;
+    }
+    let thread = format!("{:?}", std::thread::current().id());
+    let own = link.with_extension(format!("{}-{}", std::process::id(), thread.replace(['(', ')'], "")));
+    let made = std::os::unix::fs::symlink(library, &own).and_then(|()| std::fs::rename(&own, link));
+    made.unwrap_or_else(|error| panic!("{}: {error}", link.display()));
+}
+
+/// Makes `command` run under the simulator. What else it loads by the loader's path stays findable; of the simulator's
+/// own variables (see the README) it sets none.
+///
+/// # Panics
+/// As [`library_folder`].
+pub fn environment(command: &mut Command) {
+    let folder = library_folder();
+    let set = command
+        .get_envs()
+        .find(|(name, _)| *name == "LD_LIBRARY_PATH")
+        .map(|(_, value)| value.map(OsString::from));
+    let rest = set.unwrap_or_else(|| std::env::var_os("LD_LIBRARY_PATH")).unwrap_or_default();
+    let mut path = folder.clone().into_os_string();
+    if !rest.is_empty() {
+        path.push(":");
+        path.push(rest);
+    }
+    command.env("LD_LIBRARY_PATH", path).env(MARK, folder);
+}
+
+/// Whether this process runs under the simulator. If not, runs the test of that name (as `cargo test -- --list` shows
+/// it) of this test executable under it, in a process of its own, and gives `false`: the caller returns.
+///
+/// ```ignore
+/// #[test]
+/// fn a_stream_is_made() {
+///     if !cuda_sim::in_process("a_stream_is_made") {
+///         return;
+///     }
+///     // libcuda is the simulator here
+/// }
+/// ```
+///
+/// # Panics
+/// When that test fails, or there is none of that name; and as [`library_folder`].
+pub fn in_process(test_name: &str) -> bool {
+    if std::env::var_os(MARK).is_some() {
+        return true;
+    }
+    let mut command = Command::new(std::env::current_exe().expect("the path of this executable"));
+    command.args(["--exact", test_name, "--nocapture", "--include-ignored"]);
+    environment(&mut command);
+    let output = command.output().expect("this executable runs");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{test_name} under cuda-sim: {}\n{stdout}\n{stderr}", output.status);
+    // A name that is none runs nothing, and succeeds.
+    assert!(stdout.contains("1 passed"), "{test_name} names no test of this executable:\n{stdout}");
+    false
+}

@@ -1,0 +1,216 @@
+//! What the environment says: the machine to be, and the faults to have. Read once, at the first call.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use crate::codes::Code;
+use crate::exports::FUNCTIONS;
+
+/// A feature that the machine may be told to lack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Feature {
+    Vmm,
+    IpcEvent,
+    IpcMemory,
+    Green,
+    ReadOnlyRegister,
+    HostRegister,
+}
+
+const FEATURES: &[(&str, Feature)] = &[
+    ("vmm", Feature::Vmm),
+    ("ipc_event", Feature::IpcEvent),
+    ("ipc_memory", Feature::IpcMemory),
+    ("green", Feature::Green),
+    ("read_only_register", Feature::ReadOnlyRegister),
+    ("host_register", Feature::HostRegister),
+];
+
+/// One entry of `CUDA_SIM_FAIL`, where its role is ours.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Its place in [`FUNCTIONS`].
+    pub function: usize,
+    /// The call that fails, from 1; none: every call.
+    pub nth: Option<u64>,
+    pub code: Code,
+}
+
+/// The machine to be.
+#[derive(Debug)]
+pub struct Settings {
+    pub devices: usize,
+    /// Bytes of each device, for each process.
+    pub memory: u64,
+    pub driver_version: i32,
+    pub multiprocessors: u32,
+    pub capability: (i32, i32),
+    pub lacks: Vec<Feature>,
+    pub faults: Vec<Fault>,
+    pub counts: Option<PathBuf>,
+    /// Microseconds that an operation of a stream may be late.
+    pub delay_us: u64,
+}
+
+impl Settings {
+    /// Whether the machine has the feature.
+    pub fn has(&self, feature: Feature) -> bool {
+        !self.lacks.contains(&feature)
+    }
+
+    /// # Errors
+    /// `CUDA_ERROR_NOT_SUPPORTED` where the machine lacks it.
+    pub fn need(&self, feature: Feature) -> Result<(), Code> {
+        if self.has(feature) { Ok(()) } else { Err(Code::NOT_SUPPORTED) }
+    }
+
+    /// The code that call number `nth` of `function` has to fail with.
+    pub fn fault(&self, function: usize, nth: u64) -> Option<Code> {
+        let due = |fault: &&Fault| fault.function == function && fault.nth.is_none_or(|n| n == nth);
+        self.faults.iter().find(due).map(|fault| fault.code)
+    }
+
+    /// Reads the variables by `variable`, for a process whose first argument is `role`.
+    fn read(variable: &dyn Fn(&str) -> Option<String>, role: &str) -> Result<Self, String> {
+        let capability = variable("CUDA_SIM_CAPABILITY").unwrap_or_else(|| "9.0".to_owned());
+        let capability = capability
+            .split_once('.')
+            .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
+            .ok_or_else(|| format!("CUDA_SIM_CAPABILITY={capability}: not a version such as 9.0"))?;
+        Ok(Self {
+            devices: number(variable, "CUDA_SIM_DEVICES", 1)?,
+            memory: number(variable, "CUDA_SIM_MEMORY", 8 << 30)?,
+            driver_version: number(variable, "CUDA_SIM_DRIVER_VERSION", 13000)?,
+            multiprocessors: number(variable, "CUDA_SIM_MULTIPROCESSORS", 132)?,
+            capability,
+            lacks: entries(variable("CUDA_SIM_LACKS"))
+                .iter()
+                .map(|name| feature(name))
+                .collect::<Result<_, _>>()?,
+            faults: entries(variable("CUDA_SIM_FAIL"))
+                .iter()
+                .filter_map(|entry| fault(entry, role).transpose())
+                .collect::<Result<_, _>>()?,
+            counts: variable("CUDA_SIM_COUNTS").filter(|folder| !folder.is_empty()).map(PathBuf::from),
+            delay_us: number(variable, "CUDA_SIM_DELAY_US", 0)?,
+        })
+    }
+}
+
+fn number<T: std::str::FromStr>(
+    variable: &dyn Fn(&str) -> Option<String>,
+    name: &str,
+    otherwise: T,
+) -> Result<T, String> {
+    match variable(name) {
+        None => Ok(otherwise),
+        Some(text) => text.parse().map_err(|_| format!("{name}={text}: not a number")),
+    }
+}
+
+fn entries(list: Option<String>) -> Vec<String> {
+    let list = list.unwrap_or_default();
+    list.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
+}
+
+fn feature(name: &str) -> Result<Feature, String> {
+    FEATURES.iter().find(|(known, _)| *known == name).map(|(_, feature)| *feature).ok_or_else(|| {
+        let known: Vec<&str> = FEATURES.iter().map(|(known, _)| *known).collect();
+        format!("CUDA_SIM_LACKS: no feature `{name}`; there are {}", known.join(", "))
+    })
+}
+
+/// Reads `[ROLE:]FUNCTION:N=CODE`; nothing where the role is another's.
+fn fault(entry: &str, role: &str) -> Result<Option<Fault>, String> {
+    let wrong = |what: &str| format!("CUDA_SIM_FAIL: `{entry}`: {what}");
+    let (call, code) = entry.split_once('=').ok_or_else(|| wrong("not [ROLE:]FUNCTION:N=CODE"))?;
+    let parts: Vec<&str> = call.split(':').collect();
+    let (whose, function, nth) = match parts[..] {
+        [function, nth] => (None, function, nth),
+        [whose, function, nth] => (Some(whose), function, nth),
+        _ => return Err(wrong("not [ROLE:]FUNCTION:N=CODE")),
+    };
+    // A misspelt name would inject nothing, and a test would pass for it.
+    let function =
+        place(function).ok_or_else(|| wrong(&format!("no function `{function}` is exported by cuda-sim")))?;
+    let nth = match nth {
+        "*" => None,
+        nth => Some(nth.parse().ok().filter(|&n| n > 0).ok_or_else(|| wrong("N is a number from 1, or *"))?),
+    };
+    let code = Code::parse(code).filter(|code| code.0 != 0).ok_or_else(|| wrong("no such CUresult"))?;
+    Ok(whose.is_none_or(|whose| whose == role).then_some(Fault { function, nth, code }))
+}
+
+/// A function's place in the table, by its exported name or that name without its version.
+pub fn place(name: &str) -> Option<usize> {
+    let exact = FUNCTIONS.iter().position(|function| function.name == name);
+    exact.or_else(|| {
+        FUNCTIONS.iter().position(|function| {
+            function.name.strip_prefix(name).is_some_and(|rest| rest.starts_with("_v") && rest.len() <= 3)
+        })
+    })
+}
+
+/// The first argument of this process, which is its role in this project; empty when it has none.
+pub fn role() -> String {
+    let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let first = line.split(|&byte| byte == 0).nth(1).unwrap_or_default();
+    String::from_utf8_lossy(first).into_owned()
+}
+
+/// The settings of this process.
+///
+/// # Errors
+/// Which variable is wrong, and how. [`crate::device::init`] reports it; nothing else works then.
+pub fn settings() -> Result<&'static Settings, &'static str> {
+    static SETTINGS: OnceLock<Result<Settings, String>> = OnceLock::new();
+    let variable = |name: &str| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned());
+    SETTINGS.get_or_init(|| Settings::read(&variable, &role())).as_ref().map_err(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)], role: &str) -> Result<Settings, String> {
+        let variable =
+            |name: &str| pairs.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
+        Settings::read(&variable, role)
+    }
+
+    #[test]
+    fn an_empty_environment_is_one_device_of_compute_capability_9() {
+        let settings = read(&[], "").unwrap();
+        assert_eq!((settings.devices, settings.memory, settings.capability), (1, 8 << 30, (9, 0)));
+        assert!(settings.has(Feature::Vmm) && settings.faults.is_empty());
+    }
+
+    #[test]
+    fn a_fault_counts_for_its_role_only() {
+        let list = [("CUDA_SIM_FAIL", "producer:cuMemAlloc:3=2, cuInit:*=CUDA_ERROR_NO_DEVICE")];
+        let producer = read(&list, "producer").unwrap();
+        let place = place("cuMemAlloc_v2").unwrap();
+        assert_eq!(producer.fault(place, 3), Some(Code::OUT_OF_MEMORY));
+        assert_eq!(producer.fault(place, 2), None);
+        let consumer = read(&list, "consumer").unwrap();
+        assert_eq!(consumer.fault(place, 3), None);
+        assert_eq!(consumer.fault(super::place("cuInit").unwrap(), 17), Some(Code::NO_DEVICE));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_by_name() {
+        for (name, text) in [
+            ("CUDA_SIM_FAIL", "cuMemAllok:1=2"),
+            ("CUDA_SIM_FAIL", "cuMemAlloc:0=2"),
+            ("CUDA_SIM_FAIL", "cuMemAlloc:1=CUDA_ERROR_BAD_MOOD"),
+            ("CUDA_SIM_FAIL", "cuMemAlloc:1=0"),
+            ("CUDA_SIM_FAIL", "cuMemAlloc"),
+            ("CUDA_SIM_LACKS", "vm"),
+            ("CUDA_SIM_MEMORY", "8GiB"),
+            ("CUDA_SIM_CAPABILITY", "9"),
+        ] {
+            let error = read(&[(name, text)], "").unwrap_err();
+            assert!(error.contains(name), "{name}={text} gave: {error}");
+        }
+    }
+}
