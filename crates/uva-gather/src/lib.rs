@@ -1,7 +1,8 @@
 //! Rows of a table, picked by id, written one after another: how features get from the dataset into a slot.
 //!
 //! A row is opaque bytes, of any number from 1; an id is its position in the table. Every backend keeps the contract
-//! of [`RowGather`], and the `conformance` module (behind the feature of that name) checks it. Here is the one for the CPU, [`HostGather`].
+//! of [`RowGather`], and the `conformance` module (behind the feature of that name) checks it. Here are the one for the
+//! CPU, [`HostGather`], and those for a GPU, in [`cuda`]; building them needs no CUDA.
 //!
 //! This crate must not know what a row means, where a table comes from, or how a slot is handed over.
 
@@ -9,6 +10,7 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod cuda;
 mod host;
 mod measure;
 
@@ -77,6 +79,12 @@ pub enum GatherError {
         /// How many were asked for.
         threads: usize,
         /// What the system said.
+        reason: String,
+    },
+    /// The device failed.
+    #[error("the gather on the GPU failed: {reason}")]
+    Device {
+        /// What the driver said, and to which call.
         reason: String,
     },
 }

@@ -173,6 +173,9 @@ pub struct GatherKernels {
     multiprocessors: u32,
 }
 
+/// What `gather_begin` and `gather_finish` are launched with.
+const SINGLE: Shape = Shape { blocks: 1, threads: 1 };
+
 /// The kernels' names, in the order of the tables above.
 const GATHER_NAMES: [[[&str; 2]; 2]; 3] = [
     [["gather_naive_i32", "gather_naive_i32_cached"], ["gather_naive_i64", "gather_naive_i64_cached"]],
@@ -235,22 +238,75 @@ impl GatherKernels {
         bound: GridBound,
     ) -> Result<(), CudaError> {
         arguments.check(width)?;
+        // SAFETY: the caller's promise, in each.
+        unsafe {
+            self.begin(stream, arguments.report)?;
+            self.rows(stream, kernel, width, arguments, bound)?;
+            self.finish(stream, width, arguments.report, arguments.ids, stamp)
+        }
+    }
+
+    /// Enqueues the first step of [`GatherKernels::enqueue`] alone: the report at that device address is reset. For
+    /// those who have something else to enqueue between the steps, or no rows at all.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    ///
+    /// # Safety
+    /// As [`GatherKernels::enqueue`] has it for the report.
+    pub unsafe fn begin(&self, stream: &Stream, report: u64) -> Result<(), CudaError> {
+        let mut report = report;
+        // SAFETY: one parameter, the report's address; the caller promises the report.
+        unsafe { self.begin.launch(stream, SINGLE, &mut [pointer(&mut report)]) }
+    }
+
+    /// Enqueues the middle step of [`GatherKernels::enqueue`] alone: the rows. None to gather: nothing is enqueued. The
+    /// report must have been reset before, in stream order, for each call anew.
+    ///
+    /// # Errors
+    /// As [`GatherKernels::enqueue`].
+    ///
+    /// # Safety
+    /// As [`GatherKernels::enqueue`].
+    pub unsafe fn rows(
+        &self,
+        stream: &Stream,
+        kernel: Kernel,
+        width: IdWidth,
+        arguments: &GatherArguments,
+        bound: GridBound,
+    ) -> Result<(), CudaError> {
+        arguments.check(width)?;
+        if arguments.count == 0 {
+            return Ok(());
+        }
         let cached = arguments.slot_map != 0;
         let entry = &self.gather[kernel as usize][width as usize][usize::from(cached)];
-        let mut report = arguments.report;
-        let single = Shape { blocks: 1, threads: 1 };
-        // SAFETY: one parameter, the report's address; the caller promises the report.
-        unsafe { self.begin.launch(stream, single, &mut [pointer(&mut report)]) }?;
-        if arguments.count > 0 {
-            let shape = Shape { blocks: self.blocks(entry, bound, arguments.count), threads: BLOCK_THREADS };
-            let mut copy = *arguments;
-            // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises all that they name.
-            unsafe { entry.function.launch(stream, shape, &mut [pointer(&mut copy)]) }?;
-        }
-        let (mut ids, mut stamp) = (arguments.ids, stamp);
+        let shape = Shape { blocks: self.blocks(entry, bound, arguments.count), threads: BLOCK_THREADS };
+        let mut copy = *arguments;
+        // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises all that they name.
+        unsafe { entry.function.launch(stream, shape, &mut [pointer(&mut copy)]) }
+    }
+
+    /// Enqueues the last step of [`GatherKernels::enqueue`] alone: the report is completed, `stamp` last.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    ///
+    /// # Safety
+    /// As [`GatherKernels::enqueue`] has it for the report; `ids` are those of the rows step, still as they were.
+    pub unsafe fn finish(
+        &self,
+        stream: &Stream,
+        width: IdWidth,
+        report: u64,
+        ids: u64,
+        stamp: u64,
+    ) -> Result<(), CudaError> {
+        let (mut report, mut ids, mut stamp) = (report, ids, stamp);
         let mut parameters = [pointer(&mut report), pointer(&mut ids), pointer(&mut stamp)];
         // SAFETY: three parameters of 8 bytes, as the kernel has them; the caller promises report and ids.
-        unsafe { self.finish[width as usize].launch(stream, single, &mut parameters) }
+        unsafe { self.finish[width as usize].launch(stream, SINGLE, &mut parameters) }
     }
 
     /// Holds the stream until a word of pinned host memory is other than 0: so all that is to be timed can be enqueued
@@ -265,7 +321,7 @@ impl GatherKernels {
     pub unsafe fn spin_until(&self, stream: &Stream, flag: u64) -> Result<(), CudaError> {
         let mut flag = flag;
         // SAFETY: one parameter, the flag's address, which the caller promises.
-        unsafe { self.spin_until.launch(stream, Shape { blocks: 1, threads: 1 }, &mut [pointer(&mut flag)]) }
+        unsafe { self.spin_until.launch(stream, SINGLE, &mut [pointer(&mut flag)]) }
     }
 
     /// What a kernel takes of a multiprocessor; `cached` is the form with a slot map.

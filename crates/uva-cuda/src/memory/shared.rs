@@ -396,12 +396,12 @@ impl Drop for SharedBuffer {
         }
         match self.memory {
             Memory::Vmm(_) => {}
-            // SAFETY: allocated by us, freed once; that the others have closed it is the owner's promise.
             Memory::LegacyOwned { address, .. } => {
+                // SAFETY: allocated by us, freed once; that the others have closed it is the owner's promise.
                 let _ = unsafe { driver_call!(cuMemFree_v2(address), "freeing {}", self.what) };
             }
-            // SAFETY: opened by us, closed once.
             Memory::LegacyOpened { address, .. } => {
+                // SAFETY: opened by us, closed once.
                 let _ = unsafe { driver_call!(cuIpcCloseMemHandle(address), "closing {}", self.what) };
             }
         }

@@ -392,10 +392,10 @@ fn copy_of(bytes: &[u8], pages: Pages, what: &str) -> Result<SharedRegion, CudaE
     let pieces = std::sync::Mutex::new(bytes.chunks(COPY_PIECE).zip(copy.chunks_mut(COPY_PIECE)));
     // More than a few threads gain nothing against one memory bus.
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    // The lock is held to take a piece, not to copy it, and can't be poisoned: taking a piece doesn't panic.
+    let take = || pieces.lock().ok().and_then(|mut pieces| pieces.next());
     let work = || {
-        loop {
-            // The lock is held to take a piece, not to copy it. It can't be poisoned: taking a piece doesn't panic.
-            let Some((from, to)) = pieces.lock().ok().and_then(|mut pieces| pieces.next()) else { break };
+        while let Some((from, to)) = take() {
             read_ahead(from);
             to.copy_from_slice(from);
         }
