@@ -53,7 +53,7 @@ pub(crate) struct Block<'a> {
     pub(crate) edges: usize,
     offsets: Borrowed<'a>,
     indices: Borrowed<'a>,
-    weights: Tensor,
+    pub(crate) weights: Tensor,
     transposing: Transposing<'a>,
     /// GCN: the weight of each destination's own row, [destinations, 1].
     pub(crate) own: Option<Tensor>,
@@ -148,7 +148,7 @@ impl<'a> Block<'a> {
 
 /// A counting sort of the edges by source: the offsets of the sources' lists, the destinations in them, and the
 /// edges' weights. Destinations stay in order within a source, so sums repeat.
-fn transposed(block: &BlockInput<'_>, edge_weights: &[f64]) -> (Vec<i32>, Vec<i32>, Vec<f64>) {
+pub(crate) fn transposed(block: &BlockInput<'_>, edge_weights: &[f64]) -> (Vec<i32>, Vec<i32>, Vec<f64>) {
     let BlockInput { destinations, sources, indices, .. } = *block;
     let mut offsets = vec![0i32; sources + 1];
     for &source in indices {

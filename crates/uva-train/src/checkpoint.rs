@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 use uva_graph::mix;
 
 /// Name of the state in its folder.
@@ -299,7 +299,8 @@ impl Checkpoint {
                 like.size()
             )));
         }
-        Tensor::f_from_data_size(view.data(), &shape, kind).map_err(refused)
+        let tensor = Tensor::f_from_data_size(view.data(), &shape, kind).map_err(refused)?;
+        tensor.f_to_device(like.device()).map_err(refused)
     }
 
     fn damaged(&self, problem: String) -> CheckpointError {
@@ -362,8 +363,8 @@ fn dtype(kind: Kind) -> Option<Dtype> {
     }
 }
 
-/// What must be equal for a trainer to go on from a checkpoint. The number of threads may change: the losses then
-/// differ in their last bits, as they would between two machines.
+/// What must be equal for a trainer to go on from a checkpoint. The number of threads and the device may change: the
+/// losses then differ in their last bits, as they would between two machines.
 fn model_fingerprint(trainer: &Trainer) -> Result<Value, CheckpointError> {
     let mut value = serde_json::to_value(trainer.options()).map_err(refused)?;
     if let Value::Object(fields) = &mut value {
@@ -399,7 +400,8 @@ fn pack(trainer: &Trainer) -> Result<Vec<u8>, CheckpointError> {
     for (index, (name, parameter)) in parameters.iter().enumerate() {
         let mut add = |group: &str, tensor: &Tensor| -> Result<(), CheckpointError> {
             let name = format!("{group}.{name}");
-            let tensor = tensor.f_detach().and_then(|t| t.f_contiguous()).map_err(refused)?;
+            let tensor = tensor.f_detach().and_then(|t| t.f_to_device(Device::Cpu)).map_err(refused)?;
+            let tensor = tensor.f_contiguous().map_err(refused)?;
             let finite = tensor.f_isfinite().and_then(|t| t.f_all()).and_then(|t| t.f_int64_value(&[]));
             if finite.map_err(refused)? == 0 {
                 return Err(CheckpointError::NotFinite { tensor: name });

@@ -60,6 +60,9 @@ impl Trainer {
     /// all nodes before the next, so the cost is layers × edges whatever the number of ids. Memory: two to three
     /// tables of nodes × hidden f32; the feature table is read once, front to back, in chunks.
     ///
+    /// It is computed on the CPU, by a trainer on a CUDA device too (with copies of its parameters): these tables are
+    /// as large as the graph, and need not fit a device.
+    ///
     /// # Errors
     /// [`TrainError::Input`] for tables that contradict each other or the model, or an id or neighbour out of range;
     /// [`TrainError::Unsupported`] for multi-label data.
@@ -99,7 +102,7 @@ impl Trainer {
         let mut rows = Rows::Table(features);
         for (index, layer) in self.model.layers.iter().enumerate() {
             let last = index + 1 == self.model.layers.len();
-            rows = Rows::Hidden(self.full_layer(layer, &rows, &csc, last)?);
+            rows = Rows::Hidden(self.full_layer(&layer.on(Device::Cpu)?, &rows, &csc, last)?);
         }
         let Rows::Hidden(logits) = rows else { return Ok(Evaluation::default()) };
         let targets = Borrowed::vector(&wanted)?;

@@ -83,6 +83,17 @@ impl Layer {
         })
     }
 
+    /// A copy on `device`; where it is there already, of the same storage.
+    pub(crate) fn on(&self, device: Device) -> Result<Self, TrainError> {
+        let copy = |tensor: &Tensor| tensor.f_to_device(device);
+        Ok(match self {
+            Self::Sage { own, neighbours, bias } => {
+                Self::Sage { own: copy(own)?, neighbours: copy(neighbours)?, bias: copy(bias)? }
+            }
+            Self::Gcn { weight, bias } => Self::Gcn { weight: copy(weight)?, bias: copy(bias)? },
+        })
+    }
+
     pub(crate) fn parameters(&self) -> Vec<(&'static str, &Tensor)> {
         match self {
             Self::Sage { own, neighbours, bias } => {

@@ -1,11 +1,13 @@
 //! GNN models over sampled blocks, their loss, their optimiser, and checkpoints of both.
 //!
-//! A [`Trainer`] takes one mini-batch at a time as borrowed memory ([`BatchInput`]: feature rows, labels and blocks
-//! as they lie in a slot) and trains on it. Nothing is copied out of the slot that does not have to be converted.
+//! A [`Trainer`] takes one mini-batch at a time as borrowed memory (feature rows, labels and blocks as they lie in a
+//! slot: [`BatchInput`] on the host, [`DeviceBatch`] on a CUDA device) and trains on it there. Nothing is copied out
+//! of the slot that does not have to be converted, and from a device only a batch's loss and counts come back.
 //!
-//! This crate must not know where a batch comes from: no rings, processes, samplers or signals. It reads a dataset's
-//! tables only to evaluate on full neighbourhoods ([`Trainer::evaluate_full`]), and it knows libtorch, which no
-//! other crate does.
+//! This crate must not know where a batch comes from: no rings, processes, samplers, signals or events. It reads a
+//! dataset's tables only to evaluate on full neighbourhoods ([`Trainer::evaluate_full`]), and it knows libtorch, which
+//! no other crate does. A program that trains on a CUDA device calls [`cuda::TorchCuda::load`] before anything else
+//! here.
 //!
 //! # Repeatable runs
 //!
@@ -13,7 +15,8 @@
 //! parameters come from a generator of this crate, libtorch's own generator (dropout) is seeded from (seed, epoch,
 //! batch) before each batch, and every operation used sums in a fixed order for a given number of threads. MKL adds
 //! two conditions that belong to whoever starts the process: `MKL_CBWR` and `MKL_DYNAMIC=FALSE` set before libtorch
-//! is loaded, and feature rows that start on 64-byte boundaries.
+//! is loaded, and feature rows that start on 64-byte boundaries. On a CUDA device parameters and dropout are drawn from
+//! the same seeds, but matrix products and losses may differ in their last bits from run to run and from the CPU's.
 
 #![deny(unsafe_code)]
 

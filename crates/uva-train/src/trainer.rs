@@ -141,12 +141,22 @@ impl Trainer {
         confirm: Confirm<'_>,
     ) -> Result<Step, TrainError> {
         self.use_threads();
+        let prepared = Prepared::new(self, &input.into())?;
+        self.train_prepared(epoch, batch, prepared, confirm)
+    }
+
+    pub(crate) fn train_prepared(
+        &mut self,
+        epoch: u32,
+        batch: u32,
+        prepared: Option<Prepared<'_>>,
+        confirm: Confirm<'_>,
+    ) -> Result<Step, TrainError> {
         let _no_grad = tch::no_grad_guard();
-        let Some(prepared) = Prepared::new(self, &input.into())? else {
+        let Some(Prepared { rows, targets, blocks }) = &prepared else {
             confirm().map_err(TrainError::Unconfirmed)?;
             return Ok(Step::default());
         };
-        let Prepared { rows, targets, blocks } = &prepared;
         let features = self.features(rows)?;
         let forward = {
             let _generator = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);

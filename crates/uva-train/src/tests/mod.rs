@@ -1,7 +1,12 @@
-//! Tests of the crate as a whole: against finite differences, a dense reference, itself interrupted, and bad input.
+//! Tests of the crate as a whole: against finite differences, a dense reference, itself interrupted, another device,
+//! and bad input.
 
 mod checkpoints;
+mod confirmation;
+mod cuda;
 mod dense_reference;
+mod device_input;
 mod gradients;
 mod support;
+mod tensor_blocks;
 mod training;

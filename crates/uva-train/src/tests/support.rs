@@ -103,6 +103,7 @@ impl Graph {
 }
 
 /// Owned memory of one block.
+#[derive(Debug)]
 pub(crate) struct OwnedBlock {
     pub(crate) destinations: usize,
     pub(crate) sources: usize,

@@ -1,0 +1,193 @@
+//! Blocks in tensors, the way of a device, against blocks on the host: both on the CPU here, so that libtorch's own
+//! kernels are the only difference that a device makes.
+
+use super::support::{Batch, Graph, OwnedBlock, fill_biases, options};
+use crate::aggregate::{Block, transposed};
+use crate::device::TrainDevice;
+use crate::input::BlockInput;
+use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
+use crate::prepared::Prepared;
+use crate::tensor_block::TensorBlock;
+use crate::trainer::Trainer;
+use proptest::prelude::*;
+use tch::{Device, Kind, Tensor};
+
+/// Any block: lists of 0 to 5 edges, sources that nobody picked or several picked twice, perhaps nothing at all; with
+/// degrees of its sources.
+fn any_block() -> impl Strategy<Value = (OwnedBlock, Vec<i32>)> {
+    (0usize..9, 0usize..9)
+        .prop_flat_map(|(destinations, more)| {
+            let sources = destinations + more;
+            let list = proptest::collection::vec(0..sources.max(1) as i32, 0..6);
+            let degrees = proptest::collection::vec(0i32..1000, sources);
+            (proptest::collection::vec(list, destinations), degrees, Just(sources))
+        })
+        .prop_map(|(lists, degrees, sources)| {
+            let mut indptr = vec![0];
+            indptr.extend(lists.iter().scan(0, |sum, list| {
+                *sum += list.len() as i32;
+                Some(*sum)
+            }));
+            let block = OwnedBlock { destinations: lists.len(), sources, indptr, indices: lists.concat() };
+            (block, degrees)
+        })
+}
+
+fn view(block: &OwnedBlock) -> BlockInput<'_> {
+    let OwnedBlock { destinations, sources, indptr, indices } = block;
+    BlockInput { destinations: *destinations, sources: *sources, indptr, indices }
+}
+
+/// Whether two tensors are equal to a few last places: libtorch's square root is not always the host's.
+fn close(found: &Tensor, expected: &Tensor) -> bool {
+    let epsilon = if expected.kind() == Kind::Double { f64::EPSILON } else { f64::from(f32::EPSILON) };
+    let values = |tensor: &Tensor| Vec::<f64>::try_from(tensor.to_kind(Kind::Double).flatten(0, -1)).unwrap();
+    (found.size(), found.kind()) == (expected.size(), expected.kind())
+        && values(found)
+            .iter()
+            .zip(values(expected))
+            .all(|(a, b)| (a - b).abs() <= 64.0 * epsilon * b.abs().max(1e-3))
+}
+
+fn numbers(tensor: &Tensor) -> Vec<i32> {
+    assert_eq!(tensor.kind(), Kind::Int);
+    Vec::try_from(tensor).unwrap()
+}
+
+/// Rows that are all different.
+fn rows(count: usize, width: usize, kind: Kind) -> Tensor {
+    let size = [count as i64, width as i64];
+    Tensor::arange((count * width) as i64, (Kind::Double, Device::Cpu)).sin().view(size).to_kind(kind)
+}
+
+proptest! {
+    #[test]
+    fn weights_sums_and_transposed_lists_equal_those_of_the_host(
+        (block, degrees) in any_block(), gcn: bool, double: bool,
+    ) {
+        let model = if gcn { ModelKind::Gcn } else { ModelKind::Sage };
+        let kind = if double { Kind::Double } else { Kind::Float };
+        let input = view(&block);
+        let host = Block::new(model, &input, &degrees, kind).unwrap();
+        let (indptr, indices) = (Tensor::from_slice(&block.indptr), Tensor::from_slice(&block.indices));
+        let of_sources = Tensor::from_slice(&degrees);
+        let found =
+            Block::from_tensors(model, block.sources, &indptr, &indices, Some(&of_sources), kind).unwrap();
+
+        let counts = |block: &Block<'_>| (block.destinations, block.sources, block.edges);
+        prop_assert_eq!(counts(&found), counts(&host));
+        prop_assert!(close(&found.weights, &host.weights), "{:?} {:?}", found.weights, host.weights);
+        prop_assert_eq!(found.own.is_some(), host.own.is_some());
+        if let (Some(found), Some(host)) = (&found.own, &host.own) {
+            prop_assert!(close(found, host), "{:?} {:?}", found, host);
+        }
+        let x = rows(block.sources, 3, kind);
+        prop_assert!(close(&found.aggregate(&x).unwrap(), &host.aggregate(&x).unwrap()));
+        let y = rows(block.destinations, 3, kind);
+        prop_assert!(close(&found.spread(&y).unwrap(), &host.spread(&y).unwrap()));
+
+        if !block.indices.is_empty() {
+            let edge_weights: Vec<f64> = (0..block.indices.len()).map(|edge| edge as f64).collect();
+            let (offsets, picked_by, weights) = transposed(&input, &edge_weights);
+            let lists = TensorBlock::new(&indptr, &indices, block.sources).unwrap();
+            let lists = lists.transposed(&Tensor::from_slice(&edge_weights)).unwrap();
+            prop_assert_eq!(numbers(&lists.offsets), offsets);
+            prop_assert_eq!(numbers(&lists.indices), picked_by);
+            prop_assert_eq!(Vec::<f64>::try_from(lists.weights).unwrap(), weights);
+        }
+    }
+
+    /// What a producer that died half way may have left.
+    #[test]
+    fn numbers_out_of_range_never_leave_the_block(
+        indptr in proptest::collection::vec(any::<i32>(), 2..9),
+        indices in proptest::collection::vec(any::<i32>(), 1..30),
+        sources in 8usize..20,
+    ) {
+        let (destinations, edges) = (indptr.len() - 1, indices.len());
+        let block =
+            TensorBlock::new(&Tensor::from_slice(&indptr), &Tensor::from_slice(&indices), sources).unwrap();
+        let offsets = numbers(&block.offsets);
+        prop_assert!(offsets.windows(2).all(|pair| pair[0] <= pair[1]), "{:?}", offsets);
+        prop_assert!(offsets.iter().all(|&offset| 0 <= offset && offset as usize <= edges), "{:?}", offsets);
+        let in_range = |found: &[i32], end: usize| found.iter().all(|&n| 0 <= n && (n as usize) < end);
+        prop_assert!(in_range(&numbers(&block.indices), sources));
+        let lists = block.transposed(&Tensor::zeros([edges as i64], (Kind::Float, Device::Cpu))).unwrap();
+        prop_assert!(in_range(&numbers(&lists.indices), destinations));
+        let offsets = numbers(&lists.offsets);
+        prop_assert_eq!((offsets[0], offsets[sources] as usize), (0, edges));
+    }
+}
+
+/// Batches of a graph with a hub, lonely nodes and missing labels; the last one has no edges at all.
+fn batches(graph: &Graph) -> Vec<Batch> {
+    let mut batches: Vec<Batch> = (0..6)
+        .map(|number| {
+            let seeds: Vec<usize> = (0..8).map(|i| (number * 5 + i * 3) % graph.nodes()).collect();
+            graph.batch(&seeds, &[3, 4])
+        })
+        .collect();
+    batches.push(graph.batch(&[3, 10, 17], &[3, 3]));
+    batches
+}
+
+#[test]
+fn training_through_tensors_equals_training_through_the_host() {
+    for model in [ModelKind::Sage, ModelKind::Gcn] {
+        // Both orders of multiplying and aggregating.
+        for (dim, hidden) in [(3, 8), (200, 2)] {
+            let graph = Graph::random(50, dim, 3, 6);
+            let options = TrainerOptions {
+                dropout: 0.3,
+                input_dropout: 0.1,
+                weight_decay: 5e-4,
+                feature_norm: FeatureNorm::Row,
+                ..options(model, hidden, 2)
+            };
+            let new = || Trainer::new(&options, dim, 3, TrainDevice::Cpu).unwrap();
+            let (mut host, mut tensors) = (new(), new());
+            for (number, batch) in batches(&graph).iter().enumerate() {
+                let blocks = batch.blocks();
+                let input = batch.input(&blocks);
+                let expected = host.train_batch(1, number as u32, &input, &mut || Ok(())).unwrap();
+                let prepared = Prepared::copied(&tensors, &input, Device::Cpu).unwrap();
+                let found = tensors.train_prepared(1, number as u32, prepared, &mut || Ok(())).unwrap();
+                let far = (found.loss - expected.loss).abs() / expected.loss.max(f32::MIN_POSITIVE);
+                assert!(far < 1e-5, "{model:?} {dim} batch {number}: {found:?} {expected:?}");
+                assert_eq!((found.correct, found.labelled), (expected.correct, expected.labelled));
+            }
+            assert!(host.steps() > 5);
+        }
+    }
+}
+
+#[test]
+fn gradients_through_tensors_equal_those_through_the_host() {
+    for model in [ModelKind::Sage, ModelKind::Gcn] {
+        for (dim, hidden) in [(3, 8), (200, 2)] {
+            let graph = Graph::random(50, dim, 3, 6);
+            let trainer =
+                Trainer::with_kind(&options(model, hidden, 2), dim, 3, Kind::Double, TrainDevice::Cpu)
+                    .unwrap();
+            fill_biases(&trainer);
+            for batch in batches(&graph) {
+                let views = batch.blocks();
+                let input = batch.input(&views);
+                let gradients = |blocks: &[Block<'_>]| {
+                    let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, dim as i64]);
+                    let forward = trainer.model.forward(x, blocks, true).unwrap();
+                    trainer.model.backward(&forward, blocks, forward.logits.sin()).unwrap()
+                };
+                let host: Vec<Block> = views
+                    .iter()
+                    .map(|b| Block::new(model, b, &batch.degrees, Kind::Double).unwrap())
+                    .collect();
+                let prepared = Prepared::copied(&trainer, &input, Device::Cpu).unwrap().unwrap();
+                for (found, expected) in gradients(&prepared.blocks).iter().zip(gradients(&host)) {
+                    assert!((found - &expected).abs().max().double_value(&[]) < 1e-12, "{model:?} {dim}");
+                    assert_eq!(found.size(), expected.size());
+                }
+            }
+        }
+    }
+}
