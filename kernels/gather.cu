@@ -9,6 +9,7 @@
 // In one stream, in this order. An id that is no row of the table is never read; its output row stays as it was, and
 // the report names the first of them. docs/kernels.md tells how the three differ.
 #include "gather_narrow.cuh"
+#include "gather_wide.cuh"
 
 #define UVA_GATHER __global__ void __launch_bounds__(UVA_GATHER_BLOCK_THREADS, UVA_GATHER_BLOCKS_PER_MULTIPROCESSOR)
 
@@ -34,6 +35,11 @@ UVA_GATHER gather_shift_i32(GatherArguments arguments) { uva::gather_narrow<int,
 UVA_GATHER gather_shift_i64(GatherArguments arguments) { uva::gather_narrow<long long, false, true>(arguments); }
 UVA_GATHER gather_shift_i32_cached(GatherArguments arguments) { uva::gather_narrow<int, true, true>(arguments); }
 UVA_GATHER gather_shift_i64_cached(GatherArguments arguments) { uva::gather_narrow<long long, true, true>(arguments); }
+
+UVA_GATHER gather_wide_i32(GatherArguments arguments) { uva::gather_wide<int>(arguments); }
+UVA_GATHER gather_wide_i64(GatherArguments arguments) { uva::gather_wide<long long>(arguments); }
+UVA_GATHER gather_wide_i32_cached(GatherArguments arguments) { uva::gather_wide_cached<int>(arguments); }
+UVA_GATHER gather_wide_i64_cached(GatherArguments arguments) { uva::gather_wide_cached<long long>(arguments); }
 
 __global__ void gather_finish_i32(GatherReport* report, const void* ids, unsigned long long stamp) {
   uva::finish<int>(report, ids, stamp);

@@ -35,6 +35,8 @@ static_assert(sizeof(GatherArguments) == 72, "mirrored on the host");
 namespace uva {
 
 constexpr u64 NO_POSITION = ~0ull;
+// A read of the link never crosses from one line into the next.
+constexpr u32 LINE_BYTES = 128;
 
 // Positions first…first+count-1 of the ids.
 struct Take {

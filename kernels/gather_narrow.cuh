@@ -5,8 +5,6 @@
 
 namespace uva {
 
-constexpr u64 LINE = 128;
-
 // gcd(4, numbers): the widest lane whose multiples all of them are.
 __device__ __forceinline__ u32 narrow_lane(u64 numbers) { return numbers % 4 == 0 ? 4 : numbers % 2 == 0 ? 2 : 1; }
 
@@ -33,8 +31,8 @@ __device__ __forceinline__ void copy_row_narrow(const u8* from, u8* to, u64 row_
   const u64 elements = row_bytes / WIDTH;
   u64 rotation = 0;
   // A row of one line at most gains nothing; rows of whole lines all begin alike, on lines if the table does.
-  if (SHIFT && row_bytes > LINE && row_bytes % LINE != 0) {
-    rotation = (LINE - reinterpret_cast<u64>(from) % LINE) % LINE / WIDTH;
+  if (SHIFT && row_bytes > LINE_BYTES && row_bytes % LINE_BYTES != 0) {
+    rotation = (LINE_BYTES - reinterpret_cast<u64>(from) % LINE_BYTES) % LINE_BYTES / WIDTH;
   }
   const u32 lane = threadIdx.x % LANES;
   for (u64 turn = 0; turn < elements; turn += (u64)LANES * UVA_GATHER_NARROW_DEPTH) {

@@ -29,7 +29,7 @@ struct Call<Kernel> {
   ENTRY(gather_##kernel##_i32), ENTRY(gather_##kernel##_i64), ENTRY(gather_##kernel##_i32_cached), ENTRY(gather_##kernel##_i64_cached)
 
 const uva_shim::Launchable ENTRIES[] = {
-    ENTRY(gather_begin), GATHER(naive), GATHER(shift),
+    ENTRY(gather_begin), GATHER(naive), GATHER(shift), GATHER(wide),
     ENTRY(gather_finish_i32), ENTRY(gather_finish_i64), ENTRY(spin_until),
 #ifdef UVA_SHIM_SELFTEST
     ENTRY(selftest_reverse), ENTRY(selftest_block_sum), ENTRY(selftest_diverge), ENTRY(selftest_return_early),
