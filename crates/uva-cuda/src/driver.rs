@@ -121,10 +121,16 @@ functions! {
 /// The NVIDIA driver, loaded, started and found new enough. There is one for the process and it is never closed.
 pub struct Driver {
     functions: Functions,
+    finish_loading: Option<FinishLoading>,
     version: (u32, u32),
     devices: u32,
     memory_is_host_memory: bool,
 }
+
+/// cuFuncLoad: loads a kernel that the driver would else load at its first launch. Every driver that is new enough has
+/// it; a stand-in need not, since only a device's driver is lazy.
+pub(crate) type FinishLoading = unsafe extern "C" fn(CUfunction) -> u32;
+const _: unsafe fn(CUfunction) -> CUresult = sys::cuFuncLoad;
 
 static DRIVER: OnceLock<Result<Driver, Unavailable>> = OnceLock::new();
 
@@ -186,7 +192,10 @@ impl Driver {
         if devices == 0 {
             return Err(Unavailable::NoDevice);
         }
-        Ok(Self { functions, version, devices, memory_is_host_memory: is_simulator(library) })
+        // SAFETY: the type is the function's own, as above; the library stays open.
+        let finish_loading = unsafe { library.get::<FinishLoading>("cuFuncLoad\0") }.ok().map(|found| *found);
+        let memory_is_host_memory = is_simulator(library);
+        Ok(Self { functions, finish_loading, version, devices, memory_is_host_memory })
     }
 
     /// The driver's functions that this program calls, by the names under which libcuda exports them: what a stand-in
@@ -211,6 +220,10 @@ impl Driver {
     /// [`CudaError::Call`].
     pub fn devices(&self) -> Result<Vec<Device>, CudaError> {
         (0..self.devices).map(|ordinal| Device::new(ordinal as usize)).collect()
+    }
+
+    pub(crate) fn finish_loading(&self) -> Option<FinishLoading> {
+        self.finish_loading
     }
 
     /// Whether this is the simulator, whose device addresses are host addresses: its memory may be read by the CPU.

@@ -69,7 +69,8 @@ impl Event {
         Ok(Self { context: Arc::clone(context), raw })
     }
 
-    /// Sets the mark behind all that is on the stream now. Waits enqueued before this call keep to the mark as it was.
+    /// Sets the mark behind all that is on the stream now, which is of the event's context or of a green context of its
+    /// device. Waits enqueued before this call keep to the mark as it was.
     ///
     /// # Errors
     /// [`CudaError::Call`].

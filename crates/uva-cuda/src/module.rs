@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::cubin_cache::{CacheKind, CubinCache, Key};
 use crate::driver::Driver;
-use crate::error::CudaError;
+use crate::error::{CudaError, check};
 use crate::nvrtc::{Nvrtc, Source, Target};
 
 /// The gather kernels, from the folder `kernels` of this repository.
@@ -184,6 +184,12 @@ impl Module {
                 "looking for the kernel {name}"
             )
         }?;
+        // The driver may leave a kernel unloaded until its first launch, and then wait for the device to load it: for
+        // ever, if what runs there is `spin_until`, held until more is enqueued. So it is loaded now.
+        if let Some(load) = Driver::load()?.finish_loading() {
+            // SAFETY: the function was just found in a module that lives.
+            check("cuFuncLoad", unsafe { load(raw) }, || format!("loading the kernel {name}"))?;
+        }
         Ok(Function { module: Arc::clone(&self.loaded), raw, name })
     }
 }

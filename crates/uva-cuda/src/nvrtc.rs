@@ -276,19 +276,17 @@ impl Nvrtc {
         let mut program = std::ptr::null_mut();
         // SAFETY: the strings end in zero and live until the call returns, which copies them; the lists are as long as
         // the count says.
-        self.must(
-            unsafe {
-                (self.functions.create)(
-                    &mut program,
-                    text.as_ptr(),
-                    name.as_ptr(),
-                    source.headers.len() as c_int,
-                    header_texts.as_ptr(),
-                    header_names.as_ptr(),
-                )
-            },
-            "making a program",
-        )?;
+        let result = unsafe {
+            (self.functions.create)(
+                &mut program,
+                text.as_ptr(),
+                name.as_ptr(),
+                source.headers.len() as c_int,
+                header_texts.as_ptr(),
+                header_names.as_ptr(),
+            )
+        };
+        self.must(result, "making a program")?;
         let program = OpenProgram { nvrtc: self, program };
         // SAFETY: the program was just made; the options live until the call returns.
         let result = unsafe {
