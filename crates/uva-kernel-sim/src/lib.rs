@@ -8,6 +8,8 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod gather;
+pub mod requests;
 mod shim;
 
 pub use shim::{AccessLog, LaneAccess, LaunchError, WarpAccess, entry_points, launch, launch_logged};
