@@ -135,7 +135,8 @@ impl Event {
         Ok(handle.reserved.map(|byte| byte as u8))
     }
 
-    /// Opens an event of another process. A process cannot open its own.
+    /// Opens an event of another process, made by [`Event::interprocess`]; CUDA does not promise that a process can open
+    /// its own.
     ///
     /// # Errors
     /// [`CudaError::Call`].

@@ -264,7 +264,10 @@ impl Nvrtc {
         options: &[&str],
     ) -> Result<Vec<u8>, CudaError> {
         let architecture = format!("-arch={}", target.name());
-        let options = std::iter::once(architecture.as_str()).chain(options.iter().copied());
+        // Since 12.9 NVRTC keeps what it compiled in the driver's cache, by an undocumented table of functions that it
+        // asks of whatever libcuda is loaded, and crashes where there is none. What this crate compiles has its own cache.
+        let no_cache = (self.version >= (12, 9)).then_some("--no-cache");
+        let options = std::iter::once(architecture.as_str()).chain(no_cache).chain(options.iter().copied());
         let options = options.map(c_string).collect::<Result<Vec<_>, _>>()?;
         let names = source.headers.iter().map(|(name, _)| c_string(name)).collect::<Result<Vec<_>, _>>()?;
         let texts = source.headers.iter().map(|(_, text)| c_string(text)).collect::<Result<Vec<_>, _>>()?;

@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::process::Stdio;
 use std::sync::Arc;
 
 use uva_cuda::kernels::gather::{GatherArguments, GatherKernels, GatherReport, GridBound, IdWidth, Kernel};
@@ -222,6 +223,16 @@ fn kernels_are_compiled_once_and_then_come_from_the_cache() {
     assert_eq!(load().origin, Origin::Compiled);
     assert_eq!(std::fs::read(&file).unwrap().len(), whole.len());
     assert_eq!(load().origin, Origin::Cache);
+    // Two processes that find it empty at once.
+    let shared = tempfile::tempdir().unwrap();
+    let start = || {
+        let mut command = simulated("does_everything_and_tells_the_error");
+        command.env("UVATRAIN_CACHE", shared.path()).stdout(Stdio::piped()).spawn().unwrap()
+    };
+    for child in [start(), start()] {
+        assert_eq!(told(&child.wait_with_output().unwrap(), "OUTCOME "), "fine");
+    }
+    assert_eq!(std::fs::read_dir(shared.path().join("kernels")).unwrap().count(), 1);
     // A place that cannot be written is said and survived.
     let nowhere = ModuleOptions { cache: CacheKind::Folder(file.join("below a file")), ..Default::default() };
     let report = Module::gather(&context, &nowhere).unwrap().report().clone();
@@ -249,7 +260,7 @@ fn everything() -> Result<(), CudaError> {
     let (start, end) = (uva_cuda::Event::timing(&context)?, uva_cuda::Event::timing(&context)?);
     let shared = uva_cuda::Event::interprocess(&context)?;
     shared.export()?;
-    let module = Module::gather(&context, &ModuleOptions { nvrtc: None, cache: CacheKind::Off })?;
+    let module = Module::gather(&context, &ModuleOptions::default())?;
     let kernels = GatherKernels::new(&module)?;
     kernels.resources(Kernel::Wide, IdWidth::I64, false)?;
     let mut host = PinnedBuffer::new(&context, 4096, "the table")?;
@@ -314,16 +325,19 @@ fn a_fault_in_any_call_is_told_with_the_call_and_what_it_was_for() {
         (719, "CUDA_ERROR_LAUNCH_FAILED"),
         (810, "CUDA_ERROR_MPS_CLIENT_TERMINATED"),
     ];
+    // Where there is an NVRTC, the kernels are compiled once and not for each fault.
+    let cache = tempfile::tempdir().unwrap();
+    let outcome_with = |fault: &str| {
+        let mut command = simulated("does_everything_and_tells_the_error");
+        let output =
+            command.env("CUDA_SIM_FAIL", fault).env("UVATRAIN_CACHE", cache.path()).output().unwrap();
+        told(&output, "OUTCOME ")
+    };
+    assert_eq!(outcome_with(""), "fine");
     let mut told_of = 0;
     for (index, function) in Driver::functions().iter().enumerate() {
         let (code, name) = codes[index % codes.len()];
-        let output = simulated("does_everything_and_tells_the_error")
-            .env("CUDA_SIM_FAIL", format!("{function}:1={code}"))
-            // Without NVRTC this is quick, and the calls are the same.
-            .env("UVATRAIN_CACHE", "/nonexistent")
-            .output()
-            .unwrap();
-        let outcome = told(&output, "OUTCOME ");
+        let outcome = outcome_with(&format!("{function}:1={code}"));
         if outcome == "fine" {
             continue;
         }
