@@ -123,7 +123,8 @@ impl Ticket {
         }
     }
 
-    fn complete(&self) {
+    /// Completes it, and wakes whoever waits.
+    pub fn complete(&self) {
         match self {
             Self::Nothing => {}
             Self::Local(record) => {
@@ -232,11 +233,7 @@ pub fn record(event: *mut c_void, stream: *mut c_void) -> Outcome {
     if !context::same(&event.context, &queue.context) {
         return Err(Code::INVALID_HANDLE);
     }
-    let ticket = event.record();
-    queue.enqueue(move |_| {
-        ticket.complete();
-        Ok(())
-    });
+    queue.enqueue_mark(event.record());
     Ok(())
 }
 

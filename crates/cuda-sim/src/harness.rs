@@ -82,11 +82,19 @@ pub fn environment(command: &mut Command) {
 /// # Panics
 /// When that test fails, or there is none of that name; and as [`library_folder`].
 pub fn in_process(test_name: &str) -> bool {
+    in_process_with(test_name, &[])
+}
+
+/// As [`in_process`], with more variables set for the other process.
+///
+/// # Panics
+/// As [`in_process`].
+pub fn in_process_with(test_name: &str, variables: &[(&str, &str)]) -> bool {
     if std::env::var_os(MARK).is_some() {
         return true;
     }
     let mut command = Command::new(std::env::current_exe().expect("the path of this executable"));
-    command.args(["--exact", test_name, "--nocapture", "--include-ignored"]);
+    command.args(["--exact", test_name, "--nocapture", "--include-ignored"]).envs(variables.iter().copied());
     environment(&mut command);
     let output = command.output().expect("this executable runs");
     let stdout = String::from_utf8_lossy(&output.stdout);

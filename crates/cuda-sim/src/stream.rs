@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::codes::{Code, Outcome};
 use crate::context::{self, Context, must_be_current};
 use crate::entry::in_host_function;
-use crate::event;
+use crate::event::{self, Ticket};
 use crate::registry::{Registry, give, lock, number, pointer};
 use crate::settings::settings;
 use crate::types::HostFunction;
@@ -21,8 +21,13 @@ use crate::types::HostFunction;
 /// How long a waiter sleeps before it looks whether its context has been lost meanwhile.
 pub const LOOK: Duration = Duration::from_millis(20);
 
-/// Work of a stream: runs on its thread, and its error loses the context.
-type Operation = Box<dyn FnOnce(&Queue) -> Outcome + Send>;
+/// What a stream does, in its turn.
+enum Operation {
+    /// Runs on the stream's thread; its error loses the context.
+    Work(Box<dyn FnOnce(&Queue) -> Outcome + Send>),
+    /// Completes a record of an event.
+    Mark(Ticket),
+}
 
 /// A stream's queue.
 pub struct Queue {
@@ -70,8 +75,17 @@ impl Queue {
 
     /// Puts an operation behind all others, and gives its number.
     pub fn enqueue(&self, operation: impl FnOnce(&Self) -> Outcome + Send + 'static) -> u64 {
+        self.push(Operation::Work(Box::new(operation)))
+    }
+
+    /// Completes a record when the stream comes to it.
+    pub fn enqueue_mark(&self, ticket: Ticket) {
+        self.push(Operation::Mark(ticket));
+    }
+
+    fn push(&self, operation: Operation) -> u64 {
         let mut state = lock(&self.state);
-        state.operations.push_back(Box::new(operation));
+        state.operations.push_back(operation);
         state.enqueued += 1;
         self.changed.notify_all();
         state.enqueued
@@ -138,15 +152,25 @@ impl Queue {
                 std::thread::sleep(Duration::from_micros(random % (delay + 1)));
             }
             // After a fault nothing runs; dropping an operation frees what it holds.
-            if self.context.check().is_ok() {
-                match catch_unwind(AssertUnwindSafe(|| operation(self))) {
+            let sound = self.context.check().is_ok();
+            match operation {
+                Operation::Work(work) if sound => match catch_unwind(AssertUnwindSafe(|| work(self))) {
                     Ok(Ok(())) => {}
                     Ok(Err(code)) => self.context.poison(code),
                     Err(_) => {
                         eprintln!("cuda-sim: an operation of a stream panicked");
                         self.context.poison(Code::LAUNCH_FAILED);
                     }
+                },
+                Operation::Mark(ticket) if sound => {
+                    // Under the lock, so that nobody sees the record complete and the stream still busy with it.
+                    let mut state = lock(&self.state);
+                    ticket.complete();
+                    state.finished += 1;
+                    self.changed.notify_all();
+                    continue;
                 }
+                _ => {}
             }
             lock(&self.state).finished += 1;
             self.changed.notify_all();
