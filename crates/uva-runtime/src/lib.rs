@@ -14,6 +14,7 @@
 //! | [`launcher`] | the roles as processes |
 //! | [`training`] | the built-in consumer (feature `train`) |
 //! | [`metrics`] | what a run tells about itself |
+//! | [`mps`] | the daemon through which producer and consumer share a GPU |
 //!
 //! What it must not know: command lines and terminals.
 #![forbid(unsafe_code)]
@@ -24,6 +25,7 @@ pub mod control;
 mod error;
 pub mod launcher;
 pub mod metrics;
+pub mod mps;
 pub mod options;
 pub mod pipeline;
 pub mod plan;

@@ -5,6 +5,7 @@ mod doctor;
 mod generate;
 mod import;
 mod info;
+mod mps;
 pub mod role;
 mod train;
 mod written;
@@ -28,6 +29,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Train(flags) => train::run(&flags),
         Command::Bench(command) => bench::run(&command),
         Command::Doctor(flags) => doctor::run(&flags),
+        Command::Mps(command) => mps::run(&command),
         Command::Sampler(args) => role::run(Role::Sampler, &args),
         Command::Producer(args) => role::run(Role::Producer, &args),
         Command::Consumer(args) => role::run(Role::Consumer, &args),

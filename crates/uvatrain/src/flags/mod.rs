@@ -7,6 +7,7 @@ mod bench;
 mod dataset;
 mod fanouts;
 mod loader;
+mod mps;
 mod size;
 mod train;
 
@@ -16,6 +17,7 @@ pub use bench::{BenchCommand, GatherBenchFlags, PipelineBenchFlags, SampleBenchF
 pub use dataset::{FeatureType, GenerateFlags, GraphKind, ImportFlags, InfoFlags, SelfLoops, SourceFormat};
 pub use fanouts::Fanouts;
 pub use loader::LoaderFlags;
+pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
 pub use size::ByteSize;
 pub use train::TrainFlags;
 #[cfg(feature = "train")]
@@ -64,6 +66,9 @@ pub enum Command {
     Bench(BenchCommand),
     /// Show what this machine has, what is missing, and the command that mends it
     Doctor(DoctorFlags),
+    /// Start, show or stop an MPS daemon, through which processes share a GPU
+    #[command(subcommand)]
+    Mps(MpsCommand),
 
     // The roles, started by the launcher and by nobody else. Their names are what `ps` shows.
     /// The process that samples batches

@@ -1,0 +1,163 @@
+//! What a daemon of ours leaves when nobody ends it: in a form that can be told to a janitor, and removed by it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+
+use super::control::{Control, ends_by};
+use super::environment::{Environment, Place};
+use super::error::MpsError;
+use super::process::{Owner, ProcessId};
+use super::running::{self, PID_FILE, Running};
+use crate::error::signal_name;
+
+/// The file in a pipe directory that says that `uvatrain mps start` started its daemon: this type, as JSON.
+const MARKER: &str = "uvatrain.json";
+/// What a daemon and we put into a pipe directory that we did not make.
+const OURS: [&str; 6] = ["control", "control_lock", "control_privileged", "log", PID_FILE, MARKER];
+/// How long processes have to end after they were asked, and again after SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A daemon of ours and its directories, or what there is of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leftover {
+    /// Where its sockets are.
+    pub pipe_directory: PathBuf,
+    /// Where its logs are.
+    pub log_directory: PathBuf,
+    /// The directories that we made, which go with everything in them.
+    pub created: Vec<PathBuf>,
+    /// The daemon, once it is known.
+    pub control: Option<ProcessId>,
+}
+
+impl Leftover {
+    /// Ends the daemon and its servers (by `quit`; whatever is still there after that by SIGTERM, and then SIGKILL),
+    /// and removes the directories. Only once no client runs any more. What is gone already is no error: calling it
+    /// twice, or after [`Daemon::quit`](super::Daemon::quit), does nothing.
+    ///
+    /// # Errors
+    /// [`MpsError::System`] where a directory cannot be removed.
+    pub fn remove(&self) -> Result<(), MpsError> {
+        self.remove_by(self.control())
+    }
+
+    /// As [`remove`](Self::remove), asking through the control program given.
+    pub(super) fn remove_by(&self, control: Result<Control, MpsError>) -> Result<(), MpsError> {
+        let processes = self.processes();
+        if !processes.is_empty() {
+            match control.and_then(|control| control.ask(&self.place(), "quit")) {
+                Ok(_) => end(&processes, None),
+                // A daemon that does not hear is ended all the same.
+                Err(error) => {
+                    let directory = self.pipe_directory.display();
+                    tracing::warn!("the MPS daemon in {directory} was not told to quit: {error}");
+                }
+            }
+        }
+        // Looked for again: a server may have been started meanwhile, or have outlived its daemon.
+        for signal in [Signal::TERM, Signal::KILL] {
+            end(&self.processes(), Some(signal));
+        }
+        self.remove_directories()
+    }
+
+    /// As [`Running::terminate_client`], for a janitor.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn terminate_client(&self, pid: u32) -> Result<bool, MpsError> {
+        if self.processes().is_empty() {
+            return Ok(false);
+        }
+        running::terminate_client(&self.control()?, &self.place(), pid)
+    }
+
+    /// What `uvatrain mps start` wrote down about this daemon; `None` where another program started it.
+    pub(super) fn of_permanent(running: &Running) -> Option<Self> {
+        Self::read(&running.place.pipe).filter(|leftover| leftover.control == Some(running.process))
+    }
+
+    /// What is written down in this pipe directory, whether it is true or not any more. Only what this user wrote
+    /// counts: it says what will be removed.
+    pub(super) fn read(pipe_directory: &Path) -> Option<Self> {
+        let file = pipe_directory.join(MARKER);
+        let meta = fs::symlink_metadata(&file).ok()?;
+        if !meta.is_file() || !Owner::of(meta.uid()).is_us() {
+            return None;
+        }
+        let leftover: Self = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+        (leftover.pipe_directory == pipe_directory).then_some(leftover)
+    }
+
+    /// Writes it down in its pipe directory.
+    pub(super) fn write(&self) -> Result<(), MpsError> {
+        let file = self.pipe_directory.join(MARKER);
+        let doing = file.display().to_string();
+        let text = serde_json::to_vec(self)
+            .map_err(|error| MpsError::System { doing: doing.clone(), source: io::Error::other(error) })?;
+        fs::write(&file, text).map_err(MpsError::system(doing))
+    }
+
+    pub(super) fn place(&self) -> Place {
+        Place { pipe: self.pipe_directory.clone(), log: self.log_directory.clone() }
+    }
+
+    fn control(&self) -> Result<Control, MpsError> {
+        Control::find(&Environment::of_process())
+    }
+
+    /// The daemon and the servers that run, also those of a start that was cut off.
+    fn processes(&self) -> Vec<ProcessId> {
+        let mut processes = ProcessId::all_of(&self.pipe_directory);
+        processes.extend(self.control.filter(|known| known.is_alive() && !processes.contains(known)));
+        processes
+    }
+
+    fn remove_directories(&self) -> Result<(), MpsError> {
+        if self.pipe_directory.exists()
+            && !self.created.iter().any(|made| self.pipe_directory.starts_with(made))
+        {
+            for name in OURS {
+                let _ = fs::remove_file(self.pipe_directory.join(name));
+            }
+        }
+        for made in self.created.iter().rev() {
+            match fs::remove_dir_all(made) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(MpsError::System {
+                        doing: format!("cannot remove {}", made.display()),
+                        source: error,
+                    });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sends the processes a signal, if one is given, and waits until they have ended or their time is over.
+fn end(processes: &[ProcessId], signal: Option<Signal>) {
+    let handles: Vec<_> = processes.iter().filter_map(|process| process.open()).collect();
+    for handle in &handles {
+        if let Some(signal) = signal {
+            tracing::warn!(
+                "MPS process {} does not end by itself: sent {}",
+                handle.pid(),
+                signal_name(signal.as_raw())
+            );
+            // Gone meanwhile is what is wanted.
+            let _ = handle.send_signal(signal);
+        }
+    }
+    let deadline = Instant::now() + GRACE;
+    for handle in &handles {
+        let _ = ends_by(handle, deadline);
+    }
+}

@@ -1,0 +1,72 @@
+//! A daemon of this user's that stays until it is stopped: what `uvatrain mps` does.
+
+use super::daemon::Prepared;
+use super::environment::{Device, Environment};
+use super::error::{MpsError, NotRunning};
+use super::leftover::Leftover;
+use super::running::{self, Running};
+
+/// What [`stop`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// The daemon has ended.
+    Daemon,
+    /// It was dead already; what it had left behind is removed.
+    Remains,
+    /// There was nothing to stop.
+    Nothing,
+}
+
+/// Starts a daemon that stays, in the pipe directory that `CUDA_MPS_PIPE_DIRECTORY` names or in one of this user's
+/// own; or finds the one that runs. True: it was started now.
+///
+/// # Errors
+/// As [`Prepared::start`]; [`MpsError::NotRunning`] where another user's daemon is in the way.
+pub fn start(environment: &Environment, device: Option<&Device>) -> Result<(Running, bool), MpsError> {
+    match Running::find(environment) {
+        Ok(running) => return Ok((running, false)),
+        Err(MpsError::NotRunning(NotRunning::Foreign { directory, owner })) => {
+            return Err(NotRunning::Foreign { directory, owner }.into());
+        }
+        Err(MpsError::NotRunning(_)) => {}
+        Err(error) => return Err(error),
+    }
+    // Ours, from a daemon that was killed. Remains of another's that we own are taken over as they are: a daemon can
+    // do that.
+    if let Some(remains) = Leftover::read(&environment.permanent().pipe) {
+        remains.remove()?;
+    }
+    let daemon = Prepared::permanent(environment)?.start(device)?;
+    Ok((daemon.keep()?, true))
+}
+
+/// Stops the daemon that [`start`] started, and removes what it leaves. Any other daemon is left alone.
+///
+/// # Errors
+/// [`MpsError::NotOurs`] where a daemon of this user's runs that something else started, [`MpsError::NotRunning`]
+/// where another user's does.
+pub fn stop(environment: &Environment) -> Result<Stopped, MpsError> {
+    let mut found = Stopped::Nothing;
+    for directory in environment.candidates() {
+        match running::living(&directory) {
+            // Not asked whether it answers: one that hangs is to be stopped too.
+            Ok(process) => match Leftover::read(&directory).filter(|ours| ours.control == Some(process)) {
+                Some(ours) => return ours.remove().map(|()| Stopped::Daemon),
+                None => {
+                    let directory = directory.display().to_string();
+                    return Err(MpsError::NotOurs { directory, pid: process.pid });
+                }
+            },
+            Err(MpsError::NotRunning(reason)) => match (Leftover::read(&directory), reason) {
+                (_, reason @ NotRunning::Foreign { .. }) => return Err(reason.into()),
+                (Some(remains), _) => {
+                    remains.remove()?;
+                    found = Stopped::Remains;
+                }
+                (None, _) => {}
+            },
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}

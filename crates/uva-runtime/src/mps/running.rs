@@ -1,0 +1,263 @@
+//! A daemon that is there: found, told apart from what only looks like one, and asked.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::control::Control;
+use super::environment::{Environment, Place};
+use super::error::{MpsError, NotRunning};
+use super::leftover::Leftover;
+use super::process::{Owner, ProcessId};
+use super::replies::{self, Client};
+
+/// The file in which a daemon says which process it is. It goes when the daemon ends properly; its sockets do not.
+pub(super) const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
+/// What every daemon answers, whether it has a server or not.
+const ARE_YOU_THERE: &str = "get_default_active_thread_percentage";
+
+/// A daemon of this user's that runs and answers.
+#[derive(Clone, Debug)]
+pub struct Running {
+    pub(super) control: Control,
+    pub(super) place: Place,
+    pub(super) process: ProcessId,
+}
+
+/// A daemon as it stands.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// Its process.
+    pub pid: u32,
+    /// Whose it is.
+    pub owner: Option<Owner>,
+    /// Whether `uvatrain mps start` started it.
+    pub started_by_uvatrain: bool,
+    /// Where clients find it.
+    pub pipe_directory: PathBuf,
+    /// Where it writes its logs.
+    pub log_directory: PathBuf,
+    /// The devices it serves, as its `CUDA_VISIBLE_DEVICES` lists them; `None`: all.
+    pub visible_devices: Option<String>,
+    /// The share of the multiprocessors, in per cent, that a client gets at most when it asks for nothing lower.
+    pub default_percentage: Option<f64>,
+    /// Its servers: at most one that serves, since all clients are one user's.
+    pub servers: Vec<Server>,
+}
+
+/// A server of a daemon: the process that has the GPU.
+#[derive(Clone, Debug, Serialize)]
+pub struct Server {
+    /// Its process.
+    pub pid: u32,
+    /// `ACTIVE`, or `FAULT` after a fatal fault until every client has ended; `None` where the driver does not tell.
+    pub state: Option<String>,
+    /// The share, in per cent, that a client of this server gets at most.
+    pub percentage: Option<f64>,
+    /// The processes that use it.
+    pub clients: Vec<Client>,
+}
+
+impl Running {
+    /// The daemon that `CUDA_MPS_PIPE_DIRECTORY` names, and without that variable this user's permanent one, or the
+    /// one at CUDA's default place.
+    ///
+    /// # Errors
+    /// [`MpsError::NotRunning`] with what there is instead, where several places were looked at the one of them that
+    /// weighs most; [`MpsError::NoControlProgram`] where there is a daemon and nothing to ask it with;
+    /// [`MpsError::Silent`] and [`MpsError::Refused`] where it does not answer.
+    pub fn find(environment: &Environment) -> Result<Self, MpsError> {
+        let mut reason = None;
+        for directory in environment.candidates() {
+            match Self::at(environment, &directory) {
+                Err(MpsError::NotRunning(NotRunning::Nothing { directory })) => {
+                    reason.get_or_insert(NotRunning::Nothing { directory });
+                }
+                // Remains matter less than somebody's living daemon at the next place.
+                Err(MpsError::NotRunning(why @ (NotRunning::Stale { .. } | NotRunning::Dead { .. }))) => {
+                    reason = Some(why);
+                }
+                other => return other,
+            }
+        }
+        // There is at least one candidate.
+        let directory = environment.pipe_directory.clone().unwrap_or_default();
+        Err(reason.unwrap_or(NotRunning::Nothing { directory }).into())
+    }
+
+    /// The daemon in this pipe directory.
+    pub(super) fn at(environment: &Environment, directory: &Path) -> Result<Self, MpsError> {
+        let process = living(directory)?;
+        let control = Control::find(environment)?;
+        let log = process.variable("CUDA_MPS_LOG_DIRECTORY");
+        let log = log.unwrap_or_else(|| environment.log_directory_or_default());
+        let place = Place { pipe: directory.to_owned(), log };
+        control.ask(&place, ARE_YOU_THERE)?;
+        Ok(Self { control, place, process })
+    }
+
+    /// Where clients find it.
+    pub fn pipe_directory(&self) -> &Path {
+        &self.place.pipe
+    }
+
+    /// Its process.
+    pub fn process(&self) -> ProcessId {
+        self.process
+    }
+
+    /// The variables that make a process a client with this share of the multiprocessors (1 to 100 per cent; anything
+    /// else counts as the nearer of the two). [`UNSET_IN_CLIENTS`](super::UNSET_IN_CLIENTS) must be removed from its
+    /// environment as well.
+    ///
+    /// The share is rounded down to multiprocessors, reserves nothing, and cannot exceed what the daemon allows.
+    pub fn client_environment(&self, percentage: u32) -> Vec<(String, String)> {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        vec![
+            ("CUDA_MPS_PIPE_DIRECTORY".to_owned(), text(&self.place.pipe)),
+            ("CUDA_MPS_LOG_DIRECTORY".to_owned(), text(&self.place.log)),
+            ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE".to_owned(), percentage.clamp(1, 100).to_string()),
+        ]
+    }
+
+    /// The devices it serves, as its `CUDA_VISIBLE_DEVICES` lists them; `None`: all.
+    pub fn visible_devices(&self) -> Option<String> {
+        let list = self.process.variable("CUDA_VISIBLE_DEVICES")?.to_string_lossy().into_owned();
+        (!list.is_empty()).then_some(list)
+    }
+
+    /// The number under which a client sees the device that is `asked` by its number on the machine: a daemon counts
+    /// only those it serves.
+    ///
+    /// # Errors
+    /// [`MpsError::DeviceNotServed`]. A daemon that lists its devices by UUID is taken to list them in order.
+    pub fn client_ordinal(&self, asked: u32) -> Result<u32, MpsError> {
+        let Some(visible) = self.visible_devices() else { return Ok(asked) };
+        let names: Vec<&str> = visible.split(',').map(str::trim).collect();
+        let numbered = names.iter().all(|name| name.parse::<u32>().is_ok());
+        let place = if numbered {
+            names.iter().position(|name| name.parse() == Ok(asked))
+        } else {
+            Some(asked as usize).filter(|asked| *asked < names.len())
+        };
+        match place {
+            Some(place) => Ok(place as u32),
+            None => Err(MpsError::DeviceNotServed { asked, visible }),
+        }
+    }
+
+    /// Ends a client's work on the GPU, so that it can be killed: NVIDIA does not support killing a client that has
+    /// work in flight. False: this process is no client.
+    ///
+    /// From then on every CUDA call of the client fails with `CUDA_ERROR_MPS_CLIENT_TERMINATED`.
+    ///
+    /// # Errors
+    /// [`MpsError::Refused`] where the daemon could not, [`MpsError::Silent`] where it does not answer; kill it then
+    /// all the same.
+    pub fn terminate_client(&self, pid: u32) -> Result<bool, MpsError> {
+        terminate_client(&self.control, &self.place, pid)
+    }
+
+    /// Asks it for everything.
+    ///
+    /// # Errors
+    /// As the control program's: [`MpsError::Silent`], [`MpsError::Refused`].
+    pub fn status(&self) -> Result<Status, MpsError> {
+        let ask = |command: &str| self.control.ask(&self.place, command);
+        let default_percentage = replies::percentage(&ask(ARE_YOU_THERE)?);
+        let clients = replies::clients(&ask("ps")?);
+        let servers = replies::pids(&ask("get_server_list")?)
+            .into_iter()
+            .map(|pid| {
+                let state = ask(&format!("get_server_status {pid}"))?.trim().to_owned();
+                Ok(Server {
+                    pid,
+                    state: Some(state).filter(|state| !state.is_empty() && !state.contains(' ')),
+                    percentage: replies::percentage(&ask(&format!("get_active_thread_percentage {pid}"))?),
+                    clients: clients.iter().filter(|client| client.server == pid).cloned().collect(),
+                })
+            })
+            .collect::<Result<_, MpsError>>()?;
+        Ok(Status {
+            pid: self.process.pid,
+            owner: self.process.owner(),
+            started_by_uvatrain: Leftover::of_permanent(self).is_some(),
+            pipe_directory: self.place.pipe.clone(),
+            log_directory: self.place.log.clone(),
+            visible_devices: self.visible_devices(),
+            default_percentage,
+            servers,
+        })
+    }
+}
+
+pub(super) fn terminate_client(control: &Control, place: &Place, pid: u32) -> Result<bool, MpsError> {
+    for server in replies::pids(&control.ask(place, "get_server_list")?) {
+        if !replies::pids(&control.ask(place, &format!("get_client_list {server}"))?).contains(&pid) {
+            continue;
+        }
+        let command = format!("terminate_client {server} {pid}");
+        let reply = control.ask(place, &command)?;
+        if !replies::is_done(&reply) {
+            return Err(MpsError::Refused { command, said: reply.trim().to_owned() });
+        }
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+/// The daemon's process in this pipe directory, by its pid file alone: it may not answer.
+pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
+    let whole = || directory.to_owned();
+    let meta = match fs::metadata(directory) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(NotRunning::Nothing { directory: whole() }.into());
+        }
+        Err(source) => {
+            return Err(MpsError::System {
+                doing: format!("pipe directory {}", directory.display()),
+                source,
+            });
+        }
+    };
+    // Whoever owns the directory decides what its sockets are: not to be talked to, whatever process is behind them.
+    let owner = Owner::of(meta.uid());
+    if !owner.is_us() && !is_everybodys(&meta) {
+        return Err(foreign(directory, owner));
+    }
+    let stale = |why| Err(NotRunning::Stale { directory: whole(), why }.into());
+    let file = directory.join(PID_FILE);
+    let text = match fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return if directory.join("control").exists() {
+                stale("its socket is there, its pid file is not")
+            } else {
+                Err(NotRunning::Nothing { directory: whole() }.into())
+            };
+        }
+        Err(source) => return Err(MpsError::System { doing: file.display().to_string(), source }),
+    };
+    let Ok(pid) = text.trim().parse() else { return stale("its pid file holds no number") };
+    // The number may be another program's by now.
+    let Some(process) = ProcessId::of(pid).filter(|process| process.is_of_mps()) else {
+        return Err(NotRunning::Dead { directory: whole(), pid }.into());
+    };
+    match process.owner() {
+        Some(owner) if !owner.is_us() => Err(foreign(directory, owner)),
+        _ => Ok(process),
+    }
+}
+
+fn foreign(directory: &Path, owner: Owner) -> MpsError {
+    NotRunning::Foreign { directory: directory.to_owned(), owner }.into()
+}
+
+/// Whether this is a directory like /tmp, in which everybody may make files: its owner says nothing then.
+fn is_everybodys(meta: &fs::Metadata) -> bool {
+    meta.mode() & 0o002 != 0
+}
