@@ -51,7 +51,7 @@ pub fn register(place: *mut c_void, bytes: usize, flags: c_uint) -> Outcome {
     settings.need(Feature::HostRegister)?;
     let start = place as usize as u64;
     // PORTABLE, DEVICEMAP and READ_ONLY; IOMEMORY is for other devices' memory.
-    if start == 0 || bytes == 0 || flags & !11 != 0 || start % PAGE as u64 != 0 {
+    if start == 0 || bytes == 0 || flags & !11 != 0 || !start.is_multiple_of(PAGE as u64) {
         return Err(Code::INVALID_VALUE);
     }
     let read_only = flags & READ_ONLY != 0;

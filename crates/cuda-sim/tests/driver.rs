@@ -1,5 +1,7 @@
 //! The simulated driver in one process: what works, and what misuse gets.
 
+#![allow(clippy::macro_metavars_in_unsafe, reason = "the arguments of `code!` are plain values and places")]
+
 mod common;
 
 use std::ffi::{CString, c_void};
@@ -100,7 +102,7 @@ fn pageable_memory_is_taken_at_the_call() {
     start();
     let (stream, address) = (stream(), device_memory(8));
     let gate = Gate::close(stream);
-    let mut source = vec![5_u8; 8];
+    let mut source = [5_u8; 8];
     ok!(cuMemcpyHtoDAsync_v2(address, source.as_ptr().cast(), 8, stream));
     source.fill(6);
     gate.open();

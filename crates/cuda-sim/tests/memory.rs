@@ -1,5 +1,7 @@
 //! Virtual memory, registered memory, launches, and green contexts of the simulated driver.
 
+#![allow(clippy::macro_metavars_in_unsafe, reason = "the arguments of `code!` are plain values and places")]
+
 mod common;
 
 use std::ffi::c_void;
@@ -254,7 +256,8 @@ fn launches_beyond_the_limits_are_refused_at_once() {
     assert_eq!(code!(cuLaunchKernel(begin, 1, 1, 1, 1, 1, 1, 49153, stream, p, null_mut())), refused);
     let shared = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     ok!(cuFuncSetAttribute(begin, shared, 49153));
-    ok!(cuLaunchKernel(begin, 1, 1, 1, 1, 1, 1, 49153, stream, p, null_mut()));
+    assert_eq!(code!(cuFuncSetAttribute(begin, shared, 1 << 20)), refused);
+    ok!(cuLaunchKernel(begin, 1, 1, 1, 1, 1, 1, 0, stream, p, null_mut()));
     ok!(cuStreamSynchronize(stream));
     let mut blocks = 0;
     ok!(cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, begin, 512, 0));
@@ -346,4 +349,73 @@ fn a_machine_lacks_what_it_is_told_to_lack() {
     ] {
         assert_eq!(refused, CUresult::CUDA_ERROR_NOT_SUPPORTED);
     }
+}
+
+/// The least cubin there can be: a header, the names, the symbol table of these functions, and the section headers.
+fn cubin(architecture: u32, functions: &[&str]) -> Vec<u8> {
+    let (mut names, mut symbols) = (vec![0_u8], vec![0_u8; 24]);
+    for function in functions {
+        symbols.extend((names.len() as u32).to_le_bytes());
+        // STB_GLOBAL and STT_FUNC; where it lies does not matter.
+        symbols.extend([0x12, 0, 1, 0]);
+        symbols.extend([0; 16]);
+        names.extend(function.as_bytes());
+        names.push(0);
+    }
+    let (names_at, symbols_at) = (64, 64 + names.len());
+    let sections_at = symbols_at + symbols.len();
+    let section = |kind: u32, at: usize, bytes: usize, link: u32| {
+        let mut header = Vec::new();
+        header.extend(0_u32.to_le_bytes());
+        header.extend(kind.to_le_bytes());
+        header.extend([0; 16]);
+        header.extend((at as u64).to_le_bytes());
+        header.extend((bytes as u64).to_le_bytes());
+        header.extend(link.to_le_bytes());
+        header.resize(64, 0);
+        header
+    };
+    let mut file = b"\x7fELF\x02\x01\x01\x41\x08".to_vec();
+    file.resize(64, 0);
+    file[18..20].copy_from_slice(&190_u16.to_le_bytes());
+    file[40..48].copy_from_slice(&(sections_at as u64).to_le_bytes());
+    file[48..52].copy_from_slice(&(architecture << 8).to_le_bytes());
+    file[58..60].copy_from_slice(&64_u16.to_le_bytes());
+    file[60..62].copy_from_slice(&3_u16.to_le_bytes());
+    file.extend(&names);
+    file.extend(&symbols);
+    file.extend(section(0, 0, 0, 0));
+    file.extend(section(3, names_at, names.len(), 0));
+    file.extend(section(2, symbols_at, symbols.len(), 1));
+    file
+}
+
+#[test]
+fn a_cubin_has_its_own_functions_and_runs_on_its_own_devices() {
+    if !cuda_sim::in_process("a_cubin_has_its_own_functions_and_runs_on_its_own_devices") {
+        return;
+    }
+    start();
+    let load = |image: &[u8]| {
+        let mut module = null_mut();
+        let code = code!(cuModuleLoadDataEx(&mut module, image.as_ptr().cast(), 0, null_mut(), null_mut()));
+        (code, module)
+    };
+    let (loaded, module) = load(&cubin(90, &["gather_begin", "of_another_project"]));
+    assert_eq!(loaded, CUresult::CUDA_SUCCESS);
+    let mut found = null_mut();
+    ok!(cuModuleGetFunction(&mut found, module, c"gather_begin".as_ptr()));
+    // Compiled for the host, but not in this image; in this image, but not compiled for the host.
+    for name in [c"spin_until", c"of_another_project"] {
+        let absent = code!(cuModuleGetFunction(&mut found, module, name.as_ptr()));
+        assert_eq!(absent, CUresult::CUDA_ERROR_NOT_FOUND, "{name:?}");
+    }
+    for other in [80, 100] {
+        assert_eq!(load(&cubin(other, &[])).0, CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU, "sm_{other}");
+    }
+    let mut corrupt = cubin(90, &["gather_begin"]);
+    // The names lie beyond the end.
+    let at = corrupt.len() - 128 + 24;
+    corrupt[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
+    assert_eq!(load(&corrupt).0, CUresult::CUDA_ERROR_INVALID_IMAGE);
 }

@@ -3,6 +3,8 @@
 //! A test starts its peer as another test of this executable, marked `ignore`, with a channel to talk over. Messages are
 //! a word each; what is to be shared travels with them.
 
+#![allow(clippy::macro_metavars_in_unsafe, reason = "the arguments of `code!` are plain values and places")]
+
 mod common;
 
 use std::ffi::c_void;
