@@ -67,7 +67,7 @@ impl Plan {
         row_bytes: usize,
     ) -> Result<Self, FillError> {
         let wrong = |what: String| Err(FillError::Layout(what));
-        if ids.start > ids.end || ids.start % 8 != 0 || (ids.end - ids.start) % 8 != 0 {
+        if ids.start > ids.end || !ids.start.is_multiple_of(8) || !ids.end.is_multiple_of(8) {
             return wrong(format!("64-bit ids at bytes {}..{}", ids.start, ids.end));
         }
         let count = (ids.end - ids.start) / 8;
@@ -119,6 +119,11 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::reversed_empty_ranges,
+    clippy::single_range_in_vec_init,
+    reason = "arrays are ranges, and one is wrong"
+)]
 mod tests {
     use super::*;
 
