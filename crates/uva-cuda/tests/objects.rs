@@ -84,10 +84,18 @@ fn a_wait_orders_two_streams() {
     reader.wait(&written).unwrap();
     // SAFETY: as above; `seen` is not looked at before.
     unsafe { device_to_host(&reader, memory.address(), seen.as_mut_slice()) }.unwrap();
-    // Everything is enqueued, and nothing may have happened: the writer is held.
-    assert!(!writer.query().unwrap());
-    assert!(!reader.query().unwrap());
-    assert!(!written.query().unwrap());
+    // Everything is enqueued, and nothing may happen: the writer is held. Other streams get on meanwhile, and so would
+    // the reader if it did not wait.
+    let other = Stream::new(&context).unwrap();
+    let scratch = DeviceBuffer::new(&context, 1 << 16, "a test").unwrap();
+    for _ in 0..100 {
+        // SAFETY: the buffer has so many bytes and lives until the stream has been waited for.
+        unsafe { fill(&other, scratch.address(), 1, scratch.bytes()) }.unwrap();
+        other.synchronize().unwrap();
+        assert!(!writer.query().unwrap());
+        assert!(!reader.query().unwrap());
+        assert!(!written.query().unwrap());
+    }
     hold.let_go();
     reader.synchronize().unwrap();
     assert!(seen.as_slice().iter().all(|byte| *byte == 7));

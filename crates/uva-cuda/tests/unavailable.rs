@@ -63,6 +63,25 @@ fn a_library_that_lacks_a_function_is_told_by_the_function() {
     assert_eq!(reason, format!("Err({:?})", Unavailable::MissingSymbol { symbol: "cuInit" }));
 }
 
+/// A driver of before some function that is called: its version says more than the function's name.
+#[test]
+fn an_old_driver_that_lacks_a_function_is_told_by_its_version_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("old.cpp");
+    std::fs::write(
+        &source,
+        "extern \"C\" int cuDriverGetVersion(int* version) { return *version = 11040, 0; }",
+    )
+    .unwrap();
+    // The compiler that builds the kernels for the simulator.
+    let compiler = std::env::var_os("CXX").unwrap_or("c++".into());
+    let mut compile = Command::new(compiler);
+    compile.args(["-shared", "-fPIC", "-o"]).arg(folder.path().join("libcuda.so.1")).arg(&source);
+    assert!(compile.status().unwrap().success());
+    let (_, reason) = report(again("tells_what_there_is").env("LD_LIBRARY_PATH", folder.path()));
+    assert_eq!(reason, format!("Err({:?})", Unavailable::OldDriver { found: (11, 4) }));
+}
+
 #[test]
 fn a_library_that_cannot_be_opened_is_told_with_what_the_loader_said() {
     let folder = tempfile::tempdir().unwrap();

@@ -345,12 +345,18 @@ impl GatherKernels {
     }
 
     fn blocks(&self, entry: &Entry, bound: GridBound, count: u64) -> u32 {
-        let most = match bound {
-            GridBound::Device => entry.blocks_per_multiprocessor.saturating_mul(self.multiprocessors),
-            GridBound::Multiprocessors(count) => entry.blocks_per_multiprocessor.saturating_mul(count),
-            GridBound::Blocks(count) => count,
-        };
-        blocks_for(count, most)
+        blocks_for(count, bound.blocks(entry.blocks_per_multiprocessor, self.multiprocessors))
+    }
+}
+
+impl GridBound {
+    /// The most blocks, where a multiprocessor holds `each` and there are `multiprocessors`.
+    fn blocks(self, each: u32, multiprocessors: u32) -> u32 {
+        match self {
+            Self::Device => each.saturating_mul(multiprocessors),
+            Self::Multiprocessors(some) => each.saturating_mul(some),
+            Self::Blocks(blocks) => blocks,
+        }
     }
 }
 
@@ -479,6 +485,14 @@ mod tests {
         assert_eq!(report, expected);
         assert_eq!(report.bad(), Some((4, -7)));
         assert_eq!(GatherReport { bad_position: u64::MAX, ..report }.bad(), None);
+    }
+
+    #[test]
+    fn a_bound_is_counted_in_blocks_that_multiprocessors_hold() {
+        assert_eq!(GridBound::Device.blocks(2, 132), 264);
+        assert_eq!(GridBound::Multiprocessors(8).blocks(2, 132), 16);
+        assert_eq!(GridBound::Blocks(5).blocks(2, 132), 5);
+        assert_eq!(GridBound::Multiprocessors(u32::MAX).blocks(2, 132), u32::MAX);
     }
 
     #[test]
