@@ -57,6 +57,7 @@ impl Prepared {
         };
         let place = Place::within(&directory);
         let leftover = Leftover {
+            program: control.program.clone(),
             pipe_directory: place.pipe.clone(),
             log_directory: place.log.clone(),
             created: vec![directory],
@@ -77,6 +78,7 @@ impl Prepared {
         let place = environment.permanent();
         place.check_length()?;
         let leftover = Leftover {
+            program: control.program.clone(),
             pipe_directory: place.pipe.clone(),
             log_directory: place.log.clone(),
             created: Vec::new(),
@@ -203,7 +205,7 @@ impl Daemon {
     /// As [`Leftover::remove`].
     pub fn quit(mut self) -> Result<(), MpsError> {
         self.kept = true;
-        self.leftover.remove_by(Ok(self.running.control.clone()))
+        self.leftover.remove_within(self.running.control.timeout)
     }
 
     /// Lets it stay, and writes down beside its sockets that it is ours to stop.
@@ -223,7 +225,7 @@ impl Drop for Daemon {
 }
 
 fn remove(leftover: &Leftover, control: &Control) {
-    if let Err(error) = leftover.remove_by(Ok(control.clone())) {
+    if let Err(error) = leftover.remove_within(control.timeout) {
         tracing::warn!("an MPS daemon's directories stay behind: {error}");
     }
 }

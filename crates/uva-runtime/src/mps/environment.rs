@@ -17,7 +17,7 @@ const SOCKET_PATH: usize = 107;
 const LONGEST_SOCKET: &str = "/control_privileged";
 /// How long one conversation may take. A healthy daemon answers within milliseconds, a loaded machine within a second;
 /// `terminate_client` waits for the GPU to finish what the client has in flight.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The variables that matter here, taken once.
 #[derive(Clone, Debug)]

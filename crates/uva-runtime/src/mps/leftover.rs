@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::control::{Control, ends_by};
-use super::environment::{Environment, Place};
+use super::environment::{Place, TIMEOUT};
 use super::error::MpsError;
 use super::process::{Owner, ProcessId};
 use super::running::{self, PID_FILE, Running};
@@ -26,6 +26,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// A daemon of ours and its directories, or what there is of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leftover {
+    /// The control program that started it, and through which it is asked.
+    pub program: PathBuf,
     /// Where its sockets are.
     pub pipe_directory: PathBuf,
     /// Where its logs are.
@@ -44,14 +46,14 @@ impl Leftover {
     /// # Errors
     /// [`MpsError::System`] where a directory cannot be removed.
     pub fn remove(&self) -> Result<(), MpsError> {
-        self.remove_by(self.control())
+        self.remove_within(TIMEOUT)
     }
 
-    /// As [`remove`](Self::remove), asking through the control program given.
-    pub(super) fn remove_by(&self, control: Result<Control, MpsError>) -> Result<(), MpsError> {
+    /// As [`remove`](Self::remove), with another time-out for the conversation.
+    pub(super) fn remove_within(&self, timeout: Duration) -> Result<(), MpsError> {
         let processes = self.processes();
         if !processes.is_empty() {
-            match control.and_then(|control| control.ask(&self.place(), "quit")) {
+            match self.control(timeout).ask(&self.place(), "quit") {
                 Ok(_) => end(&processes, None),
                 // A daemon that does not hear is ended all the same.
                 Err(error) => {
@@ -75,7 +77,7 @@ impl Leftover {
         if self.processes().is_empty() {
             return Ok(false);
         }
-        running::terminate_client(&self.control()?, &self.place(), pid)
+        running::terminate_client(&self.control(TIMEOUT), &self.place(), pid)
     }
 
     /// What `uvatrain mps start` wrote down about this daemon; `None` where another program started it.
@@ -108,8 +110,8 @@ impl Leftover {
         Place { pipe: self.pipe_directory.clone(), log: self.log_directory.clone() }
     }
 
-    fn control(&self) -> Result<Control, MpsError> {
-        Control::find(&Environment::of_process())
+    fn control(&self, timeout: Duration) -> Control {
+        Control { program: self.program.clone(), timeout }
     }
 
     /// The daemon and the servers that run, also those of a start that was cut off.

@@ -1,26 +1,128 @@
-//! An NVIDIA GPU, seen from outside: device files, /proc, and programs in PATH. CUDA is never loaded.
+//! An NVIDIA GPU: its driver and devices, MPS, NVRTC. CUDA is never loaded into this process: what only CUDA can tell
+//! comes from a process of its own, `uvatrain probe`, which may fail or hang without harm.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::Deserialize;
+use uva_runtime::mps::{self, Environment, MpsError, NotRunning, Running};
 
 use super::{Check, read};
+use crate::flags::ByteSize;
+
+/// How long the probe may take. A driver that starts a device takes a second or two, many devices longer.
+const PROBE_SECONDS: i64 = 30;
+const NO_GPU: &str = "nothing to do: without a GPU everything runs on the CPU";
 
 /// All checks of this file.
 pub fn checks() -> Vec<Check> {
-    vec![driver(), mps()]
+    let probed = Probed::ask();
+    vec![driver(probed.as_ref()), nvrtc(probed.as_ref()), mps_program(), mps_daemon()]
 }
 
-fn driver() -> Check {
+/// What `uvatrain probe` prints, as far as it is looked at here.
+#[derive(Debug, Deserialize)]
+struct Probed {
+    /// The CUDA version that the driver serves.
+    driver: Option<String>,
+    #[serde(default)]
+    devices: Vec<ProbedDevice>,
+    /// Why there is no CUDA.
+    unavailable: Option<String>,
+    /// Absent in a probe that does not look for it.
+    nvrtc: Option<ProbedNvrtc>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ProbedDevice {
+    name: String,
+    capability: (u32, u32),
+    multiprocessors: u32,
+    total_memory: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct ProbedNvrtc {
+    /// Where it was found.
+    found: Option<String>,
+    version: Option<String>,
+    /// Why there is none.
+    missing: Option<String>,
+}
+
+impl Probed {
+    /// Asks; `None` where the probe cannot be started, fails, does not end, or prints something else.
+    fn ask() -> Option<Probed> {
+        let mut child = Command::new(std::env::current_exe().ok()?)
+            .arg("probe")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).and_then(|process| {
+            let limit = Timespec { tv_sec: PROBE_SECONDS, tv_nsec: 0 };
+            // Its report is far smaller than a pipe, so it need not be read before it has ended.
+            poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit))
+        });
+        if !matches!(ended, Ok(1..)) {
+            let _ = child.kill();
+        }
+        let succeeded = child.wait().is_ok_and(|status| status.success());
+        let mut text = String::new();
+        child.stdout.take()?.read_to_string(&mut text).ok()?;
+        succeeded.then(|| serde_json::from_str(&text).ok())?
+    }
+
+    fn devices(&self) -> String {
+        let devices: Vec<String> = self.devices.iter().map(ProbedDevice::describe).collect();
+        devices.join("; ")
+    }
+}
+
+impl ProbedDevice {
+    fn describe(&self) -> String {
+        let Self { name, capability: (major, minor), multiprocessors, total_memory } = self;
+        let memory = ByteSize::from_bytes(*total_memory);
+        format!("{name} (compute capability {major}.{minor}, {multiprocessors} multiprocessors, {memory})")
+    }
+}
+
+fn driver(probed: Option<&Probed>) -> Check {
     const NAME: &str = "NVIDIA GPU";
+    let module =
+        read("/sys/module/nvidia/version").map_or_else(String::new, |version| format!("driver {version}, "));
+    if let Some(probed) = probed {
+        match (&probed.unavailable, &probed.driver) {
+            (None, Some(cuda)) if !probed.devices.is_empty() => {
+                return Check::ok(NAME, format!("{}; {module}CUDA {cuda}", probed.devices()));
+            }
+            // A reason that goes beyond there being none: the device files below have nothing to add.
+            (Some(reason), _) if Path::new("/dev/nvidiactl").exists() => {
+                return Check::note(
+                    NAME,
+                    format!("{module}not usable: {reason}"),
+                    "see the reason, then nvidia-smi",
+                );
+            }
+            _ => {}
+        }
+    }
     let device = Path::new("/dev/nvidiactl").exists();
     let library = find_library("libcuda.so.1");
     let models = models(Path::new("/proc/driver/nvidia/gpus"));
-    let no_use_yet = "nothing to do: this version trains on the CPU only";
     match (device, library) {
         (true, Some(library)) => {
-            let version =
-                read("/sys/module/nvidia/version").unwrap_or_else(|| "of unknown version".to_owned());
             let models = if models.is_empty() { "no GPU listed".to_owned() } else { models.join(", ") };
-            Check::note(NAME, format!("{models}; driver {version}, {}", library.display()), no_use_yet)
+            let library = library.display();
+            Check::note(
+                NAME,
+                format!("{models}; {module}{library}; what CUDA says of it is not known"),
+                "nvidia-smi",
+            )
         }
         (true, None) => Check::note(
             NAME,
@@ -35,19 +137,72 @@ fn driver() -> Check {
             ),
             "sudo modprobe nvidia, on a machine that has a GPU",
         ),
-        (false, None) => Check::note(NAME, "none: no /dev/nvidiactl, no libcuda.so.1", no_use_yet),
+        (false, None) => Check::note(NAME, "none: no /dev/nvidiactl, no libcuda.so.1", NO_GPU),
     }
 }
 
-fn mps() -> Check {
-    const NAME: &str = "CUDA MPS";
-    match in_path("nvidia-cuda-mps-control") {
+/// NVRTC compiles the kernels; a driver does not bring it.
+fn nvrtc(probed: Option<&Probed>) -> Check {
+    const NAME: &str = "NVRTC";
+    const REMEDY: &str = "python3 -m pip install nvidia-cuda-nvrtc==13.0.88 (needed with a GPU only)";
+    if let Some(nvrtc) = probed.and_then(|probed| probed.nvrtc.as_ref()) {
+        if let Some(found) = &nvrtc.found {
+            let version = nvrtc.version.as_ref().map_or_else(String::new, |version| format!("{version}, "));
+            return Check::ok(NAME, format!("{version}{found}"));
+        }
+        if let Some(reason) = &nvrtc.missing {
+            return Check::note(NAME, reason.clone(), REMEDY);
+        }
+    }
+    match find_nvrtc() {
         Some(path) => Check::ok(NAME, path.display().to_string()),
         None => Check::note(
             NAME,
-            "no nvidia-cuda-mps-control in PATH; it shares a GPU between processes",
-            "nothing to do without a GPU; it comes with the NVIDIA driver",
+            "not found beside libtorch, in a CUDA toolkit, or where the loader looks",
+            REMEDY,
         ),
+    }
+}
+
+fn mps_program() -> Check {
+    const NAME: &str = "CUDA MPS";
+    match mps::control_program(&Environment::of_process()) {
+        Ok(path) => match mps::file_limit_advice() {
+            Some(advice) => Check::note(NAME, format!("{}; {advice}", path.display()), "ulimit -n 16384"),
+            None => Check::ok(NAME, path.display().to_string()),
+        },
+        Err(_) => Check::note(
+            NAME,
+            "no nvidia-cuda-mps-control in PATH; through it processes share a GPU",
+            "sudo apt install nvidia-compute-utils-580 (Ubuntu; the number is the driver's); nothing without a GPU",
+        ),
+    }
+}
+
+fn mps_daemon() -> Check {
+    const NAME: &str = "MPS daemon";
+    const NOTHING: &str =
+        "nothing to do: `train` starts one for itself; `uvatrain mps start` starts one that stays";
+    let found = Running::find(&Environment::of_process());
+    match found.and_then(|running| running.status()) {
+        Ok(status) => {
+            let owner = status.owner.map_or_else(|| "an unknown user".to_owned(), |owner| owner.to_string());
+            let clients: usize = status.servers.iter().map(|server| server.clients.len()).sum();
+            let directory = status.pipe_directory.display();
+            Check::ok(NAME, format!("{} of {owner} in {directory}, {clients} clients", status.pid))
+        }
+        Err(MpsError::NotRunning(NotRunning::Nothing { .. })) => Check::note(NAME, "none runs", NOTHING),
+        Err(MpsError::NotRunning(reason @ (NotRunning::Stale { .. } | NotRunning::Dead { .. }))) => {
+            Check::note(NAME, reason.to_string(), "remove that directory")
+        }
+        Err(MpsError::NotRunning(reason)) => Check::note(
+            NAME,
+            reason.to_string(),
+            "--mps off, or a daemon of your own: CUDA_MPS_PIPE_DIRECTORY",
+        ),
+        Err(error) => {
+            Check::note(NAME, error.to_string(), "end the daemon, and start another: uvatrain mps start")
+        }
     }
 }
 
@@ -62,6 +217,40 @@ fn models(gpus: &Path) -> Vec<String> {
     models
 }
 
+/// Where NVRTC lies, by its file name alone: in the places where the program looks for it, without opening it.
+fn find_nvrtc() -> Option<PathBuf> {
+    let named =
+        |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(named) = named("UVATRAIN_NVRTC") {
+        return named.is_file().then(|| named.clone()).or_else(|| nvrtc_within(&named));
+    }
+    // Beside libtorch: …/site-packages/torch and …/site-packages/nvidia are neighbours.
+    let beside_torch =
+        named("LIBTORCH").or_else(loaded_torch).and_then(|torch| Some(torch.parent()?.to_owned()));
+    [beside_torch, named("CUDA_HOME"), named("CUDA_PATH"), Some("/usr/local/cuda".into())]
+        .into_iter()
+        .flatten()
+        .find_map(|folder| nvrtc_within(&folder))
+        .or_else(|| NVRTC_NAMES.iter().find_map(|name| find_library(name)))
+}
+
+const NVRTC_NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
+
+fn nvrtc_within(folder: &Path) -> Option<PathBuf> {
+    let places = [".", "lib64", "lib", "nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"];
+    places
+        .iter()
+        .flat_map(|place| NVRTC_NAMES.map(|name| folder.join(place).join(name)))
+        .find(|file| file.is_file())
+}
+
+/// The folder of the libtorch that this process has mapped.
+fn loaded_torch() -> Option<PathBuf> {
+    let maps = read("/proc/self/maps")?;
+    let library = maps.lines().find(|line| line.ends_with("/lib/libtorch_cpu.so"))?;
+    Some(Path::new(&library[library.find('/')?..]).parent()?.parent()?.to_owned())
+}
+
 /// Where the dynamic linker would find a library, looked up by hand so that nothing of it runs.
 fn find_library(name: &str) -> Option<PathBuf> {
     let wanted = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
@@ -71,6 +260,7 @@ fn find_library(name: &str) -> Option<PathBuf> {
         "/usr/lib64",
         "/usr/lib",
         "/usr/lib/wsl/lib",
+        "/usr/local/nvidia/lib64",
     ];
     std::env::split_paths(&wanted)
         .chain(usual.into_iter().map(PathBuf::from))
@@ -78,14 +268,10 @@ fn find_library(name: &str) -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
-fn in_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::doctor::Status;
 
     #[test]
     fn gpu_models_come_from_the_drivers_files() {
@@ -95,5 +281,47 @@ mod tests {
         std::fs::write(gpu.join("information"), "Model: \t\t Some GPU\nIRQ: 5\n").unwrap();
         assert_eq!(models(folder.path()), ["Some GPU"]);
         assert!(models(&folder.path().join("absent")).is_empty());
+    }
+
+    #[test]
+    fn what_the_probe_finds_is_told() {
+        let probed: Probed = serde_json::from_str(
+            r#"{"driver": "13.0", "simulator": false, "unavailable": null,
+                "devices": [{"ordinal": 0, "name": "Some GPU", "capability": [9, 0], "multiprocessors": 132,
+                             "total_memory": 1073741824, "uuid": "GPU-1"}],
+                "nvrtc": {"found": "/x/libnvrtc.so.13", "version": "13.0"}}"#,
+        )
+        .unwrap();
+        let check = driver(Some(&probed));
+        assert_eq!(check.status, Status::Ok, "{check:?}");
+        for part in ["Some GPU (compute capability 9.0, 132 multiprocessors, 1GiB)", "CUDA 13.0"] {
+            assert!(check.finding.contains(part), "{part}: {}", check.finding);
+        }
+        assert_eq!(nvrtc(Some(&probed)).finding, "13.0, /x/libnvrtc.so.13");
+    }
+
+    #[test]
+    fn a_probe_without_a_device_or_with_less_to_tell_is_no_success() {
+        let probed: Probed =
+            serde_json::from_str(r#"{"driver": null, "unavailable": "no libcuda.so.1"}"#).unwrap();
+        assert_ne!(driver(Some(&probed)).status, Status::Ok);
+        assert_ne!(driver(None).status, Status::Ok);
+        let missing = Probed {
+            nvrtc: Some(ProbedNvrtc { found: None, version: None, missing: Some("nowhere".to_owned()) }),
+            ..probed
+        };
+        assert_eq!(nvrtc(Some(&missing)).finding, "nowhere");
+    }
+
+    #[test]
+    fn nvrtc_is_found_in_a_wheel_and_in_a_toolkit() {
+        for place in ["nvidia/cu13/lib", "lib64", "."] {
+            let folder = tempfile::tempdir().unwrap();
+            assert_eq!(nvrtc_within(folder.path()), None);
+            let library = folder.path().join(place).join("libnvrtc.so.13");
+            std::fs::create_dir_all(library.parent().unwrap()).unwrap();
+            std::fs::write(&library, "").unwrap();
+            assert_eq!(nvrtc_within(folder.path()), Some(library));
+        }
     }
 }
