@@ -5,7 +5,7 @@ What has to hold, for each kernel and architecture:
   - it compiles, with all warnings counted as errors;
   - no thread uses local memory: no stack, no spills, no LDL or STL in the machine code;
   - two blocks of 512 threads fit on a multiprocessor: 64 registers at most;
-  - the table loads of `wide` are of 16 bytes, as many as its depth says, and it has no other loads of that kind.
+  - the table loads of `wide` are of 16 bytes, as many in a row as its depth says, and it has no other loads of that kind.
 
 NVRTC, nvdisasm and cuobjdump come from scripts/nvrtc.sh. Where they are not there, this says so and exits with 0, or with 3
 if --require is given. Prints a table of registers; --json prints it as JSON.
@@ -118,6 +118,11 @@ def check(name, usage, code, depth):
             problems.append("table loads narrower than 16 bytes: " + " ".join(sorted({line.split(";")[0].strip() for line in loads if line not in wide})))
         if not wide or len(wide) % depth != 0:
             problems.append(f"{len(wide)} table loads of 16 bytes, and a multiple of {depth} was expected")
+        # In each group of `depth` loads none is used before the last has left: a use is a shuffle or a store.
+        kinds = ["load" if line in wide else "use" for line in code if line in wide or re.search(r"\b(SHFL|STG)\b", line)]
+        places = [place for place, kind in enumerate(kinds) if kind == "load"]
+        if any(places[i] - places[i - i % depth] != i % depth for i in range(len(places))):
+            problems.append(f"its loads are not {depth} in a row")
     elif re.match(r"gather_(naive|shift)", name) and not loads:
         problems.append("no table loads found")
     return problems
