@@ -2,10 +2,17 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal};
 
 /// Set for whatever runs under the simulator.
 const MARK: &str = "CUDA_SIM_FOLDER";
+
+/// How long a test may take under the simulator: much longer than any does, on the slowest machine.
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What cargo calls the shared library.
 const LIBRARY: &str = "libcuda_sim.so";
@@ -46,6 +53,34 @@ fn link(library: &Path, link: &Path) {
     made.unwrap_or_else(|error| panic!("{}: {error}", link.display()));
 }
 
+/// Runs a command to its end, or ends it: a wait that nothing fulfils is a failure of its test, not of whoever runs it.
+fn run(mut command: Command, test_name: &str) -> Output {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.expect("this executable runs");
+    let pid = Pid::from_child(&child);
+    // A descriptor of the child that is not waited for yet: it means no other process later.
+    let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).expect("a pidfd of the child");
+    let (ended, still_runs) = mpsc::channel::<()>();
+    let watchdog = std::thread::spawn(move || {
+        let late = still_runs.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout);
+        if late {
+            // It may have ended at this very moment.
+            let _ = rustix::process::pidfd_send_signal(&handle, Signal::KILL);
+        }
+        late
+    });
+    let output = child.wait_with_output().expect("the output of this executable");
+    drop(ended);
+    let late = watchdog.join().expect("the watchdog does not panic");
+    assert!(
+        !late,
+        "{test_name} under cuda-sim did not end within {PATIENCE:?}\n{}\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
 /// Makes `command` run under the simulator. What else it loads by the loader's path stays findable; of the simulator's
 /// own variables (see the README) it sets none.
 ///
@@ -80,7 +115,7 @@ pub fn environment(command: &mut Command) {
 /// ```
 ///
 /// # Panics
-/// When that test fails, or there is none of that name; and as [`library_folder`].
+/// When that test fails, or takes longer than [`PATIENCE`], or there is none of that name; and as [`library_folder`].
 pub fn in_process(test_name: &str) -> bool {
     in_process_with(test_name, &[])
 }
@@ -96,7 +131,7 @@ pub fn in_process_with(test_name: &str, variables: &[(&str, &str)]) -> bool {
     let mut command = Command::new(std::env::current_exe().expect("the path of this executable"));
     command.args(["--exact", test_name, "--nocapture", "--include-ignored"]).envs(variables.iter().copied());
     environment(&mut command);
-    let output = command.output().expect("this executable runs");
+    let output = run(command, test_name);
     let stdout = String::from_utf8_lossy(&output.stdout);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{test_name} under cuda-sim: {}\n{stdout}\n{stderr}", output.status);
