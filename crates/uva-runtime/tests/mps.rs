@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use uva_runtime::RuntimeError;
 use uva_runtime::mps::{
-    Daemon, Device, Environment, Found, Leftover, MpsError, NotRunning, ProcessId, Running, Session, look,
-    shares,
+    Daemon, Device, Environment, Found, Leftover, MpsError, NotRunning, Prepared, ProcessId, Running,
+    Session, look, shares,
 };
 
 /// An environment with the stand-in in PATH and everything else in `folder`.
@@ -139,7 +139,7 @@ fn a_janitor_ends_the_daemon_of_a_launcher_that_was_killed() {
 #[test]
 fn a_janitor_that_was_told_before_the_start_finds_the_daemon_all_the_same() {
     let folder = tempfile::tempdir().unwrap();
-    let Found::Prepared(prepared) = look_here(&environment(folder.path())) else { panic!("a daemon runs") };
+    let prepared = prepared(&environment(folder.path()));
     let early = prepared.leftover().clone();
     assert_eq!(early.control, None);
     let daemon = prepared.start(None).unwrap();
@@ -151,17 +151,17 @@ fn a_janitor_that_was_told_before_the_start_finds_the_daemon_all_the_same() {
 }
 
 /// As [`look`], where CUDA's default place is free; a daemon that runs there on this machine is not the test's.
-fn look_here(environment: &Environment) -> Found {
+fn prepared(environment: &Environment) -> Box<Prepared> {
     match look(environment) {
-        Ok(Found::Prepared(prepared)) => Found::Prepared(prepared),
-        _ => Found::Prepared(uva_runtime::mps::Prepared::new(environment).unwrap()),
+        Ok(Found::Prepared(prepared)) => prepared,
+        _ => Box::new(Prepared::new(environment).unwrap()),
     }
 }
 
 #[test]
 fn directories_that_were_prepared_for_nothing_are_removed() {
     let folder = tempfile::tempdir().unwrap();
-    let Found::Prepared(prepared) = look_here(&environment(folder.path())) else { panic!("a daemon runs") };
+    let prepared = prepared(&environment(folder.path()));
     assert_eq!(contents(folder.path()).len(), 1);
     drop(prepared);
     assert!(contents(folder.path()).is_empty());

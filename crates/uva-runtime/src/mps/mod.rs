@@ -66,7 +66,7 @@ pub enum Found {
     /// A daemon of this user's runs already. It is used and left alone.
     Running(Running),
     /// None runs; one can be started.
-    Prepared(Prepared),
+    Prepared(Box<Prepared>),
 }
 
 /// Looks for a daemon to use, and prepares one of our own where there is none.
@@ -81,7 +81,7 @@ pub fn look(environment: &Environment) -> Result<Found, MpsError> {
     match Running::find(environment) {
         Ok(running) => Ok(Found::Running(running)),
         Err(MpsError::NotRunning(reason)) if environment.may_start_after(&reason) => {
-            Prepared::new(environment).map(Found::Prepared)
+            Ok(Found::Prepared(Box::new(Prepared::new(environment)?)))
         }
         Err(error) => Err(error),
     }

@@ -35,10 +35,10 @@ pub(super) fn clients(reply: &str) -> Vec<Client> {
     for line in reply.lines() {
         let columns: Vec<&str> = line.split_whitespace().collect();
         let number = |at: usize| columns.get(at).and_then(|column| column.parse::<u32>().ok());
-        if let (Some(pid), Some(server), Some(command)) = (number(0), number(2), columns.get(5)) {
-            if !clients.iter().any(|seen| (seen.pid, seen.server) == (pid, server)) {
-                clients.push(Client { pid, server, command: (*command).to_owned() });
-            }
+        if let (Some(pid), Some(server), Some(command)) = (number(0), number(2), columns.get(5))
+            && !clients.iter().any(|seen| (seen.pid, seen.server) == (pid, server))
+        {
+            clients.push(Client { pid, server, command: (*command).to_owned() });
         }
     }
     clients

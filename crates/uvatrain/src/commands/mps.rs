@@ -100,7 +100,8 @@ fn status(common: &MpsCommon) -> Result<(), Failure> {
                 "reason": reason.to_string(),
                 "control_program": program.display().to_string(),
             });
-            return Ok(if common.json { out::json(&report)? } else { out::text(&format!("{reason}\n"))? });
+            let printed = if common.json { out::json(&report) } else { out::text(&format!("{reason}\n")) };
+            return printed.map_err(Failure::Other);
         }
         Err(error) => return Err(error.into()),
     };
