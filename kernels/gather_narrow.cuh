@@ -44,6 +44,8 @@ __device__ __forceinline__ void copy_row_narrow(const u8* from, u8* to, u64 row_
       const u64 element = rotated >= elements ? rotated - elements : rotated;
       pieces[ahead] = load<WIDTH>(from + element * WIDTH, index < elements);
     }
+    // Keeps ptxas from using the first load before it has sent the last (see `load`).
+    __syncwarp();
 #pragma unroll
     for (int ahead = 0; ahead < UVA_GATHER_NARROW_DEPTH; ++ahead) {
       const u64 index = turn + (u64)ahead * LANES + lane;

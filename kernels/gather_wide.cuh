@@ -129,6 +129,8 @@ __device__ __forceinline__ void copy_rows(const Layout& layout, u32 count, Rows<
       pieces[ahead] = load<16>(reinterpret_cast<const u8*>(at), wanted);
       unit = next_unit(layout, unit);
     }
+    // Keeps ptxas from using the first load before it has sent the last (see `load`).
+    __syncwarp();
     // The same way again: looking rows up costs less than keeping them in registers.
     unit = first_unit;
 #pragma unroll

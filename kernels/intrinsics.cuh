@@ -33,8 +33,9 @@ struct Piece {
 // Every lane of the warp reaches every load together. What a lane must not read it does not want; it never branches
 // around the load. So one load is one warp instruction, and the shim can tell exactly which lanes shared it.
 //
-// The table does not change while a kernel runs, so the read-only path may be used; it is not kept in L1, since a
-// row is read once.
+// What is read is not kept in L1, since a row is read once. It is a plain load, not one by the read-only path: ptxas
+// moves those over anything, and so put the first load's use before the last load; plain ones stay on their side of a
+// __syncwarp.
 template <int WIDTH>
 __device__ __forceinline__ Piece<WIDTH> load(const void* address, bool wanted);
 
@@ -45,7 +46,7 @@ __device__ __forceinline__ Piece<1> load<1>(const void* address, bool wanted) {
   Piece<1> piece = {{0}};
   asm volatile(
       "{\n\t.reg .pred wanted;\n\tsetp.ne.u32 wanted, %2, 0;\n\t"
-      "@wanted ld.global.nc.L1::no_allocate.u8 %0, [%1];\n\t}"
+      "@wanted ld.global.L1::no_allocate.u8 %0, [%1];\n\t}"
       : "+r"(piece.word[0])
       : "l"(address), "r"((u32)wanted));
   return piece;
@@ -56,7 +57,7 @@ __device__ __forceinline__ Piece<2> load<2>(const void* address, bool wanted) {
   u16 half = 0;
   asm volatile(
       "{\n\t.reg .pred wanted;\n\tsetp.ne.u32 wanted, %2, 0;\n\t"
-      "@wanted ld.global.nc.L1::no_allocate.u16 %0, [%1];\n\t}"
+      "@wanted ld.global.L1::no_allocate.u16 %0, [%1];\n\t}"
       : "+h"(half)
       : "l"(address), "r"((u32)wanted));
   Piece<2> piece = {{half}};
@@ -68,7 +69,7 @@ __device__ __forceinline__ Piece<4> load<4>(const void* address, bool wanted) {
   Piece<4> piece = {{0}};
   asm volatile(
       "{\n\t.reg .pred wanted;\n\tsetp.ne.u32 wanted, %2, 0;\n\t"
-      "@wanted ld.global.nc.L1::no_allocate.u32 %0, [%1];\n\t}"
+      "@wanted ld.global.L1::no_allocate.u32 %0, [%1];\n\t}"
       : "+r"(piece.word[0])
       : "l"(address), "r"((u32)wanted));
   return piece;
@@ -79,7 +80,7 @@ __device__ __forceinline__ Piece<16> load<16>(const void* address, bool wanted) 
   Piece<16> piece = {{0, 0, 0, 0}};
   asm volatile(
       "{\n\t.reg .pred wanted;\n\tsetp.ne.u32 wanted, %5, 0;\n\t"
-      "@wanted ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n\t}"
+      "@wanted ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n\t}"
       : "+r"(piece.word[0]), "+r"(piece.word[1]), "+r"(piece.word[2]), "+r"(piece.word[3])
       : "l"(address), "r"((u32)wanted));
   return piece;

@@ -5,7 +5,8 @@ What has to hold, for each kernel and architecture:
   - it compiles, with all warnings counted as errors;
   - no thread uses local memory: no stack, no spills, no LDL or STL in the machine code;
   - two blocks of 512 threads fit on a multiprocessor: 64 registers at most;
-  - the table loads of `wide` are of 16 bytes, as many in a row as its depth says, and it has no other loads of that kind.
+  - the table loads of `wide` are of 16 bytes, and it has no narrower ones;
+  - a thread sends as many table loads as the kernel's depth says before it uses the first.
 
 NVRTC, nvdisasm and cuobjdump come from scripts/nvrtc.sh. Where they are not there, this says so and exits with 0, or with 3
 if --require is given. Prints a table of registers; --json prints it as JSON.
@@ -96,11 +97,11 @@ def machine_code(nvdisasm, cubin_path):
 
 
 def table_loads(code):
-    """The loads through the read-only path: that of the table, by way of the intrinsics."""
-    return [line for line in code if re.search(r"\bLDG\.[\w.]*CONSTANT", line)]
+    """The loads that are not to be kept in L1: those of the table, by way of the intrinsics."""
+    return [line for line in code if re.search(r"\bLDG\.[\w.]*\bNA\b", line)]
 
 
-def check(name, usage, code, depth):
+def check(name, usage, code, depths):
     problems = []
     if not code:
         problems.append("no machine code found")
@@ -112,19 +113,23 @@ def check(name, usage, code, depth):
     if usage.get("REG", 0) > 64:
         problems.append(f"{usage['REG']} registers, and 64 are the most")
     loads = table_loads(code)
-    if name.startswith("gather_wide"):
-        wide = [line for line in loads if ".128" in line]
-        if len(wide) != len(loads):
-            problems.append("table loads narrower than 16 bytes: " + " ".join(sorted({line.split(";")[0].strip() for line in loads if line not in wide})))
-        if not wide or len(wide) % depth != 0:
-            problems.append(f"{len(wide)} table loads of 16 bytes, and a multiple of {depth} was expected")
-        # In each group of `depth` loads none is used before the last has left: a use is a shuffle or a store.
-        kinds = ["load" if line in wide else "use" for line in code if line in wide or re.search(r"\b(SHFL|STG)\b", line)]
-        places = [place for place, kind in enumerate(kinds) if kind == "load"]
-        if any(places[i] - places[i - i % depth] != i % depth for i in range(len(places))):
-            problems.append(f"its loads are not {depth} in a row")
-    elif re.match(r"gather_(naive|shift)", name) and not loads:
-        problems.append("no table loads found")
+    kernel = re.match(r"gather_(naive|shift|wide)", name)
+    if not kernel:
+        return problems
+    if kernel.group(1) == "wide":
+        depth, copies = depths["WIDE"], 1
+        if any(".128" not in line for line in loads):
+            problems.append("a table load is narrower than 16 bytes")
+    else:
+        # Once for each width of a lane.
+        depth, copies = depths["NARROW"], 3
+    if len(loads) != depth * copies:
+        problems.append(f"{len(loads)} table loads, and {depth * copies} were expected")
+    # In each group of loads none is used before the last has left: a use is a shuffle or a store.
+    marks = ["load" if line in loads else "use" for line in code if line in loads or re.search(r"\b(SHFL|STG)\b", line)]
+    places = [place for place, mark in enumerate(marks) if mark == "load"]
+    if any(place - places[index - index % depth] != index % depth for index, place in enumerate(places)):
+        problems.append(f"its table loads are not {depth} in a row")
     return problems
 
 
@@ -142,7 +147,7 @@ def main():
         return 3 if options.require else 0
 
     sources = {path.name: path.read_text() for path in sorted(KERNELS.iterdir()) if path.suffix in (".cu", ".cuh")}
-    depth = int(re.search(r"#define UVA_GATHER_WIDE_DEPTH (\d+)", sources["tuning.cuh"]).group(1))
+    depths = {which: int(number) for which, number in re.findall(r"#define UVA_GATHER_(\w+)_DEPTH (\d+)", sources["tuning.cuh"])}
     expected = {f"gather_{kernel}_{width}{form}" for kernel in ("naive", "shift", "wide") for width in ("i32", "i64") for form in ("", "_cached")}
     expected |= {"gather_begin", "gather_finish_i32", "gather_finish_i64", "spin_until"}
     nvrtc = Nvrtc(tools / "lib")
@@ -161,7 +166,7 @@ def main():
                 problems.append(f"sm_{architecture}: entry points {sorted(set(usages) ^ expected)} are missing or new")
             for name, usage in sorted(usages.items()):
                 code = codes.get(name, [])
-                problems += [f"sm_{architecture} {name}: {problem}" for problem in check(name, usage, code, depth)]
+                problems += [f"sm_{architecture} {name}: {problem}" for problem in check(name, usage, code, depths)]
                 widths = [re.search(r"\.(U8|U16|64|128)\b", line) for line in table_loads(code)]
                 results.setdefault(name, {})[f"sm_{architecture}"] = {
                     "registers": usage.get("REG"), "stack": usage.get("STACK"), "shared": usage.get("SHARED"), "instructions": len(code),

@@ -326,8 +326,9 @@ fn few_misses_among_many_hits_are_collected_over_several_takes() {
             // Rows that are a multiple of `every` are misses, and the other way round.
             for swapped in [false, true] {
                 let mut next = 0..;
-                let slot =
-                    |row: usize| if (row % every == 0) == swapped { next.next().unwrap_or(-1) } else { -1 };
+                let slot = |row: usize| {
+                    if row.is_multiple_of(every) == swapped { next.next().unwrap_or(-1) } else { -1 }
+                };
                 let slots: Vec<i32> = (0..rows).map(slot).collect();
                 let (kernel, width, shape) = (Kernel::Wide, IdWidth::I32, Shape { blocks: 1, threads });
                 let slots = Some((slots.as_slice(), 16 * offset));
@@ -346,4 +347,68 @@ fn few_misses_among_many_hits_are_collected_over_several_takes() {
             }
         }
     }
+}
+
+#[test]
+fn rows_around_two_and_four_gigabytes_are_found() {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    // Addresses only: but for the few rows written here no page is ever backed.
+    let bytes = (9_usize << 30) + 4096;
+    // SAFETY: a new mapping that nothing else refers to.
+    let memory = unsafe {
+        mmap_anonymous(
+            std::ptr::null_mut(),
+            bytes,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )
+    }
+    .unwrap();
+    for row_bytes in [1028_usize, 4100, 65_540] {
+        let start = 4;
+        let rows = (bytes - 4096) / row_bytes;
+        let borders = [1_usize << 31, 1 << 32, 1 << 33];
+        let mut ids: Vec<i64> = vec![0, rows as i64 - 1];
+        ids.extend(
+            borders.iter().flat_map(|border| [-1, 0, 1].map(|step| (border / row_bytes) as i64 + step)),
+        );
+        ids.retain(|&id| i32::try_from(id).is_ok());
+        let contents = noise(ids.len() * row_bytes, 3);
+        for (id, row) in ids.iter().zip(contents.chunks(row_bytes)) {
+            // SAFETY: row `id` lies in the mapping.
+            unsafe {
+                let to = memory.cast::<u8>().add(start + *id as usize * row_bytes);
+                std::ptr::copy_nonoverlapping(row.as_ptr(), to, row_bytes);
+            }
+        }
+        let narrow: Vec<i32> = ids.iter().map(|&id| id as i32).collect();
+        // In the cached form all but the first two rows are hits, in slots as far away as the rows are.
+        let mut slots = vec![-1_i32; rows];
+        ids.iter().skip(2).for_each(|&id| slots[id as usize] = id as i32);
+        for kernel in Kernel::ALL {
+            for (width, cached) in [(IdWidth::I32, false), (IdWidth::I64, false), (IdWidth::I64, true)] {
+                let mut out = vec![UNTOUCHED; contents.len()];
+                let mut report = GatherReport::default();
+                // SAFETY: offset 4 of the mapping.
+                let table = unsafe { memory.cast::<u8>().add(start) };
+                let arguments = GatherArguments {
+                    table,
+                    rows: rows as u64,
+                    row_bytes: row_bytes as u64,
+                    ids: if width == IdWidth::I32 { narrow.as_ptr().cast() } else { ids.as_ptr().cast() },
+                    count: ids.len() as u64,
+                    out: out.as_mut_ptr(),
+                    report: &raw mut report,
+                    slot_map: if cached { slots.as_ptr() } else { std::ptr::null() },
+                    cache: table,
+                };
+                // SAFETY: the mapping holds all rows, and pages around them; ids, slots, output and report are ours.
+                unsafe { gather(kernel, width, arguments, SHAPES[0], None) }.unwrap();
+                assert!(out == contents, "{kernel} {}, {row_bytes} bytes, cached: {cached}", width.name());
+                assert_eq!(report.bad_position, u64::MAX);
+            }
+        }
+    }
+    // SAFETY: mapped above, and nothing refers to it any more.
+    unsafe { munmap(memory, bytes) }.unwrap();
 }
