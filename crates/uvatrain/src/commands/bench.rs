@@ -2,6 +2,8 @@
 
 mod gather;
 mod pipeline;
+#[cfg(feature = "request-model")]
+mod requests;
 mod sample;
 
 use crate::flags::BenchCommand;
@@ -12,5 +14,7 @@ pub fn run(command: &BenchCommand) -> anyhow::Result<()> {
         BenchCommand::Sample(flags) => sample::run(flags),
         BenchCommand::Gather(flags) => gather::run(flags),
         BenchCommand::Pipeline(flags) => pipeline::run(flags),
+        #[cfg(feature = "request-model")]
+        BenchCommand::Requests(flags) => requests::run(flags),
     }
 }

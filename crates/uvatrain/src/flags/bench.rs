@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+#[cfg(feature = "request-model")]
+use uva_kernel_sim::gather::{IdWidth, Kernel};
 
 use super::{ByteSize, Fanouts, LoaderFlags};
 
@@ -15,6 +17,9 @@ pub enum BenchCommand {
     Gather(GatherBenchFlags),
     /// Samplers and producer together, with a consumer that only takes batches: what training could get at most
     Pipeline(PipelineBenchFlags),
+    /// The reads of the PCIe link that a row costs, from the gather kernels run on the host
+    #[cfg(feature = "request-model")]
+    Requests(RequestsBenchFlags),
 }
 
 /// The options of `uvatrain bench sample`.
@@ -102,4 +107,55 @@ pub struct PipelineBenchFlags {
     /// How batches are made and handed on. The roles are always threads here, as with --in-process.
     #[command(flatten)]
     pub loader: LoaderFlags,
+}
+
+/// The options of `uvatrain bench requests`.
+#[cfg(feature = "request-model")]
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  uvatrain bench requests --row-bytes 480 --kernel naive
+  uvatrain bench requests --row-bytes 400 --gpu rtx3090")]
+pub struct RequestsBenchFlags {
+    /// Bytes of a feature row
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub row_bytes: u64,
+
+    /// The gather kernel: naive, shift or wide
+    #[arg(long, value_name = "KERNEL", default_value = "wide")]
+    pub kernel: Kernel,
+
+    /// How far into a line of 128 bytes the table's first row begins
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..128))]
+    pub base_offset: u64,
+
+    /// Rows to look at, from the table's first
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rows: u64,
+
+    /// Type of the ids: i32 or i64
+    #[arg(long, value_name = "TYPE", default_value = "i64")]
+    pub ids: IdWidth,
+
+    /// Also work out how many multiprocessors of this GPU fill its link
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub gpu: Option<Gpu>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The GPUs that `bench requests --gpu` knows.
+#[cfg(feature = "request-model")]
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gpu {
+    #[value(name = "rtx3090")]
+    Rtx3090,
+    #[value(name = "a100")]
+    A100,
+    #[value(name = "h100")]
+    H100,
+    #[value(name = "h200")]
+    H200,
 }

@@ -14,6 +14,8 @@ mod train;
 use clap::{Args, Parser, Subcommand};
 
 pub use bench::{BenchCommand, GatherBenchFlags, PipelineBenchFlags, SampleBenchFlags};
+#[cfg(feature = "request-model")]
+pub use bench::{Gpu, RequestsBenchFlags};
 pub use dataset::{FeatureType, GenerateFlags, GraphKind, ImportFlags, InfoFlags, SelfLoops, SourceFormat};
 pub use fanouts::Fanouts;
 pub use loader::LoaderFlags;
