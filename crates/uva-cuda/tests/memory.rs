@@ -398,6 +398,10 @@ fn a_table_without_bytes_needs_no_pages() {
     let table = PinnedTable::new(&context, Arc::new(Vec::new()), &PinOptions::default()).unwrap();
     assert_eq!((table.report().how, table.address(), table.bytes()), (PinHow::Empty, 0, 0));
     assert!(table.host().is_empty());
+    // One with bytes isn't to be had on such a device, and is refused before it's copied for nothing.
+    let error = PinnedTable::new(&context, Arc::new(vec![1]), &chunks_of(1)).unwrap_err();
+    assert!(matches!(error, CudaError::Unsupported(_)), "{error:?}");
+    assert!(error.to_string().contains("--gather cpu") && error.to_string().contains("feat.npy"), "{error}");
 }
 
 #[test]

@@ -3,9 +3,13 @@
 use std::ops::Range;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use uva_cuda::kernels::gather::{GatherKernels, GridBound, Kernel};
-use uva_cuda::memory::{IpcKind, PinHow, PinOptions, PinnedTable, SharedBuffer, TableBytes, device_to_host};
+use uva_cuda::memory::{
+    IpcKind, PinHow, PinOptions, PinnedBuffer, PinnedTable, SharedBuffer, TableBytes, device_to_host,
+};
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{CacheKind, Context, Event, Module, ModuleOptions, Stream};
 use uva_gather::cuda::{CudaGather, Fill, FillError, FillOptions, GatherMode, SlotFiller, SlotShape};
@@ -189,10 +193,48 @@ impl Machine {
         .unwrap()
     }
 
-    /// A slot's bytes as they are when the stream comes to it.
-    fn read(&self, stream: &Stream, slot: usize, out: &mut [u8]) {
+    /// Enqueues a read of a slot, as it will be when the stream comes to it. Into pinned memory: a copy into any other would
+    /// make the host wait for the stream.
+    fn read(&self, stream: &Stream, slot: usize) -> PinnedBuffer {
+        let mut out = PinnedBuffer::new(&self.context, STRIDE, "what a consumer saw").unwrap();
+        let from = self.buffer.address() + (slot * STRIDE) as u64;
         // SAFETY: the buffer outlives the stream, and every caller keeps `out` untouched until it has synchronised.
-        unsafe { device_to_host(stream, self.buffer.address() + (slot * STRIDE) as u64, out) }.unwrap();
+        unsafe { device_to_host(stream, from, out.as_mut_slice()) }.unwrap();
+        out
+    }
+
+    /// Enqueues that a stream stands still until it's let go.
+    fn hold(&self, stream: &Stream) -> Hold {
+        let flag = PinnedBuffer::new(&self.context, 4, "a flag").unwrap();
+        // SAFETY: the flag is zero and aligned to a page, and every test lets go and waits before it drops it.
+        unsafe { self.kernels.spin_until(stream, flag.address()) }.unwrap();
+        Hold(flag)
+    }
+}
+
+/// A stream that stands still.
+struct Hold(PinnedBuffer);
+
+impl Hold {
+    fn let_go(&self) {
+        // SAFETY: 4 aligned bytes that live; nobody has a reference to them, and the kernel only reads them.
+        unsafe { AtomicU32::from_ptr(self.0.as_ptr().cast_mut().cast()) }.store(1, Ordering::Release);
+    }
+}
+
+impl Drop for Hold {
+    /// A test that fails meanwhile ends, instead of waiting for a stream that stands still.
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+/// Gives what must not happen some time to happen. No test depends on how long that is: it only finds more with more.
+fn never(what: &str, mut happened: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_millis(3);
+    while Instant::now() < until {
+        assert!(!happened(), "{what}");
+        std::thread::yield_now();
     }
 }
 
@@ -249,13 +291,13 @@ impl Batch {
 }
 
 /// Fills two slots in turns, read by a consumer on a stream of its own: only events order the two, and the simulator delays
-/// every step by a random time.
+/// every step by a random time. The consumer holds each slot until the next fill of it has been enqueued, and longer.
 fn two_slots_in_turns(machine: &Machine, mut filler: SlotFiller, batches: usize, seed: u64) -> Vec<Fill> {
     let consumer = Stream::new(&machine.context).unwrap();
     let event = || Event::interprocess(&machine.context).unwrap();
     let (ready, free) = ([event(), event()], [event(), event()]);
     let mut random = Random(seed);
-    let mut seen: Vec<(Batch, Vec<u8>)> = Vec::new();
+    let mut seen: Vec<(Batch, PinnedBuffer, Hold)> = Vec::new();
     let mut fills = Vec::new();
     for index in 0..batches {
         let slot = index % 2;
@@ -264,18 +306,25 @@ fn two_slots_in_turns(machine: &Machine, mut filler: SlotFiller, batches: usize,
         let batch = Batch::new(&mut random, count, index as u64 + 1000);
         let after = (index >= 2).then_some(&free[slot]);
         batch.fill(&mut filler, slot, after, &ready[slot]).unwrap();
+        if index >= 2 {
+            never("a slot was filled while its consumer held it", || ready[slot].query().unwrap());
+            seen[index - 2].2.let_go();
+        }
         consumer.wait(&ready[slot]).unwrap();
-        let mut out = vec![0; STRIDE];
-        machine.read(&consumer, slot, &mut out);
+        let hold = machine.hold(&consumer);
+        let out = machine.read(&consumer, slot);
         free[slot].record(&consumer).unwrap();
-        seen.push((batch, out));
+        seen.push((batch, out, hold));
         fills.extend(filler.finished().unwrap());
+    }
+    for (_, _, hold) in &seen {
+        hold.let_go();
     }
     consumer.synchronize().unwrap();
     fills.extend(filler.drain().unwrap());
     assert!(filler.finished().unwrap().is_empty(), "a fill is told once");
-    for (index, (batch, out)) in seen.iter().enumerate() {
-        batch.check(out, &machine.table_bytes, &format!("batch {index}"));
+    for (index, (batch, out, _)) in seen.iter().enumerate() {
+        batch.check(out.as_slice(), &machine.table_bytes, &format!("batch {index}"));
     }
     assert_eq!(fills.len(), batches);
     for (index, fill) in fills.iter().enumerate() {
@@ -294,7 +343,7 @@ fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_zero_copy() {
         return;
     }
     let machine = Machine::new();
-    let fills = two_slots_in_turns(&machine, machine.filler(GatherMode::ZeroCopy), 120, 1);
+    let fills = two_slots_in_turns(&machine, machine.filler(GatherMode::ZeroCopy), 60, 1);
     assert!(fills.iter().all(|fill| fill.zero_copy_rows == fill.rows));
 }
 
@@ -304,7 +353,7 @@ fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies() {
         return;
     }
     let machine = Machine::new();
-    let fills = two_slots_in_turns(&machine, machine.filler(GatherMode::Dma), 120, 2);
+    let fills = two_slots_in_turns(&machine, machine.filler(GatherMode::Dma), 60, 2);
     assert!(fills.iter().all(|fill| fill.zero_copy_rows == 0));
 }
 
@@ -316,9 +365,9 @@ fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_both() {
     let machine = Machine::new();
     let filler = machine.filler(GatherMode::Split);
     assert_eq!(filler.share(), 0.5);
-    let fills = two_slots_in_turns(&machine, filler, 120, 3);
+    let fills = two_slots_in_turns(&machine, filler, 60, 3);
     let divided = fills.iter().filter(|fill| (1..fill.rows).contains(&fill.zero_copy_rows)).count();
-    assert!(divided > 30, "{divided} batches were divided");
+    assert!(divided > 15, "{divided} batches were divided");
 }
 
 #[test]
@@ -529,6 +578,37 @@ fn a_record_that_fails_ends_the_filler_with_the_calls_name() {
 }
 
 #[test]
+fn a_filler_that_is_dropped_waits_for_what_it_enqueued() {
+    if !under("a_filler_that_is_dropped_waits_for_what_it_enqueued", &SHAKEN) {
+        return;
+    }
+    let machine = Machine::new();
+    for mode in MODES {
+        let mut filler = machine.filler(mode);
+        let consumer = Stream::new(&machine.context).unwrap();
+        let hold = machine.hold(&consumer);
+        let (free, ready) =
+            (Event::local(&machine.context).unwrap(), Event::local(&machine.context).unwrap());
+        free.record(&consumer).unwrap();
+        let batch = Batch::new(&mut Random(4), MOST_IDS, 7);
+        batch.fill(&mut filler, 1, Some(&free), &ready).unwrap();
+        let gone = Arc::new(AtomicBool::new(false));
+        let told = gone.clone();
+        let dropper = std::thread::spawn(move || {
+            drop(filler);
+            told.store(true, Ordering::Release);
+        });
+        never("the filler was gone before the device had done its part", || gone.load(Ordering::Acquire));
+        hold.let_go();
+        dropper.join().unwrap();
+        assert!(ready.query().unwrap(), "{mode:?}");
+        let out = machine.read(&consumer, 1);
+        consumer.synchronize().unwrap();
+        batch.check(out.as_slice(), &machine.table_bytes, &format!("{mode:?}"));
+    }
+}
+
+#[test]
 fn a_filler_is_abandoned_while_the_device_waits_for_an_event_that_never_comes() {
     if !under("a_filler_is_abandoned_while_the_device_waits_for_an_event_that_never_comes", &[]) {
         return;
@@ -537,9 +617,7 @@ fn a_filler_is_abandoned_while_the_device_waits_for_an_event_that_never_comes() 
     let mut filler = machine.filler(GatherMode::ZeroCopy);
     // A consumer that holds its slot for ever.
     let consumer = Stream::new(&machine.context).unwrap();
-    let flag = uva_cuda::memory::PinnedBuffer::new(&machine.context, 4, "a flag").unwrap();
-    // SAFETY: the flag outlives the process's use of the stream: it's never freed (see the end).
-    unsafe { machine.kernels.spin_until(&consumer, flag.address()) }.unwrap();
+    let hold = machine.hold(&consumer);
     let (free, ready) = (Event::local(&machine.context).unwrap(), Event::local(&machine.context).unwrap());
     free.record(&consumer).unwrap();
     let batch = Batch::new(&mut Random(1), 100, 1);
@@ -550,5 +628,5 @@ fn a_filler_is_abandoned_while_the_device_waits_for_an_event_that_never_comes() 
     assert!(!ready.query().unwrap());
     filler.abandon();
     // As at the end of a process whose peer has died: what the device may yet use is left to the system.
-    std::mem::forget((machine, consumer, flag, free, ready));
+    std::mem::forget((machine, consumer, hold, free, ready));
 }

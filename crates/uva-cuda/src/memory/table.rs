@@ -139,8 +139,8 @@ impl PinnedTable {
     ///
     /// # Errors
     /// [`CudaError::Preflight`] before anything is pinned, when the machine has too little memory;
-    /// [`CudaError::System`] when there are no pages for a copy; [`CudaError::Unsupported`] when the device would see
-    /// the parts of the table at addresses that don't join; [`CudaError::Call`].
+    /// [`CudaError::System`] when there are no pages for a copy; [`CudaError::Unsupported`] when the device can't read
+    /// host memory at all, or would see the parts of the table at addresses that don't join; [`CudaError::Call`].
     pub fn new(
         context: &Arc<Context>,
         owner: Arc<dyn TableBytes>,
@@ -164,6 +164,16 @@ impl PinnedTable {
                 None,
                 start,
             ));
+        }
+        let device = context.device();
+        if !device.supports(Feature::HostRegister)? {
+            return Err(CudaError::Unsupported(format!(
+                "device {} ({}) cannot read host memory in place, so {} cannot be pinned for it; --gather cpu gathers on \
+                 the CPU",
+                device.ordinal(),
+                device.name(),
+                options.what
+            )));
         }
         let mut refused = None;
         if options.in_place {
