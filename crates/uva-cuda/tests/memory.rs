@@ -369,7 +369,8 @@ fn a_mapped_file_is_pinned_in_place_in_chunks_that_start_on_pages() {
         assert_eq!((table.report().how, table.report().chunks), (PinHow::InPlaceReadOnly, chunks), "{case}");
         assert_eq!(table.report().bytes, length as u64, "{case}");
         assert!(
-            table.report().pinned_bytes >= length as u64 && table.report().pinned_bytes % PAGE as u64 == 0
+            table.report().pinned_bytes >= length as u64
+                && table.report().pinned_bytes.is_multiple_of(PAGE as u64)
         );
         assert_eq!(table.report().refused, None, "{case}");
         // The simulator's device sees host memory where the host does.
