@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use uva_cuda::memory::{
     DeviceBuffer, Exported, HostMemory, IpcKind, PinHow, PinOptions, PinnedBuffer, PinnedTable, SharedBuffer,
@@ -403,6 +403,44 @@ fn a_table_without_bytes_needs_no_pages() {
     let error = PinnedTable::new(&context, Arc::new(vec![1]), &chunks_of(1)).unwrap_err();
     assert!(matches!(error, CudaError::Unsupported(_)), "{error:?}");
     assert!(error.to_string().contains("--gather cpu") && error.to_string().contains("feat.npy"), "{error}");
+}
+
+/// Pins its bytes once more when it's let go: in place that only works if nobody has them pinned any more.
+struct LastWord {
+    inner: Arc<Vec<u8>>,
+    context: Arc<Context>,
+    how: Arc<Mutex<Option<PinHow>>>,
+}
+
+impl TableBytes for LastWord {
+    fn bytes(&self) -> &[u8] {
+        &self.inner
+    }
+
+    fn is_writable(&self) -> bool {
+        true
+    }
+}
+
+impl Drop for LastWord {
+    fn drop(&mut self) {
+        let again = PinnedTable::new(&self.context, self.inner.clone(), &chunks_of(1)).unwrap();
+        *self.how.lock().unwrap() = Some(again.report().how);
+    }
+}
+
+#[test]
+fn pages_are_unpinned_before_their_owner_is_let_go() {
+    if !under("pages_are_unpinned_before_their_owner_is_let_go", &[]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let how = Arc::new(Mutex::new(None));
+    let owner = LastWord { inner: Arc::new(bytes(9 * PAGE, 1)), context: context.clone(), how: how.clone() };
+    let table = PinnedTable::new(&context, Arc::new(owner), &chunks_of(2)).unwrap();
+    assert_eq!(*how.lock().unwrap(), None, "the table keeps its owner");
+    drop(table);
+    assert_eq!(*how.lock().unwrap(), Some(PinHow::InPlaceReadOnly));
 }
 
 #[test]
