@@ -45,6 +45,8 @@ impl CopyPath {
         // SAFETY: the bytes stay in place and unchanged while the table is held, which `_table` does for longer than
         // `host`, the only one that has them.
         let bytes: &'static [u8] = unsafe { &*bytes };
+        // Whole rows: what is left behind them is nobody's.
+        let bytes = &bytes[..bytes.len() - bytes.len() % row_bytes.max(1)];
         let host = HostGather::new(bytes, row_bytes, threads)?;
         let piece_rows = (PIECE_BYTES / row_bytes).max(1);
         let pieces = (0..PIECES)

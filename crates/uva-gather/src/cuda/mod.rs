@@ -14,6 +14,7 @@ mod balance;
 mod copy_path;
 mod filler;
 mod gather;
+pub mod pcie;
 mod slot;
 
 pub use balance::{Balance, Measured};

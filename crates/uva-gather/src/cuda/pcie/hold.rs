@@ -1,0 +1,57 @@
+//! Streams held until everything that is timed has been enqueued: nvbandwidth's way.
+//!
+//! What is timed then runs back to back, and no cost of enqueueing is in it. Behind a held stream the host may wait for
+//! nothing that is on the stream: no copy from or to memory that isn't pinned, nothing allocated or freed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use uva_cuda::kernels::gather::GatherKernels;
+use uva_cuda::memory::PinnedBuffer;
+use uva_cuda::{Context, CudaError, Stream};
+
+/// A word that held streams wait for.
+pub(super) struct Hold {
+    flag: PinnedBuffer,
+}
+
+impl Hold {
+    pub(super) fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
+        Ok(Self { flag: PinnedBuffer::new(context, 4, "the word that holds streams")? })
+    }
+
+    /// Streams that come to [`Closed::enqueue`] wait from now on, until the value is dropped. Whatever waited since the hold
+    /// was closed the last time must have been waited for, or it may wait again; and all must be before this value goes.
+    pub(super) fn close(&self) -> Closed<'_> {
+        let closed = Closed { hold: self };
+        closed.set(0);
+        closed
+    }
+}
+
+/// A closed [`Hold`].
+pub(super) struct Closed<'h> {
+    hold: &'h Hold,
+}
+
+impl Closed<'_> {
+    /// Enqueues the wait.
+    pub(super) fn enqueue(&self, kernels: &GatherKernels, stream: &Stream) -> Result<(), CudaError> {
+        // SAFETY: four aligned bytes of pinned memory, which whoever closed the hold keeps until the stream has been waited
+        // for; they're set when this value is dropped, which waits for no stream.
+        unsafe { kernels.spin_until(stream, self.hold.flag.address()) }
+    }
+
+    fn set(&self, value: u32) {
+        let word = self.hold.flag.as_ptr().cast::<u32>().cast_mut();
+        // SAFETY: four aligned bytes that live as long as the hold; they are read and written through atomics, and by a
+        // kernel that reads them as a volatile word, and by nothing else.
+        unsafe { AtomicU32::from_ptr(word) }.store(value, Ordering::Release);
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.set(1);
+    }
+}

@@ -1,0 +1,290 @@
+//! Which gathers are measured: one axis at a time from a base point, or every combination.
+
+use serde::Serialize;
+use uva_cuda::kernels::gather::Kernel;
+
+use super::ids::IdOrder;
+use super::table::TablePages;
+
+/// The most cells unless every combination is asked for.
+pub const MOST_CELLS: usize = 150;
+
+/// Bytes of the rows that are measured unless others are asked for: powers of two, sizes around 1 KiB that begin anywhere
+/// in a line, and those of known datasets and of the published example (480).
+pub const ROW_BYTES: [usize; 17] =
+    [64, 128, 188, 256, 400, 480, 512, 516, 1024, 1028, 1032, 1036, 1040, 1044, 2048, 4096, 8192];
+
+/// Multiprocessors, besides all of them.
+pub const MULTIPROCESSORS: [u32; 6] = [1, 2, 4, 8, 16, 32];
+
+/// How a gather is kept to a number of multiprocessors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Partition {
+    /// No more blocks than so many multiprocessors hold; the device may spread them over more.
+    Grid,
+    /// That, in a green context of exactly so many.
+    Green,
+}
+
+/// One gather to be measured.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Cell {
+    /// What it differs in from the base point, or belongs to.
+    pub axis: &'static str,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Bytes of a row.
+    pub row_bytes: usize,
+    /// Multiprocessors; `None`: all that this process may use.
+    pub multiprocessors: Option<u32>,
+    /// How it is kept to them.
+    pub partition: Partition,
+    /// The table's pages.
+    pub pages: TablePages,
+    /// The table's bytes.
+    pub table_bytes: u64,
+    /// The order of the ids.
+    pub ids: IdOrder,
+}
+
+impl Cell {
+    /// For messages.
+    pub fn name(&self) -> String {
+        let Self { kernel, row_bytes, pages, table_bytes, ids, .. } = self;
+        let limit = match (self.multiprocessors, self.partition) {
+            (None, _) => "all multiprocessors".to_owned(),
+            (Some(some), Partition::Grid) => format!("a grid for {some} multiprocessors"),
+            (Some(some), Partition::Green) => format!("a green context of {some} multiprocessors"),
+        };
+        let (kernel, pages, ids) = (kernel.name(), pages.name(), ids.name());
+        format!("{kernel}, {row_bytes}-byte rows, {limit}, {table_bytes} bytes on {pages} pages, {ids} ids")
+    }
+
+    /// Whether it is the same gather, whatever axis it belongs to.
+    fn same(&self, other: &Self) -> bool {
+        let point = |cell: &Self| {
+            let Self { kernel, row_bytes, multiprocessors, partition, pages, table_bytes, ids, .. } = *cell;
+            (kernel, row_bytes, multiprocessors, partition, pages, table_bytes, ids)
+        };
+        point(self) == point(other)
+    }
+}
+
+/// The points of each axis. The base point is `wide`, rows of 512 bytes (or the first of other sizes), all
+/// multiprocessors, and the first of each of the others here.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// Kernels.
+    pub kernels: Vec<Kernel>,
+    /// Bytes of a row.
+    pub row_bytes: Vec<usize>,
+    /// Multiprocessors; `None`: all.
+    pub multiprocessors: Vec<Option<u32>>,
+    /// Page kinds, the base point's first.
+    pub pages: Vec<TablePages>,
+    /// Table sizes, the base point's first.
+    pub table_bytes: Vec<u64>,
+    /// Orders of the ids, the base point's first.
+    pub ids: Vec<IdOrder>,
+    /// Every combination, instead of one axis at a time.
+    pub full: bool,
+}
+
+impl Sweep {
+    /// The base point.
+    ///
+    /// # Panics
+    /// When an axis has no points.
+    pub fn base(&self) -> Cell {
+        let or_first = |wanted, of: &[usize]| if of.contains(&wanted) { wanted } else { of[0] };
+        Cell {
+            axis: "base",
+            kernel: if self.kernels.contains(&Kernel::Wide) { Kernel::Wide } else { self.kernels[0] },
+            row_bytes: or_first(512, &self.row_bytes),
+            multiprocessors: if self.multiprocessors.contains(&None) {
+                None
+            } else {
+                self.multiprocessors[0]
+            },
+            partition: Partition::Grid,
+            pages: self.pages[0],
+            table_bytes: self.table_bytes[0],
+            ids: self.ids[0],
+        }
+    }
+
+    /// The cells, each once; what matters most first, and those of one table together.
+    ///
+    /// # Panics
+    /// When an axis has no points.
+    pub fn cells(&self) -> Vec<Cell> {
+        let mut cells = vec![self.base()];
+        if self.full {
+            self.combinations(&mut cells);
+        } else {
+            self.axes(&mut cells);
+        }
+        let mut once: Vec<Cell> = Vec::with_capacity(cells.len());
+        for cell in cells {
+            if !once.iter().any(|known| known.same(&cell)) {
+                once.push(cell);
+            }
+        }
+        let mut tables: Vec<(TablePages, u64)> = Vec::new();
+        for cell in &once {
+            if !tables.contains(&(cell.pages, cell.table_bytes)) {
+                tables.push((cell.pages, cell.table_bytes));
+            }
+        }
+        let place = |cell: &Cell| tables.iter().position(|table| *table == (cell.pages, cell.table_bytes));
+        once.sort_by_key(place);
+        if !self.full {
+            once.truncate(MOST_CELLS);
+        }
+        once
+    }
+
+    fn axes(&self, cells: &mut Vec<Cell>) {
+        let base = self.base();
+        for &kernel in &self.kernels {
+            for &row_bytes in &self.row_bytes {
+                cells.push(Cell { axis: "row-bytes", kernel, row_bytes, ..base.clone() });
+            }
+        }
+        for &kernel in &self.kernels {
+            for &multiprocessors in &self.multiprocessors {
+                cells.push(Cell { axis: "multiprocessors", kernel, multiprocessors, ..base.clone() });
+            }
+        }
+        // Few multiprocessors have to do for every row size, not only for the base point's.
+        let few = |row_bytes, multiprocessors, partition| Cell {
+            axis: "few-multiprocessors",
+            row_bytes,
+            multiprocessors: Some(multiprocessors),
+            partition,
+            ..base.clone()
+        };
+        if self.multiprocessors.contains(&Some(8)) {
+            cells.extend(self.row_bytes.iter().map(|&row_bytes| few(row_bytes, 8, Partition::Green)));
+            cells.extend(self.row_bytes.iter().map(|&row_bytes| few(row_bytes, 8, Partition::Grid)));
+        }
+        // Green contexts come in multiples of 8.
+        for multiprocessors in self.multiprocessors.iter().flatten().filter(|some| **some % 8 == 0) {
+            cells.push(few(base.row_bytes, *multiprocessors, Partition::Green));
+        }
+        cells.extend(self.ids.iter().map(|&ids| Cell { axis: "ids", ids, ..base.clone() }));
+        for &table_bytes in &self.table_bytes {
+            for ids in self.ids.iter().copied().filter(|ids| *ids != IdOrder::Trace) {
+                cells.push(Cell { axis: "table-size", table_bytes, ids, ..base.clone() });
+            }
+        }
+        for &pages in &self.pages {
+            let rows =
+                self.row_bytes.iter().copied().filter(|row_bytes| [128, 512, 4096].contains(row_bytes));
+            for row_bytes in rows.chain([base.row_bytes]) {
+                cells.push(Cell { axis: "pages", pages, row_bytes, ..base.clone() });
+            }
+        }
+    }
+
+    fn combinations(&self, cells: &mut Vec<Cell>) {
+        let base = self.base();
+        for &table_bytes in &self.table_bytes {
+            for &pages in &self.pages {
+                for &kernel in &self.kernels {
+                    for &row_bytes in &self.row_bytes {
+                        for &multiprocessors in &self.multiprocessors {
+                            for &ids in &self.ids {
+                                let axis = "full";
+                                let point = base.clone();
+                                cells.push(Cell {
+                                    axis,
+                                    kernel,
+                                    row_bytes,
+                                    multiprocessors,
+                                    pages,
+                                    table_bytes,
+                                    ids,
+                                    ..point
+                                });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole() -> Sweep {
+        Sweep {
+            kernels: Kernel::ALL.to_vec(),
+            row_bytes: ROW_BYTES.to_vec(),
+            multiprocessors: MULTIPROCESSORS.iter().map(|some| Some(*some)).chain([None]).collect(),
+            pages: vec![TablePages::TransparentHuge, TablePages::Base, TablePages::Hugetlb],
+            table_bytes: vec![4 << 30, 1 << 30, 16 << 30],
+            ids: vec![IdOrder::Random, IdOrder::Sorted, IdOrder::Trace],
+            full: false,
+        }
+    }
+
+    #[test]
+    fn the_usual_sweep_has_every_point_of_every_axis_within_150_cells() {
+        let (sweep, cells) = (whole(), whole().cells());
+        assert!((100..=MOST_CELLS).contains(&cells.len()), "{} cells", cells.len());
+        let has = |test: &dyn Fn(&Cell) -> bool| cells.iter().any(test);
+        for &kernel in &sweep.kernels {
+            for &row_bytes in &sweep.row_bytes {
+                let all = |cell: &Cell| cell.multiprocessors.is_none() && cell.pages == sweep.pages[0];
+                assert!(has(&|c| (c.kernel, c.row_bytes) == (kernel, row_bytes) && all(c)), "{row_bytes}");
+            }
+            for &some in &sweep.multiprocessors {
+                assert!(has(&|c| (c.kernel, c.multiprocessors, c.row_bytes) == (kernel, some, 512)));
+            }
+        }
+        assert!(sweep.pages.iter().all(|&pages| has(&|c| c.pages == pages)));
+        assert!(sweep.table_bytes.iter().all(|&bytes| has(&|c| c.table_bytes == bytes)));
+        assert!(sweep.ids.iter().all(|&ids| has(&|c| c.ids == ids)));
+        assert!(sweep.row_bytes.iter().all(|&r| has(&|c| (c.row_bytes, c.multiprocessors) == (r, Some(8)))));
+    }
+
+    #[test]
+    fn no_gather_is_measured_twice_and_each_table_is_made_once() {
+        for sweep in [whole(), Sweep { full: true, row_bytes: vec![64, 128], ..whole() }] {
+            let cells = sweep.cells();
+            for (index, cell) in cells.iter().enumerate() {
+                assert!(!cells[..index].iter().any(|known| known.same(cell)), "{}", cell.name());
+            }
+            let mut tables: Vec<_> = cells.iter().map(|cell| (cell.pages, cell.table_bytes)).collect();
+            tables.dedup();
+            let changes = tables.len();
+            tables.sort();
+            tables.dedup();
+            assert_eq!(changes, tables.len());
+            assert_eq!((cells[0].pages, cells[0].table_bytes), (sweep.pages[0], sweep.table_bytes[0]));
+        }
+    }
+
+    #[test]
+    fn every_combination_is_every_combination() {
+        let sweep = Sweep { full: true, ..whole() };
+        assert_eq!(sweep.cells().len(), 3 * 17 * 7 * 3 * 3 * 3);
+    }
+
+    #[test]
+    fn the_base_point_lies_on_axes_that_lack_the_usual_one() {
+        let sweep = Sweep {
+            kernels: vec![Kernel::Naive],
+            row_bytes: vec![60],
+            multiprocessors: vec![Some(2)],
+            ..whole()
+        };
+        let base = sweep.base();
+        assert_eq!((base.kernel, base.row_bytes, base.multiprocessors), (Kernel::Naive, 60, Some(2)));
+    }
+}

@@ -1,0 +1,201 @@
+//! The table that is gathered from: pages of a wanted kind, filled with bytes that can be told apart, pinned.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use memmap2::{Advice, MmapMut, MmapOptions};
+use rayon::prelude::*;
+use serde::Serialize;
+use uva_cuda::memory::{
+    HostMemory, PinHow, PinOptions, PinReport, PinWay, PinnedTable, TableBytes, preflight,
+};
+use uva_cuda::{Context, CudaError};
+
+use super::ids::mix;
+
+const HUGE_PAGE: usize = 2 << 20;
+/// Words that a thread fills at a time.
+const FILL_WORDS: usize = 1 << 18;
+
+/// The pages under a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TablePages {
+    /// 4 KiB, the kernel told to leave them so.
+    Base,
+    /// 4 KiB, the kernel asked to merge them.
+    TransparentHuge,
+    /// 2 MiB, which the administrator has set apart.
+    Hugetlb,
+}
+
+impl TablePages {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Base, Self::TransparentHuge, Self::Hugetlb];
+
+    /// As options and reports have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::TransparentHuge => "transparent-huge",
+            Self::Hugetlb => "hugetlb",
+        }
+    }
+}
+
+/// How a table was made.
+#[derive(Clone, Debug, Serialize)]
+pub struct TableReport {
+    /// Its pages, as asked for.
+    pub pages: TablePages,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Bytes of it that are on transparent huge pages, as far as the system tells.
+    pub transparent_huge_bytes: Option<u64>,
+    /// Seconds to have its pages and fill them.
+    pub fill_seconds: f64,
+    /// How it was pinned.
+    pub pin: PinReport,
+}
+
+/// A pinned table of known bytes. Row 0 begins on a page.
+pub(super) struct Table {
+    pub pinned: Arc<PinnedTable>,
+    pub report: TableReport,
+}
+
+/// Pages, and how many bytes of them are the table.
+struct Owned {
+    memory: MmapMut,
+    bytes: usize,
+}
+
+impl TableBytes for Owned {
+    fn bytes(&self) -> &[u8] {
+        &self.memory[..self.bytes]
+    }
+
+    fn is_writable(&self) -> bool {
+        true
+    }
+}
+
+impl Table {
+    /// A table of `bytes` bytes, at least 8, rounded down to whole pages where it has any.
+    ///
+    /// # Errors
+    /// [`CudaError::Preflight`], [`CudaError::Unsupported`] or [`CudaError::System`] where such a table cannot be had:
+    /// the text says why; [`CudaError::Call`].
+    pub(super) fn new(context: &Arc<Context>, pages: TablePages, bytes: u64) -> Result<Self, CudaError> {
+        let what = format!("a table of {bytes} bytes on {} pages", pages.name());
+        let bytes = whole_pages(bytes)
+            .ok_or_else(|| CudaError::Refused(format!("{what}: this machine cannot address so many")))?;
+        // Reserved pages are not among the free ones: there mmap itself tells.
+        if pages != TablePages::Hugetlb
+            && let Ok(memory) = HostMemory::read()
+        {
+            preflight(&what, bytes as u64, PinWay::InPlace, &memory)
+                .map_err(|error| CudaError::Preflight(error.to_string()))?;
+        }
+        let began = Instant::now();
+        let huge_before = transparent_huge_bytes();
+        let mut memory = map(pages, bytes, &what)?;
+        fill(&mut memory);
+        let fill_seconds = began.elapsed().as_secs_f64();
+        let transparent_huge_bytes = transparent_huge_bytes()
+            .zip(huge_before)
+            .map(|(after, before)| after.saturating_sub(before).min(bytes as u64));
+        let options = PinOptions { what: what.clone(), ..PinOptions::default() };
+        let pinned = PinnedTable::new(context, Arc::new(Owned { memory, bytes }), &options)?;
+        if pinned.report().how == PinHow::Copied {
+            let why = pinned.report().refused.clone().unwrap_or_default();
+            return Err(CudaError::Unsupported(format!("{what} cannot be pinned where it lies: {why}")));
+        }
+        let report = TableReport {
+            pages,
+            bytes: bytes as u64,
+            transparent_huge_bytes,
+            fill_seconds,
+            pin: pinned.report().clone(),
+        };
+        Ok(Self { pinned: Arc::new(pinned), report })
+    }
+
+    /// How many rows of so many bytes it has.
+    pub(super) fn rows(&self, row_bytes: usize) -> u64 {
+        (self.pinned.bytes() / row_bytes) as u64
+    }
+}
+
+fn whole_pages(bytes: u64) -> Option<usize> {
+    let bytes = usize::try_from(bytes).ok().filter(|&bytes| isize::try_from(bytes).is_ok())?;
+    Some(match bytes {
+        HUGE_PAGE.. => bytes / HUGE_PAGE * HUGE_PAGE,
+        4096.. => bytes / 4096 * 4096,
+        _ => bytes.max(8) / 8 * 8,
+    })
+}
+
+fn map(pages: TablePages, bytes: usize, what: &str) -> Result<MmapMut, CudaError> {
+    let refused = |error: std::io::Error, hint: &str| CudaError::System(format!("{what}: {error}{hint}"));
+    let mut options = MmapOptions::new();
+    if pages == TablePages::Hugetlb {
+        let needed = bytes.div_ceil(HUGE_PAGE);
+        let hint = format!(
+            "; so many have to be set apart first: echo {needed} | sudo tee /proc/sys/vm/nr_hugepages"
+        );
+        let memory = options.len(needed * HUGE_PAGE).huge(Some(21)).map_anon();
+        return memory.map_err(|error| refused(error, &hint));
+    }
+    let memory = options.len(bytes).map_anon().map_err(|error| refused(error, ""))?;
+    let advice = if pages == TablePages::TransparentHuge { Advice::HugePage } else { Advice::NoHugePage };
+    memory.advise(advice).map_err(|error| refused(error, "; this system has no transparent huge pages"))?;
+    Ok(memory)
+}
+
+/// Word `i` of the table is `mix(i)`, little-endian, whatever the rows are: so a row that was taken from a wrong place, or
+/// shifted, differs.
+fn fill(memory: &mut [u8]) {
+    memory.par_chunks_mut(FILL_WORDS * 8).enumerate().for_each(|(part, bytes)| {
+        for (word, place) in bytes.chunks_mut(8).enumerate() {
+            let value = mix((part * FILL_WORDS + word) as u64).to_le_bytes();
+            place.copy_from_slice(&value[..place.len()]);
+        }
+    });
+}
+
+/// Bytes of this process's anonymous memory on transparent huge pages.
+fn transparent_huge_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("AnonHugePages:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_whole_pages_where_it_has_any() {
+        assert_eq!(whole_pages(5 << 20), Some(4 << 20));
+        assert_eq!(whole_pages(10_000), Some(8192));
+        assert_eq!(whole_pages(100), Some(96));
+        assert_eq!(whole_pages(u64::MAX), None);
+    }
+
+    #[test]
+    fn every_word_is_filled_by_its_place_in_the_table() {
+        let mut memory = vec![0; FILL_WORDS * 8 * 2 + 16];
+        fill(&mut memory);
+        for word in [0, 1, FILL_WORDS - 1, FILL_WORDS, FILL_WORDS * 2 + 1] {
+            assert_eq!(memory[word * 8..][..8], mix(word as u64).to_le_bytes(), "word {word}");
+        }
+    }
+
+    #[test]
+    fn pages_that_nobody_set_apart_are_refused_with_the_command_that_sets_them_apart() {
+        // More than any machine has set apart.
+        let error = map(TablePages::Hugetlb, 1 << 45, "a table").unwrap_err().to_string();
+        assert!(error.contains("nr_hugepages"), "{error}");
+    }
+}
