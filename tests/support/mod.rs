@@ -58,6 +58,12 @@ impl Uvatrain {
         self
     }
 
+    /// Lets it find the stand-in for NVIDIA's driver (crates/cuda-sim).
+    pub fn simulated(mut self) -> Uvatrain {
+        cuda_sim::environment(&mut self.command);
+        self
+    }
+
     /// Starts it and gives the running program to the caller, who tends to it.
     pub fn start(mut self) -> Running {
         let line = format!("{:?}", self.command);

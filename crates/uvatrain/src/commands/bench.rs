@@ -1,6 +1,7 @@
 //! `uvatrain bench`: parts of the pipeline, measured one at a time on this machine.
 
 mod gather;
+mod pcie;
 mod pipeline;
 #[cfg(feature = "request-model")]
 mod requests;
@@ -14,6 +15,7 @@ pub fn run(command: &BenchCommand) -> anyhow::Result<()> {
         BenchCommand::Sample(flags) => sample::run(flags),
         BenchCommand::Gather(flags) => gather::run(flags),
         BenchCommand::Pipeline(flags) => pipeline::run(flags),
+        BenchCommand::Pcie(flags) => pcie::run(flags),
         #[cfg(feature = "request-model")]
         BenchCommand::Requests(flags) => requests::run(flags),
     }

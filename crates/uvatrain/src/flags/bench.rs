@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use uva_gather::cuda::pcie::{IdOrder, TablePages};
 #[cfg(feature = "request-model")]
 use uva_kernel_sim::gather::{IdWidth, Kernel};
 
@@ -20,6 +21,8 @@ pub enum BenchCommand {
     /// The reads of the PCIe link that a row costs, from the gather kernels run on the host
     #[cfg(feature = "request-model")]
     Requests(RequestsBenchFlags),
+    /// What the link to a GPU gives to gathers of rows in pinned host memory, beside plain copies in the same run
+    Pcie(Box<PcieBenchFlags>),
 }
 
 /// The options of `uvatrain bench sample`.
@@ -158,4 +161,139 @@ pub enum Gpu {
     H100,
     #[value(name = "h200")]
     H200,
+}
+
+/// The options of `uvatrain bench pcie`.
+///
+/// Each list is an axis; cells lie along one axis at a time from a base point: the kernel wide, rows of 512 bytes, all
+/// multiprocessors, and the first of --pages, --table-size and --ids.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  uvatrain bench pcie --json --svg pcie.svg
+  uvatrain bench pcie --kernels wide --row-bytes 400,512 --multiprocessors 8,all --table-size 4GiB --seconds 60")]
+pub struct PcieBenchFlags {
+    /// The GPU's number
+    #[arg(long, value_name = "I", default_value_t = 0)]
+    pub device: u32,
+
+    /// Gather kernels
+    #[arg(
+        long,
+        value_name = "K,K,…",
+        value_delimiter = ',',
+        default_value = "naive,shift,wide",
+        value_parser = pcie_kernel
+    )]
+    pub kernels: Vec<uva_gather::cuda::Kernel>,
+
+    /// Bytes of a row [default: 17 sizes from 64 to 8192]
+    #[arg(
+        long,
+        value_name = "R,R,…",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(1..=1 << 20)
+    )]
+    pub row_bytes: Vec<u32>,
+
+    /// Multiprocessors that a gather is kept to: numbers, or all
+    #[arg(
+        long,
+        value_name = "N,N,…",
+        value_delimiter = ',',
+        default_value = "1,2,4,8,16,32,all",
+        value_parser = multiprocessors
+    )]
+    pub multiprocessors: Vec<Multiprocessors>,
+
+    /// Pages of the table
+    #[arg(
+        long,
+        value_name = "P,P,…",
+        value_delimiter = ',',
+        default_value = "transparent-huge,base,hugetlb",
+        value_parser = table_pages
+    )]
+    pub pages: Vec<TablePages>,
+
+    /// Bytes of the table [default: 4GiB,1GiB,16GiB]
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',')]
+    pub table_size: Vec<ByteSize>,
+
+    /// Order of the ids: random, sorted, or trace, as of batches on a graph with a power law
+    #[arg(
+        long,
+        value_name = "O,O,…",
+        value_delimiter = ',',
+        default_value = "random,sorted,trace",
+        value_parser = id_order
+    )]
+    pub ids: Vec<IdOrder>,
+
+    /// Every combination, not one axis at a time
+    #[arg(long)]
+    pub full: bool,
+
+    /// Leave out the ways with the CPU: its gather with copies, and the split
+    #[arg(long)]
+    pub zero_copy_only: bool,
+
+    /// Threads of the CPU's gather [default: one a core]
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+
+    /// Most bytes gathered in a sample [default: 128MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub sample_bytes: Option<ByteSize>,
+
+    /// Samples of a figure, of which the median counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=100))]
+    pub samples: u32,
+
+    /// Leave out what has not begun after so many seconds
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
+    pub seconds: Option<u64>,
+
+    /// NVRTC, which compiles the kernels: the library or its folder [default: looked for, as by train]
+    #[arg(long, value_name = "PATH")]
+    pub nvrtc: Option<PathBuf>,
+
+    /// Write a plot: efficiency by row size, and rates by multiprocessors
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A number of multiprocessors, or all of them (`None`). A name of its own, since clap gives `Option` a meaning.
+pub type Multiprocessors = std::option::Option<u32>;
+
+fn pcie_kernel(text: &str) -> Result<uva_gather::cuda::Kernel, String> {
+    use uva_gather::cuda::Kernel;
+    one_of(text, &Kernel::ALL, Kernel::name)
+}
+
+fn table_pages(text: &str) -> Result<TablePages, String> {
+    one_of(text, &TablePages::ALL, TablePages::name)
+}
+
+fn id_order(text: &str) -> Result<IdOrder, String> {
+    one_of(text, &IdOrder::ALL, IdOrder::name)
+}
+
+fn multiprocessors(text: &str) -> Result<Multiprocessors, String> {
+    match text.parse() {
+        _ if text == "all" => Ok(None),
+        Ok(some @ 1..) => Ok(Some(some)),
+        _ => Err("a number of multiprocessors from 1, or all".to_owned()),
+    }
+}
+
+fn one_of<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
+    all.iter().copied().find(|one| name(*one) == text).ok_or_else(|| {
+        let known: Vec<&str> = all.iter().map(|one| name(*one)).collect();
+        format!("one of {}", known.join(", "))
+    })
 }

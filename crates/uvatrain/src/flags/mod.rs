@@ -13,7 +13,7 @@ mod train;
 
 use clap::{Args, Parser, Subcommand};
 
-pub use bench::{BenchCommand, GatherBenchFlags, PipelineBenchFlags, SampleBenchFlags};
+pub use bench::{BenchCommand, GatherBenchFlags, PcieBenchFlags, PipelineBenchFlags, SampleBenchFlags};
 #[cfg(feature = "request-model")]
 pub use bench::{Gpu, RequestsBenchFlags};
 pub use dataset::{FeatureType, GenerateFlags, GraphKind, ImportFlags, InfoFlags, SelfLoops, SourceFormat};

@@ -150,11 +150,8 @@ pub type Model<'m> = &'m dyn Fn(Kernel, usize) -> Option<f64>;
 impl PcieReport {
     /// Works out every share, and what is reached.
     pub(super) fn conclude(&mut self, model: Model<'_>) {
-        let lines = |figure: &&CellFigure| figure.cell.row_bytes.is_multiple_of(LINE);
-        let best = |figures: &[CellFigure]| {
-            figures.iter().filter(lines).map(|figure| figure.gb_per_second).fold(0.0, f64::max)
-        };
-        self.zero_copy_ceiling = best(&self.cells);
+        let whole_lines = self.cells.iter().filter(|figure| figure.cell.row_bytes.is_multiple_of(LINE));
+        self.zero_copy_ceiling = whole_lines.map(|figure| figure.gb_per_second).fold(0.0, f64::max);
         let (engine, ceiling) = (self.copy_engine.peak_gb_per_second, self.zero_copy_ceiling);
         for figure in &mut self.cells {
             figure.share_of_copy_engine = quotient(figure.gb_per_second, engine);
