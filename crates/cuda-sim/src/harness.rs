@@ -11,6 +11,9 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 /// Set for whatever runs under the simulator.
 const MARK: &str = "CUDA_SIM_FOLDER";
 
+/// Set where tests are to run on the machine's own driver and GPU instead: see [`on_a_gpu`].
+const REAL: &str = "UVATRAIN_REQUIRE_GPU";
+
 /// How long a test may take under the simulator: much longer than any does, on the slowest machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -101,7 +104,7 @@ pub fn environment(command: &mut Command) {
     command.env("LD_LIBRARY_PATH", path).env(MARK, folder);
 }
 
-/// Whether this process runs under the simulator. If not, runs the test of that name (as `cargo test -- --list` shows
+/// Whether this process runs under the simulator, or [is to run on a GPU](on_a_gpu). If not, runs the test of that name (as `cargo test -- --list` shows
 /// it) of this test executable under it, in a process of its own, and gives `false`: the caller returns.
 ///
 /// ```ignore
@@ -120,13 +123,26 @@ pub fn in_process(test_name: &str) -> bool {
     in_process_with(test_name, &[])
 }
 
-/// As [`in_process`], with more variables set for the other process.
+/// Whether the tests are to run on the machine's own driver and GPU: `UVATRAIN_REQUIRE_GPU` is set, to anything but
+/// nothing. A test then fails where there is no GPU, as it should.
+pub fn on_a_gpu() -> bool {
+    std::env::var_os(REAL).is_some_and(|value| !value.is_empty())
+}
+
+/// As [`in_process`], with more variables set for the other process. On a GPU such a test is left out, and says so: the
+/// variables are the simulator's.
 ///
 /// # Panics
 /// As [`in_process`].
 pub fn in_process_with(test_name: &str, variables: &[(&str, &str)]) -> bool {
     if std::env::var_os(MARK).is_some() {
         return true;
+    }
+    if on_a_gpu() {
+        if !variables.is_empty() {
+            eprintln!("{test_name}: not run on a GPU, for it needs the simulator with {variables:?}");
+        }
+        return variables.is_empty();
     }
     let mut command = Command::new(std::env::current_exe().expect("the path of this executable"));
     command.args(["--exact", test_name, "--nocapture", "--include-ignored"]).envs(variables.iter().copied());

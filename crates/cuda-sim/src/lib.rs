@@ -32,4 +32,4 @@ mod transfers;
 mod types;
 mod vmm;
 
-pub use harness::{PATIENCE, environment, in_process, in_process_with, library_folder};
+pub use harness::{PATIENCE, environment, in_process, in_process_with, library_folder, on_a_gpu};
