@@ -83,7 +83,9 @@ fn one_cell_can_be_asked_for_alone_and_gives_the_ids_that_it_always_gives() {
                 --table-size 1MiB --sample-bytes 4KiB --samples 3 --zero-copy-only --json";
     let [one, other] = [(); 2].map(|()| bench(folder.path(), args).run().succeeds().json());
     let (cells, again) = (list(&one, "cells"), list(&other, "cells"));
-    assert_eq!((cells.len(), list(&one, "ways").len()), (1, 0));
+    // And one of whole lines, for the ceiling.
+    assert_eq!((cells.len(), list(&one, "ways").len()), (2, 0));
+    assert_eq!((&cells[1]["row_bytes"], &cells[1]["axis"]), (&1024.into(), &"ceiling".into()));
     assert_eq!(cells[0]["ids_check"], again[0]["ids_check"]);
     // Recomputed from what the documentation of `ids` says of draws.
     let mix = |x: u64| {
@@ -131,6 +133,21 @@ fn a_failing_driver_ends_it_with_the_call_that_failed() {
         ("cuInit:1=999", "cuInit", 3),
     ] {
         bench(folder.path(), SMALL).env("CUDA_SIM_FAIL", fault).run().refuses(code, &[call]);
+    }
+}
+
+#[test]
+fn a_driver_without_green_contexts_leaves_out_what_needs_them() {
+    let folder = directory();
+    let lacks =
+        bench(folder.path(), &format!("{SMALL} --kernels wide --json")).env("CUDA_SIM_LACKS", "green");
+    let refuses = bench(folder.path(), &format!("{SMALL} --kernels wide --json"))
+        .env("CUDA_SIM_FAIL", "cuGreenCtxStreamCreate:*=400");
+    for report in [lacks, refuses].map(|bench| bench.run().succeeds().json()) {
+        let skipped: Vec<_> =
+            list(&report, "skipped").iter().filter(|cell| cell["partition"] == "green").collect();
+        assert!(skipped.len() >= 3, "{skipped:?}");
+        assert!(list(&report, "cells").iter().all(|cell| cell["partition"] == "grid"));
     }
 }
 

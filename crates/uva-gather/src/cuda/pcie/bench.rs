@@ -20,6 +20,9 @@ use crate::cuda::grid;
 const MOST_IDS: usize = 4 << 20;
 /// A gather that is timed should take about so long: well beyond the resolution of events and the cost of launches.
 const SECONDS_PER_SAMPLE: f64 = 4e-3;
+/// What runs before the samples should take so long: a device that was idle needs some time to raise its clocks.
+const SECONDS_TO_WARM_UP: f64 = 10e-3;
+const MOST_WARM_UPS: usize = 16;
 /// Output bytes that no gather has written: what is not overwritten is seen.
 const POISON: u8 = 0xee;
 
@@ -105,7 +108,8 @@ impl Bench {
         let most = (self.most_bytes / row_bytes).clamp(1, MOST_IDS);
         // A first gather tells how many rows take long enough to be timed and not longer.
         let pilot_rows = (most / 16).max(1);
-        let pilot = self.gathers(table, cell, green.as_ref(), vec![cell.ids.draw(rows, pilot_rows, 0); 2])?;
+        let draws = vec![cell.ids.draw(rows, pilot_rows, 0); 2];
+        let pilot = self.gathers(table, cell, green.as_ref(), draws, 1)?;
         let rate = pilot_rows as f64 / pilot[0].max(1e-9);
         let count = ((rate * SECONDS_PER_SAMPLE) as usize).clamp(pilot_rows, most);
         let mut draws: Vec<Vec<i64>> =
@@ -114,7 +118,8 @@ impl Bench {
         draws.iter_mut().for_each(|ids| ids.truncate(shortest));
         let ids_check = check_sum(&draws[1]);
         let last = draws[self.samples].clone();
-        let seconds = self.gathers(table, cell, green.as_ref(), draws)?;
+        let warm_ups = (SECONDS_TO_WARM_UP / (shortest as f64 / rate)).ceil() as usize;
+        let seconds = self.gathers(table, cell, green.as_ref(), draws, warm_ups.clamp(1, MOST_WARM_UPS))?;
         let verified_rows = self.verify(&cell.name(), table, row_bytes, &last)?;
         let bytes = (shortest * row_bytes) as f64;
         let samples = seconds.iter().map(|seconds| bytes / seconds / 1e9).collect();
@@ -133,13 +138,14 @@ impl Bench {
         Ok(partition.stream()?)
     }
 
-    /// Gathers each of `draws` behind the hold; the first only warms up. Gives the seconds of the others.
+    /// Gathers each of `draws` behind the hold; the first only warms up, so many times. Gives the seconds of the others.
     fn gathers(
         &mut self,
         table: &Table,
         cell: &Cell,
         green: Option<&Stream>,
         draws: Vec<Vec<i64>>,
+        warm_ups: usize,
     ) -> Result<Vec<f64>, PcieError> {
         let Self { kernels, stream: own, hold, ids, reports, reports_back, out, times, .. } = self;
         let stream = green.unwrap_or(own);
@@ -160,7 +166,7 @@ impl Bench {
         let closed = hold.close();
         let mut enqueue = || {
             closed.enqueue(kernels, stream)?;
-            for index in 0..draws.len() {
+            for index in std::iter::repeat_n(0, warm_ups.max(1)).chain(1..draws.len()) {
                 let report = reports.address() + (index * GatherReport::BYTES) as u64;
                 let arguments = GatherArguments {
                     table: table.pinned.address(),

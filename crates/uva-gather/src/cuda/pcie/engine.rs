@@ -1,5 +1,7 @@
 //! The copy engine: what the link carries when nothing but long copies is asked of it.
 
+use std::time::{Duration, Instant};
+
 use serde::Serialize;
 use uva_cuda::Event;
 use uva_cuda::memory::{device_to_host, host_to_device};
@@ -28,11 +30,14 @@ pub struct CopyEngine {
     pub sizes: Vec<CopySize>,
 }
 
+const WARM_UP: Duration = Duration::from_millis(200);
+
 /// Sizes of copies, as fractions of a sample.
 const PARTS: [usize; 5] = [256, 64, 16, 4, 1];
 
 /// Times copies of several sizes, the largest of a whole sample, and compares what arrived.
 pub(super) fn measure(bench: &mut Bench) -> Result<CopyEngine, PcieError> {
+    warm_up(bench)?;
     let most = bench.most_bytes;
     let mut sizes: Vec<usize> = PARTS.iter().map(|part| (most / part).max(1)).collect();
     sizes.dedup();
@@ -58,6 +63,21 @@ pub(super) fn measure(bench: &mut Bench) -> Result<CopyEngine, PcieError> {
     }
     let peak = measured.iter().map(|size| size.gb_per_second).fold(0.0, f64::max);
     Ok(CopyEngine { peak_gb_per_second: peak, sizes: measured })
+}
+
+/// Copies for a while: a link and a device that were idle need some time to leave their idle states. At least once.
+fn warm_up(bench: &Bench) -> Result<(), PcieError> {
+    let began = Instant::now();
+    loop {
+        for _ in 0..8 {
+            // SAFETY: the bench's own buffers, as large as each other, waited for below.
+            unsafe { host_to_device(&bench.stream, bench.back.as_slice(), bench.out.address())? };
+        }
+        bench.stream.synchronize()?;
+        if began.elapsed() > WARM_UP {
+            return Ok(());
+        }
+    }
 }
 
 fn copies(bench: &mut Bench, bytes: usize) -> Result<Vec<f64>, PcieError> {

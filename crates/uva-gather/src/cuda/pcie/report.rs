@@ -7,11 +7,8 @@ use uva_cuda::{CudaError, ModuleReport};
 use super::bench::{ZeroCopy, middle};
 use super::engine::CopyEngine;
 use super::paths::{Way, WayFigure};
-use super::sweep::{Cell, Partition};
+use super::sweep::{Cell, LINE, Partition};
 use super::table::TableReport;
-
-/// Reads of the link are whole lines of so many bytes at best.
-const LINE: usize = 128;
 
 /// One cell's figure.
 #[derive(Clone, Debug, Serialize)]
@@ -113,7 +110,8 @@ pub struct PcieReport {
     pub sample_count: usize,
     /// Long copies.
     pub copy_engine: CopyEngine,
-    /// The best rate of any cell whose rows are whole lines: what reads of 128 bytes reach here. In 10⁹ bytes a second.
+    /// The best rate of the cells whose rows are whole lines, of the base point's table and order of ids: what reads of
+    /// 128 bytes reach there. In 10⁹ bytes a second.
     pub zero_copy_ceiling: f64,
     /// The other ways.
     pub ways: Vec<WayFigure>,
@@ -150,7 +148,12 @@ pub type Model<'m> = &'m dyn Fn(Kernel, usize) -> Option<f64>;
 impl PcieReport {
     /// Works out every share, and what is reached.
     pub(super) fn conclude(&mut self, model: Model<'_>) {
-        let whole_lines = self.cells.iter().filter(|figure| figure.cell.row_bytes.is_multiple_of(LINE));
+        let Cell { pages, table_bytes, ids, .. } = self.base;
+        let whole_lines = self.cells.iter().filter(|figure| {
+            let cell = &figure.cell;
+            cell.row_bytes.is_multiple_of(LINE)
+                && (cell.pages, cell.table_bytes, cell.ids) == (pages, table_bytes, ids)
+        });
         self.zero_copy_ceiling = whole_lines.map(|figure| figure.gb_per_second).fold(0.0, f64::max);
         let (engine, ceiling) = (self.copy_engine.peak_gb_per_second, self.zero_copy_ceiling);
         for figure in &mut self.cells {
@@ -357,13 +360,14 @@ mod tests {
         let cells = vec![
             figure(base(), 40.0),
             figure(Cell { row_bytes: 4096, ..base() }, 38.0),
-            // Faster than it can be: rows that are no whole lines don't make the ceiling.
+            // Neither rows that are no whole lines nor another table or order make the ceiling.
+            figure(Cell { ids: IdOrder::Sorted, ..base() }, 43.0),
             figure(Cell { row_bytes: 1028, ..base() }, 44.0),
             figure(Cell { row_bytes: 188, ..base() }, 24.0),
         ];
         let report = concluded(cells);
         assert_eq!(report.zero_copy_ceiling, 40.0);
-        let small = &report.cells[3];
+        let small = &report.cells[4];
         assert!((small.share_of_copy_engine - 0.48).abs() < 1e-12);
         assert!((small.share_of_ceiling - 0.6).abs() < 1e-12);
         assert!((small.share_of_model.unwrap() - 0.75).abs() < 1e-12);

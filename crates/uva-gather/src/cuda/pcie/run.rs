@@ -8,7 +8,7 @@ use uva_cuda::{Context, CudaError, Driver, Module, ModuleReport};
 
 use super::bench::Bench;
 use super::report::{CellFigure, DeviceFacts, Model, PcieReport, Skipped, kernel_reports};
-use super::sweep::{Cell, Sweep};
+use super::sweep::{Cell, Partition, Sweep};
 use super::table::Table;
 use super::{PcieError, engine, paths};
 
@@ -110,7 +110,10 @@ pub fn measure(
             say(&report, &cell.name());
             match bench.zero_copy(&table, cell) {
                 Ok(measured) => report.cells.push(CellFigure::new(cell, measured)),
-                Err(error) if error.is_a_lack() => {
+                // Drivers differ in what they allow streams of a green context.
+                Err(error)
+                    if error.is_a_lack() || (cell.partition == Partition::Green && error.is_refusal()) =>
+                {
                     skip(&mut report, std::slice::from_ref(cell), &error.to_string());
                 }
                 Err(error) => return Err(error),

@@ -14,6 +14,9 @@ pub const MOST_CELLS: usize = 150;
 pub const ROW_BYTES: [usize; 17] =
     [64, 128, 188, 256, 400, 480, 512, 516, 1024, 1028, 1032, 1036, 1040, 1044, 2048, 4096, 8192];
 
+/// Reads of the link are whole lines of so many bytes at best.
+pub(super) const LINE: usize = 128;
+
 /// Multiprocessors, besides all of them.
 pub const MULTIPROCESSORS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
@@ -120,6 +123,10 @@ impl Sweep {
     /// When an axis has no points.
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = vec![self.base()];
+        if !self.row_bytes.iter().any(|row_bytes| row_bytes % LINE == 0) {
+            // What reads of whole lines reach has to be known whichever rows are asked for.
+            cells.push(Cell { axis: "ceiling", row_bytes: 8 * LINE, ..self.base() });
+        }
         if self.full {
             self.combinations(&mut cells);
         } else {
@@ -286,5 +293,8 @@ mod tests {
         };
         let base = sweep.base();
         assert_eq!((base.kernel, base.row_bytes, base.multiprocessors), (Kernel::Naive, 60, Some(2)));
+        // Rows of whole lines are measured nevertheless.
+        let cells = sweep.cells();
+        assert!(cells[0].same(&base) && cells[1].row_bytes == 1024 && cells[1].axis == "ceiling");
     }
 }
