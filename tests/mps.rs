@@ -3,7 +3,6 @@
 
 mod support;
 
-use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -12,141 +11,9 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
+use support::mps::{Machine, pid_file, stand_in};
 use support::runs::wait_until;
-use support::{Uvatrain, directory, uvatrain};
-
-/// The folder of the stand-in control program.
-fn stand_in() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../cuda-sim")
-}
-
-/// One test's machine: folders of its own, with the stand-in in PATH. Dropped, it asserts that nothing is left.
-struct Machine {
-    folder: tempfile::TempDir,
-}
-
-impl Machine {
-    fn new() -> Machine {
-        let machine = Machine { folder: directory() };
-        fs::create_dir(machine.runtime()).unwrap();
-        machine
-    }
-
-    /// What stands in for /run/user/UID.
-    fn runtime(&self) -> PathBuf {
-        self.folder.path().join("run")
-    }
-
-    fn pipe(&self) -> PathBuf {
-        self.folder.path().join("pipe")
-    }
-
-    fn recorded_in(&self) -> PathBuf {
-        self.folder.path().join("recorded")
-    }
-
-    /// `uvatrain mps …` for the user of this machine.
-    fn mps(&self, args: &str) -> Uvatrain {
-        self.with(uvatrain(self.folder.path(), format!("mps {args}").split_whitespace()))
-            .env("CUDA_MPS_PIPE_DIRECTORY", "")
-    }
-
-    /// As [`Machine::mps`], for a user who exports CUDA_MPS_PIPE_DIRECTORY.
-    fn mps_in(&self, pipe: &Path, args: &str) -> Uvatrain {
-        self.with(uvatrain(self.folder.path(), format!("mps {args}").split_whitespace()))
-            .env("CUDA_MPS_PIPE_DIRECTORY", pipe)
-    }
-
-    fn with(&self, command: Uvatrain) -> Uvatrain {
-        command
-            .env("PATH", path_with(&stand_in()))
-            .env("XDG_RUNTIME_DIR", self.runtime())
-            .env("TMPDIR", self.folder.path())
-            .env("CUDA_MPS_LOG_DIRECTORY", "")
-            .env("CUDA_VISIBLE_DEVICES", "")
-            .env("CUDA_SIM_MPS_LOG", self.recorded_in())
-    }
-
-    /// The control program itself, as somebody else than uvatrain uses it.
-    fn control(&self, pipe: &Path) -> Command {
-        let mut command = Command::new(stand_in().join("nvidia-cuda-mps-control"));
-        command.env("CUDA_MPS_PIPE_DIRECTORY", pipe).env("CUDA_MPS_LOG_DIRECTORY", pipe);
-        command.stdin(Stdio::null());
-        command
-    }
-
-    /// Starts a daemon in `pipe` as somebody else does, and returns its process number.
-    fn somebodys_daemon(&self, pipe: &Path, uid: Option<u32>) -> u32 {
-        fs::create_dir(pipe).unwrap();
-        let mut command = self.control(pipe);
-        if let Some(uid) = uid {
-            chown(pipe, Some(uid), None).unwrap();
-            command.uid(uid);
-        }
-        assert!(command.arg("-d").status().unwrap().success());
-        wait_until("the daemon writes its pid file", || pid_file(pipe).is_some());
-        pid_file(pipe).unwrap()
-    }
-
-    /// What the control program was told, as the stand-in recorded it.
-    fn recorded(&self) -> Vec<Value> {
-        let text = fs::read_to_string(self.recorded_in()).unwrap_or_default();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-
-    /// The daemons, servers and control programs that run anywhere in this machine's folders.
-    fn processes(&self) -> Vec<String> {
-        let inside = self.folder.path().as_os_str().as_encoded_bytes().to_vec();
-        let mut found = Vec::new();
-        for entry in fs::read_dir("/proc").unwrap().flatten() {
-            // A zombie's files are empty: it has ended, and waits for its parent alone.
-            let file = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
-            let environment = file("environ");
-            let ours = environment.split(|byte| *byte == 0).any(|variable| {
-                variable
-                    .strip_prefix(b"CUDA_MPS_PIPE_DIRECTORY=")
-                    .is_some_and(|pipe| pipe.starts_with(&inside))
-            });
-            if ours {
-                found.push(String::from_utf8_lossy(&file("cmdline")).replace('\0', " "));
-            }
-        }
-        found
-    }
-
-    /// Asserts that no process of MPS runs here and that the user's folder is as empty as it was.
-    #[track_caller]
-    fn assert_clean(&self) {
-        let processes = self.processes();
-        assert!(processes.is_empty(), "left running: {processes:?}");
-        let left: Vec<_> =
-            fs::read_dir(self.runtime()).unwrap().flatten().map(|entry| entry.path()).collect();
-        assert!(left.is_empty(), "left behind: {left:?}");
-        let stray: Vec<_> = fs::read_dir(self.folder.path())
-            .unwrap()
-            .flatten()
-            .filter(|entry| entry.file_name().to_string_lossy().starts_with("uvatrain-mps"))
-            .collect();
-        assert!(stray.is_empty(), "left behind: {stray:?}");
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // Whatever a failed test leaves: the stand-in ends by itself once its folder is gone, what hangs does not.
-        let _ = fs::remove_dir_all(self.pipe());
-        let _ = fs::remove_dir_all(self.runtime());
-    }
-}
-
-fn path_with(folder: &Path) -> OsString {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::join_paths(std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path))).unwrap()
-}
-
-fn pid_file(pipe: &Path) -> Option<u32> {
-    fs::read_to_string(pipe.join("nvidia-cuda-mps-control.pid")).ok()?.trim().parse().ok()
-}
+use support::uvatrain;
 
 fn runs(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat"))

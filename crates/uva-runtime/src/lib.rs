@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`options`], [`schedule`], [`plan`] | what is asked for, which batch has which number, and what that takes |
 //! | [`batch`] | how a batch lies in a slot, and the view of it that a consumer gets |
+//! | [`backend`], [`device`] | where rows are gathered and batches used; feature slots on a GPU |
 //! | [`roles`] | sampler, producer and the receiving end of the consumer |
 //! | [`pipeline`] | the roles as threads: the library's front |
 //! | [`launcher`] | the roles as processes |
@@ -19,9 +20,11 @@
 //! What it must not know: command lines and terminals.
 #![forbid(unsafe_code)]
 
+pub mod backend;
 pub mod batch;
 mod checkpoint_files;
 pub mod control;
+pub mod device;
 mod error;
 pub mod launcher;
 pub mod metrics;

@@ -32,8 +32,10 @@ pub struct LoaderOptions {
     /// Upper bound in bytes of a batch's ids and blocks, and again of its feature rows. `None` sizes slots for the
     /// largest batch the fanouts allow.
     pub slot_bytes: Option<u64>,
-    /// Threads that gather rows.
+    /// Threads that gather rows on the CPU.
     pub gather_threads: usize,
+    /// Whether batches carry the in-degree, in the whole graph, of each input node: GCN weighs by them.
+    pub degrees: bool,
 }
 
 impl Default for LoaderOptions {
@@ -49,6 +51,7 @@ impl Default for LoaderOptions {
             batch_slots: None,
             slot_bytes: None,
             gather_threads: 1,
+            degrees: false,
         }
     }
 }

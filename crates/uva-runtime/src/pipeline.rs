@@ -16,19 +16,17 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::thread::JoinHandle;
 
 use uva_graph::Dataset;
 
-use crate::RuntimeError;
 use crate::batch::Batch;
 use crate::control::{Control, Stop, peak_rss_bytes};
 use crate::metrics::Roles;
 use crate::options::{Cursor, LoaderOptions, Passes};
 use crate::plan::RunPlan;
-use crate::roles::{BatchReceiver, Peer, ProducerRole, SamplerRole};
+use crate::roles::{BatchReceiver, Peer, ProducerRole, RoleThread, SamplerRole, ThreadName, join_all};
 use crate::schedule::Schedule;
+use crate::{RuntimeError, device};
 
 /// Options of a [`Runtime`]. The defaults are those of [`LoaderOptions`] and one epoch.
 #[derive(Clone, Debug)]
@@ -111,7 +109,7 @@ pub struct Runtime {
     dataset: Arc<Dataset>,
     control: Arc<Control>,
     receiver: BatchReceiver,
-    threads: Vec<(String, JoinHandle<Result<(), RuntimeError>>)>,
+    threads: Vec<RoleThread>,
 }
 
 impl Runtime {
@@ -133,17 +131,18 @@ impl Runtime {
         let batches = plan.create_batch_ring()?;
         let features = plan.create_feature_ring()?;
         let plan = Arc::new(plan);
-        let alive = |name: &str| (name.to_owned(), Arc::new(AtomicBool::new(true)));
-        let producer = alive("producer");
-        let consumer = alive("consumer");
+        let producer = ThreadName::new("producer");
+        let consumer = ThreadName::new("consumer");
         let samplers: Vec<_> =
-            (0..plan.options.samplers).map(|index| alive(&format!("sampler {index}"))).collect();
-        let peer = |(name, alive): &(String, Arc<AtomicBool>)| Peer::Thread {
-            name: name.clone(),
-            alive: Arc::clone(alive),
-        };
-        let receiver =
-            BatchReceiver::new(Arc::clone(&plan), Arc::clone(&control), features.reader(), peer(&producer));
+            (0..plan.options.samplers).map(|index| ThreadName::new(format!("sampler {index}"))).collect();
+        let (setup, slots) = device::in_this_process(&plan)?.unzip();
+        let receiver = BatchReceiver::new(
+            Arc::clone(&plan),
+            Arc::clone(&control),
+            features.reader(),
+            slots,
+            producer.peer(),
+        );
         let mut runtime = Self {
             dataset: Arc::clone(&dataset),
             control: Arc::clone(&control),
@@ -152,40 +151,29 @@ impl Runtime {
         };
         for (index, sampler) in samplers.iter().enumerate() {
             let (dataset, plan, control) = (Arc::clone(&dataset), Arc::clone(&plan), Arc::clone(&control));
-            let (batches, producer) = (batches.writer(), peer(&producer));
-            runtime.spawn(sampler, move || {
+            let (batches, producer) = (batches.writer(), producer.peer());
+            runtime.threads.push(sampler.start(move || {
                 SamplerRole { index, dataset: &dataset, plan: &plan, control: &control, batches, producer }
                     .run()
-            })?;
+            })?);
         }
-        let sampler_peers: Vec<Peer> = samplers.iter().map(peer).collect();
-        let (batches, features, consumer) = (batches.reader(), features.writer(), peer(&consumer));
-        runtime.spawn(&producer, move || {
-            let (dataset, plan, control) = (&*dataset, &*plan, &control);
-            ProducerRole { dataset, plan, control, batches, features, samplers: sampler_peers, consumer }
-                .run()
-        })?;
+        let samplers: Vec<Peer> = samplers.iter().map(ThreadName::peer).collect();
+        let (batches, features, consumer) = (batches.reader(), features.writer(), consumer.peer());
+        runtime.threads.push(producer.start(move || {
+            ProducerRole {
+                dataset: &dataset,
+                plan: &plan,
+                control: &control,
+                batches,
+                features,
+                device: setup,
+                samplers,
+                consumer,
+                note: &|line| tracing::info!("{line}"),
+            }
+            .run()
+        })?);
         Ok(runtime)
-    }
-
-    fn spawn(
-        &mut self,
-        (name, alive): &(String, Arc<AtomicBool>),
-        role: impl FnOnce() -> Result<(), RuntimeError> + Send + 'static,
-    ) -> Result<(), RuntimeError> {
-        let leaving = crate::roles::Leaving(Arc::clone(alive));
-        let thread = std::thread::Builder::new()
-            // Shown by `top -H`, and 15 bytes long at most.
-            .name(format!("uva-{name}"))
-            .spawn(move || {
-                let _leaving = leaving;
-                role()
-            })
-            .map_err(|error| {
-                RuntimeError::Failed(format!("cannot start the thread of the {name}: {error}"))
-            })?;
-        self.threads.push((name.clone(), thread));
-        Ok(())
     }
 
     /// The dataset.
@@ -215,13 +203,13 @@ impl Runtime {
     /// What made a sampler or the producer end.
     pub fn next_batch(&mut self) -> Result<Option<Batch<'_>>, RuntimeError> {
         // A role that failed has ended, and what it failed of says more than that it has.
-        if self.threads.iter().any(|(_, thread)| thread.is_finished()) {
+        if self.threads.iter().any(RoleThread::is_finished) {
             self.join_finished()?;
         }
         match self.receiver.next_batch() {
             Err(RuntimeError::PeerGone(reason)) => {
                 self.control.set_stop(Stop::Now);
-                Err(join_all(&mut self.threads).err().unwrap_or(RuntimeError::PeerGone(reason)))
+                Err(join_all(self.threads.drain(..)).err().unwrap_or(RuntimeError::PeerGone(reason)))
             }
             other => other,
         }
@@ -238,14 +226,14 @@ impl Runtime {
     /// As [`Runtime::next_batch`].
     pub fn stop(&mut self) -> Result<(), RuntimeError> {
         self.control.set_stop(Stop::Now);
-        join_all(&mut self.threads)
+        join_all(self.threads.drain(..))
     }
 
     fn join_finished(&mut self) -> Result<(), RuntimeError> {
-        let (mut finished, running) =
-            std::mem::take(&mut self.threads).into_iter().partition(|(_, thread)| thread.is_finished());
+        let (finished, running): (Vec<_>, _) =
+            std::mem::take(&mut self.threads).into_iter().partition(RoleThread::is_finished);
         self.threads = running;
-        join_all(&mut finished)
+        join_all(finished)
     }
 }
 
@@ -254,20 +242,4 @@ impl Drop for Runtime {
         // Whoever cares for the roles' errors has asked for them by now.
         let _ = self.stop();
     }
-}
-
-/// Waits for these threads, and returns the error nearest to the cause: a role that only noticed another's end is
-/// not it.
-fn join_all(threads: &mut Vec<(String, JoinHandle<Result<(), RuntimeError>>)>) -> Result<(), RuntimeError> {
-    let mut first: Result<(), RuntimeError> = Ok(());
-    for (name, thread) in threads.drain(..) {
-        let ended =
-            thread.join().unwrap_or_else(|_| Err(RuntimeError::Failed(format!("the {name} panicked"))));
-        match (&first, ended) {
-            (_, Ok(()) | Err(RuntimeError::PeerGone(_))) => {}
-            (Ok(()), failed) => first = failed,
-            (Err(_), _) => {}
-        }
-    }
-    first
 }

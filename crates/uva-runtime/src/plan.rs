@@ -7,7 +7,8 @@ use uva_graph::{Dataset, Split};
 use uva_mem::ring::{Ring, RingShape};
 use uva_sample::SeedOrder;
 
-use crate::batch::BatchLayout;
+use crate::backend::Backend;
+use crate::batch::{BatchHeader, BatchLayout};
 use crate::schedule::{Cut, Item, Schedule};
 use crate::{LoaderOptions, Passes, RuntimeError};
 
@@ -20,6 +21,10 @@ pub struct RunPlan {
     pub schedule: Schedule,
     /// How batches lie in slots.
     pub layout: BatchLayout,
+    /// Where it gathers and trains.
+    pub backend: Backend,
+    /// Rows of the feature table, for messages.
+    pub table_rows: usize,
     /// Whether the run leaves checkpoints: a failure's message then says how to go on.
     pub checkpointed: bool,
 }
@@ -49,7 +54,33 @@ impl RunPlan {
         }
         let layout = BatchLayout::new(dataset, options)?;
         let schedule = Schedule::new(passes, train, valid, test);
-        Ok(Self { options: options.clone(), schedule, layout, checkpointed: false })
+        Ok(Self {
+            options: options.clone(),
+            schedule,
+            layout,
+            backend: Backend::Cpu,
+            table_rows: dataset.features().rows,
+            checkpointed: false,
+        })
+    }
+
+    /// The same on another backend.
+    pub fn on(mut self, backend: Backend) -> Self {
+        self.backend = backend;
+        self
+    }
+
+    /// Bytes of a feature slot, wherever it is.
+    pub fn feature_slot_bytes(&self) -> usize {
+        match self.backend.device_slots() {
+            None => self.layout.feature_slot_bytes(),
+            Some(_) => self.layout.device_slot_bytes(),
+        }
+    }
+
+    /// Bytes of all feature slots on a GPU.
+    pub fn device_bytes(&self) -> usize {
+        self.layout.device_slot_bytes().saturating_mul(self.options.feature_slots)
     }
 
     fn batch_shape(&self) -> RingShape {
@@ -59,7 +90,11 @@ impl RunPlan {
     fn feature_shape(&self) -> RingShape {
         RingShape {
             slots: self.options.feature_slots as u32,
-            payload_bytes: self.layout.feature_slot_bytes(),
+            // With the rows on a GPU, the ring carries headers.
+            payload_bytes: match self.backend.device_slots() {
+                None => self.layout.feature_slot_bytes(),
+                Some(_) => BatchHeader::BYTES,
+            },
         }
     }
 

@@ -1,7 +1,7 @@
 //! Where a role's time goes, counted in the control page so that the launcher, and after a crash a person, can see it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::control::{Control, Counter};
 
@@ -16,6 +16,16 @@ pub enum Doing {
     WaitingOutput,
 }
 
+impl Doing {
+    fn counter(self) -> Counter {
+        match self {
+            Self::Working => Counter::Working,
+            Self::WaitingInput => Counter::WaitingInput,
+            Self::WaitingOutput => Counter::WaitingOutput,
+        }
+    }
+}
+
 /// Splits a role's time into working and waiting. Time is added up at every change of what the role does, so the
 /// three sums are its whole time.
 #[derive(Debug)]
@@ -24,24 +34,32 @@ pub struct StageClock {
     role: usize,
     doing: Doing,
     since: Instant,
+    /// Nanoseconds spent at something else than the host could see, not yet taken out of what it counted.
+    really: (Doing, u64),
 }
 
 impl StageClock {
     /// Starts the clock of the role with this place in the control page.
     pub fn start(control: Arc<Control>, role: usize) -> Self {
-        Self { control, role, doing: Doing::Working, since: Instant::now() }
+        let doing = Doing::Working;
+        Self { control, role, doing, since: Instant::now(), really: (doing, 0) }
+    }
+
+    /// What looked like waiting, or like work, from the host was this in truth: a GPU at work, or waiting. Taken out of
+    /// the times that are counted next; the sum of all stays the role's whole time. A role may name one thing only.
+    pub fn really(&mut self, doing: Doing, time: Duration) {
+        self.really = (doing, self.really.1 + time.as_nanos() as u64);
     }
 
     /// The role does something else from now on. Returns the nanoseconds it did the former.
     pub fn now(&mut self, doing: Doing) -> u64 {
         let now = Instant::now();
         let nanoseconds = (now - self.since).as_nanos() as u64;
-        let counter = match self.doing {
-            Doing::Working => Counter::Working,
-            Doing::WaitingInput => Counter::WaitingInput,
-            Doing::WaitingOutput => Counter::WaitingOutput,
-        };
-        self.control.count(self.role, counter, nanoseconds);
+        let (other, owed) = self.really;
+        let moved = if other == self.doing { 0 } else { owed.min(nanoseconds) };
+        self.really.1 -= moved;
+        self.control.count(self.role, other.counter(), moved);
+        self.control.count(self.role, self.doing.counter(), nanoseconds - moved);
         self.doing = doing;
         self.since = now;
         nanoseconds
@@ -51,5 +69,24 @@ impl StageClock {
 impl Drop for StageClock {
     fn drop(&mut self) {
         self.now(Doing::Working);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::PRODUCER;
+
+    #[test]
+    fn what_a_gpu_did_is_taken_out_of_what_the_host_counted_and_the_sum_stays() {
+        let control = Arc::new(Control::create(1).unwrap());
+        let mut clock = StageClock::start(Arc::clone(&control), PRODUCER);
+        let worked = clock.now(Doing::WaitingInput);
+        clock.really(Doing::Working, Duration::from_secs(3600));
+        let waited = clock.now(Doing::WaitingOutput);
+        let times = control.roles().producer;
+        // An hour is more than there was to wait: all of it counts as work, and no more than that.
+        assert_eq!(times.waiting_input_s, 0.0);
+        assert_eq!(times.working_s, (worked + waited) as f64 * 1e-9);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`CudaGather`] keeps the contract of [`RowGather`](crate::RowGather) and waits for each gather: for the conformance
 //! checks and for benches. [`SlotFiller`] is what a producer uses: it fills slots of device memory one after another and
-//! waits for nothing.
+//! waits for nothing. [`SlotReader`] is the other side of such slots, a consumer's.
 //!
 //! | mode | who reads the table | what it costs |
 //! |---|---|---|
@@ -16,11 +16,13 @@ mod filler;
 mod gather;
 pub mod pcie;
 mod slot;
+mod slot_reader;
 
 pub use balance::{Balance, Measured};
 pub use filler::{Fill, FillError, FillOptions, GatherMode, SlotFiller};
 pub use gather::CudaGather;
 pub use slot::SlotShape;
+pub use slot_reader::SlotReader;
 pub use uva_cuda::kernels::gather::{GridBound, Kernel};
 
 /// The grid of a gather that was given so many multiprocessors, or all.

@@ -81,12 +81,24 @@ impl BatchHeader {
     /// # Errors
     /// What it holds that it cannot.
     pub fn read(payload: &[u8], layout: &BatchLayout) -> Result<Self, String> {
+        let header = Self::read_alone(payload, layout)?;
+        if header.kind() == Kind::Batch && payload.len() < layout.batch_bytes() {
+            return Err(format!("{} bytes where a batch has {}", payload.len(), layout.batch_bytes()));
+        }
+        Ok(header)
+    }
+
+    /// As [`BatchHeader::read`], where the arrays are elsewhere.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_alone(payload: &[u8], layout: &BatchLayout) -> Result<Self, String> {
         let bytes = payload
             .get(..size_of::<Self>())
             .ok_or_else(|| format!("a batch of {} bytes has no header", payload.len()))?;
         let header: Self = bytemuck::pod_read_unaligned(bytes);
         match header.kind {
-            0 => header.check(payload.len(), layout)?,
+            0 => header.check(layout)?,
             1 | 2 => {}
             other => return Err(format!("kind {other} of hand-over is unknown")),
         }
@@ -98,7 +110,7 @@ impl BatchHeader {
         payload[..size_of::<Self>()].copy_from_slice(bytemuck::bytes_of(self));
     }
 
-    fn check(&self, length: usize, layout: &BatchLayout) -> Result<(), String> {
+    fn check(&self, layout: &BatchLayout) -> Result<(), String> {
         let within = |what: &str, count: u32, most: usize| {
             if count as usize <= most { Ok(()) } else { Err(format!("{count} {what} in a slot for {most}")) }
         };
@@ -107,9 +119,6 @@ impl BatchHeader {
         }
         if self.layer_count as usize != layout.layers().len() {
             return Err(format!("{} layers in a slot for {}", self.layer_count, layout.layers().len()));
-        }
-        if length < layout.batch_bytes() {
-            return Err(format!("{length} bytes where a batch has {}", layout.batch_bytes()));
         }
         within("nodes", self.nodes, layout.node_capacity())?;
         within("seeds", self.seeds, (self.nodes as usize).min(layout.seed_capacity()))?;
@@ -198,7 +207,7 @@ mod tests {
         counts.layers[1] = LayerCounts { destinations: 25, sources: 40, edges: 50 };
         let mut header = BatchHeader::of_batch(BatchKey { split: Split::Valid, epoch: 5, batch: 3 }, &counts);
         header.set_sample_ns(17);
-        header.check(layout.batch_bytes(), layout).unwrap();
+        header.check(layout).unwrap();
         header
     }
 

@@ -9,6 +9,8 @@ use crate::{LoaderOptions, RuntimeError};
 const CACHE_LINE: usize = 64;
 /// Feature rows start on a page, whatever pages the region has.
 const PAGE: usize = 4096;
+/// What a gather on a GPU reports of itself.
+const REPORT_BYTES: usize = size_of::<uva_cuda::kernels::gather::GatherReport>();
 
 /// The offsets and capacities of a slot: the same in every role, since all compute them from the same options.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct BatchLayout {
     element: ElementType,
     nodes_at: usize,
     labels_at: usize,
+    /// Where the input nodes' in-degrees lie, if the options ask for them.
+    degrees_at: Option<usize>,
     /// Offsets of each layer's indptr and indices.
     blocks_at: Vec<(usize, usize)>,
     batch_bytes: usize,
@@ -66,6 +70,10 @@ impl BatchLayout {
         };
         let nodes_at = place(bounds.nodes.checked_mul(8)).ok_or_else(overflow)?;
         let labels_at = place(bounds.seeds.checked_mul(label_row_bytes)).ok_or_else(overflow)?;
+        let degrees_at = match options.degrees {
+            true => Some(place(bounds.nodes.checked_mul(4)).ok_or_else(overflow)?),
+            false => None,
+        };
         let mut blocks_at = Vec::with_capacity(bounds.layers.len());
         for layer in &bounds.layers {
             let indptr_at = place((layer.destinations + 1).checked_mul(4)).ok_or_else(overflow)?;
@@ -77,6 +85,8 @@ impl BatchLayout {
             .nodes
             .checked_mul(row_bytes)
             .and_then(|bytes| bytes.checked_add(features_at))
+            // Room to round up to whole pages behind the report of a slot on a GPU.
+            .and_then(|bytes| bytes.checked_add(2 * PAGE))
             .ok_or_else(overflow)?;
         Ok(Self {
             label_row_bytes,
@@ -86,6 +96,7 @@ impl BatchLayout {
             element: features.element,
             nodes_at,
             labels_at,
+            degrees_at,
             blocks_at,
             batch_bytes: end,
             features_at,
@@ -118,6 +129,16 @@ impl BatchLayout {
         self.features_at + self.bounds.nodes * self.row_bytes
     }
 
+    /// Where the gather's report lies in a slot on a GPU: behind the rows, on a cache line.
+    pub(crate) fn report_at(&self) -> usize {
+        self.feature_slot_bytes().next_multiple_of(CACHE_LINE)
+    }
+
+    /// Bytes of a feature slot on a GPU: the arrays at the same offsets as on the host, and the gather's report.
+    pub fn device_slot_bytes(&self) -> usize {
+        (self.report_at() + REPORT_BYTES).next_multiple_of(PAGE)
+    }
+
     /// Bytes of one feature row.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
@@ -133,11 +154,12 @@ impl BatchLayout {
         self.element
     }
 
-    /// Lends a batch slot's arrays to `fill`: the labels' bytes and the sampler's.
+    /// Lends a batch slot's arrays to `fill`: the labels' bytes, the degrees (empty unless asked for) and the
+    /// sampler's.
     pub(crate) fn with_arrays<R>(
         &self,
         payload: &mut [u8],
-        fill: impl FnOnce(&mut [u8], &mut BatchMut<'_>) -> R,
+        fill: impl FnOnce(&mut [u8], &mut [i32], &mut BatchMut<'_>) -> R,
     ) -> R {
         let mut rest = &mut payload[self.nodes_at..self.batch_bytes];
         let mut taken = self.nodes_at;
@@ -152,6 +174,10 @@ impl BatchLayout {
         // Casts hold: slots are page-aligned, every offset is a multiple of 64, every length one of the element's.
         let nodes = bytemuck::cast_slice_mut(take(self.nodes_at, self.bounds.nodes * 8));
         let labels = take(self.labels_at, self.bounds.seeds * self.label_row_bytes);
+        let degrees = match self.degrees_at {
+            Some(at) => bytemuck::cast_slice_mut(take(at, self.bounds.nodes * 4)),
+            None => &mut [],
+        };
         let mut blocks: [BlockMut<'_>; MAX_LAYERS] = std::array::from_fn(|_| BlockMut::default());
         for ((block, bounds), (indptr_at, indices_at)) in
             blocks.iter_mut().zip(&self.bounds.layers).zip(&self.blocks_at)
@@ -159,16 +185,17 @@ impl BatchLayout {
             block.indptr = bytemuck::cast_slice_mut(take(*indptr_at, (bounds.destinations + 1) * 4));
             block.indices = bytemuck::cast_slice_mut(take(*indices_at, bounds.edges * 4));
         }
-        fill(labels, &mut BatchMut { nodes, layers: &mut blocks[..self.blocks_at.len()] })
+        fill(labels, degrees, &mut BatchMut { nodes, layers: &mut blocks[..self.blocks_at.len()] })
     }
 
     /// The arrays of a batch with this header as ranges of the payload, without what is unused behind them.
     pub(crate) fn used(&self, header: &BatchHeader) -> impl Iterator<Item = std::ops::Range<usize>> {
-        let head = [self.nodes_range(header), self.labels_range(header)];
+        let head =
+            [Some(self.nodes_range(header)), Some(self.labels_range(header)), self.degrees_range(header)];
         let header = *header;
         let blocks = (0..self.blocks_at.len())
             .flat_map(move |layer| [self.indptr_range(&header, layer), self.indices_range(&header, layer)]);
-        head.into_iter().chain(blocks)
+        head.into_iter().flatten().chain(blocks)
     }
 
     pub(crate) fn nodes_range(&self, header: &BatchHeader) -> std::ops::Range<usize> {
@@ -177,6 +204,11 @@ impl BatchLayout {
 
     pub(crate) fn labels_range(&self, header: &BatchHeader) -> std::ops::Range<usize> {
         self.labels_at..self.labels_at + header.seeds() * self.label_row_bytes
+    }
+
+    /// `None` where the options ask for no degrees.
+    pub(crate) fn degrees_range(&self, header: &BatchHeader) -> Option<std::ops::Range<usize>> {
+        self.degrees_at.map(|at| at..at + header.nodes() * 4)
     }
 
     pub(crate) fn indptr_range(&self, header: &BatchHeader, layer: usize) -> std::ops::Range<usize> {
@@ -266,6 +298,7 @@ pub(crate) mod tests {
         pub(crate) fn ends(&self) -> Vec<usize> {
             let labels = self.labels_at + self.bounds.seeds * self.label_row_bytes;
             let mut ends = vec![self.nodes_at + self.bounds.nodes * 8, labels];
+            ends.extend(self.degrees_at.map(|at| at + self.bounds.nodes * 4));
             for (layer, (indptr, indices)) in self.bounds.layers.iter().zip(&self.blocks_at) {
                 ends.extend([indptr + (layer.destinations + 1) * 4, indices + layer.edges * 4]);
             }
@@ -298,10 +331,11 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_written_through_the_arrays_is_read_back_whole_through_the_ranges() {
-        for multi_label in [false, true] {
+        for (multi_label, degrees) in [(false, false), (true, false), (false, true)] {
             let temp = tempfile::tempdir().unwrap();
             let dataset = if multi_label { multi_label_graph(temp.path()) } else { small_graph(temp.path()) };
-            let layout = BatchLayout::new(&dataset, &options(&[3, 2], 10, None)).unwrap();
+            let options = LoaderOptions { degrees, ..options(&[3, 2], 10, None) };
+            let layout = BatchLayout::new(&dataset, &options).unwrap();
             assert_eq!(layout.label_classes(), multi_label.then_some(3));
             // A slot is page-aligned; so is this.
             let mut memory = vec![0_u64; layout.batch_bytes() / 8 + 512];
@@ -310,7 +344,8 @@ pub(crate) mod tests {
             let payload = &mut bytes[skip..skip + layout.batch_bytes()];
 
             // Every element of every array gets a value of its own: an overlap would show.
-            let lengths = layout.with_arrays(payload, |labels, out| {
+            let lengths = layout.with_arrays(payload, |labels, degrees, out| {
+                (7..).zip(degrees.iter_mut()).for_each(|(value, degree)| *degree = value);
                 (0..).zip(out.nodes.iter_mut()).for_each(|(value, node)| *node = value);
                 (0..).zip(labels.iter_mut()).for_each(|(value, label): (usize, _)| *label = value as u8);
                 for (layer, block) in out.layers.iter_mut().enumerate() {
@@ -328,6 +363,11 @@ pub(crate) mod tests {
             assert!(nodes.iter().copied().eq(0..layout.node_capacity() as i64));
             let labels = &payload[layout.labels_range(&header)];
             assert!(labels.iter().copied().eq((0..10 * layout.label_row_bytes()).map(|value| value as u8)));
+            assert_eq!(layout.degrees_range(&header).is_some(), degrees);
+            if let Some(range) = layout.degrees_range(&header) {
+                let read: &[i32] = bytemuck::cast_slice(&payload[range]);
+                assert!(read.iter().copied().eq(7..7 + layout.node_capacity() as i32));
+            }
             for (layer, bounds) in layout.layers().iter().enumerate() {
                 let base = 1_000_000 * (layer as i32 + 1);
                 let indptr: &[i32] = bytemuck::cast_slice(&payload[layout.indptr_range(&header, layer)]);
@@ -355,6 +395,7 @@ pub(crate) mod tests {
             fanouts in proptest::collection::vec(prop_oneof![Just(-1), 1..9], 1..5),
             batch_size in 1_usize..600,
             slot_bytes in 16_000_u64..100_000,
+            degrees in any::<bool>(),
         ) {
             // One dataset for all cases: only its sizes matter.
             static DATASET: std::sync::OnceLock<(tempfile::TempDir, Dataset)> = std::sync::OnceLock::new();
@@ -363,7 +404,8 @@ pub(crate) mod tests {
                 let dataset = small_graph(temp.path());
                 (temp, dataset)
             });
-            let layout = BatchLayout::new(dataset, &options(&fanouts, batch_size, Some(slot_bytes))).unwrap();
+            let options = LoaderOptions { degrees, ..options(&fanouts, batch_size, Some(slot_bytes)) };
+            let layout = BatchLayout::new(dataset, &options).unwrap();
             let header = full(&layout);
             let mut ranges: Vec<_> = layout.used(&header).collect();
             prop_assert_eq!(ranges.iter().map(|range| range.end).collect::<Vec<_>>(), layout.ends());
@@ -375,6 +417,8 @@ pub(crate) mod tests {
                 end = range.end;
             }
             prop_assert_eq!(end, layout.feature_slot_bytes());
+            prop_assert!(layout.report_at() >= end && layout.report_at() % CACHE_LINE == 0);
+            prop_assert!(layout.device_slot_bytes() >= layout.report_at() + REPORT_BYTES);
             prop_assert_eq!(layout.features_range(&header).start % PAGE, 0);
             prop_assert!(layout.features_range(&header).len() as u64 <= slot_bytes);
         }

@@ -1,17 +1,26 @@
 //! What a consumer sees of a feature slot.
 
+use std::ops::Range;
 use std::time::Duration;
 
-use uva_graph::{FeatureTable, Labels, Split};
+use uva_cuda::DeviceSlice;
+use uva_graph::{ElementType, FeatureTable, Labels, Split};
 use uva_mem::ring::ReadSlot;
-use uva_sample::BlockRef;
+use uva_sample::{BlockRef, LayerCounts};
 
 use super::{BatchHeader, BatchLayout};
+use crate::RuntimeError;
+use crate::device::Loan;
 
 /// A batch with its features, in the slot where the producer put them. It borrows the slot: dropping it gives the
 /// slot back, and nothing taken from it can outlive it.
+///
+/// Where the slot is on a GPU ([`Batch::on_device`]) its arrays are not in host memory, and the methods that lend them
+/// as slices panic; counts, times and hash are there in any case.
 #[derive(Debug)]
 pub struct Batch<'a> {
+    /// Before `slot`: what is enqueued on a device is marked as such before the ring gives the slot away.
+    loan: Option<Loan<'a>>,
     slot: ReadSlot<'a>,
     layout: &'a BatchLayout,
     header: BatchHeader,
@@ -19,12 +28,64 @@ pub struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     /// `header` is the slot's own, held against `layout` already.
-    pub(crate) fn new(slot: ReadSlot<'a>, layout: &'a BatchLayout, header: BatchHeader) -> Self {
-        Self { slot, layout, header }
+    pub(crate) fn new(
+        slot: ReadSlot<'a>,
+        loan: Option<Loan<'a>>,
+        layout: &'a BatchLayout,
+        header: BatchHeader,
+    ) -> Self {
+        Self { loan, slot, layout, header }
     }
 
-    fn slice<T: bytemuck::Pod>(&self, range: std::ops::Range<usize>) -> &[T] {
-        bytemuck::cast_slice(&self.slot.payload()[range])
+    fn bytes(&self, range: Range<usize>) -> &[u8] {
+        let Some(loan) = &self.loan else { return &self.slot.payload()[range] };
+        match loan.host_bytes(range) {
+            Some(bytes) => bytes,
+            None => panic!("the batch is on a GPU: `on_device` lends its arrays"),
+        }
+    }
+
+    fn slice<T: bytemuck::Pod>(&self, range: Range<usize>) -> &[T] {
+        bytemuck::cast_slice(self.bytes(range))
+    }
+
+    /// The arrays as device memory. `None` where they are in host memory.
+    pub fn on_device(&self) -> Option<DeviceView<'_>> {
+        let loan = self.loan.as_ref()?;
+        loan.host_bytes(0..0).is_none().then_some(DeviceView {
+            loan,
+            layout: self.layout,
+            header: &self.header,
+        })
+    }
+
+    /// Whether the batch was whole when it was used. To be asked when the work on it has been waited for, and before its
+    /// result counts: the producer of a batch on a GPU may have died over it. In host memory it is whole always.
+    ///
+    /// # Errors
+    /// [`RuntimeError::PeerGone`] when its producer had not finished it; [`RuntimeError::Failed`] when one of its ids
+    /// is no row of the table.
+    pub fn confirm(&self) -> Result<(), RuntimeError> {
+        self.loan.as_ref().map_or(Ok(()), |loan| loan.confirm().map(drop))
+    }
+
+    /// How many seeds it has.
+    pub fn seed_count(&self) -> usize {
+        self.header.seeds()
+    }
+
+    /// How many nodes it has, the seeds included.
+    pub fn node_count(&self) -> usize {
+        self.header.nodes()
+    }
+
+    /// How many destinations, sources and edges the block of a layer has.
+    ///
+    /// # Panics
+    /// When there is no such layer.
+    pub fn counts(&self, layer: usize) -> LayerCounts {
+        assert!(layer < self.layers(), "layer {layer} of {}", self.layers());
+        self.header.layer(layer)
     }
 
     /// Which split the seeds are of.
@@ -66,10 +127,15 @@ impl<'a> Batch<'a> {
         }
     }
 
+    /// In-degree of each input node in the whole graph; empty unless the options ask for them.
+    pub fn degrees(&self) -> &[i32] {
+        self.layout.degrees_range(&self.header).map_or(&[], |range| self.slice(range))
+    }
+
     /// Feature rows, row `i` for `input_nodes()[i]`; 64-byte aligned.
     pub fn features(&self) -> FeatureTable<'_> {
         FeatureTable {
-            bytes: &self.slot.payload()[self.layout.features_range(&self.header)],
+            bytes: self.bytes(self.layout.features_range(&self.header)),
             rows: self.header.nodes(),
             dim: self.layout.dim(),
             element: self.layout.element(),
@@ -100,8 +166,61 @@ impl<'a> Batch<'a> {
         Duration::from_nanos(self.header.sample_ns())
     }
 
-    /// How long the producer worked on it.
+    /// How long the producer worked on it. On a GPU that is known once the batch is confirmed, and 0 before.
     pub fn gather_time(&self) -> Duration {
-        Duration::from_nanos(self.header.gather_ns())
+        match &self.loan {
+            None => Duration::from_nanos(self.header.gather_ns()),
+            Some(loan) => loan.confirm().unwrap_or_default(),
+        }
+    }
+}
+
+/// The arrays of a batch in device memory, under the names that [`Batch`] has for them.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceView<'a> {
+    loan: &'a Loan<'a>,
+    layout: &'a BatchLayout,
+    header: &'a BatchHeader,
+}
+
+impl<'a> DeviceView<'a> {
+    /// int64, one a node.
+    pub fn input_nodes(&self) -> DeviceSlice<'a> {
+        self.loan.slice(self.layout.nodes_range(self.header))
+    }
+
+    /// int64, one a seed; or of a multi-label dataset uint8, a row a seed.
+    pub fn labels(&self) -> DeviceSlice<'a> {
+        self.loan.slice(self.layout.labels_range(self.header))
+    }
+
+    /// int32, one a node; `None` unless the options ask for them.
+    pub fn degrees(&self) -> Option<DeviceSlice<'a>> {
+        self.layout.degrees_range(self.header).map(|range| self.loan.slice(range))
+    }
+
+    /// Feature rows, row `i` for node `i`.
+    pub fn features(&self) -> DeviceSlice<'a> {
+        self.loan.slice(self.layout.features_range(self.header))
+    }
+
+    /// Columns of the features.
+    pub fn dim(&self) -> usize {
+        self.layout.dim()
+    }
+
+    /// Type of the features.
+    pub fn element(&self) -> ElementType {
+        self.layout.element()
+    }
+
+    /// int32, one more than the layer has destinations.
+    pub fn indptr(&self, layer: usize) -> DeviceSlice<'a> {
+        self.loan.slice(self.layout.indptr_range(self.header, layer))
+    }
+
+    /// int32, one an edge of the layer.
+    pub fn indices(&self, layer: usize) -> DeviceSlice<'a> {
+        self.loan.slice(self.layout.indices_range(self.header, layer))
     }
 }

@@ -2,21 +2,20 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 
 use uva_mem::handover::{Channel, HandoverError};
 use uva_mem::ring::Ring;
 use uva_mem::spawn::Inherit;
 use uva_mem::{PidFd, Signal};
 
-use super::Launch;
-use super::messages::{JanitorSetup, Role, Setup};
-use crate::RuntimeError;
+use super::janitor::Janitor;
+use super::messages::{JanitorWord, Role, Setup};
+use super::{Environments, Launch};
 use crate::control::{CONSUMER, Control, FIRST_SAMPLER, PRODUCER};
-
-/// What the launcher tells its janitor at the end of a run.
-pub(super) const NOTHING_LEFT_TO_DO: &[u8] = b"\"done\"";
+use crate::{RuntimeError, mps};
 
 /// One process of a run.
 pub(crate) struct Member {
@@ -59,76 +58,92 @@ impl Member {
         self.ended
     }
 
+    /// Reaps it when it ends.
+    pub fn wait(&mut self) {
+        let _ = self.child.wait().map(|status| self.ended = Some(status));
+    }
+
     fn end_now(&mut self) {
         if self.reap().is_none() {
             // An error means that it ended meanwhile, which is what is wanted.
             let _ = self.child.kill();
-            let _ = self.child.wait().map(|status| self.ended = Some(status));
+            self.wait();
         }
     }
 }
 
-/// All processes of a run. Dropping it kills and reaps what is left of them.
+/// The roles of a run. Dropping it kills and reaps what is left of them.
 pub(crate) struct Fleet {
     pub members: Vec<Member>,
-    janitor: Option<Member>,
+    /// Told before a client of it is killed.
+    mps: Option<Arc<mps::Session>>,
 }
 
 impl Fleet {
-    /// Starts the janitor and the roles, and hands them what they share.
-    pub fn start(launch: &Launch<'_>, control: &Control) -> Result<Self, RuntimeError> {
+    /// Starts the roles, and hands them what they share.
+    pub fn start(
+        launch: &Launch<'_>,
+        control: &Control,
+        janitor: &Janitor,
+        mps: Option<Arc<mps::Session>>,
+    ) -> Result<Self, RuntimeError> {
         let plan = launch.plan;
-        let samplers = plan.options.samplers;
         let batch_ring = plan.create_batch_ring()?;
         let feature_ring = plan.create_feature_ring()?;
-        let mut fleet = Self { members: Vec::new(), janitor: None };
-
-        // The janitor first, told last: until it knows the roles, their parent-death signal alone sees to them.
-        let own = PidFd::open(std::process::id()).map_err(|error| cannot_start("janitor", error))?;
-        fleet.janitor = Some(start(Role::Janitor, 0, launch)?);
-
-        // In the order of their places in the control page.
-        fleet.members.push(start(Role::Consumer, 0, launch)?);
-        fleet.members.push(start(Role::Producer, 0, launch)?);
-        for index in 0..samplers {
-            fleet.members.push(start(Role::Sampler, index, launch)?);
+        let mut fleet = Self { members: Vec::new(), mps };
+        let on_gpu = plan.backend.cuda().is_some();
+        let start = |role, index| start_process(role, index, launch.dataset, &launch.environments, on_gpu);
+        fleet.members.push(start(Role::Consumer, 0)?);
+        if !plan.backend.in_one_process() {
+            fleet.members.push(start(Role::Producer, 0)?);
+        }
+        let (consumer, producer) = (0, fleet.members.len() - 1);
+        let first_sampler = fleet.members.len();
+        for index in 0..plan.options.samplers {
+            fleet.members.push(start(Role::Sampler, index)?);
         }
 
-        if let Some(Member { channel: Some(channel), .. }) = &fleet.janitor {
-            let roles = fleet.members.iter().map(|member| member.pidfd.pid()).collect();
-            let checkpoint = launch.checkpoint.clone();
-            let setup = JanitorSetup { launcher: std::process::id(), roles, checkpoint };
-            let mut fds = vec![own.as_fd()];
-            fds.extend(fleet.members.iter().map(|member| member.pidfd.as_fd()));
-            hand_over(channel, &setup, &fds).map_err(|error| cannot_start("janitor", error))?;
-        }
-        for member in &fleet.members {
-            let peers: Vec<&PidFd> = match member.role {
-                Role::Sampler | Role::Consumer | Role::Janitor => vec![&fleet.members[PRODUCER].pidfd],
-                Role::Producer => {
-                    let samplers = &fleet.members[FIRST_SAMPLER..];
-                    std::iter::once(&fleet.members[CONSUMER])
-                        .chain(samplers)
-                        .map(|peer| &peer.pidfd)
-                        .collect()
-                }
+        // Until the janitor knows the roles, their parent-death signal alone sees to them.
+        let pids: Vec<u32> = fleet.members.iter().map(|member| member.pidfd.pid()).collect();
+        let gpu_pids = if on_gpu { pids[..first_sampler].to_vec() } else { Vec::new() };
+        let pidfds: Vec<_> = fleet.members.iter().map(|member| member.pidfd.as_fd()).collect();
+        janitor.tell(&JanitorWord::Roles { pids, on_gpu: gpu_pids }, &pidfds)?;
+        drop(pidfds);
+
+        let mut links = match plan.backend.device_slots() {
+            Some(_) if consumer != producer => {
+                let (one, other) = Channel::pair().map_err(|error| cannot_start("producer", error))?;
+                vec![one, other]
+            }
+            _ => Vec::new(),
+        };
+        for (place, member) in fleet.members.iter().enumerate() {
+            let samplers = &fleet.members[first_sampler..];
+            let (rings, peers): (&[&Ring], Vec<&Member>) = match member.role {
+                Role::Sampler => (&[&batch_ring], vec![&fleet.members[producer]]),
+                Role::Producer => (
+                    &[&batch_ring, &feature_ring],
+                    std::iter::once(&fleet.members[consumer]).chain(samplers).collect(),
+                ),
+                _ if place == producer => (&[&batch_ring], samplers.iter().collect()),
+                Role::Consumer | Role::Janitor => (&[&feature_ring], vec![&fleet.members[producer]]),
             };
-            let rings: &[&Ring] = match member.role {
-                Role::Sampler => &[&batch_ring],
-                Role::Producer => &[&batch_ring, &feature_ring],
-                Role::Consumer | Role::Janitor => &[&feature_ring],
-            };
+            let peers: Vec<&PidFd> = peers.into_iter().map(|peer| &peer.pidfd).collect();
+            // Each end moves out of here: only then does a role's death close the channel for the other.
+            let link = if member.role == Role::Sampler { None } else { links.pop() };
             let setup = Setup {
                 index: member.index,
                 peers: peers.iter().map(|peer| peer.pid()).collect(),
                 dataset: launch.dataset.to_owned(),
                 loader: plan.options.clone(),
                 passes: plan.schedule.passes(),
+                backend: plan.backend.clone(),
                 job: if member.role == Role::Consumer { launch.job.clone() } else { serde_json::Value::Null },
             };
             let mut fds = vec![control.fd()];
             fds.extend(rings.iter().map(|ring| ring.fd()));
             fds.extend(peers.iter().map(|peer| peer.as_fd()));
+            fds.extend(link.as_ref().map(AsFd::as_fd));
             if let Some(channel) = &member.channel {
                 match hand_over(channel, &setup, &fds) {
                     // A role that died before it could be told is found by the watch, which names its cause.
@@ -148,6 +163,13 @@ impl Fleet {
     /// Kills every role that still runs, and reaps it.
     pub fn end_now(&mut self) {
         for member in &mut self.members {
+            if let Some(mps) = &self.mps {
+                // A client of MPS that is killed over its work may take the server with it, and the other client; one
+                // that the server has let go of may be. Where that fails the signal is what is left.
+                if member.reap().is_none() && matches!(member.role, Role::Producer | Role::Consumer) {
+                    let _ = mps.terminate_client(member.pidfd.pid());
+                }
+            }
             member.end_now();
         }
     }
@@ -156,17 +178,17 @@ impl Fleet {
 impl Drop for Fleet {
     fn drop(&mut self) {
         self.end_now();
-        if let Some(mut janitor) = self.janitor.take() {
-            // Said, not only closed: a launcher that is killed closes its channels too, and before its pidfd tells.
-            if let Some(channel) = janitor.channel.take() {
-                let _ = channel.send(NOTHING_LEFT_TO_DO, &[]);
-            }
-            let _ = janitor.child.wait();
-        }
     }
 }
 
-fn start(role: Role, index: usize, launch: &Launch<'_>) -> Result<Member, RuntimeError> {
+/// Starts the process of a role. `on_gpu`: producer and consumer work on one.
+pub(super) fn start_process(
+    role: Role,
+    index: usize,
+    dataset: &Path,
+    environments: &Environments,
+    on_gpu: bool,
+) -> Result<Member, RuntimeError> {
     let (ours, theirs) = Channel::pair().map_err(|error| cannot_start(role.name(), error))?;
     let mut command = Command::new(own_program());
     command.arg0("uvatrain").arg(role.name());
@@ -174,16 +196,25 @@ fn start(role: Role, index: usize, launch: &Launch<'_>) -> Result<Member, Runtim
         command.arg(format!("--index={index}"));
     }
     // For the reader of `ps`: which run a role belongs to.
-    command.arg(format!("--of={}", std::process::id())).arg("--dataset").arg(launch.dataset);
+    command.arg(format!("--of={}", std::process::id())).arg("--dataset").arg(dataset);
     command.stdin(Stdio::null()).stdout(Stdio::null());
-    if role == Role::Consumer {
-        command.envs(launch.consumer_environment.iter().map(|(name, value)| (name, value)));
+    for (name, value) in environments.of(role) {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
     }
-    // A role dies with its launcher at once: it is CUDA-free, so nothing needs to be finished first. The janitor
-    // outlives it, in a session of its own, where a terminal's signals do not reach it.
+    // A role dies with its launcher at once where nothing needs to be finished first. With work on a GPU it has to be:
+    // MPS does not survive a client that is killed over it. The janitor outlives the launcher, in a session of its
+    // own, where a terminal's signals do not reach it.
+    let on_gpu = on_gpu && matches!(role, Role::Producer | Role::Consumer);
     let inherit = Inherit {
         channel: Some(theirs),
-        death_signal: (role != Role::Janitor).then_some(Signal::KILL),
+        death_signal: match role {
+            Role::Janitor => None,
+            _ if on_gpu => Some(Signal::TERM),
+            _ => Some(Signal::KILL),
+        },
         new_session: role == Role::Janitor,
     };
     if let Some(number) = inherit.apply(&mut command) {
@@ -206,14 +237,14 @@ fn start(role: Role, index: usize, launch: &Launch<'_>) -> Result<Member, Runtim
 
 /// This program, as it was started. Once the file has been replaced, by a build say, its old path is gone and the
 /// running image is what must be started again.
-fn own_program() -> PathBuf {
+pub(crate) fn own_program() -> PathBuf {
     match std::env::current_exe() {
         Ok(path) if path.exists() => path,
         _ => PathBuf::from("/proc/self/exe"),
     }
 }
 
-fn hand_over(
+pub(super) fn hand_over(
     channel: &Channel,
     message: &impl serde::Serialize,
     fds: &[BorrowedFd<'_>],

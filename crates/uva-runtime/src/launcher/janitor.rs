@@ -1,83 +1,155 @@
 //! The janitor: a small process in a session of its own that holds the launcher's pidfd. When the launcher is killed
-//! it does what the launcher would have done: ends the roles and removes a half-written checkpoint.
+//! it does what the launcher would have done: ends the roles, stops an MPS daemon that was the run's own, and removes a
+//! half-written checkpoint. It touches no CUDA.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use uva_mem::handover::Channel;
+use uva_mem::handover::{Channel, Received};
 use uva_mem::{PidFd, Signal};
 
-use super::fleet::NOTHING_LEFT_TO_DO;
-use super::messages::JanitorSetup;
+use super::fleet::{Member, hand_over, start_process};
+use super::messages::{JanitorWord, Role};
 use crate::RuntimeError;
 use crate::checkpoint_files;
+use crate::launcher::Environments;
+use crate::mps;
 
 /// How long a role may take to die of its parent-death signal before it is killed again by name.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The janitor's whole life.
-pub(crate) fn run(channel: Channel) -> Result<(), RuntimeError> {
-    let failed = |error: &dyn std::fmt::Display| RuntimeError::Failed(format!("janitor: {error}"));
-    // A launcher that died before its first message has started no role yet that a parent-death signal would miss.
-    let Ok(first) = channel.recv() else { return Ok(()) };
-    let setup: JanitorSetup = match serde_json::from_slice(&first.payload) {
-        Ok(setup) => setup,
-        Err(_) if first.payload == NOTHING_LEFT_TO_DO => return Ok(()),
-        Err(error) => return Err(failed(&error)),
-    };
-    let mut fds = first.fds.into_iter();
-    let pidfd = |fd: OwnedFd, pid: u32| PidFd::from_fd(fd, pid).map_err(|error| failed(&error));
-    let launcher = fds.next().ok_or_else(|| failed(&"no pidfd of the launcher came"))?;
-    let launcher = pidfd(launcher, setup.launcher)?;
-    let roles = fds.zip(setup.roles).map(|(fd, pid)| pidfd(fd, pid)).collect::<Result<Vec<_>, _>>()?;
-
-    if wait_for_end(&channel, &launcher).map_err(|error| failed(&error))? {
-        return Ok(());
-    }
-    // The kernel has sent the roles their parent-death signal. A role it missed (one that was being started, say) is
-    // killed here.
-    let deadline = Instant::now() + GRACE;
-    let mut all_ended = true;
-    for role in &roles {
-        let ends_by = |deadline: Instant| {
-            role.wait_for_end(deadline.saturating_duration_since(Instant::now()))
-                .map_err(|error| failed(&error))
-        };
-        if !ends_by(deadline)? {
-            // Gone meanwhile is what is wanted.
-            let _ = role.send_signal(Signal::KILL);
-            all_ended &= ends_by(Instant::now() + GRACE)?;
-        }
-    }
-    // Only behind the last role's end: what a living consumer is writing is no leftover.
-    if let Some(directory) = setup.checkpoint.filter(|_| all_ended) {
-        checkpoint_files::remove_leftovers(&directory);
-    }
-    Ok(())
+/// The launcher's hold on its janitor. Dropping it tells the janitor that there is nothing left to do.
+pub(crate) struct Janitor {
+    process: Member,
 }
 
-/// Waits for the launcher's word or its death. True: it said that there is nothing left to do.
-fn wait_for_end(channel: &Channel, launcher: &PidFd) -> rustix::io::Result<bool> {
+impl Janitor {
+    /// Starts it, and tells it who this process is.
+    pub fn start(dataset: &Path, checkpoint: Option<PathBuf>) -> Result<Self, RuntimeError> {
+        let own = PidFd::open(std::process::id())
+            .map_err(|error| RuntimeError::Failed(format!("cannot start the janitor: {error}")))?;
+        let janitor =
+            Self { process: start_process(Role::Janitor, 0, dataset, &Environments::default(), false)? };
+        janitor.tell(&JanitorWord::Launcher { pid: std::process::id(), checkpoint }, &[own.as_fd()])?;
+        Ok(janitor)
+    }
+
+    /// Tells it what there is to clean up. A janitor that was killed is no reason to end the run.
+    pub fn tell(&self, word: &JanitorWord, fds: &[std::os::fd::BorrowedFd<'_>]) -> Result<(), RuntimeError> {
+        use uva_mem::handover::HandoverError;
+        let Some(channel) = &self.process.channel else { return Ok(()) };
+        match hand_over(channel, word, fds) {
+            Ok(()) | Err(HandoverError::Closed) => Ok(()),
+            Err(error) => Err(RuntimeError::Failed(format!("cannot tell the janitor: {error}"))),
+        }
+    }
+}
+
+impl Drop for Janitor {
+    fn drop(&mut self) {
+        // Said, not only closed: a launcher that is killed closes its channels too, and before its pidfd tells.
+        let _ = self.tell(&JanitorWord::Done, &[]);
+        self.process.channel = None;
+        self.process.wait();
+    }
+}
+
+/// What there is to clean up, as far as the launcher has told.
+#[derive(Default)]
+struct Known {
+    launcher: Option<PidFd>,
+    checkpoint: Option<PathBuf>,
+    daemon: Option<mps::Leftover>,
+    roles: Vec<PidFd>,
+    on_gpu: Vec<u32>,
+}
+
+/// The janitor's whole life.
+pub(crate) fn run(channel: Channel) -> Result<(), RuntimeError> {
+    let mut known = Known::default();
+    // A launcher that died before its first word has started nothing that a parent-death signal would miss.
+    let Ok(first) = channel.recv() else { return Ok(()) };
+    let mut done = known.hear(first)?;
     let mut listening = true;
-    loop {
+    while !done {
+        let Some(launcher) = &known.launcher else { return Ok(()) };
         let mut fds = vec![PollFd::new(launcher, PollFlags::IN)];
         if listening {
             fds.push(PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::IN));
         }
         match poll(&mut fds, None) {
             Err(rustix::io::Errno::INTR) => continue,
-            other => other?,
+            other => other.map_err(|error| failed(&error))?,
         };
         let launcher_ended = !fds[0].revents().is_empty();
         if listening && fds.get(1).is_some_and(|fd| !fd.revents().is_empty()) {
             match channel.recv() {
-                Ok(message) if message.payload == NOTHING_LEFT_TO_DO => return Ok(true),
+                Ok(word) => done = known.hear(word)?,
                 // Closed: the launcher is being torn down, and its pidfd will say so in a moment.
-                _ => listening = false,
+                Err(_) => listening = false,
             }
         } else if launcher_ended {
-            return Ok(false);
+            return known.clean_up();
         }
     }
+    Ok(())
+}
+
+impl Known {
+    /// Takes a word in. True: there is nothing left to do.
+    fn hear(&mut self, word: Received) -> Result<bool, RuntimeError> {
+        let parsed = serde_json::from_slice(&word.payload).map_err(|error| failed(&error))?;
+        let mut fds = word.fds.into_iter();
+        let pidfd = |fd: OwnedFd, pid: u32| PidFd::from_fd(fd, pid).map_err(|error| failed(&error));
+        match parsed {
+            JanitorWord::Launcher { pid, checkpoint } => {
+                let fd = fds.next().ok_or_else(|| failed(&"no pidfd of the launcher came"))?;
+                self.launcher = Some(pidfd(fd, pid)?);
+                self.checkpoint = checkpoint;
+            }
+            JanitorWord::Daemon(leftover) => self.daemon = Some(leftover),
+            JanitorWord::Roles { pids, on_gpu } => {
+                self.roles = fds.zip(pids).map(|(fd, pid)| pidfd(fd, pid)).collect::<Result<_, _>>()?;
+                self.on_gpu = on_gpu;
+            }
+            JanitorWord::Done => return Ok(true),
+        }
+        Ok(false)
+    }
+
+    fn clean_up(self) -> Result<(), RuntimeError> {
+        // The kernel has sent the roles their parent-death signal. A role it missed (one that was being started, say) is
+        // killed here.
+        let deadline = Instant::now() + GRACE;
+        let mut all_ended = true;
+        for role in &self.roles {
+            let ends_by = |deadline: Instant| {
+                role.wait_for_end(deadline.saturating_duration_since(Instant::now()))
+                    .map_err(|error| failed(&error))
+            };
+            if !ends_by(deadline)? {
+                if let Some(daemon) = self.daemon.as_ref().filter(|_| self.on_gpu.contains(&role.pid())) {
+                    // A client that is killed over its work may take the server with it; ours ends anyway.
+                    let _ = daemon.terminate_client(role.pid());
+                }
+                // Gone meanwhile is what is wanted.
+                let _ = role.send_signal(Signal::KILL);
+                all_ended &= ends_by(Instant::now() + GRACE)?;
+            }
+        }
+        // Only behind the last role's end: what a living consumer is writing is no leftover.
+        if let Some(directory) = self.checkpoint.filter(|_| all_ended) {
+            checkpoint_files::remove_leftovers(&directory);
+        }
+        if let Some(daemon) = self.daemon {
+            daemon.remove().map_err(|error| failed(&error))?;
+        }
+        Ok(())
+    }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> RuntimeError {
+    RuntimeError::Failed(format!("janitor: {error}"))
 }

@@ -3,16 +3,22 @@
 //! | role | descriptors that come with its [`Setup`], in this order |
 //! |---|---|
 //! | sampler | control page, batch ring, the producer's pidfd |
-//! | producer | control page, batch ring, feature ring, the consumer's pidfd, every sampler's pidfd |
-//! | consumer | control page, feature ring, the producer's pidfd |
-//! | janitor | the launcher's pidfd, then every role's pidfd |
+//! | producer | control page, batch ring, feature ring, the consumer's pidfd, every sampler's pidfd, the channel |
+//! | consumer | control page, feature ring, the producer's pidfd, the channel |
+//! | consumer with the producer in it | control page, batch ring, every sampler's pidfd |
+//!
+//! The channel is one between producer and consumer, for feature slots that are on a GPU; without them it is not there.
+//! The janitor hears [`JanitorWord`]s instead. Where the producer is a thread of the consumer's process, that process's pidfd stands for it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::backend::Backend;
 use crate::metrics::{Event, Progress};
+use crate::mps;
 use crate::options::{LoaderOptions, Passes};
 
 /// The processes of a run.
@@ -51,19 +57,32 @@ pub(crate) struct Setup {
     pub dataset: PathBuf,
     pub loader: LoaderOptions,
     pub passes: Passes,
+    pub backend: Backend,
     /// What the consumer does with the batches, in its own terms.
     pub job: Value,
 }
 
-/// The first message to the janitor.
+/// What the launcher tells its janitor, each as soon as there is something to do about it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct JanitorSetup {
-    /// The launcher's process number, for messages.
-    pub launcher: u32,
-    /// The roles' process numbers, for messages.
-    pub roles: Vec<u32>,
-    /// Where a consumer that was killed may have left a half-written checkpoint.
-    pub checkpoint: Option<PathBuf>,
+pub(crate) enum JanitorWord {
+    /// First of all: whose death to wait for. Its pidfd comes with it.
+    Launcher {
+        /// Its process number, for messages.
+        pid: u32,
+        /// Where a consumer that was killed may have left a half-written checkpoint.
+        checkpoint: Option<PathBuf>,
+    },
+    /// An MPS daemon of this run's own, about to be started.
+    Daemon(mps::Leftover),
+    /// The roles. Their pidfds come with it.
+    Roles {
+        /// Their process numbers.
+        pids: Vec<u32>,
+        /// Which of them have work on a GPU.
+        on_gpu: Vec<u32>,
+    },
+    /// Nothing is left to do.
+    Done,
 }
 
 /// What a role tells its launcher.
@@ -84,5 +103,13 @@ pub(crate) enum Report {
         message: String,
         /// Whether another role's end is the cause.
         follows: bool,
+        /// When it failed ([`since_boot`]).
+        at: Duration,
     },
+}
+
+/// A clock that all processes of the machine share.
+pub(crate) fn since_boot() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }

@@ -9,9 +9,9 @@
 //! | the launcher itself is killed | the kernel kills the roles; the janitor makes sure and cleans up | – |
 //! | the observer fails (a full disk, say) | stops every role | its own |
 //!
-//! After any of them no process of the run is left. There is nothing else to leave behind: every region is a memfd
+//! After any of them no process of the run is left. There is little else to leave behind: every region is a memfd
 //! and every socket a nameless pair, which go with the last process that has them. A checkpoint that was being
-//! written is the one exception, and is removed by name.
+//! written is removed by name, and an MPS daemon that the launcher started is stopped, with its directories.
 
 mod fleet;
 mod janitor;
@@ -21,19 +21,26 @@ mod signals;
 mod watch;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::RuntimeError;
+use self::fleet::Fleet;
+use self::janitor::Janitor;
+use self::messages::JanitorWord;
+use self::signals::Signals;
+use crate::backend::{Backend, CudaBackend, Decision, MpsWish, Partition, Probe};
 use crate::control::Control;
 use crate::metrics::{Observer, Roles};
 use crate::plan::RunPlan;
+use crate::{RuntimeError, mps};
 
+pub(crate) use fleet::own_program;
 pub use messages::Role;
 pub use role_process::{Consume, run as run_role};
 
-/// A run in processes.
+/// A run in processes, as it is started.
 #[derive(Clone, Debug)]
 pub struct Launch<'a> {
     /// The dataset's directory.
@@ -42,10 +49,55 @@ pub struct Launch<'a> {
     pub plan: &'a RunPlan,
     /// What the consumer does with the batches, in its own terms.
     pub job: Value,
-    /// Environment variables for the consumer alone.
-    pub consumer_environment: Vec<(String, String)>,
-    /// Where the consumer writes checkpoints, if it does.
-    pub checkpoint: Option<PathBuf>,
+    /// What the roles find in their environment besides what this process has.
+    pub environments: Environments,
+}
+
+/// Environment variables by role; `None` takes one away.
+#[derive(Clone, Debug, Default)]
+pub struct Environments {
+    /// The consumer's.
+    pub consumer: Vec<(String, Option<String>)>,
+    /// The producer's.
+    pub producer: Vec<(String, Option<String>)>,
+}
+
+impl Environments {
+    fn of(&self, role: Role) -> &[(String, Option<String>)] {
+        match role {
+            Role::Consumer => &self.consumer,
+            Role::Producer => &self.producer,
+            Role::Sampler | Role::Janitor => &[],
+        }
+    }
+
+    /// With what puts the GPU's roles under MPS, or keeps them away from it.
+    fn divided(mut self, session: Option<&mps::Session>, backend: &Backend) -> Self {
+        let Some(cuda) = backend.cuda() else { return self };
+        match (session, cuda.partition) {
+            (Some(session), Partition::Mps { producer_percentage, consumer_percentage, .. }) => {
+                self.producer.extend(client(session, producer_percentage));
+                self.consumer.extend(client(session, consumer_percentage));
+            }
+            _ => {
+                self.producer.extend(without_mps());
+                self.consumer.extend(without_mps());
+            }
+        }
+        self
+    }
+}
+
+/// What makes a process a client of MPS with this share.
+fn client(session: &mps::Session, percentage: u32) -> Vec<(String, Option<String>)> {
+    let set = session.client_environment(percentage).into_iter().map(|(name, value)| (name, Some(value)));
+    let unset = mps::UNSET_IN_CLIENTS.into_iter().map(|name| (name.to_owned(), None));
+    set.chain(unset).collect()
+}
+
+/// What keeps a process away from MPS.
+pub(crate) fn without_mps() -> Vec<(String, Option<String>)> {
+    mps::environment_without().into_iter().map(|(name, value)| (name, Some(value))).collect()
 }
 
 /// What came of a run.
@@ -59,20 +111,111 @@ pub struct Outcome {
     pub seconds: f64,
 }
 
-impl Launch<'_> {
+/// A launcher at work: from its beginning on signals are heard, and a janitor cleans up behind it if it is killed.
+/// Dropping it stops an MPS daemon that it started.
+pub struct Launcher {
+    // The order of the fields is that of their end.
+    mps: Option<Arc<mps::Session>>,
+    janitor: Janitor,
+    signals: Signals,
+    checkpoint: Option<PathBuf>,
+}
+
+impl Launcher {
+    /// Begins, before anything is started that would have to be cleaned up. `checkpoint` is where the consumer writes
+    /// checkpoints, if it does.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when the system gives no process or descriptor.
+    pub fn begin(dataset: &Path, checkpoint: Option<PathBuf>) -> Result<Self, RuntimeError> {
+        // Before the first child, so that no signal can end the launcher without its knowledge.
+        let signals = Signals::listen().map_err(|error| {
+            RuntimeError::Failed(format!("cannot listen for SIGINT and SIGTERM: {error}"))
+        })?;
+        let janitor = Janitor::start(dataset, checkpoint.clone())?;
+        Ok(Self { mps: None, janitor, signals, checkpoint })
+    }
+
+    /// Fulfils the wish for MPS, if there is one, and says on what the run goes on.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Missing`] when MPS is required and cannot be had.
+    pub fn divide(
+        &mut self,
+        decision: Decision,
+        observer: &mut dyn Observer,
+    ) -> Result<Backend, RuntimeError> {
+        decision.notes.iter().for_each(|note| observer.note(note));
+        let (Some(wish), Backend::Cuda(cuda)) = (&decision.mps, &decision.backend) else {
+            return Ok(decision.backend);
+        };
+        match self.divide_by_mps(wish, cuda) {
+            Ok(divided) => Ok(Backend::Cuda(divided)),
+            Err(reason) if wish.required => Err(RuntimeError::Missing(format!(
+                "MPS cannot divide the GPU: {reason}; --mps auto goes on without"
+            ))),
+            Err(reason) => {
+                self.mps = None;
+                observer.note(&format!("MPS cannot divide the GPU: {reason}"));
+                Ok(decision.backend)
+            }
+        }
+    }
+
+    fn divide_by_mps(&mut self, wish: &MpsWish, cuda: &CudaBackend) -> Result<CudaBackend, String> {
+        let said = |error: mps::MpsError| error.to_string();
+        let session = match mps::look(&mps::Environment::of_process()).map_err(said)? {
+            mps::Found::Running(running) => mps::Session::Shared(running),
+            mps::Found::Prepared(prepared) => {
+                // Before there is anything to clean up.
+                let word = JanitorWord::Daemon(prepared.leftover().clone());
+                self.janitor.tell(&word, &[]).map_err(|error| error.to_string())?;
+                let device = mps::Device::Uuid(wish.device.clone());
+                mps::Session::Own(prepared.start(Some(&device)).map_err(said)?)
+            }
+        };
+        let session = self.mps.insert(Arc::new(session));
+        // What a process with this share sees: the device's number there, and its multiprocessors.
+        let granted = |percentage: u32| -> Result<(usize, u32), String> {
+            let probe = Probe::in_child(&client(session, percentage)).map_err(|error| error.to_string())?;
+            if let Some(reason) = probe.cuda.unavailable {
+                return Err(format!("under MPS: {reason}"));
+            }
+            let served = probe.cuda.devices.iter().find(|device| device.uuid == wish.device);
+            let Some(device) = served else {
+                return Err(
+                    "its daemon does not serve this GPU (`uvatrain mps status` tells more)".to_owned()
+                );
+            };
+            if device.mps_enabled {
+                Ok((device.ordinal, device.multiprocessors))
+            } else {
+                Err("the driver does not connect to the daemon, and says nothing of it".to_owned())
+            }
+        };
+        let (ordinal, producer_multiprocessors) = granted(wish.producer_percentage)?;
+        let (_, consumer_multiprocessors) = granted(wish.consumer_percentage)?;
+        let partition = Partition::Mps {
+            producer_percentage: wish.producer_percentage,
+            consumer_percentage: wish.consumer_percentage,
+            producer_multiprocessors,
+            consumer_multiprocessors,
+        };
+        Ok(CudaBackend { ordinal, partition, ..cuda.clone() })
+    }
+
     /// Runs it to its end, whatever that is.
     ///
     /// # Errors
     /// As the table above says. No process of the run is left in any case.
-    pub fn run(&self, observer: &mut dyn Observer) -> Result<Outcome, RuntimeError> {
+    pub fn run(self, launch: Launch<'_>, observer: &mut dyn Observer) -> Result<Outcome, RuntimeError> {
         let started = Instant::now();
-        // Before the first child, so that no signal can end the launcher without its knowledge.
-        let signals = signals::Signals::listen().map_err(|error| {
-            RuntimeError::Failed(format!("cannot listen for SIGINT and SIGTERM: {error}"))
-        })?;
-        let control = Control::create(self.plan.options.samplers)?;
-        let fleet = fleet::Fleet::start(self, &control)?;
-        let ended = watch::watch(fleet, &control, signals, self.plan, observer);
+        let plan = launch.plan;
+        let environments = launch.environments.clone().divided(self.mps.as_deref(), &plan.backend);
+        let launch = Launch { environments, ..launch };
+        let control = Control::create(plan.options.samplers)?;
+        let fleet = Fleet::start(&launch, &control, &self.janitor, self.mps.clone())?;
+        let ended = watch::watch(fleet, &control, self.signals, plan, observer);
         // A role killed while it wrote a checkpoint leaves its temporary file.
         if let (Err(_), Some(directory)) = (&ended, &self.checkpoint) {
             crate::checkpoint_files::remove_leftovers(directory);

@@ -6,18 +6,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use uva_cuda::Context;
 use uva_graph::{Dataset, Verify};
 use uva_mem::PidFd;
 use uva_mem::handover::Channel;
 
 use super::janitor;
-use super::messages::{Report, Role, Setup};
+use super::messages::{Report, Role, Setup, since_boot};
 use super::signals;
-use crate::RuntimeError;
+use crate::backend::{CudaBackend, Partition};
 use crate::control::{CONSUMER, Control, FIRST_SAMPLER, PRODUCER, Stop};
 use crate::metrics::{Event, Observer, Progress};
 use crate::plan::RunPlan;
-use crate::roles::{BatchReceiver, Peer, ProducerRole, SamplerRole};
+use crate::roles::{BatchReceiver, Peer, ProducerRole, SamplerRole, ThreadName, first_error};
+use crate::{RuntimeError, device};
 
 /// What the consumer's process does with its batches: its job as the launcher's caller wrote it, and what comes of it.
 pub type Consume = fn(&mut BatchReceiver, &Dataset, Value, &mut dyn Observer) -> Result<Value, RuntimeError>;
@@ -48,6 +50,7 @@ pub fn run(role: Role, channel: RawFd, consume: Consume) -> i32 {
             code: error.exit_code(),
             message: error.to_string(),
             follows: matches!(error, RuntimeError::PeerGone(_)),
+            at: since_boot(),
         },
     };
     let code = match &report {
@@ -75,6 +78,7 @@ impl From<RuntimeError> for Ended {
 
 fn take_part(role: Role, channel: &Channel, consume: Consume) -> Result<Value, Ended> {
     let failed = |error: &dyn std::fmt::Display| RuntimeError::Failed(error.to_string());
+    let launcher = rustix::process::getppid();
     signals::leave_to_launcher().map_err(|error| failed(&error))?;
     let first = channel
         .recv()
@@ -83,14 +87,18 @@ fn take_part(role: Role, channel: &Channel, consume: Consume) -> Result<Value, E
     let mut handed = Handed { fds: first.fds.into_iter(), peers: setup.peers.into_iter() };
     // The launcher has verified the dataset; its roles only map it.
     let dataset = Dataset::open_verified(&setup.dataset, Verify::HeadersOnly).map_err(RuntimeError::from)?;
-    let plan = Arc::new(RunPlan::new(&dataset, &setup.loader, setup.passes)?);
-    let samplers = plan.options.samplers;
-    let control = Arc::new(Control::open(handed.next("control page")?, samplers)?);
+    let dataset = Arc::new(dataset);
+    let plan = Arc::new(RunPlan::new(&dataset, &setup.loader, setup.passes)?.on(setup.backend));
+    let control = Arc::new(Control::open(handed.next("control page")?, plan.options.samplers)?);
     let place = match role {
         Role::Sampler => FIRST_SAMPLER + setup.index,
         Role::Producer => PRODUCER,
         Role::Consumer | Role::Janitor => CONSUMER,
     };
+    if plan.backend.cuda().is_some() && role != Role::Sampler {
+        signals::stop_with_launcher(launcher, Arc::clone(&control)).map_err(|error| failed(&error))?;
+    }
+    let mut observer = ChannelObserver { channel, progress: None };
     let ended = match role {
         Role::Sampler => SamplerRole {
             index: setup.index,
@@ -102,34 +110,138 @@ fn take_part(role: Role, channel: &Channel, consume: Consume) -> Result<Value, E
         }
         .run()
         .map(|()| Value::Null),
-        Role::Producer => ProducerRole {
-            dataset: &dataset,
-            plan: &plan,
-            control: &control,
-            batches: plan.open_batch_ring(handed.next("batch ring")?)?.reader(),
-            features: plan.open_feature_ring(handed.next("feature ring")?)?.writer(),
-            consumer: handed.peer("consumer")?,
-            samplers: (0..samplers)
-                .map(|index| {
-                    handed.peer(&if samplers > 1 { format!("sampler {index}") } else { "sampler".into() })
-                })
-                .collect::<Result<_, _>>()?,
-        }
-        .run()
+        Role::Producer => produce(&dataset, &plan, &control, &mut handed, &|line| {
+            // A launcher that is gone is noticed elsewhere.
+            let _ = say(channel, &Report::Note(line.to_owned()));
+        })
         .map(|()| Value::Null),
-        Role::Consumer | Role::Janitor => {
-            let features = plan.open_feature_ring(handed.next("feature ring")?)?.reader();
-            let producer = handed.peer("producer")?;
-            let mut receiver =
-                BatchReceiver::new(Arc::clone(&plan), Arc::clone(&control), features, producer);
-            consume(&mut receiver, &dataset, setup.job, &mut ChannelObserver { channel, progress: None })
+        _ if plan.backend.in_one_process() => {
+            consume_with_producer(&dataset, &plan, &control, &mut handed, |receiver| {
+                consume(receiver, &dataset, setup.job, &mut observer)
+            })
         }
+        Role::Consumer | Role::Janitor => receiver(&plan, &control, &mut handed)
+            .and_then(|mut receiver| consume(&mut receiver, &dataset, setup.job, &mut observer)),
     };
     control.note_peak_rss(place);
     match ended {
         Err(RuntimeError::PeerGone(_)) if control.stop() == Stop::Now => Err(Ended::Stopped),
         other => Ok(other?),
     }
+}
+
+/// The producer as a process of its own.
+fn produce(
+    dataset: &Arc<Dataset>,
+    plan: &RunPlan,
+    control: &Arc<Control>,
+    handed: &mut Handed,
+    note: &dyn Fn(&str),
+) -> Result<(), RuntimeError> {
+    let batches = plan.open_batch_ring(handed.next("batch ring")?)?.reader();
+    let features = plan.open_feature_ring(handed.next("feature ring")?)?.writer();
+    let consumer = handed.peer("consumer")?;
+    let samplers = handed.samplers(plan.options.samplers)?;
+    let device = match plan.backend.device_slots() {
+        None => None,
+        Some(cuda) => {
+            let context = open_device(cuda, Role::Producer)?;
+            let link = handed.link()?;
+            Some(device::producer_side(&context, cuda, plan, control, (&link, &consumer))?)
+        }
+    };
+    ProducerRole { dataset, plan, control, batches, features, device, samplers, consumer, note }.run()
+}
+
+/// The consumer's receiving end, with the producer in a process of its own.
+fn receiver(
+    plan: &Arc<RunPlan>,
+    control: &Arc<Control>,
+    handed: &mut Handed,
+) -> Result<BatchReceiver, RuntimeError> {
+    let features = plan.open_feature_ring(handed.next("feature ring")?)?.reader();
+    let producer = handed.peer("producer")?;
+    let slots = match plan.backend.device_slots() {
+        None => None,
+        Some(cuda) => {
+            let context = open_device(cuda, Role::Consumer)?;
+            let link = handed.link()?;
+            Some(device::consumer_side(&context, plan, control, (&link, &producer))?)
+        }
+    };
+    Ok(BatchReceiver::new(Arc::clone(plan), Arc::clone(control), features, slots, producer))
+}
+
+/// The consumer with the producer as a thread beside it.
+fn consume_with_producer(
+    dataset: &Arc<Dataset>,
+    plan: &Arc<RunPlan>,
+    control: &Arc<Control>,
+    handed: &mut Handed,
+    consume: impl FnOnce(&mut BatchReceiver) -> Result<Value, RuntimeError>,
+) -> Result<Value, RuntimeError> {
+    let batches = plan.open_batch_ring(handed.next("batch ring")?)?.reader();
+    let samplers = handed.samplers(plan.options.samplers)?;
+    let ring = plan.create_feature_ring()?;
+    let (setup, slots) = device::in_this_process(plan)?.unzip();
+    let (producer, consumer) = (ThreadName::new("producer"), ThreadName::new("consumer").peer());
+    let mut receiver =
+        BatchReceiver::new(Arc::clone(plan), Arc::clone(control), ring.reader(), slots, producer.peer());
+    let features = ring.writer();
+    let thread = {
+        let (dataset, plan, control) = (Arc::clone(dataset), Arc::clone(plan), Arc::clone(control));
+        producer.start(move || {
+            ProducerRole {
+                dataset: &dataset,
+                plan: &plan,
+                control: &control,
+                batches,
+                features,
+                device: setup,
+                samplers,
+                consumer,
+                note: &|line| tracing::info!("{line}"),
+            }
+            .run()
+        })?
+    };
+    let consumed = consume(&mut receiver);
+    let at = Instant::now();
+    // Whatever it came to, nobody will take another batch. A producer that is through does not notice.
+    if consumed.is_err() {
+        control.set_stop(Stop::Now);
+    }
+    match (consumed, first_error([thread])) {
+        (Err(RuntimeError::PeerGone(_)), Some((_, cause))) => Err(cause),
+        // A fault on the device fails both; whoever met it first can name the call.
+        (Err(_), Some((earlier, cause))) if earlier < at => Err(cause),
+        (consumed, _) => consumed,
+    }
+}
+
+/// The context of this process's GPU, which has to be the part of it that the plan says.
+fn open_device(cuda: &CudaBackend, role: Role) -> Result<Arc<Context>, RuntimeError> {
+    let context = Context::primary(cuda.ordinal)?;
+    let Partition::Mps { producer_multiprocessors, consumer_multiprocessors, .. } = cuda.partition else {
+        return Ok(context);
+    };
+    let expected = if role == Role::Producer { producer_multiprocessors } else { consumer_multiprocessors };
+    let device = context.device();
+    // CUDA goes on without MPS, and without a word, when it cannot reach the daemon.
+    if !device.mps_enabled() {
+        return Err(RuntimeError::Missing(
+            "MPS was to divide the GPU, but the driver did not connect to its daemon; `uvatrain mps status` tells \
+             more, and --partition green or grid does without"
+                .into(),
+        ));
+    }
+    if device.multiprocessors() != expected {
+        return Err(RuntimeError::Failed(format!(
+            "MPS gave this process {} multiprocessors instead of {expected}",
+            device.multiprocessors()
+        )));
+    }
+    Ok(context)
 }
 
 /// The descriptors that came with the set-up, in the order that `messages` lists.
@@ -141,6 +253,17 @@ struct Handed {
 impl Handed {
     fn next(&mut self, what: &str) -> Result<OwnedFd, RuntimeError> {
         self.fds.next().ok_or_else(|| RuntimeError::Failed(format!("the launcher handed over no {what}")))
+    }
+
+    fn samplers(&mut self, samplers: usize) -> Result<Vec<Peer>, RuntimeError> {
+        let name = |index| if samplers > 1 { format!("sampler {index}") } else { "sampler".to_owned() };
+        (0..samplers).map(|index| self.peer(&name(index))).collect()
+    }
+
+    /// The channel between producer and consumer.
+    fn link(&mut self) -> Result<Channel, RuntimeError> {
+        let fd = self.next("channel between producer and consumer")?;
+        Channel::from_fd(fd).map_err(|error| RuntimeError::Failed(error.to_string()))
     }
 
     fn peer(&mut self, name: &str) -> Result<Peer, RuntimeError> {

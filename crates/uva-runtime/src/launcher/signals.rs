@@ -3,10 +3,14 @@
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
+use rustix::process::{Pid, getppid};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level;
+
+use crate::control::{Control, Stop};
 
 /// The signals that end a run, as they arrive. Dropping it stops the listening; the signals do not get their default
 /// meaning back, so a process that goes on ignores them from then on.
@@ -61,8 +65,25 @@ impl Drop for Signals {
 /// it is the launcher that decides what it means.
 pub(crate) fn leave_to_launcher() -> io::Result<()> {
     for signal in [SIGINT, SIGTERM] {
-        let unused = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let unused = Arc::new(std::sync::atomic::AtomicBool::new(false));
         signal_hook::flag::register(signal, unused)?;
     }
+    Ok(())
+}
+
+/// Makes a role with work on a GPU end in an orderly way when its launcher has gone: SIGTERM, its parent-death signal,
+/// then asks for the end that the launcher would have asked for. From a launcher that lives it means nothing.
+///
+/// `launcher` is the parent that this process began with.
+pub(crate) fn stop_with_launcher(launcher: Option<Pid>, control: Arc<Control>) -> io::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM])?;
+    std::thread::Builder::new().name("launcher".to_owned()).spawn(move || {
+        // Once before the first signal: it may have come before anybody listened.
+        for _ in std::iter::once(SIGTERM).chain(signals.forever()) {
+            if getppid() != launcher {
+                control.set_stop(Stop::Now);
+            }
+        }
+    })?;
     Ok(())
 }

@@ -10,7 +10,7 @@ use signal_hook::consts::SIGINT;
 use uva_mem::handover::HandoverError;
 
 use super::fleet::Fleet;
-use super::messages::{Report, Role};
+use super::messages::{Report, Role, since_boot};
 use super::signals::Signals;
 use crate::RuntimeError;
 use crate::control::{Control, Stop};
@@ -26,6 +26,9 @@ const GRACE: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 struct Cause {
     rank: Rank,
+    /// When it failed, on the machine's clock since boot. Of two roles that failed the first is the cause: the other may
+    /// have failed of what the first left behind.
+    at: Duration,
     error: RuntimeError,
 }
 
@@ -86,7 +89,7 @@ impl Watch<'_> {
         let again = self.interrupted.replace(signal).is_some();
         let name = signal_name(signal);
         if again {
-            self.blame(Rank::Asked, RuntimeError::Interrupted(signal));
+            self.blame(Rank::Asked, since_boot(), RuntimeError::Interrupted(signal));
             observer.note(&format!("{name} again: ending at once"));
         } else {
             self.control.set_stop(Stop::Soon);
@@ -109,8 +112,9 @@ impl Watch<'_> {
         let member = &fleet.members[member];
         let Some(status) = member.ended else { return };
         let name = member.name(self.plan.options.samplers);
+        // A consumer that was told to stop has nothing more to say either.
         let expected = match member.role {
-            Role::Consumer => self.done.is_some(),
+            Role::Consumer => self.done.is_some() || self.cause.is_some(),
             _ => true,
         };
         if status.success() && expected {
@@ -132,7 +136,7 @@ impl Watch<'_> {
         ));
         // A role that failed in an orderly way has said why; one that panicked, say, has not.
         let rank = if member.said_why { Rank::Follows } else { Rank::Died };
-        self.blame(rank, error);
+        self.blame(rank, since_boot(), error);
     }
 
     fn read_reports(&mut self, fleet: &mut Fleet, member: usize, observer: &mut dyn Observer) {
@@ -161,11 +165,11 @@ impl Watch<'_> {
                     self.done = Some(value);
                     Ok(())
                 }
-                Ok(Report::Failed { code, message, follows }) => {
+                Ok(Report::Failed { code, message, follows, at }) => {
                     fleet.members[member].said_why = true;
                     let rank = if follows { Rank::Follows } else { Rank::Failed };
                     let message = format!("the {name} failed {}: {message}", self.whereabouts(place));
-                    self.blame(rank, RuntimeError::from_exit_code(code, message));
+                    self.blame(rank, at, RuntimeError::from_exit_code(code, message));
                     Ok(())
                 }
                 Err(error) => {
@@ -173,15 +177,16 @@ impl Watch<'_> {
                 }
             };
             if let Err(error) = outcome {
-                self.blame(Rank::Asked, error);
+                self.blame(Rank::Asked, since_boot(), error);
             }
         }
     }
 
     /// Notes why the run ends, keeping what is nearest to the cause, and begins to end it.
-    fn blame(&mut self, rank: Rank, error: RuntimeError) {
-        if self.cause.as_ref().is_none_or(|known| rank > known.rank) {
-            self.cause = Some(Cause { rank, error });
+    fn blame(&mut self, rank: Rank, at: Duration, error: RuntimeError) {
+        let nearer = |known: &Cause| rank > known.rank || (rank == known.rank && at < known.at);
+        if self.cause.as_ref().is_none_or(nearer) {
+            self.cause = Some(Cause { rank, at, error });
         }
         self.wind_down();
     }

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use uva_mem::ring::{Reader, RingError};
+use uva_mem::ring::{Liveness, Reader, RingError};
 
 use super::Peer;
 use crate::RuntimeError;
+use crate::backend::Backend;
 use crate::batch::{Batch, BatchHeader, Kind};
 use crate::control::{CONSUMER, Control, Stop};
+use crate::device::DeviceSlots;
 use crate::plan::RunPlan;
 use crate::schedule::{Cut, Item, Schedule};
 use crate::stage::{Doing, StageClock};
@@ -18,6 +20,8 @@ pub struct BatchReceiver {
     plan: Arc<RunPlan>,
     control: Arc<Control>,
     features: Reader,
+    /// Where the arrays are, if not in the ring itself.
+    device: Option<DeviceSlots>,
     producer: Peer,
     clock: StageClock,
     /// The next sequence number. Everything before it has been given back when it is asked for.
@@ -26,9 +30,25 @@ pub struct BatchReceiver {
 }
 
 impl BatchReceiver {
-    pub(crate) fn new(plan: Arc<RunPlan>, control: Arc<Control>, features: Reader, producer: Peer) -> Self {
+    pub(crate) fn new(
+        plan: Arc<RunPlan>,
+        control: Arc<Control>,
+        features: Reader,
+        device: Option<DeviceSlots>,
+        producer: Peer,
+    ) -> Self {
         let clock = StageClock::start(Arc::clone(&control), CONSUMER);
-        Self { plan, control, features, producer, clock, position: 0, ended: false }
+        Self { plan, control, features, device, producer, clock, position: 0, ended: false }
+    }
+
+    /// Where the run gathers and trains.
+    pub fn backend(&self) -> &Backend {
+        &self.plan.backend
+    }
+
+    /// The feature slots on a GPU, where they are.
+    pub fn device_slots(&mut self) -> Option<&mut DeviceSlots> {
+        self.device.as_mut()
     }
 
     /// Which batches there are.
@@ -85,6 +105,9 @@ impl BatchReceiver {
             }
         };
         self.control.note_position(CONSUMER, self.position);
+        if let Some(device) = &mut self.device {
+            self.clock.really(Doing::WaitingInput, device.waited());
+        }
         self.clock.now(Doing::WaitingInput);
         let watched = self.producer.watched(&self.control, Stop::Soon);
         let slot = match self.features.acquire(self.position, &watched) {
@@ -95,21 +118,41 @@ impl BatchReceiver {
             }
             Err(error) => return Err(error.into()),
         };
-        self.clock.now(Doing::Working);
         let wrong = |what: String| RuntimeError::Failed(format!("feature slot {}: {what}", slot.slot()));
-        let header = BatchHeader::read(slot.payload(), &self.plan.layout).map_err(wrong)?;
+        let header = match self.device {
+            None => BatchHeader::read(slot.payload(), &self.plan.layout),
+            Some(_) => BatchHeader::read_alone(slot.payload(), &self.plan.layout),
+        }
+        .map_err(wrong)?;
         if header.kind() != Kind::Batch {
             return Err(wrong(format!("it holds no batch ({:?}) where {expected} was due", header.kind())));
         }
         if header.key() != expected {
             return Err(wrong(format!("it holds {} where {expected} was due", header.key())));
         }
-        let needed = self.plan.layout.features_range(&header).end;
-        if slot.payload().len() < needed {
-            return Err(wrong(format!("{} bytes where {needed} are needed", slot.payload().len())));
-        }
+        let loan = match &mut self.device {
+            None => {
+                let needed = self.plan.layout.features_range(&header).end;
+                if slot.payload().len() < needed {
+                    return Err(wrong(format!("{} bytes where {needed} are needed", slot.payload().len())));
+                }
+                None
+            }
+            Some(device) => {
+                // Nothing of a producer that is gone is touched. It may go at any later moment too: `confirm` tells.
+                if let Err(gone) = watched.check() {
+                    self.clock.now(Doing::Working);
+                    let stopping = self.control.stop() >= Stop::Soon;
+                    return if stopping { Ok(None) } else { Err(RuntimeError::PeerGone(gone.reason)) };
+                }
+                let place = slot.slot() as usize;
+                device.take(place, self.position)?;
+                Some(device.lend(place, self.position))
+            }
+        };
+        self.clock.now(Doing::Working);
         self.position += 1;
-        Ok(Some(Batch::new(slot, &self.plan.layout, header)))
+        Ok(Some(Batch::new(slot, loan, &self.plan.layout, header)))
     }
 
     /// Gives the next slot back unread. False: the run is asked to stop.

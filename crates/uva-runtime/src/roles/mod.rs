@@ -5,8 +5,10 @@ mod consumer;
 mod peer;
 mod producer;
 mod sampler;
+mod thread;
 
 pub use consumer::BatchReceiver;
-pub(crate) use peer::{Leaving, Peer};
+pub(crate) use peer::Peer;
 pub(crate) use producer::ProducerRole;
 pub(crate) use sampler::SamplerRole;
+pub(crate) use thread::{RoleThread, ThreadName, first_error, join_all};

@@ -103,14 +103,18 @@ impl<'a> Sampling<'a> {
         self.seeds.extend(order.batch(key.batch as usize).iter().map(|position| split[*position as usize]));
         let labels = self.dataset.labels();
         let (label_bytes, row) = (labels.bytes(), self.plan.layout.label_row_bytes());
-        let (sampler, seeds) = (&mut self.sampler, &self.seeds);
-        self.plan.layout.with_arrays(payload, |labels_out: &mut [u8], out: &mut BatchMut<'_>| {
+        let (sampler, seeds, csc) = (&mut self.sampler, &self.seeds, self.dataset.csc());
+        let fill = |labels_out: &mut [u8], degrees_out: &mut [i32], out: &mut BatchMut<'_>| {
             let counts = sampler.sample(key, seeds, out)?;
+            for (to, node) in degrees_out.iter_mut().zip(&out.nodes[..counts.nodes]) {
+                *to = i32::try_from(csc.degree(*node as usize)).unwrap_or(i32::MAX);
+            }
             for (to, seed) in labels_out.chunks_exact_mut(row).zip(seeds) {
                 let from = *seed as usize * row;
                 to.copy_from_slice(&label_bytes[from..from + row]);
             }
             Ok(BatchHeader::of_batch(key, &counts))
-        })
+        };
+        self.plan.layout.with_arrays(payload, fill)
     }
 }

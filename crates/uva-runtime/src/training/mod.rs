@@ -3,9 +3,12 @@
 //! [`session`] is what happens to the batches; [`run`] is a whole run around it, from the dataset to the last line of
 //! the metrics, in processes or in this one.
 
+mod arrays;
+mod gpu;
 pub mod run;
 pub mod session;
 
+pub use gpu::torch_on_gpu;
 pub use run::{TrainingRun, consume};
 pub use session::{EvaluateBy, TrainingOptions, TrainingOutcome};
 pub use uva_train::{FeatureNorm, ModelKind, TrainerOptions};

@@ -9,9 +9,12 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use uva_graph::{Dataset, Split};
 
+use uva_train::ModelKind;
+
 use super::session::{self, EvaluateBy, TrainingOptions, TrainingOutcome};
+use crate::backend::{self, BackendOptions, Decision, Probe};
 use crate::control::{Control, Stop};
-use crate::launcher::Launch;
+use crate::launcher::{Environments, Launch, Launcher, without_mps};
 use crate::metrics::{End, Event, Observer, Roles, Start};
 use crate::plan::RunPlan;
 use crate::roles::BatchReceiver;
@@ -23,6 +26,7 @@ pub struct TrainingRun {
     dataset: Arc<Dataset>,
     plan: RunPlan,
     options: TrainingOptions,
+    decision: Decision,
     in_process: bool,
 }
 
@@ -31,12 +35,13 @@ impl TrainingRun {
     ///
     /// # Errors
     /// [`RuntimeError::Usage`] and [`RuntimeError::Input`], naming the option or file: everything a run can be
-    /// refused for before its first batch.
+    /// refused for before its first batch. [`RuntimeError::Missing`] for a GPU that was asked for and cannot be had.
     pub fn new(
         dataset: Dataset,
         loader: &LoaderOptions,
         epochs: u32,
         mut options: TrainingOptions,
+        backend: &BackendOptions,
         in_process: bool,
     ) -> Result<Self, RuntimeError> {
         session::check_trainable(&dataset)?;
@@ -49,9 +54,11 @@ impl TrainingRun {
             test: sampled,
             start: saved.map(|state| state.cursor).unwrap_or_default(),
         };
-        let mut plan = RunPlan::new(&dataset, loader, passes)?;
+        let loader = LoaderOptions { degrees: options.trainer.model == ModelKind::Gcn, ..loader.clone() };
+        let mut plan = RunPlan::new(&dataset, &loader, passes)?;
         plan.checkpointed = options.checkpoint.is_some();
-        Ok(Self { dataset: Arc::new(dataset), plan, options, in_process })
+        let decision = backend::decide(backend, in_process, || Probe::in_child(&without_mps()))?;
+        Ok(Self { dataset: Arc::new(dataset), plan, options, decision, in_process })
     }
 
     /// What a consumer's process needs in its environment, and this one before it loads libtorch if it is to train in
@@ -93,14 +100,15 @@ impl TrainingRun {
             options,
             in_force: json!({
                 "roles": if self.in_process { "threads" } else { "processes" },
-                "device": "cpu",
-                "gather": "cpu",
+                "device": self.plan.backend.device_name(),
+                "gather": self.plan.backend.gather_name(),
+                "backend": self.plan.backend,
                 "samplers": loader.samplers,
                 "gather_threads": loader.gather_threads,
                 "train_threads": self.options.trainer.threads,
                 "feature_slots": loader.feature_slots,
                 "batch_slots": loader.batch_slots(),
-                "feature_slot_bytes": self.plan.layout.feature_slot_bytes(),
+                "feature_slot_bytes": self.plan.feature_slot_bytes(),
                 "batch_slot_bytes": self.plan.layout.batch_bytes(),
                 "train_batches": schedule.train_batches(),
                 "start": schedule.passes().start,
@@ -112,11 +120,19 @@ impl TrainingRun {
     ///
     /// # Errors
     /// Whatever ended it early; see [`crate::launcher`].
-    pub fn run(self, options: Value, observer: &mut dyn Observer) -> Result<End, RuntimeError> {
-        observer.event(&self.start_event(options))?;
-        observer.note(&opened(&self.dataset));
-        let (outcome, roles, seconds) =
-            if self.in_process { self.in_this_process(observer)? } else { self.in_processes(observer)? };
+    pub fn run(mut self, options: Value, observer: &mut dyn Observer) -> Result<End, RuntimeError> {
+        let decision = self.decision.clone();
+        let (outcome, roles, seconds) = if self.in_process {
+            decision.notes.iter().for_each(|note| observer.note(note));
+            self.plan.backend = decision.backend;
+            self.tell_the_start(options, observer)?;
+            self.in_this_process(observer)?
+        } else {
+            let mut launcher = Launcher::begin(self.dataset.path(), self.options.checkpoint.clone())?;
+            self.plan.backend = launcher.divide(decision, observer)?;
+            self.tell_the_start(options, observer)?;
+            self.in_processes(launcher, observer)?
+        };
         let end = End {
             test_accuracy: outcome.test_accuracy,
             best_valid_accuracy: outcome.best.map(|best| best.accuracy),
@@ -136,18 +152,28 @@ impl TrainingRun {
         Ok(end)
     }
 
+    fn tell_the_start(&self, options: Value, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
+        observer.event(&self.start_event(options))?;
+        observer.note(&opened(&self.dataset));
+        if let Some(cuda) = self.plan.backend.cuda() {
+            observer.note(&format!("training on cuda:{}, {}", cuda.ordinal, cuda.partition));
+        }
+        Ok(())
+    }
+
     fn in_processes(
         &self,
+        launcher: Launcher,
         observer: &mut dyn Observer,
     ) -> Result<(TrainingOutcome, Roles, f64), RuntimeError> {
+        let consumer = self.environment().into_iter().map(|(name, value)| (name, Some(value))).collect();
         let launch = Launch {
             dataset: self.dataset.path(),
             plan: &self.plan,
             job: to_value(&self.options)?,
-            consumer_environment: self.environment(),
-            checkpoint: self.options.checkpoint.clone(),
+            environments: Environments { consumer, producer: Vec::new() },
         };
-        let outcome = launch.run(observer)?;
+        let outcome = launcher.run(launch, observer)?;
         let done = serde_json::from_value(outcome.done).map_err(|error| {
             RuntimeError::Failed(format!("the consumer's last word cannot be read: {error}"))
         })?;

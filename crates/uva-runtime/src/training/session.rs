@@ -10,11 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uva_graph::{Dataset, Labels, Split};
 use uva_train::checkpoint;
-use uva_train::{
-    BatchInput, BlockInput, CheckpointError, Evaluation, ModelKind, TrainDevice, TrainError, Trainer,
-    TrainerOptions,
-};
+use uva_train::{CheckpointError, Evaluation, TrainError, Trainer, TrainerOptions};
 
+use super::arrays::BatchArrays;
+use super::gpu;
 use crate::RuntimeError;
 use crate::batch::Batch;
 use crate::control::Stop;
@@ -136,8 +135,6 @@ struct Session<'a> {
     outcome: TrainingOutcome,
     /// Sums of the validation or test pass under way.
     evaluation: PassSums,
-    /// In-degree of each input node, filled per batch where the model needs it.
-    degrees: Vec<i32>,
     epochs: u32,
     epoch_began: Instant,
     pass_began: Instant,
@@ -147,14 +144,14 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     fn begin(
-        receiver: &BatchReceiver,
+        receiver: &mut BatchReceiver,
         dataset: &'a Dataset,
         options: &'a TrainingOptions,
         observer: &mut dyn Observer,
     ) -> Result<Self, RuntimeError> {
-        let mut trainer =
-            Trainer::new(&options.trainer, dataset.features().dim, dataset.classes(), TrainDevice::Cpu)
-                .map_err(train_error)?;
+        let device = gpu::prepare(receiver)?;
+        let mut trainer = Trainer::new(&options.trainer, dataset.features().dim, dataset.classes(), device)
+            .map_err(train_error)?;
         if let Some(directory) = &options.checkpoint {
             // Of a run that nobody could clean up behind. One run at a time writes there, and now it is this one.
             checkpoint::remove_leftovers(directory).map_err(checkpoint_error)?;
@@ -179,7 +176,6 @@ impl<'a> Session<'a> {
             state,
             outcome: TrainingOutcome::default(),
             evaluation: PassSums::default(),
-            degrees: Vec::new(),
             epochs,
             epoch_began: Instant::now(),
             pass_began: Instant::now(),
@@ -261,13 +257,12 @@ impl<'a> Session<'a> {
 
     fn train_batch(&mut self, batch: &Batch<'_>, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
         let began = Instant::now();
-        self.fill_degrees(batch);
-        let blocks = block_inputs(batch);
-        let input = batch_input(batch, &blocks, &self.degrees);
+        let arrays = BatchArrays::of(batch);
+        let mut confirm = || batch.confirm().map_err(|error| error.to_string());
         let step = self
             .trainer
-            .train_batch(batch.epoch(), batch.index(), &input, &mut || Ok(()))
-            .map_err(train_error)?;
+            .train_batch(batch.epoch(), batch.index(), arrays.input(), &mut confirm)
+            .map_err(|error| train_or_batch_error(error, batch))?;
         self.state.sums.loss += f64::from(step.loss) * step.labelled as f64;
         self.state.sums.correct += step.correct as u64;
         self.state.sums.labelled += step.labelled as u64;
@@ -278,9 +273,9 @@ impl<'a> Session<'a> {
             epoch: batch.epoch(),
             batch: batch.index(),
             hash: format!("{:016x}", batch.hash()),
-            seeds: batch.seeds().len(),
-            input_nodes: batch.input_nodes().len(),
-            edges: (0..batch.layers()).map(|layer| batch.block(layer).indices.len()).collect(),
+            seeds: batch.seed_count(),
+            input_nodes: batch.node_count(),
+            edges: (0..batch.layers()).map(|layer| batch.counts(layer).edges).collect(),
             loss: step.loss,
             sample_us: batch.sample_time().as_micros() as u64,
             gather_us: batch.gather_time().as_micros() as u64,
@@ -289,10 +284,13 @@ impl<'a> Session<'a> {
     }
 
     fn evaluate_batch(&mut self, batch: &Batch<'_>) -> Result<(), RuntimeError> {
-        self.fill_degrees(batch);
-        let blocks = block_inputs(batch);
-        let input = batch_input(batch, &blocks, &self.degrees);
-        add(&mut self.evaluation, self.trainer.evaluate_batch(&input, &mut || Ok(())).map_err(train_error)?);
+        let arrays = BatchArrays::of(batch);
+        let mut confirm = || batch.confirm().map_err(|error| error.to_string());
+        let evaluation = self
+            .trainer
+            .evaluate_batch(arrays.input(), &mut confirm)
+            .map_err(|error| train_or_batch_error(error, batch))?;
+        add(&mut self.evaluation, evaluation);
         Ok(())
     }
 
@@ -383,14 +381,6 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn fill_degrees(&mut self, batch: &Batch<'_>) {
-        self.degrees.clear();
-        if self.options.trainer.model == ModelKind::Gcn {
-            let csc = self.dataset.csc();
-            self.degrees.extend(batch.input_nodes().iter().map(|node| csc.degree(*node as usize) as i32));
-        }
-    }
-
     fn progress(&self, batch: &Batch<'_>, batches: u64, pass: PassSums, observer: &mut dyn Observer) {
         let progress = Progress {
             split: batch.split(),
@@ -411,34 +401,15 @@ fn add(sums: &mut PassSums, evaluation: Evaluation) {
     sums.labelled += evaluation.labelled as u64;
 }
 
-fn block_inputs<'b>(batch: &'b Batch<'_>) -> Vec<BlockInput<'b>> {
-    (0..batch.layers())
-        .map(|layer| {
-            let block = batch.block(layer);
-            BlockInput {
-                destinations: block.destinations,
-                sources: block.sources,
-                indptr: block.indptr,
-                indices: block.indices,
-            }
-        })
-        .collect()
-}
-
-fn batch_input<'b>(batch: &'b Batch<'_>, blocks: &'b [BlockInput<'b>], degrees: &'b [i32]) -> BatchInput<'b> {
-    let features = batch.features();
-    BatchInput {
-        features: features.bytes,
-        element: features.element,
-        rows: features.rows,
-        dim: features.dim,
-        labels: batch.labels(),
-        degrees,
-        blocks,
+/// A batch that was not whole says so itself, with what the run is to end of.
+fn train_or_batch_error(error: TrainError, batch: &Batch<'_>) -> RuntimeError {
+    match error {
+        TrainError::Unconfirmed(reason) => batch.confirm().err().unwrap_or(RuntimeError::Failed(reason)),
+        error => train_error(error),
     }
 }
 
-fn train_error(error: TrainError) -> RuntimeError {
+pub(super) fn train_error(error: TrainError) -> RuntimeError {
     if error.is_usage() {
         RuntimeError::Input(error.to_string())
     } else {

@@ -22,6 +22,7 @@ pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
         &flags.loader.options(),
         flags.epochs,
         with_models::training_options(flags),
+        &flags.backend.options(),
         flags.loader.in_process,
     )?;
     if flags.loader.in_process {

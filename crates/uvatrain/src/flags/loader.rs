@@ -106,6 +106,8 @@ impl LoaderFlags {
             batch_slots: self.batch_slots.map(|slots| slots as usize),
             slot_bytes: self.slot_bytes.map(ByteSize::bytes),
             gather_threads: self.gather_threads.map_or_else(|| share_of_cores(4), |threads| threads as usize),
+            // The model's wish, not the user's.
+            degrees: false,
         }
     }
 
@@ -190,6 +192,7 @@ mod tests {
             batch_slots: Some(8),
             slot_bytes: Some(1 << 20),
             gather_threads: 4,
+            degrees: false,
         };
         assert_eq!(options, expected);
     }

@@ -3,6 +3,7 @@
 //! One file a group of commands. What can be checked without touching a file is checked here, by value parsers and
 //! by the `check` methods; the rest is checked by the libraries, which know the data.
 
+mod backend;
 mod bench;
 mod dataset;
 mod fanouts;
@@ -13,6 +14,7 @@ mod train;
 
 use clap::{Args, Parser, Subcommand};
 
+pub use backend::BackendFlags;
 pub use bench::{BenchCommand, GatherBenchFlags, PcieBenchFlags, PipelineBenchFlags, SampleBenchFlags};
 #[cfg(feature = "request-model")]
 pub use bench::{Gpu, RequestsBenchFlags};
@@ -85,6 +87,9 @@ pub enum Command {
     /// The process that cleans up after a killed launcher
     #[command(hide = true)]
     Janitor(RoleArgs),
+    /// The process that looks for a GPU, so that no other has to touch CUDA for that
+    #[command(hide = true)]
+    Probe,
 }
 
 /// The options of `uvatrain doctor`.

@@ -1,13 +1,11 @@
 //! `uvatrain train`.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use super::LoaderFlags;
 use super::loader::share_of_cores;
-use crate::exit;
+use super::{BackendFlags, LoaderFlags};
 
 const MODEL: &str = "Model";
 const OPTIMISATION: &str = "Optimisation";
@@ -115,9 +113,9 @@ pub struct TrainFlags {
     #[arg(long, requires = "checkpoint", help_heading = CHECKPOINTS)]
     pub resume: bool,
 
-    /// Where the model trains: auto, cpu, or cuda:I for GPU number I
-    #[arg(long, value_name = "DEVICE", default_value = "auto", help_heading = MACHINE)]
-    pub device: Device,
+    /// Where features are gathered and the model trains.
+    #[command(flatten)]
+    pub backend: BackendFlags,
 
     /// Threads of the model's arithmetic; losses are equal bit for bit only for
     /// equal numbers [default: half the CPU cores, at least 1]
@@ -139,19 +137,13 @@ pub struct TrainFlags {
 }
 
 impl TrainFlags {
-    /// What clap cannot see: options that contradict each other, or that this build cannot do.
+    /// What clap cannot see: options that contradict each other.
     ///
     /// # Errors
-    /// Bad usage, or something lacking; the message names the options and what would do instead.
+    /// Bad usage; the message names the options and what would do instead.
     pub fn check(&self) -> anyhow::Result<()> {
         self.loader.check()?;
-        if let Device::Cuda(index) = self.device {
-            return Err(exit::lacking(format!(
-                "--device cuda:{index}: this build trains on the CPU only, for now; give --device cpu"
-            ))
-            .into());
-        }
-        Ok(())
+        self.backend.check()
     }
 
     /// The number of the model's threads: what was asked for, or half the cores.
@@ -191,34 +183,6 @@ pub enum Evaluation {
     Full,
 }
 
-/// Where the model trains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Device {
-    /// The best that this build and machine have.
-    Auto,
-    /// The CPU.
-    Cpu,
-    /// The GPU with this index.
-    Cuda(u32),
-}
-
-impl FromStr for Device {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Device, String> {
-        match text {
-            "auto" => Ok(Device::Auto),
-            "cpu" => Ok(Device::Cpu),
-            _ => {
-                text.strip_prefix("cuda:").and_then(|index| index.parse().ok()).map(Device::Cuda).ok_or_else(
-                    || format!("'{text}' is no device; give auto, cpu, or cuda:0 for the first GPU"),
-                )
-            }
-        }
-    }
-}
-
 fn number(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
@@ -246,7 +210,6 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::exit::{Code, code_of};
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -258,23 +221,11 @@ mod tests {
         Line::try_parse_from([&["x", "data"], args].concat()).map(|line| line.train)
     }
 
-    fn refusal(args: &[&str]) -> (Code, String) {
-        let error = parsed(args).unwrap().check().unwrap_err();
-        (code_of(&error), error.to_string())
-    }
-
     #[test]
     fn the_defaults_are_consistent() {
         let flags = parsed(&[]).unwrap();
         flags.check().unwrap();
         assert!(flags.patience.is_none(), "early stopping is off unless asked for");
-    }
-
-    #[test]
-    fn a_gpu_is_lacking_in_this_build() {
-        let (code, message) = refusal(&["--device", "cuda:0"]);
-        assert_eq!(code, Code::Lacking);
-        assert!(message.contains("CPU only"), "{message}");
     }
 
     #[test]
@@ -295,12 +246,5 @@ mod tests {
         ] {
             assert!(parsed(&[&format!("{option}={value}")]).is_err(), "{option} {value} was taken");
         }
-    }
-
-    #[test]
-    fn devices_are_auto_cpu_or_a_numbered_gpu() {
-        assert_eq!("cuda:3".parse(), Ok(Device::Cuda(3)));
-        assert!("cuda".parse::<Device>().unwrap_err().contains("cuda:0"));
-        assert!("gpu".parse::<Device>().is_err());
     }
 }

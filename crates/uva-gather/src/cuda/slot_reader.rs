@@ -1,0 +1,196 @@
+//! The reading side of slots on a GPU: what a consumer does with a slot that a [`super::SlotFiller`] has filled.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use uva_cuda::kernels::gather::GatherReport;
+use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host};
+use uva_cuda::{Context, CudaError, DeviceSlice, Event, Stream};
+
+use super::{FillError, SlotShape};
+
+const REPORT_BYTES: usize = GatherReport::BYTES;
+
+/// The stream on which slots are used.
+#[derive(Debug)]
+enum UseStream {
+    /// A stream of our own, waited for on the host before a slot is handed out: for consumers whose work is on no
+    /// stream that we know, or on the CPU.
+    Waited(Stream),
+    /// The consumer's own stream: its work is enqueued behind the fill, and the host waits for nothing.
+    Ordered(Stream),
+}
+
+/// Takes filled slots, and gives them back.
+///
+/// Whoever calls it keeps the order of the slot ring: [`SlotReader::take`] once the filler has said that it recorded
+/// `ready`, [`SlotReader::give_back`] when nothing more is enqueued on the slot, and only then tells the filler.
+#[derive(Debug)]
+pub struct SlotReader {
+    stream: UseStream,
+    /// Reports of the slots taken last, copied here by the device.
+    reports: PinnedBuffer,
+    buffer: Arc<SharedBuffer>,
+    shape: SlotShape,
+    /// Timing events around the wait for each slot's `ready`.
+    around: Vec<(Event, Event)>,
+}
+
+impl SlotReader {
+    /// A reader of the slots in `buffer` that waits on the host, until [`SlotReader::use_stream`] says otherwise.
+    ///
+    /// # Errors
+    /// [`FillError::Layout`] when the slots don't lie in the buffer; [`FillError::Cuda`] when the driver gives no stream,
+    /// event or memory.
+    pub fn new(
+        context: &Arc<Context>,
+        buffer: Arc<SharedBuffer>,
+        shape: SlotShape,
+    ) -> Result<Self, FillError> {
+        shape.check(buffer.bytes())?;
+        let around = (0..shape.slots)
+            .map(|_| Ok((Event::timing(context)?, Event::timing(context)?)))
+            .collect::<Result<_, CudaError>>()?;
+        Ok(Self {
+            stream: UseStream::Waited(Stream::new(context)?),
+            reports: PinnedBuffer::new(context, shape.slots * REPORT_BYTES, "reports of feature slots")?,
+            buffer,
+            shape,
+            around,
+        })
+    }
+
+    /// The context of the slots' GPU.
+    pub fn context(&self) -> &Arc<Context> {
+        self.buffer.context()
+    }
+
+    /// Uses slots on this stream from now on: they are handed out before they are filled, and what is enqueued on the
+    /// stream meanwhile finds them so.
+    pub fn use_stream(&mut self, stream: Stream) {
+        self.stream = UseStream::Ordered(stream);
+    }
+
+    /// Whether the host has waited for a slot that [`SlotReader::take`] has taken.
+    pub fn waits_on_the_host(&self) -> bool {
+        matches!(self.stream, UseStream::Waited(_))
+    }
+
+    fn stream(&self) -> &Stream {
+        match &self.stream {
+            UseStream::Waited(stream) | UseStream::Ordered(stream) => stream,
+        }
+    }
+
+    /// Makes the stream wait for `ready`, and behind it brings the slot's report to the host.
+    ///
+    /// # Errors
+    /// [`CudaError`], a fault of the device's among them, where the host waits.
+    ///
+    /// # Panics
+    /// When there is no such slot.
+    pub fn take(&mut self, slot: usize, ready: &Event) -> Result<(), CudaError> {
+        let (before, behind) = &self.around[slot];
+        let stream = self.stream();
+        before.record(stream)?;
+        stream.wait(ready)?;
+        behind.record(stream)?;
+        let from = self.slice(slot, self.shape.report_at..self.shape.report_at + REPORT_BYTES)?.address();
+        let to = self.report_words(slot).cast::<u8>();
+        // SAFETY: `to` is this slot's 64 bytes of a buffer that lives until the stream has been waited for (`drop`). The
+        // reference ends with the call; the copy that goes on uses the address, and until it has run the bytes are
+        // read by volatile loads only (`report`), which say nothing wrong: a report without the right stamp counts for
+        // nothing. `from` is the slot's report, written before `ready`.
+        unsafe { device_to_host(stream, from, std::slice::from_raw_parts_mut(to, REPORT_BYTES)) }?;
+        if let UseStream::Waited(stream) = &self.stream {
+            stream.synchronize()?;
+        }
+        Ok(())
+    }
+
+    fn report_words(&self, slot: usize) -> *mut u64 {
+        assert!(slot < self.shape.slots, "slot {slot} of {}", self.shape.slots);
+        // SAFETY: in bounds: the buffer has REPORT_BYTES for each slot. Page-aligned, so aligned for words.
+        unsafe { self.reports.as_ptr().add(slot * REPORT_BYTES).cast::<u64>().cast_mut() }
+    }
+
+    /// The report of the slot taken last, as far as it has come: its stamp says whether it is that of the fill that is
+    /// asked for. Behind a wait for the stream it is.
+    ///
+    /// # Panics
+    /// When there is no such slot.
+    pub fn report(&self, slot: usize) -> GatherReport {
+        let words = self.report_words(slot);
+        // SAFETY: the slot's words, initialised when the buffer was made. The device may be writing them: volatile, and
+        // any value of a word is one.
+        let read = |word: usize| unsafe { words.add(word).read_volatile() };
+        let mut bytes = [0; REPORT_BYTES];
+        for (word, to) in bytes.chunks_exact_mut(8).enumerate() {
+            to.copy_from_slice(&read(word).to_ne_bytes());
+        }
+        GatherReport::from_bytes(&bytes)
+    }
+
+    /// How long the stream stood still for the slot taken last; zero where the host waited. To be asked when the work on
+    /// the slot has been waited for.
+    ///
+    /// # Errors
+    /// [`CudaError`], not ready among them.
+    ///
+    /// # Panics
+    /// When there is no such slot.
+    pub fn waited(&self, slot: usize) -> Result<Duration, CudaError> {
+        let (before, behind) = &self.around[slot];
+        if self.waits_on_the_host() {
+            return Ok(Duration::ZERO);
+        }
+        let milliseconds = Event::elapsed_ms(before, behind)?;
+        Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) * 1e-3))
+    }
+
+    /// Bytes of a slot, for work on the stream.
+    ///
+    /// # Errors
+    /// [`CudaError::Refused`] when they are not within it.
+    pub fn slice(&self, slot: usize, range: Range<usize>) -> Result<DeviceSlice<'_>, CudaError> {
+        if slot >= self.shape.slots || range.start > range.end || range.end > self.shape.stride {
+            return Err(CudaError::Refused(format!(
+                "bytes {}..{} of feature slot {slot}: there are {} slots of {} bytes",
+                range.start, range.end, self.shape.slots, self.shape.stride
+            )));
+        }
+        let base = slot * self.shape.stride;
+        self.buffer.slice(base + range.start..base + range.end)
+    }
+
+    /// The bytes themselves, where device memory is host memory (under the simulator) and the host has waited for them.
+    ///
+    /// # Errors
+    /// As [`SlotReader::slice`].
+    pub fn host_bytes(&self, slot: usize, range: Range<usize>) -> Result<Option<&[u8]>, CudaError> {
+        let slice = self.slice(slot, range)?;
+        Ok(match &self.stream {
+            UseStream::Ordered(_) => None,
+            // SAFETY: `take` has waited for the fill, and the filler touches the slot again only when it has been given
+            // back, which needs `&mut` of whoever lent these bytes. What a process outside the protocol writes is its
+            // launcher's fault, as with the slots of a ring.
+            UseStream::Waited(_) => unsafe { slice.as_host() },
+        })
+    }
+
+    /// Records `free` behind everything that was enqueued on the stream so far.
+    ///
+    /// # Errors
+    /// [`CudaError`].
+    pub fn give_back(&self, free: &Event) -> Result<(), CudaError> {
+        free.record(self.stream())
+    }
+}
+
+impl Drop for SlotReader {
+    fn drop(&mut self) {
+        // The device may still be writing a report. Where waiting fails the context is gone, and with it that copy.
+        let _ = self.stream().synchronize();
+    }
+}

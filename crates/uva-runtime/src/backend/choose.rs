@@ -1,0 +1,263 @@
+//! From what was asked for and what a probe found to where the run gathers and trains.
+
+use uva_cuda::DeviceReport;
+use uva_cuda::partition::mps_multiprocessors;
+
+use super::{
+    Backend, BackendOptions, CudaBackend, DeviceChoice, GatherChoice, MpsChoice, Partition, PartitionChoice,
+    Probe,
+};
+use crate::RuntimeError;
+
+/// The producer's share of the multiprocessors in per cent, unless told otherwise: what the link needs, in the range of
+/// Min et al. (8.2 to 19.5 % of an RTX 3090). Not measured on a GPU of this project's yet.
+const PRODUCER_SHARE: u32 = 10;
+
+/// A backend, and what may still change it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// Where the run gathers and trains; if MPS is wished for, what it falls back to.
+    pub backend: Backend,
+    /// That MPS divide the GPU.
+    pub mps: Option<MpsWish>,
+    /// What a person may want to know.
+    pub notes: Vec<String>,
+}
+
+/// That MPS divide the GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MpsWish {
+    /// Without it there is no run.
+    pub required: bool,
+    /// The GPU's UUID.
+    pub device: String,
+    /// The producer's share in per cent.
+    pub producer_percentage: u32,
+    /// The consumer's.
+    pub consumer_percentage: u32,
+}
+
+/// Decides. `threads`: the roles are threads of one process, as with `--in-process`. `probe` looks at the machine, and is
+/// asked only where a GPU may be used.
+///
+/// # Errors
+/// [`RuntimeError::Missing`] for what was asked for by name and cannot be had.
+pub fn decide(
+    options: &BackendOptions,
+    threads: bool,
+    probe: impl FnOnce() -> Result<Probe, RuntimeError>,
+) -> Result<Decision, RuntimeError> {
+    let mut notes = Vec::new();
+    let (named, ordinal) = match options.device {
+        DeviceChoice::Cpu => return Ok(on_cpu(notes)),
+        DeviceChoice::Cuda(index) => (true, index as usize),
+        DeviceChoice::Auto => (options.mps == MpsChoice::Require, 0),
+    };
+    let probed = match probe() {
+        Ok(probed) => probed,
+        Err(error) if named => return Err(error),
+        Err(error) => {
+            notes.push(format!("{error}; training on the CPU"));
+            return Ok(on_cpu(notes));
+        }
+    };
+    let device = match usable(&probed, ordinal) {
+        Ok(device) => device,
+        Err(reason) if named => {
+            return Err(RuntimeError::Missing(format!(
+                "--device cuda:{ordinal}: {reason}; --device cpu trains without"
+            )));
+        }
+        // A machine without a GPU is nothing to talk about; one whose GPU stays idle is.
+        Err(reason) => {
+            if !probed.cuda.devices.is_empty() {
+                notes.push(format!("training on the CPU although there is a GPU: {reason}"));
+            }
+            return Ok(on_cpu(notes));
+        }
+    };
+    let cuda = |partition| {
+        Backend::Cuda(CudaBackend {
+            ordinal,
+            gather: options.gather,
+            kernel: options.kernel,
+            partition,
+            ipc: options.ipc,
+            nvrtc: options.nvrtc.clone(),
+        })
+    };
+    if options.gather == GatherChoice::Cpu {
+        // One process on the GPU: nothing to divide.
+        return Ok(Decision { backend: cuda(Partition::None), mps: None, notes });
+    }
+    let share = options.mps_percentage.unwrap_or(PRODUCER_SHARE);
+    let multiprocessors = mps_multiprocessors(share, device.multiprocessors);
+    let (green, grid) = (Partition::Green { multiprocessors }, Partition::Grid { multiprocessors });
+    let lacks_green = || {
+        RuntimeError::Missing(format!(
+            "--partition green: {} with this driver has no green contexts; --partition grid does without",
+            device.name
+        ))
+    };
+    let fallback = match options.partition {
+        PartitionChoice::None => Partition::None,
+        PartitionChoice::Grid => grid,
+        PartitionChoice::Green if !device.supports.green_contexts => return Err(lacks_green()),
+        PartitionChoice::Green => green,
+        PartitionChoice::Auto | PartitionChoice::Mps if device.supports.green_contexts => green,
+        PartitionChoice::Auto | PartitionChoice::Mps => grid,
+    };
+    let required = options.mps == MpsChoice::Require || options.partition == PartitionChoice::Mps;
+    if required && threads {
+        return Err(RuntimeError::Usage(
+            "--in-process: MPS divides a GPU between processes; leave out --mps require and --partition mps"
+                .into(),
+        ));
+    }
+    let wished = required || (options.partition == PartitionChoice::Auto && options.mps == MpsChoice::Auto);
+    let mps = (wished && !threads).then(|| MpsWish {
+        required,
+        device: device.uuid.clone(),
+        producer_percentage: share,
+        consumer_percentage: 100 - share,
+    });
+    Ok(Decision { backend: cuda(fallback), mps, notes })
+}
+
+fn on_cpu(notes: Vec<String>) -> Decision {
+    Decision { backend: Backend::Cpu, mps: None, notes }
+}
+
+/// The device, if it is there and libtorch can use it.
+fn usable(probed: &Probe, ordinal: usize) -> Result<&DeviceReport, String> {
+    if let Some(reason) = &probed.cuda.unavailable {
+        return Err(reason.clone());
+    }
+    let devices = &probed.cuda.devices;
+    let device = devices.get(ordinal).ok_or_else(|| match devices.len() {
+        0 => "the driver sees no GPU".to_owned(),
+        1 => "there is one GPU only, cuda:0".to_owned(),
+        count => format!("there are {count} GPUs, cuda:0 to cuda:{}", count - 1),
+    })?;
+    match &probed.torch {
+        Some(reason) => Err(reason.clone()),
+        None => Ok(device),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uva_cuda::{ProbeReport, Supports};
+
+    use super::*;
+
+    fn machine(devices: usize) -> Probe {
+        let device = |ordinal| DeviceReport {
+            ordinal,
+            name: "a GPU".into(),
+            capability: (9, 0),
+            multiprocessors: 132,
+            total_memory: 1 << 37,
+            pci_bus_id: "0000:01:00.0".into(),
+            uuid: format!("GPU-{ordinal}"),
+            mps_enabled: false,
+            supports: Supports {
+                shared_by_fd: true,
+                shared_by_handle: true,
+                interprocess_events: true,
+                host_register: true,
+                read_only_host_register: true,
+                green_contexts: true,
+            },
+        };
+        let cuda = ProbeReport {
+            driver: Some("13.0".into()),
+            simulator: false,
+            devices: (0..devices).map(device).collect(),
+            unavailable: None,
+        };
+        Probe { cuda, nvrtc: None, torch: None }
+    }
+
+    fn no_driver() -> Probe {
+        let unavailable = Some("there is no NVIDIA driver".to_owned());
+        Probe {
+            cuda: ProbeReport { driver: None, simulator: false, devices: vec![], unavailable },
+            torch: None,
+        }
+    }
+
+    fn partition(options: &BackendOptions, threads: bool, probe: Probe) -> (Partition, Option<MpsWish>) {
+        let Decision { backend, mps, .. } = decide(options, threads, || Ok(probe)).unwrap();
+        (backend.cuda().expect("a GPU").partition, mps)
+    }
+
+    #[test]
+    fn the_cpu_is_taken_without_looking_for_a_gpu() {
+        let options = BackendOptions { device: DeviceChoice::Cpu, ..BackendOptions::default() };
+        let decision = decide(&options, false, || panic!("looked for a GPU")).unwrap();
+        assert_eq!(decision, on_cpu(vec![]));
+    }
+
+    #[test]
+    fn without_a_gpu_auto_is_the_cpu_and_a_named_gpu_is_lacking() {
+        let decision = decide(&BackendOptions::default(), false, || Ok(no_driver())).unwrap();
+        assert_eq!(decision, on_cpu(vec![]));
+        let named = BackendOptions { device: DeviceChoice::Cuda(0), ..BackendOptions::default() };
+        let lacking = decide(&named, false, || Ok(no_driver())).unwrap_err();
+        assert_eq!(lacking.exit_code(), 3);
+        assert!(lacking.to_string().contains("cuda:0: there is no NVIDIA driver"), "{lacking}");
+        let third = BackendOptions { device: DeviceChoice::Cuda(2), ..BackendOptions::default() };
+        let lacking = decide(&third, false, || Ok(machine(2))).unwrap_err();
+        assert!(lacking.to_string().contains("cuda:0 to cuda:1"), "{lacking}");
+    }
+
+    #[test]
+    fn a_gpu_that_libtorch_cannot_use_is_told_whether_or_not_it_was_named() {
+        let torch = Some("this libtorch is for the CPU only".to_owned());
+        let probe = || Ok(Probe { torch: torch.clone(), ..machine(1) });
+        let decision = decide(&BackendOptions::default(), false, probe).unwrap();
+        assert_eq!(decision.backend, Backend::Cpu);
+        assert!(decision.notes[0].contains("this libtorch is for the CPU only"), "{:?}", decision.notes);
+        let named = BackendOptions { device: DeviceChoice::Cuda(0), ..BackendOptions::default() };
+        assert_eq!(decide(&named, false, probe).unwrap_err().exit_code(), 3);
+    }
+
+    #[test]
+    fn auto_wishes_for_mps_and_falls_back_to_a_green_context_and_then_to_the_grid() {
+        let auto = BackendOptions::default();
+        let (fallback, mps) = partition(&auto, false, machine(1));
+        assert_eq!(fallback, Partition::Green { multiprocessors: 13 });
+        let wish = mps.unwrap();
+        assert!(!wish.required);
+        assert_eq!((wish.producer_percentage, wish.consumer_percentage), (10, 90));
+        let mut old = machine(1);
+        old.cuda.devices[0].supports.green_contexts = false;
+        assert_eq!(partition(&auto, false, old.clone()).0, Partition::Grid { multiprocessors: 13 });
+        let green = BackendOptions { partition: PartitionChoice::Green, ..auto };
+        assert_eq!(decide(&green, false, || Ok(old)).unwrap_err().exit_code(), 3);
+    }
+
+    #[test]
+    fn threads_of_one_process_are_not_divided_by_mps() {
+        let auto = BackendOptions::default();
+        assert_eq!(partition(&auto, true, machine(1)).1, None);
+        let require = BackendOptions { mps: MpsChoice::Require, ..auto };
+        assert_eq!(decide(&require, true, || Ok(machine(1))).unwrap_err().exit_code(), 2);
+        assert!(partition(&require, false, machine(1)).1.unwrap().required);
+    }
+
+    #[test]
+    fn a_share_that_is_asked_for_is_the_producers() {
+        let options = BackendOptions { mps_percentage: Some(25), ..BackendOptions::default() };
+        let (fallback, mps) = partition(&options, false, machine(1));
+        assert_eq!(fallback, Partition::Green { multiprocessors: 33 });
+        assert_eq!(mps.map(|wish| (wish.producer_percentage, wish.consumer_percentage)), Some((25, 75)));
+    }
+
+    #[test]
+    fn rows_that_the_cpu_gathers_need_no_division() {
+        let options = BackendOptions { gather: GatherChoice::Cpu, ..BackendOptions::default() };
+        assert_eq!(partition(&options, false, machine(1)), (Partition::None, None));
+    }
+}

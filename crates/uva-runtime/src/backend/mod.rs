@@ -1,0 +1,268 @@
+//! Where features are gathered and batches used: what was asked for, and what that came to on this machine.
+
+mod choose;
+mod probe;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use choose::{Decision, MpsWish, decide};
+pub use probe::Probe;
+pub use uva_cuda::kernels::gather::Kernel;
+pub use uva_cuda::memory::IpcKind;
+
+/// Where the model trains, as asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceChoice {
+    /// The first GPU where one can be used, else the CPU.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The GPU with this index.
+    Cuda(u32),
+}
+
+/// How feature rows get onto the GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GatherChoice {
+    /// Kernels read them out of pinned host memory.
+    #[default]
+    ZeroCopy,
+    /// The CPU gathers them into pinned memory, and the copy engine moves them.
+    Dma,
+    /// Some of a batch's rows go the one way and some the other, in the ratio that measures best.
+    Split,
+    /// The CPU gathers them into a slot in host memory, and the consumer copies.
+    Cpu,
+}
+
+impl GatherChoice {
+    /// Its name, as `--gather` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ZeroCopy => "zero-copy",
+            Self::Dma => "dma",
+            Self::Split => "split",
+            Self::Cpu => "cpu",
+        }
+    }
+}
+
+/// Whether MPS limits producer and consumer to shares of the GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MpsChoice {
+    /// No.
+    Off,
+    /// Where it can be had.
+    #[default]
+    Auto,
+    /// Or there is no run.
+    Require,
+}
+
+/// How the GPU is divided between producer and consumer, as asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PartitionChoice {
+    /// The first that can be had of MPS, a green context, and a bounded grid.
+    #[default]
+    Auto,
+    /// Two processes under MPS.
+    Mps,
+    /// One process; the producer's thread has multiprocessors of its own.
+    Green,
+    /// One process; the producer's kernels use few blocks.
+    Grid,
+    /// Two processes that take turns on the GPU: for measuring only.
+    None,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BackendOptions {
+    /// Where the model trains.
+    pub device: DeviceChoice,
+    /// How rows get there.
+    pub gather: GatherChoice,
+    /// Which gather kernel.
+    pub kernel: Kernel,
+    /// MPS or not.
+    pub mps: MpsChoice,
+    /// The producer's share of the multiprocessors in per cent; `None`: what the link needs.
+    pub mps_percentage: Option<u32>,
+    /// How the GPU is divided.
+    pub partition: PartitionChoice,
+    /// How its memory is shared between processes.
+    pub ipc: IpcKind,
+    /// The NVRTC library, or the folder it is in.
+    pub nvrtc: Option<PathBuf>,
+}
+
+impl Default for BackendOptions {
+    fn default() -> Self {
+        Self {
+            device: DeviceChoice::default(),
+            gather: GatherChoice::default(),
+            kernel: Kernel::Wide,
+            mps: MpsChoice::default(),
+            mps_percentage: None,
+            partition: PartitionChoice::default(),
+            ipc: IpcKind::default(),
+            nvrtc: None,
+        }
+    }
+}
+
+/// Where the run gathers and trains. Part of every role's plan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// Everything on the CPU, feature slots in host memory.
+    #[default]
+    Cpu,
+    /// A GPU trains.
+    Cuda(CudaBackend),
+}
+
+/// A GPU and the way to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CudaBackend {
+    /// The GPU's index.
+    pub ordinal: usize,
+    /// How rows get there.
+    pub gather: GatherChoice,
+    /// Which gather kernel.
+    pub kernel: Kernel,
+    /// How the GPU is divided.
+    pub partition: Partition,
+    /// How its memory is shared between processes.
+    pub ipc: IpcKind,
+    /// The NVRTC library, or the folder it is in.
+    pub nvrtc: Option<PathBuf>,
+}
+
+/// How the GPU is divided between producer and consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Partition {
+    /// Not at all: they take turns.
+    None,
+    /// By MPS: shares in per cent, and the multiprocessors that each was seen to get.
+    Mps {
+        /// The producer's share.
+        producer_percentage: u32,
+        /// The consumer's share.
+        consumer_percentage: u32,
+        /// Multiprocessors that a process with the producer's share sees.
+        producer_multiprocessors: u32,
+        /// Multiprocessors that a process with the consumer's share sees.
+        consumer_multiprocessors: u32,
+    },
+    /// The producer's stream is of a green context with so many multiprocessors.
+    Green {
+        /// The producer's.
+        multiprocessors: u32,
+    },
+    /// The producer's kernels have no more blocks than this many multiprocessors hold.
+    Grid {
+        /// The producer's.
+        multiprocessors: u32,
+    },
+}
+
+impl Partition {
+    /// Whether the producer is a thread of the consumer's process: without MPS two processes take turns on a GPU and
+    /// nothing overlaps.
+    pub fn in_one_process(self) -> bool {
+        matches!(self, Self::Green { .. } | Self::Grid { .. })
+    }
+
+    /// Its name, as `--partition` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Mps { .. } => "mps",
+            Self::Green { .. } => "green",
+            Self::Grid { .. } => "grid",
+        }
+    }
+
+    /// Multiprocessors that the gather's grid is made for; `None`: all that the process has.
+    pub fn gather_multiprocessors(self) -> Option<u32> {
+        match self {
+            Self::None | Self::Mps { .. } => None,
+            Self::Green { multiprocessors } | Self::Grid { multiprocessors } => Some(multiprocessors),
+        }
+    }
+}
+
+impl std::fmt::Display for Partition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => f.write_str("not divided: producer and consumer take turns"),
+            Self::Mps {
+                producer_percentage,
+                consumer_percentage,
+                producer_multiprocessors,
+                consumer_multiprocessors,
+            } => write!(
+                f,
+                "divided by MPS: producer {producer_percentage} % ({producer_multiprocessors} multiprocessors), \
+                 consumer {consumer_percentage} % ({consumer_multiprocessors})"
+            ),
+            Self::Green { multiprocessors } => {
+                write!(f, "divided by a green context: the producer has {multiprocessors} multiprocessors")
+            }
+            Self::Grid { multiprocessors } => {
+                write!(
+                    f,
+                    "divided by the grid: the producer's kernels fill {multiprocessors} multiprocessors"
+                )
+            }
+        }
+    }
+}
+
+impl Backend {
+    /// The GPU, where feature slots are on one.
+    pub fn device_slots(&self) -> Option<&CudaBackend> {
+        match self {
+            Self::Cuda(cuda) if cuda.gather != GatherChoice::Cpu => Some(cuda),
+            _ => None,
+        }
+    }
+
+    /// Whether the producer runs in the consumer's process.
+    pub fn in_one_process(&self) -> bool {
+        self.device_slots().is_some_and(|cuda| cuda.partition.in_one_process())
+    }
+
+    /// Where the model trains, as `--device` takes it.
+    pub fn device_name(&self) -> String {
+        match self {
+            Self::Cpu => "cpu".to_owned(),
+            Self::Cuda(cuda) => format!("cuda:{}", cuda.ordinal),
+        }
+    }
+
+    /// How rows are gathered, as `--gather` takes it.
+    pub fn gather_name(&self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cuda(cuda) => cuda.gather.name(),
+        }
+    }
+
+    /// The GPU that trains.
+    pub fn cuda(&self) -> Option<&CudaBackend> {
+        match self {
+            Self::Cpu => None,
+            Self::Cuda(cuda) => Some(cuda),
+        }
+    }
+}

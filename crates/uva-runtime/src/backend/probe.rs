@@ -1,0 +1,102 @@
+//! What CUDA and libtorch say of this machine, asked in a process of its own.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use uva_cuda::ProbeReport;
+use uva_cuda::nvrtc::Nvrtc;
+use uva_mem::PidFd;
+
+use crate::RuntimeError;
+use crate::launcher::own_program;
+
+/// How long a probe may take. A driver that has to connect to an MPS daemon was seen to hang for ever in containers.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a probe found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// The driver and its devices.
+    #[serde(flatten)]
+    pub cuda: ProbeReport,
+    /// What compiles the kernels; absent where there is no GPU to compile for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvrtc: Option<NvrtcReport>,
+    /// Why libtorch cannot use a GPU; absent where it can, or where there is no GPU to use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub torch: Option<String>,
+}
+
+/// NVRTC, or why there is none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NvrtcReport {
+    /// Where it was found.
+    pub found: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+    /// Where it was looked for, if it was not found.
+    pub missing: Option<String>,
+}
+
+impl NvrtcReport {
+    fn here() -> Self {
+        match Nvrtc::find(None) {
+            Ok(nvrtc) => {
+                let (major, minor) = nvrtc.version();
+                let found = Some(nvrtc.found().to_owned());
+                Self { found, version: Some(format!("{major}.{minor}")), missing: None }
+            }
+            Err(error) => Self { missing: Some(error.to_string()), ..Self::default() },
+        }
+    }
+}
+
+impl Probe {
+    /// Looks, in this process. `torch` loads libtorch's CUDA half, and is asked only where there is a GPU for it.
+    pub fn here(torch: fn() -> Result<(), String>) -> Self {
+        let cuda = uva_cuda::probe();
+        let for_torch = !cuda.devices.is_empty() && !cuda.simulator;
+        let torch = if for_torch { torch().err() } else { None };
+        let nvrtc = (!cuda.devices.is_empty()).then(NvrtcReport::here);
+        Self { cuda, nvrtc, torch }
+    }
+
+    /// Lets `uvatrain probe` look, in an environment that differs from this one by these variables.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when it cannot be started, does not end, or says nothing.
+    pub fn in_child(environment: &[(String, Option<String>)]) -> Result<Self, RuntimeError> {
+        let failed = |what: String| RuntimeError::Failed(format!("looking for a GPU: {what}"));
+        let mut command = Command::new(own_program());
+        command.arg("probe").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        for (name, value) in environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+        let ended = PidFd::open(child.id()).and_then(|pidfd| pidfd.wait_for_end(PATIENCE));
+        if !matches!(ended, Ok(true)) {
+            // Gone meanwhile is what is wanted.
+            let _ = child.kill();
+        }
+        let mut text = String::new();
+        if let Some(mut stdout) = child.stdout.take() {
+            // A probe prints far less than a pipe holds, so it never waited for a reader.
+            stdout.read_to_string(&mut text).map_err(|error| failed(error.to_string()))?;
+        }
+        let status = child.wait().map_err(|error| failed(error.to_string()))?;
+        match ended {
+            Ok(true) => serde_json::from_str(&text).map_err(|error| {
+                let program = own_program();
+                failed(format!("`{} probe` ended with {status}: {error}", Path::new(&program).display()))
+            }),
+            Ok(false) => Err(failed(format!("the driver did not answer within {} s", PATIENCE.as_secs()))),
+            Err(error) => Err(failed(error.to_string())),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The producer's side of feature slots on a GPU.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use uva_cuda::kernels::gather::GatherKernels;
+use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer, TableBytes};
+use uva_cuda::partition::GreenPartition;
+use uva_cuda::{Context, Module, ModuleOptions, Stream};
+use uva_gather::cuda::{Fill, FillOptions, GatherMode, SlotFiller};
+use uva_graph::Dataset;
+
+use super::{SlotEvents, out_of_range, slot_shape, stamp};
+use crate::RuntimeError;
+use crate::backend::{CudaBackend, GatherChoice, Partition};
+use crate::batch::BatchHeader;
+use crate::plan::RunPlan;
+
+/// The feature table's bytes, for as long as the dataset is mapped.
+struct FeatureBytes(Arc<Dataset>);
+
+impl TableBytes for FeatureBytes {
+    fn bytes(&self) -> &[u8] {
+        self.0.features().bytes
+    }
+}
+
+/// Feature slots on a GPU that a producer is to fill: shared already, while the table is yet to be pinned.
+pub(crate) struct DeviceSetup {
+    pub context: Arc<Context>,
+    pub cuda: CudaBackend,
+    pub slots: (Arc<SharedBuffer>, SlotEvents),
+}
+
+impl DeviceSetup {
+    /// Pins the table and makes everything ready that batches need; minutes for hundreds of gigabytes.
+    pub fn open(self, plan: &RunPlan, dataset: &Arc<Dataset>) -> Result<DeviceGather, RuntimeError> {
+        DeviceGather::new(&self.context, &self.cuda, plan, dataset, self.slots)
+    }
+}
+
+/// Gathers rows into feature slots on a GPU.
+pub(crate) struct DeviceGather {
+    filler: SlotFiller,
+    events: SlotEvents,
+    rows: usize,
+    note: String,
+}
+
+impl DeviceGather {
+    fn new(
+        context: &Arc<Context>,
+        cuda: &CudaBackend,
+        plan: &RunPlan,
+        dataset: &Arc<Dataset>,
+        (buffer, events): (Arc<SharedBuffer>, SlotEvents),
+    ) -> Result<Self, RuntimeError> {
+        let began = Instant::now();
+        let options = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
+        let kernels = GatherKernels::new(&Module::gather(context, &options)?)?;
+        let compiled = began.elapsed();
+        let what = format!("the feature table {}", dataset.path().join("feat.npy").display());
+        let options = PinOptions { what, ..PinOptions::default() };
+        let table = PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset))), &options)?;
+        let stream = match cuda.partition {
+            Partition::Green { multiprocessors } => {
+                GreenPartition::new(context, multiprocessors)?.stream()?
+            }
+            _ => Stream::new(context)?,
+        };
+        let note = format!("{}; kernels ready in {:.2} s", pinned(table.report()), compiled.as_secs_f64());
+        let mode = match cuda.gather {
+            GatherChoice::ZeroCopy => GatherMode::ZeroCopy,
+            GatherChoice::Dma | GatherChoice::Cpu => GatherMode::Dma,
+            GatherChoice::Split => GatherMode::Split,
+        };
+        let options = FillOptions {
+            mode,
+            kernel: cuda.kernel,
+            multiprocessors: cuda.partition.gather_multiprocessors(),
+            threads: plan.options.gather_threads,
+        };
+        let filler = SlotFiller::new(
+            Arc::clone(context),
+            stream,
+            kernels,
+            Arc::new(table),
+            plan.layout.row_bytes(),
+            buffer,
+            slot_shape(plan),
+            options,
+        )?;
+        Ok(Self { filler, events, rows: plan.table_rows, note })
+    }
+
+    /// What a person may want to know of how it was set up.
+    pub fn note(&self) -> &str {
+        &self.note
+    }
+
+    /// Enqueues the copy of a batch's arrays and the gather of its rows into the slot of `sequence`, behind the
+    /// consumer's last use of it. `from` is the batch slot's payload; it is not read after this returns.
+    pub fn fill(
+        &mut self,
+        plan: &RunPlan,
+        sequence: u64,
+        header: &BatchHeader,
+        from: &[u8],
+    ) -> Result<(), RuntimeError> {
+        let slots = self.events.ready.len() as u64;
+        let slot = (sequence % slots) as usize;
+        let after = (sequence >= slots).then(|| &*self.events.free[slot]);
+        let layout = &plan.layout;
+        let arrays: Vec<_> = layout.used(header).collect();
+        self.filler.fill(
+            slot,
+            from,
+            &arrays,
+            layout.nodes_range(header),
+            layout.features_range(header).start,
+            stamp(sequence),
+            after,
+            &self.events.ready[slot],
+        )?;
+        Ok(())
+    }
+
+    /// How long the gathers took that have completed since this was last asked.
+    pub fn finished(&mut self) -> Result<Duration, RuntimeError> {
+        let fills = self.filler.finished()?;
+        self.add_up(&fills)
+    }
+
+    /// Lets go of the slots as they are: the consumer is gone, and the GPU may wait for its events for ever.
+    pub fn abandon(self) {
+        self.filler.abandon();
+    }
+
+    /// Waits for all gathers that are under way.
+    pub fn drain(&mut self) -> Result<Duration, RuntimeError> {
+        let fills = self.filler.drain()?;
+        self.add_up(&fills)
+    }
+
+    fn add_up(&self, fills: &[Fill]) -> Result<Duration, RuntimeError> {
+        let mut sum = Duration::ZERO;
+        for fill in fills {
+            if let Some((position, id)) = fill.bad {
+                return Err(out_of_range(position, id, self.rows));
+            }
+            sum += Duration::from_nanos(fill.ended_ns.saturating_sub(fill.began_ns));
+        }
+        Ok(sum)
+    }
+}
+
+/// How the table was pinned, as a line for a person.
+fn pinned(report: &PinReport) -> String {
+    let how = match report.how {
+        PinHow::InPlaceReadOnly | PinHow::InPlace => "where it is mapped".to_owned(),
+        PinHow::Copied => match &report.refused {
+            Some(reason) => format!("in a copy (in place: {reason})"),
+            None => "in a copy".to_owned(),
+        },
+        PinHow::Empty => "with nothing in it".to_owned(),
+    };
+    let pages = report.pages.map(|pages| format!(", {pages} pages")).unwrap_or_default();
+    format!(
+        "feature table: {:.2} GB pinned in {:.2} s {how}{pages}",
+        report.pinned_bytes as f64 * 1e-9,
+        report.seconds
+    )
+}

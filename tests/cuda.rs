@@ -1,0 +1,209 @@
+//! The GPU's way through the program, under the stand-in for NVIDIA's driver: the real binary, its processes, the real
+//! kernels run on the host. Device memory is host memory there, and the model trains on the CPU, so batches *and* losses
+//! must be those of a run without a GPU, bit for bit.
+
+mod support;
+
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use support::mps::Machine;
+use support::runs::{Metrics, role_of, small_graph, train, wait_for_batches};
+use support::{Uvatrain, directory};
+
+/// Everything that a run's metrics say of what was computed.
+#[derive(Debug, PartialEq)]
+struct Computed {
+    /// Epoch, batch, hash and loss.
+    batches: Vec<(u64, u64, String, String)>,
+    epochs: Vec<String>,
+    accuracy: Option<String>,
+}
+
+fn computed(path: &Path) -> Computed {
+    let metrics = Metrics::read(path);
+    Computed {
+        batches: metrics.trained(),
+        epochs: metrics
+            .of("epoch")
+            .map(|epoch| format!("{} {}", epoch["train_loss"], epoch["valid_accuracy"]))
+            .collect(),
+        accuracy: metrics.of("end").next().map(|end| end["test_accuracy"].to_string()),
+    }
+}
+
+fn on_gpu(directory: &Path, metrics: &str, extra: &str) -> Uvatrain {
+    let options = format!("--device cuda:0 {extra}");
+    // Whatever is enqueued is late by a little, and by another little each time: an order that holds by luck does not.
+    train(directory, metrics, &options).simulated().env("CUDA_SIM_DELAY_US", "200")
+}
+
+#[test]
+fn batches_and_losses_are_those_of_the_cpu_whichever_way_the_rows_take() {
+    let temp = directory();
+    small_graph(temp.path());
+    train(temp.path(), "cpu.jsonl", "--device cpu --epochs 2 --seed 3").run().succeeds();
+    let expected = computed(&temp.path().join("cpu.jsonl"));
+    assert!(expected.batches.len() >= 20 && expected.accuracy.is_some());
+    for (number, (options, partition)) in [
+        ("--partition none", "none"),
+        ("--partition none --kernel naive --ipc legacy --slots 1", "none"),
+        ("--partition none --kernel shift --ipc vmm --slots 3 --samplers 2", "none"),
+        ("--partition none --gather dma", "none"),
+        ("--partition none --gather split", "none"),
+        ("--partition green", "green"),
+        ("--partition grid --samplers 2", "grid"),
+        ("--mps off", "green"),
+        ("--gather cpu", "none"),
+        ("--in-process", "green"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let metrics = format!("{number}.jsonl");
+        let outcome =
+            on_gpu(temp.path(), &metrics, &format!("--epochs 2 --seed 3 {options}")).run().succeeds();
+        let path = temp.path().join(metrics);
+        assert_eq!(expected, computed(&path), "{options}\n{outcome}");
+        let read = Metrics::read(&path);
+        let force = &read.of("start").next().expect("a start")["in_force"];
+        assert_eq!(force["device"], "cuda:0", "{options}");
+        let partition_in_force = &force["backend"]["cuda"]["partition"];
+        let name = partition_in_force
+            .as_str()
+            .map(str::to_owned)
+            .or_else(|| partition_in_force.as_object().and_then(|object| object.keys().next().cloned()));
+        assert_eq!(name.as_deref(), Some(partition), "{options}: {partition_in_force}");
+    }
+}
+
+#[test]
+fn gcn_gets_its_degrees_over_the_same_way() {
+    let temp = directory();
+    small_graph(temp.path());
+    train(temp.path(), "cpu.jsonl", "--device cpu --model gcn --epochs 1").run().succeeds();
+    on_gpu(temp.path(), "gpu.jsonl", "--model gcn --epochs 1 --partition none").run().succeeds();
+    assert_eq!(computed(&temp.path().join("cpu.jsonl")), computed(&temp.path().join("gpu.jsonl")));
+}
+
+#[test]
+fn a_gpu_that_is_not_there_is_lacking_and_auto_does_without() {
+    let temp = directory();
+    small_graph(temp.path());
+    let lacking = train(temp.path(), "a.jsonl", "--device cuda:0 --epochs 1");
+    lacking.run().refuses(3, &["--device cuda:0", "--device cpu"]);
+    let none = train(temp.path(), "b.jsonl", "--device cuda:0 --epochs 1").simulated();
+    none.env("CUDA_SIM_DEVICES", "0").run().refuses(3, &["--device cuda:0"]);
+    let second = train(temp.path(), "c.jsonl", "--device cuda:1 --epochs 1").simulated();
+    second.run().refuses(3, &["--device cuda:1: there is one GPU only, cuda:0"]);
+    let old = train(temp.path(), "d.jsonl", "--device cuda:0 --epochs 1").simulated();
+    old.env("CUDA_SIM_DRIVER_VERSION", "12020").run().refuses(3, &["--device cuda:0", "12.2"]);
+    let auto = train(temp.path(), "e.jsonl", "--epochs 1").simulated().env("CUDA_SIM_DEVICES", "0");
+    auto.run().succeeds();
+    let read = Metrics::read(&temp.path().join("e.jsonl"));
+    assert_eq!(read.of("start").next().expect("a start")["in_force"]["device"], "cpu");
+}
+
+/// A run under MPS on this machine.
+fn under_mps(machine: &Machine, metrics: &str, extra: &str) -> Uvatrain {
+    let run = train(machine.folder.path(), metrics, &format!("--device cuda:0 {extra}")).simulated();
+    machine.with(run).env("CUDA_MPS_PIPE_DIRECTORY", "")
+}
+
+fn in_force(path: &Path) -> Value {
+    Metrics::read(path).of("start").next().expect("a start")["in_force"].clone()
+}
+
+#[test]
+fn mps_divides_the_gpu_as_asked_and_its_daemon_ends_with_the_run() {
+    let machine = Machine::new();
+    let folder = machine.folder.path();
+    small_graph(folder);
+    train(folder, "cpu.jsonl", "--device cpu --epochs 1").run().succeeds();
+    let outcome =
+        under_mps(&machine, "mps.jsonl", "--epochs 1 --mps require --mps-percentage 20").run().succeeds();
+    assert_eq!(computed(&folder.join("cpu.jsonl")), computed(&folder.join("mps.jsonl")));
+    // 132 multiprocessors; MPS rounds down.
+    let mps = in_force(&folder.join("mps.jsonl"))["backend"]["cuda"]["partition"]["mps"].clone();
+    for (field, value) in [
+        ("producer_percentage", 20),
+        ("consumer_percentage", 80),
+        ("producer_multiprocessors", 26),
+        ("consumer_multiprocessors", 105),
+    ] {
+        assert_eq!(mps[field], value, "{field} in {mps}");
+    }
+    assert!(outcome.stderr.contains("divided by MPS: producer 20 % (26 multiprocessors)"), "{outcome}");
+    let told: Vec<String> = machine.recorded().iter().map(|line| line.to_string()).collect();
+    assert!(told.iter().any(|line| line.contains("-d")), "no daemon was started: {told:?}");
+    assert!(told.iter().any(|line| line.contains("quit")), "it was not told to quit: {told:?}");
+    machine.assert_clean();
+}
+
+#[test]
+fn somebody_elses_daemon_is_used_and_left_running() {
+    let machine = Machine::new();
+    small_graph(machine.folder.path());
+    let pipe = machine.pipe();
+    let daemon = machine.somebodys_daemon(&pipe, None);
+    let run = under_mps(&machine, "a.jsonl", "--epochs 1 --mps require");
+    run.env("CUDA_MPS_PIPE_DIRECTORY", &pipe).run().succeeds();
+    assert!(Path::new(&format!("/proc/{daemon}")).exists(), "the daemon was ended");
+    let quit = machine.recorded().iter().any(|line| line.to_string().contains("quit"));
+    assert!(!quit, "the daemon was told to quit: {:?}", machine.recorded());
+}
+
+#[test]
+fn without_mps_require_is_refused_with_the_reason_and_auto_says_so_and_goes_on() {
+    let machine = Machine::new();
+    let folder = machine.folder.path();
+    small_graph(folder);
+    let lacking =
+        |metrics: &str, extra: &str| under_mps(&machine, metrics, extra).env("PATH", "/usr/bin:/bin");
+    let refused = lacking("a.jsonl", "--epochs 1 --mps require").run();
+    refused.refuses(3, &["MPS cannot divide the GPU", "nvidia-cuda-mps-control", "--mps auto"]);
+    let outcome = lacking("b.jsonl", "--epochs 1 --mps auto").run().succeeds();
+    assert!(outcome.stderr.contains("MPS cannot divide the GPU"), "{outcome}");
+    assert!(in_force(&folder.join("b.jsonl"))["backend"]["cuda"]["partition"]["green"].is_object());
+    for mode in ["hang", "dies", "refuse"] {
+        let refused = under_mps(&machine, "c.jsonl", "--epochs 1 --mps require").env("CUDA_SIM_MPS", mode);
+        refused.run().refuses(3, &["MPS cannot divide the GPU"]);
+        machine.assert_clean();
+    }
+}
+
+#[test]
+fn whoever_is_killed_under_mps_leaves_no_daemon_and_its_clients_are_let_go_first() {
+    for victim in ["launcher", "producer", "consumer"] {
+        let machine = Machine::new();
+        let folder = machine.folder.path();
+        small_graph(folder);
+        let mut run =
+            under_mps(&machine, "run.jsonl", "--epochs 100000 --mps require --checkpoint kept").start();
+        wait_for_batches(&mut run, &folder.join("run.jsonl"), 5);
+        let code = match victim {
+            "launcher" => {
+                kill_process(Pid::from_child(&run.child), Signal::KILL).unwrap();
+                128 + 9
+            }
+            role => {
+                role_of(&run, role).signal(Signal::KILL);
+                1
+            }
+        };
+        // Waits for the janitor too, which holds its stderr.
+        let outcome = run.wait().ends_with(code);
+        assert!(!outcome.stderr.contains("panicked"), "{victim}: {outcome}");
+        machine.assert_clean();
+    }
+}
+
+#[test]
+fn a_gpu_too_small_for_the_slots_is_told_with_what_decides_their_size() {
+    let temp = directory();
+    small_graph(temp.path());
+    // The stand-in has a GPU smaller than the slots: which buffer, how large, and the options.
+    let small = on_gpu(temp.path(), "a.jsonl", "--epochs 1 --partition none").env("CUDA_SIM_MEMORY", "65536");
+    small.run().refuses(1, &["feature slots", "--slots", "--batch-size", "--slot-bytes"]);
+}
