@@ -317,9 +317,8 @@ fn every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm(
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                loop {
-                    // Relaxed: a ticket, nothing else is ordered by it.
-                    let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                // Relaxed: a ticket, nothing else is ordered by it.
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let (way, what, role, function, position, code) = case;
                     let fault = format!("{role}:{function}:{position}={code}");
                     let ended = place.run(what, &[("CUDA_SIM_FAIL", fault.clone())]);

@@ -181,10 +181,8 @@ mod tests {
 
     fn no_driver() -> Probe {
         let unavailable = Some("there is no NVIDIA driver".to_owned());
-        Probe {
-            cuda: ProbeReport { driver: None, simulator: false, devices: vec![], unavailable },
-            torch: None,
-        }
+        let cuda = ProbeReport { driver: None, simulator: false, devices: vec![], unavailable };
+        Probe { cuda, nvrtc: None, torch: None }
     }
 
     fn partition(options: &BackendOptions, threads: bool, probe: Probe) -> (Partition, Option<MpsWish>) {

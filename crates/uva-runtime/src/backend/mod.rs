@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use choose::{Decision, MpsWish, decide};
-pub use probe::Probe;
+pub use probe::{NvrtcReport, Probe};
 pub use uva_cuda::kernels::gather::Kernel;
 pub use uva_cuda::memory::IpcKind;
 

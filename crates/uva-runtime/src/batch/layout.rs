@@ -417,7 +417,7 @@ pub(crate) mod tests {
                 end = range.end;
             }
             prop_assert_eq!(end, layout.feature_slot_bytes());
-            prop_assert!(layout.report_at() >= end && layout.report_at() % CACHE_LINE == 0);
+            prop_assert!(layout.report_at() >= end && layout.report_at().is_multiple_of(CACHE_LINE));
             prop_assert!(layout.device_slot_bytes() >= layout.report_at() + REPORT_BYTES);
             prop_assert_eq!(layout.features_range(&header).start % PAGE, 0);
             prop_assert!(layout.features_range(&header).len() as u64 <= slot_bytes);

@@ -1,6 +1,6 @@
 //! `uvatrain doctor`: what this machine has, what is missing, and the command that mends it.
 //!
-//! It looks and never touches: no CUDA is loaded, no setting changed. Each check is one function that returns one
+//! It looks and never touches: no setting is changed, and CUDA is loaded by a process of its own. Each check is one function that returns one
 //! [`Check`]; they are grouped by what they are for.
 
 mod gpu;
@@ -8,6 +8,7 @@ mod host;
 mod torch;
 
 use serde::Serialize;
+use uva_runtime::backend::Probe;
 
 use crate::flags::DoctorFlags;
 use crate::ui::out;
@@ -68,8 +69,11 @@ pub fn run(flags: &DoctorFlags) -> anyhow::Result<()> {
     let mut checks = host::checks();
     checks.extend(torch::checks());
     let trains_on_cpu = checks.iter().all(|check| check.status != Status::Missing);
-    checks.extend(gpu::checks());
-    let report = Report { version: env!("CARGO_PKG_VERSION"), trains_on_cpu, trains_on_gpu: false, checks };
+    // A probe that cannot be had is a finding too: nothing is known then.
+    let probed = Probe::in_child(&[]).ok();
+    checks.extend(gpu::checks(probed.as_ref()));
+    let trains_on_gpu = trains_on_cpu && gpu::trains(probed.as_ref());
+    let report = Report { version: env!("CARGO_PKG_VERSION"), trains_on_cpu, trains_on_gpu, checks };
     if flags.json { out::json(&report) } else { out::text(&text(&report)) }
 }
 
@@ -89,7 +93,7 @@ fn text(report: &Report) -> String {
     }
     text += match (report.trains_on_cpu, report.trains_on_gpu) {
         (_, true) => "\nThis machine can train on its GPU.\n",
-        (true, false) => "\nThis machine can train on the CPU, which is all that this version does.\n",
+        (true, false) => "\nThis machine can train on the CPU.\n",
         (false, false) => "\nThis machine cannot train yet: see ✗ above.\n",
     };
     text
@@ -119,7 +123,7 @@ mod tests {
     #[test]
     fn every_check_of_this_machine_says_something_and_only_ok_goes_without_a_remedy() {
         let checks: Vec<Check> =
-            [host::checks(), torch::checks(), gpu::checks()].into_iter().flatten().collect();
+            [host::checks(), torch::checks(), gpu::checks(None)].into_iter().flatten().collect();
         assert!(checks.len() >= 8);
         for check in &checks {
             assert!(!check.finding.is_empty(), "{check:?}");

@@ -1,108 +1,58 @@
 //! An NVIDIA GPU: its driver and devices, MPS, NVRTC. CUDA is never loaded into this process: what only CUDA can tell
 //! comes from a process of its own, `uvatrain probe`, which may fail or hang without harm.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use serde::Deserialize;
+use uva_cuda::DeviceReport;
+use uva_runtime::backend::Probe;
 use uva_runtime::mps::{self, Environment, MpsError, NotRunning, Running};
 
 use super::{Check, read};
 use crate::flags::ByteSize;
 
-/// How long the probe may take. A driver that starts a device takes a second or two, many devices longer.
-const PROBE_SECONDS: i64 = 30;
 const NO_GPU: &str = "nothing to do: without a GPU everything runs on the CPU";
 
-/// All checks of this file.
-pub fn checks() -> Vec<Check> {
-    let probed = Probed::ask();
-    vec![driver(probed.as_ref()), nvrtc(probed.as_ref()), mps_program(), mps_daemon()]
+/// All checks of this file, given what a probe found.
+pub fn checks(probed: Option<&Probe>) -> Vec<Check> {
+    let mut checks = vec![driver(probed), nvrtc(probed)];
+    checks.extend(probed.and_then(torch));
+    checks.extend([mps_program(), mps_daemon()]);
+    checks
 }
 
-/// What `uvatrain probe` prints, as far as it is looked at here.
-#[derive(Debug, Deserialize)]
-struct Probed {
-    /// The CUDA version that the driver serves.
-    driver: Option<String>,
-    #[serde(default)]
-    devices: Vec<ProbedDevice>,
-    /// Why there is no CUDA.
-    unavailable: Option<String>,
-    /// Absent in a probe that does not look for it.
-    nvrtc: Option<ProbedNvrtc>,
+/// Whether `train --device cuda:0` can run.
+pub fn trains(probed: Option<&Probe>) -> bool {
+    probed.is_some_and(|probe| {
+        let kernels = probe.cuda.simulator || probe.nvrtc.as_ref().is_some_and(|nvrtc| nvrtc.found.is_some());
+        !probe.cuda.devices.is_empty() && probe.torch.is_none() && kernels
+    })
 }
 
-#[derive(Debug, Deserialize)]
-struct ProbedDevice {
-    name: String,
-    capability: (u32, u32),
-    multiprocessors: u32,
-    total_memory: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct ProbedNvrtc {
-    /// Where it was found.
-    found: Option<String>,
-    version: Option<String>,
-    /// Why there is none.
-    missing: Option<String>,
-}
-
-impl Probed {
-    /// Asks; `None` where the probe cannot be started, fails, does not end, or prints something else.
-    fn ask() -> Option<Probed> {
-        // A unit test's own program is the tests, not uvatrain.
-        if cfg!(test) {
-            return None;
-        }
-        let mut child = Command::new(std::env::current_exe().ok()?)
-            .arg("probe")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .ok()?;
-        let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).and_then(|process| {
-            let limit = Timespec { tv_sec: PROBE_SECONDS, tv_nsec: 0 };
-            // Its report is far smaller than a pipe, so it need not be read before it has ended.
-            poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit))
-        });
-        if !matches!(ended, Ok(1..)) {
-            let _ = child.kill();
-        }
-        let succeeded = child.wait().is_ok_and(|status| status.success());
-        let mut text = String::new();
-        child.stdout.take()?.read_to_string(&mut text).ok()?;
-        succeeded.then(|| serde_json::from_str(&text).ok())?
-    }
-
-    fn devices(&self) -> String {
-        let devices: Vec<String> = self.devices.iter().map(ProbedDevice::describe).collect();
-        devices.join("; ")
+/// Where there is a GPU: whether libtorch can use it.
+fn torch(probed: &Probe) -> Option<Check> {
+    const NAME: &str = "libtorch on the GPU";
+    match &probed.torch {
+        _ if probed.cuda.devices.is_empty() || probed.cuda.simulator => None,
+        None => Some(Check::ok(NAME, "yes")),
+        Some(reason) => Some(Check::note(NAME, reason.clone(), "python3 -m pip install torch==2.11.0")),
     }
 }
 
-impl ProbedDevice {
-    fn describe(&self) -> String {
-        let Self { name, capability: (major, minor), multiprocessors, total_memory } = self;
-        let memory = ByteSize::from_bytes(*total_memory);
-        format!("{name} (compute capability {major}.{minor}, {multiprocessors} multiprocessors, {memory})")
-    }
+fn describe(device: &DeviceReport) -> String {
+    let DeviceReport { name, capability: (major, minor), multiprocessors, total_memory, .. } = device;
+    let memory = ByteSize::from_bytes(*total_memory);
+    format!("{name} (compute capability {major}.{minor}, {multiprocessors} multiprocessors, {memory})")
 }
 
-fn driver(probed: Option<&Probed>) -> Check {
+fn driver(probed: Option<&Probe>) -> Check {
     const NAME: &str = "NVIDIA GPU";
     let module =
         read("/sys/module/nvidia/version").map_or_else(String::new, |version| format!("driver {version}, "));
     if let Some(probed) = probed {
-        match (&probed.unavailable, &probed.driver) {
-            (None, Some(cuda)) if !probed.devices.is_empty() => {
-                return Check::ok(NAME, format!("{}; {module}CUDA {cuda}", probed.devices()));
+        match (&probed.cuda.unavailable, &probed.cuda.driver) {
+            (None, Some(cuda)) if !probed.cuda.devices.is_empty() => {
+                let devices: Vec<String> = probed.cuda.devices.iter().map(describe).collect();
+                return Check::ok(NAME, format!("{}; {module}CUDA {cuda}", devices.join("; ")));
             }
             // A reason that goes beyond there being none: the device files below have nothing to add.
             (Some(reason), _) if Path::new("/dev/nvidiactl").exists() => {
@@ -146,7 +96,7 @@ fn driver(probed: Option<&Probed>) -> Check {
 }
 
 /// NVRTC compiles the kernels; a driver does not bring it.
-fn nvrtc(probed: Option<&Probed>) -> Check {
+fn nvrtc(probed: Option<&Probe>) -> Check {
     const NAME: &str = "NVRTC";
     const REMEDY: &str = "python3 -m pip install nvidia-cuda-nvrtc==13.0.88 (needed with a GPU only)";
     if let Some(nvrtc) = probed.and_then(|probed| probed.nvrtc.as_ref()) {
@@ -274,6 +224,8 @@ fn find_library(name: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use uva_runtime::backend::NvrtcReport;
+
     use super::*;
     use crate::commands::doctor::Status;
 
@@ -289,11 +241,15 @@ mod tests {
 
     #[test]
     fn what_the_probe_finds_is_told() {
-        let probed: Probed = serde_json::from_str(
+        let probed: Probe = serde_json::from_str(
             r#"{"driver": "13.0", "simulator": false, "unavailable": null,
                 "devices": [{"ordinal": 0, "name": "Some GPU", "capability": [9, 0], "multiprocessors": 132,
-                             "total_memory": 1073741824, "uuid": "GPU-1"}],
-                "nvrtc": {"found": "/x/libnvrtc.so.13", "version": "13.0"}}"#,
+                             "total_memory": 1073741824, "pci_bus_id": "0000:01:00.0", "uuid": "GPU-1",
+                             "mps_enabled": false,
+                             "supports": {"shared_by_fd": true, "shared_by_handle": true,
+                                          "interprocess_events": true, "host_register": true,
+                                          "read_only_host_register": true, "green_contexts": true}}],
+                "nvrtc": {"found": "/x/libnvrtc.so.13", "version": "13.0", "missing": null}}"#,
         )
         .unwrap();
         let check = driver(Some(&probed));
@@ -302,18 +258,25 @@ mod tests {
             assert!(check.finding.contains(part), "{part}: {}", check.finding);
         }
         assert_eq!(nvrtc(Some(&probed)).finding, "13.0, /x/libnvrtc.so.13");
+        assert!(trains(Some(&probed)));
+        let lacking = Probe { torch: Some("this libtorch is for the CPU".into()), ..probed };
+        assert!(
+            !trains(Some(&lacking))
+                && checks(Some(&lacking)).iter().any(|c| c.finding.contains("for the CPU"))
+        );
     }
 
     #[test]
     fn a_probe_without_a_device_or_with_less_to_tell_is_no_success() {
-        let probed: Probed =
-            serde_json::from_str(r#"{"driver": null, "unavailable": "no libcuda.so.1"}"#).unwrap();
+        let probed: Probe = serde_json::from_str(
+            r#"{"driver": null, "simulator": false, "devices": [], "unavailable": "no libcuda.so.1"}"#,
+        )
+        .unwrap();
         assert_ne!(driver(Some(&probed)).status, Status::Ok);
         assert_ne!(driver(None).status, Status::Ok);
-        let missing = Probed {
-            nvrtc: Some(ProbedNvrtc { found: None, version: None, missing: Some("nowhere".to_owned()) }),
-            ..probed
-        };
+        assert!(!trains(Some(&probed)) && !trains(None));
+        let missing = NvrtcReport { missing: Some("nowhere".to_owned()), ..NvrtcReport::default() };
+        let missing = Probe { nvrtc: Some(missing), ..probed };
         assert_eq!(nvrtc(Some(&missing)).finding, "nowhere");
     }
 
