@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Everything that has to pass: formatting, clippy, all tests, and that what needs no libtorch builds without one.
-# Gets libtorch first, from its cache folder where it is there. Works from any folder, needs nothing exported.
+# Everything that has to pass: formatting, clippy, the kernels' machine code, all tests, and that what needs no libtorch
+# builds without one. Gets libtorch and NVRTC first, from their cache folder where they are there. Works from any folder,
+# needs nothing exported and no GPU.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -24,6 +25,8 @@ step() {
 without_libtorch() {
   LIBTORCH=/nonexistent/libtorch cargo clippy --workspace --exclude uva-train --exclude uvatrain -- -D warnings
   LIBTORCH=/nonexistent/libtorch cargo clippy -p uvatrain --no-default-features --all-targets -- -D warnings
+  LIBTORCH=/nonexistent/libtorch cargo clippy -p uvatrain --no-default-features --features request-model --all-targets \
+    -- -D warnings
 }
 
 step "libtorch" scripts/libtorch.sh
@@ -31,6 +34,8 @@ step "format" cargo fmt --all --check
 step "builds without libtorch" without_libtorch
 step "clippy" cargo clippy --workspace --all-targets -- -D warnings
 step "real graphs" scripts/datasets.sh
+step "NVRTC" scripts/nvrtc.sh
+step "kernels compile for every GPU" scripts/check-kernels.py --require
 step "second implementation" python3 tests/reference/reference.py --check docs/test-vectors.json
 step "tests" cargo test --workspace --no-fail-fast
 
