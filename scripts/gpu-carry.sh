@@ -4,7 +4,8 @@
 #
 #   scripts/gpu-carry.sh FOLDER [--with-simulator]
 #
-# FOLDER must not exist, or be one that this script made. --with-simulator adds cuda-sim, for `gpu-suite.sh --simulate`.
+# FOLDER must not exist, or be one that this script made. --with-simulator adds cuda-sim and the stand-in for MPS, for
+# `gpu-suite.sh --simulate`.
 # The program is a release build. The test programs are cargo's usual ones: optimised too, with their checks left on.
 # libtorch is not carried: the suite takes the one of the machine's PyTorch.
 set -euo pipefail
@@ -66,6 +67,7 @@ build cuda executable test-uva-gather test --no-run -p uva-gather --test cuda
 build uva_train executable test-uva-train test --no-run -p uva-train --lib
 if [[ -n $simulator ]]; then
   build cuda_sim .so libcuda_sim.so build -p cuda-sim
+  install -m 755 crates/cuda-sim/nvidia-cuda-mps-control "$partial/bin/"
 fi
 cp scripts/gpu-suite.sh scripts/gpu_suite.py scripts/peers-gpu "$partial/"
 size=$(du -sm "$partial" | cut -f1)

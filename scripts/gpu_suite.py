@@ -38,7 +38,9 @@ class Suite:
         self.env = self.environment()
 
     def environment(self):
-        env = dict(os.environ, XDG_CACHE_HOME=str(self.work / "cache"), NO_COLOR="1")
+        runtime = self.work / "run"
+        runtime.mkdir(mode=0o700)
+        env = dict(os.environ, XDG_CACHE_HOME=str(self.work / "cache"), XDG_RUNTIME_DIR=str(runtime), NO_COLOR="1")
         folders = []
         if self.simulate:
             simulator = self.work / "cuda-sim"
@@ -46,6 +48,8 @@ class Suite:
             for name in ("libcuda.so", "libcuda.so.1"):
                 (simulator / name).symlink_to((self.bin / "libcuda_sim.so").resolve())
             folders.append(str(simulator))
+            # The stand-in for the control program of MPS.
+            env["PATH"] = f"{self.bin}:{env.get('PATH', '')}"
         torch = os.environ.get("GPU_SUITE_TORCH")
         if torch:
             site = Path(torch).parent
@@ -58,6 +62,9 @@ class Suite:
         if folders:
             env["LD_LIBRARY_PATH"] = ":".join(folders)
         return env
+
+    def which(self, program):
+        return shutil.which(program, path=self.env.get("PATH"))
 
     def note(self, text):
         if self.log.tell() < LOG_BYTES:
@@ -120,6 +127,11 @@ class Suite:
                 "--train-threads", "1", *options]
 
 
+def last_line(text):
+    lines = text.strip().splitlines()
+    return lines[-1][-400:] if lines else "nothing on stderr"
+
+
 def events(path, kind):
     found = []
     for line in Path(path).read_text().splitlines() if Path(path).exists() else []:
@@ -139,7 +151,7 @@ def machine(suite):
     """Where this is: the driver, the device, libtorch, the host."""
     code, stdout, stderr = suite.finish(suite.start(suite.bin / "uvatrain", "probe"))
     if code != 0:
-        raise Failed(f"uvatrain probe: exit code {code}: {stderr.strip()[-300:]}")
+        raise Failed(f"uvatrain probe: exit code {code}: {last_line(stderr)}")
     probe = json.loads(stdout)
     if probe.get("unavailable") or not probe.get("devices"):
         suite.no_gpu = probe.get("unavailable") or "the driver shows no device"
@@ -236,17 +248,14 @@ def training(suite):
         raise Failed("the run on the CPU trained no batch")
     found = {"batches": len(wanted), "ways": {}}
     for name, options in VARIANTS:
-        if options[-1] == "require" and suite.simulate and not shutil.which("nvidia-cuda-mps-control"):
-            found["ways"][name] = {"skipped": "no stand-in for nvidia-cuda-mps-control in PATH"}
-            continue
         metrics = suite.work / f"way-{len(found['ways'])}.jsonl"
         code, _, stderr = suite.finish(
             suite.start(*suite.train_command(graph, metrics, "--device", "cuda:0", *options, *common)), 60)
         if code == 3 and options[-1] in ("require", "green"):
-            found["ways"][name] = {"skipped": stderr.strip()[-300:]}
+            found["ways"][name] = {"skipped": last_line(stderr)}
             continue
         if code != 0:
-            raise Failed(f"{name}: exit code {code}: {stderr.strip()[-300:]}")
+            raise Failed(f"{name}: exit code {code}: {last_line(stderr)}")
         batches = events(metrics, "batch")
         if [(e["epoch"], e["batch"], e["hash"]) for e in batches] != wanted:
             raise Failed(f"{name}: other batches than on the CPU")
@@ -289,7 +298,7 @@ def faults(suite):
     graph = suite.graph("small", 4000 if suite.simulate else 40000, 12, 24 if suite.simulate else 100)
     found = {}
     partitions = [("none", ("--partition", "none"))]
-    if shutil.which("nvidia-cuda-mps-control"):
+    if suite.which("nvidia-cuda-mps-control"):
         partitions.append(("mps", ("--partition", "mps", "--mps", "require")))
     for name, options in partitions:
         for role in ("producer", "consumer"):
@@ -312,12 +321,12 @@ def faults(suite):
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
             if code != 1 or role not in stderr:
-                raise Failed(f"{name}: {role} killed: exit code {code}: {stderr.strip()[-300:]}")
+                raise Failed(f"{name}: {role} killed: exit code {code}: {last_line(stderr)}")
             wait_for("the other roles' end", lambda: not any(Path(f"/proc/{pid}").exists() for pid in roles.values()), 20)
             again = suite.work / f"after-{name}-{role}.jsonl"
             suite.run(*suite.train_command(graph, again, "--device", "cuda:0", "--epochs", "1", "--batch-size", "200",
                                            *options), limit=60)
-            found[f"{role} killed, partition {name}"] = {"exit_code": code, "said": stderr.strip().splitlines()[-1][-300:],
+            found[f"{role} killed, partition {name}"] = {"exit_code": code, "said": last_line(stderr),
                                                          "next_run": "works"}
     return found
 
@@ -340,6 +349,31 @@ def pcie(suite):
         if reserved is not None:
             pages.write_text(reserved)
     return json.loads(stdout)
+
+
+def mps_sweep(suite):
+    """Rates under shares of the multiprocessors that MPS gives."""
+    if not suite.which("nvidia-cuda-mps-control"):
+        raise Skipped("no nvidia-cuda-mps-control in PATH")
+    size = "1MiB" if suite.simulate else "4GiB"
+    started = json.loads(suite.uvatrain("mps", "start", "--json")[0])
+    found = {"shares": []}
+    try:
+        for percentage in (7, 10, 20, 50, 100):
+            env = {**started["environment"], "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percentage)}
+            stdout, _ = suite.uvatrain("bench", "pcie", "--kernels", "wide", "--row-bytes", "188,512,4096", "--multiprocessors",
+                                       "all", "--pages", "transparent-huge", "--ids", "random", "--table-size", size,
+                                       "--zero-copy-only", "--json", env=env)
+            report = json.loads(stdout)
+            if not report["device"]["mps_enabled"]:
+                raise Failed(f"{percentage} %: the driver says that MPS does not serve this process")
+            found["shares"].append({
+                "percentage": percentage, "multiprocessors": report["device"]["multiprocessors"],
+                "copy_engine": report["copy_engine"]["peak_gb_per_second"],
+                "gb_per_second": {cell["row_bytes"]: cell["gb_per_second"] for cell in report["cells"]}})
+    finally:
+        suite.uvatrain("mps", "stop", codes=(0, 2, 3))
+    return found
 
 
 def epochs(suite, graph, name, *options):
@@ -431,22 +465,23 @@ def peers(suite):
     code, _, stderr = suite.finish(suite.start(sys.executable, "-B", HERE / "peers-gpu", "--uvatrain", suite.bin / "uvatrain",
                                                "--seconds", int(max(20, suite.left() - 15)), "--out", out))
     if code == 3:
-        raise Skipped(stderr.strip()[-300:])
+        raise Skipped(last_line(stderr))
     if code != 0:
-        raise Failed(f"peers-gpu: exit code {code}: {stderr.strip()[-300:]}")
+        raise Failed(f"peers-gpu: exit code {code}: {last_line(stderr)}")
     return json.loads(out.read_text())
 
 
 # name, step, its file, seconds that it may take, whether all that follows rests on it
 STEPS = [
     ("machine", machine, "machine.json", 60, True),
-    ("kernels", kernels, "correctness.json", 120, True),
+    ("kernels", kernels, "correctness.json", 100, True),
     # Not one of those that all rests on: it holds streams in ways that only the tests do, and `training` fills slots too.
     ("slots", slots, "correctness.json", 60, False),
     ("sanitizer", sanitizer, "correctness.json", 90, True),
     ("training", training, "correctness.json", 120, True),
     ("faults", faults, "correctness.json", 120, True),
-    ("pcie", pcie, "pcie.json", 150, False),
+    ("pcie", pcie, "pcie.json", 130, False),
+    ("mps-sweep", mps_sweep, "training.json", 60, False),
     ("epoch-time", epoch_time, "training.json", 60, False),
     ("memory", memory, "training.json", 90, False),
     ("peers", peers, "peers.json", 60, False),
@@ -493,7 +528,10 @@ def main():
     summary = stored(suite.out / "summary.json")
     summary.update(simulator=chosen.simulate)
     summary.setdefault("steps", {})
-    stopped = None
+    # A run may be divided: what failed in an earlier part, and isn't tried again, counts on.
+    failed = [name for name, _, _, _, basic in STEPS
+              if basic and name not in chosen.only and summary["steps"].get(name, {}).get("status") == "failed"]
+    stopped = f"{failed[0]} failed in an earlier run, and correctness comes first" if failed else None
     try:
         for name, step, file, limit, basic in STEPS:
             if name not in chosen.only or name in chosen.without:
@@ -527,6 +565,7 @@ def main():
             summary["steps"][name] = entry
             store(suite.out / "summary.json", summary)
             print(f"{name:12} {entry['status']:9} {entry['seconds']:6.1f} s  {entry.get('why', '')}", flush=True)
+            suite.step_end = suite.end
     finally:
         suite.log.close()
         shutil.rmtree(suite.work, ignore_errors=True)

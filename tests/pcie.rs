@@ -2,8 +2,7 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
 
 use serde_json::Value;
 use support::{Uvatrain, directory, uvatrain};
@@ -171,37 +170,4 @@ fn what_cannot_be_meant_is_bad_usage() {
     ] {
         bench(folder.path(), &format!("bench pcie {args}")).run().refuses(2, &[part]);
     }
-}
-
-/// `python3 scripts/SCRIPT ARGS…`, where no Python package can be imported.
-fn script(script: &str, args: &[&str]) -> Output {
-    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(script);
-    // -I and -S leave out everything that is installed: a PyTorch that sees a GPU must not be found by this test.
-    Command::new("python3").args(["-I", "-S", "-B"]).arg(path).args(args).output().unwrap()
-}
-
-fn refused(output: &Output, code: i32, part: &str) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(code) && said.contains(part), "{}: {said}", output.status);
-}
-
-#[test]
-fn peers_need_a_gpu_and_say_what_they_cannot_understand() {
-    let program = env!("CARGO_BIN_EXE_uvatrain");
-    let peers = |args: &[&str]| script("peers-gpu", &[&["--uvatrain", program], args].concat());
-    refused(&peers(&[]), 3, "PyTorch");
-    refused(&peers(&["--row-bytes", "7"]), 2, "multiples of 4");
-    refused(&peers(&["--table-size", "4G"]), 2, "4GiB");
-    refused(&peers(&["--rounds", "0"]), 2, "from 1");
-    refused(&script("peers-gpu", &["--uvatrain", "/nonexistent/uvatrain"]), 2, "not found");
-}
-
-#[test]
-fn the_suite_says_what_it_lacks_and_what_it_cannot_understand() {
-    let folder = directory();
-    let out = folder.path().join("out");
-    let suite = |args: &[&str]| script("gpu_suite.py", &[&[out.to_str().unwrap()], args].concat());
-    refused(&suite(&["--only", "speed"]), 2, "no step speed");
-    refused(&suite(&["--bin", "/nonexistent"]), 2, "gpu-carry.sh");
-    assert!(!out.exists());
 }

@@ -84,7 +84,15 @@ fn chart(
         .x_label_area_size(40)
         .y_label_area_size(60)
         .build_cartesian_2d((least..most.max(least * 2.0)).log_scale().base(2.0), 0.0..highest * 1.1)?;
-    chart.configure_mesh().x_desc(x).y_desc(y).x_label_formatter(&|value| format!("{value:.0}")).draw()?;
+    chart
+        .configure_mesh()
+        .max_light_lines(1)
+        .x_desc(x)
+        .y_desc(y)
+        .label_style(("sans-serif", 15))
+        .axis_desc_style(("sans-serif", 16))
+        .x_label_formatter(&|value| format!("{value:.0}"))
+        .draw()?;
     for ((kernel, colour), points) in COLOURS.iter().zip(lines) {
         if points.is_empty() {
             continue;
@@ -98,6 +106,7 @@ fn chart(
     }
     chart
         .configure_series_labels()
+        .label_font(("sans-serif", 15))
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK)
         .position(SeriesLabelPosition::LowerRight)
