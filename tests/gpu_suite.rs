@@ -107,8 +107,8 @@ fn where_correctness_fails_nothing_is_measured() {
     let folder = directory();
     let (out, bin) = (folder.path().join("out"), carried(folder.path()));
     let only = |steps| {
-        let args =
-            [out.to_str().unwrap(), "--bin", bin.to_str().unwrap(), "--simulate", "--only", steps].map(str::to_owned);
+        let args = [out.to_str().unwrap(), "--bin", bin.to_str().unwrap(), "--simulate", "--only", steps]
+            .map(str::to_owned);
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         script("gpu_suite.py", &args, &[("CUDA_SIM_FAIL", "producer:cuLaunchKernel:50=719")])
     };
