@@ -50,6 +50,9 @@ class Suite:
             folders.append(str(simulator))
             # The stand-in for the control program of MPS.
             env["PATH"] = f"{self.bin}:{env.get('PATH', '')}"
+        else:
+            # Where containers have the driver's half and CUDA's tools, on no path.
+            env["PATH"] = f"{env.get('PATH', '')}:/usr/local/nvidia/bin:/usr/local/cuda/bin"
         torch = os.environ.get("GPU_SUITE_TORCH")
         if torch:
             site = Path(torch).parent
@@ -59,6 +62,8 @@ class Suite:
                 env.setdefault("UVATRAIN_NVRTC", nvrtc[0])
         if env.get("LD_LIBRARY_PATH"):
             folders.append(env["LD_LIBRARY_PATH"])
+        if not self.simulate and Path("/usr/local/nvidia/lib64").is_dir():
+            folders.append("/usr/local/nvidia/lib64")
         if folders:
             env["LD_LIBRARY_PATH"] = ":".join(folders)
         return env
@@ -159,7 +164,7 @@ def machine(suite):
     doctor = json.loads(suite.uvatrain("doctor", "--json", codes=(0, 1, 3))[0])
     found = {"probe": probe, "doctor": doctor, "kernel": platform.release(), "cores": os.cpu_count()}
     query = "name,driver_version,pcie.link.gen.max,pcie.link.gen.current,pcie.link.width.current,memory.total"
-    if shutil.which("nvidia-smi"):
+    if suite.which("nvidia-smi"):
         found["nvidia_smi"] = suite.run("nvidia-smi", f"--query-gpu={query}", "--format=csv", codes=(0, 1, 9))[0]
     for name, path in (("transparent_huge_pages", "/sys/kernel/mm/transparent_hugepage/enabled"),
                        ("shmem_huge_pages", "/sys/kernel/mm/transparent_hugepage/shmem_enabled")):
@@ -210,7 +215,7 @@ def sanitizer(suite):
     """compute-sanitizer over the kernels."""
     if suite.simulate:
         raise Skipped("there is no machine code to look at under the simulator")
-    program = shutil.which("compute-sanitizer") or next(iter(glob.glob("/usr/local/cuda*/bin/compute-sanitizer")), None)
+    program = suite.which("compute-sanitizer") or next(iter(glob.glob("/usr/local/cuda*/bin/compute-sanitizer")), None)
     if not program:
         raise Skipped("compute-sanitizer is not on this machine")
     found, env = {}, {"UVATRAIN_REQUIRE_GPU": "1"}
