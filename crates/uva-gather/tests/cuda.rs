@@ -13,7 +13,9 @@ use uva_cuda::memory::{
 };
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{CacheKind, Context, Event, Module, ModuleOptions, Stream};
-use uva_gather::cuda::{CudaGather, Fill, FillError, FillOptions, GatherMode, SlotFiller, SlotShape};
+use uva_gather::cuda::{
+    CudaGather, DeviceTable, Fill, FillError, FillOptions, GatherMode, SlotFiller, SlotShape,
+};
 use uva_gather::{GatherError, conformance};
 
 /// As `cuda_sim::in_process`, on the machine that the variables describe. On a GPU those that only make the simulator late
@@ -428,6 +430,55 @@ fn pieces_on_their_way_are_not_overwritten() {
             let row = &out[features_at + i * ROW_BYTES..][..ROW_BYTES];
             assert!(row == &table_bytes[id as usize * ROW_BYTES..][..ROW_BYTES], "{mode:?}: row {i}");
         }
+    }
+}
+
+/// A table of several pieces, the last of them cut: rows on both sides of every border.
+#[test]
+fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
+    if !under("a_table_on_the_device_has_the_rows_that_it_was_copied_from", &SHAKEN) {
+        return;
+    }
+    const PIECE: usize = 16 << 20;
+    let context = Context::primary(0).unwrap();
+    let rows = (2 * PIECE + PIECE / 3) / ROW_BYTES;
+    let mut random = Random(5);
+    let table_bytes: Vec<u8> = (0..(rows * ROW_BYTES).div_ceil(8))
+        .flat_map(|_| random.next().to_ne_bytes())
+        .take(rows * ROW_BYTES)
+        .collect();
+    let table = Arc::new(DeviceTable::new(&context, &table_bytes, "a table").unwrap());
+    let mut ids: Vec<i64> = vec![0, rows as i64 - 1];
+    for border in [PIECE, 2 * PIECE] {
+        let row = (border / ROW_BYTES) as i64;
+        ids.extend([row - 1, row, row + 1]);
+    }
+    let payload: Vec<u8> = ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
+    let features_at = payload.len();
+    let report_at = (features_at + ids.len() * ROW_BYTES).next_multiple_of(64);
+    let shape = SlotShape { slots: 1, stride: report_at + 64, report_at };
+    let buffer = Arc::new(SharedBuffer::create(&context, shape.stride, IpcKind::Auto, "a slot").unwrap());
+    let filler = |mode| {
+        let stream = Stream::new(&context).unwrap();
+        let options = FillOptions { mode, kernel: Kernel::Wide, multiprocessors: Some(1), threads: 1 };
+        let (context, table, buffer) = (context.clone(), table.clone(), buffer.clone());
+        SlotFiller::new(context.clone(), stream, kernels(&context), table, ROW_BYTES, buffer, shape, options)
+    };
+    assert!(filler(GatherMode::Dma).is_err(), "the CPU cannot read it");
+    let mut filler = filler(GatherMode::ZeroCopy).unwrap();
+    let ready = Event::local(&context).unwrap();
+    let ids_range = 0..payload.len();
+    let arrays = std::slice::from_ref(&ids_range);
+    filler.fill(0, &payload, arrays, ids_range.clone(), features_at, 1, None, &ready).unwrap();
+    filler.drain().unwrap();
+    let mut out = vec![0; shape.stride];
+    let stream = Stream::new(&context).unwrap();
+    // SAFETY: both ends live until the synchronisation.
+    unsafe { device_to_host(&stream, buffer.address(), &mut out) }.unwrap();
+    stream.synchronize().unwrap();
+    for (i, &id) in ids.iter().enumerate() {
+        let row = &out[features_at + i * ROW_BYTES..][..ROW_BYTES];
+        assert!(row == &table_bytes[id as usize * ROW_BYTES..][..ROW_BYTES], "row {id}");
     }
 }
 

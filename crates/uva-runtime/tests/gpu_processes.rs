@@ -255,7 +255,13 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
     let hashes = expected(&place);
     let few = Partition::Grid { multiprocessors: 2 };
     for partition in [Partition::None, Partition::Green { multiprocessors: 8 }, few] {
-        for gather in [GatherChoice::ZeroCopy, GatherChoice::Dma, GatherChoice::Split, GatherChoice::Cpu] {
+        for gather in [
+            GatherChoice::ZeroCopy,
+            GatherChoice::Dma,
+            GatherChoice::Split,
+            GatherChoice::Cpu,
+            GatherChoice::Device,
+        ] {
             for (kernel, ipc, slots) in [
                 (Kernel::Wide, IpcKind::Vmm, 2),
                 (Kernel::Shift, IpcKind::Legacy, 1),

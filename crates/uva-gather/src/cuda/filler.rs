@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use uva_cuda::kernels::gather::{GatherArguments, GatherKernels, GatherReport, GridBound, IdWidth, Kernel};
-use uva_cuda::memory::{PinnedBuffer, PinnedTable, SharedBuffer, device_to_host, host_to_device};
+use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host, host_to_device};
 use uva_cuda::{Context, CudaError, ErrorKind, Event, Stream};
 
 use crate::GatherError;
@@ -13,7 +13,7 @@ use crate::cuda::balance::{Balance, Measured};
 use crate::cuda::copy_path::CopyPath;
 use crate::cuda::gather::report_of;
 use crate::cuda::slot::Plan;
-use crate::cuda::{SlotShape, grid};
+use crate::cuda::{GatherTable, SlotShape, grid};
 
 /// Who reads the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,7 +118,7 @@ struct Held {
     row_bytes: usize,
     context: Arc<Context>,
     buffer: Arc<SharedBuffer>,
-    table: Arc<PinnedTable>,
+    table: GatherTable,
 }
 
 /// What one slot needs on the host's side.
@@ -162,20 +162,26 @@ impl SlotFiller {
         context: Arc<Context>,
         stream: Stream,
         kernels: GatherKernels,
-        table: Arc<PinnedTable>,
+        table: impl Into<GatherTable>,
         row_bytes: usize,
         buffer: Arc<SharedBuffer>,
         shape: SlotShape,
         options: FillOptions,
     ) -> Result<Self, FillError> {
         shape.check(buffer.bytes())?;
+        let table = table.into();
         if row_bytes == 0 || !table.bytes().is_multiple_of(row_bytes) {
             return Err(GatherError::TableLength { length: table.bytes(), row_bytes }.into());
         }
-        let copies = match options.mode {
-            GatherMode::ZeroCopy => None,
-            GatherMode::Dma | GatherMode::Split => {
-                Some(CopyPath::new(&context, &table, row_bytes, options.threads)?)
+        let copies = match (options.mode, &table) {
+            (GatherMode::ZeroCopy, _) => None,
+            (GatherMode::Dma | GatherMode::Split, GatherTable::Pinned(table)) => {
+                Some(CopyPath::new(&context, table, row_bytes, options.threads)?)
+            }
+            (GatherMode::Dma | GatherMode::Split, GatherTable::Device(_)) => {
+                return Err(FillError::Layout(
+                    "rows of a table on the device are not the CPU's to copy".into(),
+                ));
             }
         };
         let slots = (0..shape.slots)

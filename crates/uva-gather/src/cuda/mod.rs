@@ -17,12 +17,14 @@ mod gather;
 pub mod pcie;
 mod slot;
 mod slot_reader;
+mod table;
 
 pub use balance::{Balance, Measured};
 pub use filler::{Fill, FillError, FillOptions, GatherMode, SlotFiller};
 pub use gather::CudaGather;
 pub use slot::SlotShape;
 pub use slot_reader::SlotReader;
+pub use table::{DeviceTable, GatherTable};
 pub use uva_cuda::kernels::gather::{GridBound, Kernel};
 
 /// The grid of a gather that was given so many multiprocessors, or all.

@@ -38,6 +38,8 @@ pub enum GatherChoice {
     Split,
     /// The CPU gathers them into a slot in host memory, and the consumer copies.
     Cpu,
+    /// The whole table is copied to the GPU first: for one that fits, and to know what the link costs.
+    Device,
 }
 
 impl GatherChoice {
@@ -48,6 +50,7 @@ impl GatherChoice {
             Self::Dma => "dma",
             Self::Split => "split",
             Self::Cpu => "cpu",
+            Self::Device => "device",
         }
     }
 }

@@ -7,7 +7,7 @@ use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer, TableBytes};
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, Module, ModuleOptions, Stream};
-use uva_gather::cuda::{Fill, FillOptions, GatherMode, SlotFiller};
+use uva_gather::cuda::{DeviceTable, Fill, FillOptions, GatherMode, GatherTable, SlotFiller};
 use uva_graph::Dataset;
 
 use super::{SlotEvents, out_of_range, slot_shape, stamp};
@@ -60,17 +60,30 @@ impl DeviceGather {
         let kernels = GatherKernels::new(&Module::gather(context, &options)?)?;
         let compiled = began.elapsed();
         let what = format!("the feature table {}", dataset.path().join("feat.npy").display());
-        let options = PinOptions { what, ..PinOptions::default() };
-        let table = PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset))), &options)?;
+        let (table, how) = match cuda.gather {
+            GatherChoice::Device => {
+                let began = Instant::now();
+                let bytes = dataset.features().bytes;
+                let table = GatherTable::from(Arc::new(DeviceTable::new(context, bytes, &what)?));
+                let (gigabytes, seconds) = (bytes.len() as f64 * 1e-9, began.elapsed().as_secs_f64());
+                (table, format!("feature table: {gigabytes:.2} GB copied to the GPU in {seconds:.2} s"))
+            }
+            _ => {
+                let options = PinOptions { what, ..PinOptions::default() };
+                let table = PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset))), &options)?;
+                let how = pinned(table.report());
+                (GatherTable::from(Arc::new(table)), how)
+            }
+        };
         let stream = match cuda.partition {
             Partition::Green { multiprocessors } => {
                 GreenPartition::new(context, multiprocessors)?.stream()?
             }
             _ => Stream::new(context)?,
         };
-        let note = format!("{}; kernels ready in {:.2} s", pinned(table.report()), compiled.as_secs_f64());
+        let note = format!("{}; kernels ready in {:.2} s", how, compiled.as_secs_f64());
         let mode = match cuda.gather {
-            GatherChoice::ZeroCopy => GatherMode::ZeroCopy,
+            GatherChoice::ZeroCopy | GatherChoice::Device => GatherMode::ZeroCopy,
             GatherChoice::Dma | GatherChoice::Cpu => GatherMode::Dma,
             GatherChoice::Split => GatherMode::Split,
         };
@@ -84,7 +97,7 @@ impl DeviceGather {
             Arc::clone(context),
             stream,
             kernels,
-            Arc::new(table),
+            table,
             plan.layout.row_bytes(),
             buffer,
             slot_shape(plan),

@@ -64,6 +64,7 @@ impl BackendFlags {
                 Gather::Dma => GatherChoice::Dma,
                 Gather::Split => GatherChoice::Split,
                 Gather::Cpu => GatherChoice::Cpu,
+                Gather::Device => GatherChoice::Device,
             },
             kernel: match self.kernel {
                 GatherKernel::Naive => Kernel::Naive,
@@ -157,6 +158,8 @@ pub enum Gather {
     Split,
     /// The CPU gathers them into host memory, and the consumer copies them
     Cpu,
+    /// The whole table is copied to the GPU first: for one that fits, and to know what the link costs
+    Device,
 }
 
 /// Which kernel reads the rows.
