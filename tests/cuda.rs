@@ -105,6 +105,37 @@ fn a_gpu_that_is_not_there_is_lacking_and_auto_does_without() {
     assert_eq!(read.of("start").next().expect("a start")["in_force"]["device"], "cpu");
 }
 
+#[test]
+fn an_interrupt_finishes_the_batch_and_ends_whoever_the_producer_runs_with() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (name, options) in [
+        ("green", "--partition green"),
+        ("grid", "--partition grid"),
+        ("none", "--partition none"),
+        ("threads", "--in-process"),
+    ] {
+        let metrics = format!("{name}.jsonl");
+        let path = temp.path().join(&metrics);
+        let options = format!("--checkpoint {name} {options}");
+        let mut run = on_gpu(temp.path(), &metrics, &format!("--epochs 100000 {options}")).start();
+        wait_for_batches(&mut run, &path, 8);
+        kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
+        run.wait().refuses(130, &["SIGINT"]);
+        let before = Metrics::read(&path).trained();
+        let epochs = before.last().expect("a batch").0 + 1;
+        let resumed = on_gpu(temp.path(), &metrics, &format!("--epochs {epochs} {options} --resume"));
+        assert!(resumed.run().succeeds().stderr.contains("resumed at batch"), "{name}");
+        let whole = format!("{name}-whole.jsonl");
+        train(temp.path(), &whole, &format!("--device cpu --epochs {epochs}")).run().succeeds();
+        assert_eq!(
+            Metrics::read(&path).trained(),
+            Metrics::read(&temp.path().join(whole)).trained(),
+            "{name}"
+        );
+    }
+}
+
 /// A run under MPS on this machine.
 fn under_mps(machine: &Machine, metrics: &str, extra: &str) -> Uvatrain {
     let run = train(machine.folder.path(), metrics, &format!("--device cuda:0 {extra}")).simulated();

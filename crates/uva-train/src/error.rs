@@ -40,7 +40,7 @@ pub enum TrainError {
     #[error(transparent)]
     Cuda(#[from] TorchCudaError),
     /// libtorch refused an operation or ran out of memory.
-    #[error("libtorch: {}", first_line(.0))]
+    #[error("libtorch: {}{}", first_line(.0), out_of_memory_hint(.0))]
     Torch(#[from] tch::TchError),
 }
 
@@ -53,6 +53,17 @@ impl TrainError {
     /// Whether options or data are to blame (exit code 2), and not the run (exit code 1).
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Option { .. } | Self::Unsupported(_) | Self::Input(_))
+    }
+}
+
+/// What to do when the model's own tensors do not fit beside the slots.
+fn out_of_memory_hint(error: &tch::TchError) -> &'static str {
+    let text = error.to_string();
+    if text.contains("out of memory") || text.contains("OutOfMemory") {
+        " (the model's activations need less with a smaller --batch-size, --fanouts or --hidden, the feature slots with \
+         fewer --slots)"
+    } else {
+        ""
     }
 }
 

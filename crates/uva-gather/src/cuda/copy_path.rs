@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use uva_cuda::memory::{PinnedBuffer, PinnedTable, host_to_device};
+use uva_cuda::memory::{PinnedBuffer, host_to_device};
 use uva_cuda::{Context, CudaError, Event, Stream};
 
-use crate::cuda::FillError;
+use crate::cuda::{FillError, GatherTable};
 use crate::{GatherError, HostGather, RowGather};
 
 /// Bytes of a piece, about: a copy engine is at its full rate well below this, and a piece still fits in a CPU's last cache
@@ -25,7 +25,7 @@ pub(super) struct CopyPath {
     row_bytes: usize,
     pub stream: Stream,
     /// Keeps alive what `host` reads; declared after it, so dropped after it.
-    _table: Arc<PinnedTable>,
+    _table: GatherTable,
 }
 
 struct Piece {
@@ -37,11 +37,14 @@ struct Piece {
 impl CopyPath {
     pub(super) fn new(
         context: &Arc<Context>,
-        table: &Arc<PinnedTable>,
+        table: &GatherTable,
         row_bytes: usize,
         threads: usize,
     ) -> Result<Self, FillError> {
-        let bytes: *const [u8] = table.host();
+        let Some(bytes) = table.host() else {
+            return Err(FillError::Layout("rows of a table on the device are not the CPU's to copy".into()));
+        };
+        let bytes: *const [u8] = bytes;
         // SAFETY: the bytes stay in place and unchanged while the table is held, which `_table` does for longer than
         // `host`, the only one that has them.
         let bytes: &'static [u8] = unsafe { &*bytes };
@@ -57,7 +60,7 @@ impl CopyPath {
             })
             .collect::<Result<Vec<_>, CudaError>>()?;
         let stream = Stream::new(context)?;
-        Ok(Self { host, pieces, next: 0, piece_rows, row_bytes, stream, _table: Arc::clone(table) })
+        Ok(Self { host, pieces, next: 0, piece_rows, row_bytes, stream, _table: table.clone() })
     }
 
     /// The first of `ids` that is no row of the table, as an error.

@@ -173,15 +173,15 @@ impl SlotFiller {
         if row_bytes == 0 || !table.bytes().is_multiple_of(row_bytes) {
             return Err(GatherError::TableLength { length: table.bytes(), row_bytes }.into());
         }
-        let copies = match (options.mode, &table) {
-            (GatherMode::ZeroCopy, _) => None,
-            (GatherMode::Dma | GatherMode::Split, GatherTable::Pinned(table)) => {
-                Some(CopyPath::new(&context, table, row_bytes, options.threads)?)
-            }
-            (GatherMode::Dma | GatherMode::Split, GatherTable::Device(_)) => {
-                return Err(FillError::Layout(
-                    "rows of a table on the device are not the CPU's to copy".into(),
-                ));
+        if options.mode != GatherMode::Dma && table.address().is_none() {
+            return Err(FillError::Layout(
+                "rows of a table that is not pinned are not the GPU's to read".into(),
+            ));
+        }
+        let copies = match options.mode {
+            GatherMode::ZeroCopy => None,
+            GatherMode::Dma | GatherMode::Split => {
+                Some(CopyPath::new(&context, &table, row_bytes, options.threads)?)
             }
         };
         let slots = (0..shape.slots)
@@ -218,6 +218,23 @@ impl SlotFiller {
             table,
         };
         Ok(Self { held: ManuallyDrop::new(held), broken: None })
+    }
+
+    /// Makes room for arrays of so many bytes in every slot, so that no fill has to: taking page-locked memory may make
+    /// the whole device wait.
+    ///
+    /// # Errors
+    /// [`FillError::Cuda`].
+    pub fn reserve(&mut self, bytes: usize) -> Result<(), FillError> {
+        self.sound()?;
+        let held = &mut *self.held;
+        for slot in &mut held.slots {
+            if slot.pending.is_none() && slot.staging.as_ref().is_none_or(|buffer| buffer.bytes() < bytes) {
+                slot.staging = None;
+                slot.staging = Some(PinnedBuffer::new(&held.context, bytes, "a slot's staging buffer")?);
+            }
+        }
+        Ok(())
     }
 
     /// Enqueues one batch into a slot.
@@ -395,7 +412,8 @@ impl Held {
         let ids_address = base + plan.ids_at as u64;
         let features = base + features_at as u64;
         let arguments = GatherArguments {
-            table: self.table.address(),
+            // With copies alone no kernel reads it.
+            table: self.table.address().unwrap_or(0),
             rows: self.rows as u64,
             row_bytes: self.row_bytes as u64,
             ids: ids_address,

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
+use uva_cuda::Stream;
 use uva_cuda::kernels::gather::GatherReport;
+use uva_cuda::memory::SharedBuffer;
 
 use crate::cuda::FillError;
 
@@ -33,6 +35,21 @@ impl SlotShape {
             return Err(FillError::Layout(format!("a report at byte {report_at} of a slot of {stride}")));
         }
         Ok(())
+    }
+
+    /// Clears the report of every slot, and waits for it: what lay in the memory before must not look like a fill.
+    ///
+    /// # Errors
+    /// [`FillError::Layout`] when the slots don't lie in the buffer; [`FillError::Cuda`].
+    pub fn clear_reports(&self, buffer: &SharedBuffer) -> Result<(), FillError> {
+        self.check(buffer.bytes())?;
+        let stream = Stream::new(buffer.context())?;
+        for slot in 0..self.slots {
+            let at = buffer.address() + (slot * self.stride + self.report_at) as u64;
+            // SAFETY: within the buffer, by the check above; whoever calls this has not handed it to anybody yet.
+            unsafe { uva_cuda::memory::fill(&stream, at, 0, GatherReport::BYTES) }?;
+        }
+        Ok(stream.synchronize()?)
     }
 
     /// The bytes of the report, from the slot's beginning.

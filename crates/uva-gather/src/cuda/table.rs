@@ -1,8 +1,8 @@
-//! What a gather on a GPU reads: a table pinned in host memory, or a copy of it on the device.
+//! What a gather for a GPU reads: a table in host memory, pinned or not, or a copy of it on the device.
 
 use std::sync::Arc;
 
-use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, PinnedTable, host_to_device};
+use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, PinnedTable, TableBytes, host_to_device};
 use uva_cuda::{Context, CudaError, Event, Stream};
 
 /// Bytes that go over at a time, from a buffer that is pinned for that: a file's pages need not be.
@@ -55,18 +55,30 @@ impl Piece {
 /// Where the rows are.
 #[derive(Clone)]
 pub enum GatherTable {
-    /// In pinned host memory.
+    /// In pinned host memory, for the device and the CPU to read.
     Pinned(Arc<PinnedTable>),
+    /// In host memory that is not pinned, for the CPU alone.
+    Host(Arc<dyn TableBytes>),
     /// On the device.
     Device(Arc<DeviceTable>),
 }
 
 impl GatherTable {
-    /// Where the device finds the first row.
-    pub fn address(&self) -> u64 {
+    /// Where the device finds the first row, if it can read it.
+    pub(super) fn address(&self) -> Option<u64> {
         match self {
-            Self::Pinned(table) => table.address(),
-            Self::Device(table) => table.buffer.address(),
+            Self::Pinned(table) => Some(table.address()),
+            Self::Host(_) => None,
+            Self::Device(table) => Some(table.buffer.address()),
+        }
+    }
+
+    /// The rows, if the CPU can read them. They stay in place while the table is held.
+    pub(super) fn host(&self) -> Option<&[u8]> {
+        match self {
+            Self::Pinned(table) => Some(table.host()),
+            Self::Host(table) => Some(table.bytes()),
+            Self::Device(_) => None,
         }
     }
 
@@ -74,6 +86,7 @@ impl GatherTable {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Pinned(table) => table.bytes(),
+            Self::Host(table) => table.bytes().len(),
             Self::Device(table) => table.buffer.bytes(),
         }
     }

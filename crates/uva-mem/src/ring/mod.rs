@@ -432,7 +432,8 @@ impl ReadSlot<'_> {
             .map_err(|fault| inner.error(self.slot, self.sequence, fault))
     }
 
-    /// Leaves the slot as a SIGKILL at this point would: being read, for ever. For tests.
+    /// Leaves the slot as a SIGKILL at this point would: being read, for ever. For tests, and for a slot that something
+    /// else may still read that cannot be waited for.
     pub fn abandon(self) {
         std::mem::forget(self);
     }

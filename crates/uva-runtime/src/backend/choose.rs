@@ -92,7 +92,8 @@ pub fn decide(
     }
     let share = options.mps_percentage.unwrap_or(PRODUCER_SHARE);
     let multiprocessors = mps_multiprocessors(share, device.multiprocessors);
-    let (green, grid) = (Partition::Green { multiprocessors }, Partition::Grid { multiprocessors });
+    let green = Partition::Green { multiprocessors: green_multiprocessors(device, multiprocessors) };
+    let grid = Partition::Grid { multiprocessors };
     let lacks_green = || {
         RuntimeError::Missing(format!(
             "--partition green: {} with this driver has no green contexts; --partition grid does without",
@@ -126,6 +127,17 @@ pub fn decide(
 
 fn on_cpu(notes: Vec<String>) -> Decision {
     Decision { backend: Backend::Cpu, mps: None, notes }
+}
+
+/// What a green context gets that asks for so many multiprocessors: drivers hand them out in groups (CUDA programming
+/// guide, green contexts).
+fn green_multiprocessors(device: &DeviceReport, wanted: u32) -> u32 {
+    let (least, step) = match device.capability.0 {
+        9.. => (8, 8),
+        8 => (4, 2),
+        _ => (2, 2),
+    };
+    wanted.max(least).next_multiple_of(step).min(device.multiprocessors)
 }
 
 /// The device, if it is there and libtorch can use it.
@@ -225,7 +237,8 @@ mod tests {
     fn auto_wishes_for_mps_and_falls_back_to_a_green_context_and_then_to_the_grid() {
         let auto = BackendOptions::default();
         let (fallback, mps) = partition(&auto, false, machine(1));
-        assert_eq!(fallback, Partition::Green { multiprocessors: 13 });
+        // 13 of 132, in groups of eight.
+        assert_eq!(fallback, Partition::Green { multiprocessors: 16 });
         let wish = mps.unwrap();
         assert!(!wish.required);
         assert_eq!((wish.producer_percentage, wish.consumer_percentage), (10, 90));
@@ -249,7 +262,7 @@ mod tests {
     fn a_share_that_is_asked_for_is_the_producers() {
         let options = BackendOptions { mps_percentage: Some(25), ..BackendOptions::default() };
         let (fallback, mps) = partition(&options, false, machine(1));
-        assert_eq!(fallback, Partition::Green { multiprocessors: 33 });
+        assert_eq!(fallback, Partition::Green { multiprocessors: 40 });
         assert_eq!(mps.map(|wish| (wish.producer_percentage, wish.consumer_percentage)), Some((25, 75)));
     }
 

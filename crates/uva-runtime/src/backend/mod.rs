@@ -77,7 +77,7 @@ pub enum PartitionChoice {
     Auto,
     /// Two processes under MPS.
     Mps,
-    /// One process; the producer's thread has multiprocessors of its own.
+    /// One process; the producer's work keeps to the multiprocessors of a green context.
     Green,
     /// One process; the producer's kernels use few blocks.
     Grid,
@@ -219,7 +219,10 @@ impl std::fmt::Display for Partition {
                  consumer {consumer_percentage} % ({consumer_multiprocessors})"
             ),
             Self::Green { multiprocessors } => {
-                write!(f, "divided by a green context: the producer has {multiprocessors} multiprocessors")
+                write!(
+                    f,
+                    "divided by a green context: the producer keeps to {multiprocessors} multiprocessors"
+                )
             }
             Self::Grid { multiprocessors } => {
                 write!(

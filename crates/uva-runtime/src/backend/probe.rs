@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uva_cuda::ProbeReport;
 use uva_cuda::nvrtc::Nvrtc;
-use uva_mem::PidFd;
+use uva_mem::spawn::Inherit;
+use uva_mem::{PidFd, Signal};
 
 use crate::RuntimeError;
 use crate::launcher::own_program;
@@ -64,20 +65,37 @@ impl Probe {
         Self { cuda, nvrtc, torch }
     }
 
-    /// Lets `uvatrain probe` look, in an environment that differs from this one by these variables.
+    /// Looks for the driver and its devices alone, in this process.
+    pub fn of_driver() -> Self {
+        Self { cuda: uva_cuda::probe(), nvrtc: None, torch: None }
+    }
+
+    /// Lets `uvatrain probe` look, in an environment that differs from this one by these variables. `driver_only`: not for
+    /// NVRTC and libtorch.
     ///
     /// # Errors
     /// [`RuntimeError::Failed`] when it cannot be started, does not end, or says nothing.
-    pub fn in_child(environment: &[(String, Option<String>)]) -> Result<Self, RuntimeError> {
+    pub fn in_child(
+        environment: &[(String, Option<String>)],
+        driver_only: bool,
+    ) -> Result<Self, RuntimeError> {
         let failed = |what: String| RuntimeError::Failed(format!("looking for a GPU: {what}"));
         let mut command = Command::new(own_program());
-        command.arg("probe").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .arg("probe")
+            .args(driver_only.then_some("--driver-only"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         for (name, value) in environment {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
+        // It may hang for ever, so it dies with this process; and signals of the terminal are for this one.
+        let inherit = Inherit { channel: None, death_signal: Some(Signal::KILL), new_session: true };
+        inherit.apply(&mut command);
         let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
         let ended = PidFd::open(child.id()).and_then(|pidfd| pidfd.wait_for_end(PATIENCE));
         if !matches!(ended, Ok(true)) {

@@ -19,9 +19,9 @@ use crate::device::Loan;
 /// as slices panic; counts, times and hash are there in any case.
 #[derive(Debug)]
 pub struct Batch<'a> {
-    /// Before `slot`: what is enqueued on a device is marked as such before the ring gives the slot away.
     loan: Option<Loan<'a>>,
-    slot: ReadSlot<'a>,
+    /// There until the batch is dropped.
+    slot: Option<ReadSlot<'a>>,
     layout: &'a BatchLayout,
     header: BatchHeader,
 }
@@ -34,11 +34,13 @@ impl<'a> Batch<'a> {
         layout: &'a BatchLayout,
         header: BatchHeader,
     ) -> Self {
-        Self { loan, slot, layout, header }
+        Self { loan, slot: Some(slot), layout, header }
     }
 
     fn bytes(&self, range: Range<usize>) -> &[u8] {
-        let Some(loan) = &self.loan else { return &self.slot.payload()[range] };
+        let Some(loan) = &self.loan else {
+            return self.slot.as_ref().map_or(&[], |slot| &slot.payload()[range]);
+        };
         match loan.host_bytes(range) {
             Some(bytes) => bytes,
             None => panic!("the batch is on a GPU: `on_device` lends its arrays"),
@@ -171,6 +173,18 @@ impl<'a> Batch<'a> {
         match &self.loan {
             None => Duration::from_nanos(self.header.gather_ns()),
             Some(loan) => loan.confirm().unwrap_or_default(),
+        }
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        // What is enqueued on a device is marked as such before the ring gives the slot away; a slot that could not be
+        // marked stays taken, and the next batch that is asked for says why.
+        let given_back = self.loan.take().is_none_or(Loan::give_back);
+        match self.slot.take() {
+            Some(slot) if !given_back => slot.abandon(),
+            slot => drop(slot),
         }
     }
 }

@@ -21,7 +21,7 @@ pub struct DeviceSlots {
     /// How long the stream stood still for batches that were given back, since this was last asked.
     waited: Cell<Duration>,
     rows: usize,
-    /// What giving a slot back could not report: said when the next one is taken.
+    /// What giving a slot back could not report: said when the next one is asked for.
     failed: Option<RuntimeError>,
 }
 
@@ -52,11 +52,13 @@ impl DeviceSlots {
         self.reader.use_stream(stream);
     }
 
+    /// What giving a slot back could not report.
+    pub(crate) fn failure(&mut self) -> Result<(), RuntimeError> {
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
     /// Takes a slot whose `ready` the ring has shown. Where the host waits for it, it is confirmed too.
     pub(crate) fn take(&mut self, slot: usize, sequence: u64) -> Result<(), RuntimeError> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
         self.reader.take(slot, &self.events.ready[slot])?;
         if self.reader.waits_on_the_host() {
             self.confirm(slot, sequence)?;
@@ -93,7 +95,7 @@ impl DeviceSlots {
     }
 }
 
-/// A taken slot. Dropped before the ring's slot is given back, so that `free` is recorded before it is seen.
+/// A taken slot. Given back before the ring's slot is, so that `free` is recorded before it is seen.
 #[derive(Debug)]
 pub(crate) struct Loan<'a> {
     slots: &'a mut DeviceSlots,
@@ -121,11 +123,11 @@ impl Loan<'_> {
     pub fn confirm(&self) -> Result<Duration, RuntimeError> {
         self.slots.confirm(self.slot, self.sequence)
     }
-}
 
-impl Drop for Loan<'_> {
-    fn drop(&mut self) {
-        let slots = &mut *self.slots;
+    /// Gives the slot back. False: that was not possible, and the ring must not give it away either, since the GPU may
+    /// still read it.
+    pub fn give_back(self) -> bool {
+        let slots = self.slots;
         // A batch that was dropped before its work was waited for has no time yet: that is no failure.
         if slots.confirm(self.slot, self.sequence).is_ok() {
             match slots.reader.waited(self.slot) {
@@ -133,8 +135,12 @@ impl Drop for Loan<'_> {
                 Err(error) => slots.failed = Some(error.into()),
             }
         }
-        if let Err(error) = slots.reader.give_back(&slots.events.free[self.slot]) {
-            slots.failed.get_or_insert(error.into());
+        match slots.reader.give_back(&slots.events.free[self.slot]) {
+            Ok(()) => true,
+            Err(error) => {
+                slots.failed.get_or_insert(error.into());
+                false
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use uva_cuda::{Context, Event};
 use uva_mem::handover::{Channel, HandoverError, Received};
 use uva_mem::ring::Liveness;
 
-use super::{DeviceSetup, DeviceSlots, SlotEvents};
+use super::{DeviceSetup, DeviceSlots, SlotEvents, slot_shape};
 use crate::RuntimeError;
 use crate::backend::CudaBackend;
 use crate::control::{Control, Stop};
@@ -103,7 +103,9 @@ fn create(context: &Arc<Context>, cuda: &CudaBackend, plan: &RunPlan) -> Result<
         plan.options.feature_slots,
         plan.layout.device_slot_bytes()
     );
-    Ok(SharedBuffer::create(context, plan.device_bytes(), cuda.ipc, &what)?)
+    let buffer = SharedBuffer::create(context, plan.device_bytes(), cuda.ipc, &what)?;
+    slot_shape(plan).clear_reports(&buffer)?;
+    Ok(buffer)
 }
 
 /// What names an event in another process: 64 bytes, which JSON has no array for.

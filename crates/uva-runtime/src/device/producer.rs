@@ -68,6 +68,11 @@ impl DeviceGather {
                 let (gigabytes, seconds) = (bytes.len() as f64 * 1e-9, began.elapsed().as_secs_f64());
                 (table, format!("feature table: {gigabytes:.2} GB copied to the GPU in {seconds:.2} s"))
             }
+            // Only the CPU reads it then.
+            GatherChoice::Dma => {
+                let owner = Arc::new(FeatureBytes(Arc::clone(dataset)));
+                (GatherTable::Host(owner), "feature table: not pinned, the CPU reads it".to_owned())
+            }
             _ => {
                 let options = PinOptions { what, ..PinOptions::default() };
                 let table = PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset))), &options)?;
@@ -75,9 +80,12 @@ impl DeviceGather {
                 (GatherTable::from(Arc::new(table)), how)
             }
         };
+        let mut multiprocessors = cuda.partition.gather_multiprocessors();
         let stream = match cuda.partition {
-            Partition::Green { multiprocessors } => {
-                GreenPartition::new(context, multiprocessors)?.stream()?
+            Partition::Green { multiprocessors: wanted } => {
+                let green = GreenPartition::new(context, wanted)?;
+                multiprocessors = Some(green.multiprocessors());
+                green.stream()?
             }
             _ => Stream::new(context)?,
         };
@@ -87,13 +95,9 @@ impl DeviceGather {
             GatherChoice::Dma | GatherChoice::Cpu => GatherMode::Dma,
             GatherChoice::Split => GatherMode::Split,
         };
-        let options = FillOptions {
-            mode,
-            kernel: cuda.kernel,
-            multiprocessors: cuda.partition.gather_multiprocessors(),
-            threads: plan.options.gather_threads,
-        };
-        let filler = SlotFiller::new(
+        let options =
+            FillOptions { mode, kernel: cuda.kernel, multiprocessors, threads: plan.options.gather_threads };
+        let mut filler = SlotFiller::new(
             Arc::clone(context),
             stream,
             kernels,
@@ -103,6 +107,7 @@ impl DeviceGather {
             slot_shape(plan),
             options,
         )?;
+        filler.reserve(plan.layout.batch_bytes())?;
         Ok(Self { filler, events, rows: plan.table_rows, note })
     }
 

@@ -165,9 +165,12 @@ impl Fleet {
         for member in &mut self.members {
             if let Some(mps) = &self.mps {
                 // A client of MPS that is killed over its work may take the server with it, and the other client; one
-                // that the server has let go of may be. Where that fails the signal is what is left.
-                if member.reap().is_none() && matches!(member.role, Role::Producer | Role::Consumer) {
-                    let _ = mps.terminate_client(member.pidfd.pid());
+                // that the server has let go of may be. Where that fails the signal is what is left, for the next one
+                // too: a server that waits for the one's work does so for the other's.
+                let client =
+                    matches!(member.role, Role::Producer | Role::Consumer) && member.reap().is_none();
+                if client && mps.terminate_client(member.pidfd.pid()).is_err() {
+                    self.mps = None;
                 }
             }
             member.end_now();

@@ -67,7 +67,7 @@ struct Known {
 }
 
 /// The janitor's whole life.
-pub(crate) fn run(channel: Channel) -> Result<(), RuntimeError> {
+pub(crate) fn run(channel: &Channel) -> Result<(), RuntimeError> {
     let mut known = Known::default();
     // A launcher that died before its first word has started nothing that a parent-death signal would miss.
     let Ok(first) = channel.recv() else { return Ok(()) };

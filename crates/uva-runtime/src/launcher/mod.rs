@@ -22,7 +22,7 @@ mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -39,6 +39,9 @@ use crate::{RuntimeError, mps};
 pub(crate) use fleet::own_program;
 pub use messages::Role;
 pub use role_process::{Consume, run as run_role};
+
+/// How long an MPS daemon may take to answer.
+const MPS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A run in processes, as it is started.
 #[derive(Clone, Debug)]
@@ -149,7 +152,11 @@ impl Launcher {
         let (Some(wish), Backend::Cuda(cuda)) = (&decision.mps, &decision.backend) else {
             return Ok(decision.backend);
         };
-        match self.divide_by_mps(wish, cuda) {
+        let divided = self.divide_by_mps(wish, cuda);
+        if let Some(signal) = self.signals.take().first() {
+            return Err(RuntimeError::Interrupted(*signal));
+        }
+        match divided {
             Ok(divided) => Ok(Backend::Cuda(divided)),
             Err(reason) if wish.required => Err(RuntimeError::Missing(format!(
                 "MPS cannot divide the GPU: {reason}; --mps auto goes on without"
@@ -164,7 +171,9 @@ impl Launcher {
 
     fn divide_by_mps(&mut self, wish: &MpsWish, cuda: &CudaBackend) -> Result<CudaBackend, String> {
         let said = |error: mps::MpsError| error.to_string();
-        let session = match mps::look(&mps::Environment::of_process()).map_err(said)? {
+        // A daemon that does not answer within this is as good as none; and a run that ends asks it about each client.
+        let environment = mps::Environment { timeout: MPS_PATIENCE, ..mps::Environment::of_process() };
+        let session = match mps::look(&environment).map_err(said)? {
             mps::Found::Running(running) => mps::Session::Shared(running),
             mps::Found::Prepared(prepared) => {
                 // Before there is anything to clean up.
@@ -177,7 +186,8 @@ impl Launcher {
         let session = self.mps.insert(Arc::new(session));
         // What a process with this share sees: the device's number there, and its multiprocessors.
         let granted = |percentage: u32| -> Result<(usize, u32), String> {
-            let probe = Probe::in_child(&client(session, percentage)).map_err(|error| error.to_string())?;
+            let probe = Probe::in_child(&client(session, percentage), true);
+            let probe = probe.map_err(|error| error.to_string())?;
             if let Some(reason) = probe.cuda.unavailable {
                 return Err(format!("under MPS: {reason}"));
             }

@@ -28,7 +28,7 @@ pub type Consume = fn(&mut BatchReceiver, &Dataset, Value, &mut dyn Observer) ->
 /// says to the launcher.
 pub fn run(role: Role, channel: RawFd, consume: Consume) -> i32 {
     let channel = match Channel::from_inherited(channel) {
-        Ok(channel) => channel,
+        Ok(channel) => Arc::new(channel),
         Err(error) => {
             // Where stderr is closed too, the exit code has to do.
             let _ = writeln!(
@@ -40,7 +40,7 @@ pub fn run(role: Role, channel: RawFd, consume: Consume) -> i32 {
         }
     };
     let ended = match role {
-        Role::Janitor => return i32::from(janitor::run(channel).is_err()),
+        Role::Janitor => return i32::from(janitor::run(&channel).is_err()),
         _ => take_part(role, &channel, consume),
     };
     let report = match ended {
@@ -76,7 +76,7 @@ impl From<RuntimeError> for Ended {
     }
 }
 
-fn take_part(role: Role, channel: &Channel, consume: Consume) -> Result<Value, Ended> {
+fn take_part(role: Role, channel: &Arc<Channel>, consume: Consume) -> Result<Value, Ended> {
     let failed = |error: &dyn std::fmt::Display| RuntimeError::Failed(error.to_string());
     let launcher = rustix::process::getppid();
     signals::leave_to_launcher().map_err(|error| failed(&error))?;
@@ -110,13 +110,11 @@ fn take_part(role: Role, channel: &Channel, consume: Consume) -> Result<Value, E
         }
         .run()
         .map(|()| Value::Null),
-        Role::Producer => produce(&dataset, &plan, &control, &mut handed, &|line| {
-            // A launcher that is gone is noticed elsewhere.
-            let _ = say(channel, &Report::Note(line.to_owned()));
-        })
-        .map(|()| Value::Null),
+        Role::Producer => {
+            produce(&dataset, &plan, &control, &mut handed, &|line| note(channel, line)).map(|()| Value::Null)
+        }
         _ if plan.backend.in_one_process() => {
-            consume_with_producer(&dataset, &plan, &control, &mut handed, |receiver| {
+            consume_with_producer(&dataset, &plan, &control, &mut handed, channel, |receiver| {
                 consume(receiver, &dataset, setup.job, &mut observer)
             })
         }
@@ -178,6 +176,7 @@ fn consume_with_producer(
     plan: &Arc<RunPlan>,
     control: &Arc<Control>,
     handed: &mut Handed,
+    channel: &Arc<Channel>,
     consume: impl FnOnce(&mut BatchReceiver) -> Result<Value, RuntimeError>,
 ) -> Result<Value, RuntimeError> {
     let batches = plan.open_batch_ring(handed.next("batch ring")?)?.reader();
@@ -190,6 +189,7 @@ fn consume_with_producer(
     let features = ring.writer();
     let thread = {
         let (dataset, plan, control) = (Arc::clone(dataset), Arc::clone(plan), Arc::clone(control));
+        let line_channel = Arc::clone(channel);
         producer.start(move || {
             ProducerRole {
                 dataset: &dataset,
@@ -200,15 +200,15 @@ fn consume_with_producer(
                 device: setup,
                 samplers,
                 consumer,
-                note: &|line| tracing::info!("{line}"),
+                note: &|line| note(&line_channel, line),
             }
             .run()
         })?
     };
     let consumed = consume(&mut receiver);
     let at = Instant::now();
-    // Whatever it came to, nobody will take another batch. A producer that is through does not notice.
-    if consumed.is_err() {
+    // Unless it has seen the end, nobody will take another batch, and the producer need not wait for that.
+    if consumed.is_err() || control.stop() >= Stop::Soon {
         control.set_stop(Stop::Now);
     }
     match (consumed, first_error([thread])) {
@@ -307,6 +307,11 @@ impl Observer for ChannelObserver<'_> {
     fn note(&mut self, line: &str) {
         let _ = say(self.channel, &Report::Note(line.to_owned()));
     }
+}
+
+fn note(channel: &Channel, line: &str) {
+    // A launcher that is gone is noticed elsewhere.
+    let _ = say(channel, &Report::Note(line.to_owned()));
 }
 
 fn say(channel: &Channel, report: &Report) -> Result<(), RuntimeError> {

@@ -4,8 +4,9 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
-use rustix::process::{Pid, getppid};
+use rustix::process::{Pid, Signal, getpid, getppid, kill_process};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level;
@@ -71,6 +72,9 @@ pub(crate) fn leave_to_launcher() -> io::Result<()> {
     Ok(())
 }
 
+/// How long a role may take to end by itself once its launcher is gone: longer than the janitor waits.
+const GRACE: Duration = Duration::from_secs(10);
+
 /// Makes a role with work on a GPU end in an orderly way when its launcher has gone: SIGTERM, its parent-death signal,
 /// then asks for the end that the launcher would have asked for. From a launcher that lives it means nothing.
 ///
@@ -82,6 +86,10 @@ pub(crate) fn stop_with_launcher(launcher: Option<Pid>, control: Arc<Control>) -
         for _ in std::iter::once(SIGTERM).chain(signals.forever()) {
             if getppid() != launcher {
                 control.set_stop(Stop::Now);
+                // A role that waits for the GPU doesn't look at that word. The janitor would end it; where that was killed
+                // too, nobody else does.
+                std::thread::sleep(GRACE);
+                let _ = kill_process(getpid(), Signal::KILL);
             }
         }
     })?;

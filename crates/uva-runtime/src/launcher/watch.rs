@@ -22,6 +22,9 @@ use crate::plan::RunPlan;
 /// futex time-out, ten times a second, so what takes longer hangs.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// How long the roles may take to end when a run has gone well.
+const UNPINNING: Duration = Duration::from_secs(60);
+
 /// Why a run ends before its time. Ordered: the larger one is nearer to the cause.
 #[derive(Debug)]
 struct Cause {
@@ -191,9 +194,13 @@ impl Watch<'_> {
         self.wind_down();
     }
 
+    /// Tells every role to return, and gives them some time for that: little where something failed, more where nothing
+    /// did and a producer may have a large table to unpin.
     fn wind_down(&mut self) {
         self.control.set_stop(Stop::Now);
-        self.deadline.get_or_insert_with(|| Instant::now() + GRACE);
+        let grace = if self.cause.is_some() || self.interrupted.is_some() { GRACE } else { UNPINNING };
+        let deadline = Instant::now() + grace;
+        self.deadline = Some(self.deadline.map_or(deadline, |known| known.min(deadline)));
     }
 
     fn whereabouts(&self, place: usize) -> String {

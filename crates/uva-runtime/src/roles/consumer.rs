@@ -83,6 +83,9 @@ impl BatchReceiver {
     /// # Errors
     /// [`RuntimeError::PeerGone`] when the producer has ended without having handed it over.
     pub fn next_batch(&mut self) -> Result<Option<Batch<'_>>, RuntimeError> {
+        if let Some(device) = &mut self.device {
+            device.failure()?;
+        }
         // The consumer itself decides where training ends, so it knows what is next without looking.
         let expected = loop {
             if self.ended {

@@ -18,7 +18,7 @@ use crate::launcher::{Environments, Launch, Launcher, without_mps};
 use crate::metrics::{End, Event, Observer, Roles, Start};
 use crate::plan::RunPlan;
 use crate::roles::BatchReceiver;
-use crate::{LoaderOptions, Passes, Runtime, RuntimeError};
+use crate::{LoaderOptions, Passes, Runtime, RuntimeError, mps};
 
 /// A training run that can be started: its options fit each other, its dataset and its checkpoint.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl TrainingRun {
         let loader = LoaderOptions { degrees: options.trainer.model == ModelKind::Gcn, ..loader.clone() };
         let mut plan = RunPlan::new(&dataset, &loader, passes)?;
         plan.checkpointed = options.checkpoint.is_some();
-        let decision = backend::decide(backend, in_process, || Probe::in_child(&without_mps()))?;
+        let decision = backend::decide(backend, in_process, || Probe::in_child(&without_mps(), false))?;
         Ok(Self { dataset: Arc::new(dataset), plan, options, decision, in_process })
     }
 
@@ -70,6 +70,10 @@ impl TrainingRun {
         ];
         if let Some(threads) = self.options.trainer.threads {
             environment.push(("OMP_NUM_THREADS".to_owned(), threads.to_string()));
+        }
+        // A daemon at the default place would make a client of this process, unasked.
+        if self.in_process && self.decision.backend.cuda().is_some() {
+            environment.extend(mps::environment_without());
         }
         environment
     }

@@ -70,7 +70,7 @@ pub fn run(flags: &DoctorFlags) -> anyhow::Result<()> {
     checks.extend(torch::checks());
     let trains_on_cpu = checks.iter().all(|check| check.status != Status::Missing);
     // A probe that cannot be had is a finding too: nothing is known then.
-    let probed = Probe::in_child(&[]).ok();
+    let probed = Probe::in_child(&[], false).ok();
     checks.extend(gpu::checks(probed.as_ref()));
     let trains_on_gpu = trains_on_cpu && gpu::trains(probed.as_ref());
     let report = Report { version: env!("CARGO_PKG_VERSION"), trains_on_cpu, trains_on_gpu, checks };

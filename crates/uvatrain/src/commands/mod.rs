@@ -6,7 +6,7 @@ mod generate;
 mod import;
 mod info;
 mod mps;
-mod probe;
+pub mod probe;
 pub mod role;
 mod train;
 mod written;
@@ -35,7 +35,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Producer(args) => role::run(Role::Producer, &args),
         Command::Consumer(args) => role::run(Role::Consumer, &args),
         Command::Janitor(args) => role::run(Role::Janitor, &args),
-        Command::Probe => probe::run(),
+        Command::Probe(args) => probe::run(&args),
     }
 }
 

@@ -111,6 +111,11 @@ impl BackendFlags {
         if self.mps == Mps::Off && self.partition == Partition::Mps {
             return contradiction("--mps off and --partition mps contradict each other".into());
         }
+        if self.gather == Gather::Cpu && (self.mps == Mps::Require || self.partition == Partition::Mps) {
+            return contradiction(
+                "--gather cpu: only the consumer uses the GPU then, and MPS has nothing to divide".into(),
+            );
+        }
         if self.device == Device::Cpu && self.mps == Mps::Require {
             return contradiction("--mps require: with --device cpu there is no GPU to divide".into());
         }
@@ -182,7 +187,7 @@ pub enum Partition {
     Auto,
     /// MPS caps both processes
     Mps,
-    /// One process; the producer's thread has multiprocessors of its own (a green context)
+    /// One process; the producer's work keeps to the multiprocessors of a green context
     Green,
     /// One process; the producer's kernels have few blocks
     Grid,
@@ -289,6 +294,7 @@ mod tests {
             "--mps require --partition none",
             "--mps off --partition mps",
             "--mps require --device cpu",
+            "--mps require --gather cpu",
         ] {
             let problem = flags(args).check().unwrap_err();
             assert_eq!(code_of(&problem), Code::BadInput, "{args}");

@@ -27,6 +27,7 @@ pub use train::TrainFlags;
 #[cfg(feature = "train")]
 pub use train::{Evaluation, FeatureNorm, Model};
 
+use crate::commands::probe::ProbeArgs;
 use crate::commands::role::RoleArgs;
 
 /// Train graph neural networks on graphs larger than GPU memory.
@@ -89,7 +90,7 @@ pub enum Command {
     Janitor(RoleArgs),
     /// The process that looks for a GPU, so that no other has to touch CUDA for that
     #[command(hide = true)]
-    Probe,
+    Probe(ProbeArgs),
 }
 
 /// The options of `uvatrain doctor`.

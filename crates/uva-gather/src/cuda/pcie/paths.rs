@@ -87,7 +87,8 @@ pub(super) fn measure(
     let draws: Vec<Vec<i64>> = (0..=(SETTLING + options.samples) as u32)
         .map(|seed| IdOrder::Random.draw(rows, count, seed))
         .collect();
-    let mut path = CopyPath::new(&bench.context, &table.pinned, row_bytes, options.threads)?;
+    let mut path =
+        CopyPath::new(&bench.context, &Arc::clone(&table.pinned).into(), row_bytes, options.threads)?;
     let mut work = Work { bench, table, path: &mut path, row_bytes };
     let dma = work.by_cpu(&draws[..=options.samples])?;
     let split = work.split(&draws, options.samples)?;
