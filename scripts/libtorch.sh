@@ -7,23 +7,29 @@
 #   otherwise                a cache folder filled once from three PyPI wheels, about 1.1 GB unpacked:
 #                            ${UVATRAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/uvatrain}/libtorch-2.11.0
 #
-# The wheels are downloaded by pip, or taken from the cache's folder `wheels` where somebody has put them there
-# (a machine without a network). The wheels are for one fixed Python, whichever runs here: only their C++ headers
-# and libraries are used. A second run changes nothing and uses no network. Several runs at once are safe: the
-# cache folder and the link appear by rename.
+# The wheels (scripts/wheels.sh) are for one fixed Python, whichever runs here: only their C++ headers and libraries
+# are used. A second run changes nothing and uses no network. Several runs at once are safe: the cache folder and the
+# link appear by rename.
 set -euo pipefail
 
 readonly TORCH_VERSION=2.11.0
 # libtorch_cpu.so of the CUDA 13 wheel needs libcudart and libcupti even on a machine without a GPU.
-# Small ones first, so that a network that fails fails early.
 readonly WHEELS=("nvidia-cuda-runtime==13.0.96" "nvidia-cuda-cupti==13.0.85" "torch==$TORCH_VERSION")
 
+# Headers, libraries and licences; the Python half of the wheel is of no use here.
+readonly KEPT='name.startswith(("torch/include/", "torch/lib/", "torch/version.py", "nvidia/")) or ".dist-info/" in name'
+# Only C++ is used of them, so any one Python does.
+readonly PIP_TAGS=(--implementation cp --python-version 3.11 --abi cp311)
+
+label=libtorch
+what=libtorch
 checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 cache=${UVATRAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/uvatrain}
 installed=$cache/libtorch-$TORCH_VERSION
+# shellcheck source=scripts/wheels.sh
+source "$(dirname "${BASH_SOURCE[0]}")/wheels.sh"
 
-say() { printf 'libtorch: %s\n' "$*" >&2; }
-fail() { say "$*"; exit 3; }
+check_unpacked() { check_torch "$1/torch" "the downloaded wheels"; }
 
 # Refuses a folder that is not libtorch 2.11 with headers; the wheel keeps its version in version.py, a libtorch
 # archive in build-version.
@@ -61,72 +67,6 @@ link_to() {
   mv -T "$next" "$link"
 }
 
-# A python with pip: the one there is, else a throw-away venv in $1.
-python_with_pip() {
-  if python3 -m pip --version >/dev/null 2>&1; then
-    echo python3
-  elif python3 -m venv "$1/venv" >/dev/null 2>&1 && "$1/venv/bin/python3" -m pip --version >/dev/null 2>&1; then
-    echo "$1/venv/bin/python3"
-  else
-    return 1
-  fi
-}
-
-download() {
-  local requirement=$1 folder=$2 machine pip_python platform
-  local -a platforms=()
-  machine=$(uname -m)
-  # One tag each: pip does not conclude from manylinux_2_28 that older ones fit too.
-  for platform in manylinux_2_28 manylinux_2_25 manylinux_2_17 manylinux2014; do
-    platforms+=(--platform "${platform}_$machine")
-  done
-  pip_python=$(python_with_pip "$folder") || fail "python3 has neither pip nor venv, and they are needed once to" \
-    "download libtorch: install python3-pip (apt install python3-pip), or put the wheels of ${WHEELS[*]} into $cache/wheels"
-  say "downloading $requirement"
-  PIP_REQUIRE_VIRTUALENV=false PIP_DISABLE_PIP_VERSION_CHECK=1 "$pip_python" -m pip download --quiet --no-deps \
-    --no-cache-dir --only-binary=:all: --implementation cp --python-version 3.11 --abi cp311 "${platforms[@]}" \
-    --dest "$folder/wheels" "$requirement" >&2 ||
-    fail "could not download $requirement; run again when the network is there, or put its wheel into $cache/wheels"
-}
-
-# Fills the cache folder: everything is unpacked beside it, then renamed.
-install() {
-  local partial=$installed.partial-$$ requirement pattern
-  local -a found wheels=()
-  command -v python3 >/dev/null || fail "python3 is needed once to download and unpack libtorch"
-  # Nobody else works here while we hold the lock: what lies about is from a run that was killed.
-  rm -rf "$installed".partial-*
-  trap 'rm -rf "$installed.partial-$$"' EXIT
-  mkdir -p "$partial/wheels" "$partial/root"
-  for requirement in "${WHEELS[@]}"; do
-    pattern=${requirement/==/-}
-    pattern=${pattern%-*}
-    pattern=${pattern//-/_}-${requirement#*==}-*$(uname -m).whl
-    found=("$cache/wheels"/$pattern)
-    if [[ ! -e ${found[0]} ]]; then
-      TMPDIR=$partial download "$requirement" "$partial"
-      found=("$partial/wheels"/$pattern)
-    fi
-    [[ -e ${found[0]} ]] || fail "pip downloaded no file named $pattern"
-    wheels+=("${found[0]}")
-  done
-  say "unpacking into $installed"
-  # Headers, libraries and licences; the Python half of the wheel is of no use here. Reading a member checks its CRC.
-  python3 - "$partial/root" "${wheels[@]}" <<'PYTHON' || fail "could not unpack the wheels (disk full, or a damaged file)"
-import sys, zipfile
-kept = ("torch/include/", "torch/lib/", "torch/version.py", "nvidia/")
-for wheel in sys.argv[2:]:
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            names = [n for n in archive.namelist() if n.startswith(kept) or ".dist-info/" in n]
-            archive.extractall(sys.argv[1], names)
-    except (OSError, zipfile.BadZipFile) as error:
-        sys.exit(f"libtorch: {wheel}: {error}")
-PYTHON
-  check_torch "$partial/root/torch" "the downloaded wheels"
-  mv -T "$partial/root" "$installed"
-}
-
 # Under cargo LIBTORCH is our own link: no wish of the user's. Links are not followed, as what it leads to may be one.
 if [[ -n ${LIBTORCH:-} && $(realpath -ms "$LIBTORCH") != "$checkout/.libtorch/torch" ]]; then
   torch=$(realpath -m "$LIBTORCH")
@@ -141,18 +81,7 @@ elif [[ ${LIBTORCH_USE_PYTORCH:-0} == 1 ]]; then
   link_to "$torch"
   say "using $torch (LIBTORCH_USE_PYTORCH)"
 else
-  how="using"
-  if [[ ! -d $installed ]]; then
-    mkdir -p "$cache"
-    if command -v flock >/dev/null; then
-      exec 9>"$cache/libtorch.lock"
-      flock 9
-    fi
-    if [[ ! -d $installed ]]; then
-      install
-      how="installed"
-    fi
-  fi
+  fill_once
   link_to "$installed/torch"
   say "$how $installed"
 fi

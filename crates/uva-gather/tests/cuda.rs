@@ -421,15 +421,27 @@ fn pieces_on_their_way_are_not_overwritten() {
         let arrays = std::slice::from_ref(&ids_range);
         filler.fill(0, &payload, arrays, ids_range.clone(), features_at, 1, None, &ready).unwrap();
         filler.drain().unwrap();
-        let mut out = vec![0; shape.stride];
-        let stream = Stream::new(&context).unwrap();
-        // SAFETY: both ends live until the synchronisation.
-        unsafe { device_to_host(&stream, buffer.address(), &mut out) }.unwrap();
-        stream.synchronize().unwrap();
-        for (i, &id) in ids.iter().enumerate() {
-            let row = &out[features_at + i * ROW_BYTES..][..ROW_BYTES];
-            assert!(row == &table_bytes[id as usize * ROW_BYTES..][..ROW_BYTES], "{mode:?}: row {i}");
-        }
+        assert_rows(&context, &buffer, features_at, &ids, &table_bytes, &format!("{mode:?}"));
+    }
+}
+
+/// The rows of these ids lie behind `features_at` of the only slot of a buffer.
+fn assert_rows(
+    context: &Arc<Context>,
+    buffer: &SharedBuffer,
+    features_at: usize,
+    ids: &[i64],
+    table: &[u8],
+    case: &str,
+) {
+    let mut out = vec![0; buffer.bytes()];
+    let stream = Stream::new(context).unwrap();
+    // SAFETY: both ends live until the synchronisation.
+    unsafe { device_to_host(&stream, buffer.address(), &mut out) }.unwrap();
+    stream.synchronize().unwrap();
+    for (i, &id) in ids.iter().enumerate() {
+        let row = &out[features_at + i * ROW_BYTES..][..ROW_BYTES];
+        assert!(row == &table[id as usize * ROW_BYTES..][..ROW_BYTES], "{case}: row {i}, id {id}");
     }
 }
 
@@ -471,15 +483,7 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
     let arrays = std::slice::from_ref(&ids_range);
     filler.fill(0, &payload, arrays, ids_range.clone(), features_at, 1, None, &ready).unwrap();
     filler.drain().unwrap();
-    let mut out = vec![0; shape.stride];
-    let stream = Stream::new(&context).unwrap();
-    // SAFETY: both ends live until the synchronisation.
-    unsafe { device_to_host(&stream, buffer.address(), &mut out) }.unwrap();
-    stream.synchronize().unwrap();
-    for (i, &id) in ids.iter().enumerate() {
-        let row = &out[features_at + i * ROW_BYTES..][..ROW_BYTES];
-        assert!(row == &table_bytes[id as usize * ROW_BYTES..][..ROW_BYTES], "row {id}");
-    }
+    assert_rows(&context, &buffer, features_at, &ids, &table_bytes, "on the device");
 }
 
 #[test]
