@@ -1,6 +1,7 @@
 //! `uvatrain bench requests`: what a row costs on the link, from the kernels themselves, and what a GPU needs to fill it.
 
 use serde::Serialize;
+use uva_cuda::partition::{Reach, reads_in_flight};
 use uva_kernel_sim::gather::Kernel;
 use uva_kernel_sim::requests::{LINE_BYTES, READ_OVERHEAD_BYTES, Requests, RequestsError, of_rows};
 use uva_kernel_sim::tuning;
@@ -140,7 +141,7 @@ struct Need {
 impl Need {
     fn of(gpu: Gpu, kernel: Kernel) -> Need {
         let facts = Facts::of(gpu);
-        let reads = facts.bytes_per_second.map(|bytes| bytes * facts.round_trip_seconds / LINE_BYTES as f64);
+        let reads = facts.bytes_per_second.map(|bytes| reads_in_flight(bytes, facts.round_trip_seconds));
         let kernel_warps = tuning::BLOCK_THREADS / 32 * tuning::BLOCKS_PER_MULTIPROCESSOR;
         // A load of a narrow kernel is one read at least; one of `wide` covers four lines.
         let kernel_reads = match kernel {
@@ -148,7 +149,10 @@ impl Need {
             Kernel::Wide => 4 * tuning::WIDE_DEPTH,
         };
         let all = [reads[0], reads[1], facts.most_reads];
-        let multiprocessors = |warps: u32, each: u32| all.map(|reads| reads / f64::from(warps * each));
+        let multiprocessors = |warps, reads_per_warp| {
+            let reach = Reach { multiprocessors: facts.multiprocessors, warps, reads_per_warp };
+            all.map(|reads| reach.multiprocessors_exactly(reads))
+        };
         Need {
             name: facts.name,
             multiprocessors: facts.multiprocessors,
