@@ -38,6 +38,8 @@ step "NVRTC" scripts/nvrtc.sh
 step "kernels compile for every GPU" scripts/check-kernels.py --require
 step "second implementation" python3 tests/reference/reference.py --check docs/test-vectors.json
 step "tests" cargo test --workspace --no-fail-fast
+# Without libtorch, which the workspace's build gives every role.
+step "faults of the driver" cargo test -p uva-runtime --test gpu_processes
 
 printf '\n== all passed in %d s\n' $((SECONDS - started))
 printf '%s\n' "${took[@]}"
