@@ -452,7 +452,7 @@ fn child_of(parent: u32, role: &str) -> Option<rustix::process::Pid> {
 
 fn memory_does_not_grow_with_the_batches() {
     let place = Place::new();
-    let what = json!({ "backend": two_processes(), "epochs": 60 });
+    let what = json!({ "backend": two_processes(), "epochs": 100 });
     let ended = place.run(&what, &[]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let resident: Vec<u64> =

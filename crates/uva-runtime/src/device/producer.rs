@@ -91,7 +91,9 @@ impl DeviceGather {
         };
         let (slots, ways) = (buffer.bytes() as f64 * 1e-9, buffer.kind().name());
         let seconds = compiled.as_secs_f64();
-        let note = format!("{how}; {slots:.2} GB of feature slots on the GPU ({ways}); kernels ready in {seconds:.2} s");
+        let note = format!(
+            "{how}; {slots:.2} GB of feature slots on the GPU ({ways}); kernels ready in {seconds:.2} s"
+        );
         let mode = match cuda.gather {
             GatherChoice::ZeroCopy | GatherChoice::Device => GatherMode::ZeroCopy,
             GatherChoice::Dma | GatherChoice::Cpu => GatherMode::Dma,
