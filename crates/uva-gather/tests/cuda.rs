@@ -421,7 +421,7 @@ fn pieces_on_their_way_are_not_overwritten() {
         let arrays = std::slice::from_ref(&ids_range);
         filler.fill(0, &payload, arrays, ids_range.clone(), features_at, 1, None, &ready).unwrap();
         filler.drain().unwrap();
-        assert_rows(&context, &buffer, features_at, &ids, &table_bytes, &format!("{mode:?}"));
+        assert_rows(&context, &buffer, features_at, &ids, (&table_bytes, ROW_BYTES), &format!("{mode:?}"));
     }
 }
 
@@ -431,7 +431,7 @@ fn assert_rows(
     buffer: &SharedBuffer,
     features_at: usize,
     ids: &[i64],
-    table: &[u8],
+    (table, row_bytes): (&[u8], usize),
     case: &str,
 ) {
     let mut out = vec![0; buffer.bytes()];
@@ -440,8 +440,8 @@ fn assert_rows(
     unsafe { device_to_host(&stream, buffer.address(), &mut out) }.unwrap();
     stream.synchronize().unwrap();
     for (i, &id) in ids.iter().enumerate() {
-        let row = &out[features_at + i * ROW_BYTES..][..ROW_BYTES];
-        assert!(row == &table[id as usize * ROW_BYTES..][..ROW_BYTES], "{case}: row {i}, id {id}");
+        let row = &out[features_at + i * row_bytes..][..row_bytes];
+        assert!(row == &table[id as usize * row_bytes..][..row_bytes], "{case}: row {i}, id {id}");
     }
 }
 
@@ -483,7 +483,7 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
     let arrays = std::slice::from_ref(&ids_range);
     filler.fill(0, &payload, arrays, ids_range.clone(), features_at, 1, None, &ready).unwrap();
     filler.drain().unwrap();
-    assert_rows(&context, &buffer, features_at, &ids, &table_bytes, "on the device");
+    assert_rows(&context, &buffer, features_at, &ids, (&table_bytes, ROW_BYTES), "on the device");
 }
 
 #[test]
