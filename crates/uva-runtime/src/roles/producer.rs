@@ -58,10 +58,13 @@ impl ProducerRole<'_> {
             }
         };
         let ended = self.gather_all(&mut gather, &mut clock);
-        match (&ended, gather) {
-            // Where the consumer has gone, the GPU may be waiting for it still.
-            (Err(RuntimeError::PeerGone(_)), Gather::Device(device)) => device.abandon(),
-            (_, gather) => drop(gather),
+        match (&ended, gather, &self.consumer) {
+            // The GPU may wait for ever for a consumer whose process has gone. Of one that is a thread of this process
+            // every event has been recorded that a fill waits for, and what the fills use is freed when they have run.
+            (Err(RuntimeError::PeerGone(_)), Gather::Device(device), Peer::Process { .. }) => {
+                device.abandon()
+            }
+            (_, gather, _) => drop(gather),
         }
         ended
     }
