@@ -67,7 +67,8 @@ fn neighbor_sampling(criterion: &mut Criterion) {
 
     let mut group = criterion.benchmark_group("neighbors");
     for (name, replace) in [("without replacement", false), ("with replacement", true)] {
-        let options = SamplerOptions { fanouts: FANOUTS.to_vec(), replace, seed: 1 };
+        let options =
+            SamplerOptions { fanouts: FANOUTS.to_vec(), replace, seed: 1, ..SamplerOptions::default() };
         let mut sampler = NeighborSampler::new(graph.csc(), options).expect("the options fit the graph");
         let mut sample = |number: usize| {
             let key = BatchKey { split: Split::Train, epoch: 0, batch: number as u32 };

@@ -53,7 +53,8 @@ fn a_batch_holds_the_rows_and_labels_of_its_nodes_and_the_samplers_own_blocks() 
     let graph = graph(temp.path());
     let mut runtime = Runtime::builder(&graph).options(options(2)).build().unwrap();
     let dataset = uva_graph::Dataset::open(&graph).unwrap();
-    let sampler = SamplerOptions { fanouts: vec![4, 3], replace: false, seed: 11 };
+    let sampler =
+        SamplerOptions { fanouts: vec![4, 3], replace: false, seed: 11, ..SamplerOptions::default() };
     let mut sampler = NeighborSampler::new(dataset.csc(), sampler).unwrap();
     let bounds = uva_sample::BatchBounds::new(64, &[4, 3], dataset.nodes(), dataset.edges()).unwrap();
     let mut expected = MiniBatch::with_bounds(&bounds);

@@ -38,6 +38,17 @@ pub struct BatchCounts {
     pub layer_count: usize,
     /// The batch's hash: see [`batch_hash`](crate::batch_hash).
     pub hash: u64,
+    /// What was read of the graph.
+    pub list_reads: ListReads,
+}
+
+/// Reads of lists: one of a list's place, and one for each neighbour picked from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListReads {
+    /// All of them.
+    pub all: u64,
+    /// Those of cached lists ([`NeighborSampler::with_cached_lists`](crate::NeighborSampler::with_cached_lists)).
+    pub cached: u64,
 }
 
 impl BatchCounts {

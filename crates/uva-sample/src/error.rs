@@ -168,6 +168,9 @@ pub enum InvalidOption {
         /// Nodes in the graph.
         nodes: usize,
     },
+    /// κ is 0.
+    #[error("--batch-dependency 0: picks are kept for 1 batch (the ordinary case) or more")]
+    BatchDependency,
     /// A batch without seeds.
     #[error("--batch-size is 0; give 1 or more")]
     BatchSizeZero,

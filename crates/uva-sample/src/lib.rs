@@ -23,10 +23,10 @@ pub mod philox;
 mod pick;
 mod seed_order;
 
-pub use batch::{BatchCounts, BatchMut, BlockMut, BlockRef, LayerCounts, MiniBatch};
+pub use batch::{BatchCounts, BatchMut, BlockMut, BlockRef, LayerCounts, ListReads, MiniBatch};
 pub use bounds::{BatchBounds, LayerBounds};
 pub use error::{Capacity, InvalidOption, SampleError};
 pub use hash::batch_hash;
 pub use neighbor::NeighborSampler;
-pub use options::{BatchKey, MAX_EPOCH, MAX_LAYERS, SamplerOptions};
+pub use options::{BatchKey, MAX_EPOCH, MAX_LAYERS, SamplerOptions, batch_of_picks};
 pub use seed_order::SeedOrder;

@@ -8,12 +8,12 @@
 use uva_graph::{Csc, Indices};
 
 use crate::local_ids::{LocalIds, RelabelError};
-use crate::options::{MAX_EPOCH, MAX_PICKS, check_fanouts};
+use crate::options::{MAX_EPOCH, MAX_PICKS, batch_of_picks, check_fanouts};
 use crate::philox::{BlockBatch, Purpose, StreamKey};
 use crate::pick::{Picker, with_replacement};
 use crate::{
-    BatchCounts, BatchKey, BatchMut, BlockMut, Capacity, InvalidOption, LayerCounts, MiniBatch, SampleError,
-    SamplerOptions, hash,
+    BatchCounts, BatchKey, BatchMut, BlockMut, Capacity, InvalidOption, LayerCounts, ListReads, MiniBatch,
+    SampleError, SamplerOptions, hash,
 };
 
 /// Most destinations in a group.
@@ -29,6 +29,8 @@ const GROUP_PICKS: usize = 2048;
 pub struct NeighborSampler<'g> {
     csc: Csc<'g>,
     options: SamplerOptions,
+    /// Lists of nodes below this are cached.
+    cached_lists: usize,
     local_ids: LocalIds,
     scratch: Scratch,
 }
@@ -49,6 +51,8 @@ struct Scratch {
 struct List {
     /// Original id: what the random words are keyed by.
     key: u64,
+    /// The batch that they are keyed by: [`batch_of_picks`].
+    batch: u32,
     begin: usize,
     degree: usize,
 }
@@ -80,6 +84,9 @@ impl<'g> NeighborSampler<'g> {
     /// for graphs beyond what the random keys can name.
     pub fn new(csc: Csc<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
         check_fanouts(&options.fanouts)?;
+        if options.batch_dependency == 0 {
+            return Err(InvalidOption::BatchDependency.into());
+        }
         check_graph(&csc, &options.fanouts)?;
         let most =
             options.fanouts.iter().map(|&fanout| usize::try_from(fanout).unwrap_or(0).min(MAX_PICKS)).max();
@@ -98,7 +105,16 @@ impl<'g> NeighborSampler<'g> {
             },
             csc,
             options,
+            cached_lists: 0,
         })
+    }
+
+    /// The same, with the lists of nodes `0..lists` counted as cached. In host memory a cache of lists is where the graph
+    /// itself begins, once it is ordered by how often lists are read, so only the counting differs.
+    #[must_use]
+    pub fn with_cached_lists(mut self, lists: usize) -> Self {
+        self.cached_lists = lists;
+        self
     }
 
     /// The options that the sampler was made with.
@@ -164,13 +180,16 @@ impl<'g> NeighborSampler<'g> {
                 indptr: self.csc.indptr,
                 indices,
                 original_ids: self.csc.original_ids,
+                batch_dependency: self.options.batch_dependency,
             };
             let block = &mut out.layers[layer];
-            let counted = self.sample_hop(&hop, nodes, counts.nodes, block)?;
+            let (counted, reads) = self.sample_hop(&hop, nodes, counts.nodes, block)?;
             let indptr = &block.indptr[..=counted.destinations];
             let picked = hash::block(layer, indptr, &block.indices[..counted.edges]);
             counts.hash = counts.hash.wrapping_add(picked);
             counts.nodes = counted.sources;
+            counts.list_reads.all += reads.all;
+            counts.list_reads.cached += reads.cached;
             counts.layers[layer] = counted;
             counts.layer_count += 1;
         }
@@ -212,7 +231,7 @@ impl<'g> NeighborSampler<'g> {
         nodes: &mut [i64],
         destinations: usize,
         block: &mut BlockMut<'_>,
-    ) -> Result<LayerCounts, SampleError> {
+    ) -> Result<(LayerCounts, ListReads), SampleError> {
         let capacity = block.indptr.len();
         let Some(([first_offset], offsets)) =
             block.indptr.get_mut(..=destinations).and_then(|indptr| indptr.split_first_chunk_mut())
@@ -257,14 +276,18 @@ impl<'g> NeighborSampler<'g> {
             None => (usize::MAX, GROUP),
         };
         let mut total = 0;
+        let mut reads = ListReads::default();
         for (group, offsets) in known.chunks(group).zip(offsets.chunks_mut(group)) {
             let lists = &mut self.scratch.lists[..group.len()];
             hop.find_lists(group, lists)?;
 
             self.scratch.blocks.clear();
-            for (list, offset) in lists.iter().zip(offsets) {
+            for ((list, node), offset) in lists.iter().zip(group).zip(offsets) {
+                let of_list = 1 + list.degree.min(fanout) as u64;
+                reads.all += of_list;
+                reads.cached += if (*node as usize) < self.cached_lists { of_list } else { 0 };
                 if list.degree > fanout {
-                    self.scratch.blocks.push(&like, list.key, fanout.div_ceil(4));
+                    self.scratch.blocks.push(&like, list.key, list.batch, fanout.div_ceil(4));
                 }
                 total += list.degree.min(fanout);
                 if total > room {
@@ -276,7 +299,7 @@ impl<'g> NeighborSampler<'g> {
             self.scratch.blocks.generate(&like);
             self.scratch.pick(&like, group.len(), fanout, self.options.replace, hop, &mut sink)?;
         }
-        Ok(LayerCounts { destinations, sources: destinations + sink.found, edges: sink.edges })
+        Ok((LayerCounts { destinations, sources: destinations + sink.found, edges: sink.edges }, reads))
     }
 }
 
@@ -300,7 +323,7 @@ impl Scratch {
                 // A group picks no more than the buffer holds: GROUP_PICKS, or one destination's fanout.
                 let picks = &mut self.positions[used..used + fanout];
                 used += fanout;
-                let key = StreamKey { node: list.key, ..*like };
+                let key = StreamKey { node: list.key, batch: list.batch, ..*like };
                 // A list longer than that was refused when the sampler was made.
                 let degree = u32::try_from(list.degree).unwrap_or(u32::MAX);
                 if replace {
@@ -336,6 +359,7 @@ struct Hop<'a, I> {
     indptr: &'a [i64],
     indices: &'a [I],
     original_ids: Option<&'a [i64]>,
+    batch_dependency: u32,
 }
 
 /// Where a hop's picks go.
@@ -363,11 +387,17 @@ impl<I: NodeId> Hop<'_, I> {
             if begin as u64 > end as u64 || end as u64 > edges {
                 return Err(SampleError::InvalidList { node, begin, end, edges: self.indices.len() });
             }
-            *list = List { key: node as u64, begin: begin as usize, degree: (end - begin) as usize };
+            let (begin, degree) = (begin as usize, (end - begin) as usize);
+            *list = List { key: node as u64, batch: self.batch.batch, begin, degree };
         }
         if let Some(original) = self.original_ids {
-            for (&node, list) in group.iter().zip(lists) {
+            for (&node, list) in group.iter().zip(lists.iter_mut()) {
                 list.key = original[node as usize] as u64;
+            }
+        }
+        if self.batch_dependency > 1 {
+            for list in lists {
+                list.batch = batch_of_picks(self.batch.batch, list.key, self.batch_dependency);
             }
         }
         Ok(())

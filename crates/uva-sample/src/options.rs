@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use uva_graph::Split;
+use uva_graph::{Split, mix};
 
 use crate::InvalidOption;
 
@@ -28,6 +28,25 @@ pub struct SamplerOptions {
     pub replace: bool,
     /// The run's seed.
     pub seed: u64,
+    /// κ, at least 1: a node's picks change every κ batches only, so that consecutive batches share rows. 1 is the
+    /// ordinary case: they change with every batch.
+    pub batch_dependency: u32,
+}
+
+impl Default for SamplerOptions {
+    fn default() -> Self {
+        Self { fanouts: vec![15, 10, 5], replace: false, seed: 0, batch_dependency: 1 }
+    }
+}
+
+/// The batch that the picks of the node with this original id are keyed by in `batch`: ⌊(batch + h mod κ) / κ⌋, h being
+/// `mix(node)`. So the picks of a node stay for κ batches, and each batch changes those of a κ-th of the nodes
+/// ("batch-dependent sampling", docs/reproducible-batches.md).
+#[must_use]
+pub fn batch_of_picks(batch: u32, node: u64, batch_dependency: u32) -> u32 {
+    let kappa = u64::from(batch_dependency);
+    // At most batch for κ = 1 and below it for a larger κ but at 0: no more than 32 bits.
+    ((u64::from(batch) + mix(node) % kappa) / kappa) as u32
 }
 
 /// Checks what does not depend on a graph.

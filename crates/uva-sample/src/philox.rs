@@ -36,11 +36,11 @@ pub enum Purpose {
 #[inline]
 #[must_use]
 pub fn philox4x32(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
-    let [w0, w1, w2, w3] = lanes(key, [counter[0]], [counter[1]], counter[2], counter[3]);
+    let [w0, w1, w2, w3] = lanes(key, [counter[0]], [counter[1]], [counter[2]], counter[3]);
     [w0[0], w1[0], w2[0], w3[0]]
 }
 
-/// `L` counters at once that differ in their first two words only. Result `[w][lane]` is word `w` of `lane`.
+/// `L` counters at once that share their last word. Result `[w][lane]` is word `w` of `lane`.
 ///
 /// A round is a chain of multiplications; several counters side by side keep the multiplier busy.
 #[inline(always)]
@@ -48,10 +48,9 @@ fn lanes<const L: usize>(
     key: [u32; 2],
     mut c0: [u32; L],
     mut c1: [u32; L],
-    batch: u32,
+    mut c2: [u32; L],
     epoch_and_split: u32,
 ) -> [[u32; L]; 4] {
-    let mut c2 = [batch; L];
     let mut c3 = [epoch_and_split; L];
     let [mut k0, mut k1] = key;
     for _ in 0..ROUNDS {
@@ -162,7 +161,7 @@ impl Stream {
     }
 }
 
-/// Blocks of words for many nodes of one (seed, batch, epoch, split, layer, purpose), generated side by side.
+/// Blocks of words for many nodes of one (seed, epoch, split, layer, purpose), generated side by side.
 ///
 /// Ask for blocks with [`push`](Self::push), then [`generate`](Self::generate), then read [`words`](Self::words):
 /// the words lie in the order of asking.
@@ -171,6 +170,8 @@ pub(crate) struct BlockBatch {
     c0: Vec<u32>,
     /// Second counter word of each.
     c1: Vec<u32>,
+    /// Third counter word of each: the batch.
+    c2: Vec<u32>,
     words: Vec<u32>,
     asked: usize,
 }
@@ -183,19 +184,21 @@ impl BlockBatch {
     /// Room for `blocks` blocks, the most that may be asked for between two calls of [`clear`](Self::clear).
     pub(crate) fn with_capacity(blocks: usize) -> Self {
         let blocks = blocks.next_multiple_of(LANES);
-        Self { c0: vec![0; blocks], c1: vec![0; blocks], words: vec![0; 4 * blocks], asked: 0 }
+        let words = || vec![0; blocks];
+        Self { c0: words(), c1: words(), c2: words(), words: vec![0; 4 * blocks], asked: 0 }
     }
 
     pub(crate) fn clear(&mut self) {
         self.asked = 0;
     }
 
-    /// Asks for the first `blocks` blocks of `node`; the other fields are those of `like`.
+    /// Asks for the first `blocks` blocks of `node` in `batch`; the other fields are those of `like`.
     #[inline]
-    pub(crate) fn push(&mut self, like: &StreamKey, node: u64, blocks: usize) {
-        let [c0, c1, ..] = StreamKey { node, ..*like }.counter(0);
+    pub(crate) fn push(&mut self, like: &StreamKey, node: u64, batch: u32, blocks: usize) {
+        let [c0, c1, c2, _] = StreamKey { node, batch, ..*like }.counter(0);
         let range = self.asked..self.asked + blocks;
         self.c0[range.clone()].fill(c0);
+        self.c2[range.clone()].fill(c2);
         for (block, word) in self.c1[range].iter_mut().enumerate() {
             *word = c1 | block as u32;
         }
@@ -204,13 +207,14 @@ impl BlockBatch {
 
     /// Computes the words of every block asked for.
     pub(crate) fn generate(&mut self, like: &StreamKey) {
-        let [_, _, c2, c3] = like.counter(0);
+        let [_, _, _, c3] = like.counter(0);
         let groups = self.asked.div_ceil(LANES);
         let words = self.words.chunks_exact_mut(4 * LANES);
         let c0 = self.c0.as_chunks::<LANES>().0;
         let c1 = self.c1.as_chunks::<LANES>().0;
-        for ((words, c0), c1) in words.zip(c0).zip(c1).take(groups) {
-            let result = lanes(like.key(), *c0, *c1, c2, c3);
+        let c2 = self.c2.as_chunks::<LANES>().0;
+        for (((words, c0), c1), c2) in words.zip(c0).zip(c1).zip(c2).take(groups) {
+            let result = lanes(like.key(), *c0, *c1, *c2, c3);
             for lane in 0..LANES {
                 for word in 0..4 {
                     words[4 * lane + word] = result[word][lane];
@@ -287,14 +291,14 @@ mod tests {
         let mut batch = BlockBatch::with_capacity(64);
         for _ in 0..2 {
             batch.clear();
-            let asked = [(1_u64, 1), (u64::from(u32::MAX) + 5, 4), (9, 2), (1, 11)];
-            for (node, blocks) in asked {
-                batch.push(&KEY, node, blocks);
+            let asked = [(1_u64, 7, 1), (u64::from(u32::MAX) + 5, 8, 4), (9, 7, 2), (1, 0, 11)];
+            for (node, of_batch, blocks) in asked {
+                batch.push(&KEY, node, of_batch, blocks);
             }
             batch.generate(&KEY);
             let mut words = batch.words().iter().copied();
-            for (node, blocks) in asked {
-                let mut stream = StreamKey { node, ..KEY }.stream();
+            for (node, of_batch, blocks) in asked {
+                let mut stream = StreamKey { node, batch: of_batch, ..KEY }.stream();
                 for _ in 0..4 * blocks {
                     assert_eq!(words.next(), Some(stream.next_u32()));
                 }

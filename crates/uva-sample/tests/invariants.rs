@@ -23,8 +23,14 @@ fn options() -> impl Strategy<Value = SamplerOptions> {
         proptest::collection::vec(prop_oneof![1 => Just(-1), 6 => 1..8, 1 => 8..100], 1..4),
         any::<bool>(),
         any::<u64>(),
+        prop_oneof![2 => Just(1_u32), 1 => 2..9_u32, 1 => any::<u32>().prop_map(|kappa| kappa.max(1))],
     )
-        .prop_map(|(fanouts, replace, seed)| SamplerOptions { fanouts, replace, seed })
+        .prop_map(|(fanouts, replace, seed, batch_dependency)| SamplerOptions {
+            fanouts,
+            replace,
+            seed,
+            batch_dependency,
+        })
 }
 
 fn batch_key() -> impl Strategy<Value = BatchKey> {
@@ -132,7 +138,8 @@ fn groups_and_pieces_leave_no_seam() {
     let graph = large();
     for fanouts in [&[15, 10][..], &[1], &[-1, 2], &[2500], &[10_000, 3], &[2048], &[-1]] {
         for (replace, count) in [(false, 700), (true, 700), (false, 257), (false, 1)] {
-            let options = SamplerOptions { fanouts: fanouts.to_vec(), replace, seed: 5 };
+            let options =
+                SamplerOptions { fanouts: fanouts.to_vec(), replace, seed: 5, ..SamplerOptions::default() };
             let mut seeds = some_seeds(3000, count);
             if !seeds.contains(&1234) {
                 seeds.push(1234);
@@ -147,7 +154,8 @@ fn groups_and_pieces_leave_no_seam() {
 fn thirty_two_hops_are_sampled() {
     let graph =
         Graph::from_lists(&(0..100).map(|node| vec![(node + 1) % 100, (node + 7) % 100]).collect::<Vec<_>>());
-    let options = SamplerOptions { fanouts: vec![1; 32], replace: false, seed: 5 };
+    let options =
+        SamplerOptions { fanouts: vec![1; 32], replace: false, seed: 5, ..SamplerOptions::default() };
     let batch = sample(&graph, &options, key(0), &[3]);
     assert_eq!(content(&batch), plainly(&graph, &options, key(0), &[3]));
     assert_eq!(batch.counts().layer_count, 32);
@@ -156,7 +164,8 @@ fn thirty_two_hops_are_sampled() {
 #[test]
 fn a_batch_does_not_depend_on_what_the_sampler_did_before() {
     let graph = large();
-    let options = SamplerOptions { fanouts: vec![5, 5], replace: false, seed: 1 };
+    let options =
+        SamplerOptions { fanouts: vec![5, 5], replace: false, seed: 1, ..SamplerOptions::default() };
     let seeds = some_seeds(3000, 50);
     let fresh = sample(&graph, &options, key(7), &seeds);
     let mut sampler = NeighborSampler::new(graph.csc(), options.clone()).unwrap();
@@ -177,7 +186,13 @@ fn every_part_of_the_key_changes_the_batch() {
     let graph = large();
     let seeds = some_seeds(3000, 50);
     let hash = |seed, key| {
-        sample(&graph, &SamplerOptions { fanouts: vec![5, 5], replace: false, seed }, key, &seeds).hash()
+        sample(
+            &graph,
+            &SamplerOptions { fanouts: vec![5, 5], replace: false, seed, ..SamplerOptions::default() },
+            key,
+            &seeds,
+        )
+        .hash()
     };
     let base = BatchKey { split: Split::Train, epoch: 1, batch: 2 };
     let hashes = [
@@ -264,7 +279,8 @@ fn seeds_that_cannot_be_are_refused_with_their_position() {
 fn a_graph_that_lies_is_an_error_and_not_a_panic() {
     let sample = |indptr: &[i64], indices: Indices<'_>| {
         let csc = Csc { indptr, indices, original_ids: None };
-        let options = SamplerOptions { fanouts: vec![2], replace: false, seed: 1 };
+        let options =
+            SamplerOptions { fanouts: vec![2], replace: false, seed: 1, ..SamplerOptions::default() };
         let mut batch = MiniBatch::with_bounds(&BatchBounds::within(10_000, 3, &[2], 3, 9).unwrap());
         NeighborSampler::new(csc, options).unwrap().sample_into(key(0), &[0, 1, 2], &mut batch)
     };
@@ -289,7 +305,7 @@ fn options_that_mean_nothing_are_refused_before_anything_is_sampled() {
     let graph = large();
     let refusal = |fanouts: Vec<i32>| match NeighborSampler::new(
         graph.csc(),
-        SamplerOptions { fanouts, replace: false, seed: 0 },
+        SamplerOptions { fanouts, replace: false, seed: 0, ..SamplerOptions::default() },
     ) {
         Err(SampleError::InvalidOption(refusal)) => refusal,
         Err(other) => panic!("{other}"),
@@ -302,7 +318,7 @@ fn options_that_mean_nothing_are_refused_before_anything_is_sampled() {
 
     let mut csc = graph.csc();
     csc.original_ids = Some(&[1, 2]);
-    let options = SamplerOptions { fanouts: vec![1], replace: false, seed: 0 };
+    let options = SamplerOptions { fanouts: vec![1], replace: false, seed: 0, ..SamplerOptions::default() };
     let refused = NeighborSampler::new(csc, options).err();
     let expected = InvalidOption::OriginalIds { given: 2, nodes: 3000 };
     assert_eq!(refused, Some(SampleError::InvalidOption(expected)));
@@ -311,7 +327,12 @@ fn options_that_mean_nothing_are_refused_before_anything_is_sampled() {
 #[test]
 fn a_fanout_beyond_the_random_words_is_refused_only_where_a_list_is_longer() {
     let hub = |degree: i64| Graph::from_lists(&[vec![0; degree as usize], vec![0]]);
-    let options = |fanout| SamplerOptions { fanouts: vec![2, fanout], replace: false, seed: 0 };
+    let options = |fanout| SamplerOptions {
+        fanouts: vec![2, fanout],
+        replace: false,
+        seed: 0,
+        ..SamplerOptions::default()
+    };
     assert!(NeighborSampler::new(hub(70_000).csc(), options(70_000)).is_ok());
     assert!(NeighborSampler::new(hub(70_001).csc(), options(1 << 16)).is_ok());
     let refused = NeighborSampler::new(hub(70_001).csc(), options(70_000)).err();
@@ -326,4 +347,51 @@ fn no_seeds_make_an_empty_batch() {
     let counts = graph.sampler(&[3, 3], false, 1).sample_into(key(0), &[], &mut batch).unwrap();
     assert_eq!((counts.nodes, counts.edges(), counts.layer_count), (0, 0, 2));
     assert_eq!(batch.block(1).unwrap().indptr, [0]);
+}
+
+#[test]
+fn picks_are_kept_for_kappa_batches_and_each_batch_changes_those_of_a_kappath_of_the_nodes() {
+    let (nodes, kappa) = (400_i64, 4);
+    let lists: Vec<Vec<i64>> =
+        (0..nodes).map(|node| (0..50).map(|i| (node * 7 + i * 31) % nodes).collect()).collect();
+    let graph = Graph::from_lists(&lists);
+    let seeds: Vec<i64> = (0..nodes).collect();
+    let options =
+        SamplerOptions { fanouts: vec![5], seed: 5, batch_dependency: kappa, ..SamplerOptions::default() };
+    let picks = |batch| {
+        let (sampled, blocks) = content(&sample(&graph, &options, key(batch), &seeds));
+        let (indptr, indices) = &blocks[0];
+        let ids = |local: &i32| sampled[*local as usize];
+        let list = |ends: &[i32]| indices[ends[0] as usize..ends[1] as usize].iter().map(ids).collect();
+        indptr.windows(2).map(list).collect::<Vec<Vec<i64>>>()
+    };
+    for batch in 0..3 * kappa {
+        let (now, next) = (picks(batch), picks(batch + 1));
+        let changed = now.iter().zip(&next).filter(|(now, next)| now != next).count();
+        assert!((60..140).contains(&changed), "batch {batch} changed the picks of {changed} of 400 nodes");
+    }
+    // Each node changes once in any kappa consecutive steps: after that many, hardly any list is as it was.
+    let unchanged = picks(2).iter().zip(&picks(2 + kappa)).filter(|(now, next)| now == next).count();
+    assert!(unchanged < 5, "{unchanged} lists are the same {kappa} batches later");
+}
+
+#[test]
+fn reads_of_lists_are_counted_and_those_of_cached_ones_apart() {
+    let graph = Graph::from_lists(&[vec![1, 2, 3], vec![3], vec![], vec![0, 0, 1, 2, 3, 1]]);
+    let options = SamplerOptions { fanouts: vec![2, -1], ..SamplerOptions::default() };
+    for cached_lists in 0..=4 {
+        let mut batch = graph.room(2, &options.fanouts);
+        let mut sampler =
+            NeighborSampler::new(graph.csc(), options.clone()).unwrap().with_cached_lists(cached_lists);
+        let reads = sampler.sample_into(key(0), &[0, 3], &mut batch).unwrap().list_reads;
+        let (mut all, mut cached) = (0, 0);
+        for (block, fanout) in batch.blocks().zip([2, usize::MAX]) {
+            for &node in &batch.nodes()[..block.destinations] {
+                let of_list = 1 + graph.list(node).len().min(fanout) as u64;
+                all += of_list;
+                cached += if (node as usize) < cached_lists { of_list } else { 0 };
+            }
+        }
+        assert_eq!((reads.all, reads.cached), (all, cached));
+    }
 }

@@ -179,6 +179,7 @@ fn batches_of_three_graphs_agree() {
             fanouts: integers(&case["options"]["fanouts"]),
             replace: case["options"]["replace"].as_bool().unwrap(),
             seed: integer(&case["options"]["seed"]),
+            ..SamplerOptions::default()
         };
         let batch_size: usize = integer(&case["batch_size"]);
 

@@ -79,7 +79,12 @@ impl<'a> Sampling<'a> {
         let options = &plan.options;
         let sampler = NeighborSampler::new(
             dataset.csc(),
-            SamplerOptions { fanouts: options.fanouts.clone(), replace: options.replace, seed: options.seed },
+            SamplerOptions {
+                fanouts: options.fanouts.clone(),
+                replace: options.replace,
+                seed: options.seed,
+                ..SamplerOptions::default()
+            },
         )?;
         let order = |split| seed_order(dataset, options, split);
         Ok(Self {

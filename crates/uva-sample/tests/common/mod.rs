@@ -3,7 +3,9 @@
 
 use uva_graph::{Csc, Indices, Split};
 use uva_sample::philox::{Purpose, StreamKey};
-use uva_sample::{BatchBounds, BatchKey, BlockRef, MiniBatch, NeighborSampler, SamplerOptions};
+use uva_sample::{
+    BatchBounds, BatchKey, BlockRef, MiniBatch, NeighborSampler, SamplerOptions, batch_of_picks,
+};
 
 /// A graph that owns its arrays.
 #[derive(Clone, Debug)]
@@ -57,7 +59,11 @@ impl Graph {
     }
 
     pub fn sampler(&self, fanouts: &[i32], replace: bool, seed: u64) -> NeighborSampler<'_> {
-        NeighborSampler::new(self.csc(), SamplerOptions { fanouts: fanouts.to_vec(), replace, seed }).unwrap()
+        NeighborSampler::new(
+            self.csc(),
+            SamplerOptions { fanouts: fanouts.to_vec(), replace, seed, ..SamplerOptions::default() },
+        )
+        .unwrap()
     }
 
     /// A batch with room for whatever `seeds` seeds can lead to.
@@ -90,7 +96,7 @@ pub fn plainly(graph: &Graph, options: &SamplerOptions, key: BatchKey, seeds: &[
                 node: original as u64,
                 purpose: Purpose::Neighbors,
                 layer: layer as u32,
-                batch: key.batch,
+                batch: batch_of_picks(key.batch, original as u64, options.batch_dependency),
                 epoch: key.epoch,
                 split: key.split,
             }

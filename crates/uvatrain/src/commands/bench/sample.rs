@@ -91,6 +91,7 @@ fn sample(
         fanouts: flags.fanouts.as_slice().to_vec(),
         replace: flags.replace,
         seed: flags.seed,
+        ..SamplerOptions::default()
     };
     let warm = Barrier::new(threads);
     let one_thread = |index: usize| -> Result<(Instant, Instant, Vec<Sampled>), SampleError> {
