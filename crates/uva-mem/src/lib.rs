@@ -1,7 +1,7 @@
 //! Memory that processes share, and the protocol by which they hand it to each other.
 //!
 //! This crate owns every `unsafe` that host memory needs: [mapped files](MappedFile), [shared regions](SharedRegion)
-//! (sealed memfds), the [hand-over](handover) of their file descriptors between processes, [pidfds](pidfd), what a
+//! (sealed memfds), [bytes that are written once](FrozenBytes), the [hand-over](handover) of their file descriptors between processes, [pidfds](pidfd), what a
 //! child must do [between fork and exec](spawn), and the [ring of slots](ring) through which batches flow.
 //!
 //! It must not know what a graph, a batch or a GPU is: a slot's payload is bytes, a batch is a sequence number.
@@ -10,6 +10,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod control;
+pub mod frozen;
 pub mod handover;
 pub mod mapped_file;
 mod mix;
@@ -19,6 +20,7 @@ pub mod ring;
 pub mod spawn;
 
 pub use control::ControlPage;
+pub use frozen::FrozenBytes;
 pub use mapped_file::MappedFile;
 pub use mix::mix;
 pub use pidfd::PidFd;

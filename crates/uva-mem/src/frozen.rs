@@ -1,0 +1,102 @@
+//! Bytes written once and then shared read-only.
+
+use std::ffi::c_void;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use memmap2::{Advice, Mmap, MmapMut, MmapOptions};
+use rustix::fs::{MemfdFlags, SealFlags};
+
+use crate::RegionError;
+
+const SEALS: SealFlags =
+    SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::WRITE).union(SealFlags::SEAL);
+
+/// A memfd that its maker filled and then sealed: nobody can change, shrink or grow it any more, so every process that
+/// maps it may read it as a slice.
+///
+/// It has no name anywhere: the memory goes with the last descriptor and the last mapping.
+#[derive(Debug)]
+pub struct FrozenBytes {
+    fd: OwnedFd,
+    map: Mmap,
+}
+
+impl FrozenBytes {
+    /// Makes `bytes` zeroed bytes (at least one), lets `fill` write them, and seals them. `name` shows in
+    /// `/proc/PID/maps` and in messages.
+    ///
+    /// # Errors
+    /// [`RegionError::System`] when the system refuses the descriptor, the memory or the seals.
+    pub fn create(name: &str, bytes: usize, fill: impl FnOnce(&mut [u8])) -> Result<Self, RegionError> {
+        let system = |doing| move |error| system(name, bytes, doing, error);
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create(name, flags).map_err(|e| system("memfd_create")(e.into()))?;
+        rustix::fs::ftruncate(&fd, bytes as u64).map_err(|e| system("ftruncate")(e.into()))?;
+        // SAFETY: the descriptor was made above and has been shown to nobody, so nobody else writes or truncates it.
+        let mut map = unsafe { MmapMut::map_mut(&fd) }.map_err(system("mmap"))?;
+        // A lack of memory shall be an error here, not a SIGBUS later. Old kernels cannot tell, and go on.
+        if let Err(error) = populate(&map)
+            && error != rustix::io::Errno::INVAL
+        {
+            return Err(system("populating")(error.into()));
+        }
+        // Advice: refused, it changes nothing but speed.
+        let _ = map.advise(Advice::HugePage);
+        fill(&mut map);
+        // The seal against writing is refused while a writable mapping exists.
+        drop(map);
+        rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(|e| system("sealing")(e.into()))?;
+        Self::map(name, fd, bytes)
+    }
+
+    /// Maps what another process made with the same `bytes`.
+    ///
+    /// # Errors
+    /// [`RegionError::Mismatch`] unless `fd` is a memfd of that size, sealed against every change.
+    pub fn from_fd(name: &str, fd: OwnedFd, bytes: usize) -> Result<Self, RegionError> {
+        let mismatch = |what: String| RegionError::Mismatch { name: name.to_owned(), what };
+        let seals = rustix::fs::fcntl_get_seals(&fd)
+            .map_err(|e| mismatch(format!("the descriptor that was handed over is not a memfd ({e})")))?;
+        if !seals.contains(SEALS) {
+            return Err(mismatch(format!("it can still be changed (seals {seals:?}, needed {SEALS:?})")));
+        }
+        let stat = rustix::fs::fstat(&fd).map_err(|e| system(name, bytes, "fstat", e.into()))?;
+        if u64::try_from(stat.st_size) != Ok(bytes as u64) {
+            return Err(mismatch(format!("it has {} bytes where {bytes} were agreed", stat.st_size)));
+        }
+        Self::map(name, fd, bytes)
+    }
+
+    fn map(name: &str, fd: OwnedFd, bytes: usize) -> Result<Self, RegionError> {
+        // A private mapping: kernels before 6.7 refuse a shared one of a file sealed against writing. It shares the
+        // pages all the same, since nothing is written through it.
+        // SAFETY: the file is sealed against writing, shrinking and growing (made so above, or checked), so its bytes
+        // are the same for as long as the mapping lives.
+        let map = unsafe { MmapOptions::new().map_copy_read_only(&fd) }
+            .map_err(|error| system(name, bytes, "mmap", error))?;
+        // A child between fork and exec needs none of it.
+        let _ = map.advise(Advice::DontFork);
+        Ok(Self { fd, map })
+    }
+
+    /// The bytes, page-aligned at their start.
+    pub fn bytes(&self) -> &[u8] {
+        &self.map
+    }
+
+    /// The memfd, to hand over to another process.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Asks for every page now.
+fn populate(map: &MmapMut) -> rustix::io::Result<()> {
+    let base = map.as_ptr().cast_mut().cast::<c_void>();
+    // SAFETY: the range is exactly the mapping's, and the advice changes no byte of it.
+    unsafe { rustix::mm::madvise(base, map.len(), rustix::mm::Advice::LinuxPopulateWrite) }
+}
+
+fn system(name: &str, bytes: usize, doing: &'static str, source: std::io::Error) -> RegionError {
+    RegionError::System { name: name.to_owned(), bytes, doing, source }
+}
