@@ -6,7 +6,7 @@ use uva_cuda::kernels::gather::{GatherArguments, GatherKernels, GatherReport, Gr
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, PinnedTable, device_to_host, host_to_device};
 use uva_cuda::{Context, CudaError, Stream};
 
-use crate::{GatherError, RowGather};
+use crate::{GatherError, Hits, RowGather};
 
 /// Gathers rows of a pinned table by a kernel into device memory, and copies them from there.
 ///
@@ -24,6 +24,7 @@ pub struct CudaGather {
     out: DeviceBuffer,
     report: DeviceBuffer,
     report_host: PinnedBuffer,
+    hits: Hits,
     /// Last: unpinned only after the stream is gone, and `gather` leaves nothing running on it.
     table: Arc<PinnedTable>,
 }
@@ -57,6 +58,7 @@ impl CudaGather {
             out: DeviceBuffer::new(context, 0, "the rows of a gather")?,
             report: DeviceBuffer::new(context, GatherReport::BYTES, "the report of a gather")?,
             report_host: PinnedBuffer::new(context, GatherReport::BYTES, "the report of a gather")?,
+            hits: Hits::default(),
             table,
         })
     }
@@ -151,5 +153,9 @@ impl RowGather for CudaGather {
 
     fn gather_i32(&mut self, ids: &[i32], out: &mut [u8]) -> Result<(), GatherError> {
         self.gather_bytes(bytemuck::cast_slice(ids), IdWidth::I32, out)
+    }
+
+    fn hits(&self) -> Hits {
+        self.hits
     }
 }
