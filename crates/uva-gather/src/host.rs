@@ -160,7 +160,7 @@ impl RowGather for HostGather<'_> {
 }
 
 /// The id types: what the hot loop is compiled for.
-pub(crate) trait RowId: Copy + Sync {
+pub(crate) trait RowId: bytemuck::Pod + Sync {
     fn is_below(self, rows: usize) -> bool;
     fn to_i64(self) -> i64;
     /// The id as an index; only for one that [is below](RowId::is_below) some number of rows.

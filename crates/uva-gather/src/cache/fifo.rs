@@ -1,24 +1,11 @@
 //! First in, first out: what was missed last is kept, in slots that are used again in turns.
 
 use rayon::prelude::*;
+use uva_cuda::kernels::cache::CacheInsertion;
 
 use super::{CachePages, CacheView, NO_SLOT, SlotMap, check_capacity};
 use crate::GatherError;
 use crate::host::RowId;
-
-/// One row that comes into a FIFO cache. `CacheInsertion` of `kernels/cache.cu` reads it as it lies here.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
-pub(crate) struct Insertion {
-    /// The row that loses the slot; -1 when it was free.
-    pub evicted: i64,
-    /// The row that gets it.
-    pub inserted: i64,
-    /// Where among the batch's rows it is read.
-    pub position: u64,
-    /// The slot.
-    pub slot: i64,
-}
 
 /// Which row has which slot, without the rows themselves: for a cache wherever its rows lie.
 #[derive(Debug)]
@@ -31,7 +18,7 @@ pub(crate) struct FifoSlots {
     /// Positions of a batch's misses, kept for its memory.
     misses: Vec<usize>,
     /// What the last batch changed.
-    insertions: Vec<Insertion>,
+    insertions: Vec<CacheInsertion>,
 }
 
 impl FifoSlots {
@@ -65,7 +52,7 @@ impl FifoSlots {
     ///
     /// What comes back are the slots that changed, each once, with what it holds in the end, ascending from the one
     /// that was next, modulo the capacity. No row is in there twice, be it as evicted or as inserted.
-    pub fn insert_misses<I: RowId>(&mut self, ids: &[I]) -> &[Insertion] {
+    pub fn insert_misses<I: RowId>(&mut self, ids: &[I]) -> &[CacheInsertion] {
         self.insertions.clear();
         let map = self.map.slots_mut();
         let rows = map.len();
@@ -94,7 +81,7 @@ impl FifoSlots {
             let before = self.insertions.len().checked_sub(capacity);
             let evicted = before.map_or(owner, |before| self.insertions[before].evicted);
             let insertion =
-                Insertion { evicted, inserted: id as i64, position: position as u64, slot: slot as i64 };
+                CacheInsertion { evicted, inserted: id as i64, position: position as u64, slot: slot as i64 };
             self.insertions.push(insertion);
         }
         let outlived = self.insertions.len().saturating_sub(capacity);
@@ -155,7 +142,7 @@ impl FifoCache {
         // Slots go up from the first, and once round at most: two stretches of the rows.
         let (wrapped, ahead) = self.rows.bytes_mut().split_at_mut(first.slot as usize * row_bytes);
         let (here, round) = insertions.split_at(insertions.len().min(ahead.len() / row_bytes));
-        let copy = |(row, insertion): (&mut [u8], &Insertion)| {
+        let copy = |(row, insertion): (&mut [u8], &CacheInsertion)| {
             row.copy_from_slice(&gathered[insertion.position as usize * row_bytes..][..row_bytes]);
         };
         for (rows, insertions) in [(ahead, here), (wrapped, round)] {

@@ -12,6 +12,7 @@ mod fifo;
 mod pages;
 
 pub use fifo::FifoCache;
+pub(crate) use fifo::FifoSlots;
 use pages::CachePages;
 
 use crate::{GatherError, HostGather, RowGather};
@@ -72,6 +73,11 @@ impl SlotMap {
     pub fn slots(&self) -> &[i32] {
         // From the beginning of a page, so aligned.
         bytemuck::cast_slice(self.pages.bytes())
+    }
+
+    /// As it lies in memory.
+    pub fn bytes(&self) -> &[u8] {
+        self.pages.bytes()
     }
 
     fn slots_mut(&mut self) -> &mut [i32] {

@@ -64,8 +64,8 @@ fn some_subsets(rows: usize) -> Vec<(&'static str, Vec<i64>)> {
     vec![
         ("none", Vec::new()),
         ("all", all()),
-        ("every other", those(&|id| id % 2 == 1)),
         ("the last", those(&|id| id as usize + 1 == rows)),
+        ("every other", those(&|id| id % 2 == 1)),
         ("the upper half", those(&|id| id as usize >= rows / 2)),
         ("a third, at random", those(&|id| scatter(id as u64).is_multiple_of(3))),
     ]
@@ -118,9 +118,10 @@ fn offsets(make: &MakeCached<'_>) {
 }
 
 fn many_rows_cached(make: &MakeCached<'_>) {
-    for (row_bytes, rows) in [(1, 300_000), (400, 6000), (512, 6001)] {
+    for (row_bytes, rows) in [(3, 60_000), (400, 3000), (512, 3001)] {
         let table = table_bytes(rows * row_bytes);
-        for (name, cached) in some_subsets(rows) {
+        // All, and two that alternate.
+        for (name, cached) in some_subsets(rows).into_iter().skip(1).step_by(2) {
             let mut gather = make(&table, row_bytes, &cached);
             let flags = is_cached(rows, &cached);
             let ids: Vec<i64> = (0..2 * rows as u64 + 1).map(|i| (scatter(i) % rows as u64) as i64).collect();
