@@ -31,8 +31,8 @@ const TASK_BYTES: usize = 256 << 10;
 
 /// Gathers rows of a table in this process's memory, such as a mapped file, on a pool of threads of its own.
 ///
-/// With a cache ([`HostGather::with_cache`]) cached rows are read from there, in the same pass. In host memory that wins
-/// nothing but locality; it is there so that everything about caches can be run and counted without a GPU.
+/// With a cache ([`HostGather::with_cache`]) cached rows are read from there, in the same pass. In host memory that
+/// wins nothing but locality; it is there so that everything about caches can be run and counted without a GPU.
 #[derive(Debug)]
 pub struct HostGather<'t> {
     table: &'t [u8],
@@ -118,8 +118,8 @@ impl<'t> HostGather<'t> {
                 unsafe { copy_rows(self.table, row_bytes, ids, out) };
                 0
             }
-            // SAFETY: as above. The cache is for as many rows of as many bytes (`with_cache`), and every slot in its map
-            // is one of its rows.
+            // SAFETY: as above. The cache is for as many rows of as many bytes (`with_cache`), and every slot in its
+            // map is one of its rows.
             Some(cache) => unsafe { copy_cached_rows(self.table, cache, row_bytes, ids, out) },
         };
         let hits = match &self.pool {
@@ -251,8 +251,8 @@ unsafe fn copy_cached_rows<I: RowId>(
         let (rows, row, hit) = source(id);
         hits += hit;
         // SAFETY: an id is below the number of rows of the table, and a slot below that of the cache, so the row ends
-        // within either and the product does not overflow. `to` is as in `copy_rows`. `out` is exclusively borrowed and so
-        // part of neither.
+        // within either and the product does not overflow. `to` is as in `copy_rows`. `out` is exclusively borrowed
+        // and so part of neither.
         unsafe {
             std::ptr::copy_nonoverlapping(rows.as_ptr().add(row * row_bytes), to, row_bytes);
             to = to.add(row_bytes);

@@ -2,8 +2,8 @@
 //!
 //! A row is opaque bytes, of any number from 1; an id is its position in the table. Every backend keeps the contract
 //! of [`RowGather`], and the `conformance` module (behind the feature of that name) checks it. Here are the one for the
-//! CPU, [`HostGather`], and those for a GPU, in [`cuda`]; building them needs no CUDA. Each may have a [`cache`] of rows that
-//! are nearer than the table.
+//! CPU, [`HostGather`], and those for a GPU, in [`cuda`]; building them needs no CUDA. Each may have a [`cache`] of
+//! rows that are nearer than the table.
 //!
 //! This crate must not know what a row means, where a table comes from, or how a slot is handed over.
 

@@ -85,9 +85,9 @@ impl GatherKernels {
     ///
     /// # Safety
     /// From this call until the stream has passed it, on the stream's device: `insertions` is `count` readable
-    /// [`CacheInsertion`]s that stay as they are, `slot_map` and `cache` are as large as these say, writable, and nobody
-    /// else uses them, and each position is a row of `gathered`, which was written before in stream order and which
-    /// nobody writes. No slot is named twice, nor any row, be it as evicted or as inserted. These kernels' module
+    /// [`CacheInsertion`]s that stay as they are, `slot_map` and `cache` are as large as these say, writable, and
+    /// nobody else uses them, and each position is a row of `gathered`, which was written before in stream order and
+    /// which nobody writes. No slot is named twice, nor any row, be it as evicted or as inserted. These kernels' module
     /// lives until then, and the stream is as [`GatherKernels::enqueue`] has it.
     pub unsafe fn insert(
         &self,

@@ -76,8 +76,8 @@ impl FifoSlots {
                 map[owner as usize] = NO_SLOT;
             }
             map[id] = slot as i32;
-            // A slot that goes to a second row of this batch was not seen with the first: it is the row before the batch
-            // that loses it.
+            // A slot that goes to a second row of this batch was not seen with the first: it is the row before the
+            // batch that loses it.
             let before = self.insertions.len().checked_sub(capacity);
             let evicted = before.map_or(owner, |before| self.insertions[before].evicted);
             let insertion =
@@ -90,8 +90,8 @@ impl FifoSlots {
     }
 }
 
-/// A dynamic cache in host memory (BGL): after each gather the rows that it missed come in, in the order of their ids, into
-/// slots that are used in turns; what was in a slot is gone. Nothing is cached at first.
+/// A dynamic cache in host memory (BGL): after each gather the rows that it missed come in, in the order of their
+/// ids, into slots that are used in turns; what was in a slot is gone. Nothing is cached at first.
 #[derive(Debug)]
 pub struct FifoCache {
     slots: FifoSlots,
@@ -104,7 +104,8 @@ impl FifoCache {
     /// are kept. With a capacity of 0 nothing ever hits.
     ///
     /// # Errors
-    /// [`GatherError::TooManyCached`] above [`MOST_CACHED_ROWS`](super::MOST_CACHED_ROWS); [`GatherError::CacheMemory`].
+    /// [`GatherError::TooManyCached`] above [`MOST_CACHED_ROWS`](super::MOST_CACHED_ROWS);
+    /// [`GatherError::CacheMemory`].
     pub fn new(table_rows: usize, row_bytes: usize, capacity: usize) -> Result<Self, GatherError> {
         let slots = FifoSlots::new(table_rows, capacity)?;
         let rows = CachePages::new(row_bytes, slots.capacity())?;

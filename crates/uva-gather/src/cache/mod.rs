@@ -121,8 +121,8 @@ pub struct CachedRows {
 }
 
 impl CachedRows {
-    /// Copies the rows `ids` of `table`, rows of `row_bytes` bytes (at least 1), by `threads` threads. In any order, none
-    /// at all is fine.
+    /// Copies the rows `ids` of `table`, rows of `row_bytes` bytes (at least 1), by `threads` threads. In any order,
+    /// none at all is fine.
     ///
     /// # Errors
     /// As [`HostGather::new`]; [`GatherError::IdOutOfRange`] and [`GatherError::RepeatedId`] for the ids;

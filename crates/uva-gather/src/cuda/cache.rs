@@ -23,6 +23,8 @@ pub struct DeviceCache {
     table_rows: usize,
     row_bytes: usize,
     count: usize,
+    /// Its ordinal.
+    device: usize,
     /// `None` for a static one.
     fifo: Option<FifoSlots>,
 }
@@ -32,7 +34,8 @@ impl DeviceCache {
     /// threads, and waits for them. In any order, none at all is fine. The table need not be pinned.
     ///
     /// # Errors
-    /// [`FillError::CacheTooLarge`] when the device has not so much free, with nothing allocated; [`FillError::Rows`] as
+    /// [`FillError::CacheTooLarge`] when the device has not so much free, with nothing allocated; [`FillError::Rows`]
+    /// as
     /// [`CachedRows::new`](crate::CachedRows::new); [`FillError::Cuda`].
     pub fn filled(
         context: &Arc<Context>,
@@ -106,6 +109,7 @@ impl DeviceCache {
             table_rows,
             row_bytes,
             count,
+            device: context.device().ordinal(),
             fifo: None,
         })
     }
@@ -131,8 +135,19 @@ impl DeviceCache {
     }
 
     /// # Errors
-    /// [`GatherError::OtherTable`] unless it was made for such a table.
-    pub(super) fn check(&self, table_rows: usize, table_row_bytes: usize) -> Result<(), GatherError> {
+    /// [`GatherError::OtherTable`] unless it was made for such a table, [`GatherError::Device`] unless it lies on this
+    /// device.
+    pub(super) fn check(
+        &self,
+        context: &Context,
+        table_rows: usize,
+        table_row_bytes: usize,
+    ) -> Result<(), GatherError> {
+        let (here, there) = (context.device().ordinal(), self.device);
+        if here != there {
+            let reason = format!("a cache on device {there} is none for a gather on device {here}");
+            return Err(GatherError::Device { reason });
+        }
         let (rows, row_bytes) = (self.table_rows, self.row_bytes);
         if (rows, row_bytes) == (table_rows, table_row_bytes) {
             return Ok(());
@@ -150,8 +165,8 @@ impl DeviceCache {
         self.fifo.as_ref().map_or(0, |fifo| fifo.capacity().min(rows))
     }
 
-    /// Decides what a batch changes that has been, or will be, gathered next: [`FifoSlots::insert_misses`]. What comes back has to
-    /// be carried out on the device behind that gather, or the cache must not be used any more.
+    /// Decides what a batch changes that has been, or will be, gathered next: [`FifoSlots::insert_misses`]. What
+    /// comes back has to be carried out on the device behind that gather, or the cache must not be used any more.
     pub(super) fn take_in<I: RowId>(&mut self, ids: &[I]) -> &[CacheInsertion] {
         self.fifo.as_mut().map_or(&[], |fifo| fifo.insert_misses(ids))
     }

@@ -71,13 +71,14 @@ impl CudaGather {
         })
     }
 
-    /// Reads cached rows from the device from now on. What is gathered stays the same, byte for byte. Counts begin anew.
-    /// A FIFO cache is let go of when the device fails: what it holds is not known then.
+    /// Reads cached rows from the device from now on. What is gathered stays the same, byte for byte. Counts begin
+    /// anew. A FIFO cache is let go of when the device fails: what it holds is not known then.
     ///
     /// # Errors
-    /// [`GatherError::OtherTable`] for a cache of another number of rows, or of rows of another size.
+    /// [`GatherError::OtherTable`] for a cache of another number of rows, or of rows of another size;
+    /// [`GatherError::Device`] for one on another device.
     pub fn with_cache(mut self, cache: DeviceCache) -> Result<Self, GatherError> {
-        cache.check(self.rows, self.row_bytes)?;
+        cache.check(self.table.context(), self.rows, self.row_bytes)?;
         self.cache = Some(cache);
         self.hits = Hits::default();
         Ok(self)

@@ -54,8 +54,8 @@ impl Upload {
         sent.synchronize()?;
         let piece = &mut staging.as_mut_slice()[..bytes];
         write(piece)?;
-        // SAFETY: the target is the caller's promise. The staging buffer lives and stays as it is until `sent`, recorded
-        // behind the copy, has been waited for: above, or in `drop`.
+        // SAFETY: the target is the caller's promise. The staging buffer lives and stays as it is until `sent`,
+        // recorded behind the copy, has been waited for: above, or in `drop`.
         unsafe { host_to_device(&self.stream, piece, to) }?;
         sent.record(&self.stream)?;
         Ok(())
@@ -92,7 +92,8 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        // After an error a copy may still be reading a piece. Where waiting fails the context is gone, and the copy too.
+        // After an error a copy may still be reading a piece. Where waiting fails the context is gone, and the copy
+        // too.
         let _ = self.stream.synchronize();
     }
 }

@@ -13,8 +13,8 @@ use uva_cuda::memory::{
 use uva_cuda::{CacheKind, Context, Event, Module, ModuleOptions, Stream};
 use uva_gather::cuda::{Fill, FillError, FillOptions, GatherMode, SlotFiller, SlotShape};
 
-/// As `cuda_sim::in_process`, on the machine that the variables describe. On a GPU those that only make the simulator late
-/// mean nothing.
+/// As `cuda_sim::in_process`, on the machine that the variables describe. On a GPU those that only make the
+/// simulator late mean nothing.
 pub fn under(test: &str, variables: &[(&str, &str)]) -> bool {
     const INSIDE: &str = "UVA_GATHER_TEST_INSIDE";
     if std::env::var_os(INSIDE).is_some() {
@@ -139,8 +139,8 @@ impl Machine {
         .unwrap()
     }
 
-    /// Enqueues a read of a slot, as it will be when the stream comes to it. Into pinned memory: a copy into any other would
-    /// make the host wait for the stream.
+    /// Enqueues a read of a slot, as it will be when the stream comes to it. Into pinned memory: a copy into any
+    /// other would make the host wait for the stream.
     pub fn read(&self, stream: &Stream, slot: usize) -> PinnedBuffer {
         let mut out = PinnedBuffer::new(&self.context, STRIDE, "what a consumer saw").unwrap();
         let from = self.buffer.address() + (slot * STRIDE) as u64;
@@ -236,8 +236,9 @@ impl Batch {
     }
 }
 
-/// Fills two slots in turns, read by a consumer on a stream of its own: only events order the two, and the simulator delays
-/// every step by a random time. The consumer holds each slot until the next fill of it has been enqueued, and longer.
+/// Fills two slots in turns, read by a consumer on a stream of its own: only events order the two, and the simulator
+/// delays every step by a random time. The consumer holds each slot until the next fill of it has been enqueued, and
+/// longer.
 pub fn two_slots_in_turns(machine: &Machine, mut filler: SlotFiller, batches: usize, seed: u64) -> Vec<Fill> {
     let consumer = Stream::new(&machine.context).unwrap();
     let event = || Event::interprocess(&machine.context).unwrap();

@@ -147,8 +147,8 @@ impl Held {
         for (array, at) in &plan.arrays {
             let from = &staged[*at..][..array.len()];
             // SAFETY: the slot's own bytes, within its stride (`Plan::new`), which nobody else uses between `after` and
-            // `ready`: that is what the caller's events say. The staging buffer is written again only once `done` has been
-            // reached (`reclaim`), and lives as long as the stream is in use (`SlotFiller::drop`).
+            // `ready`: that is what the caller's events say. The staging buffer is written again only once `done`
+            // has been reached (`reclaim`), and lives as long as the stream is in use (`SlotFiller::drop`).
             unsafe { host_to_device(stream, from, base + array.start as u64)? };
         }
         // SAFETY: the report's bytes in the slot, as above.
@@ -160,16 +160,17 @@ impl Held {
             copies.stream.wait(opened)?;
         }
         if zero_copy_rows > 0 {
-            // SAFETY: the table is pinned and held; the ids were copied to their place before, in this stream; the output
-            // is the slot's own and ends within it (`Plan::new`), and of it only the rows that are the kernel's are written.
-            // The cache is for this table, by `SlotFiller::with_cache`, and held; only this stream uses it.
+            // SAFETY: the table is pinned and held; the ids were copied to their place before, in this stream; the
+            // output is the slot's own and ends within it (`Plan::new`), and of it only the rows that are the
+            // kernel's are written. The cache is for this table, by `SlotFiller::with_cache`, and held; only this
+            // stream uses it.
             unsafe { kernels.rows(stream, self.kernel, IdWidth::I64, &arguments, self.bound)? };
         }
         if let (Some(cache), Some(staging)) = (&self.cache, &staging) {
             let at = staging.address() + insertions_at(plan.staged) as u64;
-            // SAFETY: the insertions are in the staging buffer, which stays as the arrays in it do; what they name was decided
-            // by the cache's own `take_in`, whose every batch is carried out in this stream, so slots and rows are its
-            // own and none comes twice; the positions are rows that were gathered just now.
+            // SAFETY: the insertions are in the staging buffer, which stays as the arrays in it do; what they name
+            // was decided by the cache's own `take_in`, whose every batch is carried out in this stream, so slots
+            // and rows are its own and none comes twice; the positions are rows that were gathered just now.
             unsafe { kernels.insert(stream, &cache.insertion(at, insertions, features), self.bound)? };
         }
         if let Some(copies) = copies.as_mut().filter(|_| zero_copy_rows < plan.count) {

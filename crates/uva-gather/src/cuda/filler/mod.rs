@@ -202,8 +202,8 @@ impl SlotFiller {
     ///
     /// # Errors
     /// [`FillError::Layout`] unless the mode is [`GatherMode::ZeroCopy`] (in the others the CPU reads the table, and
-    /// knows nothing of the cache) and the table is on the host, and after the first fill; [`FillError::Rows`] for a cache that
-    /// was made for another table.
+    /// knows nothing of the cache) and the table is on the host, and after the first fill; [`FillError::Rows`] for a
+    /// cache that was made for another table, or on another device.
     pub fn with_cache(mut self, cache: DeviceCache) -> Result<Self, FillError> {
         self.sound()?;
         let refuse = |what: &str| Err(FillError::Layout(what.to_owned()));
@@ -219,7 +219,7 @@ impl SlotFiller {
         if held.fills > 0 {
             return refuse("a cache comes before the first fill");
         }
-        cache.check(held.rows, held.row_bytes)?;
+        cache.check(&held.context, held.rows, held.row_bytes)?;
         held.cache = Some(cache);
         Ok(self)
     }
@@ -247,8 +247,9 @@ impl SlotFiller {
     ///
     /// In this order on the device: wait for `after`, as it was last recorded before this call; copy `arrays` of `payload` to
     /// the same offsets of the slot; gather the rows of the int64 ids, which lie at the bytes `ids` within one of the
-    /// arrays, to `features_at`; take into a FIFO cache what was missed; complete the report, `stamp` last; record `ready`. The rows begin at `features_at` without
-    /// gaps. `payload` is free when this returns, since its arrays are copied into a staging buffer of the slot first.
+    /// arrays, to `features_at`; take into a FIFO cache what was missed; complete the report, `stamp` last; record
+    /// `ready`. The rows begin at `features_at` without gaps. `payload` is free when this returns, since its arrays
+    /// are copied into a staging buffer of the slot first.
     ///
     /// An id that is no row of the table: with [`GatherMode::ZeroCopy`] the kernel finds it, and it's in the report and in
     /// [`Fill::bad`]; in the other modes all ids are checked here, and it's [`FillError::Rows`] before anything is
