@@ -3,11 +3,13 @@
 //   gather_begin                               one thread; resets the report
 //   gather_{naive,shift,wide}_{i32,i64}        any grid; rows from the table
 //   gather_{naive,shift,wide}_{i32,i64}_cached any grid; rows with a slot from the cache, the others from the table
+//   cache_insert                               any grid; a FIFO cache takes in rows that were gathered
 //   gather_finish_{i32,i64}                    one thread; completes the report
 //   spin_until                                 one thread; holds the stream until the host lets go
 //
 // In one stream, in this order. An id that is no row of the table is never read; its output row stays as it was, and
 // the report names the first of them. docs/kernels.md tells how the three differ.
+#include "cache.cuh"
 #include "gather_narrow.cuh"
 #include "gather_wide.cuh"
 
@@ -40,6 +42,8 @@ UVA_GATHER gather_wide_i32(GatherArguments arguments) { uva::gather_wide<int>(ar
 UVA_GATHER gather_wide_i64(GatherArguments arguments) { uva::gather_wide<long long>(arguments); }
 UVA_GATHER gather_wide_i32_cached(GatherArguments arguments) { uva::gather_wide_cached<int>(arguments); }
 UVA_GATHER gather_wide_i64_cached(GatherArguments arguments) { uva::gather_wide_cached<long long>(arguments); }
+
+UVA_GATHER cache_insert(InsertArguments arguments) { uva::insert(arguments); }
 
 __global__ void gather_finish_i32(GatherReport* report, const void* ids, unsigned long long stamp) {
   uva::finish<int>(report, ids, stamp);

@@ -149,7 +149,7 @@ def main():
     sources = {path.name: path.read_text() for path in sorted(KERNELS.iterdir()) if path.suffix in (".cu", ".cuh")}
     depths = {which: int(number) for which, number in re.findall(r"#define UVA_GATHER_(\w+)_DEPTH (\d+)", sources["tuning.cuh"])}
     expected = {f"gather_{kernel}_{width}{form}" for kernel in ("naive", "shift", "wide") for width in ("i32", "i64") for form in ("", "_cached")}
-    expected |= {"gather_begin", "gather_finish_i32", "gather_finish_i64", "spin_until"}
+    expected |= {"gather_begin", "gather_finish_i32", "gather_finish_i64", "spin_until", "cache_insert"}
     nvrtc = Nvrtc(tools / "lib")
     problems, results = [], {}
     with tempfile.TemporaryDirectory() as folder:

@@ -207,7 +207,8 @@ def kernels(suite):
 def slots(suite):
     """Slots filled in turns while a consumer reads, in every mode."""
     names = ("a_split_is_right",) if suite.simulate else (
-        "two_slots", "a_split_is_right", "pieces_on_their_way", "on_a_partition", "a_bad_id")
+        "two_slots", "a_split_is_right", "pieces_on_their_way", "on_a_partition", "a_bad_id", "slots_filled_with_cached",
+        "a_fifo_cache_in_slots", "a_cache_of_several_pieces")
     return tests(suite, "test-uva-gather", *names)
 
 

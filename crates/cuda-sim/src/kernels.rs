@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use crate::codes::{Code, Outcome};
 use crate::ranges::{Access, Hold, hold, hold_around};
-use crate::types::{GATHER_REPORT_BYTES, GatherArguments};
+use crate::types::{CACHE_INSERTION_BYTES, GATHER_REPORT_BYTES, GatherArguments, InsertArguments};
 
 /// Sizes of an entry point's parameters in bytes; none for one that this library knows nothing about.
 pub fn parameters(name: &str) -> Option<&'static [usize]> {
@@ -12,6 +12,7 @@ pub fn parameters(name: &str) -> Option<&'static [usize]> {
     match name {
         "gather_begin" | "spin_until" => Some(&[8]),
         "gather_finish_i32" | "gather_finish_i64" => Some(&[8, 8, 8]),
+        "cache_insert" => Some(&[size_of::<InsertArguments>()]),
         name if name.starts_with("gather_") => Some(&[ARGUMENTS]),
         _ => None,
     }
@@ -79,6 +80,11 @@ fn hold_all(name: &str, parameters: &Parameters) -> Result<Vec<Hold>, Code> {
             }
             Ok(held)
         }
+        "cache_insert" => {
+            // SAFETY: the words are a copy of an InsertArguments, which is plain numbers, and are as aligned.
+            let arguments = unsafe { parameters.0[0].as_ptr().cast::<InsertArguments>().read() };
+            hold_insert(&arguments)
+        }
         name if name.starts_with("gather_") => {
             // SAFETY: the words are a copy of a GatherArguments, which is plain numbers, and are as aligned.
             let arguments = unsafe { parameters.0[0].as_ptr().cast::<GatherArguments>().read() };
@@ -116,6 +122,20 @@ fn hold_gather(
         if arguments.cache != 0 {
             held.push(hold_around(arguments.cache).ok_or(Code::ILLEGAL_ADDRESS)?);
         }
+    }
+    Ok(held)
+}
+
+fn hold_insert(arguments: &InsertArguments) -> Result<Vec<Hold>, Code> {
+    if !arguments.insertions.is_multiple_of(8) || !arguments.slot_map.is_multiple_of(4) {
+        return Err(Code::MISALIGNED_ADDRESS);
+    }
+    let bytes = arguments.count.checked_mul(CACHE_INSERTION_BYTES).ok_or(Code::ILLEGAL_ADDRESS)?;
+    let insertions = hold(arguments.insertions, bytes, Access::Read, false).ok_or(Code::ILLEGAL_ADDRESS)?;
+    let mut held = vec![insertions];
+    // How large these are it is not told.
+    for address in [arguments.gathered, arguments.slot_map, arguments.cache] {
+        held.push(hold_around(address).ok_or(Code::ILLEGAL_ADDRESS)?);
     }
     Ok(held)
 }

@@ -88,6 +88,21 @@ pub struct GatherArguments {
     pub cache: u64,
 }
 
+/// What `cache_insert` takes: `kernels/cache.cuh`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct InsertArguments {
+    pub insertions: u64,
+    pub count: u64,
+    pub gathered: u64,
+    pub row_bytes: u64,
+    pub slot_map: u64,
+    pub cache: u64,
+}
+
+/// Bytes of the kernels' CacheInsertion.
+pub const CACHE_INSERTION_BYTES: u64 = 32;
+
 /// Bytes of the kernels' GatherReport.
 pub const GATHER_REPORT_BYTES: u64 = 64;
 
@@ -127,6 +142,7 @@ mod tests {
             offset_of!(sys::CUdevSmResource, smCoscheduledAlignment)
         );
         assert_eq!(size_of::<GatherArguments>(), 72);
+        assert_eq!(size_of::<InsertArguments>(), 48);
     }
 
     #[test]

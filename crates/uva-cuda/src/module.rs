@@ -19,6 +19,7 @@ pub(crate) const GATHER: Source<'static> = Source {
     name: "gather.cu",
     text: include_str!("../../../kernels/gather.cu"),
     headers: &[
+        ("cache.cuh", include_str!("../../../kernels/cache.cuh")),
         ("gather.cuh", include_str!("../../../kernels/gather.cuh")),
         ("gather_narrow.cuh", include_str!("../../../kernels/gather_narrow.cuh")),
         ("gather_wide.cuh", include_str!("../../../kernels/gather_wide.cuh")),

@@ -5,6 +5,10 @@
 
 use crate::{GatherError, RowGather};
 
+mod cached;
+
+pub use cached::{MakeCached, MakeFifo, fifo_cache, static_cache};
+
 /// A function that makes the backend under test over a table, for rows of so many bytes.
 pub type Make<'f> = dyn for<'t> Fn(&'t [u8], usize) -> Box<dyn RowGather + 't> + 'f;
 

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use crate::cache::{CacheView, Hits, RowCache};
 use crate::{GatherError, RowGather};
 
 /// Rows between the one being copied and the one being prefetched, into the second-level cache.
@@ -29,6 +30,9 @@ const LINE: usize = 64;
 const TASK_BYTES: usize = 256 << 10;
 
 /// Gathers rows of a table in this process's memory, such as a mapped file, on a pool of threads of its own.
+///
+/// With a cache ([`HostGather::with_cache`]) cached rows are read from there, in the same pass. In host memory that
+/// wins nothing but locality; it is there so that everything about caches can be run and counted without a GPU.
 #[derive(Debug)]
 pub struct HostGather<'t> {
     table: &'t [u8],
@@ -36,6 +40,8 @@ pub struct HostGather<'t> {
     rows: usize,
     /// `None` for one thread: the caller's.
     pool: Option<rayon::ThreadPool>,
+    cache: Option<RowCache>,
+    hits: Hits,
 }
 
 impl<'t> HostGather<'t> {
@@ -58,7 +64,25 @@ impl<'t> HostGather<'t> {
         } else {
             None
         };
-        Ok(Self { table, row_bytes, rows: table.len() / row_bytes, pool })
+        let rows = table.len() / row_bytes;
+        Ok(Self { table, row_bytes, rows, pool, cache: None, hits: Hits::default() })
+    }
+
+    /// Reads cached rows from `cache` from now on: a [`CachedRows`](crate::CachedRows) or a
+    /// [`FifoCache`](crate::FifoCache). What is gathered stays the same, byte for byte. Counts begin anew.
+    ///
+    /// # Errors
+    /// [`GatherError::OtherTable`] for a cache of another number of rows, or of rows of another size.
+    pub fn with_cache(mut self, cache: impl Into<RowCache>) -> Result<Self, GatherError> {
+        let cache = cache.into();
+        let (rows, row_bytes) = cache.shape();
+        if (rows, row_bytes) != (self.rows, self.row_bytes) {
+            let (table_rows, table_row_bytes) = (self.rows, self.row_bytes);
+            return Err(GatherError::OtherTable { rows, row_bytes, table_rows, table_row_bytes });
+        }
+        self.cache = Some(cache);
+        self.hits = Hits::default();
+        Ok(self)
     }
 
     /// How many threads copy.
@@ -70,7 +94,7 @@ impl<'t> HostGather<'t> {
         self.pool.as_ref()
     }
 
-    fn gather_ids<I: RowId>(&self, ids: &[I], out: &mut [u8]) -> Result<(), GatherError> {
+    fn gather_ids<I: RowId>(&mut self, ids: &[I], out: &mut [u8]) -> Result<(), GatherError> {
         let row_bytes = self.row_bytes;
         if ids.len().checked_mul(row_bytes) != Some(out.len()) {
             return Err(GatherError::OutputLength { ids: ids.len(), row_bytes, length: out.len() });
@@ -87,17 +111,27 @@ impl<'t> HostGather<'t> {
         if let Some(position) = first_outside {
             return Err(GatherError::IdOutOfRange { position, id: ids[position].to_i64(), rows: self.rows });
         }
-        match &self.pool {
+        let cache = self.cache.as_ref().map(RowCache::view);
+        let copy = |ids: &[I], out: &mut [u8]| match cache {
+            None => {
+                // SAFETY: all ids were found below `rows` above, and nothing can have changed them since.
+                unsafe { copy_rows(self.table, row_bytes, ids, out) };
+                0
+            }
+            // SAFETY: as above. The cache is for as many rows of as many bytes (`with_cache`), and every slot in its
+            // map is one of its rows.
+            Some(cache) => unsafe { copy_cached_rows(self.table, cache, row_bytes, ids, out) },
+        };
+        let hits = match &self.pool {
             Some(pool) if ids.len() > task_rows => pool.install(|| {
-                out.par_chunks_mut(task_rows * row_bytes).zip(ids.par_chunks(task_rows)).for_each(
-                    |(out, ids)| {
-                        // SAFETY: all ids were found below `rows` above, and nothing can have changed them since.
-                        unsafe { copy_rows(self.table, row_bytes, ids, out) }
-                    },
-                );
+                let tasks = out.par_chunks_mut(task_rows * row_bytes).zip(ids.par_chunks(task_rows));
+                tasks.map(|(out, ids)| copy(ids, out)).sum()
             }),
-            // SAFETY: as above.
-            _ => unsafe { copy_rows(self.table, row_bytes, ids, out) },
+            _ => copy(ids, out),
+        };
+        self.hits.count(ids.len() as u64, hits);
+        if let Some(RowCache::Fifo(cache)) = &mut self.cache {
+            cache.insert_misses(ids, out, self.pool.as_ref());
         }
         Ok(())
     }
@@ -119,10 +153,14 @@ impl RowGather for HostGather<'_> {
     fn gather_i32(&mut self, ids: &[i32], out: &mut [u8]) -> Result<(), GatherError> {
         self.gather_ids(ids, out)
     }
+
+    fn hits(&self) -> Hits {
+        self.hits
+    }
 }
 
 /// The id types: what the hot loop is compiled for.
-trait RowId: Copy + Sync {
+pub(crate) trait RowId: bytemuck::Pod + Sync {
     fn is_below(self, rows: usize) -> bool;
     fn to_i64(self) -> i64;
     /// The id as an index; only for one that [is below](RowId::is_below) some number of rows.
@@ -178,6 +216,49 @@ unsafe fn copy_rows<I: RowId>(table: &[u8], row_bytes: usize, ids: &[I], out: &m
             to = to.add(row_bytes);
         }
     }
+}
+
+/// As [`copy_rows`], with rows that have a slot read from the cache. How many those were.
+///
+/// # Safety
+/// As [`copy_rows`]; `cache.map` has as many entries as the table has rows, and each is negative or below
+/// `cache.rows.len() / row_bytes`.
+unsafe fn copy_cached_rows<I: RowId>(
+    table: &[u8],
+    cache: CacheView<'_>,
+    row_bytes: usize,
+    ids: &[I],
+    out: &mut [u8],
+) -> u64 {
+    debug_assert_eq!(out.len(), ids.len() * row_bytes);
+    // Where a row is read, and 1 if that is the cache; only for an id below the number of rows.
+    let source = |id: I| {
+        // SAFETY: the map has an entry for each row, by our caller's promise.
+        let slot = unsafe { *cache.map.get_unchecked(id.index()) };
+        if slot < 0 { (table, id.index(), 0) } else { (cache.rows, slot as usize, 1) }
+    };
+    let mut to = out.as_mut_ptr();
+    let mut hits = 0;
+    for (position, &id) in ids.iter().enumerate() {
+        // The map is read as much at random as the rows are: its entry comes first, the row that it names later.
+        if let Some(far) = ids.get(position + 2 * PREFETCH_AHEAD) {
+            prefetch(bytemuck::cast_slice(cache.map), far.index() * size_of::<i32>(), size_of::<i32>());
+        }
+        if let Some(&ahead) = ids.get(position + PREFETCH_AHEAD) {
+            let (rows, row, _) = source(ahead);
+            prefetch(rows, row * row_bytes, row_bytes);
+        }
+        let (rows, row, hit) = source(id);
+        hits += hit;
+        // SAFETY: an id is below the number of rows of the table, and a slot below that of the cache, so the row ends
+        // within either and the product does not overflow. `to` is as in `copy_rows`. `out` is exclusively borrowed
+        // and so part of neither.
+        unsafe {
+            std::ptr::copy_nonoverlapping(rows.as_ptr().add(row * row_bytes), to, row_bytes);
+            to = to.add(row_bytes);
+        }
+    }
+    hits
 }
 
 /// Asks for the row at `offset`, into the second-level cache. Harmless at any address, and nothing where the machine has no such thing.

@@ -2,18 +2,21 @@
 //!
 //! A row is opaque bytes, of any number from 1; an id is its position in the table. Every backend keeps the contract
 //! of [`RowGather`], and the `conformance` module (behind the feature of that name) checks it. Here are the one for the
-//! CPU, [`HostGather`], and those for a GPU, in [`cuda`]; building them needs no CUDA.
+//! CPU, [`HostGather`], and those for a GPU, in [`cuda`]; building them needs no CUDA. Each may have a [`cache`] of
+//! rows that are nearer than the table.
 //!
 //! This crate must not know what a row means, where a table comes from, or how a slot is handed over.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod cache;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod cuda;
 mod host;
 mod measure;
 
+pub use cache::{CachedRows, FifoCache, Hits, RowCache};
 pub use host::HostGather;
 pub use measure::{MeasureError, MeasureOptions, Measurement, measure};
 
@@ -40,6 +43,10 @@ pub trait RowGather {
     /// # Errors
     /// As [`RowGather::gather`].
     fn gather_i32(&mut self, ids: &[i32], out: &mut [u8]) -> Result<(), GatherError>;
+
+    /// How many rows came from the backend's cache so far; a gather that failed counts for nothing. All 0 hits without
+    /// a cache.
+    fn hits(&self) -> Hits;
 }
 
 /// Why rows were not gathered, or a gather was not made.
@@ -72,6 +79,42 @@ pub enum GatherError {
         length: usize,
         /// Bytes of a row.
         row_bytes: usize,
+    },
+    /// An id stands twice among the rows to be cached.
+    #[error("id {id} at position {position} of the rows to be cached stands there twice")]
+    RepeatedId {
+        /// Where it stands for the second time.
+        position: usize,
+        /// The id.
+        id: i64,
+    },
+    /// More rows to be cached than 32-bit slots can count.
+    #[error("a cache of {rows} rows: at most {} can be cached", crate::cache::MOST_CACHED_ROWS)]
+    TooManyCached {
+        /// How many were asked for.
+        rows: usize,
+    },
+    /// There is no memory for a cache.
+    #[error("no memory for a cache of rows ({bytes} bytes): {reason}")]
+    CacheMemory {
+        /// Bytes asked for.
+        bytes: u128,
+        /// What the system said.
+        reason: String,
+    },
+    /// A cache was made for another table.
+    #[error(
+        "a cache for {rows} rows of {row_bytes} bytes is none for a table of {table_rows} rows of {table_row_bytes} bytes"
+    )]
+    OtherTable {
+        /// Rows of the table that it was made for.
+        rows: usize,
+        /// Bytes of each.
+        row_bytes: usize,
+        /// Rows of the table at hand.
+        table_rows: usize,
+        /// Bytes of each.
+        table_row_bytes: usize,
     },
     /// The threads could not be started.
     #[error("{threads} gather threads could not be started: {reason}")]

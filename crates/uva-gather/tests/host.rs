@@ -1,7 +1,10 @@
 //! The host gather against the conformance checks, and its own refusals.
 
 use proptest::prelude::*;
-use uva_gather::{GatherError, HostGather, MeasureOptions, RowGather, conformance, measure};
+use uva_gather::cache::map_bytes;
+use uva_gather::{
+    CachedRows, FifoCache, GatherError, Hits, HostGather, MeasureOptions, RowGather, conformance, measure,
+};
 
 #[test]
 fn one_thread_conforms() {
@@ -17,6 +20,67 @@ fn several_threads_conform() {
         0..3,
     );
     conformance::whole_tables(&|table, row_bytes| Box::new(HostGather::new(table, row_bytes, 3).unwrap()));
+}
+
+#[test]
+fn a_gather_with_cached_rows_conforms() {
+    for threads in [1, 3] {
+        conformance::static_cache(&|table, row_bytes, ids| {
+            let cache = CachedRows::new(table, row_bytes, ids, threads).unwrap();
+            assert_eq!(cache.bytes(), (ids.len() * row_bytes) as u64);
+            Box::new(HostGather::new(table, row_bytes, threads).unwrap().with_cache(cache).unwrap())
+        });
+    }
+}
+
+#[test]
+fn a_gather_with_a_fifo_cache_conforms() {
+    for threads in [1, 3] {
+        conformance::fifo_cache(&|table, row_bytes, capacity| {
+            let cache = FifoCache::new(table.len() / row_bytes, row_bytes, capacity).unwrap();
+            assert_eq!((cache.capacity(), cache.bytes()), (capacity, (capacity * row_bytes) as u64));
+            Box::new(HostGather::new(table, row_bytes, threads).unwrap().with_cache(cache).unwrap())
+        });
+    }
+}
+
+#[test]
+fn cached_rows_are_read_from_the_cache_and_not_from_the_table() {
+    // Other bytes than the table's, which no cache should have: they show where a row was read.
+    let (table, other) = ([1_u8; 40], [2_u8; 40]);
+    let cache = CachedRows::new(&other, 4, &[9, 3], 1).unwrap();
+    assert!(cache.contains(3) && !cache.contains(4) && !cache.contains(-1) && !cache.contains(10));
+    let mut gather = HostGather::new(&table, 4, 1).unwrap().with_cache(cache).unwrap();
+    let mut out = [0; 12];
+    gather.gather(&[3, 4, 9], &mut out).unwrap();
+    assert_eq!(out, [2, 2, 2, 2, 1, 1, 1, 1, 2, 2, 2, 2]);
+    assert_eq!(gather.hits(), Hits { last_rows: 3, last: 2, total_rows: 3, total: 2 });
+    assert_eq!(map_bytes(10), 40);
+}
+
+#[test]
+fn caches_that_cannot_be_are_refused() {
+    let table = [0_u8; 40];
+    let refusal = |ids: &[i64]| CachedRows::new(&table, 4, ids, 1).map(drop).unwrap_err();
+    assert_eq!(refusal(&[1, 2, 1]), GatherError::RepeatedId { position: 2, id: 1 });
+    for id in [-1, 10, i64::MAX] {
+        assert_eq!(refusal(&[1, id]), GatherError::IdOutOfRange { position: 1, id, rows: 10 });
+    }
+    let error =
+        HostGather::new(&table, 4, 1).unwrap().with_cache(FifoCache::new(5, 8, 2).unwrap()).unwrap_err();
+    assert_eq!(
+        error,
+        GatherError::OtherTable { rows: 5, row_bytes: 8, table_rows: 10, table_row_bytes: 4 },
+        "a cache of another table"
+    );
+    // More bytes than there are addresses, and than there is memory.
+    for (rows, row_bytes) in [(1000, 1 << 60), (1000, 1 << 50)] {
+        let error = FifoCache::new(rows, row_bytes, rows).map(drop).unwrap_err();
+        assert!(matches!(error, GatherError::CacheMemory { .. }), "{error}");
+    }
+    let rows = 1 << 31;
+    let error = FifoCache::new(rows, 4, rows).map(drop).unwrap_err();
+    assert_eq!(error, GatherError::TooManyCached { rows });
 }
 
 #[test]

@@ -31,6 +31,7 @@ struct Call<Kernel> {
 const uva_shim::Launchable ENTRIES[] = {
     ENTRY(gather_begin), GATHER(naive), GATHER(shift), GATHER(wide),
     ENTRY(gather_finish_i32), ENTRY(gather_finish_i64), ENTRY(spin_until),
+    ENTRY(cache_insert),
 #ifdef UVA_SHIM_SELFTEST
     ENTRY(selftest_reverse), ENTRY(selftest_block_sum), ENTRY(selftest_diverge), ENTRY(selftest_return_early),
     ENTRY(selftest_misaligned), ENTRY(selftest_where),

@@ -157,8 +157,8 @@ pub struct KernelResources {
 }
 
 #[derive(Debug, Clone)]
-struct Entry {
-    function: Function,
+pub(super) struct Entry {
+    pub(super) function: Function,
     blocks_per_multiprocessor: u32,
 }
 
@@ -170,6 +170,7 @@ pub struct GatherKernels {
     spin_until: Function,
     /// By kernel, width, and whether there is a cache.
     gather: [[[Entry; 2]; 2]; 3],
+    pub(super) insert: Entry,
     multiprocessors: u32,
 }
 
@@ -208,6 +209,7 @@ impl GatherKernels {
             finish: [module.function(FINISH_NAMES[0])?, module.function(FINISH_NAMES[1])?],
             spin_until: module.function("spin_until")?,
             gather: [four(GATHER_NAMES[0])?, four(GATHER_NAMES[1])?, four(GATHER_NAMES[2])?],
+            insert: entry("cache_insert")?,
             multiprocessors: module.context().device().multiprocessors(),
         })
     }
@@ -282,7 +284,7 @@ impl GatherKernels {
         }
         let cached = arguments.slot_map != 0;
         let entry = &self.gather[kernel as usize][width as usize][usize::from(cached)];
-        let shape = Shape { blocks: self.blocks(entry, bound, arguments.count), threads: BLOCK_THREADS };
+        let shape = self.shape(entry, bound, arguments.count);
         let mut copy = *arguments;
         // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises all that they name.
         unsafe { entry.function.launch(stream, shape, &mut [pointer(&mut copy)]) }
@@ -344,8 +346,10 @@ impl GatherKernels {
         })
     }
 
-    fn blocks(&self, entry: &Entry, bound: GridBound, count: u64) -> u32 {
-        blocks_for(count, bound.blocks(entry.blocks_per_multiprocessor, self.multiprocessors))
+    /// A grid for work that `warps` warps can share.
+    pub(super) fn shape(&self, entry: &Entry, bound: GridBound, warps: u64) -> Shape {
+        let most = bound.blocks(entry.blocks_per_multiprocessor, self.multiprocessors);
+        Shape { blocks: blocks_for(warps, most), threads: BLOCK_THREADS }
     }
 }
 
@@ -366,7 +370,7 @@ fn blocks_for(count: u64, most: u32) -> u32 {
     u32::try_from(useful).unwrap_or(u32::MAX).min(most).max(1)
 }
 
-fn pointer<T>(value: &mut T) -> *mut c_void {
+pub(super) fn pointer<T>(value: &mut T) -> *mut c_void {
     std::ptr::from_mut(value).cast()
 }
 
@@ -411,7 +415,7 @@ impl GatherArguments {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::module::GATHER;
 
@@ -428,9 +432,9 @@ mod tests {
         assert_eq!(defined.trim().parse(), Ok(BLOCK_THREADS));
     }
 
-    /// The fields of a struct in the header, in order.
-    fn fields(name: &str) -> Vec<String> {
-        let text = header("gather.cuh");
+    /// The fields of a struct in a header, in order.
+    pub fn fields(file: &str, name: &str) -> Vec<String> {
+        let text = header(file);
         let body = text.split_once(&format!("struct {name} {{")).unwrap().1.split_once("};").unwrap().0;
         body.lines()
             .filter_map(|line| line.split("//").next()?.trim().strip_suffix(';'))
@@ -439,21 +443,21 @@ mod tests {
     }
 
     /// The fields of a struct here, in order, as its debug output names them.
-    fn fields_of(value: impl std::fmt::Debug) -> Vec<String> {
+    pub fn fields_of(value: impl std::fmt::Debug) -> Vec<String> {
         let text = format!("{value:#?}");
         text.lines().filter_map(|line| Some(line.trim().split_once(": ")?.0.to_owned())).collect()
     }
 
     #[test]
     fn arguments_and_report_have_the_fields_of_the_header() {
-        assert_eq!(fields("GatherArguments"), fields_of(arguments()));
-        assert_eq!(fields("GatherReport"), fields_of(GatherReport::default()));
+        assert_eq!(fields("gather.cuh", "GatherArguments"), fields_of(arguments()));
+        assert_eq!(fields("gather.cuh", "GatherReport"), fields_of(GatherReport::default()));
     }
 
     #[test]
     fn every_kernel_that_is_launched_is_in_the_source() {
         let names = GATHER_NAMES.as_flattened().as_flattened().iter().chain(&FINISH_NAMES);
-        for name in names.chain(&["gather_begin", "spin_until"]) {
+        for name in names.chain(&["gather_begin", "spin_until", "cache_insert"]) {
             assert!(GATHER.text.contains(&format!(" {name}(")), "{name}");
         }
         for (kernel, names) in Kernel::ALL.iter().zip(GATHER_NAMES) {

@@ -9,8 +9,11 @@
 //! | [`GatherMode::ZeroCopy`] | multiprocessors, over the link | a share of the multiprocessors |
 //! | [`GatherMode::Dma`] | the CPU, into staging buffers that a copy engine takes over the link | CPU threads and memory bandwidth |
 //! | [`GatherMode::Split`] | both, a share of the rows each | both |
+//!
+//! With [`GatherMode::ZeroCopy`] rows may be cached on the device: [`DeviceCache`].
 
 mod balance;
+mod cache;
 mod copy_path;
 mod filler;
 mod gather;
@@ -18,8 +21,10 @@ pub mod pcie;
 mod slot;
 mod slot_reader;
 mod table;
+mod upload;
 
 pub use balance::{Balance, Measured};
+pub use cache::DeviceCache;
 pub use filler::{Fill, FillError, FillOptions, GatherMode, SlotFiller};
 pub use gather::CudaGather;
 pub use slot::SlotShape;

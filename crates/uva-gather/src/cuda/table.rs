@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, PinnedTable, TableBytes, host_to_device};
-use uva_cuda::{Context, CudaError, Event, Stream};
+use uva_cuda::memory::{DeviceBuffer, PinnedTable, TableBytes};
+use uva_cuda::{Context, CudaError};
 
-/// Bytes that go over at a time, from a buffer that is pinned for that: a file's pages need not be.
-const PIECE: usize = 16 << 20;
+use crate::cuda::upload::{PIECE, Upload};
 
 /// A whole table in device memory: for one that fits there, and to know what a gather over the link costs more.
 #[derive(Debug)]
@@ -21,34 +20,12 @@ impl DeviceTable {
     /// [`CudaError::OutOfMemory`] when the device has not so much free; [`CudaError::Call`].
     pub fn new(context: &Arc<Context>, bytes: &[u8], what: &str) -> Result<Self, CudaError> {
         let buffer = DeviceBuffer::new(context, bytes.len(), what)?;
-        let stream = Stream::new(context)?;
-        let mut pieces = [Piece::new(context)?, Piece::new(context)?];
-        for (number, from) in bytes.chunks(PIECE).enumerate() {
-            let Piece { staging, sent } = &mut pieces[number % 2];
-            // The piece before the last has to be over before its buffer is written again. An event that was never
-            // recorded is.
-            sent.synchronize()?;
-            staging.as_mut_slice()[..from.len()].copy_from_slice(from);
-            let to = buffer.address() + (number * PIECE) as u64;
-            // SAFETY: `to` is `from.len()` bytes of our own buffer that nobody else knows yet. The staging buffer lives and
-            // stays as it is until `sent`, recorded behind the copy, has been waited for: above, or below at the end.
-            unsafe { host_to_device(&stream, &staging.as_slice()[..from.len()], to) }?;
-            sent.record(&stream)?;
-        }
-        stream.synchronize()?;
+        let mut upload = Upload::new(context, PIECE)?;
+        // SAFETY: our own buffer, as large, that nobody else knows yet; the upload is finished below, or waited for
+        // when it is dropped, which is before the buffer.
+        unsafe { upload.send_all(buffer.address(), bytes) }?;
+        upload.finish()?;
         Ok(Self { buffer })
-    }
-}
-
-struct Piece {
-    staging: PinnedBuffer,
-    sent: Event,
-}
-
-impl Piece {
-    fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
-        let staging = PinnedBuffer::new(context, PIECE, "a piece of a table on its way to the device")?;
-        Ok(Self { staging, sent: Event::local(context)? })
     }
 }
 

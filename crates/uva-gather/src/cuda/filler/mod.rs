@@ -4,16 +4,18 @@ use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::Arc;
 
-use uva_cuda::kernels::gather::{GatherArguments, GatherKernels, GatherReport, GridBound, IdWidth, Kernel};
-use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host, host_to_device};
+use uva_cuda::kernels::gather::{GatherKernels, GatherReport, Kernel};
+use uva_cuda::memory::{PinnedBuffer, SharedBuffer};
 use uva_cuda::{Context, CudaError, ErrorKind, Event, Stream};
 
 use crate::GatherError;
-use crate::cuda::balance::{Balance, Measured};
+use crate::cuda::balance::Balance;
 use crate::cuda::copy_path::CopyPath;
-use crate::cuda::gather::report_of;
 use crate::cuda::slot::Plan;
-use crate::cuda::{GatherTable, SlotShape, grid};
+use crate::cuda::{DeviceCache, GatherTable, SlotShape, grid};
+use held::{Held, Slot, Times};
+
+mod held;
 
 /// Who reads the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +51,24 @@ pub enum FillError {
     /// An id is no row of the table, found by the CPU before anything was enqueued.
     #[error(transparent)]
     Rows(#[from] GatherError),
+    /// The device has no room for a cache of rows.
+    #[error(
+        "a cache of {rows} rows needs {} bytes of the device ({bytes} for the rows, {map_bytes} for the slot of every row \
+         of the table), and {free} of its {total} bytes are free: give the caches fewer bytes",
+        bytes.saturating_add(*map_bytes)
+    )]
+    CacheTooLarge {
+        /// Rows to be cached.
+        rows: usize,
+        /// Bytes of them.
+        bytes: u64,
+        /// Bytes of the slot map.
+        map_bytes: u64,
+        /// Bytes of device memory that were free.
+        free: u64,
+        /// Bytes of device memory in all.
+        total: u64,
+    },
     /// A call of the driver failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
@@ -62,7 +82,9 @@ impl FillError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Cuda(error) => error.kind(),
-            Self::Layout(_) | Self::Rows(_) | Self::Broken(_) => ErrorKind::Failed,
+            Self::Layout(_) | Self::Rows(_) | Self::CacheTooLarge { .. } | Self::Broken(_) => {
+                ErrorKind::Failed
+            }
         }
     }
 }
@@ -76,8 +98,10 @@ pub struct Fill {
     pub stamp: u64,
     /// Rows gathered.
     pub rows: usize,
-    /// How many of them the GPU read itself.
+    /// How many of them the GPU read itself, cached ones among them.
     pub zero_copy_rows: usize,
+    /// How many of them were in the cache.
+    pub hits: u64,
     /// The device's clock when the gather began, nanoseconds.
     pub began_ns: u64,
     /// The same when the last row was there.
@@ -98,56 +122,6 @@ pub struct SlotFiller {
     held: ManuallyDrop<Held>,
     /// Why it was given up.
     broken: Option<String>,
-}
-
-struct Held {
-    stream: Stream,
-    /// In the modes with copies.
-    copies: Option<CopyPath>,
-    balance: Balance,
-    kernels: GatherKernels,
-    kernel: Kernel,
-    bound: GridBound,
-    mode: GatherMode,
-    slots: Vec<Slot>,
-    /// Fills whose slot was filled again before anybody asked.
-    finished: Vec<(u64, Fill)>,
-    fills: u64,
-    shape: SlotShape,
-    rows: usize,
-    row_bytes: usize,
-    context: Arc<Context>,
-    buffer: Arc<SharedBuffer>,
-    table: GatherTable,
-}
-
-/// What one slot needs on the host's side.
-struct Slot {
-    /// The arrays on their way to the device. Grown when a batch needs more.
-    staging: Option<PinnedBuffer>,
-    /// Where the report is copied to.
-    report: PinnedBuffer,
-    /// Recorded behind the last thing that a fill enqueues.
-    done: Event,
-    times: Option<Times>,
-    pending: Option<Pending>,
-}
-
-/// Marks around both ways of a split, from which the balance learns.
-struct Times {
-    kernel_began: Event,
-    kernel_ended: Event,
-    copies_began: Event,
-    copies_ended: Event,
-}
-
-/// A fill that was enqueued.
-#[derive(Clone, Copy)]
-struct Pending {
-    number: u64,
-    stamp: u64,
-    rows: usize,
-    zero_copy_rows: usize,
 }
 
 impl SlotFiller {
@@ -207,6 +181,7 @@ impl SlotFiller {
             kernel: options.kernel,
             bound: grid(options.multiprocessors),
             mode: options.mode,
+            cache: None,
             slots,
             finished: Vec::new(),
             fills: 0,
@@ -220,6 +195,35 @@ impl SlotFiller {
         Ok(Self { held: ManuallyDrop::new(held), broken: None })
     }
 
+    /// Reads cached rows from the device from the first fill on. What is gathered stays the same, byte for byte.
+    ///
+    /// What a FIFO cache takes in is copied from the slot just filled, before that fill's `ready`: so whoever has the
+    /// slot then may do with it as before.
+    ///
+    /// # Errors
+    /// [`FillError::Layout`] unless the mode is [`GatherMode::ZeroCopy`] (in the others the CPU reads the table, and
+    /// knows nothing of the cache) and the table is on the host, and after the first fill; [`FillError::Rows`] for a
+    /// cache that was made for another table, or on another device.
+    pub fn with_cache(mut self, cache: DeviceCache) -> Result<Self, FillError> {
+        self.sound()?;
+        let refuse = |what: &str| Err(FillError::Layout(what.to_owned()));
+        let held = &mut *self.held;
+        if held.mode != GatherMode::ZeroCopy {
+            return refuse(
+                "rows can be cached for the zero-copy gather only: in the other modes the CPU reads them",
+            );
+        }
+        if matches!(held.table, GatherTable::Device(_)) {
+            return refuse("a table that is on the device needs no cache");
+        }
+        if held.fills > 0 {
+            return refuse("a cache comes before the first fill");
+        }
+        cache.check(&held.context, held.rows, held.row_bytes)?;
+        held.cache = Some(cache);
+        Ok(self)
+    }
+
     /// Makes room for arrays of so many bytes in every slot, so that no fill has to: taking page-locked memory may make
     /// the whole device wait.
     ///
@@ -228,6 +232,8 @@ impl SlotFiller {
     pub fn reserve(&mut self, bytes: usize) -> Result<(), FillError> {
         self.sound()?;
         let held = &mut *self.held;
+        let most_rows = (bytes / size_of::<i64>()).min(held.shape.stride / held.row_bytes);
+        let bytes = held.staging_bytes(bytes, most_rows);
         for slot in &mut held.slots {
             if slot.pending.is_none() && slot.staging.as_ref().is_none_or(|buffer| buffer.bytes() < bytes) {
                 slot.staging = None;
@@ -241,8 +247,9 @@ impl SlotFiller {
     ///
     /// In this order on the device: wait for `after`, as it was last recorded before this call; copy `arrays` of `payload` to
     /// the same offsets of the slot; gather the rows of the int64 ids, which lie at the bytes `ids` within one of the
-    /// arrays, to `features_at`; complete the report, `stamp` last; record `ready`. The rows begin at `features_at` without
-    /// gaps. `payload` is free when this returns, since its arrays are copied into a staging buffer of the slot first.
+    /// arrays, to `features_at`; take into a FIFO cache what was missed; complete the report, `stamp` last; record
+    /// `ready`. The rows begin at `features_at` without gaps. `payload` is free when this returns, since its arrays
+    /// are copied into a staging buffer of the slot first.
     ///
     /// An id that is no row of the table: with [`GatherMode::ZeroCopy`] the kernel finds it, and it's in the report and in
     /// [`Fill::bad`]; in the other modes all ids are checked here, and it's [`FillError::Rows`] before anything is
@@ -354,207 +361,5 @@ impl std::fmt::Debug for SlotFiller {
             .field("fills", &self.held.fills)
             .field("broken", &self.broken)
             .finish_non_exhaustive()
-    }
-}
-
-impl Times {
-    fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
-        let event = || Event::timing(context);
-        Ok(Self {
-            kernel_began: event()?,
-            kernel_ended: event()?,
-            copies_began: event()?,
-            copies_ended: event()?,
-        })
-    }
-
-    /// What both ways did, once all of it has run.
-    fn measured(&self, fill: &Pending) -> Result<(Measured, Measured), CudaError> {
-        let seconds = |began, ended| Ok::<_, CudaError>(f64::from(Event::elapsed_ms(began, ended)?) / 1e3);
-        let kernel =
-            Measured { rows: fill.zero_copy_rows, seconds: seconds(&self.kernel_began, &self.kernel_ended)? };
-        let copies = Measured {
-            rows: fill.rows - fill.zero_copy_rows,
-            seconds: seconds(&self.copies_began, &self.copies_ended)?,
-        };
-        Ok((kernel, copies))
-    }
-}
-
-impl Held {
-    #[allow(clippy::too_many_arguments, reason = "as SlotFiller::fill")]
-    fn fill(
-        &mut self,
-        slot: usize,
-        payload: &[u8],
-        plan: &Plan,
-        features_at: usize,
-        stamp: u64,
-        after: Option<&Event>,
-        ready: &Event,
-    ) -> Result<(), FillError> {
-        self.reclaim(slot)?;
-        self.stage(slot, payload, plan)?;
-        let Self { stream, copies, kernels, slots, .. } = self;
-        let Slot { staging, report, done, times, pending } = &mut slots[slot];
-        let staged = staging.as_ref().map_or(&[][..], PinnedBuffer::as_slice);
-        let ids: &[i64] = bytemuck::cast_slice(&staged[plan.ids_staged_at..][..plan.count * 8]);
-        if let Some(copies) = copies {
-            copies.check(ids)?;
-        }
-        let zero_copy_rows = match self.mode {
-            GatherMode::ZeroCopy => plan.count,
-            GatherMode::Dma => 0,
-            GatherMode::Split => self.balance.first_of(plan.count),
-        };
-        let base = self.buffer.address() + (slot * self.shape.stride) as u64;
-        let report_address = base + self.shape.report_at as u64;
-        let ids_address = base + plan.ids_at as u64;
-        let features = base + features_at as u64;
-        let arguments = GatherArguments {
-            // With copies alone no kernel reads it.
-            table: self.table.address().unwrap_or(0),
-            rows: self.rows as u64,
-            row_bytes: self.row_bytes as u64,
-            ids: ids_address,
-            count: zero_copy_rows as u64,
-            out: features,
-            report: report_address,
-            slot_map: 0,
-            cache: 0,
-        };
-        self.fills += 1;
-        *pending = Some(Pending { number: self.fills, stamp, rows: plan.count, zero_copy_rows });
-
-        if let Some(after) = after {
-            stream.wait(after)?;
-        }
-        for (array, at) in &plan.arrays {
-            let from = &staged[*at..][..array.len()];
-            // SAFETY: the slot's own bytes, within its stride (`Plan::new`), which nobody else uses between `after` and
-            // `ready`: that is what the caller's events say. The staging buffer is written again only once `done` has been
-            // reached (`reclaim`), and lives as long as the stream is in use (`SlotFiller::drop`).
-            unsafe { host_to_device(stream, from, base + array.start as u64)? };
-        }
-        // SAFETY: the report's bytes in the slot, as above.
-        unsafe { kernels.begin(stream, report_address)? };
-        // The copies' stream goes on from here. Its own way to wait for `after`, without asking the peer's event twice.
-        if let Some(copies) = copies.as_ref().filter(|_| zero_copy_rows < plan.count) {
-            let opened = times.as_ref().map_or(&*done, |times| &times.kernel_began);
-            opened.record(stream)?;
-            copies.stream.wait(opened)?;
-        }
-        if zero_copy_rows > 0 {
-            // SAFETY: the table is pinned and held; the ids were copied to their place before, in this stream; the output
-            // is the slot's own and ends within it (`Plan::new`), and of it only the rows that are the kernel's are written.
-            unsafe { kernels.rows(stream, self.kernel, IdWidth::I64, &arguments, self.bound)? };
-        }
-        if let Some(copies) = copies.as_mut().filter(|_| zero_copy_rows < plan.count) {
-            if let Some(times) = times {
-                times.kernel_ended.record(stream)?;
-                times.copies_began.record(&copies.stream)?;
-            }
-            let to = features + (zero_copy_rows * self.row_bytes) as u64;
-            // SAFETY: the slot's own bytes behind the kernel's rows, ordered behind `after` by the wait above.
-            unsafe { copies.enqueue(&ids[zero_copy_rows..], to)? };
-            // Each wait takes the event as it was recorded last, so it may be recorded again further down.
-            let closed = times.as_ref().map_or(&*done, |times| &times.copies_ended);
-            closed.record(&copies.stream)?;
-            stream.wait(closed)?;
-        }
-        // SAFETY: report and ids as above.
-        unsafe { kernels.finish(stream, IdWidth::I64, report_address, ids_address, stamp)? };
-        ready.record(stream)?;
-        // Behind `ready`, so that nobody waits for it. Whoever fills this slot next does so on this stream, after it.
-        // SAFETY: the report stays in the slot until then; the buffer is read only once `done` has been reached.
-        unsafe { device_to_host(stream, report_address, report.as_mut_slice())? };
-        done.record(stream)?;
-        Ok(())
-    }
-
-    /// Waits, if need be, until the slot's last fill has run, so that its buffers may be written again.
-    fn reclaim(&mut self, slot: usize) -> Result<(), FillError> {
-        if self.slots[slot].pending.is_none() {
-            return Ok(());
-        }
-        let done = &self.slots[slot].done;
-        if !done.query()? {
-            done.synchronize()?;
-        }
-        self.harvest(slot)
-    }
-
-    /// Copies the arrays into the slot's staging buffer. A batch's arrays vary in size, so the buffer grows when it must.
-    fn stage(&mut self, slot: usize, payload: &[u8], plan: &Plan) -> Result<(), FillError> {
-        let staging = &mut self.slots[slot].staging;
-        let buffer = match staging {
-            Some(buffer) if buffer.bytes() >= plan.staged => buffer,
-            _ => {
-                // Half as much again, so that slowly growing batches don't pay for it each time.
-                let bytes = plan.staged + plan.staged / 2;
-                // The old one first: the two together may be more than can be locked.
-                *staging = None;
-                staging.insert(PinnedBuffer::new(&self.context, bytes, "a slot's staging buffer")?)
-            }
-        };
-        let bytes = buffer.as_mut_slice();
-        for (array, at) in &plan.arrays {
-            bytes[*at..][..array.len()].copy_from_slice(&payload[array.clone()]);
-        }
-        Ok(())
-    }
-
-    /// Takes in the report of a fill that has run, whose `done` has been reached.
-    fn harvest(&mut self, slot: usize) -> Result<(), FillError> {
-        let state = &mut self.slots[slot];
-        let Some(pending) = state.pending.take() else { return Ok(()) };
-        let report = report_of(&state.report);
-        if report.stamp != pending.stamp {
-            return Err(CudaError::System(format!(
-                "the report of slot {slot} is stamped {} where {} was enqueued: something else writes to the slot",
-                report.stamp, pending.stamp
-            ))
-            .into());
-        }
-        let both_ways = (1..pending.rows).contains(&pending.zero_copy_rows);
-        if let Some(times) = state.times.as_ref().filter(|_| both_ways) {
-            let (kernel, copies) = times.measured(&pending)?;
-            self.balance.measured(kernel, copies);
-        }
-        let fill = Fill {
-            slot,
-            stamp: pending.stamp,
-            rows: pending.rows,
-            zero_copy_rows: pending.zero_copy_rows,
-            began_ns: report.began_ns,
-            ended_ns: report.ended_ns,
-            bad: report.bad(),
-        };
-        self.finished.push((pending.number, fill));
-        Ok(())
-    }
-
-    fn collect(&mut self, wait: bool) -> Result<Vec<Fill>, FillError> {
-        for slot in 0..self.slots.len() {
-            if self.slots[slot].pending.is_none() {
-                continue;
-            }
-            if wait {
-                self.slots[slot].done.synchronize()?;
-            } else if !self.slots[slot].done.query()? {
-                continue;
-            }
-            self.harvest(slot)?;
-        }
-        self.finished.sort_by_key(|(number, _)| *number);
-        Ok(self.finished.drain(..).map(|(_, fill)| fill).collect())
-    }
-
-    /// Waits until nothing that was enqueued is left to run.
-    fn wait(&self) -> Result<(), CudaError> {
-        if let Some(copies) = &self.copies {
-            copies.stream.synchronize()?;
-        }
-        self.stream.synchronize()
     }
 }

@@ -1,0 +1,225 @@
+//! What a backend with a cache must pass besides: the same bytes whatever is cached, and every hit counted.
+
+use std::collections::HashMap;
+
+use super::{EDGE_ROW_BYTES, check, table_bytes};
+use crate::{GatherError, Hits, RowGather};
+
+/// A function that makes the backend under test over a table, for rows of so many bytes, with these rows cached.
+pub type MakeCached<'f> = dyn for<'t> Fn(&'t [u8], usize, &[i64]) -> Box<dyn RowGather + 't> + 'f;
+
+/// A function that makes the backend under test over a table, for rows of so many bytes, with a FIFO cache of so many
+/// rows.
+pub type MakeFifo<'f> = dyn for<'t> Fn(&'t [u8], usize, usize) -> Box<dyn RowGather + 't> + 'f;
+
+/// splitmix64's last steps: ids and subsets that have no pattern.
+fn scatter(x: u64) -> u64 {
+    let x = x.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// Checks the bytes, and that a gather counts exactly the hits it should.
+fn check_hits(
+    gather: &mut dyn RowGather,
+    table: &[u8],
+    row_bytes: usize,
+    ids: &[i64],
+    hits: u64,
+    case: &dyn Fn() -> String,
+) {
+    let before = gather.hits();
+    check(gather, table, row_bytes, ids, case);
+    // Twice: by 64-bit ids, and by 32-bit ones.
+    let rows = ids.len() as u64;
+    let expected = Hits {
+        last_rows: rows,
+        last: hits,
+        total_rows: before.total_rows + 2 * rows,
+        total: before.total + 2 * hits,
+    };
+    assert_eq!(gather.hits(), expected, "{}", case());
+}
+
+/// A backend whose cached rows are chosen when it is made.
+///
+/// # Panics
+/// When it breaks the contract of [`RowGather`], or counts other hits than there are.
+pub fn static_cache(make: &MakeCached<'_>) {
+    subsets(make);
+    offsets(make);
+    many_rows_cached(make);
+    bad_ids(make);
+}
+
+/// Subsets of a table's rows, scrambled: a slot is seldom its row's number.
+fn some_subsets(rows: usize) -> Vec<(&'static str, Vec<i64>)> {
+    let all = || {
+        let mut all: Vec<i64> = (0..rows as i64).collect();
+        all.sort_by_key(|&id| scatter(id as u64 ^ 0x51));
+        all
+    };
+    let those = |wanted: &dyn Fn(i64) -> bool| all().into_iter().filter(|&id| wanted(id)).collect();
+    vec![
+        ("none", Vec::new()),
+        ("all", all()),
+        ("the last", those(&|id| id as usize + 1 == rows)),
+        ("every other", those(&|id| id % 2 == 1)),
+        ("the upper half", those(&|id| id as usize >= rows / 2)),
+        ("a third, at random", those(&|id| scatter(id as u64).is_multiple_of(3))),
+    ]
+}
+
+fn is_cached(rows: usize, cached: &[i64]) -> Vec<bool> {
+    let mut flags = vec![false; rows];
+    cached.iter().for_each(|&id| flags[id as usize] = true);
+    flags
+}
+
+fn count_hits(flags: &[bool], ids: &[i64]) -> u64 {
+    ids.iter().filter(|&&id| flags[id as usize]).count() as u64
+}
+
+fn subsets(make: &MakeCached<'_>) {
+    for row_bytes in EDGE_ROW_BYTES {
+        for rows in [1, 2, 7, 33, 100] {
+            let table = table_bytes(rows * row_bytes);
+            for (name, cached) in some_subsets(rows) {
+                let mut gather = make(&table, row_bytes, &cached);
+                let flags = is_cached(rows, &cached);
+                // Hits and misses alternate in no pattern, and every row is met, most of them more than once.
+                let mut ids: Vec<i64> = (0..rows as i64).collect();
+                ids.extend((0..3 * rows as u64).map(|i| (scatter(i) % rows as u64) as i64));
+                let case = || format!("{name} of {rows} rows of {row_bytes} bytes cached");
+                check_hits(&mut *gather, &table, row_bytes, &ids, count_hits(&flags, &ids), &case);
+                check_hits(&mut *gather, &table, row_bytes, &[], 0, &case);
+            }
+        }
+    }
+}
+
+/// Cached rows begin elsewhere in their lines than the table's do.
+fn offsets(make: &MakeCached<'_>) {
+    const ROWS: usize = 9;
+    let ids = [4, 0, 3, 3, 8, 1, 2, 7, 5, 6];
+    let cached = [8, 3, 0, 5];
+    for row_bytes in [1, 3, 16, 100, 188, 480] {
+        let memory = table_bytes(ROWS * row_bytes + 512);
+        let line = memory.as_ptr().align_offset(128);
+        for offset in 0..128 {
+            let table = &memory[line + offset..][..ROWS * row_bytes];
+            let mut gather = make(table, row_bytes, &cached);
+            check_hits(&mut *gather, table, row_bytes, &ids, 5, &|| {
+                format!("rows of {row_bytes} bytes at offset {offset}, some of them cached")
+            });
+        }
+    }
+}
+
+fn many_rows_cached(make: &MakeCached<'_>) {
+    for (row_bytes, rows) in [(3, 60_000), (400, 3000), (512, 3001)] {
+        let table = table_bytes(rows * row_bytes);
+        // All, and two that alternate.
+        for (name, cached) in some_subsets(rows).into_iter().skip(1).step_by(2) {
+            let mut gather = make(&table, row_bytes, &cached);
+            let flags = is_cached(rows, &cached);
+            let ids: Vec<i64> = (0..2 * rows as u64 + 1).map(|i| (scatter(i) % rows as u64) as i64).collect();
+            check_hits(&mut *gather, &table, row_bytes, &ids, count_hits(&flags, &ids), &|| {
+                format!("{name} of {rows} rows of {row_bytes} bytes cached")
+            });
+        }
+    }
+}
+
+fn bad_ids(make: &MakeCached<'_>) {
+    const ROWS: usize = 100;
+    for (row_bytes, count) in [(1, 3), (8, 64), (400, 1000)] {
+        let table = table_bytes(ROWS * row_bytes);
+        for (name, cached) in some_subsets(ROWS) {
+            let mut gather = make(&table, row_bytes, &cached);
+            let good: Vec<i64> = (0..count as u64).map(|i| (scatter(i) % ROWS as u64) as i64).collect();
+            let mut out = vec![0x5a; count * row_bytes];
+            for id in [-1, ROWS as i64, i64::MIN, i64::MAX, 1 << 32] {
+                for position in [0, count / 2, count - 1] {
+                    let mut ids = good.clone();
+                    ids[count - 1] = -77;
+                    ids[position] = id;
+                    let expected = GatherError::IdOutOfRange { position, id, rows: ROWS };
+                    assert_eq!(gather.gather(&ids, &mut out), Err(expected), "{name} cached");
+                }
+            }
+            assert!(
+                out.iter().all(|&byte| byte == 0x5a),
+                "an output was written although the ids were refused"
+            );
+            assert_eq!(gather.hits(), Hits::default(), "what failed counts for nothing");
+            // None the worse for it.
+            let hits = count_hits(&is_cached(ROWS, &cached), &good);
+            check_hits(&mut *gather, &table, row_bytes, &good, hits, &|| {
+                format!("{name} of {ROWS} rows cached, after bad ids")
+            });
+        }
+    }
+}
+
+/// The rule in its plainest words: a batch is looked up; then its misses, in order, take slots in turns.
+struct Model {
+    slots: Vec<Option<i64>>,
+    next: usize,
+}
+
+impl Model {
+    /// How many of the ids hit.
+    fn batch(&mut self, ids: &[i64]) -> u64 {
+        let held: HashMap<i64, ()> = self.slots.iter().flatten().map(|&id| (id, ())).collect();
+        for id in ids.iter().filter(|id| !held.contains_key(id)) {
+            if self.slots.is_empty() || self.slots.contains(&Some(*id)) {
+                continue;
+            }
+            self.slots[self.next] = Some(*id);
+            self.next = (self.next + 1) % self.slots.len();
+        }
+        ids.iter().filter(|id| held.contains_key(id)).count() as u64
+    }
+}
+
+/// A backend whose cache takes in what is missed, first in, first out.
+///
+/// # Panics
+/// When it breaks the contract of [`RowGather`], or counts other hits than the rule gives.
+pub fn fifo_cache(make: &MakeFifo<'_>) {
+    const ROWS: usize = 500;
+    for row_bytes in [1, 3, 16, 64, 100, 188, 400, 512, 1025, 4096] {
+        let table = table_bytes(ROWS * row_bytes);
+        for capacity in [0, 1, 7, 64, 100, ROWS] {
+            let mut gather = make(&table, row_bytes, capacity);
+            let mut model = Model { slots: vec![None; capacity], next: 0 };
+            for batch in 0..12_u64 {
+                let count = [40, 0, 1, 130, 300, 5][batch as usize % 6];
+                // Few rows are asked for often, as hubs are, and some more than once in a batch.
+                let ids: Vec<i64> = (0..count)
+                    .map(|i| {
+                        let x = scatter(batch << 32 | i);
+                        (x % if x >> 60 < 8 { 50 } else { ROWS as u64 }) as i64
+                    })
+                    .collect();
+                let narrow: Vec<i32> = ids.iter().map(|&id| id as i32).collect();
+                let case = format!("batch {batch} of a cache of {capacity} rows of {row_bytes} bytes");
+                let mut out = vec![0; ids.len() * row_bytes];
+                match batch % 2 {
+                    0 => gather.gather(&ids, &mut out).unwrap(),
+                    _ => gather.gather_i32(&narrow, &mut out).unwrap(),
+                }
+                assert!(out == super::plain_loop(&table, row_bytes, &ids), "{case}: other bytes");
+                let hits = gather.hits();
+                assert_eq!((hits.last_rows, hits.last), (count, model.batch(&ids)), "{case}: hits");
+                if batch == 5 {
+                    // A batch that is refused leaves the cache as it is.
+                    let refused = gather.gather(&[499, -1, 498], &mut vec![0; 3 * row_bytes]);
+                    assert_eq!(refused, Err(GatherError::IdOutOfRange { position: 1, id: -1, rows: ROWS }));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The gather on a GPU, under the simulator: the conformance checks, and slots against a plain loop. With
+//! `UVATRAIN_REQUIRE_GPU=1`, on the machine's own GPU: all but what wants faults.
+
+mod cache;
+mod conformance;
+mod faults;
+mod machine;
+mod slots;
