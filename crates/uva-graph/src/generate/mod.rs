@@ -6,16 +6,7 @@ mod random;
 
 pub use power_law::{PowerLaw, power_law};
 
-/// How far a generator or an importer is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// What is being done: `edges`, `features`, …
-    pub stage: &'static str,
-    /// Steps of this stage that are done.
-    pub done: u64,
-    /// Steps of this stage in all.
-    pub total: u64,
-}
+pub use crate::steps::Progress;
 
 /// What was written.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]

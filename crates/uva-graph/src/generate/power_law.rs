@@ -28,10 +28,8 @@ use super::{Progress, Summary};
 use crate::files::names;
 use crate::npy::{NpyType, NpyWriter};
 use crate::staged::StagedDirectory;
+use crate::steps::in_steps;
 use crate::{ElementType, GraphError, Meta, Split};
-
-/// Bytes of output that one step holds in memory before it is written.
-const STEP_BYTES: usize = 64 << 20;
 
 /// A power-law graph with planted classes. [`PowerLaw::default`] has the knobs' defaults, which keep the best classifier
 /// of features alone well below one that sees neighbours too.
@@ -224,7 +222,7 @@ impl<'o> Plan<'o> {
         indptr.write(&[0_i64])?;
         let mut edges = 0_i64;
         let row = self.options.average_degree * 8.0 + 32.0;
-        self.in_steps("edges", row as usize, progress, |nodes| {
+        in_steps("edges", self.options.nodes, row as usize, progress, |nodes| {
             let lists: Vec<(Vec<i64>, Vec<u64>)> = pool.install(|| {
                 blocks(&nodes)
                     .into_par_iter()
@@ -302,7 +300,7 @@ impl<'o> Plan<'o> {
         };
         let row_bytes = feature_dim * feature_element.bytes();
         let mut writer = NpyWriter::create(&directory.join(names::FEATURES), kind, &[feature_dim])?;
-        self.in_steps("features", row_bytes, progress, |nodes| {
+        in_steps("features", self.options.nodes, row_bytes, progress, |nodes| {
             let mut bytes = vec![0; (nodes.end - nodes.start) as usize * row_bytes];
             pool.install(|| {
                 let rows = bytes.par_chunks_mut(row_bytes).enumerate();
@@ -339,7 +337,7 @@ impl<'o> Plan<'o> {
         let mut labels = NpyWriter::create(&directory.join(names::LABELS), NpyType::I64, &[])?;
         let split = |split: Split| NpyWriter::create(&directory.join(split.file_name()), NpyType::I64, &[]);
         let mut splits = [split(Split::Train)?, split(Split::Valid)?, split(Split::Test)?];
-        self.in_steps("labels", 64, progress, |nodes| {
+        in_steps("labels", self.options.nodes, 64, progress, |nodes| {
             let drawn: Vec<(i64, Option<Split>)> = pool
                 .install(|| nodes.clone().into_par_iter().map(|node| self.label_and_split(node)).collect());
             let classes: Vec<i64> = drawn.iter().map(|(label, _)| *label).collect();
@@ -371,28 +369,6 @@ impl<'o> Plan<'o> {
             None
         };
         (label.cast_signed(), split)
-    }
-
-    /// Calls `work` for one run of nodes after the other, each about [`STEP_BYTES`] of output, and reports progress.
-    fn in_steps(
-        &self,
-        stage: &'static str,
-        row_bytes: usize,
-        progress: &dyn Fn(Progress),
-        mut work: impl FnMut(std::ops::Range<u64>) -> Result<(), GraphError>,
-    ) -> Result<(), GraphError> {
-        let total = self.options.nodes;
-        // Runs depend on the options only, never on the threads; a run is never so long that nobody sees progress.
-        let step = ((STEP_BYTES / row_bytes.max(1)) as u64).clamp(1, (total / 32).max(1024));
-        let mut done = 0;
-        progress(Progress { stage, done, total });
-        while done < total {
-            let end = (done + step).min(total);
-            work(done..end)?;
-            done = end;
-            progress(Progress { stage, done, total });
-        }
-        Ok(())
     }
 
     fn meta(&self, out: &Path) -> Meta {
