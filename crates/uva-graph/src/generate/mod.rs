@@ -1,9 +1,11 @@
 //! Graphs made up on the spot, with classes planted in them so that there is something to learn.
 
 mod permutation;
+mod planted;
 mod power_law;
 mod random;
 
+pub use planted::Common;
 pub use power_law::{PowerLaw, power_law};
 
 pub use crate::steps::Progress;
