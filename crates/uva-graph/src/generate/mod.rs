@@ -1,12 +1,16 @@
 //! Graphs made up on the spot, with classes planted in them so that there is something to learn.
 
+mod citation;
 mod permutation;
 mod planted;
 mod power_law;
 mod random;
+mod web;
 
+pub use citation::{Citation, citation};
 pub use planted::Common;
 pub use power_law::{PowerLaw, power_law};
+pub use web::{Web, web};
 
 pub use crate::steps::Progress;
 
