@@ -262,6 +262,8 @@ fn progress_ends_at_the_end_of_every_stage() {
 }
 
 proptest! {
+    // Every case writes and flushes two datasets.
+    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn any_graph_in_any_order_is_the_same_by_original_ids(
         (lists, order) in (1..40_usize).prop_flat_map(|nodes| {

@@ -1,4 +1,5 @@
-//! Batches of a dataset, of its copy in another order, and of the graph reordered in memory: the same to the last value.
+//! Batches of a dataset, of its copy in another order, and of the graph reordered in memory: the same to the last
+//! value.
 
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::reorder::{NodeOrder, ReorderedLayout, write_reordered};

@@ -7,25 +7,26 @@
 //! where only the papers of arXiv have labels, 1.4 % of all. What is popular in the whole graph is then not what a
 //! training set reaches.
 //!
-//! A citation goes to the node's own field (`within_field`), else to any. Within the field its age is either recent, with
-//! P(age < a) ~ a^(1/4), or uniform. From there it may climb to a famous work nearby (`fame`), which is preferential
-//! attachment without a history: the older members of a field form a binary tree of blocks, each block's most cited
-//! member is the most cited one of one of its halves, and a citation climbs one level with probability `fame`, and again,
-//! as long as the block is older than the node. A work that leads blocks of 2^l members then gets ~ (2 · fame)^l, so the
-//! r-th of a field ~ r^−(1 + log2 fame). A citation of another field goes to a leader of at least 2^12 members, or of the
-//! largest block there is: only famous works are known elsewhere.
+//! A citation goes to the node's own field (`within_field`), else to any. Within the field its age is either recent,
+//! with P(age < a) ~ a^(1/4), or uniform. From there it may climb to a famous work nearby (`fame`), which is
+//! preferential attachment without a history: the older members of a field form a binary tree of blocks, each block's
+//! most cited member is the most cited one of one of its halves, and a citation climbs one level with probability
+//! `fame`, and again, as long as the block is older than the node. A work that leads blocks of 2^l members then gets ~
+//! (2 · fame)^l, so the r-th of a field ~ r^−(1 + log2 fame). A citation of another field goes to a leader of at least
+//! 2^12 members, or of the largest block there is: only famous works are known elsewhere.
 //!
-//! Lists are `c/√u` long with u uniform (an exponent of 3), at most 20 times the mean, growing with time from half the mean
-//! to one and a half.
+//! Lists are `c/√u` long with u uniform (an exponent of 3), at most 20 times the mean, growing with time from half the
+//! mean to one and a half.
 //!
 //! # What it is for
-//! With the defaults, 1 M nodes, average degree 14, fanouts 15, 10, 5, batches of 1000 and a feature cache of 10 % of the
-//! nodes, the counts of a sampled epoch choose rows that 98 % of later reads hit, out-degrees (in how many lists a node
-//! stands) 46 %, chance 10 %: the pattern that GNNLab found on papers100M (Yang et al. 2022). A test of uva-sample measures
-//! it. Batches that reach much of a small graph flatten it (94 and 47 % at 250,000 nodes and batches of 256); at 4 M nodes it is 99 and 54 %.
+//! With the defaults, 1 M nodes, average degree 14, fanouts 15, 10, 5, batches of 1000 and a feature cache of 10 % of
+//! the nodes, the counts of a sampled epoch choose rows that 98 % of later reads hit, out-degrees (in how many lists a
+//! node stands) 46 %, chance 10 %: the pattern that GNNLab found on papers100M (Yang et al. 2022). A test of
+//! uva-sample measures it. Batches that reach much of a small graph flatten it (94 and 47 % at 250,000 nodes and
+//! batches of 256); at 4 M nodes it is 99 and 54 %.
 //!
-//! Only integers and correctly rounded operations (+, −, ×, ÷, √) decide, and every number is keyed by seed, purpose and
-//! node: the bytes are the same for any number of threads, on any machine.
+//! Only integers and correctly rounded operations (+, −, ×, ÷, √) decide, and every number is keyed by seed, purpose
+//! and node: the bytes are the same for any number of threads, on any machine.
 
 use std::path::Path;
 
@@ -55,8 +56,8 @@ pub struct Citation {
     pub recent: f64,
     /// Chance to climb from a work to the most cited one of a block twice as large; below 1.
     pub fame: f64,
-    /// How many times longer than the mean lists of labelled fields are; those of the others are shorter, so that the mean
-    /// stays.
+    /// How many times longer than the mean lists of labelled fields are; those of the others are shorter, so that the
+    /// mean stays.
     pub coverage: f64,
     /// The newest share of all time that the splits are drawn from; more where they would not fit.
     pub window: f64,
@@ -130,7 +131,8 @@ impl<'o> Plan<'o> {
             return refuse(
                 "--train-share",
                 format!(
-                    "the splits take {all} of the nodes, but only {labelled} of them are in labelled fields (one in {per_class})"
+                    "the splits take {all} of the nodes, but only {labelled} of them (one in {per_class}) are in fields with \
+                     labels"
                 ),
             );
         }

@@ -139,8 +139,8 @@ impl Common {
         self.train_share + self.valid_share + self.test_share
     }
 
-    /// The distance that matters, between two centres, grows with the root of the dimensions: signal² · dim is what makes
-    /// features tell classes apart as well in 10 dimensions as in 1000.
+    /// The distance that matters, between two centres, grows with the root of the dimensions: signal² · dim is what
+    /// makes features tell classes apart as well in 10 dimensions as in 1000.
     pub(super) fn signal(&self) -> f64 {
         self.feature_signal.unwrap_or_else(|| 2.0 / (self.feature_dim as f64).sqrt())
     }
@@ -184,8 +184,8 @@ pub(super) trait Shape: Sync {
     fn description(&self) -> Map<String, Value>;
 }
 
-/// The length of a list: `c/√u` with u uniform, at most 20 times the mean, with c such that the mean is `mean`; rounded up
-/// or down at random. P(longer than l) ~ l^(−2).
+/// The length of a list: `c/√u` with u uniform, at most 20 times the mean, with c such that the mean is `mean`;
+/// rounded up or down at random. P(longer than l) ~ l^(−2).
 pub(super) fn list_length(mean: f64, stream: &mut Stream) -> u64 {
     // ∫ min(c/√u, 20 · mean) du = 2c − c²/(20 · mean), which is the mean at c = (20 − √380) · mean, about half of it.
     let c = mean * (20.0 - 380.0_f64.sqrt());
@@ -194,8 +194,8 @@ pub(super) fn list_length(mean: f64, stream: &mut Stream) -> u64 {
     ((c / u.sqrt()).min(20.0 * mean) + stream.unit()) as u64
 }
 
-/// Appends up to `count` different nodes of those that `draw` gives, ascending. Hubs come up again and again, so what is
-/// missing after sorting out repeats is drawn anew, a few times; a draw of `None` counts as missing.
+/// Appends up to `count` different nodes of those that `draw` gives, ascending. Hubs come up again and again, so what
+/// is missing after sorting out repeats is drawn anew, a few times; a draw of `None` counts as missing.
 pub(super) fn draw_list(list: &mut Vec<u64>, count: u64, mut draw: impl FnMut() -> Option<u64>) {
     let start = list.len();
     for _ in 0..4 {

@@ -1,9 +1,9 @@
 //! The web generator: the shape of uk-2006.
 //!
-//! Nodes are pages, sorted by address: the pages of a host are a run of ids, and within it the pages of a directory, 64
-//! ids each. The list of a page, its in-neighbours, is what it links to. Hosts come from cutting 0..N in two, at random
-//! in the middle half, again and again: a piece of at most N/64 pages (4096 on small graphs, at most N) stays whole with
-//! probability 1/8, and so does one of fewer than 64. Their sizes span several orders of magnitude. A host is of one class.
+//! Nodes are pages, sorted by address: the pages of a host are a run of ids, and within it the pages of a directory,
+//! 64 ids each. The list of a page, its in-neighbours, is what it links to. Hosts come from cutting 0..N in two, at
+//! random in the middle half, again and again: a piece of at most N/64 pages (4096 on small graphs) stays whole with
+//! probability 1/8, one of fewer than 64 always. Their sizes span several orders of magnitude. A host is of one class.
 //!
 //! A link stays on the host (`within_host`) or not. On the host it is
 //! - one of the eight links that all pages of the directory carry (`copied`): navigation, what the copying model of the
@@ -11,12 +11,12 @@
 //! - or one to a page near by (`near`), at a distance of up to 512 ids, 1 + 511 · w³ with w uniform;
 //! - or one to a hub: the page at len · w⁴ from the front, so the r-th page of a host gets ~ r^(−3/4).
 //!
-//! A link to another host names page N · w² of a keyed shuffle, so that large hosts are popular and some are more so, and
-//! goes to a hub of that page's host or, one time in four, to its front page.
+//! A link to another host names page N · w² of a keyed shuffle, so that large hosts are popular and some are more so,
+//! and goes to a hub of that page's host or, one time in four, to its front page.
 //!
-//! Lists have the lengths of the [citation](super::citation) generator, without the growth in time. Only integers and
-//! correctly rounded operations (+, −, ×, ÷, √) decide, and every number is keyed by seed, purpose and node: the bytes are
-//! the same for any number of threads, on any machine.
+//! Lists have the lengths of the [citation](super::Citation) generator, without the growth in time. Only integers and
+//! correctly rounded operations (+, −, ×, ÷, √) decide, and every number is keyed by seed, purpose and node: the bytes
+//! are the same for any number of threads, on any machine.
 
 use std::path::Path;
 
@@ -47,7 +47,8 @@ pub struct Web {
     pub within_host: f64,
     /// Share of the links on a host that the pages of a directory have in common.
     pub copied: f64,
-    /// Share of the links on a host that go to a page near by; with `copied` at most 1, the rest goes to the host's hubs.
+    /// Share of the links on a host that go to a page near by; with `copied` at most 1, the rest goes to the host's
+    /// hubs.
     pub near: f64,
 }
 
@@ -68,8 +69,8 @@ impl Default for Web {
     }
 }
 
-/// Writes a web graph to the directory `out`, which must not exist. `progress` is called now and then, from this thread.
-/// Memory stays bounded as in [`power_law`](super::power_law).
+/// Writes a web graph to the directory `out`, which must not exist. `progress` is called now and then, from this
+/// thread. Memory stays bounded as in [`power_law`](super::power_law).
 ///
 /// # Errors
 /// Where an option is out of its range, `out` exists, or the system refuses to write; nothing is left behind then.
@@ -97,7 +98,7 @@ impl Host {
 struct Plan<'o> {
     options: &'o Web,
     permutation: Permutation,
-    /// The first page of every host, ascending: 8 bytes a host, which has 50 pages or more on average.
+    /// The first page of every host, ascending: 8 bytes a host, which has 40 pages or more on average.
     host_starts: Vec<u64>,
 }
 

@@ -63,8 +63,8 @@ impl NodeOrder {
         NodeOrder { nodes: order, identity: true }
     }
 
-    /// The nodes of `first` in front, in that order, all others behind them in ascending order. `nodes` is how many there
-    /// are in the graph.
+    /// The nodes of `first` in front, in that order, all others behind them in ascending order. `nodes` is how many
+    /// there are in the graph.
     ///
     /// # Errors
     /// Where `first` names a node that is not there, or one twice.

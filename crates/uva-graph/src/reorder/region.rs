@@ -102,8 +102,8 @@ impl ReorderedLayout {
         if self.narrow { 4 } else { 8 }
     }
 
-    /// Writes the graph of `dataset` in `order` into `region`, with the current rayon pool. Beside the region it holds as
-    /// much memory as the order: 4 bytes a node, 8 from 2³² nodes on.
+    /// Writes the graph of `dataset` in `order` into `region`, with the current rayon pool. Beside the region it holds
+    /// as much memory as the order: 4 bytes a node, 8 from 2³² nodes on.
     ///
     /// # Errors
     /// Where the order is of another number of nodes, or the region is of another size than

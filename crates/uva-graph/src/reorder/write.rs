@@ -21,10 +21,10 @@ const ROWS_PER_TASK: usize = 256;
 
 /// Writes `dataset` with its nodes in `order` to the directory `out`, which must not exist.
 ///
-/// Every array moves along: lists (their neighbours renumbered, in the order they had, in the width they had), weights,
-/// feature rows, labels, splits (the same nodes at the same positions, renumbered). `orig_id.npy` says which id each node
-/// had, the one before the first reordering where there was one; `meta.json` is copied. `progress` is called now and then,
-/// from this thread; the work is done by the current rayon pool.
+/// Every array moves along: lists (their neighbours renumbered, in the order they had, in the width they had),
+/// weights, feature rows, labels, splits (the same nodes at the same positions, renumbered). `orig_id.npy` says which
+/// id each node had, the one before the first reordering where there was one; `meta.json` is copied. `progress` is
+/// called now and then, from this thread; the work is done by the current rayon pool.
 ///
 /// Beside about 64 MiB of output, 16 bytes a node are held in memory (24 from 2³² nodes on).
 ///
