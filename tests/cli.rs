@@ -277,6 +277,21 @@ fn a_generated_graph_is_what_was_asked_for_and_passes_every_check() {
 }
 
 #[test]
+fn every_kind_of_graph_passes_every_check_and_has_the_train_share_asked_for() {
+    let temp = directory();
+    for kind in ["powerlaw", "citation", "web"] {
+        generate(temp.path(), kind, &["--kind", kind, "--train-share", "0.05"]).succeeds();
+        let facts = uvatrain(temp.path(), ["info", kind, "--verify", "--json"]).run().succeeds().json();
+        assert_eq!(facts["nodes"], 3000);
+        let train = facts["splits"]["train"].as_i64().unwrap();
+        assert!((100..200).contains(&train), "{kind}: {train} train nodes");
+    }
+    // Only one field in sixteen has labels.
+    let refused = generate(temp.path(), "more", &["--kind", "citation", "--train-share", "0.2"]);
+    refused.refuses(2, &["--train-share", "0.0625"]);
+}
+
+#[test]
 fn ctrl_c_while_generating_ends_with_130_and_leaves_nothing() {
     let temp = directory();
     // So large that it is still being written when the signal comes: hours, on any machine.

@@ -176,6 +176,11 @@ impl Dataset {
         self.files.weights.as_ref().map(|weights| weights.values())
     }
 
+    /// The files behind the views, for what copies them.
+    pub(crate) fn files(&self) -> &Files {
+        &self.files
+    }
+
     /// What was checked when the dataset was opened, and how long that took.
     pub fn verification(&self) -> &Verification {
         &self.verification

@@ -1,21 +1,18 @@
 //! Graphs made up on the spot, with classes planted in them so that there is something to learn.
 
+mod citation;
 mod permutation;
+mod planted;
 mod power_law;
 mod random;
+mod web;
 
+pub use citation::{Citation, citation};
+pub use planted::Common;
 pub use power_law::{PowerLaw, power_law};
+pub use web::{Web, web};
 
-/// How far a generator or an importer is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// What is being done: `edges`, `features`, …
-    pub stage: &'static str,
-    /// Steps of this stage that are done.
-    pub done: u64,
-    /// Steps of this stage in all.
-    pub total: u64,
-}
+pub use crate::steps::Progress;
 
 /// What was written.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]

@@ -13,6 +13,10 @@ pub(super) enum Purpose {
     ClassCentre = 5,
     LabelNoise = 6,
     Split = 7,
+    Fame = 8,
+    Host = 9,
+    HostClass = 10,
+    Navigation = 11,
 }
 
 /// splitmix64 started at a point that (seed, purpose, key) choose.

@@ -20,9 +20,9 @@ pub struct GenerateFlags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub nodes: u64,
 
-    /// In-neighbours of a node on average
-    #[arg(long, value_name = "D", default_value_t = 20.0, value_parser = degree)]
-    pub avg_degree: f64,
+    /// In-neighbours of a node on average [default: 20 for powerlaw, 14 for citation, 35 for web]
+    #[arg(long, value_name = "D", value_parser = degree)]
+    pub avg_degree: Option<f64>,
 
     /// Values in a feature row
     #[arg(long, value_name = "F", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
@@ -35,6 +35,10 @@ pub struct GenerateFlags {
     /// The graph's shape
     #[arg(long, value_enum, default_value_t = GraphKind::Powerlaw)]
     pub kind: GraphKind,
+
+    /// Share of the nodes that train [default: 0.4 for powerlaw, 0.0109 for citation, 0.013 for web]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub train_share: Option<f64>,
 
     /// Random seed
     #[arg(long, value_name = "SEED", default_value_t = 0)]
@@ -54,6 +58,11 @@ pub struct GenerateFlags {
 pub enum GraphKind {
     /// Few nodes with very many neighbours, many with few, as in social and citation graphs
     Powerlaw,
+    /// Nodes in order of time, each citing older ones of its field; few nodes train, recent ones of few fields, as in
+    /// papers100M
+    Citation,
+    /// Pages of hosts, most links local or to a host's hubs; few nodes train, as with uk-2006
+    Web,
 }
 
 /// How generated feature values are stored.
@@ -145,6 +154,13 @@ pub struct InfoFlags {
     /// Print one JSON object instead of the table
     #[arg(long)]
     pub json: bool,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
+        _ => Err(format!("'{text}' is no number from 0 to 1")),
+    }
 }
 
 fn degree(text: &str) -> Result<f64, String> {

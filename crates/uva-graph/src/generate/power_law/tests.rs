@@ -129,7 +129,7 @@ fn features_alone_tell_at_least_ten_points_less_than_features_and_neighbours() {
     }
     let percent = |correct: usize| 100.0 * correct as f64 / test.len() as f64;
     println!("features alone {:.1} %, with neighbours {:.1} %", percent(alone), percent(together));
-    assert!(plan.feature_signal > 0.0);
+    assert!(plan.common.signal() > 0.0);
     assert!((50.0..=65.0).contains(&percent(alone)), "features alone {:.1} %", percent(alone));
     assert!(percent(together) >= percent(alone) + 10.0, "with neighbours {:.1} %", percent(together));
 }

@@ -1,0 +1,59 @@
+//! Lists moved to their nodes' new places.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::NodeOrder;
+
+/// Entries that one task moves. By entries, not by nodes, so that a hub's list is shared among threads too.
+const CHUNK: usize = 1 << 16;
+
+/// Writes where each list starts and ends in the new order: `out` has one entry more than there are nodes.
+pub(super) fn write_ends(indptr: &[i64], order: &NodeOrder, out: &mut [i64]) {
+    let Some((start, ends)) = out.split_first_mut() else { return };
+    *start = 0;
+    // The lengths are fetched from all over the graph, in parallel; adding them up runs through memory once.
+    super::order::by_place(order, 0, ends, |node| indptr[node + 1] - indptr[node]);
+    let mut end = 0;
+    for length in ends {
+        end += *length;
+        *length = end;
+    }
+}
+
+/// Both sides of a move.
+pub(super) struct Lists<'a> {
+    /// Ends of the lists as they are.
+    pub(super) from: &'a [i64],
+    /// Ends in the new order, from [`write_ends`].
+    pub(super) to: &'a [i64],
+    pub(super) order: &'a NodeOrder,
+}
+
+impl Lists<'_> {
+    /// Writes entries `range` of the new order, each as `change` makes it of the entry in `values`; in parallel.
+    pub(super) fn write<T: Copy + Sync, U: Send>(
+        &self,
+        range: Range<usize>,
+        values: &[T],
+        out: &mut [U],
+        change: impl Fn(T) -> U + Sync,
+    ) {
+        debug_assert_eq!(range.len(), out.len());
+        out.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, mut out)| {
+            let mut position = range.start + chunk * CHUNK;
+            // The list that holds the position: the last one that starts at or before it.
+            let mut place = self.to.partition_point(|&start| start <= position as i64) - 1;
+            while !out.is_empty() {
+                let length = (self.to[place + 1] as usize - position).min(out.len());
+                let begin = self.from[self.order.node(place)] as usize + position - self.to[place] as usize;
+                let (now, later) = out.split_at_mut(length);
+                for (out, &value) in now.iter_mut().zip(&values[begin..begin + length]) {
+                    *out = change(value);
+                }
+                (out, position, place) = (later, position + length, place + 1);
+            }
+        });
+    }
+}

@@ -1,0 +1,232 @@
+//! Which node comes at which place.
+
+use rayon::prelude::*;
+
+use crate::GraphError;
+
+/// Values that one task moves.
+const CHUNK: usize = 1 << 16;
+
+/// Numbers below some bound, in 32 bits each where that bound allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Compact {
+    U32(Vec<u32>),
+    U64(Vec<u64>),
+}
+
+impl Compact {
+    /// `len` zeros, for numbers below `len`.
+    fn zeros(len: usize) -> Compact {
+        // The largest number is len - 1.
+        if len as u64 <= 1 << 32 { Compact::U32(vec![0; len]) } else { Compact::U64(vec![0; len]) }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Compact::U32(values) => values.len(),
+            Compact::U64(values) => values.len(),
+        }
+    }
+
+    #[inline]
+    fn get(&self, i: usize) -> usize {
+        match self {
+            Compact::U32(values) => values[i] as usize,
+            Compact::U64(values) => values[i] as usize,
+        }
+    }
+
+    #[inline]
+    fn set(&mut self, i: usize, value: usize) {
+        match self {
+            Compact::U32(values) => values[i] = value as u32,
+            Compact::U64(values) => values[i] = value as u64,
+        }
+    }
+}
+
+/// An order of all nodes of a graph: a permutation of `0..len`, checked. 4 bytes a node up to 2³² nodes, 8 beyond.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeOrder {
+    nodes: Compact,
+    identity: bool,
+}
+
+impl NodeOrder {
+    /// Every node at the place that its id says.
+    #[must_use]
+    pub fn identity(nodes: usize) -> NodeOrder {
+        let mut order = Compact::zeros(nodes);
+        for node in 0..nodes {
+            order.set(node, node);
+        }
+        NodeOrder { nodes: order, identity: true }
+    }
+
+    /// The nodes of `first` in front, in that order, all others behind them in ascending order. `nodes` is how many
+    /// there are in the graph.
+    ///
+    /// # Errors
+    /// Where `first` names a node that is not there, or one twice.
+    pub fn from_first(nodes: usize, first: &[i64]) -> Result<NodeOrder, GraphError> {
+        let refuse = |message: String| GraphError::usage("the order of nodes", message);
+        let mut order = Compact::zeros(nodes);
+        let mut taken = vec![0_u64; nodes.div_ceil(64)];
+        for (place, &id) in first.iter().enumerate() {
+            let node = usize::try_from(id)
+                .ok()
+                .filter(|&node| node < nodes)
+                .ok_or_else(|| refuse(format!("entry {place} is {id}, outside the ids 0..{nodes}")))?;
+            let bit = 1 << (node % 64);
+            if taken[node / 64] & bit != 0 {
+                return Err(refuse(format!("entry {place} names node {id} again")));
+            }
+            taken[node / 64] |= bit;
+            order.set(place, node);
+        }
+        let mut place = first.len();
+        for node in 0..nodes {
+            if taken[node / 64] & (1 << (node % 64)) == 0 {
+                order.set(place, node);
+                place += 1;
+            }
+        }
+        // Those behind ascend, so nothing moved exactly where the first ones are at home.
+        let identity = first.iter().enumerate().all(|(place, &node)| node == place as i64);
+        Ok(NodeOrder { nodes: order, identity })
+    }
+
+    /// How many nodes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is no node.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether every node stays where it is.
+    #[must_use]
+    pub fn is_identity(&self) -> bool {
+        self.identity
+    }
+
+    /// The node at `place`.
+    ///
+    /// # Panics
+    /// Where `place` is not below [`len`](Self::len).
+    #[inline]
+    #[must_use]
+    pub fn node(&self, place: usize) -> usize {
+        self.nodes.get(place)
+    }
+
+    /// The nodes, place by place.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = i64> + '_ {
+        (0..self.len()).map(|place| self.nodes.get(place) as i64)
+    }
+
+    /// The other way round: where each node went. As many bytes again as the order itself.
+    #[must_use]
+    pub fn places(&self) -> Places {
+        let mut places = Compact::zeros(self.len());
+        // A scatter: every write goes somewhere else, so threads would mostly share cache lines and wait on memory.
+        for place in 0..self.len() {
+            places.set(self.nodes.get(place), place);
+        }
+        Places(places)
+    }
+}
+
+/// The place of each node: the inverse of a [`NodeOrder`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places(Compact);
+
+impl Places {
+    /// The place of `node`.
+    ///
+    /// # Panics
+    /// Where `node` is no node of the order.
+    #[inline]
+    #[must_use]
+    pub fn of(&self, node: i64) -> usize {
+        // A negative id becomes larger than any length.
+        self.0.get(node as usize)
+    }
+
+    /// Writes the place of every node of `nodes`, in parallel.
+    pub(super) fn of_all(&self, nodes: &[i64], out: &mut [i64]) {
+        out.par_chunks_mut(CHUNK).zip(nodes.par_chunks(CHUNK)).for_each(|(out, nodes)| {
+            for (place, &node) in out.iter_mut().zip(nodes) {
+                *place = self.of(node) as i64;
+            }
+        });
+    }
+}
+
+/// Writes `value` of the node at every place from `begin` on, in parallel.
+pub(super) fn by_place<T: Send>(
+    order: &NodeOrder,
+    begin: usize,
+    out: &mut [T],
+    value: impl Fn(usize) -> T + Sync,
+) {
+    out.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, out)| {
+        let begin = begin + chunk * CHUNK;
+        for (place, out) in (begin..).zip(out) {
+            *out = value(order.node(place));
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(nodes: usize, first: &[i64]) -> Vec<i64> {
+        NodeOrder::from_first(nodes, first).unwrap().nodes().collect()
+    }
+
+    #[test]
+    fn the_first_come_first_and_the_others_ascend() {
+        assert_eq!(order(6, &[4, 1]), [4, 1, 0, 2, 3, 5]);
+        assert_eq!(order(3, &[]), [0, 1, 2]);
+        assert_eq!(order(3, &[2, 1, 0]), [2, 1, 0]);
+        assert_eq!(order(0, &[]), [0_i64; 0]);
+    }
+
+    #[test]
+    fn places_undo_the_order() {
+        let first: Vec<i64> = (0..500).map(|i| i * 7919 % 1000).collect();
+        let order = NodeOrder::from_first(1000, &first).unwrap();
+        let places = order.places();
+        for place in 0..1000 {
+            assert_eq!(places.of(order.node(place) as i64), place);
+        }
+        let nodes: Vec<i64> = order.nodes().collect();
+        let mut all = vec![-1; 1000];
+        places.of_all(&nodes, &mut all);
+        assert!(all.iter().copied().eq(0..1000));
+    }
+
+    #[test]
+    fn an_order_that_moves_nothing_says_so() {
+        assert!(NodeOrder::identity(5).is_identity());
+        assert!(NodeOrder::from_first(5, &[0, 1, 2]).unwrap().is_identity());
+        assert_eq!(NodeOrder::from_first(5, &[]).unwrap(), NodeOrder::identity(5));
+        assert!(!NodeOrder::from_first(5, &[1]).unwrap().is_identity());
+        assert!(!NodeOrder::from_first(5, &[0, 2]).unwrap().is_identity());
+    }
+
+    #[test]
+    fn nodes_that_are_not_there_or_come_twice_are_refused() {
+        let refusal = |first: &[i64]| NodeOrder::from_first(4, first).unwrap_err().to_string();
+        assert_eq!(refusal(&[1, 4]), "the order of nodes: entry 1 is 4, outside the ids 0..4");
+        assert_eq!(refusal(&[-1]), "the order of nodes: entry 0 is -1, outside the ids 0..4");
+        assert_eq!(refusal(&[2, 0, 2]), "the order of nodes: entry 2 names node 2 again");
+        assert_eq!(refusal(&[0, 1, 2, 3, 0]), "the order of nodes: entry 4 names node 0 again");
+    }
+}

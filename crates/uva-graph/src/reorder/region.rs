@@ -1,0 +1,197 @@
+//! A graph in another order, in one region of memory that the caller provides: several processes can share it.
+
+use std::ops::Range;
+
+use super::NodeOrder;
+use super::lists::{Lists, write_ends};
+use super::order::by_place;
+use super::write::{check_length, original_id};
+use crate::{Csc, Dataset, GraphError, Indices, Split};
+
+/// Where every array starts: a cache line, and half of what a GPU reads at once.
+const ALIGNMENT: usize = 64;
+
+/// Where the arrays of a reordered graph lie in a region. A function of the dataset alone, so every process that opens
+/// the same one computes the same layout.
+///
+/// The region holds, each from a multiple of 64 bytes: `indptr`, 64-bit; the neighbours, 32-bit below 2³¹ nodes and
+/// 64-bit from there on, whatever the file has; for every place the dataset's id of the node there, and its original
+/// id where that is another (the dataset has an `orig_id.npy`); the three splits. Ids within the region are places.
+///
+/// ```
+/// use uva_graph::reorder::{NodeOrder, ReorderedLayout};
+/// # use uva_graph::{Dataset, Split, generate};
+/// # let parent = tempfile::tempdir()?;
+/// # let options = generate::PowerLaw { nodes: 100, average_degree: 3.0, ..Default::default() };
+/// # generate::power_law(&parent.path().join("graph"), &options, &|_| {})?;
+/// # let dataset = Dataset::open(&parent.path().join("graph"))?;
+///
+/// let layout = ReorderedLayout::new(&dataset);
+/// // Memory that two processes share is made of pages; of a vector one takes the part that is aligned.
+/// let mut memory = vec![0_u64; layout.bytes().div_ceil(8)];
+/// let region: &mut [u8] = &mut bytemuck::cast_slice_mut(&mut memory)[..layout.bytes()];
+/// layout.fill(&dataset, &NodeOrder::from_first(dataset.nodes(), &[70, 3])?, region)?;
+/// let view = layout.view(region)?;
+/// assert_eq!(view.to_dataset[..3], [70, 3, 0]);
+/// assert_eq!(view.csc.degree(0), dataset.csc().degree(70));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReorderedLayout {
+    nodes: usize,
+    indptr: Range<usize>,
+    indices: Range<usize>,
+    /// Whether neighbours take 4 bytes.
+    narrow: bool,
+    to_dataset: Range<usize>,
+    /// Only where the dataset has original ids of its own.
+    original_ids: Option<Range<usize>>,
+    splits: [Range<usize>; 3],
+    bytes: usize,
+}
+
+/// A reordered graph in a region.
+#[derive(Debug, Clone, Copy)]
+pub struct ReorderedView<'a> {
+    /// The graph; nodes and neighbours are places. Its original ids are those that random keys and hashes use.
+    pub csc: Csc<'a>,
+    /// The dataset's id of the node at each place.
+    pub to_dataset: &'a [i64],
+    splits: [&'a [i64]; 3],
+}
+
+impl<'a> ReorderedView<'a> {
+    /// The places of a split's nodes, in the order of the dataset's file.
+    #[must_use]
+    pub fn split(&self, split: Split) -> &'a [i64] {
+        self.splits[split as usize]
+    }
+}
+
+impl ReorderedLayout {
+    /// The layout for `dataset`, in whatever order.
+    #[must_use]
+    pub fn new(dataset: &Dataset) -> ReorderedLayout {
+        let (nodes, edges) = (dataset.nodes(), dataset.edges());
+        let narrow = nodes <= i32::MAX as usize;
+        let mut end = 0_usize;
+        // Every array is in a mapped file already, in no less space, so the sums stay far from overflow.
+        let mut take = |bytes: usize| {
+            let start = end.next_multiple_of(ALIGNMENT);
+            end = start + bytes;
+            start..end
+        };
+        let indptr = take((nodes + 1) * 8);
+        let indices = take(edges * if narrow { 4 } else { 8 });
+        let to_dataset = take(nodes * 8);
+        let original_ids = dataset.original_ids().is_some().then(|| take(nodes * 8));
+        let splits = Split::ALL.map(|split| take(dataset.split(split).len() * 8));
+        let bytes = end.next_multiple_of(ALIGNMENT);
+        ReorderedLayout { nodes, indptr, indices, narrow, to_dataset, original_ids, splits, bytes }
+    }
+
+    /// How large the region has to be, in bytes; a multiple of 64.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes that one neighbour takes: 4 or 8.
+    #[must_use]
+    pub fn id_bytes(&self) -> usize {
+        if self.narrow { 4 } else { 8 }
+    }
+
+    /// Writes the graph of `dataset` in `order` into `region`, with the current rayon pool. Beside the region it holds
+    /// as much memory as the order: 4 bytes a node, 8 from 2³² nodes on.
+    ///
+    /// # Errors
+    /// Where the order is of another number of nodes, or the region is of another size than
+    /// [`bytes`](Self::bytes) or starts at no multiple of 8.
+    ///
+    /// # Panics
+    /// Where `dataset` is not the layout's, or was opened with [`Verify::HeadersOnly`](crate::Verify::HeadersOnly) and
+    /// its ids are wrong.
+    pub fn fill(&self, dataset: &Dataset, order: &NodeOrder, region: &mut [u8]) -> Result<(), GraphError> {
+        assert_eq!(*self, ReorderedLayout::new(dataset), "the layout is of another dataset");
+        check_length(dataset, order)?;
+        self.check_region(region)?;
+        let places = order.places();
+        let csc = dataset.csc();
+
+        // The arrays in the order in which they lie, each cut off the front of what is left.
+        let (mut rest, mut cut) = (region, 0);
+        let mut array = |range: &Range<usize>| {
+            let (_, from_start) = std::mem::take(&mut rest).split_at_mut(range.start - cut);
+            let (array, after) = from_start.split_at_mut(range.len());
+            (rest, cut) = (after, range.end);
+            array
+        };
+        let ends: &mut [i64] = bytemuck::cast_slice_mut(array(&self.indptr));
+        write_ends(csc.indptr, order, ends);
+        let lists = Lists { from: csc.indptr, to: ends, order };
+        let ids = array(&self.indices);
+        if self.narrow {
+            // A place is below the number of nodes, and that is below 2^31.
+            let ids: &mut [i32] = bytemuck::cast_slice_mut(ids);
+            match csc.indices {
+                Indices::I32(old) => lists.write(0..old.len(), old, ids, |id| places.of(id.into()) as i32),
+                Indices::I64(old) => lists.write(0..old.len(), old, ids, |id| places.of(id) as i32),
+            }
+        } else {
+            let ids: &mut [i64] = bytemuck::cast_slice_mut(ids);
+            match csc.indices {
+                Indices::I32(old) => lists.write(0..old.len(), old, ids, |id| places.of(id.into()) as i64),
+                Indices::I64(old) => lists.write(0..old.len(), old, ids, |id| places.of(id) as i64),
+            }
+        }
+        by_place(order, 0, bytemuck::cast_slice_mut(array(&self.to_dataset)), |node| node as i64);
+        if let Some(range) = &self.original_ids {
+            let original_ids = dataset.original_ids();
+            let ids: &mut [i64] = bytemuck::cast_slice_mut(array(range));
+            by_place(order, 0, ids, |node| original_id(original_ids, node));
+        }
+        for (split, range) in Split::ALL.into_iter().zip(&self.splits) {
+            places.of_all(dataset.split(split), bytemuck::cast_slice_mut(array(range)));
+        }
+        Ok(())
+    }
+
+    /// The graph in `region`, which [`fill`](Self::fill) has written, in this process or another.
+    ///
+    /// # Errors
+    /// Where the region is of another size than [`bytes`](Self::bytes) or starts at no multiple of 8.
+    pub fn view<'a>(&self, region: &'a [u8]) -> Result<ReorderedView<'a>, GraphError> {
+        self.check_region(region)?;
+        let longs = |range: &Range<usize>| -> &'a [i64] { bytemuck::cast_slice(&region[range.clone()]) };
+        let ids = &region[self.indices.clone()];
+        let to_dataset = longs(&self.to_dataset);
+        Ok(ReorderedView {
+            csc: Csc {
+                indptr: longs(&self.indptr),
+                indices: if self.narrow {
+                    Indices::I32(bytemuck::cast_slice(ids))
+                } else {
+                    Indices::I64(bytemuck::cast_slice(ids))
+                },
+                // A dataset that was never reordered before has its own ids as the original ones.
+                original_ids: Some(self.original_ids.as_ref().map_or(to_dataset, longs)),
+            },
+            to_dataset,
+            splits: [longs(&self.splits[0]), longs(&self.splits[1]), longs(&self.splits[2])],
+        })
+    }
+
+    fn check_region(&self, region: &[u8]) -> Result<(), GraphError> {
+        let refuse = |message: String| Err(GraphError::usage("the region of a reordered graph", message));
+        if region.len() != self.bytes {
+            let (found, wanted, nodes) = (region.len(), self.bytes, self.nodes);
+            return refuse(format!("it has {found} bytes, a graph of {nodes} nodes needs {wanted}"));
+        }
+        // The offsets are multiples of 64, so the start decides.
+        if !(region.as_ptr() as usize).is_multiple_of(align_of::<i64>()) {
+            return refuse(format!("it starts at {:p}, which is no multiple of 8", region.as_ptr()));
+        }
+        Ok(())
+    }
+}
