@@ -176,3 +176,6 @@ impl Weights {
         u64::from(weight) * u64::from(reads)
     }
 }
+
+#[cfg(test)]
+mod tests;
