@@ -14,6 +14,7 @@
 
 mod allocate;
 mod analytic;
+mod compare;
 mod curve;
 mod error;
 mod fifo;
@@ -28,6 +29,7 @@ mod workload;
 
 pub use allocate::{Allocation, Item, RowItems, Weights, allocate};
 pub use analytic::Analytic;
+pub use compare::{PolicyHits, PolicyPoint, compare_policies};
 pub use curve::{CurvePoint, curve, hit_rate};
 pub use error::CacheError;
 pub use fifo::FifoSimulation;

@@ -44,6 +44,9 @@ pub struct SweepPoint {
 /// Divisions of a sweep: 0, 10, …, 100 % to lists.
 const SWEEP_STEPS: u64 = 10;
 
+/// Steps between divisions that are tried where hotness was not counted.
+const DIVISIONS: u64 = 256;
+
 impl<'g> Profile<'g> {
     /// Finds out the hotness by `policy`, ranks, and samples other batches to judge by: a quarter of an epoch, or a whole
     /// one where the policy itself samples none.
@@ -104,9 +107,40 @@ impl<'g> Profile<'g> {
     }
 
     /// The best division of `budget` bytes between both caches.
+    ///
+    /// Where hotness was counted, each list and row is valued by its own count ([`allocate()`]). A hotness that was not
+    /// counted orders nodes but values none, so the division is then the best of 257 by the reads observed.
     #[must_use]
     pub fn allocate(&self, budget: u64, model: &CostModel) -> Allocation {
+        if self.hotness.batches == 0 {
+            return self.best_division(budget, model);
+        }
         self.allocate_some(budget, model, self.lists.len(), self.rows.len())
+    }
+
+    fn best_division(&self, budget: u64, model: &CostModel) -> Allocation {
+        let (list_map, row_map) = (self.sizes.list_map_bytes, self.sizes.row_map_bytes);
+        let lists = self.list_curve(&self.observed, &shares(budget, DIVISIONS, list_map));
+        let rows = self.row_curve(&self.observed, &shares(budget, DIVISIONS, row_map));
+        let cost = |(lists, rows): &(&CurvePoint, &CurvePoint)| model.cost(lists.hit_rate, rows.hit_rate);
+        let best = lists.iter().zip(rows.iter().rev()).min_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let Some((lists, rows)) = best else { return Allocation::default() };
+        let weights = Weights::new(&model.benefits(), &self.observed);
+        let value = |weight: u32, nodes: &[u32], reads: &[u32]| -> u128 {
+            nodes.iter().map(|&node| u128::from(Weights::value(weight, reads[node as usize]))).sum()
+        };
+        let (list_count, row_count) = (lists.count as usize, rows.count as usize);
+        Allocation {
+            lists: list_count,
+            rows: row_count,
+            list_bytes: lists.bytes,
+            list_map_bytes: if list_count > 0 { list_map } else { 0 },
+            row_bytes: rows.bytes,
+            row_map_bytes: if row_count > 0 { row_map } else { 0 },
+            value: value(weights.list_read, &self.lists[..list_count], &self.observed.list_reads)
+                + value(weights.row_read, &self.rows[..row_count], &self.observed.feature_reads),
+            misfit: None,
+        }
     }
 
     /// All of `budget` to lists.
@@ -164,13 +198,8 @@ impl<'g> Profile<'g> {
     /// Where `by` is of another graph.
     #[must_use]
     pub fn sweep(&self, budget: u64, model: &CostModel, by: &Hotness) -> Vec<SweepPoint> {
-        let targets = |map: u64| -> Vec<u64> {
-            // 64 bits times ten may not fit.
-            let part = |step| (u128::from(budget) * u128::from(step) / u128::from(SWEEP_STEPS)) as u64;
-            (0..=SWEEP_STEPS).map(|step| part(step).saturating_sub(map)).collect()
-        };
-        let lists = self.list_curve(by, &targets(self.sizes.list_map_bytes));
-        let rows = self.row_curve(by, &targets(self.sizes.row_map_bytes));
+        let lists = self.list_curve(by, &shares(budget, SWEEP_STEPS, self.sizes.list_map_bytes));
+        let rows = self.row_curve(by, &shares(budget, SWEEP_STEPS, self.sizes.row_map_bytes));
         lists
             .iter()
             .zip(rows.iter().rev())
@@ -202,4 +231,11 @@ impl<'g> Profile<'g> {
     pub fn row_curve(&self, by: &Hotness, targets: &[u64]) -> Vec<CurvePoint> {
         curve(&self.rows, &by.feature_reads, |_| self.sizes.row_bytes, targets)
     }
+}
+
+/// 0, 1, …, `steps` parts of `steps` of `budget`, less a map each.
+fn shares(budget: u64, steps: u64, map_bytes: u64) -> Vec<u64> {
+    // 64 bits times the steps may not fit.
+    let part = |step| (u128::from(budget) * u128::from(step) / u128::from(steps)) as u64;
+    (0..=steps).map(|step| part(step).saturating_sub(map_bytes)).collect()
 }
