@@ -1,10 +1,10 @@
 //! How a budget of bytes is divided between lists and rows.
 //!
 //! Every list and every row has a value, what caching it saves, and a size: a knapsack. Both kinds come in descending
-//! order of value per byte, so the two orders are merged, and what fits is taken. Cached lists have to be a beginning of
-//! their order, so they end at the first one that does not fit; rows are all of one size, so they end when there is no
-//! room for another. A cache that holds anything also pays for its map, so all four combinations are solved and the
-//! best is kept.
+//! order of value per byte, so the two orders are merged, and what fits is taken. Cached lists have to be a beginning
+//! of their order, so they end at the first one that does not fit; rows are all of one size, so they end when there
+//! is no room for another. A cache that holds anything also pays for its map, so all four combinations are solved and
+//! the best is kept.
 //!
 //! For each combination the result is at least the best possible one less the largest single value: before the first
 //! misfit the merged order is that of the fractional knapsack, whose optimum no choice of whole items beats.
@@ -165,7 +165,8 @@ impl Weights {
         let list = each(benefits.lists, sum(&hotness.list_reads));
         let row = each(benefits.rows, sum(&hotness.feature_reads));
         let scale = LARGEST_WEIGHT / list.max(row);
-        // The smallest weight is still one: it breaks ties, and what is worth anything is worth caching if there is room.
+        // The smallest weight is still one: it breaks ties, and what is worth anything is worth caching if there is
+        // room.
         let weight = |each: f64| if each > 0.0 { ((each * scale).round() as u32).max(1) } else { 0 };
         Self { list_read: weight(list), row_read: weight(row) }
     }

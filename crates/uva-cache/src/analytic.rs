@@ -16,8 +16,8 @@ use uva_graph::Indices;
 use crate::policy::{CachePolicy, HotnessPolicy};
 use crate::{CacheError, Hotness, Workload};
 
-/// Inclusion probabilities from the graph, the training nodes, the batch size and the fanouts: no batch is sampled. Each
-/// hop is one pass over the lists of all nodes reached so far.
+/// Inclusion probabilities from the graph, the training nodes, the batch size and the fanouts: no batch is sampled.
+/// Each hop is one pass over the lists of all nodes reached so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Analytic;
 

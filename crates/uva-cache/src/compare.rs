@@ -79,7 +79,8 @@ fn point(share: f64, lists: &[u32], rows: &[u32], observed: &Hotness, sizes: &Si
     }
 }
 
-/// All sizes side by side, over one pass. The first epoch fills the caches and does not count, unless it is the only one.
+/// All sizes side by side, over one pass. The first epoch fills the caches and does not count, unless it is the only
+/// one.
 fn fifo(
     workload: &Workload<'_>,
     measured: Range<u32>,

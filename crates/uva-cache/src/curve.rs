@@ -26,8 +26,8 @@ pub fn hit_rate(cached: &[u32], reads: &[u32]) -> f64 {
     share(hits, sum(reads))
 }
 
-/// For each of `targets`, which ascend: the longest beginning of `order` that takes no more bytes than that, and its hit
-/// rate under `reads` of every node. Best counted over other batches than `order` was made from.
+/// For each of `targets`, which ascend: the longest beginning of `order` that takes no more bytes than that, and its
+/// hit rate under `reads` of every node. Best counted over other batches than `order` was made from.
 ///
 /// # Panics
 /// Where a node of `order` is beyond `reads`.

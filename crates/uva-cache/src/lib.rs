@@ -8,6 +8,29 @@
 //! Ids are the dataset's own throughout. Cached lists are a prefix of an order, hottest byte first, so that a graph
 //! rewritten in that order finds a cached list by comparing one number.
 //!
+//! ```
+//! use uva_cache::{CachePlan, PlanRequest, Workload, plan};
+//! use uva_graph::{Dataset, generate};
+//! use uva_sample::SamplerOptions;
+//!
+//! let parent = tempfile::tempdir()?;
+//! let out = parent.path().join("graph");
+//! generate::power_law(&out, &generate::PowerLaw { nodes: 2000, ..Default::default() }, &|_| {})?;
+//! let dataset = Dataset::open(&out)?;
+//!
+//! let options = SamplerOptions { fanouts: vec![5, 5], ..SamplerOptions::default() };
+//! let workload = Workload::of(&dataset, options.clone(), 100);
+//! let plan = plan(&PlanRequest::new(&dataset, workload, 200_000), None)?;
+//! let (lists, rows) = (&plan.lists, &plan.rows);
+//! println!("{} lists and {} rows, {:.0} % of rows hit", lists.count, rows.count, 100.0 * rows.hit_rate);
+//!
+//! let path = parent.path().join("plan.json");
+//! plan.write(&path)?;
+//! let warnings = CachePlan::read(&path)?.check(&dataset, &options, 100)?;
+//! assert!(warnings.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! What this crate must not know: processes, devices, and what the caches are made of. Whoever has them times them
 //! through [`TimedCaches`].
 #![forbid(unsafe_code)]

@@ -1,14 +1,14 @@
 //! What a hit saves.
 //!
-//! A few timed runs, with caches of several sizes, give time against hit rate for sampling and for gathering; a straight
-//! line fitted to each says how much a batch would save if every read hit (DUCATI; Zhang et al., SIGMOD 2023). Where
-//! no line fits, or the time does not fall with hits, what is known is the bytes that do not cross the link, and both
-//! caches are then valued by those, so that they stay comparable.
+//! A few timed runs, with caches of several sizes, give time against hit rate for sampling and for gathering; a
+//! straight line fitted to each says how much a batch would save if every read hit (DUCATI; Zhang et al., SIGMOD
+//! 2023). Where no line fits, or the time does not fall with hits, what is known is the bytes that do not cross the
+//! link, and both caches are then valued by those, so that they stay comparable.
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes that one read of a list moves over the link: a sector. A visit reads where the list lies, and one entry a pick,
-/// which lie too far apart to share sectors.
+/// Bytes that one read of a list moves over the link: a sector. A visit reads where the list lies, and one entry a
+/// pick, which lie too far apart to share sectors.
 pub const LIST_READ_BYTES: u64 = 32;
 
 /// Bytes of a line: what a feature row is read in.

@@ -297,8 +297,8 @@ impl CachePlan {
         Ok(ids.to_vec())
     }
 
-    /// Whether the plan is for `dataset`, and how the options of a run differ from those it was made for. Other seeds are
-    /// no difference: hot nodes are hot under any.
+    /// Whether the plan is for `dataset`, and how the options of a run differ from those it was made for. Other seeds
+    /// are no difference: hot nodes are hot under any.
     ///
     /// # Errors
     /// [`CacheError::OtherDataset`] where node ids would mean something else, and [`CacheError::Plan`] where the plan

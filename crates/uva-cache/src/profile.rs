@@ -48,8 +48,8 @@ const SWEEP_STEPS: u64 = 10;
 const DIVISIONS: u64 = 256;
 
 impl<'g> Profile<'g> {
-    /// Finds out the hotness by `policy`, ranks, and samples other batches to judge by: a quarter of an epoch, or a whole
-    /// one where the policy itself samples none.
+    /// Finds out the hotness by `policy`, ranks, and samples other batches to judge by: a quarter of an epoch, or a
+    /// whole one where the policy itself samples none.
     ///
     /// # Errors
     /// Where there is no batch, or one cannot be sampled, and [`CacheError::NothingToCache`] where no neighbour is ever
@@ -191,8 +191,8 @@ impl<'g> Profile<'g> {
         )
     }
 
-    /// Eleven divisions of `budget`, from all bytes to rows to all bytes to lists in steps of a tenth, each cache filled
-    /// as far as its share goes (its map included), judged by `by`: what an allocation is compared with.
+    /// Eleven divisions of `budget`, from all bytes to rows to all bytes to lists in steps of a tenth, each cache
+    /// filled as far as its share goes (its map included), judged by `by`: what an allocation is compared with.
     ///
     /// # Panics
     /// Where `by` is of another graph.

@@ -119,7 +119,8 @@ fn a_plan_whose_sizes_are_not_those_of_its_nodes_is_refused() {
         change(&mut plan);
         plan.check(&written.stored.dataset, &options(&[5, 3]), 200).unwrap_err().to_string()
     };
-    let cases: [(fn(&mut CachePlan), &str); 8] = [
+    type Change = fn(&mut CachePlan);
+    let cases: [(Change, &str); 8] = [
         (|plan| plan.lists.bytes += 1, "bytes of lists"),
         (|plan| plan.rows.bytes = u64::MAX, "bytes of lists"),
         (|plan| plan.row_ids.push(7), "bytes of lists"),

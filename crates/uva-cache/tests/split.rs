@@ -11,8 +11,8 @@ fn line(none: f64) -> Vec<(f64, f64)> {
     [0.0, 0.25, 0.5, 0.75, 1.0].map(|rate| (rate, none * (1.0 - 0.9 * rate))).to_vec()
 }
 
-/// Models of a machine that reads over a link of 20 GB/s with lists read in sectors, of one whose sampling is three times
-/// as slow as that, of one that is ten times as fast at it, and of one that is only known by its bytes.
+/// Models of a machine that reads over a link of 20 GB/s with lists read in sectors, of one whose sampling is three
+/// times as slow as that, of one that is ten times as fast at it, and of one that is only known by its bytes.
 fn models(reads: ReadsPerBatch, row_bytes: u64) -> Vec<(String, CostModel)> {
     let bytes = CostModel::new(&[], &[], reads, row_bytes);
     let benefits = bytes.benefits();
