@@ -1,0 +1,82 @@
+//! Hit rate against bytes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::hotness::sum;
+
+/// What a cache of the first `count` nodes of an order holds and hits.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CurvePoint {
+    /// Lists or rows in the cache.
+    pub count: u64,
+    /// Their bytes, without a map's.
+    pub bytes: u64,
+    /// Share of the reads that they take, 0 to 1.
+    pub hit_rate: f64,
+}
+
+/// The hit rate of a cache that holds `cached`, under `reads` of every node; 0 where nothing is read.
+///
+/// # Panics
+/// Where a node of `cached` is beyond `reads`.
+#[must_use]
+pub fn hit_rate(cached: &[u32], reads: &[u32]) -> f64 {
+    use rayon::prelude::*;
+    let hits = cached.par_iter().map(|&node| u64::from(reads[node as usize])).sum();
+    share(hits, sum(reads))
+}
+
+/// For each of `targets`, which ascend: the longest beginning of `order` that takes no more bytes than that, and its
+/// hit rate under `reads` of every node. Best counted over other batches than `order` was made from.
+///
+/// # Panics
+/// Where a node of `order` is beyond `reads`.
+pub fn curve(
+    order: &[u32],
+    reads: &[u32],
+    bytes_of: impl Fn(u32) -> u64,
+    targets: &[u64],
+) -> Vec<CurvePoint> {
+    debug_assert!(targets.is_sorted(), "targets ascend");
+    let total = sum(reads);
+    let (mut count, mut bytes, mut hits) = (0, 0, 0);
+    let point = |&target: &u64| {
+        while let Some(&node) = order.get(count) {
+            let more = bytes_of(node);
+            if bytes + more > target {
+                break;
+            }
+            count += 1;
+            bytes += more;
+            hits += u64::from(reads[node as usize]);
+        }
+        CurvePoint { count: count as u64, bytes, hit_rate: share(hits, total) }
+    };
+    targets.iter().map(point).collect()
+}
+
+pub(crate) fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_takes_the_longest_beginning_that_fits_each_target() {
+        let (order, reads) = ([2, 0, 1], [30, 10, 40, 20]);
+        let bytes = |node: u32| [5, 1, 10, 99][node as usize];
+        let points = curve(&order, &reads, bytes, &[0, 9, 10, 14, 15, 1000]);
+        let counts: Vec<u64> = points.iter().map(|point| point.count).collect();
+        assert_eq!(counts, [0, 0, 1, 1, 2, 3]);
+        assert_eq!(points[5], CurvePoint { count: 3, bytes: 16, hit_rate: 0.8 });
+        assert_eq!(points[4].hit_rate, hit_rate(&order[..2], &reads));
+    }
+
+    #[test]
+    fn where_nothing_is_read_nothing_hits() {
+        assert_eq!(hit_rate(&[0], &[0, 0]), 0.0);
+        assert_eq!(curve(&[0], &[0], |_| 1, &[5])[0].hit_rate, 0.0);
+    }
+}

@@ -1,0 +1,128 @@
+//! How often each node's feature row and adjacency list are read.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use rayon::prelude::*;
+use uva_sample::MiniBatch;
+
+use crate::{CacheError, Workload};
+
+/// Reads of every node's row and list, by the dataset's node ids. Where a policy does not count (`batches` is 0) only
+/// their proportions mean something, those of rows among rows and of lists among lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hotness {
+    /// Batches whose input nodes hold the node: each of them gathers its row once.
+    pub feature_reads: Vec<u32>,
+    /// Reads of the node's list: each visit reads where the list lies and the neighbours picked, so it counts
+    /// 1 + min(degree, fanout).
+    pub list_reads: Vec<u32>,
+    /// Batches that were counted; 0 where nothing was sampled.
+    pub batches: u64,
+    /// Neighbours that they picked.
+    pub picks: u64,
+}
+
+impl Hotness {
+    /// Reads of rows, all nodes together.
+    #[must_use]
+    pub fn total_feature_reads(&self) -> u64 {
+        sum(&self.feature_reads)
+    }
+
+    /// Reads of lists, all nodes together.
+    #[must_use]
+    pub fn total_list_reads(&self) -> u64 {
+        sum(&self.list_reads)
+    }
+}
+
+/// The sum of counts. They are of 32 bits and fewer than 2³² of them, so it fits.
+pub(crate) fn sum(counts: &[u32]) -> u64 {
+    counts.par_iter().map(|&count| u64::from(count)).sum()
+}
+
+/// Counts over all batches of `epochs`.
+///
+/// # Errors
+/// Where there is no batch, or one cannot be sampled.
+pub fn count(workload: &Workload<'_>, epochs: Range<u32>) -> Result<Hotness, CacheError> {
+    let counter = Counter::new(workload.csc.nodes());
+    let batches = workload.visit(epochs, &|batch| counter.add(batch))?;
+    Ok(counter.finish(batches))
+}
+
+/// Counts over some batches of one epoch.
+///
+/// # Errors
+/// Where there is no batch, or one cannot be sampled.
+pub fn count_batches(
+    workload: &Workload<'_>,
+    epoch: u32,
+    batches: Range<usize>,
+) -> Result<Hotness, CacheError> {
+    let counter = Counter::new(workload.csc.nodes());
+    let batches = workload.visit_batches(epoch, batches, &|batch| counter.add(batch))?;
+    Ok(counter.finish(batches))
+}
+
+/// Counts shared by the threads that sample.
+struct Counter {
+    feature_reads: Vec<AtomicU32>,
+    list_reads: Vec<AtomicU32>,
+    picks: AtomicU64,
+}
+
+impl Counter {
+    fn new(nodes: usize) -> Self {
+        let zeros = || (0..nodes).into_par_iter().map(|_| AtomicU32::new(0)).collect();
+        Self { feature_reads: zeros(), list_reads: zeros(), picks: AtomicU64::new(0) }
+    }
+
+    fn add(&self, batch: &MiniBatch) {
+        for &node in batch.nodes() {
+            add_saturating(&self.feature_reads[node as usize], 1);
+        }
+        for block in batch.blocks() {
+            for (&node, ends) in batch.nodes().iter().zip(block.indptr.windows(2)) {
+                add_saturating(&self.list_reads[node as usize], 1 + (ends[1] - ends[0]) as u32);
+            }
+        }
+        self.picks.fetch_add(batch.counts().edges() as u64, Ordering::Relaxed);
+    }
+
+    fn finish(self, batches: u64) -> Hotness {
+        let plain = |counts: Vec<AtomicU32>| counts.into_iter().map(AtomicU32::into_inner).collect();
+        Hotness {
+            feature_reads: plain(self.feature_reads),
+            list_reads: plain(self.list_reads),
+            batches,
+            picks: self.picks.into_inner(),
+        }
+    }
+}
+
+/// Adds `more` and stays at the top rather than wrapping.
+///
+/// Whoever wraps the counter stores the top right after it, and an addition to the top wraps again; so the last store
+/// of all is the top, in whichever order threads come.
+#[inline]
+pub(crate) fn add_saturating(counter: &AtomicU32, more: u32) {
+    if counter.fetch_add(more, Ordering::Relaxed).checked_add(more).is_none() {
+        counter.store(u32::MAX, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_stay_at_the_top() {
+        let counter = AtomicU32::new(u32::MAX - 3);
+        for _ in 0..5 {
+            add_saturating(&counter, 2);
+        }
+        assert_eq!(counter.into_inner(), u32::MAX);
+    }
+}

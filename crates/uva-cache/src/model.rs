@@ -1,0 +1,342 @@
+//! What a hit saves.
+//!
+//! A few timed runs, with caches of several sizes, give time against hit rate for sampling and for gathering; a
+//! straight line fitted to each says how much a batch would save if every read hit (DUCATI; Zhang et al., SIGMOD
+//! 2023). Where no line fits, or the time does not fall with hits, what is known is the bytes that do not cross the
+//! link, and both caches are then valued by those, so that they stay comparable.
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes that one read of a list moves over the link: a sector. A visit reads where the list lies, and one entry a
+/// pick, which lie too far apart to share sectors.
+pub const LIST_READ_BYTES: u64 = 32;
+
+/// Bytes of a line: what a feature row is read in.
+const LINE_BYTES: u64 = 128;
+
+/// R² below which a line says too little.
+const LEAST_R2: f64 = 0.8;
+
+/// Points that a line needs: two always fit.
+const LEAST_POINTS: usize = 3;
+
+/// Bytes that a row of `row_bytes` moves over the link, on average over the rows of a table that starts on a line: the
+/// lines it touches. Rows start at multiples of g = gcd(`row_bytes`, 128) from a line's start, each equally often, so a
+/// row touches (`row_bytes` + 128 − g) / 128 lines.
+#[must_use]
+pub fn row_link_bytes(row_bytes: u64) -> u64 {
+    if row_bytes == 0 {
+        return 0;
+    }
+    // The greatest power of two in it, up to that of a line.
+    let common = 1 << row_bytes.trailing_zeros().min(LINE_BYTES.trailing_zeros());
+    row_bytes + LINE_BYTES - common
+}
+
+/// Time against hit rate: `intercept_ms + slope_ms · hit rate`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Milliseconds a batch takes when nothing hits.
+    pub intercept_ms: f64,
+    /// Milliseconds more when everything hits: below 0 where hits save time.
+    pub slope_ms: f64,
+    /// How much of the variation of times the line explains, 0 to 1.
+    pub r2: f64,
+}
+
+impl Line {
+    /// Least squares of (hit rate, milliseconds); `None` for fewer than three points, points of one hit rate only, and
+    /// numbers that are not finite. Where all times are equal R² is 0: there is nothing to explain.
+    #[must_use]
+    pub fn fit(points: &[(f64, f64)]) -> Option<Self> {
+        if points.len() < LEAST_POINTS || points.iter().any(|(x, y)| !x.is_finite() || !y.is_finite()) {
+            return None;
+        }
+        let count = points.len() as f64;
+        let mean_x = points.iter().map(|(x, _)| x).sum::<f64>() / count;
+        let mean_y = points.iter().map(|(_, y)| y).sum::<f64>() / count;
+        // About the means, so that close hit rates do not cancel.
+        let (mut xx, mut xy, mut yy) = (0.0, 0.0, 0.0);
+        for (x, y) in points {
+            let (dx, dy) = (x - mean_x, y - mean_y);
+            xx += dx * dx;
+            xy += dx * dy;
+            yy += dy * dy;
+        }
+        if xx <= 0.0 {
+            return None;
+        }
+        let slope_ms = xy / xx;
+        let r2 = if yy > 0.0 { (xy * xy / (xx * yy)).min(1.0) } else { 0.0 };
+        Some(Self { intercept_ms: mean_y - slope_ms * mean_x, slope_ms, r2 })
+    }
+
+    /// Milliseconds a batch at `hit_rate`.
+    #[must_use]
+    pub fn at(&self, hit_rate: f64) -> f64 {
+        self.intercept_ms + self.slope_ms * hit_rate
+    }
+}
+
+/// What one cache's hits are valued by.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Basis {
+    /// A line that fits, and falls.
+    Measured {
+        /// The line.
+        line: Line,
+    },
+    /// Bytes kept off the link.
+    Bytes {
+        /// Why, for people.
+        reason: String,
+        /// The mean of what was timed, which is all that can be said of the time then.
+        mean_ms: Option<f64>,
+    },
+}
+
+impl Basis {
+    /// From timed points (hit rate, milliseconds a batch).
+    #[must_use]
+    pub fn of(points: &[(f64, f64)]) -> Self {
+        let count = points.len();
+        let mean_ms = (count > 0)
+            .then(|| points.iter().map(|(_, ms)| ms).sum::<f64>() / count as f64)
+            .filter(|mean| mean.is_finite());
+        let bytes = |reason| Self::Bytes { reason, mean_ms };
+        match Line::fit(points) {
+            None if count == 0 => bytes("nothing was timed".to_owned()),
+            None => {
+                bytes(format!("{count} timed points do not make a line: three of different hit rates do"))
+            }
+            Some(line) if line.slope_ms >= 0.0 => bytes(format!(
+                "hits save no time: {:+.3} ms a batch from no hit to all (R² {:.2})",
+                line.slope_ms, line.r2
+            )),
+            Some(line) if line.r2 < LEAST_R2 => bytes(format!(
+                "no line fits the timed runs: R² is {:.2}, below {LEAST_R2} (slope {:+.3} ms)",
+                line.r2, line.slope_ms
+            )),
+            Some(line) => Self::Measured { line },
+        }
+    }
+
+    fn ms(&self, hit_rate: f64) -> Option<f64> {
+        match self {
+            Self::Measured { line } => Some(line.at(hit_rate)),
+            Self::Bytes { mean_ms, .. } => *mean_ms,
+        }
+    }
+
+    /// The reason for falling back, if that is so.
+    #[must_use]
+    pub fn fallback(&self) -> Option<&str> {
+        match self {
+            Self::Measured { .. } => None,
+            Self::Bytes { reason, .. } => Some(reason),
+        }
+    }
+}
+
+/// Reads of a batch, all of them: hits and misses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReadsPerBatch {
+    /// Reads of lists.
+    pub lists: f64,
+    /// Rows gathered.
+    pub rows: f64,
+}
+
+/// What the hits of both caches save.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CostModel {
+    /// For the list cache.
+    pub sampling: Basis,
+    /// For the row cache.
+    pub gathering: Basis,
+    /// Reads of a batch.
+    pub reads: ReadsPerBatch,
+    /// Bytes that a missing row moves over the link.
+    pub row_link_bytes: u64,
+}
+
+/// What a batch saves if all reads of a kind hit: both in milliseconds, or both in bytes over the link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Benefits {
+    /// If all reads of lists hit.
+    pub lists: f64,
+    /// If all rows hit.
+    pub rows: f64,
+    /// Whether these are milliseconds.
+    pub milliseconds: bool,
+}
+
+/// What is expected of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// Share of list reads that hit.
+    pub list_hit_rate: f64,
+    /// Share of rows that hit.
+    pub row_hit_rate: f64,
+    /// Milliseconds to sample a batch; `None` where nothing was timed.
+    pub sampling_ms: Option<f64>,
+    /// Milliseconds to gather its rows; `None` where nothing was timed.
+    pub gathering_ms: Option<f64>,
+    /// Bytes of lists and rows that cross the link.
+    pub link_bytes: f64,
+}
+
+impl Prediction {
+    /// Sampling and gathering, one after the other; `None` where either was not timed.
+    #[must_use]
+    pub fn total_ms(&self) -> Option<f64> {
+        Some(self.sampling_ms? + self.gathering_ms?)
+    }
+}
+
+impl CostModel {
+    /// From timed points (hit rate, milliseconds a batch) of each kind.
+    #[must_use]
+    pub fn new(
+        sampling: &[(f64, f64)],
+        gathering: &[(f64, f64)],
+        reads: ReadsPerBatch,
+        row_bytes: u64,
+    ) -> Self {
+        Self {
+            sampling: Basis::of(sampling),
+            gathering: Basis::of(gathering),
+            reads,
+            row_link_bytes: row_link_bytes(row_bytes),
+        }
+    }
+
+    /// What full caches would save. In milliseconds only where both lines fit: a value of one unit cannot be weighed
+    /// against one of another.
+    #[must_use]
+    pub fn benefits(&self) -> Benefits {
+        match (&self.sampling, &self.gathering) {
+            (Basis::Measured { line: sampling }, Basis::Measured { line: gathering }) => {
+                Benefits { lists: -sampling.slope_ms, rows: -gathering.slope_ms, milliseconds: true }
+            }
+            _ => Benefits {
+                lists: self.reads.lists * LIST_READ_BYTES as f64,
+                rows: self.reads.rows * self.row_link_bytes as f64,
+                milliseconds: false,
+            },
+        }
+    }
+
+    /// What a batch costs at these hit rates, in the unit of [`benefits`](Self::benefits): what the allocator makes
+    /// least.
+    #[must_use]
+    pub fn cost(&self, list_hit_rate: f64, row_hit_rate: f64) -> f64 {
+        match (&self.sampling, &self.gathering) {
+            (Basis::Measured { line: sampling }, Basis::Measured { line: gathering }) => {
+                sampling.at(list_hit_rate) + gathering.at(row_hit_rate)
+            }
+            _ => self.predict(list_hit_rate, row_hit_rate).link_bytes,
+        }
+    }
+
+    /// What to expect at these hit rates.
+    #[must_use]
+    pub fn predict(&self, list_hit_rate: f64, row_hit_rate: f64) -> Prediction {
+        let lists = self.reads.lists * LIST_READ_BYTES as f64 * (1.0 - list_hit_rate);
+        let rows = self.reads.rows * self.row_link_bytes as f64 * (1.0 - row_hit_rate);
+        Prediction {
+            list_hit_rate,
+            row_hit_rate,
+            sampling_ms: self.sampling.ms(list_hit_rate),
+            gathering_ms: self.gathering.ms(row_hit_rate),
+            link_bytes: lists + rows,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READS: ReadsPerBatch = ReadsPerBatch { lists: 1000.0, rows: 200.0 };
+    const FALLING: [(f64, f64); 4] = [(0.0, 10.0), (0.2, 8.0), (0.5, 5.0), (1.0, 0.0)];
+
+    #[test]
+    fn a_line_through_points_on_a_line_is_that_line() {
+        let line = Line::fit(&FALLING).unwrap();
+        assert!((line.intercept_ms - 10.0).abs() < 1e-12 && (line.slope_ms + 10.0).abs() < 1e-12);
+        assert!((line.r2 - 1.0).abs() < 1e-12);
+        assert!((line.at(0.3) - 7.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_line_through_scattered_points_is_that_of_least_squares() {
+        // By hand: means 0.5 and 2; Σdxdy −1.5, Σdx² 0.5, Σdy² 6.
+        let line = Line::fit(&[(0.0, 4.0), (0.5, 1.0), (1.0, 1.0)]).unwrap();
+        assert!((line.slope_ms + 3.0).abs() < 1e-12 && (line.intercept_ms - 3.5).abs() < 1e-12);
+        assert!((line.r2 - 0.75).abs() < 1e-12);
+    }
+
+    #[test]
+    fn too_few_points_one_hit_rate_and_numbers_that_are_none_make_no_line() {
+        assert_eq!(Line::fit(&FALLING[..2]), None);
+        assert_eq!(Line::fit(&[(0.3, 1.0), (0.3, 2.0), (0.3, 3.0)]), None);
+        assert_eq!(Line::fit(&[(0.0, 1.0), (0.5, f64::NAN), (1.0, 3.0)]), None);
+        assert!(Basis::of(&[(0.0, 1.0), (0.5, f64::INFINITY), (1.0, 3.0)]).fallback().is_some());
+    }
+
+    #[test]
+    fn hits_that_save_no_time_are_valued_by_bytes_and_it_is_said_why() {
+        let rising = [(0.0, 1.0), (0.5, 2.0), (1.0, 3.0)];
+        let flat = [(0.0, 2.0), (0.5, 2.0), (1.0, 2.0)];
+        let noisy = [(0.0, 5.0), (0.5, 1.0), (1.0, 3.0)];
+        for (points, says) in [
+            (&rising[..], "save no time"),
+            (&flat, "save no time"),
+            (&noisy, "R² is 0.25"),
+            (&[], "nothing was timed"),
+        ] {
+            let basis = Basis::of(points);
+            let reason = basis.fallback().expect("no line is to be trusted here");
+            assert!(reason.contains(says), "{reason}");
+            let Basis::Bytes { mean_ms, .. } = basis else { unreachable!() };
+            assert_eq!(mean_ms.is_none(), points.is_empty());
+        }
+    }
+
+    #[test]
+    fn both_caches_are_valued_in_one_unit() {
+        let both = CostModel::new(&FALLING, &FALLING, READS, 512);
+        assert!(both.benefits().milliseconds);
+        assert!((both.benefits().lists - 10.0).abs() < 1e-12);
+        for (sampling, gathering) in [(&FALLING[..], &[][..]), (&[], &FALLING), (&[], &[])] {
+            let benefits = CostModel::new(sampling, gathering, READS, 512).benefits();
+            assert_eq!(benefits, Benefits { lists: 32_000.0, rows: 200.0 * 512.0, milliseconds: false });
+        }
+    }
+
+    #[test]
+    fn cost_falls_by_the_benefit_from_no_hit_to_all() {
+        for model in [CostModel::new(&FALLING, &FALLING, READS, 512), CostModel::new(&[], &[], READS, 480)] {
+            let benefits = model.benefits();
+            assert!((model.cost(0.0, 0.0) - model.cost(1.0, 0.0) - benefits.lists).abs() < 1e-9);
+            assert!((model.cost(0.0, 0.0) - model.cost(0.0, 1.0) - benefits.rows).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn a_row_moves_the_lines_it_touches() {
+        for row_bytes in 1..=1025_u64 {
+            // 128 rows see every place that a row of this size can have.
+            let lines: u64 = (0..128)
+                .map(|row| {
+                    let (first, end) = (row * row_bytes, (row + 1) * row_bytes);
+                    end.div_ceil(128) - first / 128
+                })
+                .sum();
+            assert_eq!(row_link_bytes(row_bytes), lines, "rows of {row_bytes} bytes");
+        }
+        assert_eq!(row_link_bytes(0), 0);
+    }
+}

@@ -1,0 +1,360 @@
+//! From a dataset, options and a budget to the plan of both caches.
+
+use std::time::Instant;
+
+use uva_graph::Dataset;
+use uva_graph::generate::Progress;
+
+use crate::plan_file::{
+    CachePlan, PLAN_VERSION, PlanCurves, PlanDataset, PlanOptions, PlanPredictions, PlanProfile, PlanShare,
+};
+use crate::{
+    Allocation, CacheError, CachePolicy, CostModel, FifoSimulation, Profile, ReadsPerBatch, Sizes, Workload,
+};
+
+/// What a plan is asked for.
+#[derive(Clone)]
+pub struct PlanRequest<'g> {
+    /// The dataset.
+    pub dataset: &'g Dataset,
+    /// Its training batches.
+    pub workload: Workload<'g>,
+    /// How hotness is found out.
+    pub policy: CachePolicy,
+    /// Bytes for both caches and their maps.
+    pub budget_bytes: u64,
+    /// Sizes of each cache that are timed; a line needs 3 at least.
+    pub timed_points: usize,
+}
+
+impl<'g> PlanRequest<'g> {
+    /// With the default policy and five timed sizes.
+    #[must_use]
+    pub fn new(dataset: &'g Dataset, workload: Workload<'g>, budget_bytes: u64) -> Self {
+        Self { dataset, workload, policy: CachePolicy::default(), budget_bytes, timed_points: 5 }
+    }
+}
+
+/// One timed run of a few batches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timed {
+    /// Share of the reads that hit in these very batches: of list reads, or of rows.
+    pub hit_rate: f64,
+    /// Milliseconds a batch, the median or the mean.
+    pub ms: f64,
+}
+
+/// Times caches where they are: implemented by whoever has samplers, gathers and a device.
+pub trait TimedCaches {
+    /// Samples a few batches with the lists of the first `cached` nodes of `order` cached. A plan passes the same
+    /// `order` in every call: the nodes worth caching, hottest byte first.
+    ///
+    /// # Errors
+    /// Whatever ends the plan.
+    fn sampling(
+        &mut self,
+        order: &[i64],
+        cached: usize,
+    ) -> Result<Timed, Box<dyn std::error::Error + Send + Sync>>;
+
+    /// Gathers the rows of a few batches with the rows of the nodes `cached` cached.
+    ///
+    /// # Errors
+    /// Whatever ends the plan.
+    fn gathering(&mut self, cached: &[i64]) -> Result<Timed, Box<dyn std::error::Error + Send + Sync>>;
+}
+
+/// Points of a plan's curves.
+const CURVE_POINTS: u64 = 40;
+
+/// Counts, ranks, times and allocates. Without `timed` both caches are valued by the bytes they keep off the link.
+///
+/// Costs the sampling of two epochs and a quarter with the default policy, and what `timed` takes. Needs about 24 bytes
+/// a node at a time, and 8 a node and thread while it samples. Cached lists and rows are in the plan with their ids,
+/// except under [`CachePolicy::Fifo`], which caches rows as they come: the plan then says how many.
+///
+/// # Errors
+/// Where there is no batch to sample, nothing to cache, or a timed run fails.
+pub fn plan(request: &PlanRequest<'_>, timed: Option<&mut dyn TimedCaches>) -> Result<CachePlan, CacheError> {
+    let start = Instant::now();
+    let mut plan = if request.policy.is_dynamic() { dynamic(request)? } else { ranked(request, timed)? };
+    plan.profile.seconds = start.elapsed().as_secs_f64();
+    Ok(plan)
+}
+
+fn ranked(request: &PlanRequest<'_>, timed: Option<&mut dyn TimedCaches>) -> Result<CachePlan, CacheError> {
+    let PlanRequest { dataset, workload, policy, budget_bytes: budget, .. } = request;
+    let row_bytes = dataset.features().row_bytes();
+    let profile = Profile::measure(&*policy.hotness_policy()?, workload, row_bytes)?;
+    let reads = profile.reads_per_batch();
+    let sampled_seconds = Instant::now();
+    let (sampling, gathering) = match timed {
+        Some(timed) => time(request, &profile, timed)?,
+        None => (Vec::new(), Vec::new()),
+    };
+    let timing_seconds = sampled_seconds.elapsed().as_secs_f64();
+    let model = CostModel::new(&sampling, &gathering, reads, row_bytes as u64);
+
+    let chosen = profile.allocate(*budget, &model);
+    let predict = |allocation: &Allocation| profile.predict(&model, allocation.lists, allocation.rows);
+    let prediction = predict(&chosen);
+    let predictions = PlanPredictions {
+        none: model.predict(0.0, 0.0),
+        chosen: prediction,
+        all_lists: predict(&profile.allocate_lists(*budget, &model)),
+        all_rows: predict(&profile.allocate_rows(*budget, &model)),
+    };
+    let notes = notes(request, &profile, &model, &chosen);
+    let curves = curves(&profile, *budget);
+    let ids = |nodes: &[u32]| nodes.iter().map(|&node| i64::from(node)).collect();
+    Ok(CachePlan {
+        version: PLAN_VERSION,
+        dataset: PlanDataset::of(dataset, profile.sizes.index_bytes),
+        options: PlanOptions::of(workload),
+        policy: *policy,
+        budget_bytes: *budget,
+        lists: PlanShare {
+            count: chosen.lists as u64,
+            bytes: chosen.list_bytes,
+            map_bytes: chosen.list_map_bytes,
+            hit_rate: prediction.list_hit_rate,
+            ids: None,
+        },
+        rows: PlanShare {
+            count: chosen.rows as u64,
+            bytes: chosen.row_bytes,
+            map_bytes: chosen.row_map_bytes,
+            hit_rate: prediction.row_hit_rate,
+            ids: None,
+        },
+        model,
+        timed_sampling: sampling,
+        timed_gathering: gathering,
+        predictions,
+        curves,
+        profile: PlanProfile {
+            counted_batches: profile.hotness.batches,
+            observed_batches: profile.observed.batches,
+            observed_list_reads: profile.observed.total_list_reads(),
+            observed_row_reads: profile.observed.total_feature_reads(),
+            ranked_lists: profile.lists.len() as u64,
+            ranked_rows: profile.rows.len() as u64,
+            timing_seconds,
+            seconds: 0.0,
+        },
+        notes,
+        list_ids: ids(&profile.lists[..chosen.lists]),
+        row_ids: ids(&profile.rows[..chosen.rows]),
+    })
+}
+
+/// Points of (hit rate, milliseconds a batch) for sampling and for gathering.
+type Points = Vec<(f64, f64)>;
+
+fn time(
+    request: &PlanRequest<'_>,
+    profile: &Profile<'_>,
+    timed: &mut dyn TimedCaches,
+) -> Result<(Points, Points), CacheError> {
+    let failed = |what| move |source| CacheError::Timing { what, source };
+    // How full the caches may be at most is a matter of bytes; which benefit they have is not known yet.
+    let unknown = CostModel::new(&[], &[], profile.reads_per_batch(), profile.sizes.row_bytes);
+    let most_lists = profile.allocate_lists(request.budget_bytes, &unknown).lists;
+    let most_rows = profile.allocate_rows(request.budget_bytes, &unknown).rows;
+    let list_counts = counts(&profile.lists[..most_lists], &profile.hotness.list_reads, request.timed_points);
+    let row_counts = counts(&profile.rows[..most_rows], &profile.hotness.feature_reads, request.timed_points);
+
+    let report = |done: usize| {
+        if let Some(progress) = request.workload.progress {
+            let total = (list_counts.len() + row_counts.len()) as u64;
+            progress(Progress { stage: "timing", done: done as u64, total });
+        }
+    };
+    let wide = |nodes: &[u32]| -> Vec<i64> { nodes.iter().map(|&node| i64::from(node)).collect() };
+    let (mut sampling, mut gathering) = (Points::new(), Points::new());
+    let order = wide(&profile.lists);
+    for &cached in &list_counts {
+        let point = timed.sampling(&order, cached).and_then(finite).map_err(failed("sampling"))?;
+        sampling.push(point);
+        report(sampling.len());
+    }
+    drop(order);
+    let order = wide(&profile.rows[..most_rows]);
+    for &cached in &row_counts {
+        let point = timed.gathering(&order[..cached]).and_then(finite).map_err(failed("gathering"))?;
+        gathering.push(point);
+        report(sampling.len() + gathering.len());
+    }
+    Ok((sampling, gathering))
+}
+
+/// A point, where both numbers are some: JSON has no others.
+fn finite(timed: Timed) -> Result<(f64, f64), Box<dyn std::error::Error + Send + Sync>> {
+    let Timed { hit_rate, ms } = timed;
+    if hit_rate.is_finite() && ms.is_finite() {
+        return Ok((hit_rate, ms));
+    }
+    Err(format!("a run came out at hit rate {hit_rate} and {ms} ms").into())
+}
+
+/// Cache sizes whose hits are evenly spaced from none to those of all of `order`, without repetition.
+fn counts(order: &[u32], reads: &[u32], points: usize) -> Vec<usize> {
+    let read = |node: &u32| u64::from(reads[*node as usize]);
+    let total: u64 = order.iter().map(read).sum();
+    let steps = points.max(2) as u64 - 1;
+    let mut counts = vec![0];
+    let (mut hits, mut step) = (0_u64, 1);
+    for (place, node) in order.iter().enumerate() {
+        hits += read(node);
+        if u128::from(hits) * u128::from(steps) >= u128::from(total) * u128::from(step) {
+            counts.push(place + 1);
+            while u128::from(hits) * u128::from(steps) >= u128::from(total) * u128::from(step) {
+                step += 1;
+            }
+        }
+        if step > steps {
+            break;
+        }
+    }
+    counts
+}
+
+/// Hit rates up to twice the budget, or as far as there is anything to cache, and at the very end.
+fn curves(profile: &Profile<'_>, budget: u64) -> PlanCurves {
+    let all_lists: u64 = profile.lists.iter().map(|&node| profile.sizes.list_bytes(node)).sum();
+    let all_rows = profile.rows.len() as u64 * profile.sizes.row_bytes;
+    let targets = |all: u64| -> Vec<u64> {
+        let end = all.min(budget.saturating_mul(2));
+        let even = |point| (u128::from(end) * u128::from(point) / u128::from(CURVE_POINTS)) as u64;
+        let mut targets: Vec<u64> = (0..=CURVE_POINTS).map(even).chain([all]).collect();
+        targets.dedup();
+        targets
+    };
+    let mut curves = PlanCurves {
+        lists: profile.list_curve(&profile.observed, &targets(all_lists)),
+        rows: profile.row_curve(&profile.observed, &targets(all_rows)),
+    };
+    curves.lists.dedup_by_key(|point| point.count);
+    curves.rows.dedup_by_key(|point| point.count);
+    curves
+}
+
+/// What people should know about a plan.
+fn notes(
+    request: &PlanRequest<'_>,
+    profile: &Profile<'_>,
+    model: &CostModel,
+    chosen: &Allocation,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    let budget = request.budget_bytes;
+    let reasons: Vec<String> = [("sampling", &model.sampling), ("gathering", &model.gathering)]
+        .into_iter()
+        .filter_map(|(what, basis)| basis.fallback().map(|reason| format!("{what}: {reason}")))
+        .collect();
+    if !reasons.is_empty() {
+        notes.push(format!(
+            "both caches are valued by the bytes they keep off the link, not by time ({})",
+            reasons.join("; ")
+        ));
+    }
+    if chosen.lists == 0 && chosen.rows == 0 {
+        let sizes = &profile.sizes;
+        let first_list = profile.lists.first().map_or(0, |&node| sizes.list_bytes(node));
+        notes.push(format!(
+            "nothing is cached: a row cache takes {} bytes for its map and {} a row, a list cache {} for its map and \
+             {first_list} for its first list, and the budget is {budget} bytes",
+            sizes.row_map_bytes, sizes.row_bytes, sizes.list_map_bytes
+        ));
+    }
+    if let Some((list, left)) = chosen.misfit {
+        // Picks are even over a list, so a part of it has the value per byte of the whole: what a list cached in part
+        // could add at most is the part that fits of this one list.
+        let part = list.value as f64 * (left as f64 / list.bytes as f64) / (chosen.value.max(1)) as f64;
+        notes.push(format!(
+            "lists end at one of {} bytes with {left} left; caching it in part could add {:.4} % to what both caches \
+             save, before what rows took instead",
+            list.bytes,
+            100.0 * part
+        ));
+    }
+    notes
+}
+
+/// A cache that fills itself: all bytes go to rows, and its hit rate is simulated over the second half of an epoch.
+fn dynamic(request: &PlanRequest<'_>) -> Result<CachePlan, CacheError> {
+    let PlanRequest { dataset, workload, policy, budget_bytes: budget, .. } = request;
+    let row_bytes = dataset.features().row_bytes();
+    let sizes = Sizes::new(&workload.csc, row_bytes);
+    let slots = budget.saturating_sub(sizes.row_map_bytes).checked_div(sizes.row_bytes).unwrap_or(0);
+    let slots = slots.min(sizes.nodes() as u64);
+    let batches = workload.batches()?;
+    let mut cache = FifoSimulation::new(sizes.nodes(), slots as usize);
+    let (mut seen, mut rows, mut list_reads) = (0, 0, 0);
+    workload.visit_in_order(0..1, &mut |batch| {
+        if seen == batches / 2 {
+            cache.reset();
+        }
+        seen += 1;
+        cache.gather(batch.nodes());
+        rows += batch.nodes().len() as u64;
+        list_reads += batch.counts().list_reads.all;
+    })?;
+    let reads =
+        ReadsPerBatch { lists: list_reads as f64 / batches as f64, rows: rows as f64 / batches as f64 };
+    let model = CostModel::new(&[], &[], reads, row_bytes as u64);
+    let (none, chosen) = (model.predict(0.0, 0.0), model.predict(0.0, cache.hit_rate()));
+    let mut notes = vec![format!("the {policy} policy caches rows as they come, and no lists")];
+    if slots == 0 {
+        notes.push(format!(
+            "nothing is cached: a row cache takes {} bytes for its map and {row_bytes} a row, and the budget is \
+             {budget} bytes",
+            sizes.row_map_bytes
+        ));
+    }
+    Ok(CachePlan {
+        version: PLAN_VERSION,
+        dataset: PlanDataset::of(dataset, sizes.index_bytes),
+        options: PlanOptions::of(workload),
+        policy: *policy,
+        budget_bytes: *budget,
+        lists: PlanShare::default(),
+        rows: PlanShare {
+            count: slots,
+            bytes: slots * sizes.row_bytes,
+            map_bytes: if slots > 0 { sizes.row_map_bytes } else { 0 },
+            hit_rate: chosen.row_hit_rate,
+            ids: None,
+        },
+        model,
+        timed_sampling: Vec::new(),
+        timed_gathering: Vec::new(),
+        predictions: PlanPredictions { none, chosen, all_lists: none, all_rows: chosen },
+        curves: PlanCurves::default(),
+        profile: PlanProfile {
+            observed_batches: batches as u64,
+            observed_list_reads: list_reads,
+            observed_row_reads: rows,
+            ..PlanProfile::default()
+        },
+        notes,
+        list_ids: Vec::new(),
+        row_ids: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timed_sizes_are_evenly_spaced_in_hits() {
+        let reads = [50, 25, 5, 5, 5, 5, 5];
+        let order = [0, 1, 2, 3, 4, 5, 6];
+        assert_eq!(counts(&order, &reads, 5), [0, 1, 2, 7]);
+        assert_eq!(counts(&order, &reads, 2), [0, 7]);
+        assert_eq!(counts(&order, &[1; 7], 8), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(counts(&[], &reads, 5), [0]);
+        assert_eq!(counts(&order[..1], &reads, 5), [0, 1]);
+    }
+}

@@ -1,0 +1,429 @@
+//! A plan as a file: JSON, and beside it the node ids of both caches as `.npy`.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use uva_graph::npy::{NpyArray, NpyType, write_array};
+use uva_graph::{Dataset, mix};
+use uva_sample::SamplerOptions;
+
+use crate::{CacheError, CachePolicy, CostModel, CurvePoint, Prediction, Sizes, Workload};
+
+/// The version of the format; another one is refused.
+pub const PLAN_VERSION: u32 = 1;
+
+/// More JSON than any plan has.
+const MOST_JSON: u64 = 16 << 20;
+
+/// Which lists and rows to cache, and what to expect of that.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CachePlan {
+    /// [`PLAN_VERSION`].
+    pub version: u32,
+    /// The dataset whose node ids it names.
+    pub dataset: PlanDataset,
+    /// The batches it was made for.
+    pub options: PlanOptions,
+    /// How hotness was found out.
+    pub policy: CachePolicy,
+    /// Bytes that both caches may take, maps included.
+    pub budget_bytes: u64,
+    /// The list cache.
+    pub lists: PlanShare,
+    /// The row cache.
+    pub rows: PlanShare,
+    /// What hits save.
+    pub model: CostModel,
+    /// Timed runs of sampling: (hit rate, milliseconds a batch).
+    pub timed_sampling: Vec<(f64, f64)>,
+    /// Timed runs of gathering: (hit rate, milliseconds a batch).
+    pub timed_gathering: Vec<(f64, f64)>,
+    /// What to expect of a batch.
+    pub predictions: PlanPredictions,
+    /// Hit rate against bytes.
+    pub curves: PlanCurves,
+    /// What was counted.
+    pub profile: PlanProfile,
+    /// What people should know: fallbacks, a budget that is too small, …
+    pub notes: Vec<String>,
+    /// Nodes whose lists are cached, hottest byte first.
+    #[serde(skip)]
+    pub list_ids: Vec<i64>,
+    /// Nodes whose rows are cached, hottest first; empty for a cache that fills itself.
+    #[serde(skip)]
+    pub row_ids: Vec<i64>,
+}
+
+/// The dataset that a plan is for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanDataset {
+    /// Its name.
+    pub name: String,
+    /// [`Dataset::fingerprint`].
+    pub fingerprint: String,
+    /// Its nodes.
+    pub nodes: u64,
+    /// Its edges.
+    pub edges: u64,
+    /// Bytes of a feature row.
+    pub row_bytes: u64,
+    /// Bytes of a neighbour id in the list cache.
+    pub index_bytes: u64,
+}
+
+impl PlanDataset {
+    pub(crate) fn of(dataset: &Dataset, index_bytes: u64) -> Self {
+        Self {
+            name: dataset.name().to_owned(),
+            fingerprint: dataset.fingerprint(),
+            nodes: dataset.nodes() as u64,
+            edges: dataset.edges() as u64,
+            row_bytes: dataset.features().row_bytes() as u64,
+            index_bytes,
+        }
+    }
+}
+
+/// The options that decide which batches are sampled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanOptions {
+    /// `--fanouts`.
+    pub fanouts: Vec<i32>,
+    /// `--batch-size`.
+    pub batch_size: u64,
+    /// `--drop-last`.
+    pub drop_last: bool,
+    /// `--replace`.
+    pub replace: bool,
+    /// `--seed`.
+    pub seed: u64,
+    /// `--batch-dependency`.
+    pub batch_dependency: u32,
+}
+
+impl PlanOptions {
+    pub(crate) fn of(workload: &Workload<'_>) -> Self {
+        let SamplerOptions { fanouts, replace, seed, batch_dependency } = workload.options.clone();
+        let (batch_size, drop_last) = (workload.batch_size as u64, workload.drop_last);
+        Self { fanouts, batch_size, drop_last, replace, seed, batch_dependency }
+    }
+}
+
+/// One of the two caches.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlanShare {
+    /// Lists or rows in it.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of its map.
+    pub map_bytes: u64,
+    /// Share of reads that should hit.
+    pub hit_rate: f64,
+    /// The file of its node ids, where the plan is one of files; `None` for a cache that fills itself.
+    #[serde(default)]
+    pub ids: Option<IdFile>,
+}
+
+/// A file of node ids.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IdFile {
+    /// Its name, in the plan's directory.
+    pub file: String,
+    /// A sum over its ids and their places, 16 hex digits.
+    pub checksum: String,
+}
+
+/// What to expect of a batch with different caches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlanPredictions {
+    /// Without any.
+    pub none: Prediction,
+    /// With those of the plan.
+    pub chosen: Prediction,
+    /// With the whole budget for lists.
+    pub all_lists: Prediction,
+    /// With the whole budget for rows.
+    pub all_rows: Prediction,
+}
+
+/// Hit rate against bytes, for lists and for rows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlanCurves {
+    /// Of list reads.
+    pub lists: Vec<CurvePoint>,
+    /// Of rows.
+    pub rows: Vec<CurvePoint>,
+}
+
+/// What a plan is based on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlanProfile {
+    /// Batches that hotness was counted over; 0 where it was not counted.
+    pub counted_batches: u64,
+    /// Other batches, that hit rates were observed in.
+    pub observed_batches: u64,
+    /// Reads of lists in these.
+    pub observed_list_reads: u64,
+    /// Rows that these gather.
+    pub observed_row_reads: u64,
+    /// Lists that are read at all, as far as hotness says.
+    pub ranked_lists: u64,
+    /// Rows that are read at all, as far as hotness says.
+    pub ranked_rows: u64,
+    /// Seconds that the timed runs took.
+    pub timing_seconds: f64,
+    /// Seconds that all of it took.
+    pub seconds: f64,
+}
+
+/// A difference between a plan and a run that makes the plan less apt, not wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanWarning {
+    /// The option.
+    pub option: &'static str,
+    /// Its value in the plan.
+    pub planned: String,
+    /// Its value in the run.
+    pub found: String,
+}
+
+impl fmt::Display for PlanWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { option, planned, found } = self;
+        write!(
+            f,
+            "the plan was made for {option} {planned}, this run has {found}: its caches will be hit less than it says"
+        )
+    }
+}
+
+impl CachePlan {
+    /// Writes the plan to `path`, and the ids beside it: `plan.json`, `plan.lists.npy`, `plan.rows.npy`. Files that are
+    /// there are replaced.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn write(&self, path: &Path) -> Result<(), CacheError> {
+        let mut plan = self.clone();
+        let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else {
+            return Err(invalid(path, "a plan's file needs a name in UTF-8"));
+        };
+        for (kind, ids, share) in
+            [("lists", &self.list_ids, &mut plan.lists), ("rows", &self.row_ids, &mut plan.rows)]
+        {
+            if kind == "rows" && self.policy.is_dynamic() {
+                share.ids = None;
+                continue;
+            }
+            let file = format!("{stem}.{kind}.npy");
+            replace(&path.with_file_name(&file), |partial| {
+                Ok(write_array(partial, NpyType::I64, &[], ids)?)
+            })?;
+            share.ids = Some(IdFile { file, checksum: checksum(ids) });
+        }
+        // The plan itself comes last, so that a plan that is there has its ids.
+        let mut text = serde_json::to_string_pretty(&plan).map_err(|error| invalid(path, error))?;
+        text.push('\n');
+        replace(path, |partial| fs::write(partial, &text).map_err(io_error(path, "write")))
+    }
+
+    /// Reads a plan and its ids.
+    ///
+    /// # Errors
+    /// Where a file is missing, of another version, or its content is wrong: whatever is in the files, nothing worse
+    /// happens.
+    pub fn read(path: &Path) -> Result<Self, CacheError> {
+        let mut text = Vec::new();
+        let file = File::open(path).map_err(io_error(path, "open"))?;
+        file.take(MOST_JSON + 1).read_to_end(&mut text).map_err(io_error(path, "read"))?;
+        if text.len() as u64 > MOST_JSON {
+            return Err(invalid(path, format!("more than {MOST_JSON} bytes are no plan")));
+        }
+        let value: serde_json::Value = serde_json::from_slice(&text).map_err(|error| invalid(path, error))?;
+        match value.get("version").and_then(serde_json::Value::as_u64) {
+            None => return Err(invalid(path, "no \"version\": this is not a plan")),
+            Some(version) if version != u64::from(PLAN_VERSION) => {
+                let problem =
+                    format!("version {version}, but this program reads {PLAN_VERSION}: make the plan again");
+                return Err(invalid(path, problem));
+            }
+            Some(_) => {}
+        }
+        let mut plan: Self = serde_json::from_value(value).map_err(|error| invalid(path, error))?;
+        plan.list_ids = plan.read_ids(path, "lists", &plan.lists)?;
+        plan.row_ids = plan.read_ids(path, "rows", &plan.rows)?;
+        Ok(plan)
+    }
+
+    fn read_ids(&self, path: &Path, kind: &str, share: &PlanShare) -> Result<Vec<i64>, CacheError> {
+        let Some(IdFile { file, checksum: expected }) = &share.ids else {
+            // A cache that fills itself has a size only.
+            return if share.count == 0 || (kind == "rows" && self.policy.is_dynamic()) {
+                Ok(Vec::new())
+            } else {
+                Err(invalid(path, format!("{} {kind}, but no file with their ids", share.count)))
+            };
+        };
+        // A name, not a path: a plan must not make anybody read files elsewhere.
+        if Path::new(file).file_name() != Some(file.as_ref()) {
+            return Err(invalid(path, format!("the file of its {kind} is {file:?}, which is no file name")));
+        }
+        let path = &path.with_file_name(file);
+        let array = NpyArray::open(path)?;
+        let ids: &[i64] = array.elements(NpyType::I64)?;
+        if array.shape() != [ids.len()] || ids.len() as u64 != share.count {
+            let problem = format!("shape {:?}, but the plan has {} {kind}", array.shape(), share.count);
+            return Err(invalid(path, problem));
+        }
+        let found = checksum(ids);
+        if found != *expected {
+            let problem = format!("the ids' checksum is {found}, in the plan it is {expected}");
+            return Err(invalid(path, problem));
+        }
+        let nodes = i64::try_from(self.dataset.nodes).unwrap_or(i64::MAX);
+        if let Some(place) = ids.iter().position(|&id| id < 0 || id >= nodes) {
+            let problem = format!("the id at {place} is {}, but there are {nodes} nodes", ids[place]);
+            return Err(invalid(path, problem));
+        }
+        let mut sorted = ids.to_vec();
+        sorted.sort_unstable();
+        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(invalid(path, format!("node {} stands in it twice", pair[0])));
+        }
+        Ok(ids.to_vec())
+    }
+
+    /// Whether the plan is for `dataset`, and how the options of a run differ from those it was made for. Other seeds
+    /// are no difference: hot nodes are hot under any.
+    ///
+    /// # Errors
+    /// [`CacheError::OtherDataset`] where node ids would mean something else, and [`CacheError::Plan`] where the plan
+    /// contradicts itself.
+    pub fn check(
+        &self,
+        dataset: &Dataset,
+        options: &SamplerOptions,
+        batch_size: usize,
+    ) -> Result<Vec<PlanWarning>, CacheError> {
+        let found = dataset.fingerprint();
+        if found != self.dataset.fingerprint {
+            return Err(CacheError::OtherDataset {
+                planned_name: self.dataset.name.clone(),
+                planned: self.dataset.fingerprint.clone(),
+                found_name: dataset.name().to_owned(),
+                found,
+            });
+        }
+        self.check_sizes(dataset)?;
+        let planned = &self.options;
+        let mut warnings = Vec::new();
+        let mut compare = |option, planned: String, found: String| {
+            if planned != found {
+                warnings.push(PlanWarning { option, planned, found });
+            }
+        };
+        let list = |fanouts: &[i32]| fanouts.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
+        compare("--fanouts", list(&planned.fanouts), list(&options.fanouts));
+        compare("--batch-size", planned.batch_size.to_string(), batch_size.to_string());
+        compare("--replace", planned.replace.to_string(), options.replace.to_string());
+        compare(
+            "--batch-dependency",
+            planned.batch_dependency.to_string(),
+            options.batch_dependency.to_string(),
+        );
+        Ok(warnings)
+    }
+
+    /// Whether the sizes that the plan states are those of its lists and rows in `dataset`, within its budget.
+    fn check_sizes(&self, dataset: &Dataset) -> Result<(), CacheError> {
+        let refuse = |problem: String| Err(invalid(Path::new("plan"), problem));
+        let (csc, row_bytes) = (dataset.csc(), dataset.features().row_bytes());
+        let nodes = csc.nodes() as u64;
+        if self.dataset.nodes != nodes || self.dataset.row_bytes != row_bytes as u64 {
+            return refuse(format!(
+                "{} nodes with rows of {} bytes, but the dataset of that fingerprint has {nodes} of {row_bytes}",
+                self.dataset.nodes, self.dataset.row_bytes
+            ));
+        }
+        let out_of_range = |ids: &[i64]| ids.iter().any(|&id| id < 0 || id as u64 >= nodes);
+        if out_of_range(&self.list_ids) || out_of_range(&self.row_ids) {
+            return refuse(format!("it names nodes beyond the {nodes} there are"));
+        }
+        if !matches!(self.dataset.index_bytes, 4 | 8) {
+            return refuse(format!("neighbour ids of {} bytes", self.dataset.index_bytes));
+        }
+        let mut sizes = Sizes::new(&csc, row_bytes);
+        sizes.index_bytes = self.dataset.index_bytes;
+        let list_bytes: u64 = self.list_ids.iter().map(|&node| sizes.list_bytes(node as u32)).sum();
+        let rows = if self.policy.is_dynamic() { self.rows.count } else { self.row_ids.len() as u64 };
+        let row_bytes = rows.checked_mul(row_bytes as u64);
+        if list_bytes != self.lists.bytes || row_bytes != Some(self.rows.bytes) || rows > nodes {
+            return refuse(format!(
+                "{} bytes of lists and {} of rows, but its {} lists take {list_bytes} and its {rows} rows {}",
+                self.lists.bytes,
+                self.rows.bytes,
+                self.list_ids.len(),
+                row_bytes.unwrap_or(u64::MAX)
+            ));
+        }
+        let parts = [self.lists.bytes, self.lists.map_bytes, self.rows.bytes, self.rows.map_bytes];
+        let total = parts.into_iter().try_fold(0_u64, u64::checked_add);
+        if total.is_none_or(|total| total > self.budget_bytes) {
+            return refuse(format!(
+                "caches and maps of {} bytes exceed its budget of {}",
+                total.unwrap_or(u64::MAX),
+                self.budget_bytes
+            ));
+        }
+        Ok(())
+    }
+
+    /// Bytes that both caches take on the device, maps included.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let parts = [self.lists.bytes, self.lists.map_bytes, self.rows.bytes, self.rows.map_bytes];
+        parts.into_iter().fold(0, u64::saturating_add)
+    }
+}
+
+/// A sum over ids and their places, so that neither can change unnoticed.
+fn checksum(ids: &[i64]) -> String {
+    let term = |(place, &id): (usize, &i64)| mix(mix(place as u64 + 1) ^ id as u64);
+    let sum = ids.iter().enumerate().map(term).fold(0, u64::wrapping_add);
+    format!("{sum:016x}")
+}
+
+/// Writes a file beside `path` and gives it that name when it is whole.
+fn replace(path: &Path, write: impl FnOnce(&Path) -> Result<(), CacheError>) -> Result<(), CacheError> {
+    let partial = partial_path(path);
+    // What a process of the same number left behind.
+    let _ = fs::remove_file(&partial);
+    let done = write(&partial).and_then(|()| {
+        let flushed = File::open(&partial).and_then(|file| file.sync_all());
+        flushed.map_err(io_error(&partial, "flush"))?;
+        fs::rename(&partial, path).map_err(io_error(path, "create"))
+    });
+    if done.is_err() {
+        let _ = fs::remove_file(&partial);
+    }
+    done
+}
+
+fn partial_path(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".partial-{}", std::process::id()));
+    path.with_file_name(name)
+}
+
+fn invalid(path: &Path, problem: impl fmt::Display) -> CacheError {
+    CacheError::Plan { path: path.to_owned(), problem: problem.to_string() }
+}
+
+fn io_error(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> CacheError + use<> {
+    let path = path.to_owned();
+    move |source| CacheError::Io { path, action, source }
+}

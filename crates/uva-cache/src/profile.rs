@@ -1,0 +1,241 @@
+//! What was counted, ranked, and what follows from it for any budget.
+
+use serde::{Deserialize, Serialize};
+
+use crate::allocate::{Item, RowItems, Weights, allocate};
+use crate::curve::{curve, hit_rate};
+use crate::{
+    Allocation, CacheError, CostModel, CurvePoint, Hotness, HotnessPolicy, Prediction, ReadsPerBatch, Sizes,
+    Workload, count, count_batches, rank_lists, rank_rows,
+};
+
+/// The hotness of a graph's nodes under a workload, the two orders that follow, and counts of batches that the orders
+/// have not seen, to judge them by.
+#[derive(Clone, Debug)]
+pub struct Profile<'g> {
+    /// What the orders were made from.
+    pub hotness: Hotness,
+    /// Nodes by list reads per byte, descending.
+    pub lists: Vec<u32>,
+    /// Nodes by row reads, descending.
+    pub rows: Vec<u32>,
+    /// Counts over other batches: what hit rates and times are predicted from. (Under the `optimal` policy they are
+    /// among those counted, by definition.)
+    pub observed: Hotness,
+    /// What lists and rows take.
+    pub sizes: Sizes<'g>,
+}
+
+/// A division of a budget that is not the allocator's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SweepPoint {
+    /// Share of the budget that goes to lists, 0 to 1.
+    pub list_share: f64,
+    /// Cached lists.
+    pub lists: usize,
+    /// Cached rows.
+    pub rows: usize,
+    /// What a batch costs: see [`CostModel::cost`].
+    pub cost: f64,
+    /// What to expect of a batch.
+    pub prediction: Prediction,
+}
+
+/// Divisions of a sweep: 0, 10, …, 100 % to lists.
+const SWEEP_STEPS: u64 = 10;
+
+/// Steps between divisions that are tried where hotness was not counted.
+const DIVISIONS: u64 = 256;
+
+impl<'g> Profile<'g> {
+    /// Finds out the hotness by `policy`, ranks, and samples other batches to judge by: a quarter of an epoch, or a
+    /// whole one where the policy itself samples none.
+    ///
+    /// # Errors
+    /// Where there is no batch, or one cannot be sampled, and [`CacheError::NothingToCache`] where no neighbour is ever
+    /// picked.
+    pub fn measure(
+        policy: &dyn HotnessPolicy,
+        workload: &Workload<'g>,
+        row_bytes: usize,
+    ) -> Result<Self, CacheError> {
+        let hotness = policy.hotness(workload)?;
+        let unseen = policy.unseen_epoch();
+        let observed = if hotness.batches == 0 {
+            count(workload, unseen..unseen + 1)?
+        } else {
+            count_batches(workload, unseen, 0..workload.batches()?.div_ceil(4))?
+        };
+        if hotness.picks + observed.picks == 0 {
+            return Err(CacheError::NothingToCache {
+                seeds: workload.train.len(),
+                batches: hotness.batches + observed.batches,
+                rows: observed.total_feature_reads()
+                    + if hotness.batches > 0 { hotness.total_feature_reads() } else { 0 },
+            });
+        }
+        Ok(Self::new(workload, hotness, observed, row_bytes))
+    }
+
+    /// Ranks by `hotness`, to be judged by `observed`.
+    ///
+    /// # Panics
+    /// Where the counts are of another graph than the workload's.
+    #[must_use]
+    pub fn new(workload: &Workload<'g>, hotness: Hotness, observed: Hotness, row_bytes: usize) -> Self {
+        let mut sizes = Sizes::new(&workload.csc, row_bytes);
+        let lists = rank_lists(&hotness, &sizes);
+        let rows = rank_rows(&hotness);
+        let in_place = lists.iter().enumerate().all(|(place, &node)| place == node as usize);
+        if in_place && workload.csc.original_ids.is_none() {
+            // The graph is in this order already: it is used as it is, so ids need no translation and have the file's
+            // width.
+            sizes.list_map_bytes = 0;
+            sizes.index_bytes = workload.csc.indices.id_bytes() as u64;
+        }
+        Self { hotness, lists, rows, observed, sizes }
+    }
+
+    /// Reads of a batch, as observed.
+    #[must_use]
+    pub fn reads_per_batch(&self) -> ReadsPerBatch {
+        let batches = self.observed.batches.max(1) as f64;
+        ReadsPerBatch {
+            lists: self.observed.total_list_reads() as f64 / batches,
+            rows: self.observed.total_feature_reads() as f64 / batches,
+        }
+    }
+
+    /// The best division of `budget` bytes between both caches.
+    ///
+    /// Where hotness was counted, each list and row is valued by its own count ([`allocate()`]). A hotness that was not
+    /// counted orders nodes but values none, so the division is then the best of 257 by the reads observed.
+    #[must_use]
+    pub fn allocate(&self, budget: u64, model: &CostModel) -> Allocation {
+        if self.hotness.batches == 0 {
+            return self.best_division(budget, model);
+        }
+        self.allocate_some(budget, model, self.lists.len(), self.rows.len())
+    }
+
+    fn best_division(&self, budget: u64, model: &CostModel) -> Allocation {
+        let (list_map, row_map) = (self.sizes.list_map_bytes, self.sizes.row_map_bytes);
+        let lists = self.list_curve(&self.observed, &shares(budget, DIVISIONS, list_map));
+        let rows = self.row_curve(&self.observed, &shares(budget, DIVISIONS, row_map));
+        let cost = |(lists, rows): &(&CurvePoint, &CurvePoint)| model.cost(lists.hit_rate, rows.hit_rate);
+        let best = lists.iter().zip(rows.iter().rev()).min_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let Some((lists, rows)) = best else { return Allocation::default() };
+        let weights = Weights::new(&model.benefits(), &self.observed);
+        let value = |weight: u32, nodes: &[u32], reads: &[u32]| -> u128 {
+            nodes.iter().map(|&node| u128::from(Weights::value(weight, reads[node as usize]))).sum()
+        };
+        let (list_count, row_count) = (lists.count as usize, rows.count as usize);
+        Allocation {
+            lists: list_count,
+            rows: row_count,
+            list_bytes: lists.bytes,
+            list_map_bytes: if list_count > 0 { list_map } else { 0 },
+            row_bytes: rows.bytes,
+            row_map_bytes: if row_count > 0 { row_map } else { 0 },
+            value: value(weights.list_read, &self.lists[..list_count], &self.observed.list_reads)
+                + value(weights.row_read, &self.rows[..row_count], &self.observed.feature_reads),
+            misfit: None,
+        }
+    }
+
+    /// All of `budget` to lists.
+    #[must_use]
+    pub fn allocate_lists(&self, budget: u64, model: &CostModel) -> Allocation {
+        self.allocate_some(budget, model, self.lists.len(), 0)
+    }
+
+    /// All of `budget` to rows.
+    #[must_use]
+    pub fn allocate_rows(&self, budget: u64, model: &CostModel) -> Allocation {
+        self.allocate_some(budget, model, 0, self.rows.len())
+    }
+
+    fn allocate_some(&self, budget: u64, model: &CostModel, lists: usize, rows: usize) -> Allocation {
+        let weights = Weights::new(&model.benefits(), &self.hotness);
+        let list = |rank: usize| {
+            let node = self.lists[rank];
+            let reads = self.hotness.list_reads[node as usize];
+            Item { bytes: self.sizes.list_bytes(node), value: Weights::value(weights.list_read, reads) }
+        };
+        let row_value = |rank: usize| {
+            let reads = self.hotness.feature_reads[self.rows[rank] as usize];
+            Weights::value(weights.row_read, reads)
+        };
+        let row_items = RowItems { bytes: self.sizes.row_bytes, count: rows, value: &row_value };
+        allocate(budget, lists, &list, self.sizes.list_map_bytes, &row_items, self.sizes.row_map_bytes)
+    }
+
+    /// What to expect of a batch with this many lists and rows cached, judged by the batches observed.
+    ///
+    /// # Panics
+    /// Where there are more than are ranked.
+    #[must_use]
+    pub fn predict(&self, model: &CostModel, lists: usize, rows: usize) -> Prediction {
+        self.predict_by(model, lists, rows, &self.observed)
+    }
+
+    /// The same, judged by other counts.
+    ///
+    /// # Panics
+    /// Where there are more lists or rows than are ranked, or the counts are of another graph.
+    #[must_use]
+    pub fn predict_by(&self, model: &CostModel, lists: usize, rows: usize, by: &Hotness) -> Prediction {
+        model.predict(
+            hit_rate(&self.lists[..lists], &by.list_reads),
+            hit_rate(&self.rows[..rows], &by.feature_reads),
+        )
+    }
+
+    /// Eleven divisions of `budget`, from all bytes to rows to all bytes to lists in steps of a tenth, each cache
+    /// filled as far as its share goes (its map included), judged by `by`: what an allocation is compared with.
+    ///
+    /// # Panics
+    /// Where `by` is of another graph.
+    #[must_use]
+    pub fn sweep(&self, budget: u64, model: &CostModel, by: &Hotness) -> Vec<SweepPoint> {
+        let lists = self.list_curve(by, &shares(budget, SWEEP_STEPS, self.sizes.list_map_bytes));
+        let rows = self.row_curve(by, &shares(budget, SWEEP_STEPS, self.sizes.row_map_bytes));
+        lists
+            .iter()
+            .zip(rows.iter().rev())
+            .zip(0..)
+            .map(|((lists, rows), step)| SweepPoint {
+                list_share: f64::from(step) / SWEEP_STEPS as f64,
+                lists: lists.count as usize,
+                rows: rows.count as usize,
+                cost: model.cost(lists.hit_rate, rows.hit_rate),
+                prediction: model.predict(lists.hit_rate, rows.hit_rate),
+            })
+            .collect()
+    }
+
+    /// Hit rates of list caches of at most these bytes, which ascend, judged by `by`.
+    ///
+    /// # Panics
+    /// Where `by` is of another graph.
+    #[must_use]
+    pub fn list_curve(&self, by: &Hotness, targets: &[u64]) -> Vec<CurvePoint> {
+        curve(&self.lists, &by.list_reads, |node| self.sizes.list_bytes(node), targets)
+    }
+
+    /// Hit rates of row caches of at most these bytes, which ascend, judged by `by`.
+    ///
+    /// # Panics
+    /// Where `by` is of another graph.
+    #[must_use]
+    pub fn row_curve(&self, by: &Hotness, targets: &[u64]) -> Vec<CurvePoint> {
+        curve(&self.rows, &by.feature_reads, |_| self.sizes.row_bytes, targets)
+    }
+}
+
+/// 0, 1, …, `steps` parts of `steps` of `budget`, less a map each.
+fn shares(budget: u64, steps: u64, map_bytes: u64) -> Vec<u64> {
+    // 64 bits times the steps may not fit.
+    let part = |step| (u128::from(budget) * u128::from(step) / u128::from(steps)) as u64;
+    (0..=steps).map(|step| part(step).saturating_sub(map_bytes)).collect()
+}

@@ -1,0 +1,124 @@
+//! Nodes in descending order of what a byte of cache saves.
+//!
+//! Only nodes that are read at all are ranked. Ties go by id, so a ranking is a function of the counts.
+
+use rayon::prelude::*;
+use uva_graph::Csc;
+
+use crate::Hotness;
+
+/// What cached lists and rows take.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes<'g> {
+    indptr: &'g [i64],
+    /// Bytes of one neighbour id in the list cache.
+    pub index_bytes: u64,
+    /// Bytes of a feature row.
+    pub row_bytes: u64,
+    /// Bytes of the map from place to node id, which a list cache needs unless the graph is in its own order already.
+    pub list_map_bytes: u64,
+    /// Bytes of the map from node to slot, which a row cache needs.
+    pub row_map_bytes: u64,
+}
+
+/// Bytes of a map's entry.
+const MAP_ENTRY_BYTES: u64 = 4;
+
+impl<'g> Sizes<'g> {
+    /// For a graph that is reordered on the fly, its ids as narrow as its nodes allow, and rows of `row_bytes`.
+    #[must_use]
+    pub fn new(csc: &Csc<'g>, row_bytes: usize) -> Self {
+        let nodes = csc.nodes() as u64;
+        Self {
+            indptr: csc.indptr,
+            index_bytes: if nodes < 1 << 31 { 4 } else { 8 },
+            row_bytes: row_bytes as u64,
+            list_map_bytes: MAP_ENTRY_BYTES * nodes,
+            row_map_bytes: MAP_ENTRY_BYTES * nodes,
+        }
+    }
+
+    /// Nodes of the graph.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.indptr.len().saturating_sub(1)
+    }
+
+    /// Bytes of a node's list in the cache: its entry in indptr and its neighbours.
+    ///
+    /// # Panics
+    /// Where `node` is not below [`nodes`](Self::nodes).
+    #[inline]
+    #[must_use]
+    pub fn list_bytes(&self, node: u32) -> u64 {
+        let node = node as usize;
+        8 + (self.indptr[node + 1] - self.indptr[node]) as u64 * self.index_bytes
+    }
+}
+
+/// Nodes by reads of their list per byte of it, descending.
+///
+/// # Panics
+/// Where `hotness` is of another graph than `sizes`.
+#[must_use]
+pub fn rank_lists(hotness: &Hotness, sizes: &Sizes<'_>) -> Vec<u32> {
+    assert_eq!(hotness.list_reads.len(), sizes.nodes(), "one count a node");
+    let mut keyed: Vec<(u64, u32)> = (0..sizes.nodes() as u32)
+        .into_par_iter()
+        .filter(|&node| hotness.list_reads[node as usize] > 0)
+        .map(|node| {
+            // A quotient of two exact numbers, correctly rounded, so it never falls where the true one rises; the bits
+            // of a positive number order as it does.
+            let density = f64::from(hotness.list_reads[node as usize]) / sizes.list_bytes(node) as f64;
+            (!density.to_bits(), node)
+        })
+        .collect();
+    keyed.par_sort_unstable();
+    keyed.into_par_iter().map(|(_, node)| node).collect()
+}
+
+/// Nodes by reads of their row, descending: rows are all of one size.
+#[must_use]
+pub fn rank_rows(hotness: &Hotness) -> Vec<u32> {
+    let mut keyed: Vec<u64> = (0..hotness.feature_reads.len() as u32)
+        .into_par_iter()
+        .filter(|&node| hotness.feature_reads[node as usize] > 0)
+        .map(|node| u64::from(!hotness.feature_reads[node as usize]) << 32 | u64::from(node))
+        .collect();
+    keyed.par_sort_unstable();
+    keyed.into_par_iter().map(|key| key as u32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use uva_graph::Indices;
+
+    use super::*;
+
+    #[test]
+    fn lists_go_by_reads_a_byte_and_rows_by_reads_ties_by_id_and_the_unread_not_at_all() {
+        let indptr = [0, 2, 2, 12, 14, 16];
+        let csc = Csc { indptr: &indptr, indices: Indices::I32(&[0; 16]), original_ids: None };
+        let sizes = Sizes::new(&csc, 12);
+        // Bytes: 16, 8, 48, 16, 16.
+        assert_eq!(sizes.list_bytes(1), 8);
+        assert_eq!(sizes.list_bytes(2), 48);
+        let hotness = Hotness {
+            feature_reads: vec![3, 0, 9, 3, 1],
+            list_reads: vec![4, 3, 11, 4, 0],
+            ..Hotness::default()
+        };
+        assert_eq!(rank_lists(&hotness, &sizes), [1, 0, 3, 2]);
+        assert_eq!(rank_rows(&hotness), [2, 0, 3, 4]);
+    }
+
+    #[test]
+    fn counts_at_the_top_are_ranked_first() {
+        let hotness = Hotness {
+            feature_reads: vec![0, 1, u32::MAX, u32::MAX - 1],
+            list_reads: vec![0; 4],
+            ..Hotness::default()
+        };
+        assert_eq!(rank_rows(&hotness), [2, 3, 1]);
+    }
+}

@@ -1,0 +1,265 @@
+//! The batches that a run will sample, sampled here for counting only.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use uva_graph::generate::Progress;
+use uva_graph::{Csc, Dataset, Split};
+use uva_sample::{BatchBounds, BatchKey, MiniBatch, NeighborSampler, SampleError, SamplerOptions, SeedOrder};
+
+use crate::CacheError;
+
+/// A run's training batches: its graph, its training nodes, and the options that decide what is sampled. The batches
+/// are those of the run itself, bit for bit, since they depend on nothing else.
+#[derive(Clone)]
+pub struct Workload<'g> {
+    /// The graph.
+    pub csc: Csc<'g>,
+    /// The training nodes, in the order of their file.
+    pub train: &'g [i64],
+    /// Fanouts, seed and the like.
+    pub options: SamplerOptions,
+    /// Seeds in a batch.
+    pub batch_size: usize,
+    /// Whether a last partial batch is left out.
+    pub drop_last: bool,
+    /// Threads that sample; as many as there are cores where 0. Fewer are used where their samplers, of 8 bytes a node
+    /// each, would take more memory than the graph.
+    pub threads: usize,
+    /// Most bytes of a batch (`--slot-bytes`); bounded by graph and fanouts alone where `None`.
+    pub batch_bytes: Option<usize>,
+    /// Told after every batch: from any of the threads.
+    pub progress: Option<&'g (dyn Fn(Progress) + Sync)>,
+}
+
+/// A thread's own sampler and the memory it samples into.
+struct Worker<'g> {
+    sampler: NeighborSampler<'g>,
+    batch: MiniBatch,
+    seeds: Vec<i64>,
+}
+
+impl Worker<'_> {
+    fn sample(&mut self, train: &[i64], order: &SeedOrder, key: BatchKey) -> Result<(), SampleError> {
+        self.seeds.clear();
+        self.seeds.extend(order.batch(key.batch as usize).iter().map(|&position| train[position as usize]));
+        self.sampler.sample_into(key, &self.seeds, &mut self.batch).map(drop)
+    }
+}
+
+impl<'g> Workload<'g> {
+    /// The training batches of `dataset`, on all cores.
+    #[must_use]
+    pub fn of(dataset: &'g Dataset, options: SamplerOptions, batch_size: usize) -> Self {
+        Self {
+            csc: dataset.csc(),
+            train: dataset.split(Split::Train),
+            options,
+            batch_size,
+            drop_last: false,
+            threads: 0,
+            batch_bytes: None,
+            progress: None,
+        }
+    }
+
+    /// Batches in an epoch.
+    ///
+    /// # Errors
+    /// [`CacheError::EmptyTrainSplit`] and [`CacheError::NoBatches`] where there is none.
+    pub fn batches(&self) -> Result<usize, CacheError> {
+        Ok(self.order()?.batches())
+    }
+
+    /// The chance of a training node to be a seed of a batch.
+    pub(crate) fn seed_chance(&self) -> Result<f64, CacheError> {
+        let order = self.order()?;
+        Ok(order.seeds() as f64 / self.train.len() as f64 / order.batches() as f64)
+    }
+
+    /// Samples every batch of `epochs`, in no particular order, and shows each to `visitor`, from several threads at
+    /// once. Returns how many there were.
+    ///
+    /// # Errors
+    /// Where there is no batch, or one cannot be sampled.
+    pub fn visit(
+        &self,
+        epochs: Range<u32>,
+        visitor: &(dyn Fn(&MiniBatch) + Sync),
+    ) -> Result<u64, CacheError> {
+        let mut order = self.order()?;
+        let batches = order.batches();
+        let mut workers = self.workers(batches)?;
+        let total = batches as u64 * u64::from(epochs.end.saturating_sub(epochs.start));
+        let done = AtomicU64::new(0);
+        for epoch in epochs {
+            order.prepare(epoch)?;
+            self.sample_all(&mut workers, &order, epoch, 0..batches, &|batch| {
+                visitor(batch);
+                self.report(done.fetch_add(1, Ordering::Relaxed) + 1, total);
+            })?;
+        }
+        Ok(total)
+    }
+
+    /// [`visit`](Self::visit) for some of the batches of one epoch: those of `batches` that exist.
+    ///
+    /// # Errors
+    /// As [`visit`](Self::visit).
+    pub fn visit_batches(
+        &self,
+        epoch: u32,
+        batches: Range<usize>,
+        visitor: &(dyn Fn(&MiniBatch) + Sync),
+    ) -> Result<u64, CacheError> {
+        let mut order = self.order()?;
+        let batches = batches.start.min(order.batches())..batches.end.min(order.batches());
+        let mut workers = self.workers(batches.len())?;
+        order.prepare(epoch)?;
+        let (total, done) = (batches.len() as u64, AtomicU64::new(0));
+        self.sample_all(&mut workers, &order, epoch, batches, &|batch| {
+            visitor(batch);
+            self.report(done.fetch_add(1, Ordering::Relaxed) + 1, total);
+        })?;
+        Ok(total)
+    }
+
+    /// Samples every batch of `epochs` and shows them to `visitor` one after the other, in the order in which a run
+    /// gathers them: for what depends on the batches before.
+    ///
+    /// # Errors
+    /// As [`visit`](Self::visit).
+    pub fn visit_in_order(
+        &self,
+        epochs: Range<u32>,
+        visitor: &mut dyn FnMut(&MiniBatch),
+    ) -> Result<u64, CacheError> {
+        let mut order = self.order()?;
+        let batches = order.batches();
+        let mut workers = self.workers(batches)?;
+        let total = batches as u64 * u64::from(epochs.end.saturating_sub(epochs.start));
+        let mut done = 0;
+        for epoch in epochs {
+            order.prepare(epoch)?;
+            for first in (0..batches).step_by(workers.len()) {
+                let side_by_side = workers.len().min(batches - first);
+                std::thread::scope(|scope| {
+                    let running: Vec<_> = workers[..side_by_side]
+                        .iter_mut()
+                        .zip(first..)
+                        .map(|(worker, batch)| {
+                            let order = &order;
+                            scope.spawn(move || worker.sample(self.train, order, train_key(epoch, batch)))
+                        })
+                        .collect();
+                    running.into_iter().try_for_each(|thread| {
+                        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                    })
+                })?;
+                for worker in &workers[..side_by_side] {
+                    visitor(&worker.batch);
+                    done += 1;
+                    self.report(done, total);
+                }
+            }
+        }
+        Ok(total)
+    }
+
+    fn report(&self, done: u64, total: u64) {
+        if let Some(progress) = self.progress {
+            progress(Progress { stage: "sampling", done, total });
+        }
+    }
+
+    /// Batches `batches` of the epoch that `order` is prepared for, handed out by a counter.
+    fn sample_all(
+        &self,
+        workers: &mut [Worker<'_>],
+        order: &SeedOrder,
+        epoch: u32,
+        batches: Range<usize>,
+        visitor: &(dyn Fn(&MiniBatch) + Sync),
+    ) -> Result<(), CacheError> {
+        let next = AtomicUsize::new(batches.start);
+        let failed: Mutex<Option<SampleError>> = Mutex::new(None);
+        std::thread::scope(|scope| {
+            for worker in workers {
+                let (next, failed) = (&next, &failed);
+                scope.spawn(move || {
+                    loop {
+                        let batch = next.fetch_add(1, Ordering::Relaxed);
+                        if batch >= batches.end {
+                            return;
+                        }
+                        match worker.sample(self.train, order, train_key(epoch, batch)) {
+                            Ok(()) => visitor(&worker.batch),
+                            Err(error) => {
+                                next.store(batches.end, Ordering::Relaxed);
+                                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                                return;
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn order(&self) -> Result<SeedOrder, CacheError> {
+        if self.csc.nodes() > u32::MAX as usize {
+            return Err(CacheError::TooManyNodes { nodes: self.csc.nodes() });
+        }
+        let (seeds, batch_size) = (self.train.len(), self.batch_size);
+        if seeds == 0 {
+            return Err(CacheError::EmptyTrainSplit);
+        }
+        let order = SeedOrder::new(self.options.seed, Split::Train, seeds, true, batch_size, self.drop_last)?;
+        // Batches are named by 32 bits; there are no more of them than seeds, which SeedOrder limits to that.
+        match order.batches() {
+            0 => Err(CacheError::NoBatches { seeds, batch_size }),
+            _ => Ok(order),
+        }
+    }
+
+    fn workers(&self, batches: usize) -> Result<Vec<Worker<'g>>, CacheError> {
+        let (nodes, edges) = (self.csc.nodes(), self.csc.edges());
+        let fanouts = &self.options.fanouts;
+        let bounds = match self.batch_bytes {
+            Some(bytes) => BatchBounds::within(bytes, self.batch_size, fanouts, nodes, edges)?,
+            // Without a bound of its own, a batch may become as large as the graph; memory is taken when it is touched.
+            None if fanouts.contains(&-1) => {
+                BatchBounds::within(usize::MAX, self.batch_size, fanouts, nodes, edges)?
+            }
+            None => BatchBounds::new(self.batch_size, fanouts, nodes, edges)?,
+        };
+        (0..self.crew(batches))
+            .map(|_| {
+                Ok(Worker {
+                    sampler: NeighborSampler::new(self.csc, self.options.clone())?,
+                    batch: MiniBatch::with_bounds(&bounds),
+                    seeds: Vec::with_capacity(bounds.seeds),
+                })
+            })
+            .collect()
+    }
+
+    /// How many threads sample `batches` batches.
+    fn crew(&self, batches: usize) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let wanted = if self.threads == 0 { cores() } else { self.threads };
+        let graph_bytes = 8 * self.csc.nodes() + self.csc.indices.id_bytes() * self.csc.edges();
+        // Two are always affordable: a small graph has small samplers.
+        let affordable = (graph_bytes / (8 * self.csc.nodes()).max(1)).max(2);
+        wanted.min(affordable).min(batches).max(1)
+    }
+}
+
+fn train_key(epoch: u32, batch: usize) -> BatchKey {
+    BatchKey { split: Split::Train, epoch, batch: batch as u32 }
+}
