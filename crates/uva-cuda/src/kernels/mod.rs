@@ -1,3 +1,4 @@
 //! Typed launches of the kernels in the folder `kernels` of this repository.
 
 pub mod gather;
+pub mod sample;
