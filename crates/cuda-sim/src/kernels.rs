@@ -112,7 +112,12 @@ fn hold_sample(name: &str, arguments: &SampleArguments) -> Result<Vec<Hold>, Cod
         (arguments.indices, edges, id_bytes, Access::Read),
         (arguments.cached_indptr, cached, 8, Access::Read),
         (arguments.cached_indices, cached_edges, id_bytes, Access::Read),
-        (arguments.original_ids, named(arguments.original_ids), wide(arguments.original_ids_wide), Access::Read),
+        (
+            arguments.original_ids,
+            named(arguments.original_ids),
+            wide(arguments.original_ids_wide),
+            Access::Read,
+        ),
         (arguments.dataset_ids, named(arguments.dataset_ids), wide(arguments.dataset_ids_wide), Access::Read),
         (arguments.batch_nodes, arguments.nodes_room, 8, Access::Write),
         (arguments.node_degrees, degrees, 4, Access::Write),

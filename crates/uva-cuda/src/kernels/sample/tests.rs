@@ -41,14 +41,16 @@ fn fields_of(value: impl std::fmt::Debug) -> Vec<String> {
 
 #[test]
 fn arguments_and_report_have_the_fields_of_the_header() {
-    let names =
-        |name: &str| fields(name).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    let names = |name: &str| fields(name).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     assert_eq!(names("SampleArguments"), fields_of(SampleArguments::default()));
     assert_eq!(names("SampleReport"), fields_of(SampleReport::default()));
     assert_eq!(names("SampleLayer"), fields_of(SampleLayer::default()));
     // With the sizes equal and the order too, equal widths leave no way to differ.
-    let narrow: Vec<String> =
-        fields("SampleArguments").into_iter().filter(|(_, bytes)| *bytes == 4).map(|(name, _)| name).collect();
+    let narrow: Vec<String> = fields("SampleArguments")
+        .into_iter()
+        .filter(|(_, bytes)| *bytes == 4)
+        .map(|(name, _)| name)
+        .collect();
     let expected =
         ["batch", "epoch_and_split", "batch_dependency", "stamp", "layer", "fanout", "replace", "group"];
     assert_eq!(narrow, expected);
@@ -59,8 +61,7 @@ fn every_kernel_that_is_launched_is_in_the_source_and_at_its_place() {
     for name in NAMES {
         assert!(SAMPLE.text.contains(&format!(" {name}(")), "{name}");
     }
-    let places =
-        [BEGIN, SEEDS, CHECK, LISTS, OFFSETS, PICKS, IDS, IDS + 1, FRESH, ASSIGN, RELABEL, NODES];
+    let places = [BEGIN, SEEDS, CHECK, LISTS, OFFSETS, PICKS, IDS, IDS + 1, FRESH, ASSIGN, RELABEL, NODES];
     assert!(places.into_iter().eq(0..NAMES.len()));
     for (place, step) in [(LISTS, "lists"), (OFFSETS, "offsets"), (PICKS, "picks"), (FRESH, "fresh")] {
         assert_eq!(NAMES[place], format!("sample_{step}"));
