@@ -1,0 +1,139 @@
+//! Random graphs, options and faults: whatever they are, both samplers say the same.
+
+mod common;
+
+use common::{Gpu, Graph, Ids, key, on_cpu, on_gpu};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::subsequence;
+use proptest::test_runner::{Config, TestRunner};
+use uva_cuda::kernels::gather::GridBound;
+use uva_sample::{BatchBounds, NeighborSampler, SamplerOptions};
+use uva_sample_cuda::CudaSamplerOptions;
+
+/// Random cases a test: a launch under the simulator takes a while.
+const CASES: u32 = 60;
+
+/// A graph, options and seeds of any kind, small.
+#[derive(Clone, Debug)]
+struct Case {
+    graph: Graph,
+    sampler: SamplerOptions,
+    cached_lists: usize,
+    seeds: Vec<i64>,
+    batch: u32,
+    blocks: u32,
+}
+
+prop_compose! {
+    fn cases()(nodes in 1_usize..40)(
+        lists in vec(prop_oneof![
+            3 => vec(0..nodes as i64, 0..8),
+            1 => vec(0..nodes as i64, 0..120),
+        ], nodes),
+        fanouts in vec(prop_oneof![4 => 1..8_i32, 1 => 28..36_i32, 1 => 60..70_i32, 1 => Just(-1)], 1..4),
+        replace in any::<bool>(),
+        seed in any::<u64>(),
+        batch_dependency in 1..4_u32,
+        cached_lists in 0..nodes + 2,
+        (seeds, original) in (subsequence((0..nodes as i64).collect::<Vec<_>>(), 0..=nodes).prop_shuffle(),
+            prop_oneof![Just(None), Just((0..nodes as i64).map(|node| node * 3 + 1).collect()).prop_shuffle().prop_map(Some)]),
+        (narrow, batch, blocks) in (any::<bool>(), any::<u32>(), 1..4_u32),
+    ) -> Case {
+        let graph = Graph { original_ids: original, ..Graph::from_lists(&lists) };
+        Case {
+            graph: if narrow { graph.narrow() } else { graph },
+            sampler: SamplerOptions { fanouts, replace, seed, batch_dependency },
+            cached_lists, seeds, batch, blocks,
+        }
+    }
+}
+
+fn check(gpu: &Gpu, case: &Case, bounds: &BatchBounds) {
+    let Case { graph, sampler, .. } = case;
+    let mut cpu =
+        NeighborSampler::new(graph.csc(), sampler.clone()).unwrap().with_cached_lists(case.cached_lists);
+    let of_gpu = CudaSamplerOptions {
+        cached_lists: case.cached_lists,
+        original_ids: graph.original_ids.as_deref(),
+        grid: GridBound::Blocks(case.blocks),
+        ..CudaSamplerOptions::new(sampler.clone(), bounds.clone())
+    };
+    let mut device = gpu.sampler(graph, &of_gpu).unwrap();
+    for batch in [case.batch, case.batch.wrapping_add(1)] {
+        let expected = on_cpu(&mut cpu, bounds, key(batch), &case.seeds);
+        let found = on_gpu(&mut device, bounds, key(batch), &case.seeds, &mut []);
+        assert_eq!(found, expected, "{case:?} within {bounds:?}");
+    }
+}
+
+#[test]
+fn batches_of_any_graph_are_those_of_the_cpu() {
+    if !cuda_sim::in_process("batches_of_any_graph_are_those_of_the_cpu") {
+        return;
+    }
+    let gpu = Gpu::new();
+    let config = Config { failure_persistence: None, ..Config::with_cases(CASES) };
+    TestRunner::new(config)
+        .run(&cases(), |case| {
+            let bounds = case.graph.bounds(case.seeds.len(), &case.sampler.fanouts);
+            check(&gpu, &case, &bounds);
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_batch_that_cannot_be_has_the_error_of_the_cpu() {
+    if !cuda_sim::in_process("a_batch_that_cannot_be_has_the_error_of_the_cpu") {
+        return;
+    }
+    let gpu = Gpu::new();
+    let config = Config { failure_persistence: None, ..Config::with_cases(CASES) };
+    // Entries to be spoiled, by a number that says which, and what they become.
+    let spoilt = (
+        cases(),
+        vec((any::<usize>(), -3..200_i64), 0..3),
+        vec((any::<usize>(), -3..200_i64), 0..3),
+        0..40_usize,
+        0..3_i64,
+    );
+    TestRunner::new(config)
+        .run(&spoilt, |(mut case, ends, ids, room, seed)| {
+            let bounds = case.graph.bounds(case.seeds.len(), &case.sampler.fanouts);
+            let cached_end = case.cached_lists.min(case.graph.csc().nodes());
+            for (at, value) in ends {
+                // The end of the cached lists is looked at when a sampler is made.
+                let at = at % case.graph.indptr.len();
+                if at != cached_end {
+                    case.graph.indptr[at] = value;
+                }
+            }
+            for (at, value) in ids {
+                match &mut case.graph.indices {
+                    Ids::I32(ids) if !ids.is_empty() => {
+                        let at = at % ids.len();
+                        ids[at] = value as i32
+                    }
+                    Ids::I64(ids) if !ids.is_empty() => {
+                        let at = at % ids.len();
+                        ids[at] = value
+                    }
+                    _ => {}
+                }
+            }
+            if seed == 1 && !case.seeds.is_empty() {
+                let (first, middle) = (case.seeds[0], case.seeds.len() / 2);
+                case.seeds.push(first);
+                case.seeds[middle] = -1;
+            }
+            let mut bounds = bounds;
+            bounds.nodes = bounds.nodes.min(case.seeds.len() + room);
+            for (layer, of_layer) in bounds.layers.iter_mut().enumerate() {
+                of_layer.edges = of_layer.edges.min(room * (layer + 1));
+            }
+            check(&gpu, &case, &bounds);
+            Ok(())
+        })
+        .unwrap();
+}
