@@ -137,3 +137,46 @@ fn a_batch_that_cannot_be_has_the_error_of_the_cpu() {
         })
         .unwrap();
 }
+
+/// Lists of as many nodes as there are, and the fault that both samplers must tell.
+#[test]
+fn of_several_faults_both_samplers_tell_the_same_one() {
+    if !cuda_sim::in_process("of_several_faults_both_samplers_tell_the_same_one") {
+        return;
+    }
+    let gpu = Gpu::new();
+    let nodes = 20_i64;
+    // Node 3 has an id that is no node, node 9 more new nodes than room, node 15 picks beyond the room for edges, or a list
+    // that is none. Fanouts from 1,100 on look at one destination at a time, small ones at all of these.
+    let lists: Vec<Vec<i64>> = (0..nodes)
+        .map(|node| match node {
+            3 => vec![0, 1, 99],
+            9 => vec![16, 17, 18, 19],
+            15 => vec![0; 30],
+            _ => vec![0, 1],
+        })
+        .collect();
+    let sane = Graph::from_lists(&lists);
+    for fanout in [-1, 2, 3, 200, 1024, 1100, 2048] {
+        for (bad_id, small_room, overflow, bad_list) in
+            (0..16).map(|bits| (bits & 1, bits & 2, bits & 4, bits & 8))
+        {
+            let mut graph = sane.clone();
+            if let (0, Ids::I64(ids)) = (bad_id, &mut graph.indices) {
+                ids.iter_mut().for_each(|id| *id = (*id).min(nodes - 1));
+            }
+            if bad_list != 0 {
+                graph.indptr[16] = 1000;
+            }
+            let seeds: Vec<i64> = (0..16).collect();
+            let mut bounds = sane.bounds(seeds.len(), &[fanout]);
+            bounds.nodes = if small_room == 0 { 20 } else { 17 };
+            if overflow != 0 {
+                bounds.layers[0].edges = 36;
+            }
+            let sampler = SamplerOptions { fanouts: vec![fanout], ..SamplerOptions::default() };
+            let case = Case { graph, sampler, cached_lists: 0, seeds, batch: 0, blocks: 2 };
+            check(&gpu, &case, &bounds);
+        }
+    }
+}
