@@ -541,3 +541,6 @@ fn counts_of(report: &SampleReport, seeds: usize, layers: usize) -> BatchCounts 
     }
     counts
 }
+
+#[cfg(test)]
+mod tests;

@@ -121,6 +121,41 @@ fn thousands_of_picks_are_those_of_the_plain_method() {
     }
 }
 
+#[test]
+fn the_places_of_cached_lists_are_read_from_the_cache_and_known_ones_not_again() {
+    let (indptr, cached_indptr) = ([0_i64, 1, 2, 3, 12, 13], [0_i64, 4, 9]);
+    let nodes = [3_i64, 1, 2, 0];
+    // The first is known already, from a layer before.
+    let (mut begins, mut degrees) = ([77_i64, -1, -1, -1], [6_u32, 0, 0, 0]);
+    let mut totals = [0_u64; 3];
+    let mut report =
+        [SampleReport { destinations: 4, known: 1, bad_list: u64::MAX, ..SampleReport::default() }];
+    launch(
+        "sample_lists",
+        &SampleArguments {
+            indptr: address(&indptr),
+            nodes: 5,
+            edges: 13,
+            cached_indptr: address(&cached_indptr),
+            cached_lists: 2,
+            fanout: 4,
+            batch_nodes: address(&nodes),
+            destinations_room: 4,
+            begins: begins.as_mut_ptr() as u64,
+            degrees: degrees.as_mut_ptr() as u64,
+            totals: totals.as_mut_ptr() as u64,
+            report: report.as_mut_ptr() as u64,
+            ..SampleArguments::default()
+        },
+    );
+    assert_eq!((begins, degrees), ([77, 4, 2, 0], [6, 5, 1, 4]));
+    // One for each place, one for each pick, at most four a list.
+    let [report] = report;
+    assert_eq!((report.reads, report.cached_reads, report.known), (4 + 4 + 4 + 1 + 4, 2 + 4 + 4, 4));
+    // All four are of the first block of three.
+    assert_eq!(totals, [0, 13, 13]);
+}
+
 /// The ids at some positions, of which those below 5 are cached.
 fn ids<Id: Copy>(name: &str, indices: &[Id], cached: &[Id], positions: &[i64]) -> (Vec<i64>, Vec<u64>, u64) {
     let mut slots = positions.to_vec();

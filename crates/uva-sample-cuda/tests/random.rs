@@ -122,10 +122,14 @@ fn a_batch_that_cannot_be_has_the_error_of_the_cpu() {
                     _ => {}
                 }
             }
-            if seed == 1 && !case.seeds.is_empty() {
-                let (first, middle) = (case.seeds[0], case.seeds.len() / 2);
+            if seed > 0 && !case.seeds.is_empty() {
+                let first = case.seeds[0];
                 case.seeds.push(first);
-                case.seeds[middle] = -1;
+                // Before the repetition, behind it, or not at all.
+                let at = room % (case.seeds.len() + 2);
+                if seed == 2 && at <= case.seeds.len() {
+                    case.seeds.insert(at, -1);
+                }
             }
             let mut bounds = bounds;
             bounds.nodes = bounds.nodes.min(case.seeds.len() + room);
