@@ -11,12 +11,18 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod arena;
+mod batch;
+mod cache;
 mod error;
 mod failure;
 mod names;
+mod options;
 mod sampler;
 mod source;
+mod upload;
 
+pub use batch::{DeviceBatch, DeviceBlock};
 pub use error::CudaSampleError;
-pub use sampler::{CudaSampler, CudaSamplerOptions, DeviceBatch, DeviceBlock, DeviceBytes};
+pub use options::{CudaSamplerOptions, DeviceBytes};
+pub use sampler::CudaSampler;
 pub use source::{GraphSource, PinnedArray};

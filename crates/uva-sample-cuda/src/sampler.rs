@@ -6,63 +6,18 @@ use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, device_to_host, fill, host_to
 use uva_cuda::{CudaError, DeviceSlice, Stream};
 use uva_graph::Csc;
 use uva_sample::{
-    BatchBounds, BatchCounts, BatchKey, BatchMut, Capacity, HopShape, InvalidOption, LayerCounts, ListReads,
-    MAX_EPOCH, MAX_LAYERS, SampleError, SamplerOptions,
+    BatchCounts, BatchKey, BatchMut, Capacity, HopShape, InvalidOption, LayerCounts, ListReads, MAX_EPOCH,
+    MAX_LAYERS, SampleError, SamplerOptions,
 };
 
 use crate::arena::Arena;
+use crate::batch::{DeviceBatch, DeviceBlock};
+use crate::cache::CachedLists;
 use crate::error::CudaSampleError;
 use crate::failure;
 use crate::names::Names;
+use crate::options::{CudaSamplerOptions, DeviceBytes};
 use crate::source::GraphSource;
-
-/// What a [`CudaSampler`] is made with.
-#[derive(Clone, Debug)]
-pub struct CudaSamplerOptions<'a> {
-    /// What is sampled.
-    pub sampler: SamplerOptions,
-    /// The most that a batch may hold: device memory is taken for all of it.
-    pub bounds: BatchBounds,
-    /// The lists of nodes `0..cached_lists` are copied to device memory.
-    pub cached_lists: usize,
-    /// The original id of each node, where that is another one: what random words and hashes are keyed by.
-    pub original_ids: Option<&'a [i64]>,
-    /// The id that each node goes by in finished batches, where that is another one. Seeds are still given as nodes of the
-    /// graph sampled. If it is the slice that `original_ids` is, the device holds it once.
-    pub dataset_ids: Option<&'a [i64]>,
-    /// Whether the in-degree of each of a batch's nodes is wanted too.
-    pub degrees: bool,
-    /// How many blocks a launch may have at once.
-    pub grid: GridBound,
-}
-
-impl CudaSamplerOptions<'_> {
-    /// Nothing cached, every node under its own id, no degrees, all of the device.
-    pub fn new(sampler: SamplerOptions, bounds: BatchBounds) -> Self {
-        Self {
-            sampler,
-            bounds,
-            cached_lists: 0,
-            original_ids: None,
-            dataset_ids: None,
-            degrees: false,
-            grid: GridBound::Device,
-        }
-    }
-}
-
-/// Bytes of device memory that a sampler has taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeviceBytes {
-    /// The cached lists: 8 a list and 8 more, and its ids.
-    pub lists: usize,
-    /// Original ids and the dataset's ids: 4 a node each (8 where they do not fit), once where they are the same.
-    pub names: usize,
-    /// The map from nodes to local ids: 8 a node.
-    pub local_ids: usize,
-    /// The batch and scratch.
-    pub batch: usize,
-}
 
 /// Samples the neighbours of batches of seeds on a GPU.
 ///
@@ -100,35 +55,6 @@ struct LayerPlace {
     destinations: usize,
     indices: u64,
     edges: usize,
-}
-
-/// The lists of the first nodes in device memory.
-#[derive(Debug)]
-struct CachedLists {
-    indptr: DeviceBuffer,
-    indices: DeviceBuffer,
-    lists: usize,
-    edges: usize,
-}
-
-/// The batch sampled last, where it lies on the device. Complete: its sampler has waited for it.
-#[derive(Clone, Debug)]
-pub struct DeviceBatch<'a> {
-    /// int64 ids of all nodes, the seeds first.
-    pub nodes: DeviceSlice<'a>,
-    /// int32 in-degrees of these nodes, if the sampler was asked for them.
-    pub degrees: Option<DeviceSlice<'a>>,
-    /// The blocks, from the seeds outward.
-    pub blocks: Vec<DeviceBlock<'a>>,
-}
-
-/// One block on the device.
-#[derive(Clone, Copy, Debug)]
-pub struct DeviceBlock<'a> {
-    /// int32, an offset a destination and one more.
-    pub indptr: DeviceSlice<'a>,
-    /// int32, the local id of each pick.
-    pub indices: DeviceSlice<'a>,
 }
 
 impl CudaSampler {
@@ -491,35 +417,6 @@ impl CudaSampler {
         }
         self.stamp += 1;
         Ok(self.stamp)
-    }
-}
-
-impl CachedLists {
-    /// Copies the lists of the first nodes, of which there are as many, to the device.
-    fn new(stream: &Stream, graph: &GraphSource, lists: usize) -> Result<Self, CudaSampleError> {
-        let csc = graph.csc();
-        let end = csc.indptr[lists];
-        let Some(edges) = usize::try_from(end).ok().filter(|&edges| edges <= csc.edges()) else {
-            let (node, begin) = (lists as i64 - 1, csc.indptr[lists - 1]);
-            return Err(SampleError::InvalidList { node, begin, end, edges: csc.edges() }.into());
-        };
-        let copy = |from: &[u8], what: &str| {
-            let buffer = DeviceBuffer::new(stream.context(), from.len(), what)?;
-            // SAFETY: our own buffer of that length, which nobody else knows yet; the graph is pinned and held by the
-            // caller, and the copy is waited for whether or not it was enqueued.
-            let copied = unsafe { host_to_device(stream, from, buffer.address()) };
-            copied.and(stream.synchronize())?;
-            Ok::<_, CudaError>(buffer)
-        };
-        Ok(Self {
-            indptr: copy(&graph.indptr().host()[..(lists + 1) * 8], "the places of the cached lists")?,
-            indices: copy(
-                &graph.indices().host()[..edges * csc.indices.id_bytes()],
-                "the cached adjacency lists",
-            )?,
-            lists,
-            edges,
-        })
     }
 }
 

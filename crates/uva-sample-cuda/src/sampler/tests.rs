@@ -4,7 +4,7 @@ use uva_cuda::kernels::gather::IdWidth;
 use uva_cuda::memory::{PinOptions, PinnedTable};
 use uva_cuda::{CacheKind, Context, Module, ModuleOptions};
 use uva_graph::Split;
-use uva_sample::{MiniBatch, NeighborSampler};
+use uva_sample::{BatchBounds, MiniBatch, NeighborSampler};
 
 use super::*;
 use crate::source::PinnedArray;
