@@ -24,7 +24,8 @@ import tempfile
 
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 KERNELS = pathlib.Path(__file__).resolve().parent.parent / "kernels"
-ROOT = "gather.cu"
+# Each is a program of its own, with the headers of all.
+ROOTS = ["gather.cu", "sample.cu"]
 # What crates/uva-cuda passes, apart from the architecture.
 OPTIONS = ["-std=c++17", "-lineinfo"]
 
@@ -54,14 +55,14 @@ class Nvrtc:
         self.call(f"nvrtcGet{what}", program, buffer)
         return buffer.raw[: size.value]
 
-    def compile(self, sources, options):
+    def compile(self, root, sources, options):
         """The cubin and the compiler's log; the cubin is None where it failed."""
-        headers = [name for name in sources if name != ROOT]
+        headers = [name for name in sources if name not in ROOTS]
         program = ctypes.c_void_p()
         encoded = {name: text.encode() for name, text in sources.items()}
         strings = lambda values: (ctypes.c_char_p * len(values))(*values)
         failure = self.call(
-            "nvrtcCreateProgram", ctypes.byref(program), encoded[ROOT], ROOT.encode(), len(headers),
+            "nvrtcCreateProgram", ctypes.byref(program), encoded[root], root.encode(), len(headers),
             strings([encoded[name] for name in headers]), strings([name.encode() for name in headers]))
         if failure:
             return None, failure
@@ -150,18 +151,23 @@ def main():
     depths = {which: int(number) for which, number in re.findall(r"#define UVA_GATHER_(\w+)_DEPTH (\d+)", sources["tuning.cuh"])}
     expected = {f"gather_{kernel}_{width}{form}" for kernel in ("naive", "shift", "wide") for width in ("i32", "i64") for form in ("", "_cached")}
     expected |= {"gather_begin", "gather_finish_i32", "gather_finish_i64", "spin_until", "cache_insert"}
+    expected |= {f"sample_{step}" for step in (
+        "begin", "seeds", "check", "lists", "offsets", "picks", "ids_i32", "ids_i64", "fresh", "assign", "relabel", "nodes")}
     nvrtc = Nvrtc(tools / "lib")
     problems, results = [], {}
     with tempfile.TemporaryDirectory() as folder:
         for architecture in ARCHITECTURES:
-            cubin, log = nvrtc.compile(sources, OPTIONS + [f"--gpu-architecture=sm_{architecture}"])
-            if cubin is None or "warning" in log:
-                problems.append(f"sm_{architecture}: {log}")
-            if cubin is None:
-                continue
-            path = pathlib.Path(folder) / f"sm_{architecture}.cubin"
-            path.write_bytes(cubin)
-            usages, codes = resources(tools / "bin" / "cuobjdump", path), machine_code(tools / "bin" / "nvdisasm", path)
+            usages, codes = {}, {}
+            for root in ROOTS:
+                cubin, log = nvrtc.compile(root, sources, OPTIONS + [f"--gpu-architecture=sm_{architecture}"])
+                if cubin is None or "warning" in log:
+                    problems.append(f"sm_{architecture} {root}: {log}")
+                if cubin is None:
+                    continue
+                path = pathlib.Path(folder) / f"{root}-sm_{architecture}.cubin"
+                path.write_bytes(cubin)
+                usages |= resources(tools / "bin" / "cuobjdump", path)
+                codes |= machine_code(tools / "bin" / "nvdisasm", path)
             if set(usages) != expected:
                 problems.append(f"sm_{architecture}: entry points {sorted(set(usages) ^ expected)} are missing or new")
             for name, usage in sorted(usages.items()):

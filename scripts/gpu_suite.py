@@ -192,10 +192,12 @@ def tests(suite, program, *filters, env=None, limit=None):
 
 
 def kernels(suite):
-    """Every gather against a plain loop, on this device; the models."""
+    """Every gather against a plain loop, batches against the CPU's, on this device; the models."""
     gathers = ("every_kernel", "rows_with_a_slot", "an_id_out_of_range", "no_ids")
     found = {"kernels": tests(suite, "test-uva-cuda", *gathers)}
     found["conformance"] = tests(suite, "test-uva-gather", "wide_kernel_conforms" if suite.simulate else "conforms")
+    sampling = ("batches_are_those", "any_grid") if suite.simulate else ()
+    found["sampling"] = tests(suite, "test-uva-sample-cuda", *sampling)
     if suite.simulate:
         return found
     found["models"] = tests(suite, "test-uva-train", "tests::cuda")

@@ -4,7 +4,10 @@ use std::ffi::c_void;
 
 use crate::codes::{Code, Outcome};
 use crate::ranges::{Access, Hold, hold, hold_around};
-use crate::types::{CACHE_INSERTION_BYTES, GATHER_REPORT_BYTES, GatherArguments, InsertArguments};
+use crate::types::{
+    CACHE_INSERTION_BYTES, GATHER_REPORT_BYTES, GatherArguments, InsertArguments, SAMPLE_REPORT_BYTES,
+    SampleArguments,
+};
 
 /// Sizes of an entry point's parameters in bytes; none for one that this library knows nothing about.
 pub fn parameters(name: &str) -> Option<&'static [usize]> {
@@ -14,6 +17,7 @@ pub fn parameters(name: &str) -> Option<&'static [usize]> {
         "gather_finish_i32" | "gather_finish_i64" => Some(&[8, 8, 8]),
         "cache_insert" => Some(&[size_of::<InsertArguments>()]),
         name if name.starts_with("gather_") => Some(&[ARGUMENTS]),
+        name if name.starts_with("sample_") => Some(&[size_of::<SampleArguments>()]),
         _ => None,
     }
 }
@@ -90,8 +94,58 @@ fn hold_all(name: &str, parameters: &Parameters) -> Result<Vec<Hold>, Code> {
             let arguments = unsafe { parameters.0[0].as_ptr().cast::<GatherArguments>().read() };
             hold_gather(name, &arguments, report)
         }
+        name if name.starts_with("sample_") => {
+            // SAFETY: the words are a copy of a SampleArguments, which is plain numbers, and are as aligned.
+            let arguments = unsafe { parameters.0[0].as_ptr().cast::<SampleArguments>().read() };
+            hold_sample(name, &arguments)
+        }
         _ => Ok(Vec::new()),
     }
+}
+
+fn hold_sample(name: &str, arguments: &SampleArguments) -> Result<Vec<Hold>, Code> {
+    let id_bytes: u64 = if name.ends_with("_i32") { 4 } else { 8 };
+    let nodes = arguments.nodes;
+    let named = |address: u64| if address == 0 { 0 } else { nodes };
+    let wide = |flag: u64| if flag == 0 { 4 } else { 8 };
+    let cached = if arguments.cached_lists == 0 { 0 } else { arguments.cached_lists + 1 };
+    let degrees = if arguments.node_degrees == 0 { 0 } else { arguments.nodes_room };
+    // Only the kernels that read ids know how wide they are.
+    let (edges, cached_edges) = match name.contains("_ids_") {
+        true => (arguments.edges, arguments.cached_edges),
+        false => (0, 0),
+    };
+    let mut held = Vec::new();
+    for (address, count, each, access) in [
+        (arguments.indptr, nodes + 1, 8, Access::Read),
+        (arguments.indices, edges, id_bytes, Access::Read),
+        (arguments.cached_indptr, cached, 8, Access::Read),
+        (arguments.cached_indices, cached_edges, id_bytes, Access::Read),
+        (
+            arguments.original_ids,
+            named(arguments.original_ids),
+            wide(arguments.original_ids_wide),
+            Access::Read,
+        ),
+        (arguments.dataset_ids, named(arguments.dataset_ids), wide(arguments.dataset_ids_wide), Access::Read),
+        (arguments.batch_nodes, arguments.nodes_room, 8, Access::Write),
+        (arguments.node_degrees, degrees, 4, Access::Write),
+        (arguments.block_indptr, arguments.destinations_room + 1, 4, Access::Write),
+        (arguments.block_indices, arguments.edges_room, 4, Access::Write),
+        (arguments.local_ids, nodes, 8, Access::Write),
+        (arguments.slots, arguments.edges_room, 8, Access::Write),
+        (arguments.begins, arguments.destinations_room, 8, Access::Write),
+        (arguments.degrees, arguments.destinations_room, 4, Access::Write),
+        (arguments.totals, 1, 8, Access::Write),
+        (arguments.report, 1, SAMPLE_REPORT_BYTES, Access::Write),
+    ] {
+        if !address.is_multiple_of(each.min(8)) {
+            return Err(Code::MISALIGNED_ADDRESS);
+        }
+        let bytes = count.checked_mul(each).ok_or(Code::ILLEGAL_ADDRESS)?;
+        held.push(hold(address, bytes, access, false).ok_or(Code::ILLEGAL_ADDRESS)?);
+    }
+    Ok(held)
 }
 
 fn hold_gather(

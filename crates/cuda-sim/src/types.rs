@@ -106,6 +106,44 @@ pub const CACHE_INSERTION_BYTES: u64 = 32;
 /// Bytes of the kernels' GatherReport.
 pub const GATHER_REPORT_BYTES: u64 = 64;
 
+/// The sampling kernels' parameters: what `kernels/sample.cuh` declares.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct SampleArguments {
+    pub indptr: u64,
+    pub indices: u64,
+    pub nodes: u64,
+    pub edges: u64,
+    pub cached_indptr: u64,
+    pub cached_indices: u64,
+    pub cached_lists: u64,
+    pub cached_edges: u64,
+    pub original_ids: u64,
+    pub dataset_ids: u64,
+    pub original_ids_wide: u64,
+    pub dataset_ids_wide: u64,
+    pub seed: u64,
+    /// Batch, epoch and split, batch dependency, stamp, layer, fanout, replace, group.
+    pub numbers: [u32; 8],
+    pub seeds: u64,
+    pub batch_nodes: u64,
+    pub nodes_room: u64,
+    pub node_degrees: u64,
+    pub block_indptr: u64,
+    pub destinations_room: u64,
+    pub block_indices: u64,
+    pub edges_room: u64,
+    pub local_ids: u64,
+    pub slots: u64,
+    pub begins: u64,
+    pub degrees: u64,
+    pub totals: u64,
+    pub report: u64,
+}
+
+/// Bytes of the kernels' SampleReport.
+pub const SAMPLE_REPORT_BYTES: u64 = 22 * 8 + 32 * 24;
+
 #[cfg(test)]
 mod tests {
     use std::mem::offset_of;
@@ -143,6 +181,7 @@ mod tests {
         );
         assert_eq!(size_of::<GatherArguments>(), 72);
         assert_eq!(size_of::<InsertArguments>(), 48);
+        assert_eq!(size_of::<SampleArguments>(), 248);
     }
 
     #[test]

@@ -28,6 +28,17 @@ pub(crate) const GATHER: Source<'static> = Source {
     ],
 };
 
+/// The sampling kernels, from the same folder.
+pub(crate) const SAMPLE: Source<'static> = Source {
+    name: "sample.cu",
+    text: include_str!("../../../kernels/sample.cu"),
+    headers: &[
+        ("intrinsics.cuh", include_str!("../../../kernels/intrinsics.cuh")),
+        ("sample.cuh", include_str!("../../../kernels/sample.cuh")),
+        ("sample_pick.cuh", include_str!("../../../kernels/sample_pick.cuh")),
+    ],
+};
+
 /// How kernels are compiled, beside the architecture. Line numbers are for profilers and sanitizers and cost nothing.
 const OPTIONS: [&str; 2] = ["-std=c++17", "-lineinfo"];
 
@@ -112,6 +123,14 @@ impl Module {
     /// [`CudaError::Call`] if the driver refuses the image.
     pub fn gather(context: &Arc<Context>, options: &ModuleOptions) -> Result<Self, CudaError> {
         Self::of(context, &GATHER, options)
+    }
+
+    /// The sampling kernels, for the context's device; otherwise as [`Module::gather`].
+    ///
+    /// # Errors
+    /// As [`Module::gather`].
+    pub fn sample(context: &Arc<Context>, options: &ModuleOptions) -> Result<Self, CudaError> {
+        Self::of(context, &SAMPLE, options)
     }
 
     fn of(context: &Arc<Context>, source: &Source<'_>, options: &ModuleOptions) -> Result<Self, CudaError> {
@@ -345,13 +364,16 @@ mod tests {
             .filter(|name| name.ends_with(".cu") || name.ends_with(".cuh"))
             .collect();
         files.sort();
-        let mut embedded: Vec<&str> =
-            GATHER.headers.iter().map(|(name, _)| *name).chain([GATHER.name]).collect();
-        embedded.sort_unstable();
-        assert_eq!(files, embedded);
-        for (name, text) in GATHER.headers.iter().chain(&[(GATHER.name, GATHER.text)]) {
-            assert_eq!(std::fs::read_to_string(kernels().join(name)).unwrap(), *text, "{name}");
+        let mut embedded = Vec::new();
+        for source in [&GATHER, &SAMPLE] {
+            for (name, text) in source.headers.iter().chain(&[(source.name, source.text)]) {
+                assert_eq!(std::fs::read_to_string(kernels().join(name)).unwrap(), *text, "{name}");
+                embedded.push(*name);
+            }
         }
+        embedded.sort_unstable();
+        embedded.dedup();
+        assert_eq!(files, embedded);
     }
 
     #[test]
@@ -388,8 +410,10 @@ mod tests {
         for capability in [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)] {
             let target = nvrtc.target(capability).unwrap();
             assert_eq!(target, Target::Cubin(capability.0, capability.1));
-            let image = nvrtc.compile(&GATHER, target, &OPTIONS).unwrap();
-            assert_eq!(&image[..4], b"\x7fELF", "{}", target.name());
+            for source in [&GATHER, &SAMPLE] {
+                let image = nvrtc.compile(source, target, &OPTIONS).unwrap();
+                assert_eq!(&image[..4], b"\x7fELF", "{} {}", source.name, target.name());
+            }
         }
         // A device newer than NVRTC gets portable code, one older than it is refused with what is the oldest.
         assert!(matches!(nvrtc.target((99, 0)).unwrap(), Target::Ptx(..)));

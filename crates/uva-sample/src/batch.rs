@@ -113,7 +113,13 @@ impl MiniBatch {
     }
 
     /// Lends the memory to `fill`, whose counts are the batch's from then on. After an error the batch is empty.
-    pub(crate) fn fill<E>(
+    ///
+    /// # Errors
+    /// What `fill` says.
+    ///
+    /// # Panics
+    /// Later, where the counts were more than the memory lent.
+    pub fn fill<E>(
         &mut self,
         fill: impl FnOnce(&mut BatchMut<'_>) -> Result<BatchCounts, E>,
     ) -> Result<BatchCounts, E> {

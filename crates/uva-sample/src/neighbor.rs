@@ -8,19 +8,13 @@
 use uva_graph::{Csc, Indices};
 
 use crate::local_ids::{LocalIds, RelabelError};
-use crate::options::{MAX_EPOCH, MAX_PICKS, batch_of_picks, check_fanouts};
+use crate::options::{GROUP, GROUP_PICKS, MAX_EPOCH, MAX_PICKS, batch_of_picks};
 use crate::philox::{BlockBatch, Purpose, StreamKey};
 use crate::pick::{Picker, with_replacement};
 use crate::{
-    BatchCounts, BatchKey, BatchMut, BlockMut, Capacity, InvalidOption, LayerCounts, ListReads, MiniBatch,
-    SampleError, SamplerOptions, hash,
+    BatchCounts, BatchKey, BatchMut, BlockMut, Capacity, HopShape, InvalidOption, LayerCounts, ListReads,
+    MiniBatch, SampleError, SamplerOptions, hash,
 };
-
-/// Most destinations in a group.
-const GROUP: usize = 256;
-
-/// Picks that a group should have at most, so that its scratch stays in the caches near the core.
-const GROUP_PICKS: usize = 2048;
 
 /// Samples the neighbours of batches of seeds.
 ///
@@ -83,11 +77,7 @@ impl<'g> NeighborSampler<'g> {
     /// [`SampleError::InvalidOption`] for fanouts that mean nothing, that pick more than 65,536 out of a list, and
     /// for graphs beyond what the random keys can name.
     pub fn new(csc: Csc<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
-        check_fanouts(&options.fanouts)?;
-        if options.batch_dependency == 0 {
-            return Err(InvalidOption::BatchDependency.into());
-        }
-        check_graph(&csc, &options.fanouts)?;
+        options.check(&csc)?;
         let most =
             options.fanouts.iter().map(|&fanout| usize::try_from(fanout).unwrap_or(0).min(MAX_PICKS)).max();
         let most = most.unwrap_or(0);
@@ -267,14 +257,9 @@ impl<'g> NeighborSampler<'g> {
             epoch: hop.batch.epoch,
             split: hop.batch.split,
         };
-        // Without a limit every list is taken as it stands, in pieces of what the scratch holds. Fanouts beyond
-        // MAX_PICKS have been checked to do that too.
-        let limit =
-            usize::try_from(self.options.fanouts[hop.layer]).ok().filter(|&fanout| fanout <= MAX_PICKS);
-        let (fanout, group) = match limit {
-            Some(fanout) => (fanout, (GROUP_PICKS / fanout).clamp(1, GROUP)),
-            None => (usize::MAX, GROUP),
-        };
+        // Without a limit every list is taken as it stands, in pieces of what the scratch holds.
+        let HopShape { limit, group } = HopShape::of(self.options.fanouts[hop.layer]);
+        let fanout = limit.unwrap_or(usize::MAX);
         let mut total = 0;
         let mut reads = ListReads::default();
         for (group, offsets) in known.chunks(group).zip(offsets.chunks_mut(group)) {
@@ -425,32 +410,4 @@ impl<I: NodeId> Hop<'_, I> {
             }
         }
     }
-}
-
-/// Refuses graphs that the random keys cannot name and lists that cannot be picked from. Looks at every list only
-/// where one could be too long.
-fn check_graph(csc: &Csc<'_>, fanouts: &[i32]) -> Result<(), InvalidOption> {
-    let nodes = csc.nodes();
-    if nodes as u64 > 1 << 40 {
-        return Err(InvalidOption::TooManyNodes { nodes });
-    }
-    if let Some(original) = csc.original_ids
-        && original.len() != nodes
-    {
-        return Err(InvalidOption::OriginalIds { given: original.len(), nodes });
-    }
-    let longer_than = |limit: usize| {
-        (csc.edges() > limit).then(|| (0..nodes).find(|&node| csc.degree(node) > limit)).flatten()
-    };
-    if let Some(node) = longer_than(u32::MAX as usize) {
-        return Err(InvalidOption::DegreeTooLarge { node, degree: csc.degree(node) });
-    }
-    for (layer, &fanout) in fanouts.iter().enumerate() {
-        if fanout as i64 > MAX_PICKS as i64
-            && let Some(node) = longer_than(fanout as usize)
-        {
-            return Err(InvalidOption::TooManyPicks { layer, fanout, node, degree: csc.degree(node) });
-        }
-    }
-    Ok(())
 }

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use uva_graph::{Split, mix};
+use uva_graph::{Csc, Split, mix};
 
-use crate::InvalidOption;
+use crate::{InvalidOption, SampleError};
 
 /// Most hops that a batch may have: the random key has five bits for the hop.
 pub const MAX_LAYERS: usize = 32;
@@ -33,6 +33,22 @@ pub struct SamplerOptions {
     pub batch_dependency: u32,
 }
 
+impl SamplerOptions {
+    /// Checks that every batch of these options can be sampled from `csc`. Looks at every list only where one could be
+    /// too long.
+    ///
+    /// # Errors
+    /// [`SampleError::InvalidOption`] for fanouts that mean nothing, that pick more than 65,536 out of a list, for picks
+    /// that are kept for no batch, and for graphs beyond what the random keys can name.
+    pub fn check(&self, csc: &Csc<'_>) -> Result<(), SampleError> {
+        check_fanouts(&self.fanouts)?;
+        if self.batch_dependency == 0 {
+            return Err(InvalidOption::BatchDependency.into());
+        }
+        Ok(check_graph(csc, &self.fanouts)?)
+    }
+}
+
 impl Default for SamplerOptions {
     fn default() -> Self {
         Self { fanouts: vec![15, 10, 5], replace: false, seed: 0, batch_dependency: 1 }
@@ -47,6 +63,33 @@ pub fn batch_of_picks(batch: u32, node: u64, batch_dependency: u32) -> u32 {
     let kappa = u64::from(batch_dependency);
     // At most batch for κ = 1 and below it for a larger κ but at 0: no more than 32 bits.
     ((u64::from(batch) + mix(node) % kappa) / kappa) as u32
+}
+
+/// Most destinations in a group.
+pub(crate) const GROUP: usize = 256;
+
+/// Picks that a group should have at most, so that its scratch stays in the caches near the core.
+pub(crate) const GROUP_PICKS: usize = 2048;
+
+/// How the destinations of a hop are worked off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HopShape {
+    /// Neighbours picked out of a longer list; `None`: every list is taken as it stands.
+    pub limit: Option<usize>,
+    /// Destinations whose lists are looked at before any of them is picked for. Where a batch has several faults, this
+    /// decides which is told, so whoever samples by other means needs it to tell the same.
+    pub group: usize,
+}
+
+impl HopShape {
+    /// The shape of a hop with this fanout.
+    #[must_use]
+    pub fn of(fanout: i32) -> Self {
+        // Fanouts beyond MAX_PICKS have been checked to take every list whole too.
+        let limit = usize::try_from(fanout).ok().filter(|&fanout| fanout <= MAX_PICKS);
+        let group = limit.map_or(GROUP, |fanout| (GROUP_PICKS / fanout.max(1)).clamp(1, GROUP));
+        Self { limit, group }
+    }
 }
 
 /// Checks what does not depend on a graph.
@@ -78,4 +121,32 @@ impl fmt::Display for BatchKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} batch {} of epoch {}", self.split, self.batch, self.epoch)
     }
+}
+
+/// Refuses graphs that the random keys cannot name and lists that cannot be picked from. Looks at every list only
+/// where one could be too long.
+fn check_graph(csc: &Csc<'_>, fanouts: &[i32]) -> Result<(), InvalidOption> {
+    let nodes = csc.nodes();
+    if nodes as u64 > 1 << 40 {
+        return Err(InvalidOption::TooManyNodes { nodes });
+    }
+    if let Some(original) = csc.original_ids
+        && original.len() != nodes
+    {
+        return Err(InvalidOption::OriginalIds { given: original.len(), nodes });
+    }
+    let longer_than = |limit: usize| {
+        (csc.edges() > limit).then(|| (0..nodes).find(|&node| csc.degree(node) > limit)).flatten()
+    };
+    if let Some(node) = longer_than(u32::MAX as usize) {
+        return Err(InvalidOption::DegreeTooLarge { node, degree: csc.degree(node) });
+    }
+    for (layer, &fanout) in fanouts.iter().enumerate() {
+        if fanout as i64 > MAX_PICKS as i64
+            && let Some(node) = longer_than(fanout as usize)
+        {
+            return Err(InvalidOption::TooManyPicks { layer, fanout, node, degree: csc.degree(node) });
+        }
+    }
+    Ok(())
 }

@@ -355,7 +355,7 @@ impl GatherKernels {
 
 impl GridBound {
     /// The most blocks, where a multiprocessor holds `each` and there are `multiprocessors`.
-    fn blocks(self, each: u32, multiprocessors: u32) -> u32 {
+    pub(crate) fn blocks(self, each: u32, multiprocessors: u32) -> u32 {
         match self {
             Self::Device => each.saturating_mul(multiprocessors),
             Self::Multiprocessors(some) => each.saturating_mul(some),

@@ -1,0 +1,23 @@
+//! A batch that lies on the device.
+
+use uva_cuda::DeviceSlice;
+
+/// The batch sampled last, where it lies on the device. Complete: its sampler has waited for it.
+#[derive(Clone, Debug)]
+pub struct DeviceBatch<'a> {
+    /// int64 ids of all nodes, the seeds first.
+    pub nodes: DeviceSlice<'a>,
+    /// int32 in-degrees of these nodes, if the sampler was asked for them.
+    pub degrees: Option<DeviceSlice<'a>>,
+    /// The blocks, from the seeds outward.
+    pub blocks: Vec<DeviceBlock<'a>>,
+}
+
+/// One block on the device.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceBlock<'a> {
+    /// int32, an offset a destination and one more.
+    pub indptr: DeviceSlice<'a>,
+    /// int32, the local id of each pick.
+    pub indices: DeviceSlice<'a>,
+}

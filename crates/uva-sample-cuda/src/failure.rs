@@ -1,0 +1,55 @@
+//! A report's failure in the words of the sampler on the CPU.
+
+use uva_cuda::kernels::sample::{SampleArguments, SampleReport};
+use uva_graph::Csc;
+use uva_sample::{BatchKey, Capacity, SampleError};
+
+const NONE: u64 = u64::MAX;
+
+/// What went wrong; `layers` are the arguments that each layer was launched with. None where nothing did.
+pub(crate) fn of_report(
+    report: &SampleReport,
+    key: BatchKey,
+    seeds: &[i64],
+    csc: &Csc<'_>,
+    layers: &[SampleArguments],
+) -> Option<SampleError> {
+    let layer = report.failed_layer as usize;
+    let too_large = |what, capacity| SampleError::BatchTooLarge { key, what, capacity };
+    let arguments = layers.get(layer)?;
+    match report.failure {
+        0 => None,
+        1 => {
+            let position = (report.bad_seed / 2) as usize;
+            let seed = seeds.get(position).copied().unwrap_or(-1);
+            Some(match report.bad_seed % 2 {
+                0 => SampleError::SeedOutOfRange { key, position, seed, nodes: csc.nodes() },
+                _ => SampleError::SeedRepeated { key, position, seed },
+            })
+        }
+        2 => Some(too_large(Capacity::Destinations { layer }, arguments.destinations_room as usize)),
+        // Picks are looked at after the lists of their group and before those of the next, so what is wrong with a pick
+        // that was made comes before what is wrong with a list.
+        _ if report.bad_edge < report.no_room => {
+            let position = report.bad_position as usize;
+            let neighbor = if position < csc.edges() { csc.indices.get(position) } else { -1 };
+            Some(SampleError::InvalidNeighbor { position, neighbor, nodes: csc.nodes() })
+        }
+        _ if report.no_room != NONE => Some(too_large(Capacity::Nodes, arguments.nodes_room as usize)),
+        // Within a group, lists are looked at before the picks are counted.
+        _ if group(report.bad_list, arguments) <= group(report.overflow, arguments)
+            && report.bad_list != NONE =>
+        {
+            let node = report.bad_node as usize;
+            let end_of = |at: usize| csc.indptr.get(at).copied().unwrap_or(-1);
+            let (begin, end) = (end_of(node), end_of(node + 1));
+            Some(SampleError::InvalidList { node: node as i64, begin, end, edges: csc.edges() })
+        }
+        _ => Some(too_large(Capacity::Edges { layer }, arguments.edges_room as usize)),
+    }
+}
+
+/// The group that a destination is in; that of none is behind all others.
+fn group(destination: u64, arguments: &SampleArguments) -> u64 {
+    destination / u64::from(arguments.group.max(1))
+}

@@ -1,0 +1,44 @@
+//! Arrays made once and copied to the device.
+
+use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, host_to_device};
+use uva_cuda::{CudaError, Stream};
+
+/// Bytes that are staged and copied at a time; a multiple of every entry's size.
+const PIECE: usize = 16 << 20;
+
+/// `bytes` bytes of device memory, which `write` gives piece by piece: it is told where a piece begins. `what` names them in
+/// messages.
+///
+/// By way of a buffer of our own, also for what is pinned already: a table may have been pinned in several parts, and no
+/// copy may reach from one into the next.
+///
+/// # Errors
+/// [`CudaError::OutOfMemory`] with what is free; [`CudaError::Call`].
+pub(crate) fn upload(
+    stream: &Stream,
+    bytes: usize,
+    what: &str,
+    mut write: impl FnMut(usize, &mut [u8]),
+) -> Result<DeviceBuffer, CudaError> {
+    let buffer = DeviceBuffer::new(stream.context(), bytes, what)?;
+    let mut staging = PinnedBuffer::new(stream.context(), PIECE.min(bytes), what)?;
+    let mut begin = 0;
+    while begin < bytes {
+        let staged = &mut staging.as_mut_slice()[..PIECE.min(bytes - begin)];
+        write(begin, staged);
+        // SAFETY: as many bytes of our own buffer, which nobody else knows yet; the staging buffer is not touched before the
+        // stream has been waited for, which is done whether or not the copy was enqueued.
+        let copied = unsafe { host_to_device(stream, staged, buffer.address() + begin as u64) };
+        copied.and(stream.synchronize())?;
+        begin += staged.len();
+    }
+    Ok(buffer)
+}
+
+/// A copy of `from`.
+///
+/// # Errors
+/// As [`upload`].
+pub(crate) fn copy_of(stream: &Stream, from: &[u8], what: &str) -> Result<DeviceBuffer, CudaError> {
+    upload(stream, from.len(), what, |begin, to| to.copy_from_slice(&from[begin..begin + to.len()]))
+}

@@ -1,0 +1,277 @@
+// The sampling kernels' entry points: a batch of seeds, hop by hop, out of a graph in host memory.
+//
+//   sample_begin                       one thread; resets the report
+//   sample_seeds, sample_check         the seeds become the first nodes of the batch
+//   then for each layer:
+//     sample_lists, sample_offsets     where lists lie; the block's indptr
+//     sample_picks, sample_ids_{i32,i64}    which positions are picked; the ids there
+//     sample_fresh, sample_assign      which of them are new nodes; their local ids
+//     sample_relabel                   the block's indices
+//   sample_nodes                       the nodes' names and degrees; completes the report
+//
+// In one stream, in this order, each with any grid of whole warps; sample_lists and sample_offsets have the same grid, so
+// have sample_fresh and sample_assign. The picks are those of docs/reproducible-batches.md, and docs/kernels.md tells how
+// they are found. What is no node is never looked up, what has no room is never written; the report names the first.
+#include "sample_pick.cuh"
+
+#define UVA_SAMPLE __global__ void __launch_bounds__(UVA_SAMPLE_BLOCK_THREADS, UVA_SAMPLE_BLOCKS_PER_MULTIPROCESSOR)
+
+namespace uva {
+
+__device__ __forceinline__ u64 launch_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
+__device__ __forceinline__ u64 launch_threads() { return (u64)gridDim.x * blockDim.x; }
+
+__device__ __forceinline__ u32 picks_of(const SampleArguments& arguments, u32 degree) {
+  return degree < arguments.fanout ? degree : arguments.fanout;
+}
+
+// Whether the node at this pick is new to the batch, and this its first pick.
+__device__ __forceinline__ bool is_fresh(const SampleArguments& arguments, u64 edge) {
+  const i64 id = arguments.slots[edge];
+  return id >= 0 && arguments.local_ids[id] == (local_id_base(arguments) | CANDIDATE | edge);
+}
+
+// Reads the ids at the picked positions, each of which becomes a candidate for its node's first pick.
+template <class Id>
+__device__ __forceinline__ void find_ids(const SampleArguments& arguments) {
+  const u64 candidate = local_id_base(arguments) | CANDIDATE;
+  const u64 edges = arguments.report->edges;
+  for (u64 edge = launch_thread(); edge < edges; edge += launch_threads()) {
+    const u64 position = (u64)arguments.slots[edge];
+    const void* const indices = position < arguments.cached_edges ? arguments.cached_indices : arguments.indices;
+    const i64 id = reinterpret_cast<const Id*>(indices)[position];
+    // A negative id is a huge unsigned one. Its slot keeps the position, made negative by its complement.
+    if ((u64)id >= arguments.nodes) {
+      atomicMin(&arguments.report->bad_edge, edge);
+      arguments.slots[edge] = ~(i64)position;
+      continue;
+    }
+    arguments.slots[edge] = id;
+    // Most picks are not the first of their node: no need for an atomic where a smaller number is there already.
+    if (arguments.local_ids[id] > (candidate | edge)) atomicMin(&arguments.local_ids[id], candidate | edge);
+  }
+}
+
+}  // namespace uva
+
+extern "C" {
+
+__global__ void sample_begin(SampleArguments arguments) {
+  SampleReport* const report = arguments.report;
+  uva::u64* const words = reinterpret_cast<uva::u64*>(report);
+  for (uva::u32 word = 0; word < sizeof(SampleReport) / 8; ++word) words[word] = 0;
+  report->bad_seed = report->bad_list = report->overflow = report->bad_edge = report->no_room = uva::NONE;
+  report->began_ns = uva::global_nanoseconds();
+}
+
+// A seed's local id is its position, of a repeated one the first.
+UVA_SAMPLE sample_seeds(SampleArguments arguments) {
+  const uva::u64 base = uva::local_id_base(arguments);
+  for (uva::u64 at = uva::launch_thread(); at < arguments.seeds; at += uva::launch_threads()) {
+    const uva::i64 seed = arguments.batch_nodes[at];
+    if ((uva::u64)seed >= arguments.nodes) {
+      atomicMin(&arguments.report->bad_seed, (uva::u64)(at * 2));
+    } else {
+      atomicMin(&arguments.local_ids[seed], (uva::u64)(base | at));
+    }
+  }
+}
+
+UVA_SAMPLE sample_check(SampleArguments arguments) {
+  SampleReport* const report = arguments.report;
+  for (uva::u64 at = uva::launch_thread(); at < arguments.seeds; at += uva::launch_threads()) {
+    const uva::i64 seed = arguments.batch_nodes[at];
+    if ((uva::u64)seed < arguments.nodes && (uva::u32)arguments.local_ids[seed] != at)
+      atomicMin(&report->bad_seed, (uva::u64)(at * 2 + 1));
+  }
+  if (uva::is_last_block(report) && threadIdx.x == 0) {
+    const bool good = uva::fresh_value(&report->bad_seed) == uva::NONE;
+    report->destinations = good ? arguments.seeds : 0;
+    if (!good) report->failure = uva::FAILED_SEEDS;
+  }
+}
+
+// Where the lists of the nodes so far lie, and how many picks each block of the launch has.
+UVA_SAMPLE sample_lists(SampleArguments arguments) {
+  SampleReport* const report = arguments.report;
+  const uva::u64 known = report->known;
+  uva::u64 destinations = report->destinations;
+  const bool fits = destinations <= arguments.destinations_room;
+  if (!fits) destinations = 0;
+  const uva::Part part = uva::part_of(destinations);
+  uva::u64 picks = 0, reads = 0, cached_reads = 0;
+  for (uva::u64 at = part.begin + threadIdx.x; at < part.end; at += blockDim.x) {
+    const uva::i64 node = arguments.batch_nodes[at];
+    const bool cached = (uva::u64)node < arguments.cached_lists;
+    if (at >= known) {
+      const long long* const ends = (cached ? arguments.cached_indptr : arguments.indptr) + node;
+      uva::u64 begin = ends[0], end = ends[1];
+      // One comparison each refuses negative numbers too.
+      if (begin > end || end > arguments.edges) {
+        atomicMin(&report->bad_list, at);
+        begin = end = 0;
+      }
+      arguments.begins[at] = begin;
+      arguments.degrees[at] = (uva::u32)(end - begin);
+    }
+    const uva::u64 of_list = uva::picks_of(arguments, arguments.degrees[at]);
+    picks += of_list;
+    reads += 1 + of_list;
+    if (cached) cached_reads += 1 + of_list;
+  }
+  picks = uva::block_sum(picks);
+  if (threadIdx.x == 0) arguments.totals[blockIdx.x] = picks;
+  uva::add_to(&report->reads, reads);
+  uva::add_to(&report->cached_reads, cached_reads);
+  if (!uva::is_last_block(report)) return;
+  uva::scan_totals(arguments.totals);
+  if (threadIdx.x != 0) return;
+  report->known = destinations;
+  if (!fits) {
+    report->failure = uva::FAILED_DESTINATIONS;
+    report->failed_layer = arguments.layer;
+    report->destinations = 0;
+  }
+}
+
+// The block's indptr. Where a list is none, or picks have no room, the layer goes on as far as it would if destinations
+// were taken in groups, so that of several errors the same one is told whoever samples.
+UVA_SAMPLE sample_offsets(SampleArguments arguments) {
+  SampleReport* const report = arguments.report;
+  const uva::u64 tag = uva::TAG_BLOCKS + 2 * arguments.layer;
+  const uva::u64 destinations = report->destinations;
+  const uva::Part part = uva::part_of(destinations);
+  uva::u64 before = arguments.totals[blockIdx.x], hash = 0;
+  for (uva::u64 first = part.begin; first < part.end; first += blockDim.x) {
+    const uva::u64 at = first + threadIdx.x;
+    const uva::u32 picks = at < part.end ? uva::picks_of(arguments, arguments.degrees[at]) : 0;
+    const uva::Scanned scanned = uva::block_scan(picks);
+    const uva::u64 end = before + scanned.before + picks;
+    before += scanned.all;
+    if (at >= part.end) continue;
+    if (end > arguments.edges_room) {
+      atomicMin(&report->overflow, at);
+    } else {
+      arguments.block_indptr[at + 1] = (int)end;
+      hash += uva::term(tag, at + 1, end);
+    }
+  }
+  if (uva::launch_thread() == 0) {
+    arguments.block_indptr[0] = 0;
+    hash += uva::term(tag, 0, 0);
+  }
+  uva::add_to(&report->hash, hash);
+  if (!uva::is_last_block(report) || threadIdx.x != 0) return;
+  const uva::u64 bad_list = uva::fresh_value(&report->bad_list), overflow = uva::fresh_value(&report->overflow);
+  const uva::u64 limit = bad_list < overflow ? bad_list : overflow;
+  uva::u64 picking = destinations;
+  if (limit != uva::NONE && report->failure == 0) {
+    picking = limit / arguments.group * arguments.group;
+    report->failure = uva::FAILED_LAYER;
+    report->failed_layer = arguments.layer;
+    if (bad_list != uva::NONE) report->bad_node = arguments.batch_nodes[bad_list];
+  }
+  report->picking = picking;
+  report->edges = picking == 0 ? 0 : *reinterpret_cast<volatile int*>(&arguments.block_indptr[picking]);
+}
+
+// A warp a destination.
+UVA_SAMPLE sample_picks(SampleArguments arguments) {
+  const uva::u64 destinations = arguments.report->picking;
+  const uva::u64 warps = uva::launch_threads() / uva::LANES;
+  for (uva::u64 at = uva::launch_thread() / uva::LANES; at < destinations; at += warps) uva::pick(arguments, at);
+}
+
+UVA_SAMPLE sample_ids_i32(SampleArguments arguments) { uva::find_ids<int>(arguments); }
+UVA_SAMPLE sample_ids_i64(SampleArguments arguments) { uva::find_ids<long long>(arguments); }
+
+// How many new nodes each block of the launch has, and so how many there are.
+UVA_SAMPLE sample_fresh(SampleArguments arguments) {
+  SampleReport* const report = arguments.report;
+  const uva::Part part = uva::part_of(report->edges);
+  uva::u64 fresh = 0;
+  for (uva::u64 edge = part.begin + threadIdx.x; edge < part.end; edge += blockDim.x)
+    fresh += uva::is_fresh(arguments, edge);
+  fresh = uva::block_sum(fresh);
+  if (threadIdx.x == 0) arguments.totals[blockIdx.x] = fresh;
+  if (!uva::is_last_block(report)) return;
+  fresh = uva::scan_totals(arguments.totals);
+  if (threadIdx.x != 0) return;
+  const uva::u64 base = report->destinations, sources = base + fresh;
+  report->base = base;
+  if (report->bad_edge != uva::NONE) report->bad_position = ~arguments.slots[report->bad_edge];
+  const bool fails = report->bad_edge != uva::NONE || sources > arguments.nodes_room;
+  if (fails && report->failure == 0) {
+    report->failure = uva::FAILED_LAYER;
+    report->failed_layer = arguments.layer;
+  }
+  if (report->failure == 0) report->layers[arguments.layer] = {base, sources, report->edges};
+  report->destinations = report->failure == 0 ? sources : 0;
+}
+
+// New nodes in the order of their first picks.
+UVA_SAMPLE sample_assign(SampleArguments arguments) {
+  SampleReport* const report = arguments.report;
+  const uva::u64 stamped = uva::local_id_base(arguments), base = report->base;
+  const uva::Part part = uva::part_of(report->edges);
+  uva::u64 before = base + arguments.totals[blockIdx.x];
+  for (uva::u64 first = part.begin; first < part.end; first += blockDim.x) {
+    const uva::u64 edge = first + threadIdx.x;
+    // Nobody else changes the entry of this pick's node if the pick is the first; otherwise whatever is there differs.
+    const bool fresh = edge < part.end && uva::is_fresh(arguments, edge);
+    const uva::Scanned scanned = uva::block_scan(fresh);
+    const uva::u64 local = before + scanned.before;
+    before += scanned.all;
+    if (!fresh) continue;
+    if (local >= arguments.nodes_room) {
+      atomicMin(&report->no_room, edge);
+      continue;
+    }
+    const uva::i64 id = arguments.slots[edge];
+    arguments.batch_nodes[local] = id;
+    arguments.local_ids[id] = stamped | local;
+  }
+}
+
+UVA_SAMPLE sample_relabel(SampleArguments arguments) {
+  SampleReport* const report = arguments.report;
+  const uva::u64 tag = uva::TAG_BLOCKS + 1 + 2 * arguments.layer, edges = report->edges;
+  uva::u64 hash = 0;
+  for (uva::u64 edge = uva::launch_thread(); edge < edges; edge += uva::launch_threads()) {
+    const uva::i64 id = arguments.slots[edge];
+    if (id < 0) continue;
+    const uva::u32 local = (uva::u32)arguments.local_ids[id];
+    arguments.block_indices[edge] = (int)local;
+    hash += uva::term(tag, edge, local);
+  }
+  uva::add_to(&report->hash, hash);
+}
+
+// The stamp is the batch's own, which a reader can trust alone: the fence keeps it behind all the rest.
+UVA_SAMPLE sample_nodes(SampleArguments arguments) {
+  SampleReport* const report = arguments.report;
+  const uva::u64 nodes = report->destinations, known = report->known;
+  uva::u64 hash = 0;
+  for (uva::u64 at = uva::launch_thread(); at < nodes; at += uva::launch_threads()) {
+    const uva::i64 node = arguments.batch_nodes[at];
+    const uva::u64 name = uva::name_of(arguments.original_ids, arguments.original_ids_wide, node);
+    hash += uva::term(uva::TAG_NODES, at, name);
+    if (at < arguments.seeds) hash += uva::term(uva::TAG_SEEDS, at, name);
+    if (arguments.node_degrees != nullptr) {
+      const bool cached = (uva::u64)node < arguments.cached_lists;
+      const long long* const ends = (cached ? arguments.cached_indptr : arguments.indptr) + node;
+      const uva::u64 degree = at < known ? arguments.degrees[at] : (uva::u64)(ends[1] - ends[0]);
+      arguments.node_degrees[at] = degree > 0x7fffffff ? 0x7fffffff : (int)degree;
+    }
+    if (arguments.dataset_ids != nullptr)
+      arguments.batch_nodes[at] = uva::name_of(arguments.dataset_ids, arguments.dataset_ids_wide, node);
+  }
+  uva::add_to(&report->hash, hash);
+  if (!uva::is_last_block(report) || threadIdx.x != 0) return;
+  report->nodes = nodes;
+  report->ended_ns = uva::global_nanoseconds();
+  __threadfence_system();
+  *reinterpret_cast<volatile uva::u64*>(&report->stamp) = arguments.stamp;
+}
+
+}  // extern "C"
