@@ -104,6 +104,11 @@ def pick(words, degree, fanout, replace):
 # --- Batches --------------------------------------------------------------------------------------------------
 
 
+def batch_of_picks(batch, node, kappa):
+    """The batch in the key of the picks, which change every kappa batches."""
+    return (batch + mix(node) % kappa) // kappa
+
+
 def sample(graph, options, split, epoch, batch, seeds):
     """One batch: node ids (of the dataset as it is), and a block for each hop."""
     original = graph["orig_id"] or list(range(len(graph["indptr"]) - 1))
@@ -121,7 +126,7 @@ def sample(graph, options, split, epoch, batch, seeds):
                     node=original[destination],
                     purpose="neighbors",
                     layer=layer,
-                    batch=batch,
+                    batch=batch_of_picks(batch, original[destination], options.get("batch_dependency", 1)),
                     epoch=epoch,
                     split=split,
                 )
@@ -165,7 +170,7 @@ def batch_hash(original_ids, seeds, blocks):
     return total & MASK64
 
 
-# --- The three graphs -----------------------------------------------------------------------------------------
+# --- The graphs -----------------------------------------------------------------------------------------------
 
 
 def csc(lists, dtype, orig_id=None):
@@ -245,7 +250,15 @@ def graph_vectors():
         3,
         [0, 5],
     )
-    return [plain, again, multi]
+    kept = graph_vector(
+        "the reordered one, picks kept for three batches",
+        moved,
+        dict(options, batch_dependency=3),
+        dict(train=moved_splits["train"]),
+        2,
+        [0],
+    )
+    return [plain, again, multi, kept]
 
 
 # --- The file -------------------------------------------------------------------------------------------------

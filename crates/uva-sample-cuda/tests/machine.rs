@@ -88,7 +88,8 @@ fn the_published_batches_are_made() {
             fanouts: integers(&case["options"]["fanouts"]),
             replace: case["options"]["replace"].as_bool().unwrap(),
             seed: case["options"]["seed"].as_u64().unwrap(),
-            ..SamplerOptions::default()
+            // Absent where picks change with every batch.
+            batch_dependency: case["options"]["batch_dependency"].as_u64().map_or(1, |kappa| kappa as u32),
         };
         let batch_size = case["batch_size"].as_u64().unwrap() as usize;
         let bounds = graph.bounds(batch_size, &sampler.fanouts);

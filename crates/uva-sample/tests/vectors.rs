@@ -163,10 +163,10 @@ fn picks_of_any_length_agree() {
 }
 
 #[test]
-fn batches_of_three_graphs_agree() {
+fn batches_of_all_graphs_agree() {
     let vectors = vectors();
     let graphs = entries(&vectors, "graphs");
-    assert_eq!(graphs.len(), 3);
+    assert_eq!(graphs.len(), 4);
     for case in graphs {
         let indices = match case["indices_dtype"].as_str() {
             Some("int32") => Ids::I32(integers(&case["indices"])),
@@ -179,7 +179,10 @@ fn batches_of_three_graphs_agree() {
             fanouts: integers(&case["options"]["fanouts"]),
             replace: case["options"]["replace"].as_bool().unwrap(),
             seed: integer(&case["options"]["seed"]),
-            ..SamplerOptions::default()
+            batch_dependency: match &case["options"]["batch_dependency"] {
+                Value::Null => 1,
+                kappa => integer(kappa),
+            },
         };
         let batch_size: usize = integer(&case["batch_size"]);
 
