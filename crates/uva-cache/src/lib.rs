@@ -60,7 +60,7 @@ pub use hotness::{Hotness, count, count_batches};
 pub use model::{
     Basis, Benefits, CostModel, LIST_READ_BYTES, Line, Prediction, ReadsPerBatch, row_link_bytes,
 };
-pub use plan::{PlanRequest, Timed, TimedCaches, plan};
+pub use plan::{CachedKinds, PlanRequest, Timed, TimedCaches, plan, plan_and_profile};
 pub use plan_file::{
     CachePlan, IdFile, PLAN_VERSION, PlanCurves, PlanDataset, PlanOptions, PlanPredictions, PlanProfile,
     PlanShare, PlanWarning,

@@ -25,13 +25,37 @@ pub struct PlanRequest<'g> {
     pub budget_bytes: u64,
     /// Sizes of each cache that are timed; a line needs 3 at least.
     pub timed_points: usize,
+    /// Which caches there may be.
+    pub kinds: CachedKinds,
+}
+
+/// Which caches a run can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CachedKinds {
+    /// One of lists.
+    pub lists: bool,
+    /// One of rows.
+    pub rows: bool,
+}
+
+impl Default for CachedKinds {
+    fn default() -> Self {
+        Self { lists: true, rows: true }
+    }
 }
 
 impl<'g> PlanRequest<'g> {
     /// With the default policy and five timed sizes.
     #[must_use]
     pub fn new(dataset: &'g Dataset, workload: Workload<'g>, budget_bytes: u64) -> Self {
-        Self { dataset, workload, policy: CachePolicy::default(), budget_bytes, timed_points: 5 }
+        Self {
+            dataset,
+            workload,
+            policy: CachePolicy::default(),
+            budget_bytes,
+            timed_points: 5,
+            kinds: CachedKinds::default(),
+        }
     }
 }
 
@@ -69,20 +93,40 @@ const CURVE_POINTS: u64 = 40;
 
 /// Counts, ranks, times and allocates. Without `timed` both caches are valued by the bytes they keep off the link.
 ///
-/// Costs the sampling of two epochs and a quarter with the default policy, and what `timed` takes. Needs about 24 bytes
+/// Costs the sampling of two epochs and a sixteenth with the default policy, and what `timed` takes. Needs about 24 bytes
 /// a node at a time, and 8 a node and thread while it samples. Cached lists and rows are in the plan with their ids,
 /// except under [`CachePolicy::Fifo`], which caches rows as they come: the plan then says how many.
 ///
 /// # Errors
 /// Where there is no batch to sample, nothing to cache, or a timed run fails.
 pub fn plan(request: &PlanRequest<'_>, timed: Option<&mut dyn TimedCaches>) -> Result<CachePlan, CacheError> {
-    let start = Instant::now();
-    let mut plan = if request.policy.is_dynamic() { dynamic(request)? } else { ranked(request, timed)? };
-    plan.profile.seconds = start.elapsed().as_secs_f64();
-    Ok(plan)
+    plan_and_profile(request, timed).map(|(plan, _)| plan)
 }
 
-fn ranked(request: &PlanRequest<'_>, timed: Option<&mut dyn TimedCaches>) -> Result<CachePlan, CacheError> {
+/// As [`plan`], and what it was made from: the orders of all lists and rows that are read at all among it, by the first
+/// of which a dataset is rewritten. `None` where the policy ranks nothing.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_and_profile<'g>(
+    request: &PlanRequest<'g>,
+    timed: Option<&mut dyn TimedCaches>,
+) -> Result<(CachePlan, Option<Profile<'g>>), CacheError> {
+    let start = Instant::now();
+    let (mut plan, profile) = if request.policy.is_dynamic() {
+        (dynamic(request)?, None)
+    } else {
+        let (plan, profile) = ranked(request, timed)?;
+        (plan, Some(profile))
+    };
+    plan.profile.seconds = start.elapsed().as_secs_f64();
+    Ok((plan, profile))
+}
+
+fn ranked<'g>(
+    request: &PlanRequest<'g>,
+    timed: Option<&mut dyn TimedCaches>,
+) -> Result<(CachePlan, Profile<'g>), CacheError> {
     let PlanRequest { dataset, workload, policy, budget_bytes: budget, .. } = request;
     let row_bytes = dataset.features().row_bytes();
     let profile = Profile::measure(&*policy.hotness_policy()?, workload, row_bytes)?;
@@ -95,19 +139,26 @@ fn ranked(request: &PlanRequest<'_>, timed: Option<&mut dyn TimedCaches>) -> Res
     let timing_seconds = sampled_seconds.elapsed().as_secs_f64();
     let model = CostModel::new(&sampling, &gathering, reads, row_bytes as u64);
 
-    let chosen = profile.allocate(*budget, &model);
+    let CachedKinds { lists, rows } = request.kinds;
+    let all_lists = if lists { profile.allocate_lists(*budget, &model) } else { Allocation::default() };
+    let all_rows = if rows { profile.allocate_rows(*budget, &model) } else { Allocation::default() };
+    let chosen = match (lists, rows) {
+        (true, true) => profile.allocate(*budget, &model),
+        (true, false) => all_lists,
+        (false, _) => all_rows,
+    };
     let predict = |allocation: &Allocation| profile.predict(&model, allocation.lists, allocation.rows);
     let prediction = predict(&chosen);
     let predictions = PlanPredictions {
         none: model.predict(0.0, 0.0),
         chosen: prediction,
-        all_lists: predict(&profile.allocate_lists(*budget, &model)),
-        all_rows: predict(&profile.allocate_rows(*budget, &model)),
+        all_lists: predict(&all_lists),
+        all_rows: predict(&all_rows),
     };
     let notes = notes(request, &profile, &model, &chosen);
     let curves = curves(&profile, *budget);
     let ids = |nodes: &[u32]| nodes.iter().map(|&node| i64::from(node)).collect();
-    Ok(CachePlan {
+    let plan = CachePlan {
         version: PLAN_VERSION,
         dataset: PlanDataset::of(dataset, profile.sizes.index_bytes),
         options: PlanOptions::of(workload),
@@ -145,7 +196,8 @@ fn ranked(request: &PlanRequest<'_>, timed: Option<&mut dyn TimedCaches>) -> Res
         notes,
         list_ids: ids(&profile.lists[..chosen.lists]),
         row_ids: ids(&profile.rows[..chosen.rows]),
-    })
+    };
+    Ok((plan, profile))
 }
 
 /// Points of (hit rate, milliseconds a batch) for sampling and for gathering.
@@ -161,8 +213,13 @@ fn time(
     let unknown = CostModel::new(&[], &[], profile.reads_per_batch(), profile.sizes.row_bytes);
     let most_lists = profile.allocate_lists(request.budget_bytes, &unknown).lists;
     let most_rows = profile.allocate_rows(request.budget_bytes, &unknown).rows;
-    let list_counts = counts(&profile.lists[..most_lists], &profile.hotness.list_reads, request.timed_points);
-    let row_counts = counts(&profile.rows[..most_rows], &profile.hotness.feature_reads, request.timed_points);
+    // A cache that there will not be is not timed.
+    let sizes = |wanted: bool, order: &[u32], reads: &[u32]| {
+        if wanted { counts(order, reads, request.timed_points) } else { Vec::new() }
+    };
+    let hotness = &profile.hotness;
+    let list_counts = sizes(request.kinds.lists, &profile.lists[..most_lists], &hotness.list_reads);
+    let row_counts = sizes(request.kinds.rows, &profile.rows[..most_rows], &hotness.feature_reads);
 
     let report = |done: usize| {
         if let Some(progress) = request.workload.progress {
@@ -172,7 +229,8 @@ fn time(
     };
     let wide = |nodes: &[u32]| -> Vec<i64> { nodes.iter().map(|&node| i64::from(node)).collect() };
     let (mut sampling, mut gathering) = (Points::new(), Points::new());
-    let order = wide(&profile.lists);
+    // What no size can hold needs no place in front.
+    let order = wide(&profile.lists[..most_lists]);
     for &cached in &list_counts {
         let point = timed.sampling(&order, cached).and_then(finite).map_err(failed("sampling"))?;
         sampling.push(point);
@@ -252,7 +310,8 @@ fn notes(
         .into_iter()
         .filter_map(|(what, basis)| basis.fallback().map(|reason| format!("{what}: {reason}")))
         .collect();
-    if !reasons.is_empty() {
+    // Where there is one cache only, nothing is weighed.
+    if !reasons.is_empty() && request.kinds == CachedKinds::default() {
         notes.push(format!(
             "both caches are valued by the bytes they keep off the link, not by time ({})",
             reasons.join("; ")
@@ -286,8 +345,8 @@ fn dynamic(request: &PlanRequest<'_>) -> Result<CachePlan, CacheError> {
     let PlanRequest { dataset, workload, policy, budget_bytes: budget, .. } = request;
     let row_bytes = dataset.features().row_bytes();
     let sizes = Sizes::new(&workload.csc, row_bytes);
-    let slots = budget.saturating_sub(sizes.row_map_bytes).checked_div(sizes.row_bytes).unwrap_or(0);
-    let slots = slots.min(sizes.nodes() as u64);
+    let for_rows = if request.kinds.rows { budget.saturating_sub(sizes.row_map_bytes) } else { 0 };
+    let slots = for_rows.checked_div(sizes.row_bytes).unwrap_or(0).min(sizes.nodes() as u64);
     let batches = workload.batches()?;
     let mut cache = FifoSimulation::new(sizes.nodes(), slots as usize);
     let (mut seen, mut rows, mut list_reads) = (0, 0, 0);

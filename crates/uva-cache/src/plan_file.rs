@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use uva_graph::npy::{NpyArray, NpyType, write_array};
+use uva_graph::reorder::NodeOrder;
 use uva_graph::{Dataset, mix};
 use uva_sample::SamplerOptions;
 
@@ -353,6 +354,21 @@ impl CachePlan {
         if out_of_range(&self.list_ids) || out_of_range(&self.row_ids) {
             return refuse(format!("it names nodes beyond the {nodes} there are"));
         }
+        for (kind, share) in [("lists", &self.lists), ("rows", &self.rows)] {
+            if !(0.0..=1.0).contains(&share.hit_rate) {
+                return refuse(format!("a hit rate of {} for its {kind}", share.hit_rate));
+            }
+            if share.map_bytes != 0 && share.map_bytes != nodes * 4 {
+                return refuse(format!(
+                    "a map of {} bytes for its {kind}, where {nodes} nodes need {}",
+                    share.map_bytes,
+                    nodes * 4
+                ));
+            }
+        }
+        if self.policy.is_dynamic() && !(self.list_ids.is_empty() && self.row_ids.is_empty()) {
+            return refuse(format!("ids to cache, under the {} policy, which chooses none", self.policy));
+        }
         if !matches!(self.dataset.index_bytes, 4 | 8) {
             return refuse(format!("neighbour ids of {} bytes", self.dataset.index_bytes));
         }
@@ -380,6 +396,48 @@ impl CachePlan {
             ));
         }
         Ok(())
+    }
+
+    /// The same plan for `dataset`, which is this plan's in `order`. Its lists are then the first nodes; where the files
+    /// have wider ids than the plan counted on, as many as fit the bytes that lists had.
+    ///
+    /// # Panics
+    /// Where the plan names nodes beyond `order`.
+    #[must_use]
+    pub fn reordered(&self, dataset: &Dataset, order: &NodeOrder) -> Self {
+        let places = order.places();
+        let moved = |ids: &[i64]| -> Vec<i64> { ids.iter().map(|&id| places.of(id) as i64).collect() };
+        let csc = dataset.csc();
+        let mut plan = self.clone();
+        plan.row_ids = moved(&self.row_ids);
+        plan.list_ids = moved(&self.list_ids);
+        plan.dataset = PlanDataset::of(dataset, csc.indices.id_bytes() as u64);
+        let mut sizes = Sizes::new(&csc, self.dataset.row_bytes as usize);
+        sizes.index_bytes = plan.dataset.index_bytes;
+        let mut bytes = 0;
+        let fits = |node: &&i64| {
+            let with = bytes + sizes.list_bytes(**node as u32);
+            let fits = with <= self.lists.bytes;
+            bytes = if fits { with } else { bytes };
+            fits
+        };
+        plan.list_ids = plan.list_ids.iter().take_while(fits).copied().collect();
+        (plan.lists.count, plan.lists.bytes) = (plan.list_ids.len() as u64, bytes);
+        plan
+    }
+
+    /// Caches no lists, for a run that could not read them.
+    pub fn leave_out_lists(&mut self) {
+        self.list_ids = Vec::new();
+        self.lists = PlanShare::default();
+        self.predictions.chosen = self.model.predict(0.0, self.rows.hit_rate);
+    }
+
+    /// Caches no rows, for a run that could not read them.
+    pub fn leave_out_rows(&mut self) {
+        self.row_ids = Vec::new();
+        self.rows = PlanShare::default();
+        self.predictions.chosen = self.model.predict(self.lists.hit_rate, 0.0);
     }
 
     /// Bytes that both caches take on the device, maps included.

@@ -47,9 +47,13 @@ const SWEEP_STEPS: u64 = 10;
 /// Steps between divisions that are tried where hotness was not counted.
 const DIVISIONS: u64 = 256;
 
+/// Batches that hit rates are judged by, at least, where an epoch has as many. A batch reads thousands of rows, so that
+/// these tell a hit rate to a fraction of a point.
+const LEAST_OBSERVED: usize = 32;
+
 impl<'g> Profile<'g> {
-    /// Finds out the hotness by `policy`, ranks, and samples other batches to judge by: a quarter of an epoch, or a
-    /// whole one where the policy itself samples none.
+    /// Finds out the hotness by `policy`, ranks, and samples other batches to judge by: a sixteenth of an epoch (32 batches
+    /// at least), or a whole one where the policy itself samples none.
     ///
     /// # Errors
     /// Where there is no batch, or one cannot be sampled, and [`CacheError::NothingToCache`] where no neighbour is ever
@@ -64,7 +68,7 @@ impl<'g> Profile<'g> {
         let observed = if hotness.batches == 0 {
             count(workload, unseen..unseen + 1)?
         } else {
-            count_batches(workload, unseen, 0..workload.batches()?.div_ceil(4))?
+            count_batches(workload, unseen, 0..workload.batches()?.div_ceil(16).max(LEAST_OBSERVED))?
         };
         if hotness.picks + observed.picks == 0 {
             return Err(CacheError::NothingToCache {
@@ -87,11 +91,13 @@ impl<'g> Profile<'g> {
         let lists = rank_lists(&hotness, &sizes);
         let rows = rank_rows(&hotness);
         let in_place = lists.iter().enumerate().all(|(place, &node)| place == node as usize);
-        if in_place && workload.csc.original_ids.is_none() {
-            // The graph is in this order already: it is used as it is, so ids need no translation and have the file's
-            // width.
-            sizes.list_map_bytes = 0;
+        if in_place {
+            // The graph is in this order already: it is used as it is, and its ids have the file's width. They need no
+            // translation unless the nodes have original ids, which random words are keyed by.
             sizes.index_bytes = workload.csc.indices.id_bytes() as u64;
+            if workload.csc.original_ids.is_none() {
+                sizes.list_map_bytes = 0;
+            }
         }
         Self { hotness, lists, rows, observed, sizes }
     }

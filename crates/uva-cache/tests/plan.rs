@@ -116,7 +116,9 @@ fn a_plan_states_the_bytes_of_what_it_names_and_keeps_to_its_budget() {
     let least = plan(&request(&stored, 20_063), None).unwrap();
     let all = plan(&request(&stored, u64::MAX), None).unwrap();
     assert!(least.row_ids.is_empty(), "a row and its map take 20,064 bytes");
-    assert!(all.lists.hit_rate > 0.99 && all.rows.hit_rate > 0.99);
+    // All that was ever read; what misses is what the third epoch is the first to read.
+    assert_eq!((all.lists.count, all.rows.count), (all.profile.ranked_lists, all.profile.ranked_rows));
+    assert!(all.lists.hit_rate > 0.98 && all.rows.hit_rate > 0.98);
     assert!(all.curves.rows.last().unwrap().count == all.profile.ranked_rows);
     assert!(all.curves.lists.last().unwrap().count == all.profile.ranked_lists);
 }

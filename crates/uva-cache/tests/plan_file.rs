@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use uva_cache::{CacheError, CachePlan, PlanRequest, Workload, plan};
+use uva_cache::{CacheError, CachePlan, CachePolicy, PlanRequest, Workload, plan};
 use uva_graph::npy::{NpyType, write_array};
 
 use common::{Stored, options, stored};
@@ -120,14 +120,16 @@ fn a_plan_whose_sizes_are_not_those_of_its_nodes_is_refused() {
         plan.check(&written.stored.dataset, &options(&[5, 3]), 200).unwrap_err().to_string()
     };
     type Change = fn(&mut CachePlan);
-    let cases: [(Change, &str); 8] = [
+    let cases: [(Change, &str); 10] = [
         (|plan| plan.lists.bytes += 1, "bytes of lists"),
         (|plan| plan.rows.bytes = u64::MAX, "bytes of lists"),
         (|plan| plan.row_ids.push(7), "bytes of lists"),
         (|plan| plan.row_ids[0] = 2000, "beyond the 2000"),
         (|plan| plan.list_ids[0] = -1, "beyond the 2000"),
         (|plan| plan.budget_bytes = plan.bytes() - 1, "exceed its budget"),
-        (|plan| plan.rows.map_bytes = u64::MAX, "exceed its budget"),
+        (|plan| plan.rows.map_bytes = u64::MAX, "a map of"),
+        (|plan| plan.lists.hit_rate = 5.0, "a hit rate of 5"),
+        (|plan| plan.policy = CachePolicy::Fifo, "ids to cache"),
         (|plan| plan.dataset.index_bytes = u64::MAX, "neighbour ids of"),
     ];
     for (change, says) in cases {

@@ -40,6 +40,8 @@ pub struct HostGather<'t> {
     rows: usize,
     /// `None` for one thread: the caller's.
     pool: Option<rayon::ThreadPool>,
+    /// How many of its threads a gather uses.
+    used: usize,
     cache: Option<RowCache>,
     hits: Hits,
 }
@@ -65,7 +67,7 @@ impl<'t> HostGather<'t> {
             None
         };
         let rows = table.len() / row_bytes;
-        Ok(Self { table, row_bytes, rows, pool, cache: None, hits: Hits::default() })
+        Ok(Self { table, row_bytes, rows, pool, used: threads.max(1), cache: None, hits: Hits::default() })
     }
 
     /// Reads cached rows from `cache` from now on: a [`CachedRows`](crate::CachedRows) or a
@@ -85,7 +87,12 @@ impl<'t> HostGather<'t> {
         Ok(self)
     }
 
-    /// How many threads copy.
+    /// Gathers with so many of its threads from now on, at least one and at most all: for a producer that is ahead.
+    pub fn use_threads(&mut self, threads: usize) {
+        self.used = threads.clamp(1, self.threads());
+    }
+
+    /// How many threads it has.
     pub fn threads(&self) -> usize {
         self.pool.as_ref().map_or(1, rayon::ThreadPool::current_num_threads)
     }
@@ -100,7 +107,11 @@ impl<'t> HostGather<'t> {
             return Err(GatherError::OutputLength { ids: ids.len(), row_bytes, length: out.len() });
         }
         let outside = |&id: &I| !id.is_below(self.rows);
-        let task_rows = TASK_BYTES.div_ceil(row_bytes);
+        let mut task_rows = TASK_BYTES.div_ceil(row_bytes);
+        if self.used < self.threads() {
+            // As many tasks as threads are to be used: the others find nothing to do.
+            task_rows = task_rows.max(ids.len().div_ceil(self.used));
+        }
         let first_outside = match &self.pool {
             // `position_first` and not `position_any`: the message names the same id whatever the threads do.
             Some(pool) if ids.len() > task_rows => {

@@ -34,14 +34,14 @@ impl FrozenBytes {
         rustix::fs::ftruncate(&fd, bytes as u64).map_err(|e| system("ftruncate")(e.into()))?;
         // SAFETY: the descriptor was made above and has been shown to nobody, so nobody else writes or truncates it.
         let mut map = unsafe { MmapMut::map_mut(&fd) }.map_err(system("mmap"))?;
+        // Advice: refused, it changes nothing but speed.
+        let _ = map.advise(Advice::HugePage);
         // A lack of memory shall be an error here, not a SIGBUS later. Old kernels cannot tell, and go on.
         if let Err(error) = populate(&map)
             && error != rustix::io::Errno::INVAL
         {
             return Err(system("populating")(error.into()));
         }
-        // Advice: refused, it changes nothing but speed.
-        let _ = map.advise(Advice::HugePage);
         fill(&mut map);
         // The seal against writing is refused while a writable mapping exists.
         drop(map);

@@ -71,6 +71,11 @@ impl HostMemory {
         Ok(Self { available, total, lock_limit, may_lock_any, cgroups: cgroup_limits(root) })
     }
 
+    /// Bytes to be had under every limit: the machine's own, and those of the control groups that this process is in.
+    pub fn to_be_had(&self) -> u64 {
+        self.tightest().0
+    }
+
     /// The bytes to be had under every limit, and the one that sets them.
     fn tightest(&self) -> (u64, Bound<'_>) {
         let machine = (self.available, Bound::Machine { total: self.total });

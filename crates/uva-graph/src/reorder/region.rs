@@ -96,6 +96,18 @@ impl ReorderedLayout {
         self.bytes
     }
 
+    /// Where `indptr` lies in the region: int64, one a node and one more.
+    #[must_use]
+    pub fn indptr_range(&self) -> Range<usize> {
+        self.indptr.clone()
+    }
+
+    /// Where `indices` lies in the region: integers of [`id_bytes`](Self::id_bytes).
+    #[must_use]
+    pub fn indices_range(&self) -> Range<usize> {
+        self.indices.clone()
+    }
+
     /// Bytes that one neighbour takes: 4 or 8.
     #[must_use]
     pub fn id_bytes(&self) -> usize {

@@ -82,9 +82,8 @@ impl FillError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Cuda(error) => error.kind(),
-            Self::Layout(_) | Self::Rows(_) | Self::CacheTooLarge { .. } | Self::Broken(_) => {
-                ErrorKind::Failed
-            }
+            Self::CacheTooLarge { .. } => ErrorKind::Missing,
+            Self::Layout(_) | Self::Rows(_) | Self::Broken(_) => ErrorKind::Failed,
         }
     }
 }
