@@ -173,6 +173,39 @@ fn mps_divides_the_gpu_as_asked_and_its_daemon_ends_with_the_run() {
 }
 
 #[test]
+fn a_sampler_on_the_gpu_has_a_share_of_its_own_and_the_consumer_gets_it_where_the_cpu_samples() {
+    let machine = Machine::new();
+    let folder = machine.folder.path();
+    small_graph(folder);
+    train(folder, "cpu.jsonl", "--device cpu --epochs 1").run().succeeds();
+    let shares = |name: &str, options: &str| {
+        let options = format!("--epochs 1 --mps require --mps-percentage 20 {options}");
+        let outcome = under_mps(&machine, name, &options).run().succeeds();
+        assert_eq!(computed(&folder.join("cpu.jsonl")), computed(&folder.join(name)), "{options}\n{outcome}");
+        let in_force = in_force(&folder.join(name));
+        let mps = &in_force["backend"]["cuda"]["partition"]["mps"];
+        (in_force["sampler"].clone(), mps["sampler"].clone(), mps["consumer_percentage"].clone())
+    };
+    let (sampler, share, consumer) =
+        shares("gpu.jsonl", "--sampler gpu --mps-sampler-percentage 30 --gpu-cache 250KiB");
+    assert_eq!((sampler, consumer), ("gpu".into(), 50.into()));
+    assert_eq!((&share["percentage"], &share["multiprocessors"]), (&30.into(), &39.into()));
+    let (sampler, share, consumer) = shares("auto.jsonl", "--sampler auto");
+    // Which of the two was faster under the stand-in is its own business; the shares follow from it.
+    match sampler.as_str() {
+        Some("gpu") => assert_eq!((&share["percentage"], consumer), (&20.into(), 60.into())),
+        _ => assert_eq!((sampler.as_str(), share.is_null(), consumer), (Some("cpu"), true, 80.into())),
+    }
+    let refused = under_mps(
+        &machine,
+        "x.jsonl",
+        "--epochs 1 --sampler gpu --mps-percentage 60 --mps-sampler-percentage 40",
+    );
+    refused.run().refuses(2, &["--mps-percentage 60", "--mps-sampler-percentage 40"]);
+    machine.assert_clean();
+}
+
+#[test]
 fn somebody_elses_daemon_is_used_and_left_running() {
     let machine = Machine::new();
     small_graph(machine.folder.path());

@@ -83,7 +83,7 @@ fn the_suite_trains_by_every_way_measures_and_leaves_its_files() {
         bin.to_str().unwrap(),
         "--simulate",
         "--only",
-        "machine,training,pcie,mps-sweep",
+        "machine,training,pcie,mps-sweep,caches",
     ];
     ends(&script("gpu_suite.py", &args, &[]), 0, "SIMULATED");
     let summary = json(&out.join("summary.json"));

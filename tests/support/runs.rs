@@ -138,7 +138,7 @@ fn children_of(parent: u32) -> Vec<Process> {
         let Ok(arguments) = fs::read_to_string(entry.path().join("cmdline")) else { continue };
         let role = arguments.split('\0').nth(1).unwrap_or_default().to_owned();
         // Between fork and exec a child still shows its parent's arguments.
-        if !is_child || !["sampler", "producer", "consumer", "janitor"].contains(&role.as_str()) {
+        if !is_child || !["sampler", "producer", "consumer", "planner", "janitor"].contains(&role.as_str()) {
             continue;
         }
         if let Some(handle) = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) {

@@ -10,6 +10,7 @@
 //! | [`options`], [`schedule`], [`plan`] | what is asked for, which batch has which number, and what that takes |
 //! | [`batch`] | how a batch lies in a slot, and the view of it that a consumer gets |
 //! | [`backend`], [`device`] | where rows are gathered and batches used; feature slots on a GPU |
+//! | [`cache`] | what is cached of the graph and of the rows |
 //! | [`roles`] | sampler, producer and the receiving end of the consumer |
 //! | [`pipeline`] | the roles as threads: the library's front |
 //! | [`launcher`] | the roles as processes |
@@ -22,6 +23,7 @@
 
 pub mod backend;
 pub mod batch;
+pub mod cache;
 mod checkpoint_files;
 pub mod control;
 pub mod device;

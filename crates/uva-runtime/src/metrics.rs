@@ -60,6 +60,53 @@ pub struct BatchEvent {
     pub gather_us: u64,
     /// Microseconds the consumer worked on it.
     pub train_us: u64,
+    /// Batches that waited for the consumer when the producer turned to this one: what its pace follows.
+    #[serde(default)]
+    pub queue: u32,
+    /// How many of its threads the producer used for it; 0 where a GPU gathered.
+    #[serde(default)]
+    pub pace: u32,
+    /// What the caches did for it; absent in a run without any.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cache: Option<CacheCounts>,
+}
+
+/// What was asked of the caches, and what they had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheCounts {
+    /// Reads of neighbour lists: one of each list's place, one of each neighbour picked.
+    pub list_reads: u64,
+    /// Those of cached lists.
+    pub list_hits: u64,
+    /// Feature rows.
+    pub rows: u64,
+    /// Those that came from the cache.
+    pub row_hits: u64,
+}
+
+impl CacheCounts {
+    /// Share of the reads of lists that were of cached ones; 0 where there were none.
+    pub fn list_hit_rate(&self) -> f64 {
+        share(self.list_hits, self.list_reads)
+    }
+
+    /// Share of the rows that came from the cache; 0 where there were none.
+    pub fn row_hit_rate(&self) -> f64 {
+        share(self.row_hits, self.rows)
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
+}
+
+impl std::ops::AddAssign for CacheCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.list_reads += other.list_reads;
+        self.list_hits += other.list_hits;
+        self.rows += other.rows;
+        self.row_hits += other.row_hits;
+    }
 }
 
 /// An epoch.
@@ -102,6 +149,25 @@ pub struct End {
     pub batches_per_second: f64,
     /// What each role did with its time.
     pub roles: Roles,
+    /// What the caches did for this run's training batches, and what was expected of them; absent in a run without any.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cache: Option<CacheOutcome>,
+}
+
+/// What the caches of a run did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CacheOutcome {
+    /// Counted over the training batches of this run.
+    #[serde(flatten)]
+    pub counts: CacheCounts,
+    /// Share of the reads of lists that were of cached ones.
+    pub list_hit_rate: f64,
+    /// Share of the rows that came from the cache.
+    pub row_hit_rate: f64,
+    /// What the plan expected of the one.
+    pub expected_list_hit_rate: f64,
+    /// And of the other.
+    pub expected_row_hit_rate: f64,
 }
 
 /// The three roles' times.

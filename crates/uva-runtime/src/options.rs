@@ -1,10 +1,11 @@
 //! What a run is asked to load, and in which order.
 
 use serde::{Deserialize, Serialize};
+use uva_sample::SamplerOptions;
 
 use crate::RuntimeError;
 
-/// The most samplers of a run: the producer's set-up carries a descriptor for each of them, beside its own four, and a
+/// The most samplers of a run: the producer's set-up carries a descriptor for each of them, beside its own six, and a
 /// hand-over message holds [`MAX_FDS`](uva_mem::handover::MAX_FDS).
 pub const MAX_SAMPLERS: usize = 120;
 
@@ -34,6 +35,8 @@ pub struct LoaderOptions {
     pub slot_bytes: Option<u64>,
     /// Threads that gather rows on the CPU.
     pub gather_threads: usize,
+    /// A node's picks change every so many batches only (κ, at least 1: [`uva_sample::batch_of_picks`]).
+    pub batch_dependency: u32,
     /// Whether batches carry the in-degree, in the whole graph, of each input node: GCN weighs by them.
     pub degrees: bool,
 }
@@ -51,12 +54,23 @@ impl Default for LoaderOptions {
             batch_slots: None,
             slot_bytes: None,
             gather_threads: 1,
+            batch_dependency: 1,
             degrees: false,
         }
     }
 }
 
 impl LoaderOptions {
+    /// How neighbours are sampled.
+    pub fn sampling(&self) -> SamplerOptions {
+        SamplerOptions {
+            fanouts: self.fanouts.clone(),
+            replace: self.replace,
+            seed: self.seed,
+            batch_dependency: self.batch_dependency,
+        }
+    }
+
     /// Batch slots in force.
     pub fn batch_slots(&self) -> usize {
         self.batch_slots.unwrap_or(self.samplers + 2)
@@ -89,6 +103,11 @@ impl LoaderOptions {
         if self.feature_slots == 0 {
             return usage(
                 "--slots 0: at least one feature slot is needed; 2 overlap gather and training".into(),
+            );
+        }
+        if self.batch_dependency == 0 {
+            return usage(
+                "--batch-dependency 0: picks are kept for 1 batch (the ordinary case) or more".into(),
             );
         }
         if self.gather_threads == 0 {
@@ -134,7 +153,7 @@ mod tests {
 
     #[test]
     fn more_samplers_than_one_message_can_name_are_refused() {
-        const { assert!(MAX_SAMPLERS + 4 <= uva_mem::handover::MAX_FDS) };
+        const { assert!(MAX_SAMPLERS + 6 <= uva_mem::handover::MAX_FDS) };
         let with = |samplers| LoaderOptions { samplers, ..LoaderOptions::default() }.check();
         with(MAX_SAMPLERS).unwrap();
         let refused = with(MAX_SAMPLERS + 1).unwrap_err();

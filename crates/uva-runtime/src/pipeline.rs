@@ -20,6 +20,7 @@ use std::sync::Arc;
 use uva_graph::Dataset;
 
 use crate::batch::Batch;
+use crate::cache::CacheContents;
 use crate::control::{Control, Stop, peak_rss_bytes};
 use crate::metrics::Roles;
 use crate::options::{Cursor, LoaderOptions, Passes};
@@ -127,6 +128,19 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError::Failed`] when the system gives no memory or threads.
     pub fn start(dataset: Arc<Dataset>, plan: RunPlan) -> Result<Self, RuntimeError> {
+        Self::start_with(dataset, plan, CacheContents::default())
+    }
+
+    /// The same, with the caches whose contents these are.
+    ///
+    /// # Errors
+    /// As [`Runtime::start`].
+    pub fn start_with(
+        dataset: Arc<Dataset>,
+        plan: RunPlan,
+        contents: CacheContents,
+    ) -> Result<Self, RuntimeError> {
+        let plan = plan.with_caches(contents.caches().clone());
         let control = Arc::new(Control::create(plan.options.samplers)?);
         let batches = plan.create_batch_ring()?;
         let features = plan.create_feature_ring()?;
@@ -151,10 +165,12 @@ impl Runtime {
         };
         for (index, sampler) in samplers.iter().enumerate() {
             let (dataset, plan, control) = (Arc::clone(&dataset), Arc::clone(&plan), Arc::clone(&control));
-            let (batches, producer) = (batches.writer(), producer.peer());
+            let (batches, producer, contents) = (batches.writer(), producer.peer(), contents.clone());
             runtime.threads.push(sampler.start(move || {
-                SamplerRole { index, dataset: &dataset, plan: &plan, control: &control, batches, producer }
-                    .run()
+                let (dataset, plan, control) = (&dataset, &plan, &control);
+                let reordered = contents.graph().cloned();
+                let gpu = device::sampler_context(plan)?;
+                SamplerRole { index, dataset, plan, control, reordered, gpu, batches, producer }.run()
             })?);
         }
         let samplers: Vec<Peer> = samplers.iter().map(ThreadName::peer).collect();
@@ -164,6 +180,7 @@ impl Runtime {
                 dataset: &dataset,
                 plan: &plan,
                 control: &control,
+                cached_rows: contents.rows(),
                 batches,
                 features,
                 device: setup,

@@ -9,6 +9,7 @@ use uva_sample::SeedOrder;
 
 use crate::backend::Backend;
 use crate::batch::{BatchHeader, BatchLayout};
+use crate::cache::Caches;
 use crate::schedule::{Cut, Item, Schedule};
 use crate::{LoaderOptions, Passes, RuntimeError};
 
@@ -23,6 +24,8 @@ pub struct RunPlan {
     pub layout: BatchLayout,
     /// Where it gathers and trains.
     pub backend: Backend,
+    /// What is cached.
+    pub caches: Caches,
     /// Rows of the feature table, for messages.
     pub table_rows: usize,
     /// Whether the run leaves checkpoints: a failure's message then says how to go on.
@@ -59,6 +62,7 @@ impl RunPlan {
             schedule,
             layout,
             backend: Backend::Cpu,
+            caches: Caches::default(),
             table_rows: dataset.features().rows,
             checkpointed: false,
         })
@@ -67,6 +71,12 @@ impl RunPlan {
     /// The same on another backend.
     pub fn on(mut self, backend: Backend) -> Self {
         self.backend = backend;
+        self
+    }
+
+    /// The same with caches.
+    pub fn with_caches(mut self, caches: Caches) -> Self {
+        self.caches = caches;
         self
     }
 

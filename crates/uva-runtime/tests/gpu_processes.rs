@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use uva_graph::Dataset;
-use uva_runtime::backend::{Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition};
+use uva_runtime::backend::{Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, SamplerChoice};
+use uva_runtime::cache::{CacheContents, CachePlan, CachePolicy, Search};
 use uva_runtime::control::Stop;
 use uva_runtime::launcher::{Environments, Launch, Launcher, Role, run_role};
 use uva_runtime::metrics::{Event, Observer, Progress};
@@ -31,7 +32,7 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let word = arguments.get(1).map(String::as_str).unwrap_or_default();
-    let role = [Role::Sampler, Role::Producer, Role::Consumer, Role::Janitor]
+    let role = [Role::Sampler, Role::Producer, Role::Consumer, Role::Planner, Role::Janitor]
         .into_iter()
         .find(|role| role.name() == word);
     if let Some(role) = role {
@@ -85,6 +86,7 @@ fn hold_against_the_dataset(
 ) -> Result<Value, RuntimeError> {
     let table = dataset.features();
     let row = table.row_bytes();
+    let (mut list_hits, mut row_hits) = (0, 0);
     let mut hashes = Vec::new();
     let mut resident = Vec::new();
     let wrong = |what: String| RuntimeError::Failed(format!("WRONG DATA: {what}"));
@@ -109,12 +111,14 @@ fn hold_against_the_dataset(
             }
         }
         hashes.push(format!("{:016x}", batch.hash()));
+        list_hits += batch.list_reads().cached;
+        row_hits += batch.rows_cached();
         if job["note"] == true {
             observer.note(&format!("batch {}", batch.index()));
         }
         resident.push(resident_bytes());
     }
-    Ok(json!({ "hashes": hashes, "resident": resident }))
+    Ok(json!({ "hashes": hashes, "resident": resident, "list_hits": list_hits, "row_hits": row_hits }))
 }
 
 fn resident_bytes() -> u64 {
@@ -137,11 +141,29 @@ fn launch(dataset: &Path, what: &str) -> i32 {
         let backend: Backend = serde_json::from_value(what["backend"].clone()).expect("a backend");
         let epochs = what["epochs"].as_u64().unwrap_or(1) as u32;
         let passes = Passes { epochs, test: true, ..Passes::default() };
-        let plan = RunPlan::new(&opened, &options, passes)?.on(backend);
-        let launcher = Launcher::begin(dataset, None)?;
+        let mut launcher = Launcher::begin(dataset, None)?;
+        let mut contents = CacheContents::default();
+        if let Some(bytes) = what["gpu_cache"].as_u64() {
+            let policy = what["policy"]
+                .as_str()
+                .map_or(CachePolicy::Presample, |name| name.parse().expect("a policy"));
+            let search = Search { caches: Some((bytes, policy)), sampler: false };
+            let found = launcher.find_caches(dataset, &options, &backend, &search, &mut Printing)?;
+            let found = found.plan.expect("a plan");
+            contents = CacheContents::of_plan(&opened, &found)?;
+            if let Some(path) = what["keep"].as_str() {
+                found.write(Path::new(path))?;
+            }
+        }
+        if let Some(path) = what["plan"].as_str() {
+            contents = CacheContents::of_plan(&opened, &CachePlan::read(Path::new(path))?)?;
+        }
+        let plan =
+            RunPlan::new(&opened, &options, passes)?.on(backend).with_caches(contents.caches().clone());
         let launch = Launch {
             dataset,
             plan: &plan,
+            caches: &contents,
             job: json!({ "note": what["note"] }),
             environments: Environments::default(),
         };
@@ -173,8 +195,20 @@ impl Observer for Printing {
 }
 
 fn backend(partition: Partition, gather: GatherChoice, kernel: Kernel, ipc: IpcKind) -> Backend {
-    Backend::Cuda(CudaBackend { ordinal: 0, gather, kernel, partition, ipc, nvrtc: None })
+    let sampler = SamplerChoice::Cpu;
+    Backend::Cuda(CudaBackend { ordinal: 0, gather, kernel, sampler, partition, ipc, nvrtc: None })
 }
+
+/// A sampler on the GPU too.
+fn sampling(partition: Partition, gather: GatherChoice) -> Backend {
+    match backend(partition, gather, Kernel::Wide, IpcKind::Auto) {
+        Backend::Cuda(cuda) => Backend::Cuda(CudaBackend { sampler: SamplerChoice::Gpu, ..cuda }),
+        Backend::Cpu => Backend::Cpu,
+    }
+}
+
+/// Bytes that hold some of the lists and of the rows.
+const CACHE: u64 = 14_000;
 
 fn two_processes() -> Backend {
     backend(Partition::None, GatherChoice::ZeroCopy, Kernel::Wide, IpcKind::Auto)
@@ -283,6 +317,24 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
             }
         }
     }
+    for partition in [Partition::None, Partition::Green { multiprocessors: 8 }, few] {
+        for (gather, policy) in [
+            (GatherChoice::ZeroCopy, None),
+            (GatherChoice::ZeroCopy, Some("presample")),
+            (GatherChoice::ZeroCopy, Some("fifo")),
+            (GatherChoice::Split, Some("degree")),
+        ] {
+            let mut what = json!({ "backend": sampling(partition, gather) });
+            if let Some(policy) = policy {
+                (what["gpu_cache"], what["policy"]) = (CACHE.into(), policy.into());
+            }
+            let ended = place.run(&what, &[("CUDA_SIM_DELAY_US", "300".into())]);
+            assert_eq!(ended.code, Some(0), "{what}\n{}", ended.stderr);
+            assert_eq!(ended.done["hashes"], hashes, "{what}");
+            let hit = |name: &str| ended.done[name].as_u64().expect("a count") > 0;
+            assert_eq!(hit("list_hits") || hit("row_hits"), policy.is_some(), "{what}: {}", ended.done);
+        }
+    }
     place.nothing_is_left("clean runs");
 }
 
@@ -292,6 +344,9 @@ const CODES: [u32; 5] = [2, 1, 801, 719, 810];
 /// Those of them after which nothing works any more.
 const LOSES_THE_CONTEXT: [u32; 2] = [719, 810];
 
+/// The way that caches, and samples on the GPU.
+const CACHES: &str = "caches and a sampler";
+
 fn backend_of(what: &Value) -> Backend {
     serde_json::from_value(what["backend"].clone()).expect("a backend")
 }
@@ -300,23 +355,34 @@ fn every_call_of_the_driver_that_fails_is_told_by_name_and_role_or_does_no_harm(
     let place = Place::new();
     let hashes = expected(&place);
     let (green, split) = (Partition::Green { multiprocessors: 8 }, GatherChoice::Split);
+    let caching = sampling(Partition::None, GatherChoice::ZeroCopy);
+    let plan = place.directory.path().join("plan.json");
+    let caches = json!({ "backend": caching, "gpu_cache": CACHE, "keep": plan });
+    // The planner costs more than the run: only its own faults are tried with it.
+    let planned = json!({ "backend": caching, "plan": plan });
+    let way = |backend: Backend| json!({ "backend": backend });
     let ways = [
-        ("two processes", two_processes()),
-        ("one process", backend(green, split, Kernel::Wide, IpcKind::Auto)),
-        ("legacy", backend(Partition::None, GatherChoice::Dma, Kernel::Shift, IpcKind::Legacy)),
+        ("two processes", way(two_processes())),
+        ("one process", way(backend(green, split, Kernel::Wide, IpcKind::Auto))),
+        ("legacy", way(backend(Partition::None, GatherChoice::Dma, Kernel::Shift, IpcKind::Legacy))),
+        (CACHES, caches),
     ];
     let mut cases = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
-    for (way, backend) in &ways {
-        let what = json!({ "backend": backend });
-        for ((role, function), calls) in calls_of(&place, &what) {
+    for (way, what) in &ways {
+        for ((role, function), calls) in calls_of(&place, what) {
             // A function that another way was swept with already gets its first call only, by one code.
             let thorough = seen.insert((role.clone(), function.clone()));
             let mut positions = vec![1, calls.div_ceil(2), calls];
             positions.dedup();
             for (number, position) in positions.into_iter().enumerate() {
                 for (place, code) in CODES.into_iter().enumerate() {
+                    // The planner is alone, and whatever fails it ends the run before it begins: two codes show that.
+                    if role == "planner" && !matches!(code, 2 | 719) {
+                        continue;
+                    }
                     if thorough || (number == 0 && place == cases.len() % CODES.len()) {
+                        let what = if *way == CACHES && role != "planner" { &planned } else { what };
                         cases.push((*way, what.clone(), role.clone(), function.clone(), position, code));
                     }
                 }
@@ -404,9 +470,12 @@ fn calls_of(place: &Place, what: &Value) -> BTreeMap<(String, String), u64> {
 
 fn a_producer_killed_at_any_moment_leaves_no_wrong_batch_and_no_process() {
     let place = Place::new();
-    let what = json!({ "backend": two_processes(), "epochs": 10_000, "note": true });
+    let plain = json!({ "backend": two_processes(), "epochs": 10_000, "note": true });
+    let sampling = sampling(Partition::None, GatherChoice::ZeroCopy);
+    let cached = json!({ "backend": sampling, "epochs": 10_000, "note": true, "gpu_cache": CACHE });
     for round in 0..12_u64 {
-        let mut command = place.command(&what, &[("CUDA_SIM_DELAY_US", "300".into())]);
+        let what = if round % 2 == 0 { &plain } else { &cached };
+        let mut command = place.command(what, &[("CUDA_SIM_DELAY_US", "300".into())]);
         let mut child = command.spawn().expect("this executable runs");
         // Some batches on, and then a moment that differs from round to round by what the machine does.
         let stderr = std::io::BufReader::new(child.stderr.take().expect("stderr"));
@@ -416,7 +485,11 @@ fn a_producer_killed_at_any_moment_leaves_no_wrong_batch_and_no_process() {
             let line = lines.next().expect("the run goes on").expect("text");
             batches += u64::from(line.starts_with("note: batch"));
         }
-        let role = if round % 3 == 2 { "consumer" } else { "producer" };
+        let role = match round % 6 {
+            5 => "sampler",
+            2 => "consumer",
+            _ => "producer",
+        };
         let victim = child_of(child.id(), role).unwrap_or_else(|| panic!("no {role}"));
         rustix::process::kill_process(victim, rustix::process::Signal::KILL).expect("kill");
         let rest: Vec<String> = lines.map_while(Result::ok).collect();

@@ -5,7 +5,7 @@ use uva_cuda::partition::mps_multiprocessors;
 
 use super::{
     Backend, BackendOptions, CudaBackend, DeviceChoice, GatherChoice, MpsChoice, Partition, PartitionChoice,
-    Probe,
+    Probe, SamplerChoice,
 };
 use crate::RuntimeError;
 
@@ -35,6 +35,16 @@ pub struct MpsWish {
     pub producer_percentage: u32,
     /// The consumer's.
     pub consumer_percentage: u32,
+    /// The sampler's, where it works on the GPU or may come to.
+    pub sampler_percentage: Option<u32>,
+}
+
+impl MpsWish {
+    /// The same without a sampler on the GPU: its share is the consumer's.
+    pub fn without_sampler(mut self) -> Self {
+        self.consumer_percentage += self.sampler_percentage.take().unwrap_or(0);
+        self
+    }
 }
 
 /// Decides. `threads`: the roles are threads of one process, as with `--in-process`. `probe` looks at the machine, and is
@@ -49,9 +59,14 @@ pub fn decide(
 ) -> Result<Decision, RuntimeError> {
     let mut notes = Vec::new();
     let (named, ordinal) = match options.device {
+        DeviceChoice::Cpu if options.sampler == SamplerChoice::Gpu => {
+            return Err(RuntimeError::Usage(
+                "--sampler gpu: with --device cpu there is no GPU to sample on".into(),
+            ));
+        }
         DeviceChoice::Cpu => return Ok(on_cpu(notes)),
         DeviceChoice::Cuda(index) => (true, index as usize),
-        DeviceChoice::Auto => (options.mps == MpsChoice::Require, 0),
+        DeviceChoice::Auto => (options.mps == MpsChoice::Require || options.sampler == SamplerChoice::Gpu, 0),
     };
     let probed = match probe() {
         Ok(probed) => probed,
@@ -76,11 +91,22 @@ pub fn decide(
             return Ok(on_cpu(notes));
         }
     };
+    let sampler = match (options.gather, options.sampler) {
+        (GatherChoice::Cpu, SamplerChoice::Gpu) => {
+            return Err(RuntimeError::Usage(
+                "--sampler gpu with --gather cpu: the CPU would need what the GPU has sampled; another --gather does"
+                    .into(),
+            ));
+        }
+        (GatherChoice::Cpu, SamplerChoice::Auto) => SamplerChoice::Cpu,
+        (_, sampler) => sampler,
+    };
     let cuda = |partition| {
         Backend::Cuda(CudaBackend {
             ordinal,
             gather: options.gather,
             kernel: options.kernel,
+            sampler,
             partition,
             ipc: options.ipc,
             nvrtc: options.nvrtc.clone(),
@@ -116,11 +142,24 @@ pub fn decide(
         ));
     }
     let wished = required || (options.partition == PartitionChoice::Auto && options.mps == MpsChoice::Auto);
+    let mut sampler_share = None;
+    if wished && !threads && sampler != SamplerChoice::Cpu {
+        // Unless they were given, shares that leave nothing are made to fit: nobody has asked for them.
+        let given = options.mps_sampler_percentage;
+        let wanted = given.unwrap_or_else(|| share.min(99_u32.saturating_sub(share)));
+        if wanted == 0 || share + wanted > 99 {
+            return Err(RuntimeError::Usage(format!(
+                "--mps-percentage {share} and --mps-sampler-percentage {wanted} leave nothing for training"
+            )));
+        }
+        sampler_share = Some(wanted);
+    }
     let mps = (wished && !threads).then(|| MpsWish {
         required,
         device: device.uuid.clone(),
         producer_percentage: share,
-        consumer_percentage: 100 - share,
+        consumer_percentage: 100 - share - sampler_share.unwrap_or(0),
+        sampler_percentage: sampler_share,
     });
     Ok(Decision { backend: cuda(fallback), mps, notes })
 }

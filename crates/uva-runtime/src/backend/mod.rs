@@ -55,6 +55,30 @@ impl GatherChoice {
     }
 }
 
+/// Where neighbours are sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SamplerChoice {
+    /// On the CPU, by as many samplers as there are.
+    #[default]
+    Cpu,
+    /// On the GPU, by exactly one.
+    Gpu,
+    /// Where a few batches show it to be faster.
+    Auto,
+}
+
+impl SamplerChoice {
+    /// Its name, as `--sampler` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+            Self::Auto => "auto",
+        }
+    }
+}
+
 /// Whether MPS limits producer and consumer to shares of the GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -94,6 +118,10 @@ pub struct BackendOptions {
     pub gather: GatherChoice,
     /// Which gather kernel.
     pub kernel: Kernel,
+    /// Where neighbours are sampled.
+    pub sampler: SamplerChoice,
+    /// A GPU sampler's share of the multiprocessors in per cent; `None`: the producer's.
+    pub mps_sampler_percentage: Option<u32>,
     /// MPS or not.
     pub mps: MpsChoice,
     /// The producer's share of the multiprocessors in per cent; `None`: what the link needs.
@@ -112,6 +140,8 @@ impl Default for BackendOptions {
             device: DeviceChoice::default(),
             gather: GatherChoice::default(),
             kernel: Kernel::Wide,
+            sampler: SamplerChoice::default(),
+            mps_sampler_percentage: None,
             mps: MpsChoice::default(),
             mps_percentage: None,
             partition: PartitionChoice::default(),
@@ -141,6 +171,8 @@ pub struct CudaBackend {
     pub gather: GatherChoice,
     /// Which gather kernel.
     pub kernel: Kernel,
+    /// Where neighbours are sampled. [`SamplerChoice::Auto`] only until it has been measured.
+    pub sampler: SamplerChoice,
     /// How the GPU is divided.
     pub partition: Partition,
     /// How its memory is shared between processes.
@@ -149,7 +181,7 @@ pub struct CudaBackend {
     pub nvrtc: Option<PathBuf>,
 }
 
-/// How the GPU is divided between producer and consumer.
+/// How the GPU is divided between producer, consumer and, where it has one, sampler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Partition {
@@ -165,6 +197,8 @@ pub enum Partition {
         producer_multiprocessors: u32,
         /// Multiprocessors that a process with the consumer's share sees.
         consumer_multiprocessors: u32,
+        /// The sampler's, where it works on the GPU.
+        sampler: Option<SamplerShare>,
     },
     /// The producer's stream is of a green context with so many multiprocessors.
     Green {
@@ -176,6 +210,15 @@ pub enum Partition {
         /// The producer's.
         multiprocessors: u32,
     },
+}
+
+/// A GPU sampler's share under MPS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SamplerShare {
+    /// In per cent.
+    pub percentage: u32,
+    /// Multiprocessors that a process with this share sees.
+    pub multiprocessors: u32,
 }
 
 impl Partition {
@@ -213,11 +256,20 @@ impl std::fmt::Display for Partition {
                 consumer_percentage,
                 producer_multiprocessors,
                 consumer_multiprocessors,
-            } => write!(
-                f,
-                "divided by MPS: producer {producer_percentage} % ({producer_multiprocessors} multiprocessors), \
-                 consumer {consumer_percentage} % ({consumer_multiprocessors})"
-            ),
+                sampler,
+            } => {
+                write!(
+                    f,
+                    "divided by MPS: producer {producer_percentage} % ({producer_multiprocessors} multiprocessors), \
+                     consumer {consumer_percentage} % ({consumer_multiprocessors})"
+                )?;
+                match sampler {
+                    Some(SamplerShare { percentage, multiprocessors }) => {
+                        write!(f, ", sampler {percentage} % ({multiprocessors})")
+                    }
+                    None => Ok(()),
+                }
+            }
             Self::Green { multiprocessors } => {
                 write!(
                     f,
@@ -246,6 +298,17 @@ impl Backend {
     /// Whether the producer runs in the consumer's process.
     pub fn in_one_process(&self) -> bool {
         self.device_slots().is_some_and(|cuda| cuda.partition.in_one_process())
+    }
+
+    /// The GPU, where a sampler works on one.
+    pub fn gpu_sampler(&self) -> Option<&CudaBackend> {
+        self.cuda().filter(|cuda| cuda.sampler == SamplerChoice::Gpu)
+    }
+
+    /// Whether the sampler runs in the consumer's process too: where the GPU is not divided between processes, all
+    /// that works on it is one.
+    pub fn samples_in_one_process(&self) -> bool {
+        self.in_one_process() && self.gpu_sampler().is_some()
     }
 
     /// Where the model trains, as `--device` takes it.

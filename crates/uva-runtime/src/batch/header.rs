@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use uva_graph::Split;
-use uva_sample::{BatchCounts, BatchKey, LayerCounts, MAX_LAYERS};
+use uva_sample::{BatchCounts, BatchKey, LayerCounts, ListReads, MAX_LAYERS};
 
 use super::BatchLayout;
 
@@ -32,6 +32,11 @@ pub(crate) struct BatchHeader {
     hash: u64,
     sample_ns: u64,
     gather_ns: u64,
+    list_reads: u64,
+    list_reads_cached: u64,
+    rows_cached: u64,
+    queue: u32,
+    pace: u32,
     kind: u32,
     split: u32,
     epoch: u32,
@@ -58,6 +63,8 @@ impl BatchHeader {
             seeds: counts.seeds as u32,
             nodes: counts.nodes as u32,
             layer_count: counts.layer_count as u32,
+            list_reads: counts.list_reads.all,
+            list_reads_cached: counts.list_reads.cached,
             ..Self::zeroed()
         };
         for (to, from) in header.layers.iter_mut().zip(counts.layers()) {
@@ -159,6 +166,34 @@ impl BatchHeader {
 
     pub fn gather_ns(&self) -> u64 {
         self.gather_ns
+    }
+
+    /// What was read of the graph.
+    pub fn list_reads(&self) -> ListReads {
+        ListReads { all: self.list_reads, cached: self.list_reads_cached }
+    }
+
+    /// Rows that came from the feature cache; in a slot on a GPU the gather's report says.
+    pub fn rows_cached(&self) -> u64 {
+        self.rows_cached
+    }
+
+    /// Batches that waited for the consumer when the producer turned to this one.
+    pub fn queue(&self) -> u32 {
+        self.queue
+    }
+
+    /// How many of its threads the producer used for it; 0 where a GPU gathered.
+    pub fn pace(&self) -> u32 {
+        self.pace
+    }
+
+    pub fn set_pace(&mut self, queue: u32, pace: u32) {
+        (self.queue, self.pace) = (queue, pace);
+    }
+
+    pub fn set_rows_cached(&mut self, rows: u64) {
+        self.rows_cached = rows;
     }
 
     pub fn set_sample_ns(&mut self, nanoseconds: u64) {

@@ -104,6 +104,11 @@ impl BatchLayout {
         })
     }
 
+    /// The bounds of what fits.
+    pub(crate) fn bounds(&self) -> &BatchBounds {
+        &self.bounds
+    }
+
     /// Seeds that fit.
     pub fn seed_capacity(&self) -> usize {
         self.bounds.seeds

@@ -6,7 +6,7 @@ use std::time::Duration;
 use uva_cuda::DeviceSlice;
 use uva_graph::{ElementType, FeatureTable, Labels, Split};
 use uva_mem::ring::ReadSlot;
-use uva_sample::{BlockRef, LayerCounts};
+use uva_sample::{BlockRef, LayerCounts, ListReads};
 
 use super::{BatchHeader, BatchLayout};
 use crate::RuntimeError;
@@ -168,11 +168,35 @@ impl<'a> Batch<'a> {
         Duration::from_nanos(self.header.sample_ns())
     }
 
+    /// Reads of neighbour lists that sampling it took, and those of cached lists.
+    pub fn list_reads(&self) -> ListReads {
+        self.header.list_reads()
+    }
+
+    /// How many of its rows came from the feature cache. On a GPU that is known once the batch is confirmed, and 0
+    /// before.
+    pub fn rows_cached(&self) -> u64 {
+        match &self.loan {
+            None => self.header.rows_cached(),
+            Some(loan) => loan.confirm().map_or(0, |gathered| gathered.hits),
+        }
+    }
+
+    /// Batches that waited for the consumer when the producer turned to this one: what its pace follows.
+    pub fn queue(&self) -> u32 {
+        self.header.queue()
+    }
+
+    /// How many of its threads the producer used for it; 0 where a GPU gathered.
+    pub fn pace(&self) -> u32 {
+        self.header.pace()
+    }
+
     /// How long the producer worked on it. On a GPU that is known once the batch is confirmed, and 0 before.
     pub fn gather_time(&self) -> Duration {
         match &self.loan {
             None => Duration::from_nanos(self.header.gather_ns()),
-            Some(loan) => loan.confirm().unwrap_or_default(),
+            Some(loan) => loan.confirm().map_or(Duration::ZERO, |gathered| gathered.time),
         }
     }
 }

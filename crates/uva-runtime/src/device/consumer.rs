@@ -9,7 +9,7 @@ use uva_cuda::memory::SharedBuffer;
 use uva_cuda::{Context, DeviceSlice, Stream};
 use uva_gather::cuda::SlotReader;
 
-use super::{SlotEvents, gather_time, out_of_range, slot_shape, stamp};
+use super::{Gathered, SlotEvents, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
 use crate::plan::RunPlan;
 
@@ -66,9 +66,9 @@ impl DeviceSlots {
         Ok(())
     }
 
-    /// Whether the batch was whole when the stream came to it, and how long its gather took on the device. To be asked
+    /// Whether the batch was whole when the stream came to it, and how its gather went on the device. To be asked
     /// when the work on it has been waited for; before that the answer may be that it was not.
-    fn confirm(&self, slot: usize, sequence: u64) -> Result<Duration, RuntimeError> {
+    fn confirm(&self, slot: usize, sequence: u64) -> Result<Gathered, RuntimeError> {
         let report = self.reader.report(slot);
         if report.stamp != stamp(sequence) {
             return Err(RuntimeError::PeerGone(format!(
@@ -80,7 +80,7 @@ impl DeviceSlots {
         }
         match report.bad() {
             Some((position, id)) => Err(out_of_range(position, id, self.rows)),
-            None => Ok(gather_time(&report)),
+            None => Ok(Gathered::of(&report)),
         }
     }
 
@@ -120,7 +120,7 @@ impl Loan<'_> {
         self.slots.reader.host_bytes(self.slot, range).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    pub fn confirm(&self) -> Result<Duration, RuntimeError> {
+    pub fn confirm(&self) -> Result<Gathered, RuntimeError> {
         self.slots.confirm(self.slot, self.sequence)
     }
 

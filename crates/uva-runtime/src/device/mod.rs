@@ -34,7 +34,7 @@ pub use consumer::DeviceSlots;
 pub(crate) use consumer::Loan;
 use link::one_process;
 pub(crate) use link::{consumer_side, producer_side};
-pub(crate) use producer::{DeviceGather, DeviceSetup};
+pub(crate) use producer::{DeviceGather, DeviceSetup, FeatureBytes};
 
 use crate::RuntimeError;
 use crate::plan::RunPlan;
@@ -54,6 +54,11 @@ pub(crate) fn in_this_process(plan: &RunPlan) -> Result<Option<(DeviceSetup, Dev
     one_process(&context, cuda, plan).map(Some)
 }
 
+/// The GPU that a sampler of this plan works on, in this process; `None` where the CPU samples.
+pub(crate) fn sampler_context(plan: &RunPlan) -> Result<Option<Arc<Context>>, RuntimeError> {
+    Ok(plan.backend.gpu_sampler().map(|cuda| Context::primary(cuda.ordinal)).transpose()?)
+}
+
 fn slot_shape(plan: &RunPlan) -> SlotShape {
     SlotShape {
         slots: plan.options.feature_slots,
@@ -68,9 +73,22 @@ fn out_of_range(position: u64, id: i64, rows: usize) -> RuntimeError {
     ))
 }
 
-/// How long a gather took on the device.
-fn gather_time(report: &GatherReport) -> Duration {
-    Duration::from_nanos(report.ended_ns.saturating_sub(report.began_ns))
+/// How a gather went.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gathered {
+    /// How long it took on the device.
+    pub time: Duration,
+    /// Rows that came from the feature cache.
+    pub hits: u64,
+}
+
+impl Gathered {
+    fn of(report: &GatherReport) -> Self {
+        Self {
+            time: Duration::from_nanos(report.ended_ns.saturating_sub(report.began_ns)),
+            hits: report.hits,
+        }
+    }
 }
 
 /// The value a gather's report carries when the batch of this sequence number is whole.

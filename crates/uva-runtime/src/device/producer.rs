@@ -7,8 +7,9 @@ use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer, TableBytes};
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, Module, ModuleOptions, Stream};
-use uva_gather::cuda::{DeviceTable, Fill, FillOptions, GatherMode, GatherTable, SlotFiller};
+use uva_gather::cuda::{DeviceCache, DeviceTable, Fill, FillOptions, GatherMode, GatherTable, SlotFiller};
 use uva_graph::Dataset;
+use uva_mem::FrozenBytes;
 
 use super::{SlotEvents, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
@@ -17,7 +18,7 @@ use crate::batch::BatchHeader;
 use crate::plan::RunPlan;
 
 /// The feature table's bytes, for as long as the dataset is mapped.
-struct FeatureBytes(Arc<Dataset>);
+pub(crate) struct FeatureBytes(pub(crate) Arc<Dataset>);
 
 impl TableBytes for FeatureBytes {
     fn bytes(&self) -> &[u8] {
@@ -34,8 +35,27 @@ pub(crate) struct DeviceSetup {
 
 impl DeviceSetup {
     /// Pins the table and makes everything ready that batches need; minutes for hundreds of gigabytes.
-    pub fn open(self, plan: &RunPlan, dataset: &Arc<Dataset>) -> Result<DeviceGather, RuntimeError> {
-        DeviceGather::new(&self.context, &self.cuda, plan, dataset, self.slots)
+    /// `cached_rows` are the ids of the rows that the feature cache holds, where it holds the same ones throughout.
+    pub fn open(
+        self,
+        plan: &RunPlan,
+        dataset: &Arc<Dataset>,
+        cached_rows: Option<&FrozenBytes>,
+    ) -> Result<DeviceGather, RuntimeError> {
+        let features = dataset.features();
+        let (context, row_bytes) = (&self.context, features.row_bytes());
+        let cache = match cached_rows {
+            Some(ids) => {
+                let ids: &[i64] = bytemuck::cast_slice(ids.bytes());
+                let threads = plan.options.gather_threads;
+                Some(DeviceCache::filled(context, features.bytes, row_bytes, ids, threads)?)
+            }
+            None if plan.caches.dynamic => {
+                Some(DeviceCache::fifo(context, features.rows, row_bytes, plan.caches.rows)?)
+            }
+            None => None,
+        };
+        DeviceGather::new(&self.context, &self.cuda, plan, dataset, self.slots, cache)
     }
 }
 
@@ -54,6 +74,7 @@ impl DeviceGather {
         plan: &RunPlan,
         dataset: &Arc<Dataset>,
         (buffer, events): (Arc<SharedBuffer>, SlotEvents),
+        cache: Option<DeviceCache>,
     ) -> Result<Self, RuntimeError> {
         let began = Instant::now();
         let options = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
@@ -111,6 +132,9 @@ impl DeviceGather {
             slot_shape(plan),
             options,
         )?;
+        if let Some(cache) = cache {
+            filler = filler.with_cache(cache)?;
+        }
         filler.reserve(plan.layout.batch_bytes())?;
         Ok(Self { filler, events, rows: plan.table_rows, note })
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use uva_mem::handover::{Channel, HandoverError};
 use uva_mem::ring::Ring;
 use uva_mem::spawn::Inherit;
-use uva_mem::{PidFd, Signal};
+use uva_mem::{FrozenBytes, PidFd, Signal};
 
 use super::janitor::Janitor;
 use super::messages::{JanitorWord, Role, Setup};
@@ -27,6 +27,8 @@ pub(crate) struct Member {
     child: Child,
     /// It has told what it failed of, so its exit code adds nothing.
     pub said_why: bool,
+    /// It works on a GPU.
+    is_on_gpu: bool,
     /// Set when it has been reaped.
     pub ended: Option<ExitStatus>,
 }
@@ -45,7 +47,7 @@ impl Member {
         match self.role {
             Role::Sampler => FIRST_SAMPLER + self.index,
             Role::Producer => PRODUCER,
-            Role::Consumer | Role::Janitor => CONSUMER,
+            Role::Consumer | Role::Planner | Role::Janitor => CONSUMER,
         }
     }
 
@@ -63,7 +65,7 @@ impl Member {
         let _ = self.child.wait().map(|status| self.ended = Some(status));
     }
 
-    fn end_now(&mut self) {
+    pub fn end_now(&mut self) {
         if self.reap().is_none() {
             // An error means that it ended meanwhile, which is what is wanted.
             let _ = self.child.kill();
@@ -91,21 +93,25 @@ impl Fleet {
         let batch_ring = plan.create_batch_ring()?;
         let feature_ring = plan.create_feature_ring()?;
         let mut fleet = Self { members: Vec::new(), mps };
-        let on_gpu = plan.backend.cuda().is_some();
-        let start = |role, index| start_process(role, index, launch.dataset, &launch.environments, on_gpu);
+        let backend = &plan.backend;
+        let start = |role: Role, index| {
+            start_process(role, index, launch.dataset, &launch.environments, role.is_on_gpu(backend))
+        };
         fleet.members.push(start(Role::Consumer, 0)?);
         if !plan.backend.in_one_process() {
             fleet.members.push(start(Role::Producer, 0)?);
         }
         let (consumer, producer) = (0, fleet.members.len() - 1);
         let first_sampler = fleet.members.len();
-        for index in 0..plan.options.samplers {
+        let samplers = if backend.samples_in_one_process() { 0 } else { plan.options.samplers };
+        for index in 0..samplers {
             fleet.members.push(start(Role::Sampler, index)?);
         }
 
         // Until the janitor knows the roles, their parent-death signal alone sees to them.
         let pids: Vec<u32> = fleet.members.iter().map(|member| member.pidfd.pid()).collect();
-        let gpu_pids = if on_gpu { pids[..first_sampler].to_vec() } else { Vec::new() };
+        let on_gpu = fleet.members.iter().filter(|member| member.role.is_on_gpu(backend));
+        let gpu_pids = on_gpu.map(|member| member.pidfd.pid()).collect();
         let pidfds: Vec<_> = fleet.members.iter().map(|member| member.pidfd.as_fd()).collect();
         janitor.tell(&JanitorWord::Roles { pids, on_gpu: gpu_pids }, &pidfds)?;
         drop(pidfds);
@@ -126,7 +132,9 @@ impl Fleet {
                     std::iter::once(&fleet.members[consumer]).chain(samplers).collect(),
                 ),
                 _ if place == producer => (&[&batch_ring], samplers.iter().collect()),
-                Role::Consumer | Role::Janitor => (&[&feature_ring], vec![&fleet.members[producer]]),
+                Role::Consumer | Role::Planner | Role::Janitor => {
+                    (&[&feature_ring], vec![&fleet.members[producer]])
+                }
             };
             let peers: Vec<&PidFd> = peers.into_iter().map(|peer| &peer.pidfd).collect();
             // Each end moves out of here: only then does a role's death close the channel for the other.
@@ -138,12 +146,23 @@ impl Fleet {
                 loader: plan.options.clone(),
                 passes: plan.schedule.passes(),
                 backend: plan.backend.clone(),
+                caches: plan.caches.clone(),
                 job: if member.role == Role::Consumer { launch.job.clone() } else { serde_json::Value::Null },
             };
             let mut fds = vec![control.fd()];
             fds.extend(rings.iter().map(|ring| ring.fd()));
             fds.extend(peers.iter().map(|peer| peer.as_fd()));
             fds.extend(link.as_ref().map(AsFd::as_fd));
+            match member.role {
+                Role::Sampler => fds.extend(launch.caches.graph().map(|graph| graph.fd())),
+                _ if place == producer => {
+                    fds.extend(launch.caches.rows().map(FrozenBytes::fd));
+                    if backend.samples_in_one_process() {
+                        fds.extend(launch.caches.graph().map(|graph| graph.fd()));
+                    }
+                }
+                _ => {}
+            }
             if let Some(channel) = &member.channel {
                 match hand_over(channel, &setup, &fds) {
                     // A role that died before it could be told is found by the watch, which names its cause.
@@ -167,9 +186,10 @@ impl Fleet {
                 // A client of MPS that is killed over its work may take the server with it, and the other client; one
                 // that the server has let go of may be. Where that fails the signal is what is left, for the next one
                 // too: a server that waits for the one's work does so for the other's.
-                let client =
-                    matches!(member.role, Role::Producer | Role::Consumer) && member.reap().is_none();
-                if client && mps.terminate_client(member.pidfd.pid()).is_err() {
+                if member.is_on_gpu
+                    && member.reap().is_none()
+                    && mps.terminate_client(member.pidfd.pid()).is_err()
+                {
                     self.mps = None;
                 }
             }
@@ -184,7 +204,7 @@ impl Drop for Fleet {
     }
 }
 
-/// Starts the process of a role. `on_gpu`: producer and consumer work on one.
+/// Starts the process of a role. `on_gpu`: it works on one.
 pub(super) fn start_process(
     role: Role,
     index: usize,
@@ -210,7 +230,6 @@ pub(super) fn start_process(
     // A role dies with its launcher at once where nothing needs to be finished first. With work on a GPU it has to be:
     // MPS does not survive a client that is killed over it. The janitor outlives the launcher, in a session of its
     // own, where a terminal's signals do not reach it.
-    let on_gpu = on_gpu && matches!(role, Role::Producer | Role::Consumer);
     let inherit = Inherit {
         channel: Some(theirs),
         death_signal: match role {
@@ -227,9 +246,16 @@ pub(super) fn start_process(
     // The command holds the role's end of the channel; only without it does the role's end mean that it closes.
     drop(command);
     match PidFd::open(child.id()) {
-        Ok(pidfd) => {
-            Ok(Member { role, index, channel: Some(ours), pidfd, child, said_why: false, ended: None })
-        }
+        Ok(pidfd) => Ok(Member {
+            role,
+            index,
+            channel: Some(ours),
+            pidfd,
+            child,
+            said_why: false,
+            is_on_gpu: on_gpu,
+            ended: None,
+        }),
         Err(error) => {
             // Nobody else knows of it yet.
             let _ = child.kill().and_then(|()| child.wait());

@@ -2,12 +2,16 @@
 //!
 //! | role | descriptors that come with its [`Setup`], in this order |
 //! |---|---|
-//! | sampler | control page, batch ring, the producer's pidfd |
-//! | producer | control page, batch ring, feature ring, the consumer's pidfd, every sampler's pidfd, the channel |
+//! | sampler | control page, batch ring, the producer's pidfd, the reordered graph |
+//! | producer | control page, batch ring, feature ring, the consumer's pidfd, every sampler's pidfd, the channel, the cached rows' ids |
 //! | consumer | control page, feature ring, the producer's pidfd, the channel |
-//! | consumer with the producer in it | control page, batch ring, every sampler's pidfd |
+//! | consumer with the producer in it | control page, batch ring, every sampler's pidfd, the cached rows' ids |
+//! | consumer with producer and sampler in it | control page, batch ring, the cached rows' ids, the reordered graph |
+//!
+//! The planner hears a task instead, and its result comes with the memory that holds the lists' and the rows' ids.
 //!
 //! The channel is one between producer and consumer, for feature slots that are on a GPU; without them it is not there.
+//! Reordered graph and cached rows' ids are there where the plan's caches need them.
 //! The janitor hears [`JanitorWord`]s instead. Where the producer is a thread of the consumer's process, that process's pidfd stands for it.
 
 use std::path::PathBuf;
@@ -17,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::backend::Backend;
+use crate::cache::Caches;
 use crate::metrics::{Event, Progress};
 use crate::mps;
 use crate::options::{LoaderOptions, Passes};
@@ -31,17 +36,29 @@ pub enum Role {
     Producer,
     /// Trains.
     Consumer,
+    /// Finds out what to cache, before the others start.
+    Planner,
     /// Cleans up behind a launcher that was killed.
     Janitor,
 }
 
 impl Role {
+    /// Whether the role's process works on the GPU of this backend.
+    pub(crate) fn is_on_gpu(self, backend: &Backend) -> bool {
+        match self {
+            Self::Sampler => backend.gpu_sampler().is_some(),
+            Self::Producer | Self::Consumer | Self::Planner => backend.cuda().is_some(),
+            Self::Janitor => false,
+        }
+    }
+
     /// The role's name, which is also the argument its process is started with.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sampler => "sampler",
             Self::Producer => "producer",
             Self::Consumer => "consumer",
+            Self::Planner => "planner",
             Self::Janitor => "janitor",
         }
     }
@@ -58,6 +75,7 @@ pub(crate) struct Setup {
     pub loader: LoaderOptions,
     pub passes: Passes,
     pub backend: Backend,
+    pub caches: Caches,
     /// What the consumer does with the batches, in its own terms.
     pub job: Value,
 }
@@ -89,7 +107,7 @@ pub(crate) enum JanitorWord {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// A line of the metrics.
-    Event(Event),
+    Event(Box<Event>),
     /// The run came this far.
     Progress(Progress),
     /// A line for the person who watches.

@@ -16,6 +16,7 @@
 mod fleet;
 mod janitor;
 mod messages;
+mod planner;
 mod role_process;
 mod signals;
 mod watch;
@@ -30,7 +31,8 @@ use self::fleet::Fleet;
 use self::janitor::Janitor;
 use self::messages::JanitorWord;
 use self::signals::Signals;
-use crate::backend::{Backend, CudaBackend, Decision, MpsWish, Partition, Probe};
+use crate::backend::{Backend, CudaBackend, Decision, MpsWish, Partition, Probe, SamplerShare};
+use crate::cache::CacheContents;
 use crate::control::Control;
 use crate::metrics::{Observer, Roles};
 use crate::plan::RunPlan;
@@ -50,6 +52,8 @@ pub struct Launch<'a> {
     pub dataset: &'a Path,
     /// Schedule and slots.
     pub plan: &'a RunPlan,
+    /// What the plan's caches hold.
+    pub caches: &'a CacheContents,
     /// What the consumer does with the batches, in its own terms.
     pub job: Value,
     /// What the roles find in their environment besides what this process has.
@@ -63,6 +67,8 @@ pub struct Environments {
     pub consumer: Vec<(String, Option<String>)>,
     /// The producer's.
     pub producer: Vec<(String, Option<String>)>,
+    /// The samplers'.
+    pub sampler: Vec<(String, Option<String>)>,
 }
 
 impl Environments {
@@ -70,7 +76,8 @@ impl Environments {
         match role {
             Role::Consumer => &self.consumer,
             Role::Producer => &self.producer,
-            Role::Sampler | Role::Janitor => &[],
+            Role::Sampler | Role::Planner => &self.sampler,
+            Role::Janitor => &[],
         }
     }
 
@@ -78,13 +85,16 @@ impl Environments {
     fn divided(mut self, session: Option<&mps::Session>, backend: &Backend) -> Self {
         let Some(cuda) = backend.cuda() else { return self };
         match (session, cuda.partition) {
-            (Some(session), Partition::Mps { producer_percentage, consumer_percentage, .. }) => {
+            (Some(session), Partition::Mps { producer_percentage, consumer_percentage, sampler, .. }) => {
                 self.producer.extend(client(session, producer_percentage));
                 self.consumer.extend(client(session, consumer_percentage));
+                let percentage = sampler.map_or(producer_percentage, |share| share.percentage);
+                self.sampler.extend(client(session, percentage));
             }
             _ => {
                 self.producer.extend(without_mps());
                 self.consumer.extend(without_mps());
+                self.sampler.extend(without_mps());
             }
         }
         self
@@ -122,6 +132,8 @@ pub struct Launcher {
     janitor: Janitor,
     signals: Signals,
     checkpoint: Option<PathBuf>,
+    /// How MPS divides the GPU, where it does.
+    wish: Option<MpsWish>,
 }
 
 impl Launcher {
@@ -136,7 +148,7 @@ impl Launcher {
             RuntimeError::Failed(format!("cannot listen for SIGINT and SIGTERM: {error}"))
         })?;
         let janitor = Janitor::start(dataset, checkpoint.clone())?;
-        Ok(Self { mps: None, janitor, signals, checkpoint })
+        Ok(Self { mps: None, janitor, signals, checkpoint, wish: None })
     }
 
     /// Fulfils the wish for MPS, if there is one, and says on what the run goes on.
@@ -157,7 +169,10 @@ impl Launcher {
             return Err(RuntimeError::Interrupted(*signal));
         }
         match divided {
-            Ok(divided) => Ok(Backend::Cuda(divided)),
+            Ok(divided) => {
+                self.wish = Some(wish.clone());
+                Ok(Backend::Cuda(divided))
+            }
             Err(reason) if wish.required => Err(RuntimeError::Missing(format!(
                 "MPS cannot divide the GPU: {reason}; --mps auto goes on without"
             ))),
@@ -167,6 +182,22 @@ impl Launcher {
                 Ok(decision.backend)
             }
         }
+    }
+
+    /// The same backend where no sampler works on the GPU after all: its share is the consumer's.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when MPS doesn't give that share.
+    pub fn without_gpu_sampler(&mut self, backend: &Backend) -> Result<Backend, RuntimeError> {
+        let (Backend::Cuda(cuda), Some(wish)) = (backend, self.wish.take()) else {
+            return Ok(backend.clone());
+        };
+        let wish = wish.without_sampler();
+        let divided = self.shares(&wish, cuda);
+        self.wish = Some(wish);
+        divided
+            .map(Backend::Cuda)
+            .map_err(|reason| RuntimeError::Failed(format!("dividing by MPS: {reason}")))
     }
 
     fn divide_by_mps(&mut self, wish: &MpsWish, cuda: &CudaBackend) -> Result<CudaBackend, String> {
@@ -183,7 +214,13 @@ impl Launcher {
                 mps::Session::Own(prepared.start(Some(&device)).map_err(said)?)
             }
         };
-        let session = self.mps.insert(Arc::new(session));
+        self.mps = Some(Arc::new(session));
+        self.shares(wish, cuda)
+    }
+
+    /// The shares that the daemon grants, each seen by a process that has it.
+    fn shares(&self, wish: &MpsWish, cuda: &CudaBackend) -> Result<CudaBackend, String> {
+        let session = self.mps.as_deref().ok_or("there is no daemon")?;
         // What a process with this share sees: the device's number there, and its multiprocessors.
         let granted = |percentage: u32| -> Result<(usize, u32), String> {
             let probe = Probe::in_child(&client(session, percentage), true);
@@ -205,11 +242,19 @@ impl Launcher {
         };
         let (ordinal, producer_multiprocessors) = granted(wish.producer_percentage)?;
         let (_, consumer_multiprocessors) = granted(wish.consumer_percentage)?;
+        let sampler = match wish.sampler_percentage {
+            Some(percentage) => {
+                let (_, multiprocessors) = granted(percentage)?;
+                Some(SamplerShare { percentage, multiprocessors })
+            }
+            None => None,
+        };
         let partition = Partition::Mps {
             producer_percentage: wish.producer_percentage,
             consumer_percentage: wish.consumer_percentage,
             producer_multiprocessors,
             consumer_multiprocessors,
+            sampler,
         };
         Ok(CudaBackend { ordinal, partition, ..cuda.clone() })
     }
@@ -218,14 +263,26 @@ impl Launcher {
     ///
     /// # Errors
     /// As the table above says. No process of the run is left in any case.
-    pub fn run(self, launch: Launch<'_>, observer: &mut dyn Observer) -> Result<Outcome, RuntimeError> {
+    pub fn run(mut self, launch: Launch<'_>, observer: &mut dyn Observer) -> Result<Outcome, RuntimeError> {
+        self.run_once(launch, observer)
+    }
+
+    /// The same, for a run that another follows.
+    ///
+    /// # Errors
+    /// As [`Launcher::run`].
+    pub(crate) fn run_once(
+        &mut self,
+        launch: Launch<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, RuntimeError> {
         let started = Instant::now();
         let plan = launch.plan;
         let environments = launch.environments.clone().divided(self.mps.as_deref(), &plan.backend);
         let launch = Launch { environments, ..launch };
         let control = Control::create(plan.options.samplers)?;
         let fleet = Fleet::start(&launch, &control, &self.janitor, self.mps.clone())?;
-        let ended = watch::watch(fleet, &control, self.signals, plan, observer);
+        let ended = watch::watch(fleet, &control, &mut self.signals, plan, observer);
         // A role killed while it wrote a checkpoint leaves its temporary file.
         if let (Err(_), Some(directory)) = (&ended, &self.checkpoint) {
             crate::checkpoint_files::remove_leftovers(directory);

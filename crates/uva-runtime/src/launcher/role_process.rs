@@ -1,25 +1,25 @@
 //! The life of a role's process: take up the channel, hear what to do, do it, say how it ended.
 
 use std::io::Write;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use uva_cuda::Context;
 use uva_graph::{Dataset, Verify};
-use uva_mem::PidFd;
 use uva_mem::handover::Channel;
+use uva_mem::{FrozenBytes, PidFd};
 
-use super::janitor;
 use super::messages::{Report, Role, Setup, since_boot};
 use super::signals;
+use super::{janitor, planner};
 use crate::backend::{CudaBackend, Partition};
 use crate::control::{CONSUMER, Control, FIRST_SAMPLER, PRODUCER, Stop};
 use crate::metrics::{Event, Observer, Progress};
 use crate::plan::RunPlan;
 use crate::roles::{BatchReceiver, Peer, ProducerRole, SamplerRole, ThreadName, first_error};
-use crate::{RuntimeError, device};
+use crate::{RuntimeError, cache, device};
 
 /// What the consumer's process does with its batches: its job as the launcher's caller wrote it, and what comes of it.
 pub type Consume = fn(&mut BatchReceiver, &Dataset, Value, &mut dyn Observer) -> Result<Value, RuntimeError>;
@@ -39,8 +39,13 @@ pub fn run(role: Role, channel: RawFd, consume: Consume) -> i32 {
             return 2;
         }
     };
+    let mut fds = Vec::new();
     let ended = match role {
         Role::Janitor => return i32::from(janitor::run(&channel).is_err()),
+        Role::Planner => planner::run(&channel).map_err(Ended::Failed).map(|(found, regions)| {
+            fds = regions;
+            found
+        }),
         _ => take_part(role, &channel, consume),
     };
     let report = match ended {
@@ -58,8 +63,8 @@ pub fn run(role: Role, channel: RawFd, consume: Consume) -> i32 {
         _ => 0,
     };
     // A launcher that cannot hear it is gone, and its janitor sees to the rest.
-    if role == Role::Consumer || code != 0 {
-        let _ = say(&channel, &report);
+    if matches!(role, Role::Consumer | Role::Planner) || code != 0 {
+        let _ = say_with(&channel, &report, &fds);
     }
     code
 }
@@ -88,28 +93,20 @@ fn take_part(role: Role, channel: &Arc<Channel>, consume: Consume) -> Result<Val
     // The launcher has verified the dataset; its roles only map it.
     let dataset = Dataset::open_verified(&setup.dataset, Verify::HeadersOnly).map_err(RuntimeError::from)?;
     let dataset = Arc::new(dataset);
-    let plan = Arc::new(RunPlan::new(&dataset, &setup.loader, setup.passes)?.on(setup.backend));
+    let plan = RunPlan::new(&dataset, &setup.loader, setup.passes)?;
+    let plan = Arc::new(plan.on(setup.backend).with_caches(setup.caches));
     let control = Arc::new(Control::open(handed.next("control page")?, plan.options.samplers)?);
     let place = match role {
         Role::Sampler => FIRST_SAMPLER + setup.index,
         Role::Producer => PRODUCER,
-        Role::Consumer | Role::Janitor => CONSUMER,
+        Role::Consumer | Role::Planner | Role::Janitor => CONSUMER,
     };
-    if plan.backend.cuda().is_some() && role != Role::Sampler {
+    if role.is_on_gpu(&plan.backend) {
         signals::stop_with_launcher(launcher, Arc::clone(&control)).map_err(|error| failed(&error))?;
     }
     let mut observer = ChannelObserver { channel, progress: None };
     let ended = match role {
-        Role::Sampler => SamplerRole {
-            index: setup.index,
-            dataset: &dataset,
-            plan: &plan,
-            control: &control,
-            batches: plan.open_batch_ring(handed.next("batch ring")?)?.writer(),
-            producer: handed.peer("producer")?,
-        }
-        .run()
-        .map(|()| Value::Null),
+        Role::Sampler => sample(setup.index, &dataset, &plan, &control, &mut handed).map(|()| Value::Null),
         Role::Producer => {
             produce(&dataset, &plan, &control, &mut handed, &|line| note(channel, line)).map(|()| Value::Null)
         }
@@ -118,7 +115,7 @@ fn take_part(role: Role, channel: &Arc<Channel>, consume: Consume) -> Result<Val
                 consume(receiver, &dataset, setup.job, &mut observer)
             })
         }
-        Role::Consumer | Role::Janitor => receiver(&plan, &control, &mut handed)
+        Role::Consumer | Role::Planner | Role::Janitor => receiver(&plan, &control, &mut handed)
             .and_then(|mut receiver| consume(&mut receiver, &dataset, setup.job, &mut observer)),
     };
     control.note_peak_rss(place);
@@ -126,6 +123,24 @@ fn take_part(role: Role, channel: &Arc<Channel>, consume: Consume) -> Result<Val
         Err(RuntimeError::PeerGone(_)) if control.stop() == Stop::Now => Err(Ended::Stopped),
         other => Ok(other?),
     }
+}
+
+/// A sampler.
+fn sample(
+    index: usize,
+    dataset: &Arc<Dataset>,
+    plan: &RunPlan,
+    control: &Arc<Control>,
+    handed: &mut Handed,
+) -> Result<(), RuntimeError> {
+    let batches = plan.open_batch_ring(handed.next("batch ring")?)?.writer();
+    let producer = handed.peer("producer")?;
+    let reordered = handed.reordered_graph(dataset, plan)?;
+    let gpu = match plan.backend.gpu_sampler() {
+        Some(cuda) => Some(open_device(cuda, Role::Sampler)?),
+        None => None,
+    };
+    SamplerRole { index, dataset, plan, control, reordered, gpu, batches, producer }.run()
 }
 
 /// The producer as a process of its own.
@@ -148,7 +163,10 @@ fn produce(
             Some(device::producer_side(&context, cuda, plan, control, (&link, &consumer))?)
         }
     };
-    ProducerRole { dataset, plan, control, batches, features, device, samplers, consumer, note }.run()
+    let cached_rows = handed.cached_rows(plan)?;
+    let cached_rows = cached_rows.as_ref();
+    ProducerRole { dataset, plan, control, cached_rows, batches, features, device, samplers, consumer, note }
+        .run()
 }
 
 /// The consumer's receiving end, with the producer in a process of its own.
@@ -179,15 +197,35 @@ fn consume_with_producer(
     channel: &Arc<Channel>,
     consume: impl FnOnce(&mut BatchReceiver) -> Result<Value, RuntimeError>,
 ) -> Result<Value, RuntimeError> {
-    let batches = plan.open_batch_ring(handed.next("batch ring")?)?.reader();
-    let samplers = handed.samplers(plan.options.samplers)?;
+    let batches = plan.open_batch_ring(handed.next("batch ring")?)?;
     let ring = plan.create_feature_ring()?;
     let (setup, slots) = device::in_this_process(plan)?.unzip();
+    let cached_rows;
     let (producer, consumer) = (ThreadName::new("producer"), ThreadName::new("consumer").peer());
+    let mut threads = Vec::new();
+    let samplers = if plan.backend.samples_in_one_process() {
+        cached_rows = handed.cached_rows(plan)?;
+        let reordered = handed.reordered_graph(dataset, plan)?;
+        let sampler = ThreadName::new("sampler");
+        let peer = sampler.peer();
+        let (dataset, plan, control) = (Arc::clone(dataset), Arc::clone(plan), Arc::clone(control));
+        let (batches, producer) = (batches.writer(), producer.peer());
+        threads.push(sampler.start(move || {
+            let (dataset, plan, control) = (&dataset, &plan, &control);
+            let gpu = device::sampler_context(plan)?;
+            SamplerRole { index: 0, dataset, plan, control, reordered, gpu, batches, producer }.run()
+        })?);
+        vec![peer]
+    } else {
+        let samplers = handed.samplers(plan.options.samplers)?;
+        cached_rows = handed.cached_rows(plan)?;
+        samplers
+    };
+    let batches = batches.reader();
     let mut receiver =
         BatchReceiver::new(Arc::clone(plan), Arc::clone(control), ring.reader(), slots, producer.peer());
     let features = ring.writer();
-    let thread = {
+    threads.push({
         let (dataset, plan, control) = (Arc::clone(dataset), Arc::clone(plan), Arc::clone(control));
         let line_channel = Arc::clone(channel);
         producer.start(move || {
@@ -195,6 +233,7 @@ fn consume_with_producer(
                 dataset: &dataset,
                 plan: &plan,
                 control: &control,
+                cached_rows: cached_rows.as_ref(),
                 batches,
                 features,
                 device: setup,
@@ -204,14 +243,14 @@ fn consume_with_producer(
             }
             .run()
         })?
-    };
+    });
     let consumed = consume(&mut receiver);
     let at = Instant::now();
     // Unless it has seen the end, nobody will take another batch, and the producer need not wait for that.
     if consumed.is_err() || control.stop() >= Stop::Soon {
         control.set_stop(Stop::Now);
     }
-    match (consumed, first_error([thread])) {
+    match (consumed, first_error(threads)) {
         (Err(RuntimeError::PeerGone(_)), Some((_, cause))) => Err(cause),
         // A fault on the device fails both; whoever met it first can name the call.
         (Err(_), Some((earlier, cause))) if earlier < at => Err(cause),
@@ -222,10 +261,15 @@ fn consume_with_producer(
 /// The context of this process's GPU, which has to be the part of it that the plan says.
 fn open_device(cuda: &CudaBackend, role: Role) -> Result<Arc<Context>, RuntimeError> {
     let context = Context::primary(cuda.ordinal)?;
-    let Partition::Mps { producer_multiprocessors, consumer_multiprocessors, .. } = cuda.partition else {
+    let Partition::Mps { producer_multiprocessors, consumer_multiprocessors, sampler, .. } = cuda.partition
+    else {
         return Ok(context);
     };
-    let expected = if role == Role::Producer { producer_multiprocessors } else { consumer_multiprocessors };
+    let expected = match role {
+        Role::Producer => producer_multiprocessors,
+        Role::Sampler => sampler.map_or(producer_multiprocessors, |share| share.multiprocessors),
+        Role::Consumer | Role::Planner | Role::Janitor => consumer_multiprocessors,
+    };
     let device = context.device();
     // CUDA goes on without MPS, and without a word, when it cannot reach the daemon.
     if !device.mps_enabled() {
@@ -260,6 +304,26 @@ impl Handed {
         (0..samplers).map(|index| self.peer(&name(index))).collect()
     }
 
+    /// The graph in the order of the list cache, where the plan has one.
+    fn reordered_graph(
+        &mut self,
+        dataset: &Dataset,
+        plan: &RunPlan,
+    ) -> Result<Option<Arc<FrozenBytes>>, RuntimeError> {
+        if !plan.caches.reordered {
+            return Ok(None);
+        }
+        cache::open_graph(self.next("reordered graph")?, dataset).map(|graph| Some(Arc::new(graph)))
+    }
+
+    /// The ids of the rows that the feature cache holds, where it holds the same ones throughout.
+    fn cached_rows(&mut self, plan: &RunPlan) -> Result<Option<FrozenBytes>, RuntimeError> {
+        if !plan.caches.holds_chosen_rows() {
+            return Ok(None);
+        }
+        cache::open_rows(self.next("cached rows' ids")?, &plan.caches).map(Some)
+    }
+
     /// The channel between producer and consumer.
     fn link(&mut self) -> Result<Channel, RuntimeError> {
         let fd = self.next("channel between producer and consumer")?;
@@ -286,7 +350,7 @@ struct ChannelObserver<'a> {
 
 impl Observer for ChannelObserver<'_> {
     fn event(&mut self, event: &Event) -> Result<(), RuntimeError> {
-        say(self.channel, &Report::Event(event.clone()))
+        say(self.channel, &Report::Event(Box::new(event.clone())))
     }
 
     fn progress(&mut self, progress: &Progress, _busiest: &str) {
@@ -309,14 +373,19 @@ impl Observer for ChannelObserver<'_> {
     }
 }
 
-fn note(channel: &Channel, line: &str) {
+pub(super) fn note(channel: &Channel, line: &str) {
     // A launcher that is gone is noticed elsewhere.
     let _ = say(channel, &Report::Note(line.to_owned()));
 }
 
 fn say(channel: &Channel, report: &Report) -> Result<(), RuntimeError> {
+    say_with(channel, report, &[])
+}
+
+fn say_with(channel: &Channel, report: &Report, fds: &[OwnedFd]) -> Result<(), RuntimeError> {
     let payload = serde_json::to_vec(report).map_err(|error| RuntimeError::Failed(error.to_string()))?;
+    let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
     channel
-        .send(&payload, &[])
+        .send(&payload, &fds)
         .map_err(|error| RuntimeError::PeerGone(format!("the launcher does not listen any more: {error}")))
 }

@@ -51,13 +51,13 @@ enum Rank {
 pub(super) fn watch(
     mut fleet: Fleet,
     control: &Control,
-    mut signals: Signals,
+    signals: &mut Signals,
     plan: &RunPlan,
     observer: &mut dyn Observer,
 ) -> Result<Value, RuntimeError> {
     let mut watch = Watch { control, plan, cause: None, done: None, deadline: None, interrupted: None };
     while !fleet.all_ended() {
-        wait(&fleet, &signals, watch.deadline).map_err(|error| {
+        wait(&fleet, signals, watch.deadline).map_err(|error| {
             RuntimeError::Failed(format!("the launcher cannot wait for its roles: {error}"))
         })?;
         for signal in signals.take() {

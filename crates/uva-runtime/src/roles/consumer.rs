@@ -8,6 +8,7 @@ use super::Peer;
 use crate::RuntimeError;
 use crate::backend::Backend;
 use crate::batch::{Batch, BatchHeader, Kind};
+use crate::cache::Caches;
 use crate::control::{CONSUMER, Control, Stop};
 use crate::device::DeviceSlots;
 use crate::plan::RunPlan;
@@ -44,6 +45,11 @@ impl BatchReceiver {
     /// Where the run gathers and trains.
     pub fn backend(&self) -> &Backend {
         &self.plan.backend
+    }
+
+    /// What is cached.
+    pub fn caches(&self) -> &Caches {
+        &self.plan.caches
     }
 
     /// The feature slots on a GPU, where they are.

@@ -2,13 +2,15 @@
 //! cares whether its peers are threads or processes.
 
 mod consumer;
+mod pace;
 mod peer;
 mod producer;
 mod sampler;
 mod thread;
 
 pub use consumer::BatchReceiver;
+pub(crate) use pace::Pace;
 pub(crate) use peer::Peer;
-pub(crate) use producer::ProducerRole;
+pub(crate) use producer::{ProducerRole, gather_on_host};
 pub(crate) use sampler::SamplerRole;
 pub(crate) use thread::{RoleThread, ThreadName, first_error, join_all};

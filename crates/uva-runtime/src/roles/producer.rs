@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use uva_gather::{HostGather, RowGather};
+use uva_gather::{CachedRows, FifoCache, GatherError, HostGather, RowCache, RowGather};
 use uva_graph::Dataset;
+use uva_mem::FrozenBytes;
 use uva_mem::ring::{Reader, Writer};
 
-use super::Peer;
+use super::{Pace, Peer};
 use crate::RuntimeError;
 use crate::batch::{BatchHeader, Kind};
-use crate::control::{Control, PRODUCER, Stop};
+use crate::cache::Caches;
+use crate::control::{CONSUMER, Control, PRODUCER, Stop};
 use crate::device::{DeviceGather, DeviceSetup};
 use crate::plan::RunPlan;
 use crate::stage::{Doing, StageClock};
@@ -20,6 +22,8 @@ pub(crate) struct ProducerRole<'a> {
     pub dataset: &'a Arc<Dataset>,
     pub plan: &'a RunPlan,
     pub control: &'a Arc<Control>,
+    /// The ids of the rows that the feature cache holds; `None` without one, and where it changes as the run goes.
+    pub cached_rows: Option<&'a FrozenBytes>,
     pub batches: Reader,
     pub features: Writer,
     /// Feature slots on a GPU, where they are.
@@ -33,7 +37,7 @@ pub(crate) struct ProducerRole<'a> {
 
 /// Who moves the rows.
 enum Gather<'a> {
-    Host(HostGather<'a>),
+    Host(Box<HostGather<'a>>),
     Device(Box<DeviceGather>),
 }
 
@@ -46,13 +50,14 @@ impl ProducerRole<'_> {
         let (plan, control) = (self.plan, self.control);
         let mut clock = StageClock::start(Arc::clone(control), PRODUCER);
         let mut gather = match self.device.take() {
-            None => {
-                let table = self.dataset.features();
-                let host = HostGather::new(table.bytes, table.row_bytes(), plan.options.gather_threads);
-                Gather::Host(host.map_err(|error| RuntimeError::Failed(error.to_string()))?)
-            }
+            None => Gather::Host(Box::new(gather_on_host(
+                self.dataset,
+                plan.options.gather_threads,
+                &plan.caches,
+                self.cached_rows,
+            )?)),
             Some(setup) => {
-                let device = setup.open(plan, self.dataset)?;
+                let device = setup.open(plan, self.dataset, self.cached_rows)?;
                 (self.note)(device.note());
                 Gather::Device(Box::new(device))
             }
@@ -72,11 +77,14 @@ impl ProducerRole<'_> {
     fn gather_all(&mut self, gather: &mut Gather<'_>, clock: &mut StageClock) -> Result<(), RuntimeError> {
         let (plan, control) = (self.plan, self.control);
         let mut end = 0;
+        let mut pace = Pace::new(plan.options.gather_threads, plan.options.feature_slots);
         for sequence in 0.. {
             control.note_position(PRODUCER, sequence);
             clock.now(Doing::WaitingInput);
             let sampler = &self.samplers[(sequence % self.samplers.len() as u64) as usize];
             let batch = self.batches.acquire(sequence, &sampler.watched(control, Stop::Now))?;
+            // Of the batches handed over, those that the consumer has neither used nor begun with: it is at its position.
+            let queue = (sequence.saturating_sub(1)).saturating_sub(control.position(CONSUMER));
             clock.now(Doing::WaitingOutput);
             let mut slot = self.features.acquire(sequence, &self.consumer.watched(control, Stop::Now))?;
             clock.now(Doing::Working);
@@ -85,8 +93,14 @@ impl ProducerRole<'_> {
                 .map_err(|what| RuntimeError::Failed(format!("batch slot {}: {what}", batch.slot())))?;
             let length = match gather {
                 _ if header.kind() != Kind::Batch => BatchHeader::BYTES,
-                Gather::Host(host) => fill_on_host(plan, host, &mut header, from, slot.payload_mut())?,
+                Gather::Host(host) => {
+                    let threads = pace.follow(queue);
+                    host.use_threads(threads as usize);
+                    header.set_pace(queue as u32, threads);
+                    fill_on_host(plan, host, &mut header, from, slot.payload_mut())?
+                }
                 Gather::Device(device) => {
+                    header.set_pace(queue as u32, 0);
                     device.fill(plan, sequence, &header, from)?;
                     BatchHeader::BYTES
                 }
@@ -114,6 +128,28 @@ impl ProducerRole<'_> {
     }
 }
 
+/// The gather on the CPU, with a cache of rows where there is one: of the rows with these ids, or of those read last.
+pub(crate) fn gather_on_host<'d>(
+    dataset: &'d Dataset,
+    threads: usize,
+    caches: &Caches,
+    cached_rows: Option<&FrozenBytes>,
+) -> Result<HostGather<'d>, RuntimeError> {
+    let table = dataset.features();
+    let row_bytes = table.row_bytes();
+    let failed = |error: GatherError| RuntimeError::Failed(format!("feat.npy: {error}"));
+    let host = HostGather::new(table.bytes, row_bytes, threads).map_err(failed)?;
+    let cache: RowCache = match cached_rows {
+        Some(ids) => {
+            let ids: &[i64] = bytemuck::cast_slice(ids.bytes());
+            CachedRows::new(table.bytes, row_bytes, ids, threads).map_err(failed)?.into()
+        }
+        None if caches.dynamic => FifoCache::new(table.rows, row_bytes, caches.rows).map_err(failed)?.into(),
+        None => return Ok(host),
+    };
+    host.with_cache(cache).map_err(failed)
+}
+
 /// Copies a batch's arrays and gathers its rows into a slot in host memory. Returns the slot's length.
 fn fill_on_host(
     plan: &RunPlan,
@@ -133,6 +169,7 @@ fn fill_on_host(
     gather
         .gather(nodes, &mut to[features])
         .map_err(|error| RuntimeError::Failed(format!("feat.npy: {error}")))?;
+    header.set_rows_cached(gather.hits().last);
     header.set_gather_ns(began.elapsed().as_nanos() as u64);
     Ok(length)
 }

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use uva_cuda::Context;
 use uva_graph::{Dataset, Split};
+use uva_mem::FrozenBytes;
 use uva_mem::ring::Writer;
-use uva_sample::{BatchKey, BatchMut, NeighborSampler, SamplerOptions, SeedOrder};
+use uva_sample::{BatchKey, BatchMut, SeedOrder};
 
 use super::Peer;
 use crate::RuntimeError;
 use crate::batch::{BatchHeader, Kind};
+use crate::cache::{Engine, OnGpu, SampledGraph};
 use crate::control::{Control, FIRST_SAMPLER, Stop};
 use crate::plan::{RunPlan, seed_order};
 use crate::schedule::Item;
@@ -17,9 +20,13 @@ use crate::stage::{Doing, StageClock};
 /// One of `W` samplers: it makes the batches whose sequence number is its own index modulo `W`.
 pub(crate) struct SamplerRole<'a> {
     pub index: usize,
-    pub dataset: &'a Dataset,
+    pub dataset: &'a Arc<Dataset>,
     pub plan: &'a RunPlan,
     pub control: &'a Arc<Control>,
+    /// The graph in the order of the list cache, where the run has one that the dataset's own order does not serve.
+    pub reordered: Option<Arc<FrozenBytes>>,
+    /// The GPU to sample on; `None`: the CPU samples.
+    pub gpu: Option<Arc<Context>>,
     pub batches: Writer,
     pub producer: Peer,
 }
@@ -32,7 +39,16 @@ impl SamplerRole<'_> {
     pub fn run(mut self) -> Result<(), RuntimeError> {
         let (plan, control, place) = (self.plan, self.control, FIRST_SAMPLER + self.index);
         let mut clock = StageClock::start(Arc::clone(control), place);
-        let mut sampling = Sampling::new(self.dataset, plan)?;
+        let graph = SampledGraph::new(self.dataset, self.reordered.as_ref().map(|bytes| bytes.bytes()))?;
+        let lists = plan.caches.lists;
+        let engine = match (&self.gpu, plan.backend.gpu_sampler()) {
+            (Some(context), Some(cuda)) => {
+                let at = OnGpu { context, cuda, dataset: self.dataset, reordered: self.reordered.as_ref() };
+                Engine::on_gpu(&at, &graph, &plan.options, plan.layout.bounds(), lists)?
+            }
+            _ => Engine::on_host(self.dataset, &graph, &plan.options, lists)?,
+        };
+        let mut sampling = Sampling::new(self.dataset, plan, &graph, engine)?;
         let stride = plan.options.samplers as u64;
         for sequence in (self.index as u64..).step_by(stride as usize) {
             control.note_position(place, sequence);
@@ -67,7 +83,8 @@ impl SamplerRole<'_> {
 struct Sampling<'a> {
     dataset: &'a Dataset,
     plan: &'a RunPlan,
-    sampler: NeighborSampler<'a>,
+    graph: &'a SampledGraph<'a>,
+    engine: Engine<'a>,
     /// Orders of the splits, and the epoch that the training order is prepared for.
     orders: [SeedOrder; 3],
     prepared: Option<u32>,
@@ -75,22 +92,19 @@ struct Sampling<'a> {
 }
 
 impl<'a> Sampling<'a> {
-    fn new(dataset: &'a Dataset, plan: &'a RunPlan) -> Result<Self, RuntimeError> {
+    fn new(
+        dataset: &'a Dataset,
+        plan: &'a RunPlan,
+        graph: &'a SampledGraph<'a>,
+        engine: Engine<'a>,
+    ) -> Result<Self, RuntimeError> {
         let options = &plan.options;
-        let sampler = NeighborSampler::new(
-            dataset.csc(),
-            SamplerOptions {
-                fanouts: options.fanouts.clone(),
-                replace: options.replace,
-                seed: options.seed,
-                ..SamplerOptions::default()
-            },
-        )?;
         let order = |split| seed_order(dataset, options, split);
         Ok(Self {
             dataset,
             plan,
-            sampler,
+            graph,
+            engine,
             orders: [order(Split::Train)?, order(Split::Valid)?, order(Split::Test)?],
             prepared: None,
             seeds: Vec::with_capacity(options.batch_size),
@@ -103,18 +117,15 @@ impl<'a> Sampling<'a> {
             order.prepare(key.epoch)?;
             self.prepared = Some(key.epoch);
         }
-        let split = self.dataset.split(key.split);
+        let split = self.graph.split(key.split);
         self.seeds.clear();
         self.seeds.extend(order.batch(key.batch as usize).iter().map(|position| split[*position as usize]));
         let labels = self.dataset.labels();
         let (label_bytes, row) = (labels.bytes(), self.plan.layout.label_row_bytes());
-        let (sampler, seeds, csc) = (&mut self.sampler, &self.seeds, self.dataset.csc());
+        let (engine, seeds, graph) = (&mut self.engine, &self.seeds, self.graph);
         let fill = |labels_out: &mut [u8], degrees_out: &mut [i32], out: &mut BatchMut<'_>| {
-            let counts = sampler.sample(key, seeds, out)?;
-            for (to, node) in degrees_out.iter_mut().zip(&out.nodes[..counts.nodes]) {
-                *to = i32::try_from(csc.degree(*node as usize)).unwrap_or(i32::MAX);
-            }
-            for (to, seed) in labels_out.chunks_exact_mut(row).zip(seeds) {
+            let counts = engine.sample(graph, key, seeds, out, degrees_out)?;
+            for (to, seed) in labels_out.chunks_exact_mut(row).zip(&out.nodes[..counts.seeds]) {
                 let from = *seed as usize * row;
                 to.copy_from_slice(&label_bytes[from..from + row]);
             }

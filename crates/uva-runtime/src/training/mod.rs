@@ -5,8 +5,10 @@
 
 mod arrays;
 mod gpu;
-pub mod run;
+pub mod preparation;
+mod run;
 pub mod session;
+mod trial;
 
 pub use gpu::torch_on_gpu;
 pub use run::{TrainingRun, consume};

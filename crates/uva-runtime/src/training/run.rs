@@ -4,30 +4,50 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use uva_cache::CachePlan;
 use uva_graph::{Dataset, Split};
 
 use uva_train::ModelKind;
 
 use super::session::{self, EvaluateBy, TrainingOptions, TrainingOutcome};
+use super::{preparation, trial};
 use crate::backend::{self, BackendOptions, Decision, Probe};
+use crate::cache::{CacheContents, CacheRequest};
 use crate::control::{Control, Stop};
 use crate::launcher::{Environments, Launch, Launcher, without_mps};
-use crate::metrics::{End, Event, Observer, Roles, Start};
+use crate::metrics::{CacheOutcome, End, Event, Observer, Roles, Start};
 use crate::plan::RunPlan;
 use crate::roles::BatchReceiver;
-use crate::{LoaderOptions, Passes, Runtime, RuntimeError, mps};
+use crate::{LoaderOptions, Passes, Runtime, RuntimeError, cache, mps};
 
 /// A training run that can be started: its options fit each other, its dataset and its checkpoint.
 #[derive(Debug)]
 pub struct TrainingRun {
-    dataset: Arc<Dataset>,
-    plan: RunPlan,
-    options: TrainingOptions,
+    pub(super) dataset: Arc<Dataset>,
+    pub(super) plan: RunPlan,
+    pub(super) options: TrainingOptions,
     decision: Decision,
     in_process: bool,
+    /// What to cache, as asked for.
+    pub(super) caches: Option<CacheRequest>,
+    /// The plan that a file holds, and what to warn of.
+    pub(super) planned: Option<(CachePlan, Vec<String>)>,
+    /// The plan in force, once the run is prepared.
+    pub(super) cache_plan: Option<CachePlan>,
+    pub(super) contents: CacheContents,
+}
+
+/// What the consumer's process does with its batches.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Job {
+    /// Trains.
+    Train(TrainingOptions),
+    /// Trains one batch, to see what that leaves.
+    Trial(TrainingOptions),
 }
 
 impl TrainingRun {
@@ -42,6 +62,7 @@ impl TrainingRun {
         epochs: u32,
         mut options: TrainingOptions,
         backend: &BackendOptions,
+        caches: Option<CacheRequest>,
         in_process: bool,
     ) -> Result<Self, RuntimeError> {
         session::check_trainable(&dataset)?;
@@ -58,7 +79,16 @@ impl TrainingRun {
         let mut plan = RunPlan::new(&dataset, &loader, passes)?;
         plan.checkpointed = options.checkpoint.is_some();
         let decision = backend::decide(backend, in_process, || Probe::in_child(&without_mps(), false))?;
-        Ok(Self { dataset: Arc::new(dataset), plan, options, decision, in_process })
+        if decision.backend.gpu_sampler().is_some() && plan.options.samplers != 1 {
+            return Err(RuntimeError::Usage(format!(
+                "--sampler gpu and --samplers {}: exactly one sampler works on a GPU",
+                plan.options.samplers
+            )));
+        }
+        let dataset = Arc::new(dataset);
+        let planned = preparation::read_plan(caches.as_ref(), &dataset, &plan)?;
+        let (cache_plan, contents) = (None, CacheContents::default());
+        Ok(Self { dataset, plan, options, decision, in_process, caches, planned, cache_plan, contents })
     }
 
     /// What a consumer's process needs in its environment, and this one before it loads libtorch if it is to train in
@@ -114,6 +144,8 @@ impl TrainingRun {
                 "batch_slots": loader.batch_slots(),
                 "feature_slot_bytes": self.plan.feature_slot_bytes(),
                 "batch_slot_bytes": self.plan.layout.batch_bytes(),
+                "caches": self.cache_plan.as_ref().map(cache::described),
+                "sampler": self.plan.backend.cuda().map_or("cpu", |cuda| cuda.sampler.name()),
                 "train_batches": schedule.train_batches(),
                 "start": schedule.passes().start,
             }),
@@ -129,14 +161,17 @@ impl TrainingRun {
         let (outcome, roles, seconds) = if self.in_process {
             decision.notes.iter().for_each(|note| observer.note(note));
             self.plan.backend = decision.backend;
+            self.prepare(None, observer)?;
             self.tell_the_start(options, observer)?;
             self.in_this_process(observer)?
         } else {
             let mut launcher = Launcher::begin(self.dataset.path(), self.options.checkpoint.clone())?;
             self.plan.backend = launcher.divide(decision, observer)?;
+            self.prepare(Some(&mut launcher), observer)?;
             self.tell_the_start(options, observer)?;
             self.in_processes(launcher, observer)?
         };
+        let cache = self.cache_outcome(&outcome);
         let end = End {
             test_accuracy: outcome.test_accuracy,
             best_valid_accuracy: outcome.best.map(|best| best.accuracy),
@@ -151,6 +186,7 @@ impl TrainingRun {
                 0.0
             },
             roles,
+            cache,
         };
         observer.event(&Event::End(end.clone()))?;
         Ok(end)
@@ -165,17 +201,35 @@ impl TrainingRun {
         Ok(())
     }
 
+    /// What the roles' processes need in theirs.
+    pub(super) fn environments(&self) -> Environments {
+        let consumer = self.environment().into_iter().map(|(name, value)| (name, Some(value))).collect();
+        Environments { consumer, ..Environments::default() }
+    }
+
+    /// What the caches did, beside what was expected of them.
+    fn cache_outcome(&self, outcome: &TrainingOutcome) -> Option<CacheOutcome> {
+        let (counts, plan) = (outcome.cache?, self.cache_plan.as_ref()?);
+        Some(CacheOutcome {
+            counts,
+            list_hit_rate: counts.list_hit_rate(),
+            row_hit_rate: counts.row_hit_rate(),
+            expected_list_hit_rate: plan.lists.hit_rate,
+            expected_row_hit_rate: plan.rows.hit_rate,
+        })
+    }
+
     fn in_processes(
         &self,
         launcher: Launcher,
         observer: &mut dyn Observer,
     ) -> Result<(TrainingOutcome, Roles, f64), RuntimeError> {
-        let consumer = self.environment().into_iter().map(|(name, value)| (name, Some(value))).collect();
         let launch = Launch {
             dataset: self.dataset.path(),
             plan: &self.plan,
-            job: to_value(&self.options)?,
-            environments: Environments { consumer, producer: Vec::new() },
+            caches: &self.contents,
+            job: to_value(&Job::Train(self.options.clone()))?,
+            environments: self.environments(),
         };
         let outcome = launcher.run(launch, observer)?;
         let done = serde_json::from_value(outcome.done).map_err(|error| {
@@ -185,11 +239,12 @@ impl TrainingRun {
     }
 
     fn in_this_process(
-        self,
+        &self,
         observer: &mut dyn Observer,
     ) -> Result<(TrainingOutcome, Roles, f64), RuntimeError> {
         let started = Instant::now();
-        let mut runtime = Runtime::start(self.dataset, self.plan)?;
+        let (dataset, plan) = (Arc::clone(&self.dataset), self.plan.clone());
+        let mut runtime = Runtime::start_with(dataset, plan, self.contents.clone())?;
         let (receiver, dataset, control) = runtime.parts();
         let signals = SignalThread::start(Arc::clone(control))?;
         let trained = session::train(receiver, dataset, &self.options, observer);
@@ -229,9 +284,12 @@ pub fn consume(
     job: Value,
     observer: &mut dyn Observer,
 ) -> Result<Value, RuntimeError> {
-    let options: TrainingOptions = serde_json::from_value(job)
+    let job: Job = serde_json::from_value(job)
         .map_err(|error| RuntimeError::Failed(format!("the training options cannot be read: {error}")))?;
-    to_value(&session::train(receiver, dataset, &options, observer)?)
+    match job {
+        Job::Train(options) => to_value(&session::train(receiver, dataset, &options, observer)?),
+        Job::Trial(options) => to_value(&trial::run(receiver, dataset, &options)?),
+    }
 }
 
 /// What must be the same for a checkpoint to be continued: everything that a batch or a loss depends on. How many
@@ -245,7 +303,7 @@ fn fingerprint(
     if let Some(trainer) = trainer.as_object_mut() {
         trainer.remove("threads");
     }
-    Ok(json!({
+    let mut fingerprint = json!({
         "dataset": dataset.fingerprint(),
         "fanouts": loader.fanouts,
         "replace": loader.replace,
@@ -254,10 +312,15 @@ fn fingerprint(
         "seed": loader.seed,
         "trainer": trainer,
         "evaluate_by": options.evaluate_by,
-    }))
+    });
+    // Only where it changes a batch, so that checkpoints of before it was there go on.
+    if loader.batch_dependency > 1 {
+        fingerprint["batch_dependency"] = loader.batch_dependency.into();
+    }
+    Ok(fingerprint)
 }
 
-fn to_value(value: &impl serde::Serialize) -> Result<Value, RuntimeError> {
+pub(super) fn to_value(value: &impl serde::Serialize) -> Result<Value, RuntimeError> {
     serde_json::to_value(value).map_err(|error| RuntimeError::Failed(error.to_string()))
 }
 

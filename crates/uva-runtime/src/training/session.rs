@@ -17,7 +17,7 @@ use super::gpu;
 use crate::RuntimeError;
 use crate::batch::Batch;
 use crate::control::Stop;
-use crate::metrics::{BatchEvent, EpochEvent, Event, Observer, PassSums, Progress};
+use crate::metrics::{BatchEvent, CacheCounts, EpochEvent, Event, Observer, PassSums, Progress};
 use crate::options::Cursor;
 use crate::roles::BatchReceiver;
 
@@ -89,6 +89,8 @@ pub struct TrainingOutcome {
     pub best: Option<Best>,
     /// Early stopping ended it.
     pub stopped_early: bool,
+    /// What the caches did for this run's training batches; `None` without any.
+    pub cache: Option<CacheCounts>,
     /// SIGINT or SIGTERM ended it; a checkpoint was written where there is a directory for them.
     pub interrupted: bool,
 }
@@ -127,10 +129,22 @@ pub fn train(
     })
 }
 
-struct Session<'a> {
+fn cache_counts(batch: &Batch<'_>) -> CacheCounts {
+    let lists = batch.list_reads();
+    CacheCounts {
+        list_reads: lists.all,
+        list_hits: lists.cached,
+        rows: batch.node_count() as u64,
+        row_hits: batch.rows_cached(),
+    }
+}
+
+pub(super) struct Session<'a> {
     dataset: &'a Dataset,
     options: &'a TrainingOptions,
     trainer: Trainer,
+    /// Whether the run has caches, whose hits are told.
+    cached: bool,
     state: TrainingState,
     outcome: TrainingOutcome,
     /// Sums of the validation or test pass under way.
@@ -143,7 +157,7 @@ struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    fn begin(
+    pub(super) fn begin(
         receiver: &mut BatchReceiver,
         dataset: &'a Dataset,
         options: &'a TrainingOptions,
@@ -173,6 +187,7 @@ impl<'a> Session<'a> {
             dataset,
             options,
             trainer,
+            cached: receiver.caches().are_there(),
             state,
             outcome: TrainingOutcome::default(),
             evaluation: PassSums::default(),
@@ -255,7 +270,11 @@ impl<'a> Session<'a> {
         self.is_out_of_patience() || self.state.cursor.epoch >= self.epochs
     }
 
-    fn train_batch(&mut self, batch: &Batch<'_>, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
+    pub(super) fn train_batch(
+        &mut self,
+        batch: &Batch<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RuntimeError> {
         let began = Instant::now();
         let arrays = BatchArrays::of(batch);
         let mut confirm = || batch.confirm().map_err(|error| error.to_string());
@@ -269,6 +288,10 @@ impl<'a> Session<'a> {
         self.state.cursor = Cursor { epoch: batch.epoch(), batch: batch.index() + 1 };
         self.outcome.batches += 1;
         self.since_checkpoint += 1;
+        let cache = self.cached.then(|| cache_counts(batch));
+        if let Some(counts) = cache {
+            *self.outcome.cache.get_or_insert_default() += counts;
+        }
         observer.event(&Event::Batch(BatchEvent {
             epoch: batch.epoch(),
             batch: batch.index(),
@@ -280,6 +303,9 @@ impl<'a> Session<'a> {
             sample_us: batch.sample_time().as_micros() as u64,
             gather_us: batch.gather_time().as_micros() as u64,
             train_us: began.elapsed().as_micros() as u64,
+            queue: batch.queue(),
+            pace: batch.pace(),
+            cache,
         }))
     }
 

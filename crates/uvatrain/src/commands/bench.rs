@@ -1,5 +1,6 @@
 //! `uvatrain bench`: parts of the pipeline, measured one at a time on this machine.
 
+mod cache;
 mod gather;
 mod pcie;
 mod pipeline;
@@ -13,6 +14,7 @@ use crate::flags::BenchCommand;
 pub fn run(command: &BenchCommand) -> anyhow::Result<()> {
     match command {
         BenchCommand::Sample(flags) => sample::run(flags),
+        BenchCommand::Cache(flags) => cache::run(flags),
         BenchCommand::Gather(flags) => gather::run(flags),
         BenchCommand::Pipeline(flags) => pipeline::run(flags),
         BenchCommand::Pcie(flags) => pcie::run(flags),

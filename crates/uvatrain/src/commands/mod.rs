@@ -6,6 +6,7 @@ mod generate;
 mod import;
 mod info;
 mod mps;
+mod plan;
 pub mod probe;
 pub mod role;
 mod train;
@@ -28,12 +29,14 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Import(flags) => import::run(&flags),
         Command::Info(flags) => info::run(&flags),
         Command::Train(flags) => train::run(&flags),
+        Command::Plan(flags) => plan::run(&flags),
         Command::Bench(command) => bench::run(&command),
         Command::Doctor(flags) => doctor::run(&flags),
         Command::Mps(command) => mps::run(&command),
         Command::Sampler(args) => role::run(Role::Sampler, &args),
         Command::Producer(args) => role::run(Role::Producer, &args),
         Command::Consumer(args) => role::run(Role::Consumer, &args),
+        Command::Planner(args) => role::run(Role::Planner, &args),
         Command::Janitor(args) => role::run(Role::Janitor, &args),
         Command::Probe(args) => probe::run(&args),
     }

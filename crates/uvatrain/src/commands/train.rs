@@ -19,10 +19,11 @@ pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
     let dataset = Dataset::open(&flags.data)?;
     let run = TrainingRun::new(
         dataset,
-        &flags.loader.options(),
+        &with_models::loader_options(flags)?,
         flags.epochs,
         with_models::training_options(flags),
-        &flags.backend.options(),
+        &with_models::backend_options(flags),
+        flags.cache.request(),
         flags.loader.in_process,
     )?;
     if flags.loader.in_process {
@@ -49,12 +50,14 @@ mod with_models {
     use std::process::Command;
 
     use anyhow::Context;
-    use uva_runtime::RuntimeError;
+    use uva_runtime::backend::{BackendOptions, SamplerChoice};
     use uva_runtime::metrics::{Event, MetricsFile, Observer, Progress};
     use uva_runtime::training;
     use uva_runtime::training::{EvaluateBy, TrainerOptions, TrainingOptions};
+    use uva_runtime::{LoaderOptions, RuntimeError};
 
-    use crate::flags::{Evaluation, FeatureNorm, Model, TrainFlags};
+    use crate::exit;
+    use crate::flags::{Evaluation, FeatureNorm, Model, Sampler, TrainFlags};
     use crate::ui::progress;
 
     /// The flags as the runtime takes them.
@@ -88,6 +91,32 @@ mod with_models {
             resume: flags.resume,
             fingerprint: serde_json::Value::Null,
         }
+    }
+
+    /// The loader's flags as the runtime takes them: one sampler, where it is to be on the GPU.
+    pub fn loader_options(flags: &TrainFlags) -> anyhow::Result<LoaderOptions> {
+        let mut options = flags.loader.options();
+        if flags.backend.sampler == Some(Sampler::Gpu) {
+            if let Some(samplers @ 2..) = flags.loader.samplers {
+                return Err(exit::usage(format!(
+                    "--sampler gpu and --samplers {samplers}: exactly one sampler works on a GPU"
+                ))
+                .into());
+            }
+            options.samplers = 1;
+        }
+        Ok(options)
+    }
+
+    /// The backend's flags as the runtime takes them. With caches on a GPU it is measured where to sample, unless that was
+    /// said: a cache of lists is of use to a sampler on the GPU only.
+    pub fn backend_options(flags: &TrainFlags) -> BackendOptions {
+        let mut options = flags.backend.options();
+        let cached = flags.cache.gpu_cache.is_some() || flags.cache.plan.is_some();
+        if cached && flags.backend.sampler.is_none() {
+            options.sampler = SamplerChoice::Auto;
+        }
+        options
     }
 
     /// Starts this process anew unless its environment holds these variables already: libtorch read them when it was

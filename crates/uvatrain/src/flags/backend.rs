@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use uva_runtime::backend::{
-    BackendOptions, DeviceChoice, GatherChoice, IpcKind, Kernel, MpsChoice, PartitionChoice,
+    BackendOptions, DeviceChoice, GatherChoice, IpcKind, Kernel, MpsChoice, PartitionChoice, SamplerChoice,
 };
 
 use crate::exit;
@@ -27,6 +27,11 @@ pub struct BackendFlags {
     #[arg(long, value_enum, default_value_t = GatherKernel::Wide, help_heading = GPU)]
     pub kernel: GatherKernel,
 
+    /// Where neighbours are sampled: on the CPU, by one sampler on the GPU, or where a few batches show it to be faster
+    /// [default: cpu; with --gpu-cache on a GPU auto]
+    #[arg(long, value_enum, help_heading = GPU)]
+    pub sampler: Option<Sampler>,
+
     /// How the GPU is divided between producer and consumer; auto takes the first that can be had of mps, green, grid
     #[arg(long, value_enum, default_value_t = Partition::Auto, help_heading = GPU)]
     pub partition: Partition,
@@ -38,6 +43,10 @@ pub struct BackendFlags {
     /// The producer's share of the multiprocessors in per cent: auto, or 1 to 99
     #[arg(long, value_name = "auto|N", default_value = "auto", help_heading = GPU)]
     pub mps_percentage: Share,
+
+    /// A GPU sampler's share of the multiprocessors in per cent [default: the producer's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=98), help_heading = GPU)]
+    pub mps_sampler_percentage: Option<u32>,
 
     /// How the processes share GPU memory
     #[arg(long, value_enum, default_value_t = Ipc::Auto, help_heading = GPU)]
@@ -71,6 +80,12 @@ impl BackendFlags {
                 GatherKernel::Shift => Kernel::Shift,
                 GatherKernel::Wide => Kernel::Wide,
             },
+            sampler: match self.sampler {
+                None | Some(Sampler::Cpu) => SamplerChoice::Cpu,
+                Some(Sampler::Gpu) => SamplerChoice::Gpu,
+                Some(Sampler::Auto) => SamplerChoice::Auto,
+            },
+            mps_sampler_percentage: self.mps_sampler_percentage,
             mps: match self.mps {
                 Mps::Off => MpsChoice::Off,
                 Mps::Auto => MpsChoice::Auto,
@@ -177,6 +192,18 @@ pub enum GatherKernel {
     Shift,
     /// 16-byte reads laid out from 128-byte lines, whatever the row's size
     Wide,
+}
+
+/// Where neighbours are sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sampler {
+    /// On the CPU, by as many samplers as --samplers says
+    Cpu,
+    /// On the GPU, by one sampler
+    Gpu,
+    /// Where a few batches show it to be faster
+    Auto,
 }
 
 /// How the GPU is divided.
@@ -307,13 +334,15 @@ mod tests {
     fn what_was_given_reaches_the_runtime_as_it_is() {
         let options = flags(
             "--device cuda:2 --gather split --kernel shift --mps require --mps-percentage 12 --partition mps \
-             --ipc legacy --nvrtc lib",
+             --ipc legacy --nvrtc lib --sampler gpu --mps-sampler-percentage 7",
         )
         .options();
         let expected = BackendOptions {
             device: DeviceChoice::Cuda(2),
             gather: GatherChoice::Split,
             kernel: Kernel::Shift,
+            sampler: SamplerChoice::Gpu,
+            mps_sampler_percentage: Some(7),
             mps: MpsChoice::Require,
             mps_percentage: Some(12),
             partition: PartitionChoice::Mps,

@@ -7,6 +7,7 @@ use uva_gather::cuda::pcie::{IdOrder, TablePages};
 #[cfg(feature = "request-model")]
 use uva_kernel_sim::gather::{IdWidth, Kernel};
 
+use super::cache::Policy;
 use super::{ByteSize, Fanouts, LoaderFlags};
 
 /// What to measure.
@@ -16,6 +17,8 @@ pub enum BenchCommand {
     Sample(SampleBenchFlags),
     /// The gather of feature rows on the CPU, beside a plain memory copy of as many bytes
     Gather(GatherBenchFlags),
+    /// What share of the reads caches of several sizes hit, policy by policy
+    Cache(Box<CacheBenchFlags>),
     /// Samplers and producer together, with a consumer that only takes batches: what training could get at most
     Pipeline(PipelineBenchFlags),
     /// The reads of the PCIe link that a row costs, from the gather kernels run on the host
@@ -23,6 +26,54 @@ pub enum BenchCommand {
     Requests(RequestsBenchFlags),
     /// What the link to a GPU gives to gathers of rows in pinned host memory, beside plain copies in the same run
     Pcie(Box<PcieBenchFlags>),
+}
+
+/// The options of `uvatrain bench cache`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  uvatrain bench cache data/demo --fanouts 15,10,5 --policy presample,degree,random,optimal
+  uvatrain bench cache data/demo --gpu-cache 64MiB")]
+pub struct CacheBenchFlags {
+    /// The dataset
+    #[arg(value_name = "DATA")]
+    pub data: PathBuf,
+
+    /// The policies to compare; fifo begins with an empty cache
+    #[arg(
+        long,
+        value_name = "P,P,…",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "degree,presample,analytic,random,optimal,fifo"
+    )]
+    pub policy: Vec<Policy>,
+
+    /// Sizes of the caches: per cent of all rows, and of the bytes of all lists
+    #[arg(
+        long,
+        value_name = "%,%,…",
+        value_delimiter = ',',
+        default_value = "1,2,5,10,20,30,50",
+        value_parser = clap::value_parser!(u32).range(1..=100)
+    )]
+    pub size: Vec<u32>,
+
+    /// Epochs that hits are counted over: those behind the two that are sampled beforehand
+    #[arg(long, value_name = "EPOCHS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub epochs: u32,
+
+    /// Divide this much memory between both caches, and compare with eleven other divisions
+    #[arg(long, value_name = "SIZE")]
+    pub gpu_cache: Option<ByteSize>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// How batches are made.
+    #[command(flatten)]
+    pub loader: LoaderFlags,
 }
 
 /// The options of `uvatrain bench sample`.

@@ -45,6 +45,17 @@ pub struct LoaderFlags {
     #[arg(long, value_name = "SEED", default_value_t = 0, help_heading = BATCHES)]
     pub seed: u64,
 
+    /// Change a node's picks every so many batches only, so that consecutive batches share rows and caches hit more; 1
+    /// changes them with every batch
+    #[arg(
+        long,
+        value_name = "BATCHES",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..),
+        help_heading = BATCHES
+    )]
+    pub batch_dependency: u32,
+
     /// Sampler processes [default: a quarter of the CPU cores, 1 to 8]
     #[arg(
         long,
@@ -106,6 +117,7 @@ impl LoaderFlags {
             batch_slots: self.batch_slots.map(|slots| slots as usize),
             slot_bytes: self.slot_bytes.map(ByteSize::bytes),
             gather_threads: self.gather_threads.map_or_else(|| share_of_cores(4), |threads| threads as usize),
+            batch_dependency: self.batch_dependency,
             // The model's wish, not the user's.
             degrees: false,
         }
@@ -179,7 +191,7 @@ mod tests {
     #[test]
     fn what_was_given_reaches_the_runtime_as_it_is() {
         let args = "--fanouts 7,3 --replace --batch-size 9 --drop-last --seed 5 --samplers 2 --slots 3 \
-                    --batch-slots 8 --slot-bytes 1MiB --gather-threads 4";
+                    --batch-slots 8 --slot-bytes 1MiB --gather-threads 4 --batch-dependency 6";
         let options = flags(&args.split_whitespace().collect::<Vec<_>>()).options();
         let expected = LoaderOptions {
             fanouts: vec![7, 3],
@@ -192,6 +204,7 @@ mod tests {
             batch_slots: Some(8),
             slot_bytes: Some(1 << 20),
             gather_threads: 4,
+            batch_dependency: 6,
             degrees: false,
         };
         assert_eq!(options, expected);

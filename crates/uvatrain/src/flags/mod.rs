@@ -5,23 +5,31 @@
 
 mod backend;
 mod bench;
+mod cache;
 mod dataset;
 mod fanouts;
 mod loader;
 mod mps;
+mod plan;
 mod size;
 mod train;
 
 use clap::{Args, Parser, Subcommand};
 
 pub use backend::BackendFlags;
-pub use bench::{BenchCommand, GatherBenchFlags, PcieBenchFlags, PipelineBenchFlags, SampleBenchFlags};
+#[cfg(feature = "train")]
+pub use backend::Sampler;
+pub use bench::{
+    BenchCommand, CacheBenchFlags, GatherBenchFlags, PcieBenchFlags, PipelineBenchFlags, SampleBenchFlags,
+};
 #[cfg(feature = "request-model")]
 pub use bench::{Gpu, RequestsBenchFlags};
+pub use cache::{CacheFlags, Policy};
 pub use dataset::{FeatureType, GenerateFlags, GraphKind, ImportFlags, InfoFlags, SelfLoops, SourceFormat};
 pub use fanouts::Fanouts;
 pub use loader::LoaderFlags;
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
+pub use plan::PlanFlags;
 pub use size::ByteSize;
 pub use train::TrainFlags;
 #[cfg(feature = "train")]
@@ -66,6 +74,8 @@ pub enum Command {
     Info(InfoFlags),
     /// Train a built-in model
     Train(Box<TrainFlags>),
+    /// Find out which neighbour lists and feature rows are worth caching, and write it down
+    Plan(Box<PlanFlags>),
     /// Measure the parts of the pipeline on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -85,6 +95,9 @@ pub enum Command {
     /// The process that trains
     #[command(hide = true)]
     Consumer(RoleArgs),
+    /// The process that finds out what to cache
+    #[command(hide = true)]
+    Planner(RoleArgs),
     /// The process that cleans up after a killed launcher
     #[command(hide = true)]
     Janitor(RoleArgs),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::loader::share_of_cores;
-use super::{BackendFlags, LoaderFlags};
+use super::{BackendFlags, CacheFlags, LoaderFlags};
 
 const MODEL: &str = "Model";
 const OPTIMISATION: &str = "Optimisation";
@@ -90,6 +90,10 @@ pub struct TrainFlags {
     /// How batches are made and handed on.
     #[command(flatten)]
     pub loader: LoaderFlags,
+
+    /// What to cache.
+    #[command(flatten)]
+    pub cache: CacheFlags,
 
     /// Evaluate on sampled neighbours (fast) or on all of them, layer by layer (exact)
     #[arg(long, value_enum, default_value_t = Evaluation::Sampled, help_heading = EVALUATION)]

@@ -66,6 +66,13 @@ fn facts(end: &End, metrics: Option<&Path>, checkpoint: Option<&Path>) -> String
         format!("{:.1} batches/s over {} batches", end.batches_per_second, format::count(end.batches)),
     );
     fact("bottleneck", format!("the {}: the others wait for it", end.bottleneck));
+    if let Some(cache) = &end.cache {
+        let hit = |got: f64, expected: f64| {
+            format!("{} hit, {} expected", format::percent(got), format::percent(expected))
+        };
+        fact("cached lists", hit(cache.list_hit_rate, cache.expected_list_hit_rate));
+        fact("cached rows", hit(cache.row_hit_rate, cache.expected_row_hit_rate));
+    }
     if let Some(path) = metrics {
         fact("metrics", path.display().to_string());
     }
@@ -77,7 +84,7 @@ fn facts(end: &End, metrics: Option<&Path>, checkpoint: Option<&Path>) -> String
 
 #[cfg(test)]
 mod tests {
-    use uva_runtime::metrics::RoleTimes;
+    use uva_runtime::metrics::{CacheCounts, CacheOutcome, RoleTimes};
 
     use super::*;
 
@@ -98,6 +105,7 @@ mod tests {
             seconds: 10.0,
             batches: 1200,
             batches_per_second: 120.0,
+            cache: None,
             roles: Roles {
                 sampler: role(2.5, 0.0, 7.5),
                 producer: role(1.0, 2.0, 7.0),
@@ -123,6 +131,24 @@ mod tests {
         assert!(text.contains("3, stopped early"), "{text}");
         assert!(text.contains("run.jsonl"), "{text}");
         assert!(!text.contains("validation") && !text.contains("checkpoint"), "{text}");
+    }
+
+    #[test]
+    fn caches_show_what_they_hit_beside_what_was_expected() {
+        let mut end = end();
+        assert!(!of_run(&end, None, None).contains("cached"));
+        end.cache = Some(CacheOutcome {
+            counts: CacheCounts { list_reads: 8, list_hits: 4, rows: 4, row_hits: 1 },
+            list_hit_rate: 0.5,
+            row_hit_rate: 0.25,
+            expected_list_hit_rate: 0.475,
+            expected_row_hit_rate: 0.3,
+        });
+        let text = of_run(&end, None, None);
+        assert!(
+            text.contains("50.0 % hit, 47.5 % expected") && text.contains("25.0 % hit, 30.0 % expected"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -1,0 +1,96 @@
+//! What the caches of a run hold, as memory that its roles share.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use uva_cache::CachePlan;
+use uva_graph::Dataset;
+use uva_graph::reorder::{NodeOrder, ReorderedLayout};
+use uva_mem::{FrozenBytes, RegionError};
+
+use super::Caches;
+use crate::RuntimeError;
+
+const GRAPH: &str = "uvatrain-reordered-graph";
+const ROWS: &str = "uvatrain-cached-rows";
+
+/// What a run's caches hold, made once and shared by all roles. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct CacheContents {
+    caches: Caches,
+    graph: Option<Arc<FrozenBytes>>,
+    rows: Option<Arc<FrozenBytes>>,
+}
+
+impl CacheContents {
+    /// Fills memory with what the plan chose: the graph in the order of the list cache (unless the dataset has that
+    /// order already), and the ids of the rows. The graph takes as much memory as the adjacency, once for the whole run.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Input`] when the plan names nodes that the dataset has not; [`RuntimeError::Failed`] when the
+    /// system gives no memory.
+    pub fn of_plan(dataset: &Dataset, plan: &CachePlan) -> Result<Self, RuntimeError> {
+        let lists = &plan.list_ids;
+        let order = NodeOrder::from_first(dataset.nodes(), lists)
+            .map_err(|error| RuntimeError::Input(format!("the cache plan's lists: {error}")))?;
+        // A plan that was made for narrower ids than the file's counts on the copy that has them.
+        let other_ids = plan.dataset.index_bytes != dataset.csc().indices.id_bytes() as u64;
+        let reordered = !lists.is_empty() && (!order.is_identity() || other_ids);
+        let graph = if reordered { Some(Arc::new(reordered_graph(dataset, &order)?)) } else { None };
+        let caches = Caches {
+            lists: lists.len(),
+            reordered,
+            rows: usize::try_from(plan.rows.count).unwrap_or(usize::MAX),
+            dynamic: plan.policy.is_dynamic(),
+        };
+        let rows = if caches.holds_chosen_rows() { Some(Arc::new(ids(ROWS, &plan.row_ids)?)) } else { None };
+        Ok(Self { caches, graph, rows })
+    }
+
+    /// What is cached.
+    pub fn caches(&self) -> &Caches {
+        &self.caches
+    }
+
+    pub(crate) fn graph(&self) -> Option<&Arc<FrozenBytes>> {
+        self.graph.as_ref()
+    }
+
+    pub(crate) fn rows(&self) -> Option<&FrozenBytes> {
+        self.rows.as_deref()
+    }
+}
+
+/// The graph in that order, as memory to share.
+pub(super) fn reordered_graph(dataset: &Dataset, order: &NodeOrder) -> Result<FrozenBytes, RuntimeError> {
+    let layout = ReorderedLayout::new(dataset);
+    let mut filled = Ok(());
+    let region =
+        FrozenBytes::create(GRAPH, layout.bytes(), |bytes| filled = layout.fill(dataset, order, bytes));
+    filled?;
+    region.map_err(no_memory)
+}
+
+/// Node ids as memory to share; there is at least one.
+pub(super) fn ids(name: &str, ids: &[i64]) -> Result<FrozenBytes, RuntimeError> {
+    let ids: &[u8] = bytemuck::cast_slice(ids);
+    FrozenBytes::create(name, ids.len(), |bytes| bytes.copy_from_slice(ids)).map_err(no_memory)
+}
+
+/// The reordered graph that the launcher made.
+pub(crate) fn open_graph(fd: OwnedFd, dataset: &Dataset) -> Result<FrozenBytes, RuntimeError> {
+    FrozenBytes::from_fd(GRAPH, fd, ReorderedLayout::new(dataset).bytes()).map_err(no_memory)
+}
+
+/// The ids of the cached rows that the launcher wrote down.
+pub(crate) fn open_rows(fd: OwnedFd, caches: &Caches) -> Result<FrozenBytes, RuntimeError> {
+    FrozenBytes::from_fd(ROWS, fd, caches.rows * size_of::<i64>()).map_err(no_memory)
+}
+
+pub(super) fn no_memory(error: RegionError) -> RuntimeError {
+    let mut message = error.to_string();
+    if let RegionError::System { source, .. } = &error {
+        message += &format!(": {source}");
+    }
+    RuntimeError::Failed(message)
+}

@@ -1,0 +1,166 @@
+//! A dataset behind its two caches: DUCATI's two calls, for programs that make batches themselves.
+
+use std::sync::Arc;
+
+use uva_cuda::Context;
+use uva_cuda::kernels::gather::{GatherKernels, GridBound};
+use uva_cuda::memory::{PinOptions, PinnedTable};
+use uva_cuda::{Module, ModuleOptions};
+use uva_gather::cuda::{CudaGather, DeviceCache};
+use uva_gather::{GatherError, Hits, RowGather};
+use uva_graph::Dataset;
+use uva_sample::{BatchCounts, BatchKey, MiniBatch};
+
+use super::engine::{Engine, OnGpu};
+use super::{CacheContents, SampledGraph};
+use crate::backend::{Backend, CudaBackend};
+use crate::batch::BatchLayout;
+use crate::device::FeatureBytes;
+use crate::roles::gather_on_host;
+use crate::{LoaderOptions, RuntimeError};
+
+/// Samples and loads through the caches. Results are those without any; ids are the dataset's.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+/// use uva_graph::{Dataset, Split};
+/// use uva_runtime::LoaderOptions;
+/// use uva_runtime::backend::Backend;
+/// use uva_runtime::cache::{self, CacheContents, CachePolicy, CachedDataset};
+/// use uva_sample::BatchKey;
+///
+/// let dataset = Arc::new(Dataset::open("data/graph".as_ref())?);
+/// let options = LoaderOptions { fanouts: vec![15, 10], ..LoaderOptions::default() };
+/// let (plan, _) = cache::plan(&dataset, &options, &Backend::Cpu, 64 << 20, CachePolicy::Presample, &|_| {})?;
+/// let contents = CacheContents::of_plan(&dataset, &plan)?;
+/// let mut cached = CachedDataset::new(&dataset, &options, &Backend::Cpu, &contents)?;
+///
+/// let mut batch = cached.room();
+/// let key = BatchKey { split: Split::Train, epoch: 0, batch: 0 };
+/// let counts = cached.sample(key, &dataset.split(Split::Train)[..256], &mut batch)?;
+/// let mut rows = vec![0; counts.nodes * dataset.features().row_bytes()];
+/// let hits = cached.load(batch.nodes(), &mut rows)?;
+/// println!("{} of {} rows, {:?} of lists", hits.last, counts.nodes, counts.list_reads);
+/// # Ok(())
+/// # }
+/// ```
+pub struct CachedDataset<'d> {
+    graph: SampledGraph<'d>,
+    engine: Engine<'d>,
+    gather: Box<dyn RowGather + 'd>,
+    layout: BatchLayout,
+    /// The samplers' id of each node; empty where that is the dataset's.
+    places: Vec<i64>,
+    seeds: Vec<i64>,
+}
+
+impl<'d> CachedDataset<'d> {
+    /// A sampler and a gather over `dataset` with these caches: where the backend says, on the GPU the one or the other
+    /// too. Rows come to host memory in any case.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Usage`] for options that cannot work; [`RuntimeError::Missing`] and [`RuntimeError::Failed`] when
+    /// the machine or its GPU lacks what they need.
+    pub fn new(
+        dataset: &'d Arc<Dataset>,
+        options: &LoaderOptions,
+        backend: &Backend,
+        contents: &'d CacheContents,
+    ) -> Result<Self, RuntimeError> {
+        options.check()?;
+        let layout = BatchLayout::new(dataset, options)?;
+        let graph = SampledGraph::new(dataset, contents.graph().map(|graph| graph.bytes()))?;
+        let lists = contents.caches().lists;
+        let engine = match backend.gpu_sampler() {
+            Some(cuda) => {
+                let context = &Context::primary(cuda.ordinal)?;
+                let at = OnGpu { context, cuda, dataset, reordered: contents.graph() };
+                Engine::on_gpu(&at, &graph, options, layout.bounds(), lists)?
+            }
+            None => Engine::on_host(dataset, &graph, options, lists)?,
+        };
+        let gather: Box<dyn RowGather + 'd> = match backend.device_slots() {
+            Some(cuda) => Box::new(gather_on_gpu(dataset, options, cuda, contents)?),
+            None => {
+                Box::new(gather_on_host(dataset, options.gather_threads, contents.caches(), contents.rows())?)
+            }
+        };
+        let mut places = Vec::new();
+        if let Some(ids) = graph.dataset_ids() {
+            places = vec![0; ids.len()];
+            for (place, &id) in (0..).zip(ids) {
+                places[id as usize] = place;
+            }
+        }
+        Ok(Self { graph, engine, gather, layout, places, seeds: Vec::new() })
+    }
+
+    /// Room for any batch.
+    #[must_use]
+    pub fn room(&self) -> MiniBatch {
+        MiniBatch::with_bounds(self.layout.bounds())
+    }
+
+    /// Samples around `seeds`, each once. The picks are those of the batch `key` of a run with these options.
+    ///
+    /// # Errors
+    /// Seeds that are no nodes, or repeat; a batch without room; what the GPU failed of.
+    pub fn sample(
+        &mut self,
+        key: BatchKey,
+        seeds: &[i64],
+        batch: &mut MiniBatch,
+    ) -> Result<BatchCounts, RuntimeError> {
+        let Self { graph, engine, places, seeds: translated, .. } = self;
+        let seeds = if places.is_empty() {
+            seeds
+        } else {
+            translated.clear();
+            // A seed that is no node stays as it is, for the sampler to name.
+            let place = |&seed: &i64| {
+                usize::try_from(seed).ok().and_then(|seed| places.get(seed)).copied().unwrap_or(seed)
+            };
+            translated.extend(seeds.iter().map(place));
+            translated
+        };
+        batch.fill(|out| engine.sample(graph, key, seeds, out, &mut []))
+    }
+
+    /// Writes the feature row of each node to its place in `rows`, and says how many came from the cache.
+    ///
+    /// # Errors
+    /// A node that is none; rows of another length; what the GPU failed of.
+    pub fn load(&mut self, nodes: &[i64], rows: &mut [u8]) -> Result<Hits, RuntimeError> {
+        let failed = |error: GatherError| RuntimeError::Failed(format!("feat.npy: {error}"));
+        self.gather.gather(nodes, rows).map_err(failed)?;
+        Ok(self.gather.hits())
+    }
+}
+
+fn gather_on_gpu(
+    dataset: &Arc<Dataset>,
+    options: &LoaderOptions,
+    cuda: &CudaBackend,
+    contents: &CacheContents,
+) -> Result<CudaGather, RuntimeError> {
+    let context = &Context::primary(cuda.ordinal)?;
+    let features = dataset.features();
+    let (bytes, row_bytes) = (features.bytes, features.row_bytes());
+    let module = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
+    let kernels = GatherKernels::new(&Module::gather(context, &module)?)?;
+    let table =
+        PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset))), &PinOptions::default())?;
+    let bound = cuda.partition.gather_multiprocessors().map_or(GridBound::Device, GridBound::Multiprocessors);
+    let gather = CudaGather::new(kernels, Arc::new(table), row_bytes, cuda.kernel, bound)?;
+    let caches = contents.caches();
+    let cache = match contents.rows() {
+        Some(ids) => {
+            let ids: &[i64] = bytemuck::cast_slice(ids.bytes());
+            DeviceCache::filled(context, bytes, row_bytes, ids, options.gather_threads)?
+        }
+        None if caches.dynamic => DeviceCache::fifo(context, features.rows, row_bytes, caches.rows)?,
+        None => return Ok(gather),
+    };
+    gather.with_cache(cache).map_err(|error| RuntimeError::Failed(format!("the feature cache: {error}")))
+}

@@ -1,0 +1,148 @@
+//! Who samples: the CPU, or the GPU, over the graph as the caches have it.
+
+use std::sync::Arc;
+
+use uva_cuda::kernels::gather::{GridBound, IdWidth};
+use uva_cuda::kernels::sample::SampleKernels;
+use uva_cuda::memory::{PinOptions, PinnedTable, TableBytes};
+use uva_cuda::partition::GreenPartition;
+use uva_cuda::{Context, Module, ModuleOptions, Stream};
+use uva_graph::Dataset;
+use uva_graph::reorder::ReorderedLayout;
+use uva_mem::FrozenBytes;
+use uva_sample::{BatchBounds, BatchCounts, BatchKey, BatchMut, NeighborSampler};
+use uva_sample_cuda::{CudaSampleError, CudaSampler, CudaSamplerOptions, GraphSource, PinnedArray};
+
+use super::SampledGraph;
+use crate::backend::{CudaBackend, Partition};
+use crate::{LoaderOptions, RuntimeError};
+
+/// A sampler. What it makes is the same wherever it works.
+pub(crate) enum Engine<'a> {
+    Host { sampler: Box<NeighborSampler<'a>>, dataset: &'a Dataset },
+    Device(Box<CudaSampler>),
+}
+
+/// What a sampler on the GPU is made of.
+pub(crate) struct OnGpu<'a> {
+    pub context: &'a Arc<Context>,
+    pub cuda: &'a CudaBackend,
+    pub dataset: &'a Arc<Dataset>,
+    /// The graph in the order of the list cache, where that is not the dataset's own.
+    pub reordered: Option<&'a Arc<FrozenBytes>>,
+}
+
+impl<'a> Engine<'a> {
+    /// One on the CPU.
+    pub fn on_host(
+        dataset: &'a Dataset,
+        graph: &SampledGraph<'a>,
+        loader: &LoaderOptions,
+        cached_lists: usize,
+    ) -> Result<Self, RuntimeError> {
+        let sampler = NeighborSampler::new(graph.csc(), loader.sampling())?;
+        Ok(Self::Host { sampler: Box::new(sampler.with_cached_lists(cached_lists)), dataset })
+    }
+
+    /// One on the GPU: pins the graph, and copies the cached lists there.
+    pub fn on_gpu(
+        at: &OnGpu<'_>,
+        graph: &SampledGraph<'_>,
+        loader: &LoaderOptions,
+        bounds: &BatchBounds,
+        cached_lists: usize,
+    ) -> Result<Self, RuntimeError> {
+        let sampler = at.sampler(&at.source()?, graph, loader, bounds, cached_lists)?;
+        Ok(Self::Device(Box::new(sampler)))
+    }
+
+    /// Samples the batch `key` around `seeds`, ids of `graph`; the nodes come out with the dataset's ids. `degrees` gets
+    /// the in-degrees of as many nodes as it has room for.
+    pub fn sample(
+        &mut self,
+        graph: &SampledGraph<'_>,
+        key: BatchKey,
+        seeds: &[i64],
+        out: &mut BatchMut<'_>,
+        degrees: &mut [i32],
+    ) -> Result<BatchCounts, RuntimeError> {
+        match self {
+            Self::Host { sampler, dataset } => {
+                let counts = sampler.sample(key, seeds, out).map_err(|error| graph.in_dataset_ids(error))?;
+                let nodes = &mut out.nodes[..counts.nodes];
+                graph.to_dataset_ids(nodes);
+                let csc = dataset.csc();
+                for (to, node) in degrees.iter_mut().zip(nodes) {
+                    *to = i32::try_from(csc.degree(*node as usize)).unwrap_or(i32::MAX);
+                }
+                Ok(counts)
+            }
+            Self::Device(sampler) => match sampler.sample_into(key, seeds, out, degrees) {
+                Ok(counts) => Ok(counts),
+                Err(CudaSampleError::Sample(error)) => Err(graph.in_dataset_ids(error).into()),
+                Err(CudaSampleError::Cuda(error)) => Err(error.into()),
+            },
+        }
+    }
+}
+
+impl OnGpu<'_> {
+    /// The graph, pinned.
+    pub fn source(&self) -> Result<GraphSource, RuntimeError> {
+        let Some(region) = self.reordered else {
+            return Ok(GraphSource::of_dataset(self.context, self.dataset, &PinOptions::default())?);
+        };
+        let layout = ReorderedLayout::new(self.dataset);
+        let options = PinOptions { what: "the reordered graph".to_owned(), ..PinOptions::default() };
+        let owner: Arc<dyn TableBytes> = Arc::new(GraphBytes(Arc::clone(region)));
+        let table = Arc::new(PinnedTable::new(self.context, owner, &options)?);
+        let array = |range| PinnedArray::new(Arc::clone(&table), range);
+        let width = if layout.id_bytes() == 4 { IdWidth::I32 } else { IdWidth::I64 };
+        Ok(GraphSource::new(array(layout.indptr_range())?, array(layout.indices_range())?, width)?)
+    }
+
+    /// A sampler of that graph, with its first lists on the device.
+    pub fn sampler(
+        &self,
+        source: &GraphSource,
+        graph: &SampledGraph<'_>,
+        loader: &LoaderOptions,
+        bounds: &BatchBounds,
+        cached_lists: usize,
+    ) -> Result<CudaSampler, RuntimeError> {
+        let Self { context, cuda, .. } = self;
+        let module = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
+        let kernels = SampleKernels::new(&Module::sample(context, &module)?)?;
+        let (stream, grid) = match cuda.partition {
+            Partition::Green { multiprocessors } => {
+                let green = GreenPartition::new(context, multiprocessors)?;
+                (green.stream()?, GridBound::Multiprocessors(green.multiprocessors()))
+            }
+            Partition::Grid { multiprocessors } => {
+                (Stream::new(context)?, GridBound::Multiprocessors(multiprocessors))
+            }
+            Partition::None | Partition::Mps { .. } => (Stream::new(context)?, GridBound::Device),
+        };
+        let options = CudaSamplerOptions {
+            cached_lists,
+            original_ids: graph.csc().original_ids,
+            dataset_ids: graph.dataset_ids(),
+            degrees: loader.degrees,
+            grid,
+            ..CudaSamplerOptions::new(loader.sampling(), bounds.clone())
+        };
+        CudaSampler::new(kernels, stream, source.clone(), &options).map_err(|error| match error {
+            CudaSampleError::Sample(error) => error.into(),
+            CudaSampleError::Cuda(error) => error.into(),
+        })
+    }
+}
+
+/// The reordered graph's bytes, for as long as they are pinned.
+struct GraphBytes(Arc<FrozenBytes>);
+
+impl TableBytes for GraphBytes {
+    fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}

@@ -1,0 +1,70 @@
+//! The graph as samplers see it: the dataset's, or one in the order of the list cache.
+
+use uva_graph::reorder::{ReorderedLayout, ReorderedView};
+use uva_graph::{Csc, Dataset, Split};
+use uva_sample::SampleError;
+
+use crate::RuntimeError;
+
+/// The graph that a sampler works on, and the way from its node ids to the dataset's.
+#[derive(Debug)]
+pub(crate) struct SampledGraph<'a> {
+    dataset: &'a Dataset,
+    reordered: Option<ReorderedView<'a>>,
+}
+
+impl<'a> SampledGraph<'a> {
+    /// The dataset's own graph, or the reordered one in `reordered`, which was filled for this dataset.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when those bytes are of another size.
+    pub fn new(dataset: &'a Dataset, reordered: Option<&'a [u8]>) -> Result<Self, RuntimeError> {
+        let Some(bytes) = reordered else { return Ok(Self { dataset, reordered: None }) };
+        let layout = ReorderedLayout::new(dataset);
+        if bytes.len() != layout.bytes() {
+            return Err(RuntimeError::Failed(format!(
+                "the reordered graph has {} bytes where {} are needed: the dataset has changed under the run",
+                bytes.len(),
+                layout.bytes()
+            )));
+        }
+        Ok(Self { dataset, reordered: Some(layout.view(bytes)?) })
+    }
+
+    /// The graph.
+    pub fn csc(&self) -> Csc<'a> {
+        self.reordered.as_ref().map_or_else(|| self.dataset.csc(), |view| view.csc)
+    }
+
+    /// The nodes of a split, in the order of its file, by their ids in [`Self::csc`].
+    pub fn split(&self, split: Split) -> &'a [i64] {
+        self.reordered.as_ref().map_or_else(|| self.dataset.split(split), |view| view.split(split))
+    }
+
+    /// The dataset's id of each node of [`Self::csc`]; `None` where they are the same.
+    pub fn dataset_ids(&self) -> Option<&'a [i64]> {
+        self.reordered.as_ref().map(|view| view.to_dataset)
+    }
+
+    /// Turns ids of [`Self::csc`] into the dataset's, in place.
+    pub fn to_dataset_ids(&self, nodes: &mut [i64]) {
+        if let Some(view) = &self.reordered {
+            for node in nodes {
+                *node = view.to_dataset[*node as usize];
+            }
+        }
+    }
+
+    /// The same error with the dataset's ids: those are what a person can look for.
+    pub fn in_dataset_ids(&self, mut error: SampleError) -> SampleError {
+        let Some(view) = &self.reordered else { return error };
+        if let SampleError::InvalidList { node, .. }
+        | SampleError::SeedOutOfRange { seed: node, .. }
+        | SampleError::SeedRepeated { seed: node, .. } = &mut error
+            && let Some(id) = usize::try_from(*node).ok().and_then(|place| view.to_dataset.get(place))
+        {
+            *node = *id;
+        }
+        error
+    }
+}

@@ -1,0 +1,143 @@
+//! The caches as the library has them: plans, a run's threads, and DUCATI's two calls.
+
+mod common;
+
+use std::sync::Arc;
+
+use uva_cache::CachePolicy;
+use uva_graph::{Dataset, Split};
+use uva_runtime::backend::{Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, SamplerChoice};
+use uva_runtime::cache::{self, CacheContents, CachedDataset};
+use uva_runtime::plan::RunPlan;
+use uva_runtime::{LoaderOptions, Passes, Runtime, RuntimeError};
+use uva_sample::{BatchKey, MiniBatch, NeighborSampler};
+
+fn options() -> LoaderOptions {
+    LoaderOptions { fanouts: vec![4, 3], batch_size: 64, seed: 11, ..LoaderOptions::default() }
+}
+
+fn planned(dataset: &Arc<Dataset>, bytes: u64, policy: CachePolicy) -> CacheContents {
+    let (plan, _) = cache::plan(dataset, &options(), &Backend::Cpu, bytes, policy, &|_| {}).unwrap();
+    CacheContents::of_plan(dataset, &plan).unwrap()
+}
+
+/// The GPU of the stand-in driver.
+fn on_gpu(sampler: SamplerChoice) -> Backend {
+    Backend::Cuda(CudaBackend {
+        ordinal: 0,
+        gather: GatherChoice::ZeroCopy,
+        kernel: Kernel::Wide,
+        sampler,
+        partition: Partition::None,
+        ipc: IpcKind::Auto,
+        nvrtc: None,
+    })
+}
+
+/// Hash, nodes and rows of some batches, sampled and gathered without this crate.
+fn plainly(dataset: &Dataset, batches: u32) -> Vec<(u64, Vec<i64>, Vec<u8>)> {
+    let options = options();
+    let bounds =
+        uva_sample::BatchBounds::new(64, &options.fanouts, dataset.nodes(), dataset.edges()).unwrap();
+    let mut batch = MiniBatch::with_bounds(&bounds);
+    let mut sampler = NeighborSampler::new(dataset.csc(), options.sampling()).unwrap();
+    let table = dataset.features();
+    (0..batches)
+        .map(|number| {
+            let counts = sampler.sample_into(key(number), seeds(dataset, number), &mut batch).unwrap();
+            let nodes = batch.nodes().to_vec();
+            let row = |&node: &i64| {
+                table.bytes[node as usize * table.row_bytes()..][..table.row_bytes()].iter().copied()
+            };
+            (counts.hash, nodes.clone(), nodes.iter().flat_map(row).collect())
+        })
+        .collect()
+}
+
+fn key(batch: u32) -> BatchKey {
+    BatchKey { split: Split::Train, epoch: 0, batch }
+}
+
+fn seeds(dataset: &Dataset, batch: u32) -> &[i64] {
+    &dataset.split(Split::Train)[batch as usize * 64..][..64]
+}
+
+/// The two calls against the plain ones.
+fn check(dataset: &Arc<Dataset>, backend: &Backend, contents: &CacheContents) {
+    let mut cached = CachedDataset::new(dataset, &options(), backend, contents).unwrap();
+    let mut batch = cached.room();
+    let (mut reads, mut hits) = ((0, 0), (0, 0));
+    for (number, (hash, nodes, rows)) in (0..).zip(plainly(dataset, 4)) {
+        let counts = cached.sample(key(number), seeds(dataset, number), &mut batch).unwrap();
+        assert_eq!((counts.hash, batch.nodes()), (hash, nodes.as_slice()));
+        let mut loaded = vec![0; rows.len()];
+        let of_rows = cached.load(batch.nodes(), &mut loaded).unwrap();
+        assert!(loaded == rows, "batch {number}");
+        reads = (reads.0 + counts.list_reads.all, reads.1 + counts.list_reads.cached);
+        hits = (hits.0 + of_rows.last_rows, hits.1 + of_rows.last);
+    }
+    let caches = contents.caches();
+    assert_eq!(caches.lists > 0, reads.1 > 0, "{caches:?}: {reads:?}");
+    assert_eq!(caches.rows > 0, hits.1 > 0, "{caches:?}: {hits:?}");
+    assert!(reads.1 <= reads.0 && hits.1 <= hits.0);
+    let refused = cached.sample(key(0), &[0, 1_000_000], &mut batch).unwrap_err();
+    assert!(refused.to_string().contains("1000000"), "{refused}");
+    assert!(matches!(
+        cached.load(&[-7], &mut vec![0; dataset.features().row_bytes()]),
+        Err(RuntimeError::Failed(_))
+    ));
+}
+
+#[test]
+fn sample_and_load_give_what_the_plain_sampler_and_the_table_give() {
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
+    check(&dataset, &Backend::Cpu, &CacheContents::default());
+    for bytes in [40_000, 200_000] {
+        for policy in CachePolicy::ALL {
+            check(&dataset, &Backend::Cpu, &planned(&dataset, bytes, policy));
+        }
+    }
+}
+
+#[test]
+fn on_a_gpu_they_give_the_same() {
+    if !cuda_sim::in_process("on_a_gpu_they_give_the_same") {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
+    for sampler in [SamplerChoice::Cpu, SamplerChoice::Gpu] {
+        check(&dataset, &on_gpu(sampler), &CacheContents::default());
+        for policy in [CachePolicy::Presample, CachePolicy::Fifo] {
+            check(&dataset, &on_gpu(sampler), &planned(&dataset, 200_000, policy));
+        }
+    }
+}
+
+#[test]
+fn threads_with_caches_hand_over_the_same_batches_and_count_what_hit() {
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
+    let all = |contents: CacheContents| {
+        let passes = Passes { epochs: 2, validate: true, test: true, ..Passes::default() };
+        let options = LoaderOptions { samplers: 2, gather_threads: 2, ..options() };
+        let plan = RunPlan::new(&dataset, &options, passes).unwrap();
+        let mut runtime = Runtime::start_with(Arc::clone(&dataset), plan, contents).unwrap();
+        let mut seen = Vec::new();
+        let (mut lists, mut rows) = (0, 0);
+        while let Some(batch) = runtime.next_batch().unwrap() {
+            seen.push((batch.hash(), batch.input_nodes().to_vec(), batch.features().bytes.to_vec()));
+            lists += batch.list_reads().cached;
+            rows += batch.rows_cached();
+            assert!(batch.rows_cached() <= batch.node_count() as u64);
+            assert!((1..=2).contains(&batch.pace()));
+        }
+        (seen, lists, rows)
+    };
+    let (plain, lists, rows) = all(CacheContents::default());
+    assert_eq!((lists, rows), (0, 0));
+    let (cached, lists, rows) = all(planned(&dataset, 200_000, CachePolicy::Presample));
+    assert!(lists > 0 && rows > 0);
+    assert!(plain == cached, "a batch differs");
+}

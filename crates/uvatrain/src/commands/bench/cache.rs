@@ -1,0 +1,311 @@
+//! `uvatrain bench cache`: what caches of several sizes hit, policy by policy, counted and not timed; and the allocator's
+//! division of a budget beside eleven others.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::Serialize;
+use uva_cache::{
+    CachePolicy, FifoSimulation, Hotness, HotnessPolicy, Optimal, Prediction, Sizes, SweepPoint, Workload,
+    count, hit_rate, rank_lists, rank_rows,
+};
+use uva_graph::Dataset;
+use uva_runtime::backend::Backend;
+use uva_runtime::cache;
+
+use crate::flags::{ByteSize, CacheBenchFlags};
+use crate::ui::table::Table;
+use crate::ui::work::Work;
+use crate::ui::{format, out};
+
+/// Epochs that are sampled beforehand, by the policies that do; hits are counted in those behind them.
+const BEFOREHAND: u32 = 2;
+
+/// Measures and prints.
+pub fn run(flags: &CacheBenchFlags) -> anyhow::Result<()> {
+    flags.loader.check()?;
+    let dataset = Arc::new(Dataset::open(&flags.data)?);
+    let loader = flags.loader.options();
+    let work = Work::of_unknown_length("sampling epochs");
+    let workload = cache::workload(&dataset, &loader);
+    let began = Instant::now();
+    let measured = count(&workload, BEFOREHAND..BEFOREHAND + flags.epochs)?;
+    let epoch_seconds = began.elapsed().as_secs_f64() / f64::from(flags.epochs);
+    let sizes = Sizes::new(&workload.csc, dataset.features().row_bytes());
+    let policies = flags
+        .policy
+        .iter()
+        .map(|policy| policy_report(flags, policy.policy(), &workload, &sizes, &measured))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    drop(work);
+    let allocation = match flags.gpu_cache {
+        Some(budget) => Some(allocation(&dataset, flags, budget.bytes(), &measured)?),
+        None => None,
+    };
+    let epochs = f64::from(flags.epochs);
+    let report = Report {
+        dataset: dataset.name().to_owned(),
+        nodes: dataset.nodes(),
+        edges: dataset.edges(),
+        row_bytes: dataset.features().row_bytes(),
+        train_nodes: workload.train.len(),
+        fanouts: loader.fanouts.clone(),
+        batch_size: loader.batch_size,
+        batch_dependency: loader.batch_dependency,
+        seed: loader.seed,
+        epochs: flags.epochs,
+        batches: measured.batches,
+        epoch_seconds,
+        rows_per_epoch: measured.total_feature_reads() as f64 / epochs,
+        list_reads_per_epoch: measured.total_list_reads() as f64 / epochs,
+        feature_bytes_per_epoch: measured.total_feature_reads() as f64 / epochs
+            * dataset.features().row_bytes() as f64,
+        policies,
+        allocation,
+    };
+    if flags.json { out::json(&report) } else { out::text(&report.text()) }
+}
+
+/// A cache of one size under one policy.
+#[derive(Serialize)]
+struct Point {
+    /// Per cent of the rows, and of the bytes of all lists.
+    size_percent: u32,
+    row_hit_rate: f64,
+    /// Bytes of rows that still cross the link in an epoch.
+    feature_bytes_per_epoch: f64,
+    /// Absent where no lists are cached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    list_hit_rate: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct PolicyReport {
+    policy: CachePolicy,
+    /// Seconds it took to rank, the epochs sampled beforehand among them.
+    seconds: f64,
+    points: Vec<Point>,
+}
+
+fn policy_report(
+    flags: &CacheBenchFlags,
+    policy: CachePolicy,
+    workload: &Workload<'_>,
+    sizes: &Sizes<'_>,
+    measured: &Hotness,
+) -> anyhow::Result<PolicyReport> {
+    let began = Instant::now();
+    let missed = |hit_rate: f64| {
+        let rows = measured.total_feature_reads() as f64 * (1.0 - hit_rate);
+        rows / f64::from(flags.epochs) * sizes.row_bytes as f64
+    };
+    let epochs = BEFOREHAND..BEFOREHAND + flags.epochs;
+    if policy.is_dynamic() {
+        let nodes = workload.csc.nodes();
+        let mut caches: Vec<_> =
+            flags.size.iter().map(|&size| FifoSimulation::new(nodes, share_of(nodes, size))).collect();
+        workload.visit_in_order(epochs, &mut |batch| {
+            for cache in &mut caches {
+                cache.gather(batch.nodes());
+            }
+        })?;
+        let point = |(&size_percent, cache): (&u32, &FifoSimulation)| {
+            let row_hit_rate = cache.hit_rate();
+            let feature_bytes_per_epoch = missed(row_hit_rate);
+            Point { size_percent, row_hit_rate, feature_bytes_per_epoch, list_hit_rate: None }
+        };
+        let points = flags.size.iter().zip(&caches).map(point).collect();
+        return Ok(PolicyReport { policy, seconds: began.elapsed().as_secs_f64(), points });
+    }
+    let ranked: Box<dyn HotnessPolicy> = match policy {
+        CachePolicy::Optimal => Box::new(Optimal { epochs }),
+        _ => policy.hotness_policy()?,
+    };
+    let hotness = ranked.hotness(workload)?;
+    let (rows, lists) = (rank_rows(&hotness), rank_lists(&hotness, sizes));
+    let seconds = began.elapsed().as_secs_f64();
+    let all_lists: u64 = (0..workload.csc.nodes() as u32).map(|node| sizes.list_bytes(node)).sum();
+    let points = flags
+        .size
+        .iter()
+        .map(|&size_percent| {
+            let cached = share_of(workload.csc.nodes(), size_percent).min(rows.len());
+            let row_hit_rate = hit_rate(&rows[..cached], &measured.feature_reads);
+            let bytes = (u128::from(all_lists) * u128::from(size_percent) / 100) as u64;
+            let lists =
+                uva_cache::curve(&lists, &measured.list_reads, |node| sizes.list_bytes(node), &[bytes]);
+            Point {
+                size_percent,
+                row_hit_rate,
+                feature_bytes_per_epoch: missed(row_hit_rate),
+                list_hit_rate: lists.first().map(|point| point.hit_rate),
+            }
+        })
+        .collect();
+    Ok(PolicyReport { policy, seconds, points })
+}
+
+fn share_of(nodes: usize, percent: u32) -> usize {
+    (nodes as u128 * u128::from(percent) / 100) as usize
+}
+
+/// The allocator's division of a budget, judged by the epochs that were measured, beside others.
+#[derive(Serialize)]
+struct AllocationReport {
+    budget_bytes: u64,
+    lists: u64,
+    rows: u64,
+    /// What a batch costs with it: milliseconds, or bytes over the link where no line fits (`in_bytes`).
+    cost: f64,
+    in_bytes: bool,
+    prediction: Prediction,
+    sweep: Vec<SweepPoint>,
+    /// Its cost over that of the best of the sweep: below 1 where it is better than all of them.
+    over_best: f64,
+    /// And over that of the better single cache.
+    over_single: f64,
+    /// What a list that is cached in part could add to the value of both caches, at most: its share.
+    partial_list_gain: f64,
+    /// Why lines did not fit, if they did not.
+    notes: Vec<String>,
+    planned_seconds: f64,
+}
+
+fn allocation(
+    dataset: &Arc<Dataset>,
+    flags: &CacheBenchFlags,
+    budget: u64,
+    measured: &Hotness,
+) -> anyhow::Result<Option<AllocationReport>> {
+    let loader = flags.loader.options();
+    let (plan, profile) =
+        cache::plan(dataset, &loader, &Backend::Cpu, budget, CachePolicy::Presample, &|line| out::say(line))?;
+    let Some(profile) = profile else { return Ok(None) };
+    let (lists, rows) = (plan.lists.count as usize, plan.rows.count as usize);
+    let prediction = profile.predict_by(&plan.model, lists, rows, measured);
+    let cost = plan.model.cost(prediction.list_hit_rate, prediction.row_hit_rate);
+    let sweep = profile.sweep(budget, &plan.model, measured);
+    let cost_of = |points: &[SweepPoint]| points.iter().map(|point| point.cost).fold(f64::INFINITY, f64::min);
+    let single = sweep.first().into_iter().chain(sweep.last()).map(|point| point.cost);
+    let chosen = profile.allocate(budget, &plan.model);
+    // Picks are even over a list, so each of its bytes has the same value: the part of it that still fits is all that
+    // caching in part could add.
+    let partial_list_gain = chosen.misfit.map_or(0.0, |(list, left)| {
+        list.value as f64 * left as f64 / list.bytes.max(1) as f64 / chosen.value.max(1) as f64
+    });
+    Ok(Some(AllocationReport {
+        budget_bytes: budget,
+        lists: plan.lists.count,
+        rows: plan.rows.count,
+        cost,
+        in_bytes: !plan.model.benefits().milliseconds,
+        prediction,
+        over_best: cost / cost_of(&sweep),
+        over_single: cost / single.fold(f64::INFINITY, f64::min),
+        partial_list_gain,
+        sweep,
+        notes: plan.notes.clone(),
+        planned_seconds: plan.profile.seconds,
+    }))
+}
+
+#[derive(Serialize)]
+struct Report {
+    dataset: String,
+    nodes: usize,
+    edges: usize,
+    row_bytes: usize,
+    train_nodes: usize,
+    fanouts: Vec<i32>,
+    batch_size: usize,
+    batch_dependency: u32,
+    seed: u64,
+    epochs: u32,
+    batches: u64,
+    epoch_seconds: f64,
+    rows_per_epoch: f64,
+    list_reads_per_epoch: f64,
+    feature_bytes_per_epoch: f64,
+    policies: Vec<PolicyReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allocation: Option<Option<AllocationReport>>,
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        text += &self.table("rows", |point| Some(point.row_hit_rate));
+        text.push('\n');
+        text += &self.table("lists", |point| point.list_hit_rate);
+        if let Some(Some(allocation)) = &self.allocation {
+            text.push('\n');
+            text += &allocation.text();
+        }
+        text.push('\n');
+        let mut facts = Table::of_facts();
+        facts.row(&["dataset", &self.dataset]);
+        let bytes = |bytes: f64| ByteSize::from_bytes(bytes as u64).to_string();
+        facts.row(&[
+            "an epoch",
+            &format!(
+                "{} rows, {} without a cache; sampled in {}",
+                format::count(self.rows_per_epoch as u64),
+                bytes(self.feature_bytes_per_epoch),
+                format::seconds(self.epoch_seconds)
+            ),
+        ]);
+        facts
+            .row(&["counted", &format!("{} batches of {} epochs", format::count(self.batches), self.epochs)]);
+        text += &facts.render();
+        text
+    }
+
+    /// Hit rates by size, a line a policy.
+    fn table(&self, what: &str, rate: impl Fn(&Point) -> Option<f64>) -> String {
+        let sizes = self.policies.first().map(|report| report.points.as_slice()).unwrap_or_default();
+        let heading: Vec<String> = std::iter::once(format!("{what} that hit"))
+            .chain(sizes.iter().map(|point| format!("{} %", point.size_percent)))
+            .collect();
+        let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
+        let mut table = Table::with_heading(&heading);
+        for report in &self.policies {
+            let rates = report.points.iter().map(|point| match rate(point) {
+                Some(rate) => format!("{:.1}", 100.0 * rate),
+                None => "–".to_owned(),
+            });
+            let cells: Vec<String> = std::iter::once(report.policy.to_string()).chain(rates).collect();
+            table.row(&cells);
+        }
+        table.render()
+    }
+}
+
+impl AllocationReport {
+    fn text(&self) -> String {
+        let unit = if self.in_bytes { "bytes" } else { "ms" };
+        let mut table =
+            Table::with_heading(&["for lists", "lists hit", "rows hit", &format!("a batch, {unit}")]);
+        let mut row = |name: String, of: &Prediction, cost: f64| {
+            let cost = if self.in_bytes { format::count(cost as u64) } else { format!("{cost:.4}") };
+            table.row(&[
+                name,
+                format::percent(of.list_hit_rate).to_string(),
+                format::percent(of.row_hit_rate).to_string(),
+                cost,
+            ]);
+        };
+        for point in &self.sweep {
+            row(format!("{:.0} %", 100.0 * point.list_share), &point.prediction, point.cost);
+        }
+        row("as allocated".to_owned(), &self.prediction, self.cost);
+        let mut text = table.render();
+        text += &format!(
+            "\n{:.4} of the best division's cost, {:.4} of the better single cache's; a list cached in part could add \
+             {:.4} %\n",
+            self.over_best,
+            self.over_single,
+            100.0 * self.partial_list_gain
+        );
+        text
+    }
+}

@@ -1,0 +1,114 @@
+//! `uvatrain plan`: which lists and rows are worth caching.
+
+mod plot;
+mod text;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context;
+use uva_graph::Dataset;
+use uva_graph::reorder::{NodeOrder, write_reordered};
+use uva_runtime::backend::{self, Probe, SamplerChoice};
+use uva_runtime::cache::{self, Budget, CachePlan};
+
+use super::{clean_up_on_signals, written};
+use crate::exit;
+use crate::flags::{PlanFlags, Policy};
+use crate::ui::out;
+use crate::ui::work::Work;
+
+/// Plans, prints, and writes what was asked for.
+pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
+    flags.loader.check()?;
+    flags.backend.check()?;
+    check_outputs(flags)?;
+    clean_up_on_signals()?;
+    let dataset = Arc::new(Dataset::open(&flags.data)?);
+    // In this process alone: nothing to divide a GPU between.
+    let mut options = flags.backend.options();
+    if flags.backend.sampler.is_none() {
+        // As `train` with caches does.
+        options.sampler = SamplerChoice::Auto;
+    }
+    let mut decision = backend::decide(&options, true, || Ok(Probe::of_driver()))?;
+    decision.notes.iter().for_each(|note| out::say(note));
+    let budget = match flags.gpu_cache.0 {
+        Budget::Bytes(bytes) => bytes,
+        Budget::Auto => {
+            let (bytes, reason) = cache::budget_left(&dataset, &decision.backend)?;
+            out::say(&format!("--gpu-cache auto: {reason}"));
+            bytes
+        }
+    };
+    let loader = flags.loader.options();
+    if let Some(verdict) = cache::measure_sampler(&dataset, &loader, &mut decision.backend)? {
+        out::say(&verdict.reason);
+    }
+    let policy = flags.cache_policy.policy();
+    let (plan, profile) =
+        cache::plan(&dataset, &loader, &decision.backend, budget, policy, &|line| out::say(line))?;
+    if let Some(path) = &flags.out {
+        plan.write(path)?;
+    }
+    if let Some(path) = &flags.svg {
+        std::fs::write(path, plot::svg(&plan)?).with_context(|| format!("--svg {}", path.display()))?;
+    }
+    if flags.json {
+        out::json(&plan)?;
+    } else {
+        out::text(&text::of_plan(&plan))?;
+    }
+    if let Some(path) = &flags.out {
+        let (data, plan) = (flags.data.display(), path.display());
+        let (fanouts, size) = (&flags.loader.fanouts, flags.loader.batch_size);
+        out::say(&format!(
+            "next: uvatrain train {data} --plan {plan} --fanouts {fanouts} --batch-size {size}"
+        ));
+    }
+    if let Some(reordered) = &flags.write_reordered {
+        let order = profile.map(|profile| profile.lists).unwrap_or_default();
+        rewrite(&dataset, &order, &plan, reordered)?;
+    }
+    Ok(())
+}
+
+/// What would fail only behind all the work.
+fn check_outputs(flags: &PlanFlags) -> anyhow::Result<()> {
+    for (option, path) in [("--out", &flags.out), ("--svg", &flags.svg)] {
+        let folder = path.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Err(exit::usage(format!("{option}: there is no folder {}", folder.display())).into());
+        }
+    }
+    if let Some(out) = &flags.write_reordered {
+        if out.exists() {
+            return Err(exit::usage(format!("--write-reordered {}: it exists already", out.display())).into());
+        }
+        if flags.cache_policy == Policy::Fifo {
+            return Err(exit::usage(
+                "--write-reordered with --cache-policy fifo: that policy ranks no lists to order by"
+                    .to_owned(),
+            )
+            .into());
+        }
+    }
+    Ok(())
+}
+
+/// Writes the dataset in the order of the list cache, and the plan in its ids beside the files.
+fn rewrite(dataset: &Dataset, order: &[u32], plan: &CachePlan, out: &Path) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let first: Vec<i64> = order.iter().map(|&node| i64::from(node)).collect();
+    let order = NodeOrder::from_first(dataset.nodes(), &first)?;
+    let work = Work::new();
+    write_reordered(dataset, &order, out, &|progress| work.show(progress))?;
+    drop(work);
+    let moved = plan.reordered(&Dataset::open(out)?, &order);
+    let path = out.join("plan.json");
+    moved.write(&path)?;
+    written::say(out, began.elapsed())?;
+    out::say(&format!("its plan: {}", path.display()));
+    Ok(())
+}

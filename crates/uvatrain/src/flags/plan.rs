@@ -1,0 +1,56 @@
+//! The options of `uvatrain plan`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::cache::{CacheBudget, Policy};
+use super::{BackendFlags, LoaderFlags};
+
+/// The options of `uvatrain plan`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  uvatrain plan data/demo --gpu-cache 32MiB --out plan.json
+  uvatrain train data/demo --plan plan.json
+
+  The same graph, with the lists that are read most in front, so that caching them needs no memory of its own:
+  uvatrain plan data/demo --gpu-cache 32MiB --write-reordered data/demo-reordered")]
+pub struct PlanFlags {
+    /// The dataset
+    #[arg(value_name = "DATA")]
+    pub data: PathBuf,
+
+    /// Memory for both caches and their maps: 512MiB, 6GiB, or auto: half of what is free on the GPU now, or on the CPU
+    /// a quarter of the memory that can be had
+    #[arg(long, value_name = "SIZE|auto")]
+    pub gpu_cache: CacheBudget,
+
+    /// How it is found out which lists and rows are read most
+    #[arg(long, value_enum, default_value_t = Policy::Presample)]
+    pub cache_policy: Policy,
+
+    /// Write the plan to this file, and the chosen ids to two .npy files beside it, for `train --plan`
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+
+    /// Write the dataset in the order of the list cache to this directory, which must not exist
+    #[arg(long, value_name = "OUT")]
+    pub write_reordered: Option<PathBuf>,
+
+    /// Write the curves to this SVG file: hit rate and expected time against bytes, and the division chosen
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+
+    /// Print the plan as one JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+
+    /// How batches are made: the plan is for a run with these options.
+    #[command(flatten)]
+    pub loader: LoaderFlags,
+
+    /// Where the run will gather and sample.
+    #[command(flatten)]
+    pub backend: BackendFlags,
+}
