@@ -8,7 +8,7 @@
 #
 #   summary.json    every step: passed, failed, skipped or left out, seconds, why
 #   machine.json    what the machine is          correctness.json  kernels, sanitizer, training, faults
-#   pcie.json .svg  `uvatrain bench pcie`        training.json     shares of MPS, epochs, memory over many batches
+#   pcie.json .svg  `uvatrain bench pcie`        training.json     shares of MPS, epochs, caches, memory over many batches
 #   peers.json      others on the same rows      log.txt           what every command printed
 #
 # --simulate runs the same steps under cuda-sim, with small sizes, on a machine without a GPU: it tests this script, and

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ROLES = ("sampler", "producer", "consumer", "janitor")
+ROLES = ("sampler", "producer", "consumer", "planner", "janitor")
 LOG_BYTES = 8 << 20
 PART_BYTES = 64 << 10
 
@@ -409,6 +409,37 @@ def epoch_time(suite):
     return found
 
 
+def caches(suite):
+    """Batch times without caches, with one of rows, with both; and where `auto` samples."""
+    shape = ("4000", "12", "24", "600KiB") if suite.simulate else ("1000000", "14", "128", "160MiB")
+    nodes, degree, features, budget = shape
+    graph = suite.work / "citation"
+    suite.uvatrain("generate", graph, "--kind", "citation", "--nodes", nodes, "--avg-degree", degree, "--feat-dim", features,
+                   limit=suite.left())
+    found = {"budget": budget, "runs": {}}
+    for name, options in (
+        ("no_cache", ("--sampler", "cpu")),
+        ("rows", ("--sampler", "cpu", "--gpu-cache", budget)),
+        ("gpu_sampler", ("--sampler", "gpu")),
+        ("both", ("--sampler", "gpu", "--gpu-cache", budget)),
+        ("auto", ("--gpu-cache", "auto")),
+    ):
+        metrics = suite.work / f"caches-{name}.jsonl"
+        command = suite.train_command(graph, metrics, "--device", "cuda:0", *options, "--epochs", "3", "--batch-size",
+                                      "100" if suite.simulate else "1000", "--seed", "1")
+        _, stderr = suite.run(*command)
+        batches = events(metrics, "batch")
+        found["runs"][name] = {
+            "batches": len(batches), "hash": batches[-1]["hash"], "cache": events(metrics, "end")[0].get("cache"),
+            "in_force": {key: events(metrics, "start")[0]["in_force"].get(key) for key in ("sampler", "caches")},
+            "notes": [line for line in stderr.splitlines() if "auto:" in line or line.startswith("caches:")],
+            **{key: statistics.median(batch[key] for batch in batches) for key in ("sample_us", "gather_us", "train_us")}}
+    hashes = {run["hash"] for run in found["runs"].values()}
+    if len(hashes) != 1:
+        raise Failed(f"the last batch differs between runs: {hashes}")
+    return found
+
+
 def resident(pid):
     try:
         for line in open(f"/proc/{pid}/status"):
@@ -494,6 +525,7 @@ STEPS = [
     ("pcie", pcie, "pcie.json", 130, False),
     ("mps-sweep", mps_sweep, "training.json", 60, False),
     ("epoch-time", epoch_time, "training.json", 60, False),
+    ("caches", caches, "training.json", 90, False),
     ("memory", memory, "training.json", 90, False),
     ("peers", peers, "peers.json", 60, False),
 ]
