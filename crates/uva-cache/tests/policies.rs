@@ -101,9 +101,10 @@ fn at<'a>(all: &'a [PolicyHits], policy: CachePolicy) -> impl Iterator<Item = (f
 fn no_policy_beats_the_optimum_and_presampling_comes_near_it_on_a_power_law_graph() {
     let stored = stored(50_000, 20.0, 1, 0.4, 1);
     let workload = Workload::of(&stored.dataset, options(&[10, 5]), 1000);
-    let shares = [0.01, 0.05, 0.1, 0.2, 0.5];
+    let percents = [1, 5, 10, 20, 50];
     // The epochs measured are not those counted.
-    let all = compare_policies(&workload, 2, 2..22, &shares).unwrap();
+    let observed = count(&workload, 2..22).unwrap();
+    let all = compare_policies(&workload, &CachePolicy::ALL, 2..22, &observed, &percents).unwrap();
     let optimal: Vec<(f64, f64)> = at(&all, CachePolicy::Optimal).collect();
     // A cache that changes as it goes might.
     for policy in CachePolicy::ALL.into_iter().filter(|policy| !policy.is_dynamic()) {

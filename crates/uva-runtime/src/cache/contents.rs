@@ -30,16 +30,10 @@ impl CacheContents {
     /// [`RuntimeError::Input`] when the plan names nodes that the dataset has not; [`RuntimeError::Failed`] when the
     /// system gives no memory.
     pub fn of_plan(dataset: &Dataset, plan: &CachePlan) -> Result<Self, RuntimeError> {
-        let lists = &plan.list_ids;
-        let order = NodeOrder::from_first(dataset.nodes(), lists)
-            .map_err(|error| RuntimeError::Input(format!("the cache plan's lists: {error}")))?;
-        // A plan that was made for narrower ids than the file's counts on the copy that has them.
-        let other_ids = plan.dataset.index_bytes != dataset.csc().indices.id_bytes() as u64;
-        let reordered = !lists.is_empty() && (!order.is_identity() || other_ids);
-        let graph = if reordered { Some(Arc::new(reordered_graph(dataset, &order)?)) } else { None };
+        let graph = graph_of_plan(dataset, plan)?;
         let caches = Caches {
-            lists: lists.len(),
-            reordered,
+            lists: plan.list_ids.len(),
+            reordered: graph.is_some(),
             rows: usize::try_from(plan.rows.count).unwrap_or(usize::MAX),
             dynamic: plan.policy.is_dynamic(),
         };
@@ -59,6 +53,21 @@ impl CacheContents {
     pub(crate) fn rows(&self) -> Option<&FrozenBytes> {
         self.rows.as_deref()
     }
+}
+
+/// The graph in the order of the plan's lists; `None` where there are none, or the dataset serves as it is.
+fn graph_of_plan(dataset: &Dataset, plan: &CachePlan) -> Result<Option<Arc<FrozenBytes>>, RuntimeError> {
+    if plan.list_ids.is_empty() {
+        return Ok(None);
+    }
+    let order = NodeOrder::from_first(dataset.nodes(), &plan.list_ids)
+        .map_err(|error| RuntimeError::Input(format!("the cache plan's lists: {error}")))?;
+    // A plan that was made for narrower ids than the file's counts on the copy that has them.
+    let same_ids = plan.dataset.index_bytes == dataset.csc().indices.id_bytes() as u64;
+    if order.is_identity() && same_ids {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(reordered_graph(dataset, &order)?)))
 }
 
 /// The graph in that order, as memory to share.

@@ -6,7 +6,7 @@ use uva_cuda::Context;
 use uva_cuda::kernels::gather::{GatherKernels, GridBound};
 use uva_cuda::memory::{PinOptions, PinnedTable};
 use uva_cuda::{Module, ModuleOptions};
-use uva_gather::cuda::{CudaGather, DeviceCache};
+use uva_gather::cuda::CudaGather;
 use uva_gather::{GatherError, Hits, RowGather};
 use uva_graph::Dataset;
 use uva_sample::{BatchCounts, BatchKey, MiniBatch};
@@ -15,7 +15,7 @@ use super::engine::{Engine, OnGpu};
 use super::{CacheContents, SampledGraph};
 use crate::backend::{Backend, CudaBackend};
 use crate::batch::BatchLayout;
-use crate::device::FeatureBytes;
+use crate::device::{FeatureBytes, cache_on_gpu};
 use crate::roles::gather_on_host;
 use crate::{LoaderOptions, RuntimeError};
 
@@ -145,22 +145,17 @@ fn gather_on_gpu(
     contents: &CacheContents,
 ) -> Result<CudaGather, RuntimeError> {
     let context = &Context::primary(cuda.ordinal)?;
-    let features = dataset.features();
-    let (bytes, row_bytes) = (features.bytes, features.row_bytes());
+    let row_bytes = dataset.features().row_bytes();
     let module = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
     let kernels = GatherKernels::new(&Module::gather(context, &module)?)?;
     let table =
         PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset))), &PinOptions::default())?;
     let bound = cuda.partition.gather_multiprocessors().map_or(GridBound::Device, GridBound::Multiprocessors);
     let gather = CudaGather::new(kernels, Arc::new(table), row_bytes, cuda.kernel, bound)?;
-    let caches = contents.caches();
-    let cache = match contents.rows() {
-        Some(ids) => {
-            let ids: &[i64] = bytemuck::cast_slice(ids.bytes());
-            DeviceCache::filled(context, bytes, row_bytes, ids, options.gather_threads)?
-        }
-        None if caches.dynamic => DeviceCache::fifo(context, features.rows, row_bytes, caches.rows)?,
-        None => return Ok(gather),
-    };
-    gather.with_cache(cache).map_err(|error| RuntimeError::Failed(format!("the feature cache: {error}")))
+    match cache_on_gpu(context, dataset, options.gather_threads, contents.caches(), contents.rows())? {
+        None => Ok(gather),
+        Some(cache) => gather
+            .with_cache(cache)
+            .map_err(|error| RuntimeError::Failed(format!("the feature cache: {error}"))),
+    }
 }

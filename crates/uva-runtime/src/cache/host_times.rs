@@ -1,8 +1,8 @@
 //! Caches in host memory, timed.
 //!
-//! On the CPU a hit saves no read of a link. What it saves is distance: lists and rows that are read often lie side by
-//! side, where caches and address translation hold more of them. That is what is timed here, with the very structures
-//! that a run has.
+//! On the CPU a hit saves no read of a link. What it may save is distance, since what is read often lies side by side; what
+//! it costs is looking up where. So it is timed, with the very structures that a run has, and where hits save nothing the
+//! plan says so.
 
 use std::error::Error;
 use std::time::Instant;
@@ -14,6 +14,7 @@ use uva_graph::{Dataset, Split};
 use uva_sample::{BatchBounds, BatchKey, MiniBatch, NeighborSampler};
 
 use super::SampledGraph;
+use crate::batch::BatchLayout;
 use crate::plan::seed_order;
 use crate::{LoaderOptions, RuntimeError};
 
@@ -43,14 +44,7 @@ impl<'d> HostTimes<'d> {
         order.prepare(0)?;
         let seeds: Vec<_> =
             (0..order.batches().min(BATCHES + WARM_UP)).map(|batch| order.batch(batch).to_vec()).collect();
-        let (nodes, edges) = (dataset.nodes(), dataset.edges());
-        let bounds = match loader.slot_bytes {
-            Some(bytes) => {
-                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-                BatchBounds::within(bytes, loader.batch_size, &loader.fanouts, nodes, edges)?
-            }
-            None => BatchBounds::new(loader.batch_size, &loader.fanouts, nodes, edges)?,
-        };
+        let bounds = BatchLayout::new(dataset, loader)?.bounds().clone();
         Ok(Self { dataset, loader, bounds, seeds, nodes: Vec::new() })
     }
 

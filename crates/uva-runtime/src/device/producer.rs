@@ -15,6 +15,7 @@ use super::{SlotEvents, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
 use crate::backend::{CudaBackend, GatherChoice, Partition};
 use crate::batch::BatchHeader;
+use crate::cache::Caches;
 use crate::plan::RunPlan;
 
 /// The feature table's bytes, for as long as the dataset is mapped.
@@ -42,21 +43,30 @@ impl DeviceSetup {
         dataset: &Arc<Dataset>,
         cached_rows: Option<&FrozenBytes>,
     ) -> Result<DeviceGather, RuntimeError> {
-        let features = dataset.features();
-        let (context, row_bytes) = (&self.context, features.row_bytes());
-        let cache = match cached_rows {
-            Some(ids) => {
-                let ids: &[i64] = bytemuck::cast_slice(ids.bytes());
-                let threads = plan.options.gather_threads;
-                Some(DeviceCache::filled(context, features.bytes, row_bytes, ids, threads)?)
-            }
-            None if plan.caches.dynamic => {
-                Some(DeviceCache::fifo(context, features.rows, row_bytes, plan.caches.rows)?)
-            }
-            None => None,
-        };
+        let threads = plan.options.gather_threads;
+        let cache = cache_on_gpu(&self.context, dataset, threads, &plan.caches, cached_rows)?;
         DeviceGather::new(&self.context, &self.cuda, plan, dataset, self.slots, cache)
     }
+}
+
+/// A run's cache of rows in the GPU's memory, where it has one: of the rows with these ids, or of those read last.
+pub(crate) fn cache_on_gpu(
+    context: &Arc<Context>,
+    dataset: &Dataset,
+    threads: usize,
+    caches: &Caches,
+    cached_rows: Option<&FrozenBytes>,
+) -> Result<Option<DeviceCache>, RuntimeError> {
+    let table = dataset.features();
+    let row_bytes = table.row_bytes();
+    Ok(match cached_rows {
+        Some(ids) => {
+            let ids: &[i64] = bytemuck::cast_slice(ids.bytes());
+            Some(DeviceCache::filled(context, table.bytes, row_bytes, ids, threads)?)
+        }
+        None if caches.dynamic => Some(DeviceCache::fifo(context, table.rows, row_bytes, caches.rows)?),
+        None => None,
+    })
 }
 
 /// Gathers rows into feature slots on a GPU.

@@ -1,13 +1,13 @@
 //! `uvatrain bench cache`: what caches of several sizes hit, policy by policy, counted and not timed; and the allocator's
 //! division of a budget beside eleven others.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
 use uva_cache::{
-    CachePolicy, FifoSimulation, Hotness, HotnessPolicy, Optimal, Prediction, Sizes, SweepPoint, Workload,
-    count, hit_rate, rank_lists, rank_rows,
+    CachePolicy, Hotness, PolicyHits, PolicyPoint, Prediction, SweepPoint, compare_policies, count,
 };
 use uva_graph::Dataset;
 use uva_runtime::backend::Backend;
@@ -18,8 +18,13 @@ use crate::ui::table::Table;
 use crate::ui::work::Work;
 use crate::ui::{format, out};
 
-/// Epochs that are sampled beforehand, by the policies that do; hits are counted in those behind them.
+/// Epochs that presampling counts; hits are counted in those behind them.
 const BEFOREHAND: u32 = 2;
+
+/// The epochs that hits are counted over.
+fn behind(flags: &CacheBenchFlags) -> Range<u32> {
+    BEFOREHAND..BEFOREHAND + flags.epochs
+}
 
 /// Measures and prints.
 pub fn run(flags: &CacheBenchFlags) -> anyhow::Result<()> {
@@ -29,20 +34,18 @@ pub fn run(flags: &CacheBenchFlags) -> anyhow::Result<()> {
     let work = Work::of_unknown_length("sampling epochs");
     let workload = cache::workload(&dataset, &loader);
     let began = Instant::now();
-    let measured = count(&workload, BEFOREHAND..BEFOREHAND + flags.epochs)?;
+    let measured = count(&workload, behind(flags))?;
     let epoch_seconds = began.elapsed().as_secs_f64() / f64::from(flags.epochs);
-    let sizes = Sizes::new(&workload.csc, dataset.features().row_bytes());
-    let policies = flags
-        .policy
-        .iter()
-        .map(|policy| policy_report(flags, policy.policy(), &workload, &sizes, &measured))
-        .collect::<anyhow::Result<Vec<_>>>()?;
+    let policies: Vec<_> = flags.policy.iter().map(|policy| policy.policy()).collect();
+    let hits = compare_policies(&workload, &policies, behind(flags), &measured, &flags.size)?;
     drop(work);
     let allocation = match flags.gpu_cache {
         Some(budget) => Some(allocation(&dataset, flags, budget.bytes(), &measured)?),
         None => None,
     };
     let epochs = f64::from(flags.epochs);
+    let (rows, row_bytes) =
+        (measured.total_feature_reads() as f64 / epochs, dataset.features().row_bytes() as f64);
     let report = Report {
         dataset: dataset.name().to_owned(),
         nodes: dataset.nodes(),
@@ -56,11 +59,10 @@ pub fn run(flags: &CacheBenchFlags) -> anyhow::Result<()> {
         epochs: flags.epochs,
         batches: measured.batches,
         epoch_seconds,
-        rows_per_epoch: measured.total_feature_reads() as f64 / epochs,
+        rows_per_epoch: rows,
         list_reads_per_epoch: measured.total_list_reads() as f64 / epochs,
-        feature_bytes_per_epoch: measured.total_feature_reads() as f64 / epochs
-            * dataset.features().row_bytes() as f64,
-        policies,
+        feature_bytes_per_epoch: rows * row_bytes,
+        policies: hits.into_iter().map(|hits| PolicyReport::of(hits, rows, row_bytes)).collect(),
         allocation,
     };
     if flags.json { out::json(&report) } else { out::text(&report.text()) }
@@ -87,66 +89,17 @@ struct PolicyReport {
     points: Vec<Point>,
 }
 
-fn policy_report(
-    flags: &CacheBenchFlags,
-    policy: CachePolicy,
-    workload: &Workload<'_>,
-    sizes: &Sizes<'_>,
-    measured: &Hotness,
-) -> anyhow::Result<PolicyReport> {
-    let began = Instant::now();
-    let missed = |hit_rate: f64| {
-        let rows = measured.total_feature_reads() as f64 * (1.0 - hit_rate);
-        rows / f64::from(flags.epochs) * sizes.row_bytes as f64
-    };
-    let epochs = BEFOREHAND..BEFOREHAND + flags.epochs;
-    if policy.is_dynamic() {
-        let nodes = workload.csc.nodes();
-        let mut caches: Vec<_> =
-            flags.size.iter().map(|&size| FifoSimulation::new(nodes, share_of(nodes, size))).collect();
-        workload.visit_in_order(epochs, &mut |batch| {
-            for cache in &mut caches {
-                cache.gather(batch.nodes());
-            }
-        })?;
-        let point = |(&size_percent, cache): (&u32, &FifoSimulation)| {
-            let row_hit_rate = cache.hit_rate();
-            let feature_bytes_per_epoch = missed(row_hit_rate);
-            Point { size_percent, row_hit_rate, feature_bytes_per_epoch, list_hit_rate: None }
+impl PolicyReport {
+    /// `rows` and `row_bytes`: what an epoch gathers.
+    fn of(hits: PolicyHits, rows: f64, row_bytes: f64) -> Self {
+        let point = |point: &PolicyPoint| Point {
+            size_percent: point.percent,
+            row_hit_rate: point.rows,
+            feature_bytes_per_epoch: rows * (1.0 - point.rows) * row_bytes,
+            list_hit_rate: point.lists,
         };
-        let points = flags.size.iter().zip(&caches).map(point).collect();
-        return Ok(PolicyReport { policy, seconds: began.elapsed().as_secs_f64(), points });
+        Self { policy: hits.policy, seconds: hits.seconds, points: hits.points.iter().map(point).collect() }
     }
-    let ranked: Box<dyn HotnessPolicy> = match policy {
-        CachePolicy::Optimal => Box::new(Optimal { epochs }),
-        _ => policy.hotness_policy()?,
-    };
-    let hotness = ranked.hotness(workload)?;
-    let (rows, lists) = (rank_rows(&hotness), rank_lists(&hotness, sizes));
-    let seconds = began.elapsed().as_secs_f64();
-    let all_lists: u64 = (0..workload.csc.nodes() as u32).map(|node| sizes.list_bytes(node)).sum();
-    let points = flags
-        .size
-        .iter()
-        .map(|&size_percent| {
-            let cached = share_of(workload.csc.nodes(), size_percent).min(rows.len());
-            let row_hit_rate = hit_rate(&rows[..cached], &measured.feature_reads);
-            let bytes = (u128::from(all_lists) * u128::from(size_percent) / 100) as u64;
-            let lists =
-                uva_cache::curve(&lists, &measured.list_reads, |node| sizes.list_bytes(node), &[bytes]);
-            Point {
-                size_percent,
-                row_hit_rate,
-                feature_bytes_per_epoch: missed(row_hit_rate),
-                list_hit_rate: lists.first().map(|point| point.hit_rate),
-            }
-        })
-        .collect();
-    Ok(PolicyReport { policy, seconds, points })
-}
-
-fn share_of(nodes: usize, percent: u32) -> usize {
-    (nodes as u128 * u128::from(percent) / 100) as usize
 }
 
 /// The allocator's division of a budget, judged by the epochs that were measured, beside others.
