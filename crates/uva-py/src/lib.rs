@@ -1,0 +1,12 @@
+//! The Python module `uvatrain._core`: what Python cannot do itself. What a person uses is the package around it, in
+//! `python/uvatrain`.
+//!
+//! It exchanges arrays by DLPack and links neither libtorch nor numpy, so one wheel serves every Python and every torch.
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+}
