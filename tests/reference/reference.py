@@ -117,7 +117,11 @@ def sample(graph, options, split, epoch, batch, seeds):
     for layer, fanout in enumerate(options["fanouts"]):
         destinations = list(nodes)
         indptr, indices = [0], []
-        for destination in destinations:
+        expanded = 0
+        if options.get("expand") == "new" and blocks:
+            expanded = blocks[-1]["destinations"]
+            indptr, indices = list(blocks[-1]["indptr"]), list(blocks[-1]["indices"])
+        for destination in destinations[expanded:]:
             begin, end = graph["indptr"][destination], graph["indptr"][destination + 1]
             neighbors = graph["indices"][begin:end]
             words = words_of(
@@ -258,7 +262,15 @@ def graph_vectors():
         2,
         [0],
     )
-    return [plain, again, multi, kept]
+    expanded_once = graph_vector(
+        "the reordered one, only new nodes expanded",
+        moved,
+        dict(options, fanouts=[4, 3, 2], expand="new"),
+        dict(train=moved_splits["train"]),
+        4,
+        [0],
+    )
+    return [plain, again, multi, kept, expanded_once]
 
 
 # --- The file -------------------------------------------------------------------------------------------------

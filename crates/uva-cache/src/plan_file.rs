@@ -107,7 +107,8 @@ pub struct PlanOptions {
 
 impl PlanOptions {
     pub(crate) fn of(workload: &Workload<'_>) -> Self {
-        let SamplerOptions { fanouts, replace, seed, batch_dependency } = workload.options.clone();
+        // Which nodes are expanded changes how often lists are read, not which: a plan serves either.
+        let SamplerOptions { fanouts, replace, seed, batch_dependency, expand: _ } = workload.options.clone();
         let (batch_size, drop_last) = (workload.batch_size as u64, workload.drop_last);
         Self { fanouts, batch_size, drop_last, replace, seed, batch_dependency }
     }

@@ -88,6 +88,7 @@ impl LoaderOptions {
             replace: self.replace,
             seed: self.seed,
             batch_dependency: self.batch_dependency,
+            ..SamplerOptions::default()
         }
     }
 

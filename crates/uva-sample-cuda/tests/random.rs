@@ -43,7 +43,7 @@ prop_compose! {
         let graph = Graph { original_ids: original, ..Graph::from_lists(&lists) };
         Case {
             graph: if narrow { graph.narrow() } else { graph },
-            sampler: SamplerOptions { fanouts, replace, seed, batch_dependency },
+            sampler: SamplerOptions { fanouts, replace, seed, batch_dependency, ..SamplerOptions::default() },
             cached_lists, seeds, batch, blocks,
         }
     }

@@ -1,7 +1,7 @@
 //! How large a batch can become, known before the first one is sampled.
 
 use crate::options::check_fanouts;
-use crate::{Capacity, InvalidOption, SampleError};
+use crate::{Capacity, Expand, InvalidOption, SampleError, SamplerOptions};
 
 /// The most that a batch can hold: what its memory is sized by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,30 @@ pub struct LayerBounds {
 const MOST: usize = i32::MAX as usize;
 
 impl BatchBounds {
+    /// Bounds of the batches that `options` make of at most `batch_size` seeds, in a graph of `nodes` nodes and `edges` edges:
+    /// [`new`](Self::new), or [`within`](Self::within) `bytes` where they are given. Those two are for [`Expand::All`],
+    /// this is for either.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new) or [`within`](Self::within).
+    pub fn for_options(
+        options: &SamplerOptions,
+        batch_size: usize,
+        nodes: usize,
+        edges: usize,
+        bytes: Option<usize>,
+    ) -> Result<Self, SampleError> {
+        let full = Self::of_graph(batch_size, &options.fanouts, options.expand, nodes, edges)?;
+        match (bytes, options.fanouts.iter().position(|&fanout| fanout == -1)) {
+            (Some(bytes), _) => full.shrunk(bytes),
+            (None, Some(layer)) => Err(InvalidOption::Unbounded { layer }.into()),
+            (None, None) => {
+                full.check()?;
+                Ok(full)
+            }
+        }
+    }
+
     /// Bounds that every batch of these options keeps, in a graph of `nodes` nodes and `edges` edges: at most
     /// `min(nodes, batch_size · Π(1 + fanout))` nodes, and in each layer at most `min(edges, destinations · fanout)`
     /// edges.
@@ -40,7 +64,7 @@ impl BatchBounds {
         if let Some(layer) = fanouts.iter().position(|&fanout| fanout == -1) {
             return Err(InvalidOption::Unbounded { layer }.into());
         }
-        let bounds = Self::of_graph(batch_size, fanouts, nodes, edges)?;
+        let bounds = Self::of_graph(batch_size, fanouts, Expand::All, nodes, edges)?;
         bounds.check()?;
         Ok(bounds)
     }
@@ -60,8 +84,12 @@ impl BatchBounds {
         nodes: usize,
         edges: usize,
     ) -> Result<Self, SampleError> {
-        let full = Self::of_graph(batch_size, fanouts, nodes, edges)?;
-        let needed = full.scaled(0).bytes();
+        Self::of_graph(batch_size, fanouts, Expand::All, nodes, edges)?.shrunk(bytes)
+    }
+
+    /// These, or what of them fits `bytes`.
+    fn shrunk(&self, bytes: usize) -> Result<Self, SampleError> {
+        let needed = self.scaled(0).bytes();
         if needed > bytes {
             return Err(InvalidOption::SlotTooSmall { bytes, needed }.into());
         }
@@ -69,11 +97,11 @@ impl BatchBounds {
         let mut factor = 0;
         for bit in (0..=FACTOR_BITS).rev() {
             let larger = factor | 1 << bit;
-            if larger <= 1 << FACTOR_BITS && full.scaled(larger).bytes() <= bytes {
+            if larger <= 1 << FACTOR_BITS && self.scaled(larger).bytes() <= bytes {
                 factor = larger;
             }
         }
-        Ok(full.scaled(factor))
+        Ok(self.scaled(factor))
     }
 
     /// Bytes that the arrays of a batch take: 8 a node id, 4 an offset or local id.
@@ -85,21 +113,35 @@ impl BatchBounds {
     }
 
     /// The bounds that options and graph imply; −1 picks every edge.
-    fn of_graph(batch_size: usize, fanouts: &[i32], nodes: usize, edges: usize) -> Result<Self, SampleError> {
+    fn of_graph(
+        batch_size: usize,
+        fanouts: &[i32],
+        expand: Expand,
+        nodes: usize,
+        edges: usize,
+    ) -> Result<Self, SampleError> {
         check_fanouts(fanouts)?;
         if batch_size == 0 {
             return Err(InvalidOption::BatchSizeZero.into());
         }
         let seeds = batch_size.min(nodes);
         let mut destinations = seeds;
+        // Picks that are kept from the hop before, and the destinations they are not kept for.
+        let (mut kept, mut new) = (0, seeds);
         let mut layers = Vec::with_capacity(fanouts.len());
         for &fanout in fanouts {
             let picks = match usize::try_from(fanout) {
-                Ok(fanout) => destinations.saturating_mul(fanout).min(edges),
+                Ok(fanout) => new.saturating_mul(fanout).min(edges),
                 Err(_) => edges,
             };
             let sources = destinations.saturating_add(picks).min(nodes);
-            layers.push(LayerBounds { destinations, sources, edges: picks });
+            // A list is picked from once at most, for it and its copies.
+            let of_block = picks.saturating_add(kept).min(edges);
+            layers.push(LayerBounds { destinations, sources, edges: of_block });
+            match expand {
+                Expand::All => new = sources,
+                Expand::New => (kept, new) = (of_block, picks.min(nodes)),
+            }
             destinations = sources;
         }
         Ok(Self { seeds, nodes: destinations, layers })
@@ -152,6 +194,23 @@ mod tests {
         assert_eq!(bounds.layers, [layer(10, 35, 30), layer(35, 35, 50)]);
         let bounds = BatchBounds::new(1000, &[3], 35, 50).unwrap();
         assert_eq!((bounds.seeds, bounds.layers), (35, vec![layer(35, 35, 50)]));
+    }
+
+    #[test]
+    fn picks_that_are_kept_are_counted_in_every_block_that_has_them() {
+        let with = |fanouts: &[i32], bytes| {
+            let options = SamplerOptions {
+                fanouts: fanouts.to_vec(),
+                expand: Expand::New,
+                ..SamplerOptions::default()
+            };
+            BatchBounds::for_options(&options, 10, 1_000_000, 2_000_000, bytes)
+        };
+        let bounds = with(&[3, 2, 1], None).unwrap();
+        assert_eq!(bounds.layers, [layer(10, 40, 30), layer(40, 100, 90), layer(100, 160, 150)]);
+        assert_eq!(with(&[3, 2, 1], Some(bounds.bytes())).unwrap(), bounds);
+        let refused = with(&[3, -1], None).unwrap_err();
+        assert_eq!(refused, SampleError::InvalidOption(InvalidOption::Unbounded { layer: 1 }));
     }
 
     #[test]

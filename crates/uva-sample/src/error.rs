@@ -171,6 +171,11 @@ pub enum InvalidOption {
     /// κ is 0.
     #[error("--batch-dependency 0: picks are kept for 1 batch (the ordinary case) or more")]
     BatchDependency,
+    /// Picks that are kept over hops, on a device.
+    #[error(
+        "--expand new is for samplers on the CPU, not for one on a GPU: use --expand all, or sample on the CPU"
+    )]
+    ExpandOnDevice,
     /// A batch without seeds.
     #[error("--batch-size is 0; give 1 or more")]
     BatchSizeZero,

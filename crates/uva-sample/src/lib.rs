@@ -28,5 +28,5 @@ pub use bounds::{BatchBounds, LayerBounds};
 pub use error::{Capacity, InvalidOption, SampleError};
 pub use hash::batch_hash;
 pub use neighbor::NeighborSampler;
-pub use options::{BatchKey, HopShape, MAX_EPOCH, MAX_LAYERS, SamplerOptions, batch_of_picks};
+pub use options::{BatchKey, Expand, HopShape, MAX_EPOCH, MAX_LAYERS, SamplerOptions, batch_of_picks};
 pub use seed_order::SeedOrder;

@@ -12,8 +12,8 @@ use crate::options::{GROUP, GROUP_PICKS, MAX_EPOCH, MAX_PICKS, batch_of_picks};
 use crate::philox::{BlockBatch, Purpose, StreamKey};
 use crate::pick::{Picker, with_replacement};
 use crate::{
-    BatchCounts, BatchKey, BatchMut, BlockMut, Capacity, HopShape, InvalidOption, LayerCounts, ListReads,
-    MiniBatch, SampleError, SamplerOptions, hash,
+    BatchCounts, BatchKey, BatchMut, BlockMut, BlockRef, Capacity, Expand, HopShape, InvalidOption,
+    LayerCounts, ListReads, MiniBatch, SampleError, SamplerOptions, hash,
 };
 
 /// Samples the neighbours of batches of seeds.
@@ -172,8 +172,17 @@ impl<'g> NeighborSampler<'g> {
                 original_ids: self.csc.original_ids,
                 batch_dependency: self.options.batch_dependency,
             };
-            let block = &mut out.layers[layer];
-            let (counted, reads) = self.sample_hop(&hop, nodes, counts.nodes, block)?;
+            let (before, block) = out.layers.split_at_mut(layer);
+            let block = &mut block[0];
+            let kept = match (self.options.expand, before.last()) {
+                (Expand::New, Some(before)) => {
+                    let LayerCounts { destinations, sources, edges } = counts.layers[layer - 1];
+                    let (indptr, indices) = (&before.indptr[..=destinations], &before.indices[..edges]);
+                    BlockRef { destinations, sources, indptr, indices }
+                }
+                _ => BlockRef { destinations: 0, sources: 0, indptr: &[0], indices: &[] },
+            };
+            let (counted, reads) = self.sample_hop(&hop, nodes, counts.nodes, kept, block)?;
             let indptr = &block.indptr[..=counted.destinations];
             let picked = hash::block(layer, indptr, &block.indices[..counted.edges]);
             counts.hash = counts.hash.wrapping_add(picked);
@@ -214,17 +223,22 @@ impl<'g> NeighborSampler<'g> {
         Ok(())
     }
 
-    /// Samples for the first `destinations` of `nodes`, and appends the nodes found.
+    /// Samples for the first `destinations` of `nodes`, and appends the nodes found. Those that are destinations of `kept`
+    /// have their picks of there.
     fn sample_hop<I: NodeId>(
         &mut self,
         hop: &Hop<'_, I>,
         nodes: &mut [i64],
         destinations: usize,
+        kept: BlockRef<'_>,
         block: &mut BlockMut<'_>,
     ) -> Result<(LayerCounts, ListReads), SampleError> {
         let capacity = block.indptr.len();
-        let Some(([first_offset], offsets)) =
-            block.indptr.get_mut(..=destinations).and_then(|indptr| indptr.split_first_chunk_mut())
+        // The block before has at least the offset that is 0, and no more destinations than there are nodes by now.
+        let Some((kept_offsets, offsets)) = block
+            .indptr
+            .get_mut(..=destinations)
+            .and_then(|indptr| indptr.split_at_mut_checked(kept.indptr.len()))
         else {
             let what = Capacity::Destinations { layer: hop.layer };
             return Err(SampleError::BatchTooLarge {
@@ -233,16 +247,25 @@ impl<'g> NeighborSampler<'g> {
                 capacity: capacity.saturating_sub(1),
             });
         };
-        *first_offset = 0;
+        kept_offsets.copy_from_slice(kept.indptr);
         // Offsets are 32 bits, so memory beyond them is no use.
         let room = block.indices.len().min(i32::MAX as usize);
+        let too_many = SampleError::BatchTooLarge {
+            key: hop.batch,
+            what: Capacity::Edges { layer: hop.layer },
+            capacity: room,
+        };
+        match block.indices[..room].get_mut(..kept.indices.len()) {
+            Some(indices) => indices.copy_from_slice(kept.indices),
+            None => return Err(too_many),
+        }
         let mut sink = Sink {
             local_ids: &mut self.local_ids,
             first: destinations,
             fresh: &mut [],
             found: 0,
             indices: &mut block.indices[..room],
-            edges: 0,
+            edges: kept.indices.len(),
             nodes_room: nodes.len(),
         };
         let (known, fresh) = nodes.split_at_mut(destinations);
@@ -260,9 +283,9 @@ impl<'g> NeighborSampler<'g> {
         // Without a limit every list is taken as it stands, in pieces of what the scratch holds.
         let HopShape { limit, group } = HopShape::of(self.options.fanouts[hop.layer]);
         let fanout = limit.unwrap_or(usize::MAX);
-        let mut total = 0;
+        let mut total = kept.indices.len();
         let mut reads = ListReads::default();
-        for (group, offsets) in known.chunks(group).zip(offsets.chunks_mut(group)) {
+        for (group, offsets) in known[kept.destinations..].chunks(group).zip(offsets.chunks_mut(group)) {
             let lists = &mut self.scratch.lists[..group.len()];
             hop.find_lists(group, lists)?;
 
@@ -276,8 +299,7 @@ impl<'g> NeighborSampler<'g> {
                 }
                 total += list.degree.min(fanout);
                 if total > room {
-                    let what = Capacity::Edges { layer: hop.layer };
-                    return Err(SampleError::BatchTooLarge { key: hop.batch, what, capacity: room });
+                    return Err(too_many);
                 }
                 *offset = total as i32;
             }

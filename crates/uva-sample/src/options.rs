@@ -31,6 +31,45 @@ pub struct SamplerOptions {
     /// κ, at least 1: a node's picks change every κ batches only, so that consecutive batches share rows. 1 is the
     /// ordinary case: they change with every batch.
     pub batch_dependency: u32,
+    /// Which nodes a hop draws picks for.
+    pub expand: Expand,
+}
+
+/// Which of the nodes so far a hop draws picks for. Every one of them is a destination of the hop's block either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Expand {
+    /// All of them, with fresh random words in each hop: DGL's way.
+    #[default]
+    All,
+    /// Those that the hop before found; the others keep their picks. So a block begins with the block before, and a node
+    /// has the same neighbours in every layer: PyG's way, and what its `trim_to_layer` needs.
+    New,
+}
+
+impl Expand {
+    /// Both, the default first.
+    pub const ALL: [Expand; 2] = [Expand::All, Expand::New];
+
+    /// The name in options and messages: `all` or `new`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Expand::All => "all",
+            Expand::New => "new",
+        }
+    }
+
+    /// What [`name`](Self::name) calls so.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Expand> {
+        Expand::ALL.into_iter().find(|expand| expand.name() == name)
+    }
+}
+
+impl fmt::Display for Expand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 impl SamplerOptions {
@@ -51,7 +90,7 @@ impl SamplerOptions {
 
 impl Default for SamplerOptions {
     fn default() -> Self {
-        Self { fanouts: vec![15, 10, 5], replace: false, seed: 0, batch_dependency: 1 }
+        Self { fanouts: vec![15, 10, 5], replace: false, seed: 0, batch_dependency: 1, expand: Expand::All }
     }
 }
 

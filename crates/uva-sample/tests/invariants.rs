@@ -6,8 +6,8 @@ use common::{Graph, content, key, plainly};
 use proptest::prelude::*;
 use uva_graph::{Csc, Indices, Split};
 use uva_sample::{
-    BatchBounds, BatchKey, BatchMut, BlockMut, BlockRef, Capacity, InvalidOption, MAX_EPOCH, MiniBatch,
-    NeighborSampler, SampleError, SamplerOptions, batch_hash,
+    BatchBounds, BatchKey, BatchMut, BlockMut, BlockRef, Capacity, Expand, InvalidOption, MAX_EPOCH,
+    MiniBatch, NeighborSampler, SampleError, SamplerOptions, batch_hash,
 };
 
 /// Up to `nodes` lists with repeated edges, self-loops and empty lists among them, and hubs.
@@ -24,12 +24,14 @@ fn options() -> impl Strategy<Value = SamplerOptions> {
         any::<bool>(),
         any::<u64>(),
         prop_oneof![2 => Just(1_u32), 1 => 2..9_u32, 1 => any::<u32>().prop_map(|kappa| kappa.max(1))],
+        prop_oneof![Just(Expand::All), Just(Expand::New)],
     )
-        .prop_map(|(fanouts, replace, seed, batch_dependency)| SamplerOptions {
+        .prop_map(|(fanouts, replace, seed, batch_dependency, expand)| SamplerOptions {
             fanouts,
             replace,
             seed,
             batch_dependency,
+            expand,
         })
 }
 
@@ -47,7 +49,7 @@ fn some_seeds(nodes: usize, seeds: usize) -> Vec<i64> {
 }
 
 fn sample(graph: &Graph, options: &SamplerOptions, key: BatchKey, seeds: &[i64]) -> MiniBatch {
-    let mut batch = graph.room(seeds.len(), &options.fanouts);
+    let mut batch = graph.room_for(seeds.len(), options);
     let mut sampler = NeighborSampler::new(graph.csc(), options.clone()).unwrap();
     sampler.sample_into(key, seeds, &mut batch).unwrap();
     batch
@@ -108,11 +110,14 @@ proptest! {
     ) {
         let graph = Graph::from_lists(&lists);
         let csc = graph.csc();
-        let bounds = BatchBounds::new(seeds, &fanouts, csc.nodes(), csc.edges()).unwrap();
-        let seeds = some_seeds(lists.len(), seeds);
-        let mut room = MiniBatch::with_bounds(&bounds);
-        for replace in [false, true] {
-            let counts = graph.sampler(&fanouts, replace, 1).sample_into(key(batch), &seeds, &mut room).unwrap();
+        let count = seeds;
+        let seeds = some_seeds(lists.len(), count);
+        for (replace, expand) in [(false, Expand::All), (true, Expand::All), (false, Expand::New), (true, Expand::New)] {
+            let options = SamplerOptions { fanouts: fanouts.clone(), replace, expand, ..SamplerOptions::default() };
+            let bounds = BatchBounds::for_options(&options, count, csc.nodes(), csc.edges(), None).unwrap();
+            let mut room = MiniBatch::with_bounds(&bounds);
+            let mut sampler = NeighborSampler::new(csc, options).unwrap();
+            let counts = sampler.sample_into(key(batch), &seeds, &mut room).unwrap();
             prop_assert!(counts.nodes <= bounds.nodes);
             for (layer, bound) in counts.layers().iter().zip(&bounds.layers) {
                 prop_assert!(layer.destinations <= bound.destinations);
@@ -120,6 +125,28 @@ proptest! {
                 prop_assert!(layer.edges <= bound.edges);
             }
         }
+    }
+}
+
+proptest! {
+    #[test]
+    fn where_only_new_nodes_are_expanded_a_block_begins_with_the_block_before(
+        lists in lists(60), options in options(), key in batch_key(), seeds in 1_usize..20,
+    ) {
+        let graph = Graph::from_lists(&lists);
+        let seeds = some_seeds(lists.len(), seeds);
+        let batch = sample(&graph, &SamplerOptions { expand: Expand::New, ..options.clone() }, key, &seeds);
+        let blocks: Vec<BlockRef<'_>> = batch.blocks().collect();
+        for pair in blocks.windows(2) {
+            prop_assert_eq!(&pair[1].indptr[..pair[0].indptr.len()], pair[0].indptr);
+            prop_assert_eq!(&pair[1].indices[..pair[0].indices.len()], pair[0].indices);
+        }
+        // The hop at the seeds knows no difference.
+        let all = sample(&graph, &SamplerOptions { expand: Expand::All, ..options }, key, &seeds);
+        prop_assert_eq!(all.block(0), batch.block(0));
+        // A list is read once for each node that was expanded, and once more for each pick.
+        let last = blocks[blocks.len() - 1];
+        prop_assert_eq!(batch.counts().list_reads.all, (last.destinations + last.indices.len()) as u64);
     }
 }
 

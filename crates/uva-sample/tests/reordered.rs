@@ -4,7 +4,7 @@
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::reorder::{NodeOrder, ReorderedLayout, write_reordered};
 use uva_graph::{Csc, Dataset, Indices, Split, generate};
-use uva_sample::{BatchBounds, BatchKey, MiniBatch, NeighborSampler, SamplerOptions, SeedOrder};
+use uva_sample::{BatchBounds, BatchKey, Expand, MiniBatch, NeighborSampler, SamplerOptions, SeedOrder};
 
 const BATCH: usize = 64;
 
@@ -21,7 +21,7 @@ struct Content {
 
 /// Two epochs of batches over `csc`, seeds in `order_of` the split, whose nodes are ids of `csc`.
 fn batches(csc: Csc<'_>, split: Split, seeds: &[i64], options: &SamplerOptions) -> Vec<Content> {
-    let bounds = BatchBounds::new(BATCH, &options.fanouts, csc.nodes(), csc.edges()).unwrap();
+    let bounds = BatchBounds::for_options(options, BATCH, csc.nodes(), csc.edges(), None).unwrap();
     let mut batch = MiniBatch::with_bounds(&bounds);
     let mut sampler = NeighborSampler::new(csc, options.clone()).unwrap();
     let mut order = SeedOrder::new(options.seed, split, seeds.len(), true, BATCH, false).unwrap();
@@ -52,8 +52,10 @@ fn check(dataset: &Dataset, order: &NodeOrder, directory: &std::path::Path) -> D
     let mut memory = vec![0_u64; layout.bytes() / 8];
     layout.fill(dataset, order, bytemuck::cast_slice_mut(&mut memory)).unwrap();
     let view = layout.view(bytemuck::cast_slice(&memory)).unwrap();
-    for (replace, batch_dependency) in [(false, 1), (true, 1), (false, 5)] {
-        let options = SamplerOptions { fanouts: vec![5, 3], replace, seed: 11, batch_dependency };
+    for (replace, batch_dependency, expand) in
+        [(false, 1, Expand::All), (true, 1, Expand::All), (false, 5, Expand::All), (false, 1, Expand::New)]
+    {
+        let options = SamplerOptions { fanouts: vec![5, 3], replace, seed: 11, batch_dependency, expand };
         for split in [Split::Train, Split::Test] {
             let expected = batches(dataset.csc(), split, dataset.split(split), &options);
             assert!(!expected.is_empty() && expected.iter().any(|batch| batch.nodes.len() > 2 * BATCH));

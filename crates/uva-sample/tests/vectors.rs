@@ -9,7 +9,7 @@ use common::{Graph, Ids, content};
 use serde_json::Value;
 use uva_graph::Split;
 use uva_sample::philox::{Purpose, StreamKey, philox4x32};
-use uva_sample::{BatchBounds, BatchKey, MiniBatch, NeighborSampler, SamplerOptions, SeedOrder};
+use uva_sample::{BatchBounds, BatchKey, Expand, MiniBatch, NeighborSampler, SamplerOptions, SeedOrder};
 
 fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -166,7 +166,7 @@ fn picks_of_any_length_agree() {
 fn batches_of_all_graphs_agree() {
     let vectors = vectors();
     let graphs = entries(&vectors, "graphs");
-    assert_eq!(graphs.len(), 4);
+    assert_eq!(graphs.len(), 5);
     for case in graphs {
         let indices = match case["indices_dtype"].as_str() {
             Some("int32") => Ids::I32(integers(&case["indices"])),
@@ -182,6 +182,10 @@ fn batches_of_all_graphs_agree() {
             batch_dependency: match &case["options"]["batch_dependency"] {
                 Value::Null => 1,
                 kappa => integer(kappa),
+            },
+            expand: match case["options"]["expand"].as_str() {
+                None => Expand::All,
+                Some(name) => Expand::from_name(name).unwrap(),
             },
         };
         let batch_size: usize = integer(&case["batch_size"]);
@@ -200,11 +204,8 @@ fn batches_of_all_graphs_agree() {
         }
 
         let csc = graph.csc();
-        let bounds = if options.fanouts.contains(&-1) {
-            BatchBounds::within(1 << 20, batch_size, &options.fanouts, csc.nodes(), csc.edges())
-        } else {
-            BatchBounds::new(batch_size, &options.fanouts, csc.nodes(), csc.edges())
-        };
+        let bytes = options.fanouts.contains(&-1).then_some(1 << 20);
+        let bounds = BatchBounds::for_options(&options, batch_size, csc.nodes(), csc.edges(), bytes);
         let mut batch = MiniBatch::with_bounds(&bounds.unwrap());
         let mut sampler = NeighborSampler::new(csc, options.clone()).unwrap();
         for expected in entries(case, "batches") {

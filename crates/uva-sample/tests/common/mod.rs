@@ -4,7 +4,7 @@
 use uva_graph::{Csc, Indices, Split};
 use uva_sample::philox::{Purpose, StreamKey};
 use uva_sample::{
-    BatchBounds, BatchKey, BlockRef, MiniBatch, NeighborSampler, SamplerOptions, batch_of_picks,
+    BatchBounds, BatchKey, BlockRef, Expand, MiniBatch, NeighborSampler, SamplerOptions, batch_of_picks,
 };
 
 /// A graph that owns its arrays.
@@ -68,9 +68,13 @@ impl Graph {
 
     /// A batch with room for whatever `seeds` seeds can lead to.
     pub fn room(&self, seeds: usize, fanouts: &[i32]) -> MiniBatch {
-        let csc = self.csc();
-        let bounds =
-            BatchBounds::within(usize::MAX, seeds.max(1), fanouts, csc.nodes(), csc.edges()).unwrap();
+        self.room_for(seeds, &SamplerOptions { fanouts: fanouts.to_vec(), ..SamplerOptions::default() })
+    }
+
+    /// The same for any options.
+    pub fn room_for(&self, seeds: usize, options: &SamplerOptions) -> MiniBatch {
+        let (nodes, edges) = (self.csc().nodes(), self.csc().edges());
+        let bounds = BatchBounds::for_options(options, seeds.max(1), nodes, edges, Some(usize::MAX)).unwrap();
         MiniBatch::with_bounds(&bounds)
     }
 }
@@ -85,10 +89,13 @@ pub type Plain = (Vec<i64>, Vec<(Vec<i32>, Vec<i32>)>);
 /// What [`NeighborSampler`] must produce, with linear searches only.
 pub fn plainly(graph: &Graph, options: &SamplerOptions, key: BatchKey, seeds: &[i64]) -> Plain {
     let mut nodes = seeds.to_vec();
-    let mut blocks = Vec::new();
+    let mut blocks: Vec<(Vec<i32>, Vec<i32>)> = Vec::new();
     for (layer, &fanout) in options.fanouts.iter().enumerate() {
-        let (mut indptr, mut indices) = (vec![0], Vec::new());
-        for destination in nodes.clone() {
+        let (mut indptr, mut indices) = match (options.expand, blocks.last()) {
+            (Expand::New, Some(before)) => before.clone(),
+            _ => (vec![0], Vec::new()),
+        };
+        for destination in nodes.clone().into_iter().skip(indptr.len() - 1) {
             let list = graph.list(destination);
             let original = graph.original_ids.as_ref().map_or(destination, |ids| ids[destination as usize]);
             let mut stream = StreamKey {
