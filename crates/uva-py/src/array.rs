@@ -60,8 +60,18 @@ impl Array {
         self
     }
 
+    /// Whether the CPU can read it.
+    pub fn is_on_host(&self) -> bool {
+        self.device.is_host()
+    }
+
     fn bytes(&self) -> usize {
         self.shape.elements() * self.element.bytes()
+    }
+
+    /// The array in a capsule that every library with DLPack can take it out of.
+    pub fn legacy_capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.lent().legacy(py)
     }
 
     fn lent(&self) -> Lent {
@@ -188,7 +198,8 @@ impl Array {
 
     fn __repr__(&self) -> String {
         let (kind, id) = self.device.pair();
-        let place = if self.device.is_host() { "the host".to_owned() } else { format!("device ({kind}, {id})") };
+        let place =
+            if self.device.is_host() { "the host".to_owned() } else { format!("device ({kind}, {id})") };
         format!("<uvatrain.Array {} {:?} on {place}>", self.element.name(), self.shape.sizes())
     }
 }
@@ -213,18 +224,11 @@ pub mod probe {
     #[pyfunction]
     #[pyo3(signature = (dtype, rows, columns=None, *, read_only=false))]
     pub fn _zeros(dtype: &str, rows: usize, columns: Option<usize>, read_only: bool) -> PyResult<Array> {
-        let element = [
-            Element::F32,
-            Element::F16,
-            Element::BF16,
-            Element::U8,
-            Element::I8,
-            Element::I32,
-            Element::I64,
-        ]
-        .into_iter()
-        .find(|element| element.name() == dtype)
-        .ok_or_else(|| PyValueError::new_err(format!("dtype {dtype:?}: there is no such element")))?;
+        let element =
+            [Element::F32, Element::F16, Element::BF16, Element::U8, Element::I8, Element::I32, Element::I64]
+                .into_iter()
+                .find(|element| element.name() == dtype)
+                .ok_or_else(|| PyValueError::new_err(format!("dtype {dtype:?}: there is no such element")))?;
         let too_much = || PyValueError::new_err(format!("{rows} x {columns:?}: too much"));
         let bytes = rows
             .checked_mul(columns.unwrap_or(1))

@@ -204,8 +204,11 @@ impl Lent {
         let columns = self.shape.sizes[1];
         let row = if self.shape.dimensions == 2 { columns } else { 1 };
         let flags = if self.read_only { READ_ONLY } else { 0 } | if self.copied { IS_COPIED } else { 0 };
-        let context =
-            Box::into_raw(Box::new(Context { shape: self.shape.sizes, strides: [row, 1], _owner: self.owner }));
+        let context = Box::into_raw(Box::new(Context {
+            shape: self.shape.sizes,
+            strides: [row, 1],
+            _owner: self.owner,
+        }));
         // SAFETY: the box was made a line above and is freed by the deleter only. Addresses of its fields are taken
         // without making references, so they stay good however often the consumer reads through them.
         let (shape, strides) = unsafe { (&raw mut (*context).shape, &raw mut (*context).strides) };

@@ -7,6 +7,7 @@ mod array;
 mod batch;
 mod dlpack;
 mod errors;
+mod fork;
 mod loader;
 
 use pyo3::prelude::*;
@@ -23,5 +24,5 @@ mod _core {
     #[pymodule_export]
     use crate::batch::Batch;
     #[pymodule_export]
-    use crate::loader::{Source, _open_loader};
+    use crate::loader::{_open_loader, Source};
 }
