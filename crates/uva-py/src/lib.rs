@@ -3,10 +3,19 @@
 //!
 //! It exchanges arrays by DLPack and links neither libtorch nor numpy, so one wheel serves every Python and every torch.
 
+mod array;
+mod dlpack;
+mod errors;
+
 use pyo3::prelude::*;
 
 #[pymodule]
 mod _core {
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_export]
+    use crate::array::Array;
+    #[pymodule_export]
+    use crate::array::probe::{_zeros, _zeros_alive};
 }

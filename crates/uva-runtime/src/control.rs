@@ -2,7 +2,7 @@
 //!
 //! | word | written by | read by |
 //! |---|---|---|
-//! | cut | consumer, once | samplers at each batch (see `schedule`); consumer and launcher for what is due |
+//! | turn | consumer | samplers at each batch (see `schedule`); consumer and launcher for what is due |
 //! | stop | launcher, or in process whoever owns the threads | every role when it has waited for a while; the consumer at each batch too |
 //! | counters of a role | that role | launcher |
 //!
@@ -14,10 +14,14 @@ use uva_mem::ControlPage;
 
 use crate::RuntimeError;
 use crate::metrics::{RoleTimes, Roles};
-use crate::schedule::Cut;
+use crate::schedule::{TURN_WORDS, Turn};
 
-const CUT: usize = 0;
+/// How many turns there have been. The last one's words are those of its number modulo 2, so that they are whole while
+/// the next one is written.
+const TURNS: usize = 0;
 const STOP: usize = 1;
+const TURN: usize = 2;
+const _: () = assert!(TURN + 2 * TURN_WORDS <= LINE);
 /// Words of a cache line. Each role's counters have one of their own, apart from the words that all roles read.
 const LINE: usize = 8;
 const COUNTERS: usize = LINE;
@@ -89,14 +93,31 @@ impl Control {
         self.page.fd()
     }
 
-    /// Where training ends, if that is decided. Acquires what was written before [`Control::set_cut`].
-    pub fn cut(&self) -> Option<Cut> {
-        Cut::from_word(self.page.load(CUT))
+    /// The consumer's last turn, if there was one. Acquires what was written before [`Control::set_turn`].
+    pub fn turn(&self) -> Option<Turn> {
+        loop {
+            let turns = self.page.load(TURNS);
+            if turns == 0 {
+                return None;
+            }
+            let first = turn_words(turns);
+            let words = std::array::from_fn(|word| self.page.load(first + word));
+            // They are overwritten by the turn after the next. Samplers never meet that (`schedule`); a launcher that was
+            // stopped in between may.
+            if self.page.load(TURNS) == turns {
+                return Some(Turn::from_words(words));
+            }
+        }
     }
 
-    /// Decides where training ends.
-    pub fn set_cut(&self, cut: Cut) {
-        self.page.store(CUT, cut.to_word());
+    /// Turns to another order. For the consumer alone, which is at the last turn or behind it.
+    pub fn set_turn(&self, turn: Turn) {
+        let turns = self.page.load(TURNS) + 1;
+        for (word, value) in turn.to_words().into_iter().enumerate() {
+            self.page.store(turn_words(turns) + word, value);
+        }
+        // Release: whoever sees the number sees the words.
+        self.page.store(TURNS, turns);
     }
 
     /// How the run is asked to end.
@@ -161,6 +182,10 @@ impl Control {
     }
 }
 
+fn turn_words(turns: u64) -> usize {
+    TURN + (turns % 2) as usize * TURN_WORDS
+}
+
 fn words(samplers: usize) -> usize {
     COUNTERS + (FIRST_SAMPLER + samplers) * COUNTERS_PER_ROLE
 }
@@ -178,7 +203,12 @@ pub fn peak_rss_bytes() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use uva_graph::Split;
+
     use super::*;
+    use crate::schedule::Order;
 
     #[test]
     fn the_busiest_role_is_the_bottleneck_and_samplers_count_as_their_mean() {
@@ -192,6 +222,35 @@ mod tests {
         assert_eq!(roles.sampler.working_s, 7.0);
         assert_eq!(roles.sampler.busy(), 0.7);
         assert_eq!(roles.bottleneck(), "sampler");
+    }
+
+    #[test]
+    fn the_last_turn_is_seen_whole_while_others_follow() {
+        let control = Arc::new(Control::create(1).unwrap());
+        assert_eq!(control.turn(), None);
+        let turn = |number: u64| Turn {
+            sequence: number,
+            order: Some(Order {
+                main: Split::Train,
+                validate: false,
+                split: Split::Train,
+                epoch: number as u32,
+                batch: number as u32,
+                epochs: number as u32,
+                then_end: false,
+            }),
+        };
+        const TURNS: u64 = 100_000;
+        let writer = Arc::clone(&control);
+        let writer = std::thread::spawn(move || (1..=TURNS).for_each(|number| writer.set_turn(turn(number))));
+        let mut last = 0;
+        while last < TURNS {
+            let Some(seen) = control.turn() else { continue };
+            assert_eq!(seen, turn(seen.sequence));
+            assert!(seen.sequence >= last);
+            last = seen.sequence;
+        }
+        writer.join().unwrap();
     }
 
     #[test]

@@ -16,6 +16,9 @@ pub enum RuntimeError {
     /// The machine lacks what was asked for; the message names the command that mends it. Exit code 3.
     #[error("{0}")]
     Missing(String),
+    /// An earlier batch is still held, in the slot where the next one is to come. Exit code 1.
+    #[error("{0}")]
+    SlotHeld(String),
     /// A peer of this role is gone: the other role's end is the cause, this one only follows. Exit code 1.
     #[error("{0}")]
     PeerGone(String),
@@ -33,7 +36,7 @@ impl RuntimeError {
         match self {
             Self::Usage(_) | Self::Input(_) => 2,
             Self::Missing(_) => 3,
-            Self::PeerGone(_) | Self::Failed(_) => 1,
+            Self::SlotHeld(_) | Self::PeerGone(_) | Self::Failed(_) => 1,
             Self::Interrupted(signal) => 128 + signal,
         }
     }
@@ -86,6 +89,7 @@ impl From<RingError> for RuntimeError {
     fn from(error: RingError) -> Self {
         match error {
             RingError::PeerDied { .. } => Self::PeerGone(error.to_string()),
+            RingError::StillHeld { .. } => Self::SlotHeld(error.to_string()),
             other => Self::Failed(other.to_string()),
         }
     }

@@ -13,6 +13,7 @@
 //! | [`cache`] | what is cached of the graph and of the rows |
 //! | [`roles`] | sampler, producer and the receiving end of the consumer |
 //! | [`pipeline`] | the roles as threads: the library's front |
+//! | [`consumer`] | the same for a consumer that decides as it goes which pass comes next |
 //! | [`launcher`] | the roles as processes |
 //! | [`training`] | the built-in consumer (feature `train`) |
 //! | [`metrics`] | what a run tells about itself |
@@ -25,6 +26,7 @@ pub mod backend;
 pub mod batch;
 pub mod cache;
 mod checkpoint_files;
+pub mod consumer;
 pub mod control;
 pub mod device;
 mod error;

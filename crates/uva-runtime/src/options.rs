@@ -39,6 +39,25 @@ pub struct LoaderOptions {
     pub batch_dependency: u32,
     /// Whether batches carry the in-degree, in the whole graph, of each input node: GCN weighs by them.
     pub degrees: bool,
+    /// Which of an epoch's batches are this run's, where several processes divide them.
+    #[serde(default)]
+    pub part: Part,
+}
+
+/// One of the processes that divide an epoch's batches between them: batch `b` is of the one with index `b mod of`. What
+/// is in a batch does not depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Which one: 0 … `of` − 1. PyTorch calls it the rank.
+    pub index: u32,
+    /// How many there are, at least 1. PyTorch calls it the world size.
+    pub of: u32,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self { index: 0, of: 1 }
+    }
 }
 
 impl Default for LoaderOptions {
@@ -56,6 +75,7 @@ impl Default for LoaderOptions {
             gather_threads: 1,
             batch_dependency: 1,
             degrees: false,
+            part: Part::default(),
         }
     }
 }
@@ -111,6 +131,10 @@ impl LoaderOptions {
                 "--batch-dependency 0: picks are kept for 1 batch (the ordinary case) or more".into(),
             );
         }
+        let Part { index, of } = self.part;
+        if index >= of {
+            return usage(format!("rank {index} of {of}: a rank is 0 or more and below the number of ranks"));
+        }
         if self.gather_threads == 0 {
             return usage("--gather-threads 0: at least one thread is needed".into());
         }
@@ -137,6 +161,9 @@ pub struct Passes {
     pub test: bool,
     /// Where to begin.
     pub start: Cursor,
+    /// Nothing of this: the consumer says where to go, pass by pass.
+    #[serde(default)]
+    pub steered: bool,
 }
 
 /// How far training has come: what a checkpoint remembers of the schedule.

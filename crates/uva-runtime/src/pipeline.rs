@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use uva_graph::Dataset;
+use uva_sample::BatchKey;
 
 use crate::batch::Batch;
 use crate::cache::CacheContents;
@@ -26,7 +27,7 @@ use crate::metrics::Roles;
 use crate::options::{Cursor, LoaderOptions, Passes};
 use crate::plan::RunPlan;
 use crate::roles::{BatchReceiver, Peer, ProducerRole, RoleThread, SamplerRole, ThreadName, join_all};
-use crate::schedule::Schedule;
+use crate::schedule::{Order, Schedule};
 use crate::{RuntimeError, device};
 
 /// Options of a [`Runtime`]. The defaults are those of [`LoaderOptions`] and one epoch.
@@ -198,6 +199,14 @@ impl Runtime {
         &self.dataset
     }
 
+    pub(crate) fn shared_dataset(&self) -> &Arc<Dataset> {
+        &self.dataset
+    }
+
+    pub(crate) fn options(&self) -> &LoaderOptions {
+        self.receiver.options()
+    }
+
     /// Which batches there are.
     pub fn schedule(&self) -> &Schedule {
         self.receiver.schedule()
@@ -214,16 +223,54 @@ impl Runtime {
         roles
     }
 
-    /// Waits for the next batch; it borrows its slot until it is dropped. `None` behind the last.
+    /// Waits for the next batch; it has its slot until it is dropped. `None` behind the last.
     ///
     /// # Errors
-    /// What made a sampler or the producer end.
-    pub fn next_batch(&mut self) -> Result<Option<Batch<'_>>, RuntimeError> {
+    /// What made a sampler or the producer end; [`RuntimeError::SlotHeld`] when an earlier batch is held that lies where
+    /// the next one is to come.
+    pub fn next_batch(&mut self) -> Result<Option<Batch>, RuntimeError> {
+        self.next_batch_unless(&|| false)
+    }
+
+    /// The same, until `interrupted` says so.
+    pub(crate) fn next_batch_unless(
+        &mut self,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<Batch>, RuntimeError> {
+        self.receiving(|receiver| receiver.next_batch_unless(interrupted))
+    }
+
+    /// The next batch is the first of this order.
+    pub(crate) fn turn_to(
+        &mut self,
+        order: Order,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), RuntimeError> {
+        self.receiving(|receiver| receiver.turn_to(Some(order), interrupted))
+    }
+
+    /// What comes next if nothing is turned.
+    pub(crate) fn upcoming(&self) -> Option<BatchKey> {
+        self.receiver.upcoming()
+    }
+
+    pub(crate) fn passed_over(&self) -> u64 {
+        self.receiver.passed_over()
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.control.stop() >= Stop::Soon
+    }
+
+    fn receiving<T>(
+        &mut self,
+        receive: impl FnOnce(&mut BatchReceiver) -> Result<T, RuntimeError>,
+    ) -> Result<T, RuntimeError> {
         // A role that failed has ended, and what it failed of says more than that it has.
         if self.threads.iter().any(RoleThread::is_finished) {
             self.join_finished()?;
         }
-        match self.receiver.next_batch() {
+        match receive(&mut self.receiver) {
             Err(RuntimeError::PeerGone(reason)) => {
                 self.control.set_stop(Stop::Now);
                 Err(join_all(self.threads.drain(..)).err().unwrap_or(RuntimeError::PeerGone(reason)))

@@ -10,7 +10,7 @@ use uva_sample::SeedOrder;
 use crate::backend::Backend;
 use crate::batch::{BatchHeader, BatchLayout};
 use crate::cache::Caches;
-use crate::schedule::{Cut, Item, Schedule};
+use crate::schedule::{Item, Schedule, Turn};
 use crate::{LoaderOptions, Passes, RuntimeError};
 
 /// Options made concrete.
@@ -56,7 +56,7 @@ impl RunPlan {
             )));
         }
         let layout = BatchLayout::new(dataset, options)?;
-        let schedule = Schedule::new(passes, train, valid, test);
+        let schedule = Schedule::new(passes, options.part, [train, valid, test]);
         Ok(Self {
             options: options.clone(),
             schedule,
@@ -133,8 +133,8 @@ impl RunPlan {
     }
 
     /// Where a sequence number lies, for messages.
-    pub(crate) fn describe(&self, sequence: u64, cut: Option<Cut>) -> String {
-        match self.schedule.item(sequence, cut) {
+    pub(crate) fn describe(&self, sequence: u64, turn: Option<Turn>) -> String {
+        match self.schedule.item(sequence, turn) {
             Item::Batch(key) => format!("at {} batch {} of epoch {}", key.split, key.batch, key.epoch),
             Item::Skipped | Item::End => format!("behind the last batch (sequence {sequence})"),
         }

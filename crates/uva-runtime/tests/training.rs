@@ -89,7 +89,7 @@ fn run(
     let sampled = options.evaluate_by == EvaluateBy::Sampled;
     let start = saved_state(options).expect("a state").map(|state| state.cursor).unwrap_or_default();
     let dataset = Arc::new(Dataset::open(graph).expect("a dataset"));
-    let passes = Passes { epochs, validate: sampled, test: sampled, start };
+    let passes = Passes { epochs, validate: sampled, test: sampled, start, steered: false };
     let plan = RunPlan::new(&dataset, loader, passes).expect("a plan");
     let mut runtime = Runtime::start(dataset, plan).expect("a runtime");
     let (receiver, dataset, control) = runtime.parts();

@@ -1,7 +1,7 @@
 //! The reading side of slots on a GPU: what a consumer does with a slot that a [`super::SlotFiller`] has filled.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use uva_cuda::kernels::gather::GatherReport;
@@ -28,7 +28,11 @@ enum UseStream {
 /// `ready`, [`SlotReader::give_back`] when nothing more is enqueued on the slot, and only then tells the filler.
 #[derive(Debug)]
 pub struct SlotReader {
-    stream: UseStream,
+    /// Where slots are taken from now on.
+    stream: Mutex<Arc<UseStream>>,
+    /// Where each slot was taken last: there its work is enqueued, and behind it the slot is given back, whatever stream
+    /// others have been taken on since.
+    taken_on: Vec<Mutex<Arc<UseStream>>>,
     /// Reports of the slots taken last, copied here by the device.
     reports: PinnedBuffer,
     buffer: Arc<SharedBuffer>,
@@ -52,8 +56,10 @@ impl SlotReader {
         let around = (0..shape.slots)
             .map(|_| Ok((Event::timing(context)?, Event::timing(context)?)))
             .collect::<Result<_, CudaError>>()?;
+        let stream = Arc::new(UseStream::Waited(Stream::new(context)?));
         Ok(Self {
-            stream: UseStream::Waited(Stream::new(context)?),
+            taken_on: (0..shape.slots).map(|_| Mutex::new(Arc::clone(&stream))).collect(),
+            stream: Mutex::new(stream),
             reports: PinnedBuffer::new(context, shape.slots * REPORT_BYTES, "reports of feature slots")?,
             buffer,
             shape,
@@ -66,21 +72,23 @@ impl SlotReader {
         self.buffer.context()
     }
 
-    /// Uses slots on this stream from now on: they are handed out before they are filled, and what is enqueued on the
-    /// stream meanwhile finds them so.
-    pub fn use_stream(&mut self, stream: Stream) {
-        self.stream = UseStream::Ordered(stream);
+    /// Uses the slots that are taken from now on on this stream: they are handed out before they are filled, and what is
+    /// enqueued on the stream meanwhile finds them so.
+    pub fn use_stream(&self, stream: Stream) {
+        *lock(&self.stream) = Arc::new(UseStream::Ordered(stream));
     }
 
-    /// Whether the host has waited for a slot that [`SlotReader::take`] has taken.
-    pub fn waits_on_the_host(&self) -> bool {
-        matches!(self.stream, UseStream::Waited(_))
+    /// Whether the host has waited for a slot when it was taken.
+    ///
+    /// # Panics
+    /// When there is no such slot.
+    pub fn waited_on_the_host(&self, slot: usize) -> bool {
+        matches!(*self.taken_on(slot), UseStream::Waited(_))
     }
 
-    fn stream(&self) -> &Stream {
-        match &self.stream {
-            UseStream::Waited(stream) | UseStream::Ordered(stream) => stream,
-        }
+    /// The stream that a slot was taken on.
+    fn taken_on(&self, slot: usize) -> Arc<UseStream> {
+        Arc::clone(&lock(&self.taken_on[slot]))
     }
 
     /// Makes the stream wait for `ready`, and behind it brings the slot's report to the host.
@@ -90,9 +98,11 @@ impl SlotReader {
     ///
     /// # Panics
     /// When there is no such slot.
-    pub fn take(&mut self, slot: usize, ready: &Event) -> Result<(), CudaError> {
+    pub fn take(&self, slot: usize, ready: &Event) -> Result<(), CudaError> {
         let (before, behind) = &self.around[slot];
-        let stream = self.stream();
+        let taken_on = Arc::clone(&lock(&self.stream));
+        *lock(&self.taken_on[slot]) = Arc::clone(&taken_on);
+        let stream = taken_on.stream();
         before.record(stream)?;
         stream.wait(ready)?;
         behind.record(stream)?;
@@ -103,7 +113,7 @@ impl SlotReader {
         // read by volatile loads only (`report`), which say nothing wrong: a report without the right stamp counts for
         // nothing. `from` is the slot's report, written before `ready`.
         unsafe { device_to_host(stream, from, std::slice::from_raw_parts_mut(to, REPORT_BYTES)) }?;
-        if let UseStream::Waited(stream) = &self.stream {
+        if let UseStream::Waited(stream) = &*taken_on {
             stream.synchronize()?;
         }
         Ok(())
@@ -142,7 +152,7 @@ impl SlotReader {
     /// When there is no such slot.
     pub fn waited(&self, slot: usize) -> Result<Duration, CudaError> {
         let (before, behind) = &self.around[slot];
-        if self.waits_on_the_host() {
+        if self.waited_on_the_host(slot) {
             return Ok(Duration::ZERO);
         }
         let milliseconds = Event::elapsed_ms(before, behind)?;
@@ -170,27 +180,45 @@ impl SlotReader {
     /// As [`SlotReader::slice`].
     pub fn host_bytes(&self, slot: usize, range: Range<usize>) -> Result<Option<&[u8]>, CudaError> {
         let slice = self.slice(slot, range)?;
-        Ok(match &self.stream {
+        Ok(match &*self.taken_on(slot) {
             UseStream::Ordered(_) => None,
             // SAFETY: `take` has waited for the fill, and the filler touches the slot again only when it has been given
-            // back, which needs `&mut` of whoever lent these bytes. What a process outside the protocol writes is its
+            // back, which whoever keeps the slots' order does when it lends these bytes no longer. What a process outside the protocol writes is its
             // launcher's fault, as with the slots of a ring.
             UseStream::Waited(_) => unsafe { slice.as_host() },
         })
     }
 
-    /// Records `free` behind everything that was enqueued on the stream so far.
+    /// Records `free` behind everything that was enqueued so far on the stream that the slot was taken on.
     ///
     /// # Errors
     /// [`CudaError`].
-    pub fn give_back(&self, free: &Event) -> Result<(), CudaError> {
-        free.record(self.stream())
+    ///
+    /// # Panics
+    /// When there is no such slot.
+    pub fn give_back(&self, slot: usize, free: &Event) -> Result<(), CudaError> {
+        free.record(self.taken_on(slot).stream())
     }
+}
+
+impl UseStream {
+    fn stream(&self) -> &Stream {
+        match self {
+            Self::Waited(stream) | Self::Ordered(stream) => stream,
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while one is held; and what it holds is whole at any time.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for SlotReader {
     fn drop(&mut self) {
         // The device may still be writing a report. Where waiting fails the context is gone, and with it that copy.
-        let _ = self.stream().synchronize();
+        for slot in 0..self.shape.slots {
+            let _ = self.taken_on(slot).stream().synchronize();
+        }
     }
 }

@@ -17,6 +17,16 @@ pub enum RingError {
         /// What [`Liveness`](super::Liveness) said.
         reason: String,
     },
+    /// The reader asks for a slot that it holds itself, for an earlier batch.
+    #[error("ring `{ring}`: slot {slot} is still held for sequence {sequence}, and no writer can fill it")]
+    StillHeld {
+        /// The ring's name.
+        ring: String,
+        /// The slot.
+        slot: u32,
+        /// The sequence it is held for.
+        sequence: u64,
+    },
     /// A slot holds what the protocol does not allow. The ring cannot be trusted any more.
     #[error("ring `{ring}` is corrupt at slot {slot}, sequence {sequence}: {what}")]
     Corrupt {

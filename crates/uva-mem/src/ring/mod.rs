@@ -21,8 +21,8 @@ mod word;
 use std::marker::PhantomData;
 use std::mem::size_of;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use error::RingError;
@@ -31,7 +31,7 @@ pub use word::{SharedWord, Word};
 
 use crate::mix;
 use crate::region::{PageKind, Pages, SharedRegion};
-use protocol::{Fault, Patience, SlotHeader, StateWord, position};
+use protocol::{Fault, Patience, SlotHeader, State, StateWord, position};
 
 /// The longest time between two liveness checks of a waiting side.
 pub const LIVENESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -217,7 +217,7 @@ impl Ring {
 
     /// The reader. One at a time: a second one would meet slots that it did not release, which is an error there.
     pub fn reader(&self) -> Reader {
-        Reader { inner: Arc::clone(&self.inner), failed: None }
+        Reader { inner: Arc::clone(&self.inner), failed: Arc::default() }
     }
 
     /// Wakes everybody who waits on this ring, in any process, so that their [`Liveness`] is asked now and not at
@@ -357,44 +357,66 @@ impl Drop for WriteSlot<'_> {
 pub struct Reader {
     inner: Arc<Inner>,
     /// What a release in `ReadSlot::drop` could not report: said by the next acquire.
-    failed: Option<RingError>,
+    failed: Arc<Mutex<Option<RingError>>>,
 }
 
 impl Reader {
-    /// Waits until `sequence` is published, and takes it. Sequences are to be asked for in order.
+    /// Waits until `sequence` is published, and takes it. Sequences are to be asked for in order; slots may be given back
+    /// in any.
     ///
     /// A batch that was published is returned even when its writer has died since.
     ///
     /// # Errors
-    /// [`RingError::PeerDied`] when `liveness` says so before that; [`RingError::Corrupt`] when the slot's state or
-    /// header is not what the protocol allows, or the slot before was found so when it was dropped.
-    pub fn acquire(&mut self, sequence: u64, liveness: &dyn Liveness) -> Result<ReadSlot<'_>, RingError> {
-        if let Some(error) = self.failed.take() {
+    /// [`RingError::StillHeld`] at once when the slot is still held for an earlier sequence: the writer waits for it, and
+    /// would for ever. [`RingError::PeerDied`] when `liveness` says so before that; [`RingError::Corrupt`] when the slot's
+    /// state or header is not what the protocol allows, or an earlier slot was found so when it was dropped.
+    pub fn acquire(&mut self, sequence: u64, liveness: &dyn Liveness) -> Result<ReadSlot, RingError> {
+        if let Some(error) = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(error);
         }
         let (slot, generation) = position(sequence, self.inner.shape.slots);
+        self.check_given_back(sequence)?;
         let capacity = self.inner.shape.payload_bytes as u64;
         let length = self
             .inner
             .header(slot)
             .claim_for_reading(sequence, generation, capacity, self.inner.patience, liveness)
             .map_err(|fault| self.inner.error(slot, sequence, fault))?;
+        let (inner, failed) = (Arc::clone(&self.inner), Arc::clone(&self.failed));
         // Cannot be cut: it is at most `capacity`, a usize.
-        Ok(ReadSlot { reader: self, sequence, slot, generation, length: length as usize })
+        Ok(ReadSlot { inner, failed, sequence, slot, generation, length: length as usize, released: false })
+    }
+
+    /// Whether the slot of `sequence` has been given back since it was read last.
+    ///
+    /// # Errors
+    /// [`RingError::StillHeld`].
+    pub fn check_given_back(&self, sequence: u64) -> Result<(), RingError> {
+        let slots = self.inner.shape.slots;
+        let Some(earlier) = sequence.checked_sub(u64::from(slots)) else { return Ok(()) };
+        let (slot, generation) = position(earlier, slots);
+        // Only a reader makes it so, and there is but this one: whoever gives it back meanwhile has it no longer.
+        if self.inner.header(slot).peek() == StateWord::new(generation, State::Reading) {
+            return Err(RingError::StillHeld { ring: self.inner.name.clone(), slot, sequence: earlier });
+        }
+        Ok(())
     }
 }
 
-/// A batch being read. Dropping it gives the slot back to the writers.
+/// A batch being read. Dropping it gives the slot back to the writers, whichever thread does so.
 #[derive(Debug)]
-pub struct ReadSlot<'r> {
-    reader: &'r mut Reader,
+pub struct ReadSlot {
+    inner: Arc<Inner>,
+    failed: Arc<Mutex<Option<RingError>>>,
     sequence: u64,
     slot: u32,
     generation: u32,
     length: usize,
+    /// Nothing is to be given back any more.
+    released: bool,
 }
 
-impl ReadSlot<'_> {
+impl ReadSlot {
     /// The sequence it was acquired for.
     pub fn sequence(&self) -> u64 {
         self.sequence
@@ -411,38 +433,51 @@ impl ReadSlot<'_> {
         // Nobody writes it: we moved the state from ready(g) to reading(g), which no writer leaves, and the writer's
         // last write came before its release that our acquire has seen (S2, S3). The slice borrows `self`, so it ends
         // before the slot is given back.
-        unsafe { std::slice::from_raw_parts(self.reader.inner.payload(self.slot), self.length) }
+        unsafe { std::slice::from_raw_parts(self.inner.payload(self.slot), self.length) }
+    }
+
+    /// The first byte of what the writer published, for those to whom the batch is lent by address. The slot's bytes are
+    /// the reader's to write as well; whoever does must see to it that nobody looks at [`ReadSlot::payload`] meanwhile.
+    pub fn payload_address(&self) -> *mut u8 {
+        self.inner.payload(self.slot)
     }
 
     /// Gives the slot back, and says where that was not possible.
     ///
     /// # Errors
     /// [`RingError::Corrupt`] when the slot's state was changed by somebody else meanwhile.
-    pub fn release(self) -> Result<(), RingError> {
+    pub fn release(mut self) -> Result<(), RingError> {
         let result = self.give_back();
-        std::mem::forget(self);
+        self.forget();
         result
     }
 
+    /// Ends it without a release. What it shares with the reader is still let go of.
+    fn forget(&mut self) {
+        self.released = true;
+    }
+
     fn give_back(&self) -> Result<(), RingError> {
-        let inner = &self.reader.inner;
-        inner
+        self.inner
             .header(self.slot)
             .release(self.generation)
-            .map_err(|fault| inner.error(self.slot, self.sequence, fault))
+            .map_err(|fault| self.inner.error(self.slot, self.sequence, fault))
     }
 
     /// Leaves the slot as a SIGKILL at this point would: being read, for ever. For tests, and for a slot that something
     /// else may still read that cannot be waited for.
-    pub fn abandon(self) {
-        std::mem::forget(self);
+    pub fn abandon(mut self) {
+        self.forget();
     }
 }
 
-impl Drop for ReadSlot<'_> {
+impl Drop for ReadSlot {
     fn drop(&mut self) {
+        if self.released {
+            return;
+        }
         if let Err(error) = self.give_back() {
-            self.reader.failed = Some(error);
+            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
     }
 }

@@ -17,4 +17,4 @@ mod view;
 
 pub(crate) use header::{BatchHeader, Kind};
 pub use layout::BatchLayout;
-pub use view::{Batch, DeviceView};
+pub use view::{Batch, BatchArray, DeviceView, RawArray, RawElement};

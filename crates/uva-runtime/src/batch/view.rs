@@ -1,6 +1,7 @@
 //! What a consumer sees of a feature slot.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use uva_cuda::DeviceSlice;
@@ -11,30 +12,31 @@ use uva_sample::{BlockRef, LayerCounts, ListReads};
 use super::{BatchHeader, BatchLayout};
 use crate::RuntimeError;
 use crate::device::Loan;
+use crate::plan::RunPlan;
 
-/// A batch with its features, in the slot where the producer put them. It borrows the slot: dropping it gives the
-/// slot back, and nothing taken from it can outlive it.
+/// A batch with its features, in the slot where the producer put them. It owns the slot: dropping it, in whichever
+/// thread, gives the slot back, and nothing taken from it can outlive it. Several may be held at once, as long as the
+/// next one has a slot to come in ([`RuntimeError::SlotHeld`]).
 ///
 /// Where the slot is on a GPU ([`Batch::on_device`]) its arrays are not in host memory, and the methods that lend them
 /// as slices panic; counts, times and hash are there in any case.
 #[derive(Debug)]
-pub struct Batch<'a> {
-    loan: Option<Loan<'a>>,
+pub struct Batch {
+    loan: Option<Loan>,
     /// There until the batch is dropped.
-    slot: Option<ReadSlot<'a>>,
-    layout: &'a BatchLayout,
+    slot: Option<ReadSlot>,
+    plan: Arc<RunPlan>,
     header: BatchHeader,
 }
 
-impl<'a> Batch<'a> {
-    /// `header` is the slot's own, held against `layout` already.
-    pub(crate) fn new(
-        slot: ReadSlot<'a>,
-        loan: Option<Loan<'a>>,
-        layout: &'a BatchLayout,
-        header: BatchHeader,
-    ) -> Self {
-        Self { loan, slot: Some(slot), layout, header }
+impl Batch {
+    /// `header` is the slot's own, held against the plan's layout already.
+    pub(crate) fn new(slot: ReadSlot, loan: Option<Loan>, plan: Arc<RunPlan>, header: BatchHeader) -> Self {
+        Self { loan, slot: Some(slot), plan, header }
+    }
+
+    fn layout(&self) -> &BatchLayout {
+        &self.plan.layout
     }
 
     fn bytes(&self, range: Range<usize>) -> &[u8] {
@@ -56,7 +58,7 @@ impl<'a> Batch<'a> {
         let loan = self.loan.as_ref()?;
         loan.host_bytes(0..0).is_none().then_some(DeviceView {
             loan,
-            layout: self.layout,
+            layout: self.layout(),
             header: &self.header,
         })
     }
@@ -69,6 +71,53 @@ impl<'a> Batch<'a> {
     /// is no row of the table.
     pub fn confirm(&self) -> Result<(), RuntimeError> {
         self.loan.as_ref().map_or(Ok(()), |loan| loan.confirm().map(drop))
+    }
+
+    /// Where one of the arrays lies, for those who lend it on: to another language, say.
+    ///
+    /// The address is good while the batch lives. The bytes are the batch's owner's to write too; whoever lets them be
+    /// written keeps [`Batch::features`] and its like from being called meanwhile.
+    ///
+    /// # Panics
+    /// When there is no such layer.
+    pub fn raw(&self, array: BatchArray) -> RawArray {
+        let (layout, header) = (self.layout(), &self.header);
+        let (range, rows, columns, element) = match array {
+            BatchArray::InputNodes => (layout.nodes_range(header), header.nodes(), None, RawElement::I64),
+            BatchArray::Labels => match layout.label_classes() {
+                None => (layout.labels_range(header), header.seeds(), None, RawElement::I64),
+                classes => (layout.labels_range(header), header.seeds(), classes, RawElement::U8),
+            },
+            BatchArray::Degrees => match layout.degrees_range(header) {
+                Some(range) => (range, header.nodes(), None, RawElement::I32),
+                None => (0..0, 0, None, RawElement::I32),
+            },
+            BatchArray::Features => {
+                let element = RawElement::Feature(layout.element());
+                (layout.features_range(header), header.nodes(), Some(layout.dim()), element)
+            }
+            BatchArray::Indptr(layer) => {
+                let destinations = self.counts(layer).destinations;
+                (layout.indptr_range(header, layer), destinations + 1, None, RawElement::I32)
+            }
+            BatchArray::Indices(layer) => {
+                (layout.indices_range(header, layer), self.counts(layer).edges, None, RawElement::I32)
+            }
+        };
+        let (address, device) = match &self.loan {
+            None => {
+                let first = self.slot.as_ref().map_or(std::ptr::null_mut(), ReadSlot::payload_address);
+                (first.wrapping_add(range.start) as u64, None)
+            }
+            // Under the stand-in driver device memory is host memory, once the host has waited for it.
+            Some(loan) => match loan.host_bytes(range.clone()) {
+                Some(bytes) => (bytes.as_ptr() as u64, None),
+                None => {
+                    (loan.slice(range.clone()).address(), self.plan.backend.cuda().map(|cuda| cuda.ordinal))
+                }
+            },
+        };
+        RawArray { address, bytes: range.len(), rows, columns, element, device }
     }
 
     /// How many seeds it has.
@@ -112,7 +161,7 @@ impl<'a> Batch<'a> {
 
     /// Ids of all nodes of the batch, the seeds first: the nodes whose features [`Batch::features`] holds.
     pub fn input_nodes(&self) -> &[i64] {
-        self.slice(self.layout.nodes_range(&self.header))
+        self.slice(self.layout().nodes_range(&self.header))
     }
 
     /// Ids of the seeds.
@@ -122,8 +171,8 @@ impl<'a> Batch<'a> {
 
     /// Labels of the seeds.
     pub fn labels(&self) -> Labels<'_> {
-        let range = self.layout.labels_range(&self.header);
-        match self.layout.label_classes() {
+        let range = self.layout().labels_range(&self.header);
+        match self.layout().label_classes() {
             None => Labels::Single(self.slice(range)),
             Some(classes) => Labels::Multi { classes, values: self.slice(range) },
         }
@@ -131,22 +180,22 @@ impl<'a> Batch<'a> {
 
     /// In-degree of each input node in the whole graph; empty unless the options ask for them.
     pub fn degrees(&self) -> &[i32] {
-        self.layout.degrees_range(&self.header).map_or(&[], |range| self.slice(range))
+        self.layout().degrees_range(&self.header).map_or(&[], |range| self.slice(range))
     }
 
     /// Feature rows, row `i` for `input_nodes()[i]`; 64-byte aligned.
     pub fn features(&self) -> FeatureTable<'_> {
         FeatureTable {
-            bytes: self.bytes(self.layout.features_range(&self.header)),
+            bytes: self.bytes(self.layout().features_range(&self.header)),
             rows: self.header.nodes(),
-            dim: self.layout.dim(),
-            element: self.layout.element(),
+            dim: self.layout().dim(),
+            element: self.layout().element(),
         }
     }
 
     /// Layers of the batch, one a fanout.
     pub fn layers(&self) -> usize {
-        self.layout.layers().len()
+        self.layout().layers().len()
     }
 
     /// The block of a layer; layer 0 is the hop at the seeds.
@@ -158,8 +207,8 @@ impl<'a> Batch<'a> {
         BlockRef {
             destinations: counts.destinations,
             sources: counts.sources,
-            indptr: self.slice(self.layout.indptr_range(&self.header, layer)),
-            indices: self.slice(self.layout.indices_range(&self.header, layer)),
+            indptr: self.slice(self.layout().indptr_range(&self.header, layer)),
+            indices: self.slice(self.layout().indices_range(&self.header, layer)),
         }
     }
 
@@ -201,7 +250,54 @@ impl<'a> Batch<'a> {
     }
 }
 
-impl Drop for Batch<'_> {
+/// Names one of a batch's arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchArray {
+    /// int64, one a node; the seeds are the first.
+    InputNodes,
+    /// int64, one a seed; or of a multi-label dataset uint8, a row a seed.
+    Labels,
+    /// int32, one a node; empty unless the options ask for them.
+    Degrees,
+    /// The features, a row a node.
+    Features,
+    /// int32, one more than the layer has destinations.
+    Indptr(usize),
+    /// int32, one an edge of the layer.
+    Indices(usize),
+}
+
+/// What an array's values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RawElement {
+    /// int64.
+    I64,
+    /// int32.
+    I32,
+    /// uint8.
+    U8,
+    /// As the feature table's.
+    Feature(ElementType),
+}
+
+/// Where an array lies and how: rows one behind the other, no gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawArray {
+    /// Its first byte, in this process or on the device. Arrays begin on a cache line, features on a page.
+    pub address: u64,
+    /// Its bytes.
+    pub bytes: usize,
+    /// Its rows, or values where it has no columns.
+    pub rows: usize,
+    /// Its columns.
+    pub columns: Option<usize>,
+    /// Its values.
+    pub element: RawElement,
+    /// The CUDA device it is on; `None`: host memory.
+    pub device: Option<usize>,
+}
+
+impl Drop for Batch {
     fn drop(&mut self) {
         // What is enqueued on a device is marked as such before the ring gives the slot away; a slot that could not be
         // marked stays taken, and the next batch that is asked for says why.
@@ -216,7 +312,7 @@ impl Drop for Batch<'_> {
 /// The arrays of a batch in device memory, under the names that [`Batch`] has for them.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceView<'a> {
-    loan: &'a Loan<'a>,
+    loan: &'a Loan,
     layout: &'a BatchLayout,
     header: &'a BatchHeader,
 }

@@ -1,8 +1,8 @@
 //! The consumer's side of feature slots on a GPU.
 
-use std::cell::Cell;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use uva_cuda::memory::SharedBuffer;
@@ -18,11 +18,11 @@ use crate::plan::RunPlan;
 pub struct DeviceSlots {
     reader: SlotReader,
     events: SlotEvents,
-    /// How long the stream stood still for batches that were given back, since this was last asked.
-    waited: Cell<Duration>,
+    /// Nanoseconds that the stream stood still for batches that were given back, since this was last asked.
+    waited: AtomicU64,
     rows: usize,
     /// What giving a slot back could not report: said when the next one is asked for.
-    failed: Option<RuntimeError>,
+    failed: Mutex<Option<RuntimeError>>,
 }
 
 impl DeviceSlots {
@@ -35,9 +35,9 @@ impl DeviceSlots {
         Ok(Self {
             reader: SlotReader::new(context, buffer, slot_shape(plan))?,
             events,
-            waited: Cell::new(Duration::ZERO),
+            waited: AtomicU64::new(0),
             rows: plan.table_rows,
-            failed: None,
+            failed: Mutex::new(None),
         })
     }
 
@@ -46,21 +46,26 @@ impl DeviceSlots {
         self.reader.context()
     }
 
-    /// Uses batches on this stream from now on: they are handed out before they are complete, and what is enqueued on
+    /// Uses the batches that are taken from now on on this stream: they are handed out before they are complete, and what is enqueued on
     /// the stream meanwhile finds them so.
-    pub fn use_stream(&mut self, stream: Stream) {
+    pub fn use_stream(&self, stream: Stream) {
         self.reader.use_stream(stream);
     }
 
     /// What giving a slot back could not report.
-    pub(crate) fn failure(&mut self) -> Result<(), RuntimeError> {
-        self.failed.take().map_or(Ok(()), Err)
+    pub(crate) fn failure(&self) -> Result<(), RuntimeError> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+
+    /// Keeps the first failure for [`DeviceSlots::failure`].
+    fn fail(&self, error: impl Into<RuntimeError>) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error.into());
     }
 
     /// Takes a slot whose `ready` the ring has shown. Where the host waits for it, it is confirmed too.
-    pub(crate) fn take(&mut self, slot: usize, sequence: u64) -> Result<(), RuntimeError> {
+    pub(crate) fn take(&self, slot: usize, sequence: u64) -> Result<(), RuntimeError> {
         self.reader.take(slot, &self.events.ready[slot])?;
-        if self.reader.waits_on_the_host() {
+        if self.reader.waited_on_the_host(slot) {
             self.confirm(slot, sequence)?;
         }
         Ok(())
@@ -86,24 +91,25 @@ impl DeviceSlots {
 
     /// How long the stream stood still for producers since this was last asked.
     pub(crate) fn waited(&self) -> Duration {
-        self.waited.take()
+        // Relaxed, as where it is added to: a sum for a person, which orders nothing.
+        Duration::from_nanos(self.waited.swap(0, Ordering::Relaxed))
     }
 
-    /// Lends a slot that was taken; dropping the loan gives it back.
-    pub(crate) fn lend(&mut self, slot: usize, sequence: u64) -> Loan<'_> {
-        Loan { slots: self, slot, sequence }
+    /// Lends a slot that was taken, until [`Loan::give_back`].
+    pub(crate) fn lend(slots: &Arc<Self>, slot: usize, sequence: u64) -> Loan {
+        Loan { slots: Arc::clone(slots), slot, sequence }
     }
 }
 
 /// A taken slot. Given back before the ring's slot is, so that `free` is recorded before it is seen.
 #[derive(Debug)]
-pub(crate) struct Loan<'a> {
-    slots: &'a mut DeviceSlots,
+pub(crate) struct Loan {
+    slots: Arc<DeviceSlots>,
     slot: usize,
     sequence: u64,
 }
 
-impl Loan<'_> {
+impl Loan {
     /// Bytes of the slot.
     ///
     /// # Panics
@@ -131,14 +137,15 @@ impl Loan<'_> {
         // A batch that was dropped before its work was waited for has no time yet: that is no failure.
         if slots.confirm(self.slot, self.sequence).is_ok() {
             match slots.reader.waited(self.slot) {
-                Ok(waited) => slots.waited.set(slots.waited.get() + waited),
-                Err(error) => slots.failed = Some(error.into()),
+                // Relaxed: see `DeviceSlots::waited`.
+                Ok(waited) => drop(slots.waited.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed)),
+                Err(error) => slots.fail(error),
             }
         }
-        match slots.reader.give_back(&slots.events.free[self.slot]) {
+        match slots.reader.give_back(self.slot, &slots.events.free[self.slot]) {
             Ok(()) => true,
             Err(error) => {
-                slots.failed.get_or_insert(error.into());
+                slots.fail(error);
                 false
             }
         }

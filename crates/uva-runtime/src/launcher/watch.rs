@@ -205,7 +205,7 @@ impl Watch<'_> {
 
     fn whereabouts(&self, place: usize) -> String {
         let sequence = self.control.position(place);
-        self.plan.describe(sequence, self.control.cut())
+        self.plan.describe(sequence, self.control.turn())
     }
 
     fn advice(&self) -> &'static str {

@@ -1,19 +1,23 @@
-//! The receiving end of the consumer: batches in order, each borrowed from its slot.
+//! The receiving end of the consumer: batches in order, each the owner of its slot until it is dropped.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
-use uva_mem::ring::{Liveness, Reader, RingError};
+use signal_hook::consts::SIGINT;
+use uva_graph::Split;
+use uva_mem::ring::{Gone, Liveness, ReadSlot, Reader, RingError};
+use uva_sample::BatchKey;
 
 use super::Peer;
-use crate::RuntimeError;
 use crate::backend::Backend;
 use crate::batch::{Batch, BatchHeader, Kind};
 use crate::cache::Caches;
 use crate::control::{CONSUMER, Control, Stop};
 use crate::device::DeviceSlots;
 use crate::plan::RunPlan;
-use crate::schedule::{Cut, Item, Schedule};
+use crate::schedule::{Item, Order, Schedule, Turn};
 use crate::stage::{Doing, StageClock};
+use crate::{LoaderOptions, RuntimeError};
 
 /// Receives the batches of a run.
 #[derive(Debug)]
@@ -22,11 +26,13 @@ pub struct BatchReceiver {
     control: Arc<Control>,
     features: Reader,
     /// Where the arrays are, if not in the ring itself.
-    device: Option<DeviceSlots>,
+    device: Option<Arc<DeviceSlots>>,
     producer: Peer,
     clock: StageClock,
-    /// The next sequence number. Everything before it has been given back when it is asked for.
+    /// The next sequence number.
     position: u64,
+    /// Slots given back unread.
+    passed_over: u64,
     ended: bool,
 }
 
@@ -39,12 +45,17 @@ impl BatchReceiver {
         producer: Peer,
     ) -> Self {
         let clock = StageClock::start(Arc::clone(&control), CONSUMER);
-        Self { plan, control, features, device, producer, clock, position: 0, ended: false }
+        let device = device.map(Arc::new);
+        Self { plan, control, features, device, producer, clock, position: 0, passed_over: 0, ended: false }
     }
 
     /// Where the run gathers and trains.
     pub fn backend(&self) -> &Backend {
         &self.plan.backend
+    }
+
+    pub(crate) fn options(&self) -> &LoaderOptions {
+        &self.plan.options
     }
 
     /// What is cached.
@@ -53,8 +64,8 @@ impl BatchReceiver {
     }
 
     /// The feature slots on a GPU, where they are.
-    pub fn device_slots(&mut self) -> Option<&mut DeviceSlots> {
-        self.device.as_mut()
+    pub fn device_slots(&self) -> Option<&Arc<DeviceSlots>> {
+        self.device.as_ref()
     }
 
     /// Which batches there are.
@@ -70,11 +81,57 @@ impl BatchReceiver {
     /// Ends training before the next batch: what is on its way is dropped, and the test pass follows if there is
     /// one. Only the first call counts.
     pub fn end_training(&mut self) {
-        if self.control.cut().is_none() {
-            let options = &self.plan.options;
-            let sequence =
-                self.plan.schedule.cut_after(self.position, options.feature_slots, options.batch_slots());
-            self.control.set_cut(Cut { sequence, test: self.plan.schedule.test_batches() > 0 });
+        if self.control.turn().is_none() {
+            let test = Order {
+                main: Split::Test,
+                validate: false,
+                split: Split::Test,
+                epoch: 0,
+                batch: 0,
+                epochs: 1,
+                then_end: true,
+            };
+            let order = (self.plan.schedule.test_batches() > 0).then_some(test);
+            self.set_turn(order);
+        }
+    }
+
+    fn set_turn(&self, order: Option<Order>) {
+        let options = &self.plan.options;
+        let schedule = &self.plan.schedule;
+        let sequence = schedule.turn_after(self.position, options.feature_slots, options.batch_slots());
+        self.control.set_turn(Turn { sequence, order });
+    }
+
+    /// Turns to this order of batches; what is on its way is dropped. `None`: nothing follows any more.
+    ///
+    /// # Errors
+    /// As [`BatchReceiver::next_batch`]: an earlier turn is come to first.
+    pub(crate) fn turn_to(
+        &mut self,
+        order: Option<Order>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), RuntimeError> {
+        while self.control.turn().is_some_and(|turn| self.position < turn.sequence) {
+            if !self.pass_over(interrupted)? {
+                return Ok(());
+            }
+        }
+        self.set_turn(order);
+        Ok(())
+    }
+
+    pub(crate) fn passed_over(&self) -> u64 {
+        self.passed_over
+    }
+
+    /// What comes next if nothing is turned; `None`: nothing.
+    pub(crate) fn upcoming(&self) -> Option<BatchKey> {
+        let turn = self.control.turn();
+        let position = turn.map_or(self.position, |turn| self.position.max(turn.sequence));
+        match self.plan.schedule.item(position, turn) {
+            Item::Batch(key) => Some(key),
+            Item::Skipped | Item::End => None,
         }
     }
 
@@ -87,46 +144,55 @@ impl BatchReceiver {
     /// Waits for the next batch. `None`: there is none, or the run is asked to stop ([`BatchReceiver::stop`]).
     ///
     /// # Errors
-    /// [`RuntimeError::PeerGone`] when the producer has ended without having handed it over.
-    pub fn next_batch(&mut self) -> Result<Option<Batch<'_>>, RuntimeError> {
-        if let Some(device) = &mut self.device {
+    /// [`RuntimeError::PeerGone`] when the producer has ended without having handed it over;
+    /// [`RuntimeError::SlotHeld`] when an earlier batch is held that lies where it is to come.
+    pub fn next_batch(&mut self) -> Result<Option<Batch>, RuntimeError> {
+        self.next_batch_unless(&|| false)
+    }
+
+    /// The same, until `interrupted` says so, which is asked several times a second while there is nothing to be had.
+    ///
+    /// # Errors
+    /// As [`BatchReceiver::next_batch`], and [`RuntimeError::Interrupted`].
+    pub(crate) fn next_batch_unless(
+        &mut self,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<Batch>, RuntimeError> {
+        if let Some(device) = &self.device {
             device.failure()?;
         }
-        // The consumer itself decides where training ends, so it knows what is next without looking.
+        // The consumer itself decides where to go, so it knows what is next without looking.
         let expected = loop {
             if self.ended {
                 return Ok(None);
             }
-            match self.plan.schedule.item(self.position, self.control.cut()) {
+            let turn = self.control.turn();
+            match self.plan.schedule.item(self.position, turn) {
                 Item::Batch(key) => break key,
                 Item::Skipped => {
-                    if self.position >= self.plan.schedule.training_end() {
-                        self.end_training();
+                    if turn.is_none_or(|turn| self.position >= turn.sequence) {
+                        if self.plan.schedule.passes().steered {
+                            return Ok(None);
+                        }
+                        if self.position >= self.plan.schedule.training_end() {
+                            self.end_training();
+                        }
                     }
-                    if !self.pass_over()? {
+                    if !self.pass_over(interrupted)? {
                         return Ok(None);
                     }
                 }
                 Item::End => {
-                    self.pass_over()?;
+                    self.pass_over(interrupted)?;
                     self.ended = true;
                 }
             }
         };
         self.control.note_position(CONSUMER, self.position);
-        if let Some(device) = &mut self.device {
+        if let Some(device) = &self.device {
             self.clock.really(Doing::WaitingInput, device.waited());
         }
-        self.clock.now(Doing::WaitingInput);
-        let watched = self.producer.watched(&self.control, Stop::Soon);
-        let slot = match self.features.acquire(self.position, &watched) {
-            Ok(slot) => slot,
-            Err(RingError::PeerDied { .. }) if self.control.stop() >= Stop::Soon => {
-                self.clock.now(Doing::Working);
-                return Ok(None);
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let Some(slot) = self.acquire(interrupted)? else { return Ok(None) };
         let wrong = |what: String| RuntimeError::Failed(format!("feature slot {}: {what}", slot.slot()));
         let header = match self.device {
             None => BatchHeader::read(slot.payload(), &self.plan.layout),
@@ -139,7 +205,7 @@ impl BatchReceiver {
         if header.key() != expected {
             return Err(wrong(format!("it holds {} where {expected} was due", header.key())));
         }
-        let loan = match &mut self.device {
+        let loan = match &self.device {
             None => {
                 let needed = self.plan.layout.features_range(&header).end;
                 if slot.payload().len() < needed {
@@ -149,33 +215,53 @@ impl BatchReceiver {
             }
             Some(device) => {
                 // Nothing of a producer that is gone is touched. It may go at any later moment too: `confirm` tells.
-                if let Err(gone) = watched.check() {
+                if let Err(gone) = self.producer.watched(&self.control, Stop::Soon).check() {
                     self.clock.now(Doing::Working);
                     let stopping = self.control.stop() >= Stop::Soon;
                     return if stopping { Ok(None) } else { Err(RuntimeError::PeerGone(gone.reason)) };
                 }
                 let place = slot.slot() as usize;
                 device.take(place, self.position)?;
-                Some(device.lend(place, self.position))
+                Some(DeviceSlots::lend(device, place, self.position))
             }
         };
         self.clock.now(Doing::Working);
         self.position += 1;
-        Ok(Some(Batch::new(slot, loan, &self.plan.layout, header)))
+        Ok(Some(Batch::new(slot, loan, Arc::clone(&self.plan), header)))
+    }
+
+    /// The slot of the next sequence number. `None`: the run is asked to stop. Where there is one, its wait goes on until
+    /// the caller works with it.
+    fn acquire(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Option<ReadSlot>, RuntimeError> {
+        let asked = Cell::new(false);
+        let watched = self.producer.watched(&self.control, Stop::Soon);
+        let liveness = || {
+            if interrupted() {
+                asked.set(true);
+                return Err(Gone::new("interrupted"));
+            }
+            watched.check()
+        };
+        self.clock.now(Doing::WaitingInput);
+        let acquired = self.features.acquire(self.position, &liveness);
+        if acquired.is_err() {
+            self.clock.now(Doing::Working);
+        }
+        match acquired {
+            Ok(slot) => Ok(Some(slot)),
+            Err(RingError::PeerDied { .. }) if asked.get() => Err(RuntimeError::Interrupted(SIGINT)),
+            Err(RingError::PeerDied { .. }) if self.control.stop() >= Stop::Soon => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Gives the next slot back unread. False: the run is asked to stop.
-    fn pass_over(&mut self) -> Result<bool, RuntimeError> {
-        self.clock.now(Doing::WaitingInput);
-        let watched = self.producer.watched(&self.control, Stop::Soon);
-        let passed = match self.features.acquire(self.position, &watched) {
-            Ok(slot) => slot.release().map(|()| true),
-            Err(RingError::PeerDied { .. }) if self.control.stop() >= Stop::Soon => Ok(false),
-            Err(error) => Err(error),
-        };
+    fn pass_over(&mut self, interrupted: &dyn Fn() -> bool) -> Result<bool, RuntimeError> {
+        let Some(slot) = self.acquire(interrupted)? else { return Ok(false) };
         self.clock.now(Doing::Working);
-        let passed = passed?;
-        self.position += u64::from(passed);
-        Ok(passed)
+        slot.release()?;
+        self.position += 1;
+        self.passed_over += 1;
+        Ok(true)
     }
 }

@@ -56,9 +56,9 @@ impl SamplerRole<'_> {
             let watched = self.producer.watched(control, Stop::Now);
             let mut slot = self.batches.acquire(sequence, &watched)?;
             clock.now(Doing::Working);
-            // Only now: a cut that concerns this sequence became visible with the slot (`schedule`).
-            let cut = control.cut();
-            let (header, length) = match plan.schedule.item(sequence, cut) {
+            // Only now: a turn that concerns this sequence became visible with the slot (`schedule`).
+            let turn = control.turn();
+            let (header, length) = match plan.schedule.item(sequence, turn) {
                 Item::Batch(key) => {
                     let began = std::time::Instant::now();
                     let mut header = sampling.sample(key, slot.payload_mut())?;
@@ -66,7 +66,7 @@ impl SamplerRole<'_> {
                     (header, plan.layout.batch_bytes())
                 }
                 Item::Skipped => (BatchHeader::without_batch(Kind::Skipped), BatchHeader::BYTES),
-                Item::End if plan.schedule.end(cut) == Some(sequence) => {
+                Item::End if plan.schedule.end(turn) == Some(sequence) => {
                     (BatchHeader::without_batch(Kind::End), BatchHeader::BYTES)
                 }
                 // The end is another sampler's to hand over, or was this one's.

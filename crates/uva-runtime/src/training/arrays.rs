@@ -13,7 +13,7 @@ pub(super) enum BatchArrays<'b> {
 }
 
 impl<'b> BatchArrays<'b> {
-    pub fn of(batch: &'b Batch<'_>) -> Self {
+    pub fn of(batch: &'b Batch) -> Self {
         match batch.on_device() {
             None => Self::on_host(batch),
             Some(view) => {
@@ -43,7 +43,7 @@ impl<'b> BatchArrays<'b> {
         }
     }
 
-    fn on_host(batch: &'b Batch<'_>) -> Self {
+    fn on_host(batch: &'b Batch) -> Self {
         let blocks = (0..batch.layers())
             .map(|layer| {
                 let block = batch.block(layer);

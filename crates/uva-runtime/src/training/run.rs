@@ -74,6 +74,7 @@ impl TrainingRun {
             validate: sampled,
             test: sampled,
             start: saved.map(|state| state.cursor).unwrap_or_default(),
+            steered: false,
         };
         let loader = LoaderOptions { degrees: options.trainer.model == ModelKind::Gcn, ..loader.clone() };
         let mut plan = RunPlan::new(&dataset, &loader, passes)?;

@@ -129,7 +129,7 @@ pub fn train(
     })
 }
 
-fn cache_counts(batch: &Batch<'_>) -> CacheCounts {
+fn cache_counts(batch: &Batch) -> CacheCounts {
     let lists = batch.list_reads();
     CacheCounts {
         list_reads: lists.all,
@@ -272,7 +272,7 @@ impl<'a> Session<'a> {
 
     pub(super) fn train_batch(
         &mut self,
-        batch: &Batch<'_>,
+        batch: &Batch,
         observer: &mut dyn Observer,
     ) -> Result<(), RuntimeError> {
         let began = Instant::now();
@@ -309,7 +309,7 @@ impl<'a> Session<'a> {
         }))
     }
 
-    fn evaluate_batch(&mut self, batch: &Batch<'_>) -> Result<(), RuntimeError> {
+    fn evaluate_batch(&mut self, batch: &Batch) -> Result<(), RuntimeError> {
         let arrays = BatchArrays::of(batch);
         let mut confirm = || batch.confirm().map_err(|error| error.to_string());
         let evaluation = self
@@ -407,7 +407,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn progress(&self, batch: &Batch<'_>, batches: u64, pass: PassSums, observer: &mut dyn Observer) {
+    fn progress(&self, batch: &Batch, batches: u64, pass: PassSums, observer: &mut dyn Observer) {
         let progress = Progress {
             split: batch.split(),
             epoch: batch.epoch(),
@@ -428,7 +428,7 @@ fn add(sums: &mut PassSums, evaluation: Evaluation) {
 }
 
 /// A batch that was not whole says so itself, with what the run is to end of.
-fn train_or_batch_error(error: TrainError, batch: &Batch<'_>) -> RuntimeError {
+fn train_or_batch_error(error: TrainError, batch: &Batch) -> RuntimeError {
     match error {
         TrainError::Unconfirmed(reason) => batch.confirm().err().unwrap_or(RuntimeError::Failed(reason)),
         error => train_error(error),

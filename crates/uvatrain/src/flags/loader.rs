@@ -2,7 +2,7 @@
 
 use clap::Args;
 use uva_runtime::LoaderOptions;
-use uva_runtime::options::MAX_SAMPLERS;
+use uva_runtime::options::{MAX_SAMPLERS, Part};
 
 use super::{ByteSize, Fanouts};
 use crate::exit;
@@ -120,6 +120,7 @@ impl LoaderFlags {
             batch_dependency: self.batch_dependency,
             // The model's wish, not the user's.
             degrees: false,
+            part: Part::default(),
         }
     }
 
@@ -206,6 +207,7 @@ mod tests {
             gather_threads: 4,
             batch_dependency: 6,
             degrees: false,
+            part: Part::default(),
         };
         assert_eq!(options, expected);
     }

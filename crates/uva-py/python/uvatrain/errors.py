@@ -1,0 +1,36 @@
+"""What can go wrong, as exceptions that tell what to do about it.
+
+Wrong options are ValueError, and what the system refuses of a file is OSError (FileNotFoundError where it is missing).
+The rest is here.
+"""
+
+__all__ = ["BatchGone", "PeerDied", "SlotInUse", "Unavailable", "UvatrainError"]
+
+
+class UvatrainError(RuntimeError):
+    """A run failed, or a call came at the wrong time. Every exception of uvatrain's own is one."""
+
+
+class Unavailable(UvatrainError):
+    """This machine lacks what was asked for: a GPU, a driver, a library. The message names what mends it."""
+
+
+class PeerDied(UvatrainError):
+    """A process or thread that prepares batches has ended, so no more will come."""
+
+
+class SlotInUse(UvatrainError):
+    """A tensor of an earlier batch is still there and keeps the slot that the next batch needs.
+
+    Clone what is kept beyond a step (`batch.x.clone()`), or give the loader more slots.
+    """
+
+
+class BatchGone(UvatrainError):
+    """A batch was used after the next one was asked for. Its slot went back then; clone what is needed longer."""
+
+
+# Messages show the name that people import.
+for _class in (UvatrainError, Unavailable, PeerDied, SlotInUse, BatchGone):
+    _class.__module__ = "uvatrain"
+del _class

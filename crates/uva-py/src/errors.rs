@@ -1,0 +1,100 @@
+//! The runtime's errors as Python's exceptions.
+//!
+//! The exceptions of our own are classes in `uvatrain/errors.py`.
+
+use std::io;
+
+use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
+use pyo3::prelude::*;
+use uva_graph::GraphError;
+use uva_runtime::RuntimeError;
+
+mod classes {
+    use pyo3::import_exception;
+
+    import_exception!(uvatrain.errors, UvatrainError);
+    import_exception!(uvatrain.errors, Unavailable);
+    import_exception!(uvatrain.errors, PeerDied);
+    import_exception!(uvatrain.errors, SlotInUse);
+    import_exception!(uvatrain.errors, BatchGone);
+}
+
+pub use classes::*;
+
+/// A result whose error Python can raise.
+pub trait OrRaise<T> {
+    /// The same, with Python's exception.
+    fn or_raise(self) -> PyResult<T>;
+}
+
+impl<T> OrRaise<T> for Result<T, RuntimeError> {
+    fn or_raise(self) -> PyResult<T> {
+        self.map_err(of_runtime)
+    }
+}
+
+impl<T> OrRaise<T> for Result<T, GraphError> {
+    fn or_raise(self) -> PyResult<T> {
+        self.map_err(of_graph)
+    }
+}
+
+/// The exception for an error of a run.
+pub fn of_runtime(error: RuntimeError) -> PyErr {
+    let message = in_python(&error.to_string());
+    match error {
+        RuntimeError::Usage(_) | RuntimeError::Input(_) => PyValueError::new_err(message),
+        RuntimeError::Missing(_) => Unavailable::new_err(message),
+        RuntimeError::PeerGone(_) => PeerDied::new_err(message),
+        RuntimeError::Interrupted(_) => PyKeyboardInterrupt::new_err(message),
+        _ => UvatrainError::new_err(message),
+    }
+}
+
+/// The exception for a dataset that cannot be read or written: what the system refuses is an `OSError` with its number
+/// and file, of the kind that Python has for it (`FileNotFoundError`, `PermissionError`, …).
+pub fn of_graph(error: GraphError) -> PyErr {
+    match error {
+        GraphError::Io { path, action, source } => of_io(&source, action, &path.display().to_string()),
+        other => PyValueError::new_err(in_python(&other.to_string())),
+    }
+}
+
+/// The `OSError` for what the system refused.
+pub fn of_io(error: &io::Error, action: &str, path: &str) -> PyErr {
+    let said = error.to_string();
+    match error.raw_os_error() {
+        // From the number, Python picks the class; it writes the number and the file itself.
+        Some(number) => {
+            let said = said.strip_suffix(&format!(" (os error {number})")).unwrap_or(&said).to_owned();
+            PyOSError::new_err((number, format!("cannot {action}: {said}"), path.to_owned()))
+        }
+        None if error.kind() == io::ErrorKind::NotFound => {
+            pyo3::exceptions::PyFileNotFoundError::new_err(format!("{path}: cannot {action}: {said}"))
+        }
+        None => PyOSError::new_err(format!("{path}: cannot {action}: {said}")),
+    }
+}
+
+/// A message of the runtime's with its options as Python knows them: `--batch-size 0` is `batch_size 0`.
+pub fn in_python(message: &str) -> String {
+    let mut said = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some(at) = rest.find("--") {
+        let (before, option) = rest.split_at(at);
+        said.push_str(before);
+        let name = &option[2..];
+        let length = name.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(name.len());
+        // A dash at either end is a sentence's, not a name's; so is one inside a word.
+        let named = &name[..length];
+        let inside = before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '-');
+        if inside || named.is_empty() || named.starts_with('-') || named.ends_with('-') {
+            said.push_str(&option[..2 + length]);
+        } else {
+            said.push_str(&named.replace('-', "_"));
+        }
+        rest = &name[length..];
+    }
+    said.push_str(rest);
+    said
+}
