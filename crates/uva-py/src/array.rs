@@ -188,7 +188,8 @@ impl Array {
 
     fn __repr__(&self) -> String {
         let (kind, id) = self.device.pair();
-        let place = if self.device.is_host() { "the host".to_owned() } else { format!("device ({kind}, {id})") };
+        let place =
+            if self.device.is_host() { "the host".to_owned() } else { format!("device ({kind}, {id})") };
         format!("<uvatrain.Array {} {:?} on {place}>", self.element.name(), self.shape.sizes())
     }
 }
@@ -213,18 +214,11 @@ pub mod probe {
     #[pyfunction]
     #[pyo3(signature = (dtype, rows, columns=None, *, read_only=false))]
     pub fn _zeros(dtype: &str, rows: usize, columns: Option<usize>, read_only: bool) -> PyResult<Array> {
-        let element = [
-            Element::F32,
-            Element::F16,
-            Element::BF16,
-            Element::U8,
-            Element::I8,
-            Element::I32,
-            Element::I64,
-        ]
-        .into_iter()
-        .find(|element| element.name() == dtype)
-        .ok_or_else(|| PyValueError::new_err(format!("dtype {dtype:?}: there is no such element")))?;
+        let element =
+            [Element::F32, Element::F16, Element::BF16, Element::U8, Element::I8, Element::I32, Element::I64]
+                .into_iter()
+                .find(|element| element.name() == dtype)
+                .ok_or_else(|| PyValueError::new_err(format!("dtype {dtype:?}: there is no such element")))?;
         let too_much = || PyValueError::new_err(format!("{rows} x {columns:?}: too much"));
         let bytes = rows
             .checked_mul(columns.unwrap_or(1))

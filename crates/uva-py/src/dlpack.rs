@@ -99,6 +99,11 @@ impl Element {
         usize::from(self.bits / 8)
     }
 
+    /// Type code, bits and lanes, as DLPack counts them.
+    pub fn parts(self) -> (u8, u8, u16) {
+        (self.code, self.bits, self.lanes)
+    }
+
     /// Its name in numpy and torch.
     pub fn name(self) -> &'static str {
         match self {
@@ -143,35 +148,42 @@ impl Shape {
     }
 }
 
-/// `DLTensor`.
+/// `DLTensor`. Its fields are for [`Input`](crate::input::Input), which reads those of others.
 #[repr(C)]
-struct Tensor {
-    data: *mut c_void,
+pub struct Tensor {
+    pub(crate) data: *mut c_void,
     device: Device,
-    dimensions: i32,
-    element: Element,
-    shape: *mut i64,
-    strides: *mut i64,
-    byte_offset: u64,
+    pub(crate) dimensions: i32,
+    pub(crate) element: Element,
+    pub(crate) shape: *mut i64,
+    pub(crate) strides: *mut i64,
+    pub(crate) byte_offset: u64,
 }
 
 /// `DLManagedTensor`.
 #[repr(C)]
-struct ManagedLegacy {
-    tensor: Tensor,
+pub struct ManagedLegacy {
+    pub(crate) tensor: Tensor,
     context: *mut c_void,
     deleter: Option<unsafe extern "C" fn(*mut Self)>,
 }
 
 /// `DLManagedTensorVersioned`.
 #[repr(C)]
-struct ManagedVersioned {
-    major: u32,
+pub struct ManagedVersioned {
+    pub(crate) major: u32,
     minor: u32,
     context: *mut c_void,
     deleter: Option<unsafe extern "C" fn(*mut Self)>,
     flags: u64,
-    tensor: Tensor,
+    pub(crate) tensor: Tensor,
+}
+
+impl ManagedVersioned {
+    /// Whether its owner forbids to write to it.
+    pub fn is_read_only(&self) -> bool {
+        self.flags & READ_ONLY != 0
+    }
 }
 
 /// What the tensor's pointers point to, and what keeps its memory. The tensor's context.
@@ -204,8 +216,11 @@ impl Lent {
         let columns = self.shape.sizes[1];
         let row = if self.shape.dimensions == 2 { columns } else { 1 };
         let flags = if self.read_only { READ_ONLY } else { 0 } | if self.copied { IS_COPIED } else { 0 };
-        let context =
-            Box::into_raw(Box::new(Context { shape: self.shape.sizes, strides: [row, 1], _owner: self.owner }));
+        let context = Box::into_raw(Box::new(Context {
+            shape: self.shape.sizes,
+            strides: [row, 1],
+            _owner: self.owner,
+        }));
         // SAFETY: the box was made a line above and is freed by the deleter only. Addresses of its fields are taken
         // without making references, so they stay good however often the consumer reads through them.
         let (shape, strides) = unsafe { (&raw mut (*context).shape, &raw mut (*context).strides) };

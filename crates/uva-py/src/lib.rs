@@ -4,8 +4,13 @@
 //! It exchanges arrays by DLPack and links neither libtorch nor numpy, so one wheel serves every Python and every torch.
 
 mod array;
+mod dataset;
 mod dlpack;
+mod edges;
 mod errors;
+mod input;
+mod neighbors;
+mod writing;
 
 use pyo3::prelude::*;
 
@@ -18,4 +23,16 @@ mod _core {
     use crate::array::Array;
     #[pymodule_export]
     use crate::array::probe::{_zeros, _zeros_alive};
+
+    #[pymodule_export]
+    use crate::dataset::Dataset;
+
+    #[pymodule_export]
+    use crate::writing::write_dataset;
+
+    #[pymodule_export]
+    use crate::edges::lists_of_edges;
+
+    #[pymodule_export]
+    use crate::neighbors::NeighborSampler;
 }
