@@ -46,6 +46,7 @@ pub fn of_runtime(error: RuntimeError) -> PyErr {
         RuntimeError::Usage(_) | RuntimeError::Input(_) => PyValueError::new_err(message),
         RuntimeError::Missing(_) => Unavailable::new_err(message),
         RuntimeError::PeerGone(_) => PeerDied::new_err(message),
+        RuntimeError::SlotHeld(_) => SlotInUse::new_err(message),
         RuntimeError::Interrupted(_) => PyKeyboardInterrupt::new_err(message),
         _ => UvatrainError::new_err(message),
     }

@@ -4,11 +4,13 @@
 //! It exchanges arrays by DLPack and links neither libtorch nor numpy, so one wheel serves every Python and every torch.
 
 mod array;
+mod batch;
 mod dataset;
 mod dlpack;
 mod edges;
 mod errors;
 mod input;
+mod loader;
 mod neighbors;
 mod writing;
 
@@ -23,16 +25,16 @@ mod _core {
     use crate::array::Array;
     #[pymodule_export]
     use crate::array::probe::{_zeros, _zeros_alive};
-
+    #[pymodule_export]
+    use crate::batch::Batch;
     #[pymodule_export]
     use crate::dataset::Dataset;
-
-    #[pymodule_export]
-    use crate::writing::write_dataset;
-
     #[pymodule_export]
     use crate::edges::lists_of_edges;
-
+    #[pymodule_export]
+    use crate::loader::{Source, _open_loader};
     #[pymodule_export]
     use crate::neighbors::NeighborSampler;
+    #[pymodule_export]
+    use crate::writing::write_dataset;
 }

@@ -1,30 +1,59 @@
 """What the tests share: datasets, and running Python or the command line beside themselves."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(Path(__file__).parent))
 
+from graphs import write_graph  # noqa: E402
 
-def program():
-    """The command line: UVATRAIN of the environment, else what cargo has built last in this repository."""
-    if given := os.environ.get("UVATRAIN"):
-        return Path(given)
-    target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
-    built = [path for path in (target / kind / "uvatrain" for kind in ("debug", "release")) if path.exists()]
-    return max(built, key=lambda path: path.stat().st_mtime) if built else None
+REPOSITORY = Path(__file__).resolve().parents[3]
+#: How long a process of a test may take before it counts as stuck.
+WATCHDOG = 120
+
+
+@pytest.fixture(scope="session")
+def graph(tmp_path_factory):
+    """A small graph: 600 nodes, 5 features, 300 training nodes."""
+    return write_graph(tmp_path_factory.mktemp("datasets") / "small")
+
+
+@pytest.fixture(scope="session")
+def big_graph(tmp_path_factory):
+    """A graph of whose nodes a batch of all, eight hops deep, takes seconds."""
+    path = tmp_path_factory.mktemp("datasets") / "big"
+    return write_graph(path, nodes=200_000, degree=30, dim=16, splits=(150_000, 10, 10))
 
 
 @pytest.fixture(scope="session")
 def uvatrain_program():
-    """The path of the `uvatrain` command line."""
-    found = program() or (Path(which) if (which := shutil.which("uvatrain")) else None)
-    if found is None:
+    """The command line: UVATRAIN of the environment, else what cargo has built last."""
+    if given := os.environ.get("UVATRAIN"):
+        return Path(given)
+    target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
+    built = [path for path in (target / kind / "uvatrain" for kind in ("debug", "release")) if path.exists()]
+    if not built:
         pytest.skip("needs the command line: cargo build -p uvatrain, or UVATRAIN=its path")
-    return found
+    return max(built, key=lambda path: path.stat().st_mtime)
+
+
+def run_python(script, *arguments, **environment):
+    """Runs a script beside this process, and returns how it ended, what it printed and what it complained of."""
+    return subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=WATCHDOG,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment},
+    )
+
+
+def run_python_well(script, *arguments, **environment):
+    """The same, of a script that ends well and complains of nothing. Returns what it printed."""
+    ended = run_python(script, *arguments, **environment)
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout + ended.stderr
+    return ended.stdout

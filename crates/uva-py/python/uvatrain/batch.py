@@ -1,0 +1,233 @@
+"""A batch: its arrays as tensors that look into the slot where they were prepared, without a copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable
+
+from .errors import Unavailable
+
+if TYPE_CHECKING:
+    import torch
+
+    from . import _core
+
+__all__ = ["Batch", "Block"]
+
+_view: Callable[[Any], Any] | None = None
+
+
+def viewer() -> Callable[[Any], Any]:
+    """What makes an array of DLPack's into a tensor: torch.from_dlpack, or numpy's where torch is not installed."""
+    global _view
+    if _view is None:
+        try:
+            from torch import from_dlpack as view
+        except ImportError:
+            try:
+                from numpy import from_dlpack as view
+            except ImportError:
+                raise Unavailable(
+                    "neither torch nor numpy is installed, and tensors need one of them: pip install torch, or take "
+                    "batch.array(name), which any library with DLPack can view"
+                ) from None
+        _view = view
+    return _view
+
+
+class Block:
+    """A layer's part of the graph: which of its sources each destination was given as neighbours.
+
+    The neighbours of destination `d` are `indices[indptr[d]:indptr[d + 1]]`, as positions among the block's sources.
+    The destinations are the first `num_dst` of the sources; the sources are the first `num_src` of the batch's
+    `input_nodes`.
+    """
+
+    __slots__ = ("_core", "_tensors", "layer", "num_dst", "num_edges", "num_src")
+
+    layer: int
+    #: How many destinations there are.
+    num_dst: int
+    #: How many sources there are, the destinations among them.
+    num_src: int
+    #: How many edges there are.
+    num_edges: int
+
+    def __init__(self, core: _core.Batch, layer: int, counts: tuple[int, int, int]) -> None:
+        self._core = core
+        self._tensors: dict[str, Any] = {}
+        self.layer = layer
+        self.num_dst, self.num_src, self.num_edges = counts
+
+    def _tensor(self, name: str) -> Any:
+        made = self._tensors.get(name)
+        if made is None:
+            made = viewer()(self._core.array(name, self.layer))
+            self._tensors[name] = made
+        return made
+
+    @property
+    def indptr(self) -> torch.Tensor:
+        """int32 [num_dst + 1]: where each destination's neighbours begin in `indices`."""
+        return self._tensor("indptr")
+
+    @property
+    def indices(self) -> torch.Tensor:
+        """int32 [num_edges]: positions among the block's sources."""
+        return self._tensor("indices")
+
+    @property
+    def edge_index(self) -> torch.Tensor:
+        """int64 [2, num_edges]: row 0 is each edge's source, row 1 its destination, as PyG has it. A copy."""
+        indptr, indices = self.indptr, self.indices
+        if hasattr(indptr, "diff"):
+            import torch
+
+            edges = torch.empty((2, self.num_edges), dtype=torch.int64, device=indices.device)
+            edges[0] = indices
+            destinations = torch.arange(self.num_dst, device=indices.device)
+            edges[1] = torch.repeat_interleave(destinations, indptr.diff(), output_size=self.num_edges)
+            return edges
+        import numpy
+
+        edges = numpy.empty((2, self.num_edges), dtype=numpy.int64)
+        edges[0] = indices
+        edges[1] = numpy.repeat(numpy.arange(self.num_dst), numpy.diff(indptr))
+        return edges
+
+    def __repr__(self) -> str:
+        return f"Block(layer={self.layer}, num_dst={self.num_dst}, num_src={self.num_src}, num_edges={self.num_edges})"
+
+
+class Batch:
+    """A mini-batch: seed nodes, the neighbourhood that was sampled for them, and its features.
+
+    Tensors view the batch's slot: making them copies nothing, and they can be written to. The batch ends at the
+    next step of the loop. A tensor of it that is kept longer keeps the slot, so `.clone()` what a step is to leave
+    behind. What is computed from the tensors is not concerned.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_blocks",
+        "_core",
+        "_tensors",
+        "epoch",
+        "hash",
+        "index",
+        "num_nodes",
+        "num_seeds",
+        "split",
+    )
+
+    #: "train", "valid" or "test".
+    split: str
+    #: The epoch it belongs to, from 0.
+    epoch: int
+    #: Its number in the epoch, from 0, counted over all ranks.
+    index: int
+    #: 16 hex digits that name its content, the same as in `uvatrain train --metrics`.
+    hash: str
+    #: How many nodes there are, the seeds among them.
+    num_nodes: int
+    #: How many seeds there are.
+    num_seeds: int
+
+    def __init__(self, core: _core.Batch) -> None:
+        self._core = core
+        self._tensors: dict[str, Any] = {}
+        self._blocks: tuple[Block, ...] | None = None
+        self.split = core.split
+        self.epoch = core.epoch
+        self.index = core.index
+        self.hash = core.hash
+        self.num_nodes = core.num_nodes
+        self.num_seeds = core.num_seeds
+
+    def _tensor(self, name: str) -> Any:
+        made = self._tensors.get(name)
+        if made is None:
+            made = viewer()(self._core.array(name))
+            self._tensors[name] = made
+        return made
+
+    @property
+    def x(self) -> torch.Tensor:
+        """[num_nodes, features], of the dataset's type: row `i` belongs to `input_nodes[i]`, the seeds' rows first."""
+        return self._tensor("x")
+
+    @property
+    def y(self) -> torch.Tensor:
+        """int64 [num_seeds]: the seeds' classes, -1 where there is none; uint8 [num_seeds, classes] if multi-label."""
+        return self._tensor("y")
+
+    @property
+    def seeds(self) -> torch.Tensor:
+        """int64 [num_seeds]: the nodes to train on. They are the first of `input_nodes`."""
+        return self._tensor("seeds")
+
+    @property
+    def input_nodes(self) -> torch.Tensor:
+        """int64 [num_nodes]: every node of the batch, in the order in which they joined it."""
+        return self._tensor("input_nodes")
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """One for each layer. Index 0 is the hop at the seeds, which a model runs last."""
+        if self._blocks is None:
+            core = self._core
+            self._blocks = tuple(Block(core, layer, counts) for layer, counts in enumerate(core.counts))
+        return self._blocks
+
+    def edge_index(self, layer: int) -> torch.Tensor:
+        """int64 [2, edges] of a layer: row 0 is each edge's source, row 1 its destination, as PyG has it.
+
+        Both are positions in `input_nodes`. It is a copy and outlives the batch.
+        """
+        return self.blocks[layer].edge_index
+
+    @property
+    def edge_indices(self) -> list[torch.Tensor]:
+        """`edge_index` of every layer, the hop at the seeds first."""
+        return [block.edge_index for block in self.blocks]
+
+    def array(self, name: str, layer: int | None = None) -> _core.Array:
+        """One of the arrays as it is, for any library with DLPack, JAX or CuPy for example.
+
+        name: "x", "y", "seeds" or "input_nodes"; or with a layer, "indptr" or "indices".
+        """
+        return self._core.array(name, layer)
+
+    def confirm(self) -> None:
+        """Raise PeerDied if the batch was not whole when it was used.
+
+        On a GPU a step is enqueued before its batch has arrived. Ask this once the step has been waited for, by
+        `loss.item()` for example, and before its result counts. In host memory a batch is always whole.
+        """
+        self._core.confirm()
+
+    def to_pyg(self) -> Any:
+        """The batch as one `torch_geometric.data.Data`, with what PyG's `trim_to_layer` needs."""
+        from .convert import to_pyg
+
+        return to_pyg(self)
+
+    def to_dgl(self) -> Any:
+        """The batch as DGL's message flow graphs: `(input_nodes, seeds, blocks)`, the outermost hop first."""
+        from .convert import to_dgl
+
+        return to_dgl(self)
+
+    def _release(self) -> None:
+        """Ends the batch's own hold on its slot."""
+        self._tensors = {}
+        if self._blocks is not None:
+            for block in self._blocks:
+                block._tensors = {}
+        self._core.release()
+
+    def __repr__(self) -> str:
+        gone = ", gone" if self._core.gone else ""
+        return (
+            f"Batch({self.split}, epoch={self.epoch}, index={self.index}, num_seeds={self.num_seeds}, "
+            f"num_nodes={self.num_nodes}, hash={self.hash}{gone})"
+        )

@@ -1,0 +1,369 @@
+"""Loader: the batches of a dataset, prepared by threads of this process beside the training."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from . import _core
+from .batch import Batch
+from .errors import PeerDied, SlotInUse, UvatrainError
+
+__all__ = ["Batches", "DatasetInfo", "Loader"]
+
+_Self = TypeVar("_Self", bound="Batches")
+
+_LAST_EPOCH = 2**30 - 1
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What there is in a dataset."""
+
+    path: Path
+    name: str
+    num_nodes: int
+    #: Both directions of an undirected edge count.
+    num_edges: int
+    #: Columns of the features.
+    feature_dim: int
+    #: float32, float16, bfloat16, uint8 or int8.
+    feature_dtype: str
+    num_classes: int
+    #: Whether a node may have several classes.
+    multi_label: bool
+    num_train: int
+    num_valid: int
+    num_test: int
+    #: 16 hex digits: equal for every copy of the dataset.
+    fingerprint: str
+
+
+class _Epoch(Iterator[Batch]):
+    """One pass over an epoch, or what is left of it."""
+
+    __slots__ = ("__weakref__", "_batches", "_number")
+
+    def __init__(self, batches: Batches, number: int) -> None:
+        self._batches = batches
+        self._number = number
+
+    def __iter__(self) -> _Epoch:
+        return self
+
+    def __next__(self) -> Batch:
+        return self._batches._step(self._number)
+
+    def __length_hint__(self) -> int:
+        """How many batches are left."""
+        return self._batches._left(self._number)
+
+
+class Batches:
+    """Batches of one split, epoch after epoch. What `Loader` and `attach()` have in common.
+
+    Each `iter()` is one epoch: without `set_epoch`, the one behind the last that was begun.
+    """
+
+    #: The split: "train", "valid" or "test".
+    split: str
+    #: What there is in the dataset.
+    dataset: DatasetInfo
+    #: Which part of every epoch's batches comes here, and of how many.
+    rank: int
+    world_size: int
+
+    def __init__(self, source: _core.Source, split: str) -> None:
+        self._source = source
+        self.split = split
+        self.dataset = DatasetInfo(**source.dataset)
+        self._length: int = source.batches(split)
+        # Where the next iteration begins; None: at the beginning of the epoch behind the last one.
+        self._pending: tuple[int, int] | None = (0, 0)
+        # Where the iteration that was begun last stands: its epoch, and the next batch of this rank's.
+        self._at = (0, 0)
+        # Iterations begun. One that is not the last has ended.
+        self._begun = 0
+        self._running: weakref.ref[_Epoch] | None = None
+        # The batch that was handed out last.
+        self._out: weakref.ref[Batch] | None = None
+        self._stream = _current_stream(source.device)
+
+    def __len__(self) -> int:
+        """Batches of this rank in an epoch."""
+        return self._length
+
+    def __iter__(self) -> Iterator[Batch]:
+        if self._pending is None:
+            self._pending = (self._at[0] + 1, 0)
+        _check_epoch("epoch", self._pending[0])
+        self._at, self._pending = self._pending, None
+        self._begun += 1
+        epoch = _Epoch(self, self._begun)
+        self._running = weakref.ref(epoch)
+        return epoch
+
+    def _left(self, number: int) -> int:
+        return self._length - self._at[1] if number == self._begun else 0
+
+    def _step(self, number: int) -> Batch:
+        if number != self._begun:
+            raise UvatrainError(
+                "another iteration over this loader has begun since, or a state was loaded, and it is one pass at a "
+                "time: make a loader for each loop that runs beside another"
+            )
+        # The batch before goes first: its slot is what the next one may need.
+        if self._out is not None:
+            out = self._out()
+            if out is not None:
+                out._release()
+                del out
+            self._out = None
+        epoch, batch = self._at
+        if batch >= self._length:
+            if self._running is not None:
+                self._running = None
+                if self._pending is None:
+                    self._pending = (epoch + 1, 0)
+            raise StopIteration
+        received = self._receive(epoch, batch)
+        self._at = (epoch, batch + 1)
+        handed_out = Batch(received)
+        self._out = weakref.ref(handed_out)
+        return handed_out
+
+    def _receive(self, epoch: int, batch: int) -> _core.Batch:
+        stream = self._stream() if self._stream is not None else None
+        try:
+            received = self._source.next(self.split, epoch, batch, stream)
+        except SlotInUse:
+            received = None
+            collected = True
+        else:
+            collected = False
+        if collected:
+            # A tensor in a reference cycle is nobody's, but still there.
+            gc.collect()
+            received = self._source.next(self.split, epoch, batch, stream)
+        if received is None:
+            raise PeerDied("the run is being stopped: no batches come any more")
+        return received
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the iteration that is running, or else of the next one."""
+        if self._is_running():
+            return self._at[0]
+        return self._at[0] + 1 if self._pending is None else self._pending[0]
+
+    def _is_running(self) -> bool:
+        return self._running is not None and self._running() is not None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration be this epoch, from its beginning.
+
+        Where a state was loaded that stands within this very epoch, it goes on from there: so a loop that sets the
+        epoch every time resumes as well.
+        """
+        _check_epoch("epoch", epoch)
+        if self._pending is None or self._pending[0] != epoch:
+            self._pending = (epoch, 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loop stands, as plain numbers and strings: for a checkpoint.
+
+        Within the loop the batch at hand counts as done. Another loader that loads the state goes on behind it.
+        """
+        if self._is_running() or self._pending is None:
+            epoch, batch = self._at
+        else:
+            epoch, batch = self._pending
+        return {
+            "version": 1,
+            "split": self.split,
+            "epoch": epoch,
+            "batch": batch,
+            "fingerprint": self.dataset.fingerprint,
+            **self._source.identity,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on where a state was taken, with the very batches that would have followed.
+
+        ValueError where this loader would make other batches: another dataset, seed, fanouts, and so on.
+        """
+        if not isinstance(state, Mapping) or "version" not in state:
+            raise ValueError("state: it is no state of a loader's, which state_dict() makes")
+        if state["version"] != 1:
+            raise ValueError(f"state: version {state['version']!r} is not known here; version 1 is")
+        for name, own in self.state_dict().items():
+            if name in ("version", "epoch", "batch"):
+                continue
+            if name not in state:
+                raise ValueError(f"state: {name} is missing")
+            if state[name] != own:
+                what = "the dataset is another" if name == "fingerprint" else f"{name} is another"
+                raise ValueError(
+                    f"state: {what}: {state[name]!r} in the state, {own!r} here. It can be resumed only where the same "
+                    "batches follow"
+                )
+        epoch, batch = state.get("epoch"), state.get("batch")
+        _check_epoch("state: epoch", epoch)
+        if not isinstance(batch, int) or not 0 <= batch <= self._length:
+            raise ValueError(f"state: batch {batch!r} is not one of the {self._length} of an epoch")
+        self._pending = (epoch, batch)
+        # What is running ends: its place is no longer that of this loader.
+        self._begun += 1
+        self._running = None
+
+    def stats(self) -> dict[str, Any]:
+        """What sampler, producer and consumer did with their time so far, in seconds, and which is the bottleneck.
+
+        "skipped" counts hand-overs without a batch: what it costs to jump to another epoch.
+        """
+        return self._source.stats()
+
+    def close(self) -> None:
+        """End what prepares batches. Tensors that are left stay good; more batches do not come."""
+        out = self._out() if self._out is not None else None
+        self._out = None
+        if out is not None:
+            out._release()
+        self._source.close()
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __getstate__(self) -> Any:
+        raise TypeError(
+            f"a {type(self).__name__} is of one process and cannot be sent to another, with its threads and slots: "
+            "make it there, or use num_workers=0"
+        )
+
+
+class Loader(Batches):
+    """The batches of a dataset, sampled and gathered by threads of this process while the training goes on.
+
+        with uvatrain.Loader("data/graph", fanouts=(15, 10, 5), batch_size=1024) as loader:
+            for epoch in range(10):
+                for batch in loader:
+                    train(batch.x, batch.y, batch.blocks)
+
+    path: the dataset's directory (docs/data-format.md).
+    fanouts: neighbours a node and hop, from the seeds outward; -1 takes all.
+    batch_size: seeds a batch.
+    device: where batches come to be: "cpu", "cuda" or "cuda:1".
+    split: "train", "valid" or "test". Only training is shuffled.
+    samplers: threads that sample. None: a quarter of the cores, 8 at most. It never changes a batch.
+    gather_threads: threads that copy feature rows where the CPU does. None: a quarter of the cores.
+    slots: batches that can be ready or in use at once. With 3, a tensor of the last step that is still bound costs
+        nothing.
+    batch_slots: sampled batches that can wait for their features. None: two more than samplers.
+    slot_bytes: how large a batch's ids and blocks may be, and again its features. None: as the fanouts allow.
+    seed: of every random choice. The same seed makes the same batches, on any machine, with any number of samplers.
+    replace: sample with replacement.
+    drop_last: leave out an epoch's last batch of training where it is smaller than the others.
+    batch_dependency: a node's neighbours change only every so many batches.
+    rank, world_size: which part of an epoch's batches comes here: of batch number g, the rank g % world_size. None:
+        torch.distributed's where it is initialised, else RANK and WORLD_SIZE of the environment (torchrun), else all.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        fanouts: Sequence[int] = (15, 10, 5),
+        batch_size: int = 1024,
+        device: Any = "cpu",
+        split: str = "train",
+        samplers: int | None = None,
+        gather_threads: int | None = None,
+        slots: int = 3,
+        batch_slots: int | None = None,
+        slot_bytes: int | None = None,
+        seed: int = 0,
+        replace: bool = False,
+        drop_last: bool = False,
+        batch_dependency: int = 1,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> None:
+        self.rank, self.world_size = ranks(rank, world_size)
+        source = _core._open_loader(
+            os.fspath(path),
+            split=split,
+            device=str(device),
+            fanouts=list(fanouts),
+            batch_size=batch_size,
+            seed=seed,
+            replace=replace,
+            drop_last=drop_last,
+            batch_dependency=batch_dependency,
+            samplers=samplers,
+            gather_threads=gather_threads,
+            slots=slots,
+            batch_slots=batch_slots,
+            slot_bytes=slot_bytes,
+            rank=self.rank,
+            world_size=self.world_size,
+        )
+        # Also when the interpreter ends: before it does, threads must not work on what it takes down.
+        weakref.finalize(self, source.close)
+        super().__init__(source, split)
+
+    def __repr__(self) -> str:
+        return f"Loader({str(self.dataset.path)!r}, split={self.split!r}, batches={len(self)}, epoch={self.epoch})"
+
+
+def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """Rank and world size: those given, or torch.distributed's, or the environment's, or 0 of 1."""
+    if (rank is None) != (world_size is None):
+        given, missing = ("rank", "world_size") if world_size is None else ("world_size", "rank")
+        raise ValueError(f"{given} without {missing}: give both, or neither")
+    if rank is not None and world_size is not None:
+        return rank, world_size
+    # Whoever uses it has imported it; importing torch here would cost seconds for nothing.
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    told = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    if None in told:
+        return 0, 1
+    try:
+        return int(told[0] or ""), int(told[1] or "")
+    except ValueError:
+        raise ValueError(
+            f"RANK={told[0]!r} and WORLD_SIZE={told[1]!r} in the environment are no numbers; give rank and world_size"
+        ) from None
+
+
+def _current_stream(device: int | None) -> Any:
+    """What tells torch's current stream of a GPU; None where batches are in host memory, or torch has no GPU."""
+    if device is None:
+        return None
+    try:
+        import torch
+    except ImportError:
+        return None
+    if not torch.cuda.is_available():
+        return None
+    return lambda: torch.cuda.current_stream(device).cuda_stream
+
+
+def _check_epoch(name: str, epoch: Any) -> None:
+    if isinstance(epoch, bool) or not isinstance(epoch, int):
+        raise TypeError(f"{name} is an integer, not {type(epoch).__name__}")
+    if not 0 <= epoch <= _LAST_EPOCH:
+        raise ValueError(f"{name} {epoch}: epochs go from 0 to {_LAST_EPOCH}")

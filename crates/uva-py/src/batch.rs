@@ -1,0 +1,194 @@
+//! `Batch`: a batch in its slot, whose arrays are lent to Python one by one.
+
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use uva_graph::ElementType;
+use uva_runtime::Batch as RuntimeBatch;
+use uva_runtime::batch::{BatchArray, RawElement};
+
+use crate::array::Array;
+use crate::dlpack::{Device, Element};
+use crate::errors::{BatchGone, OrRaise};
+
+/// A batch, until the last of whatever looks into its slot is gone. Then the slot goes back, whichever thread that is in.
+pub struct Held {
+    batch: ManuallyDrop<RuntimeBatch>,
+    process: u32,
+    /// The stream that its memory on a GPU is ordered on.
+    stream: Option<u64>,
+}
+
+impl Held {
+    pub fn new(batch: RuntimeBatch, stream: Option<u64>) -> Self {
+        Self { batch: ManuallyDrop::new(batch), process: std::process::id(), stream }
+    }
+
+    pub fn batch(&self) -> &RuntimeBatch {
+        &self.batch
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // A fork of this process has a copy of every tensor, and the slot's memory is one with the parent's: giving the
+        // slot back there would take it from the parent's hands.
+        if self.process == std::process::id() {
+            // SAFETY: dropped here only, and never looked at again.
+            unsafe { ManuallyDrop::drop(&mut self.batch) };
+        }
+    }
+}
+
+/// A batch as the runtime hands it out. uvatrain.Batch, in Python, makes tensors of it.
+#[pyclass(frozen, module = "uvatrain._core")]
+pub struct Batch {
+    /// Taken when the next batch is asked for.
+    held: Mutex<Option<Arc<Held>>>,
+    #[pyo3(get)]
+    split: &'static str,
+    #[pyo3(get)]
+    epoch: u32,
+    /// Its number in its epoch, over all ranks.
+    #[pyo3(get)]
+    index: u32,
+    hash: u64,
+    #[pyo3(get)]
+    num_seeds: usize,
+    #[pyo3(get)]
+    num_nodes: usize,
+    /// Destinations, sources and edges of each layer's block; layer 0 is the hop at the seeds.
+    #[pyo3(get)]
+    counts: Vec<(usize, usize, usize)>,
+}
+
+impl Batch {
+    pub fn new(held: &Arc<Held>) -> Self {
+        let batch = held.batch();
+        let counts = (0..batch.layers())
+            .map(|layer| batch.counts(layer))
+            .map(|counts| (counts.destinations, counts.sources, counts.edges))
+            .collect();
+        Self {
+            held: Mutex::new(Some(Arc::clone(held))),
+            split: batch.split().name(),
+            epoch: batch.epoch(),
+            index: batch.index(),
+            hash: batch.hash(),
+            num_seeds: batch.seed_count(),
+            num_nodes: batch.node_count(),
+            counts,
+        }
+    }
+
+    fn held(&self) -> PyResult<Arc<Held>> {
+        // Nothing panics while it is locked.
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        held.ok_or_else(|| {
+            BatchGone::new_err(format!(
+                "batch {} of epoch {} ({}) is gone: its slot went back when the next step was asked for. Take what is \
+                 needed of it before that, and .clone() what is needed longer",
+                self.index, self.epoch, self.split
+            ))
+        })
+    }
+
+    fn which(&self, name: &str, layer: Option<usize>) -> PyResult<BatchArray> {
+        let of_layer = |array: fn(usize) -> BatchArray| match layer {
+            Some(layer) if layer < self.counts.len() => Ok(array(layer)),
+            Some(layer) => Err(PyValueError::new_err(format!(
+                "layer {layer}: this batch has the layers 0 to {}",
+                self.counts.len() - 1
+            ))),
+            None => Err(PyValueError::new_err(format!("{name} is an array of a layer: say which by layer="))),
+        };
+        let of_batch = |array| match layer {
+            None => Ok(array),
+            Some(_) => Err(PyValueError::new_err(format!("{name} is the batch's, not a layer's"))),
+        };
+        match name {
+            "x" => of_batch(BatchArray::Features),
+            "y" => of_batch(BatchArray::Labels),
+            "input_nodes" | "seeds" => of_batch(BatchArray::InputNodes),
+            "indptr" => of_layer(BatchArray::Indptr),
+            "indices" => of_layer(BatchArray::Indices),
+            _ => Err(PyValueError::new_err(format!(
+                "{name:?} is no array of a batch: x, y, seeds, input_nodes, indptr and indices are"
+            ))),
+        }
+    }
+}
+
+fn element(raw: RawElement) -> Element {
+    match raw {
+        RawElement::I64 => Element::I64,
+        RawElement::I32 => Element::I32,
+        RawElement::U8 => Element::U8,
+        RawElement::Feature(feature) => of_features(feature),
+    }
+}
+
+/// The element of a feature table.
+pub fn of_features(element: ElementType) -> Element {
+    match element {
+        ElementType::F32 => Element::F32,
+        ElementType::F16 => Element::F16,
+        ElementType::Bf16 => Element::BF16,
+        ElementType::U8 => Element::U8,
+        ElementType::I8 => Element::I8,
+    }
+}
+
+#[pymethods]
+impl Batch {
+    /// One of the batch's arrays: x, y, seeds or input_nodes; or indptr or indices of a layer.
+    #[pyo3(signature = (name, layer=None))]
+    fn array(&self, name: &str, layer: Option<usize>) -> PyResult<Array> {
+        let which = self.which(name, layer)?;
+        let held = self.held()?;
+        let raw = held.batch().raw(which);
+        // The seeds are the first of the nodes.
+        let rows = if name == "seeds" { self.num_seeds } else { raw.rows };
+        let device = match raw.device {
+            None => Device::HOST,
+            Some(ordinal) => Device::cuda(i32::try_from(ordinal).unwrap_or(i32::MAX)),
+        };
+        let stream = held.stream.filter(|_| raw.device.is_some());
+        let pointer = raw.address as *mut u8;
+        // SAFETY: the array is in the slot, which `held` keeps from being given back and its memory from being
+        // unmapped; the runtime says how long it is. Any bytes are values of these types. The slot is the consumer's
+        // alone while it is held, to write to as well; this module reads its arrays through these pointers only.
+        let array = unsafe { Array::new(pointer, rows, raw.columns, element(raw.element), device, held) };
+        Ok(match stream {
+            Some(stream) => array.ordered_on(stream),
+            None => array,
+        })
+    }
+
+    /// 16 hex digits that name the batch's content (docs/reproducible-batches.md).
+    #[getter]
+    fn hash(&self) -> String {
+        format!("{:016x}", self.hash)
+    }
+
+    /// Raises PeerDied if the batch, on a GPU, was not whole when it was used. To be asked when the work on it has been
+    /// waited for; in host memory it is whole always.
+    fn confirm(&self) -> PyResult<()> {
+        self.held()?.batch().confirm().or_raise()
+    }
+
+    /// Lets go of the slot. Tensors that are left keep it.
+    fn release(&self) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Outside of the lock, since it may be the last.
+        drop(held);
+    }
+
+    /// Whether `release` was called.
+    #[getter]
+    fn gone(&self) -> bool {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+}

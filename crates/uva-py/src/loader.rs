@@ -1,0 +1,433 @@
+//! `Source`: where `uvatrain.Loader` and `uvatrain.attach()` get their batches. What an epoch is and which comes next is
+//! decided in Python; here is what must not be there: waiting without the interpreter's lock, and slots.
+
+use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+
+use pyo3::exceptions::{PyKeyboardInterrupt, PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use uva_cuda::{Driver, Stream};
+use uva_graph::{Dataset, Labels, Split};
+use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice};
+use uva_runtime::consumer::{BatchStream, Place, decide_here, steered};
+use uva_runtime::options::Part;
+use uva_runtime::plan::RunPlan;
+use uva_runtime::{LoaderOptions, RuntimeError};
+
+use crate::batch::{Batch, Held, of_features};
+use crate::errors::{OrRaise, SlotInUse, UvatrainError, of_runtime};
+
+/// Batches, whoever prepares them.
+#[pyclass(frozen, module = "uvatrain._core")]
+pub struct Source {
+    /// Whose threads they are; a fork has none of them.
+    process: u32,
+    open: ManuallyDrop<Mutex<Option<Open>>>,
+    /// Asks whoever waits for a batch to let go of `open`.
+    closing: AtomicBool,
+    dataset: Arc<Dataset>,
+    /// Batches of a pass over each split.
+    batches: [u64; 3],
+    options: LoaderOptions,
+    /// The GPU that batches are on, where they are on one that torch can see.
+    device: Option<usize>,
+}
+
+struct Open {
+    stream: BatchStream,
+    /// The stream of the GPU that batches are ordered on; `None`: the host waits for them.
+    ordered_on: Option<u64>,
+    /// Batches handed out whose slots have not gone back yet, oldest first.
+    out: VecDeque<Weak<Held>>,
+}
+
+impl Source {
+    /// Over a stream that has been started.
+    pub fn new(stream: BatchStream, options: LoaderOptions, backend: &Backend) -> Self {
+        let dataset = Arc::clone(stream.dataset());
+        let batches = Split::ALL.map(|split| stream.batches(split));
+        let simulated = || Driver::load().is_ok_and(Driver::device_memory_is_host_memory);
+        let device = backend.device_slots().map(|cuda| cuda.ordinal).filter(|_| !simulated());
+        let open = Open { stream, ordered_on: None, out: VecDeque::new() };
+        Self {
+            process: std::process::id(),
+            open: ManuallyDrop::new(Mutex::new(Some(open))),
+            closing: AtomicBool::new(false),
+            dataset,
+            batches,
+            options,
+            device,
+        }
+    }
+
+    fn check_process(&self) -> PyResult<()> {
+        let here = std::process::id();
+        if here == self.process {
+            return Ok(());
+        }
+        Err(UvatrainError::new_err(format!(
+            "made in process {} and used in its fork {here}: the threads that prepare batches do not survive a fork. \
+             uvatrain prepares batches beside the training by itself, so iterate over it in the main process (a torch \
+             DataLoader around it: num_workers=0), or make it in the worker",
+            self.process
+        )))
+    }
+
+    /// What is open, for one thread at a time.
+    fn open(&self) -> PyResult<MutexGuard<'_, Option<Open>>> {
+        match self.open.try_lock() {
+            Ok(open) => Ok(open),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                Err(UvatrainError::new_err("another thread waits for a batch: one thread at a time iterates"))
+            }
+        }
+    }
+
+    fn take(&self) -> Option<Open> {
+        self.closing.store(true, Ordering::Relaxed);
+        // Whoever waits for a batch looks at `closing` several times a second.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Open {
+    /// Uses batches on this stream of the GPU's from now on. `None`: the host waits for each.
+    fn order_on(&mut self, wanted: Option<u64>) {
+        if wanted == self.ordered_on || wanted.is_none() {
+            return;
+        }
+        if let Some(slots) = self.stream.device_slots() {
+            let raw = wanted.unwrap_or(0) as *mut std::ffi::c_void;
+            // SAFETY: a stream of torch's on the slots' device, whose contexts are the same, the primary one. Torch's
+            // streams are never destroyed.
+            slots.use_stream(unsafe { Stream::foreign(slots.context(), raw) });
+            self.ordered_on = wanted;
+        }
+    }
+
+    /// The error for a slot that is still held, which names the batch.
+    fn in_use(&mut self, slots: usize) -> PyErr {
+        self.out.retain(|held| held.strong_count() > 0);
+        // Slots are asked for in the order of the batches: the one that is missing is the oldest one's.
+        let batch = match self.out.front().and_then(Weak::upgrade) {
+            Some(held) => {
+                let batch = held.batch();
+                format!("batch {} of epoch {} ({})", batch.index(), batch.epoch(), batch.split())
+            }
+            None => "an earlier batch".to_owned(),
+        };
+        SlotInUse::new_err(format!(
+            "a tensor of {batch} is still there, or a view of one, and keeps the slot that the next batch needs. \
+             .clone() what is kept for more than a step (x.clone(), not x[:10]), or raise slots ({slots} now)"
+        ))
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        // In a fork the threads are not there to be waited for, and the slots are the parent's.
+        if self.process == std::process::id() {
+            // SAFETY: dropped here only, and never looked at again.
+            unsafe { ManuallyDrop::drop(&mut self.open) };
+        }
+    }
+}
+
+#[pymethods]
+impl Source {
+    /// Waits for a batch: number `batch` of this rank's in the epoch. None where the run is being stopped.
+    ///
+    /// stream: torch's current stream of the GPU that batches are on.
+    #[pyo3(signature = (split, epoch, batch, stream=None))]
+    fn next(
+        &self,
+        py: Python<'_>,
+        split: &str,
+        epoch: u32,
+        batch: u64,
+        stream: Option<u64>,
+    ) -> PyResult<Option<Batch>> {
+        self.check_process()?;
+        let place = Place { split: split_named(split)?, epoch, batch };
+        let mut guard = self.open()?;
+        let open = guard.as_mut().ok_or_else(closed)?;
+        open.order_on(stream);
+        open.stream.go_to(place);
+        let raised = Mutex::new(None);
+        let received = py.detach(|| {
+            let interrupted = || {
+                if self.closing.load(Ordering::Relaxed) {
+                    return true;
+                }
+                // Without an interpreter nobody waits any more.
+                let checked = Python::try_attach(|py| py.check_signals());
+                match checked {
+                    None => true,
+                    Some(Ok(())) => false,
+                    Some(Err(error)) => {
+                        *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                        true
+                    }
+                }
+            };
+            open.stream.next_batch(&interrupted)
+        });
+        match received {
+            Ok(None) => Ok(None),
+            Ok(Some(received)) => {
+                let held = Arc::new(Held::new(received, open.ordered_on));
+                open.out.retain(|held| held.strong_count() > 0);
+                open.out.push_back(Arc::downgrade(&held));
+                Ok(Some(Batch::new(&held)))
+            }
+            Err(RuntimeError::SlotHeld(_)) => Err(open.in_use(self.options.feature_slots)),
+            Err(RuntimeError::Interrupted(_)) => {
+                Err(match raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                    Some(error) => error,
+                    None if self.closing.load(Ordering::Relaxed) => closed(),
+                    None => PyKeyboardInterrupt::new_err(()),
+                })
+            }
+            Err(error) => Err(of_runtime(error)),
+        }
+    }
+
+    /// Goes through so many batches without making an object of them: what the loop costs without Python.
+    ///
+    /// Returns the nanoseconds of each step; between them it waits for `pause_ns`, so that the next batch is there.
+    #[pyo3(signature = (split, epoch, batches, pause_ns=0))]
+    fn _pass(
+        &self,
+        py: Python<'_>,
+        split: &str,
+        epoch: u32,
+        batches: u64,
+        pause_ns: u64,
+    ) -> PyResult<Vec<u64>> {
+        self.check_process()?;
+        let split = split_named(split)?;
+        let mut guard = self.open()?;
+        let open = guard.as_mut().ok_or_else(closed)?;
+        py.detach(|| {
+            open.stream.go_to(Place { split, epoch, batch: 0 });
+            let mut steps = Vec::new();
+            for _ in 0..batches {
+                let begin = std::time::Instant::now();
+                let Some(batch) = open.stream.next_batch(&|| self.closing.load(Ordering::Relaxed)).or_raise()? else {
+                    break;
+                };
+                std::hint::black_box((batch.hash(), batch.node_count()));
+                drop(batch);
+                steps.push(begin.elapsed().as_nanos() as u64);
+                if pause_ns > 0 {
+                    std::thread::sleep(std::time::Duration::from_nanos(pause_ns));
+                }
+            }
+            Ok(steps)
+        })
+    }
+
+    /// Batches of this rank in a pass over the split.
+    fn batches(&self, split: &str) -> PyResult<u64> {
+        Ok(self.batches[split_named(split)? as usize])
+    }
+
+    /// The GPU that batches are on; None where they are in host memory.
+    #[getter]
+    fn device(&self) -> Option<usize> {
+        self.device
+    }
+
+    /// What each role did with its time so far, and how many hand-overs were for nothing.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.check_process()?;
+        let guard = self.open()?;
+        let open = guard.as_ref().ok_or_else(closed)?;
+        let (roles, told) = (open.stream.roles(), PyDict::new(py));
+        for (name, times) in roles.each() {
+            let role = PyDict::new(py);
+            role.set_item("threads", times.processes)?;
+            role.set_item("working_s", times.working_s)?;
+            role.set_item("waiting_input_s", times.waiting_input_s)?;
+            role.set_item("waiting_output_s", times.waiting_output_s)?;
+            told.set_item(name, role)?;
+        }
+        told.set_item("bottleneck", roles.bottleneck())?;
+        told.set_item("skipped", open.stream.skipped())?;
+        Ok(told)
+    }
+
+    /// What is known of the dataset.
+    #[getter]
+    fn dataset<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (dataset, told) = (&self.dataset, PyDict::new(py));
+        let features = dataset.features();
+        told.set_item("path", dataset.path())?;
+        told.set_item("name", dataset.name())?;
+        told.set_item("num_nodes", dataset.nodes())?;
+        told.set_item("num_edges", dataset.edges())?;
+        told.set_item("feature_dim", features.dim)?;
+        told.set_item("feature_dtype", of_features(features.element).name())?;
+        told.set_item("num_classes", dataset.classes())?;
+        told.set_item("multi_label", matches!(dataset.labels(), Labels::Multi { .. }))?;
+        told.set_item("num_train", dataset.split(Split::Train).len())?;
+        told.set_item("num_valid", dataset.split(Split::Valid).len())?;
+        told.set_item("num_test", dataset.split(Split::Test).len())?;
+        told.set_item("fingerprint", dataset.fingerprint())?;
+        Ok(told)
+    }
+
+    /// What a batch depends on, beside its dataset: plain values, for a state.
+    #[getter]
+    fn identity<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (options, told) = (&self.options, PyDict::new(py));
+        let fanouts: Vec<_> = options.fanouts.iter().map(i32::to_string).collect();
+        told.set_item("fanouts", fanouts.join(","))?;
+        told.set_item("batch_size", options.batch_size)?;
+        told.set_item("seed", options.seed)?;
+        told.set_item("replace", options.replace)?;
+        told.set_item("drop_last", options.drop_last)?;
+        told.set_item("batch_dependency", options.batch_dependency)?;
+        told.set_item("world_size", options.part.of)?;
+        Ok(told)
+    }
+
+    /// Ends the threads. Tensors that are left keep their memory.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if std::process::id() != self.process {
+            return Ok(());
+        }
+        py.detach(|| match self.take() {
+            Some(open) => open.stream.close().or_raise(),
+            None => Ok(()),
+        })
+    }
+
+    /// Whether `close` was called.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
+    }
+}
+
+fn closed() -> PyErr {
+    UvatrainError::new_err("this loader is closed: make a new one")
+}
+
+/// The split of this name.
+pub fn split_named(name: &str) -> PyResult<Split> {
+    Split::ALL
+        .into_iter()
+        .find(|split| split.name() == name)
+        .ok_or_else(|| PyValueError::new_err(format!("split {name:?}: train, valid or test")))
+}
+
+/// An option that counts something: a Python integer within the type's range, whose error names the option.
+fn count<T: TryFrom<i128>>(name: &str, value: &Bound<'_, PyAny>) -> PyResult<T> {
+    let wide = match value.extract::<i128>() {
+        Ok(wide) => Some(wide),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => None,
+        Err(_) => {
+            let found = value.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("{name} is an integer, not {found}")));
+        }
+    };
+    wide.and_then(|wide| T::try_from(wide).ok()).ok_or_else(|| {
+        let limit = i128::from(u64::MAX);
+        let what = if wide.is_some_and(|wide| wide < 0) { "it cannot be negative" } else { "it is too large" };
+        let shown = wide.filter(|wide| wide.abs() <= limit).map_or_else(|| "a number".to_owned(), |wide| wide.to_string());
+        PyValueError::new_err(format!("{name} {shown}: {what}"))
+    })
+}
+
+fn device_named(name: &str) -> PyResult<DeviceChoice> {
+    let index = match name {
+        "cpu" => return Ok(DeviceChoice::Cpu),
+        "cuda" => Some(0),
+        other => other.strip_prefix("cuda:").and_then(|index| index.parse().ok()),
+    };
+    index
+        .map(DeviceChoice::Cuda)
+        .ok_or_else(|| PyValueError::new_err(format!("device {name:?}: cpu, cuda or cuda:0, cuda:1, …")))
+}
+
+/// Opens a dataset and starts the threads that prepare its batches.
+#[pyfunction]
+#[pyo3(signature = (path, *, split, device, fanouts, batch_size, seed, replace, drop_last, batch_dependency, samplers,
+    gather_threads, slots, batch_slots, slot_bytes, rank, world_size))]
+#[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
+pub fn _open_loader(
+    py: Python<'_>,
+    path: PathBuf,
+    split: &str,
+    device: &str,
+    fanouts: Vec<Bound<'_, PyAny>>,
+    batch_size: &Bound<'_, PyAny>,
+    seed: &Bound<'_, PyAny>,
+    replace: bool,
+    drop_last: bool,
+    batch_dependency: &Bound<'_, PyAny>,
+    samplers: Option<&Bound<'_, PyAny>>,
+    gather_threads: Option<&Bound<'_, PyAny>>,
+    slots: &Bound<'_, PyAny>,
+    batch_slots: Option<&Bound<'_, PyAny>>,
+    slot_bytes: Option<&Bound<'_, PyAny>>,
+    rank: &Bound<'_, PyAny>,
+    world_size: &Bound<'_, PyAny>,
+) -> PyResult<Source> {
+    let split = split_named(split)?;
+    // As the command line has it: most of the cores are the training's.
+    let quarter = (std::thread::available_parallelism().map_or(1, usize::from) / 4).max(1);
+    let options = LoaderOptions {
+        fanouts: fanouts.iter().map(|fanout| count("fanouts", fanout)).collect::<PyResult<_>>()?,
+        replace,
+        batch_size: count("batch_size", batch_size)?,
+        drop_last,
+        seed: count("seed", seed)?,
+        samplers: samplers.map_or(Ok(quarter.min(8)), |samplers| count("samplers", samplers))?,
+        feature_slots: count("slots", slots)?,
+        batch_slots: batch_slots.map(|slots| count("batch_slots", slots)).transpose()?,
+        slot_bytes: slot_bytes.map(|bytes| count("slot_bytes", bytes)).transpose()?,
+        gather_threads: gather_threads.map_or(Ok(quarter), |threads| count("gather_threads", threads))?,
+        batch_dependency: count("batch_dependency", batch_dependency)?,
+        degrees: false,
+        part: Part { index: count("rank", rank)?, of: count("world_size", world_size)? },
+    };
+    let device = device_named(device)?;
+    options.check().or_raise()?;
+    py.detach(|| {
+        let dataset = Arc::new(Dataset::open(&path).or_raise()?);
+        check_room(&dataset, &options).or_raise()?;
+        let asked = BackendOptions { device, ..BackendOptions::default() };
+        let backend = decide_here(&asked).or_raise()?.backend;
+        let stream = BatchStream::in_this_process(dataset, &options, backend.clone(), split).or_raise()?;
+        Ok(Source::new(stream, options, &backend))
+    })
+}
+
+/// Slots for the largest batch that fanouts of −1 allow may be far larger than memory: better told before.
+fn check_room(dataset: &Dataset, options: &LoaderOptions) -> Result<(), RuntimeError> {
+    if options.slot_bytes.is_some() || !options.fanouts.contains(&-1) {
+        return Ok(());
+    }
+    let needed = RunPlan::new(dataset, options, steered())?.ring_bytes();
+    match memory_bytes() {
+        Some(memory) if needed > memory => Err(RuntimeError::Usage(format!(
+            "--fanouts with -1: slots for the largest batch that this graph allows would take {needed} bytes, and the \
+             machine has {memory}. Say how large a slot may be by --slot-bytes, or lower --batch-size"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn memory_bytes() -> Option<u64> {
+    let told = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = told.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
