@@ -1,7 +1,7 @@
 //! What a run is asked to load, and in which order.
 
 use serde::{Deserialize, Serialize};
-use uva_sample::SamplerOptions;
+use uva_sample::{Expand, SamplerOptions};
 
 use crate::RuntimeError;
 
@@ -37,11 +37,30 @@ pub struct LoaderOptions {
     pub gather_threads: usize,
     /// A node's picks change every so many batches only (κ, at least 1: [`uva_sample::batch_of_picks`]).
     pub batch_dependency: u32,
+    /// Which nodes a hop draws picks for.
+    #[serde(default, with = "expand")]
+    pub expand: Expand,
     /// Whether batches carry the in-degree, in the whole graph, of each input node: GCN weighs by them.
     pub degrees: bool,
     /// Which of an epoch's batches are this run's, where several processes divide them.
     #[serde(default)]
     pub part: Part,
+}
+
+/// [`Expand`] by its name.
+mod expand {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use uva_sample::Expand;
+
+    pub fn serialize<S: Serializer>(expand: &Expand, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(expand.name())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Expand, D::Error> {
+        let name = String::deserialize(from)?;
+        Expand::from_name(&name).ok_or_else(|| D::Error::custom(format!("`{name}` is no way to expand")))
+    }
 }
 
 /// One of the processes that divide an epoch's batches between them: batch `b` is of the one with index `b mod of`. What
@@ -74,6 +93,7 @@ impl Default for LoaderOptions {
             slot_bytes: None,
             gather_threads: 1,
             batch_dependency: 1,
+            expand: Expand::All,
             degrees: false,
             part: Part::default(),
         }
@@ -88,7 +108,7 @@ impl LoaderOptions {
             replace: self.replace,
             seed: self.seed,
             batch_dependency: self.batch_dependency,
-            ..SamplerOptions::default()
+            expand: self.expand,
         }
     }
 

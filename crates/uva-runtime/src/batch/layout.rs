@@ -42,10 +42,12 @@ impl BatchLayout {
         let features = dataset.features();
         let row_bytes = features.row_bytes();
         let mut bounds = match options.slot_bytes {
-            None => BatchBounds::new(options.batch_size, &options.fanouts, nodes, edges)?,
+            None => BatchBounds::for_options(&options.sampling(), options.batch_size, nodes, edges, None)?,
             Some(bytes) => {
                 let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-                let bounds = BatchBounds::within(bytes, options.batch_size, &options.fanouts, nodes, edges)?;
+                let sampling = options.sampling();
+                let bounds =
+                    BatchBounds::for_options(&sampling, options.batch_size, nodes, edges, Some(bytes))?;
                 limit_rows(bounds, bytes, row_bytes)?
             }
         };

@@ -11,6 +11,7 @@ use signal_hook::iterator::Signals;
 use uva_cache::CachePlan;
 use uva_graph::{Dataset, Split};
 
+use uva_sample::Expand;
 use uva_train::ModelKind;
 
 use super::session::{self, EvaluateBy, TrainingOptions, TrainingOutcome};
@@ -317,6 +318,9 @@ fn fingerprint(
     // Only where it changes a batch, so that checkpoints of before it was there go on.
     if loader.batch_dependency > 1 {
         fingerprint["batch_dependency"] = loader.batch_dependency.into();
+    }
+    if loader.expand != Expand::All {
+        fingerprint["expand"] = loader.expand.name().into();
     }
     Ok(fingerprint)
 }

@@ -1,8 +1,9 @@
 //! The options of everything that prepares mini-batches: `train` now, whatever else drives the pipeline later.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use uva_runtime::LoaderOptions;
 use uva_runtime::options::{MAX_SAMPLERS, Part};
+use uva_sample::Expand;
 
 use super::{ByteSize, Fanouts};
 use crate::exit;
@@ -56,6 +57,11 @@ pub struct LoaderFlags {
     )]
     pub batch_dependency: u32,
 
+    /// Which nodes a hop draws neighbours for: all so far, anew in each hop (DGL's way), or the new ones, the others
+    /// keep theirs (PyG's way, and what its trim_to_layer needs)
+    #[arg(long, value_name = "NODES", value_enum, default_value_t = ExpandNodes::All, help_heading = BATCHES)]
+    pub expand: ExpandNodes,
+
     /// Sampler processes [default: a quarter of the CPU cores, 1 to 8]
     #[arg(
         long,
@@ -103,6 +109,17 @@ pub struct LoaderFlags {
     pub in_process: bool,
 }
 
+/// Which nodes a hop draws neighbours for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExpandNodes {
+    /// All so far
+    #[default]
+    All,
+    /// Those that the hop before found
+    New,
+}
+
 impl LoaderFlags {
     /// The same, as the runtime takes it: defaults that depend on the machine filled in.
     pub fn options(&self) -> LoaderOptions {
@@ -121,6 +138,10 @@ impl LoaderFlags {
             // The model's wish, not the user's.
             degrees: false,
             part: Part::default(),
+            expand: match self.expand {
+                ExpandNodes::All => Expand::All,
+                ExpandNodes::New => Expand::New,
+            },
         }
     }
 
@@ -192,7 +213,7 @@ mod tests {
     #[test]
     fn what_was_given_reaches_the_runtime_as_it_is() {
         let args = "--fanouts 7,3 --replace --batch-size 9 --drop-last --seed 5 --samplers 2 --slots 3 \
-                    --batch-slots 8 --slot-bytes 1MiB --gather-threads 4 --batch-dependency 6";
+                    --batch-slots 8 --slot-bytes 1MiB --gather-threads 4 --batch-dependency 6 --expand new";
         let options = flags(&args.split_whitespace().collect::<Vec<_>>()).options();
         let expected = LoaderOptions {
             fanouts: vec![7, 3],
@@ -206,6 +227,7 @@ mod tests {
             slot_bytes: Some(1 << 20),
             gather_threads: 4,
             batch_dependency: 6,
+            expand: Expand::New,
             degrees: false,
             part: Part::default(),
         };

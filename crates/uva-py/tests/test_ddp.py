@@ -1,0 +1,158 @@
+"""Several ranks under torchrun: what each gets, and that training together is training on the whole.
+
+About 10 s a run of torchrun: every rank imports torch.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import uvatrain
+from ddp_worker import loss_of, model_for
+
+WORKER = Path(__file__).with_name("ddp_worker.py")
+EPOCHS = 2
+NEVER = 10**9
+
+
+def torchrun(*args: object) -> list[str]:
+    return [sys.executable, "-m", "torch.distributed.run", *map(str, args)]
+
+
+def environment() -> dict[str, str]:
+    # Ranks talk over loopback, whatever other interfaces there are.
+    return dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
+
+
+def a_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def run_together(data: Path, out: Path, ranks: int) -> list[dict]:
+    out.mkdir()
+    command = torchrun("--standalone", "--nproc-per-node", ranks, WORKER, data, out, EPOCHS, NEVER)
+    ended = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    return records(out, ranks)
+
+
+def records(out: Path, ranks: int) -> list[dict]:
+    return [json.loads((out / f"rank{rank}.json").read_text()) for rank in range(ranks)]
+
+
+def alone(data: Path) -> dict[tuple[int, int], str]:
+    """Every batch of the epochs, as one process has them."""
+    with uvatrain.Loader(data, fanouts=[4, 3], batch_size=64, seed=3, rank=0, world_size=1) as loader:
+        return {(batch.epoch, batch.index): batch.hash for _ in range(EPOCHS) for batch in loader}
+
+
+@pytest.fixture(scope="module")
+def two_ranks(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
+    return run_together(graph, tmp_path_factory.mktemp("ddp") / "two", 2)
+
+
+def test_ranks_get_disjoint_batches_as_many_each_and_what_is_in_them_does_not_depend_on_the_ranks(
+    graph: Path, two_ranks: list[dict]
+):
+    expected = alone(graph)
+    an_epoch = len(expected) // EPOCHS
+    seen = {}
+    for record in two_ranks:
+        assert record["batches"] == an_epoch // 2
+        for epoch in range(EPOCHS):
+            assert sum(e == epoch for e, _, _ in record["seen"]) == an_epoch // 2
+        for epoch, index, digest in record["seen"]:
+            assert index % 2 == record["rank"]
+            assert (epoch, index) not in seen
+            seen[epoch, index] = digest
+    assert len(seen) == an_epoch // 2 * 2 * EPOCHS
+    assert all(expected[place] == digest for place, digest in seen.items())
+
+
+def test_training_together_is_training_on_both_batches_at_once(graph: Path, two_ranks: list[dict]):
+    loaders = [
+        uvatrain.Loader(graph, fanouts=[4, 3], batch_size=64, seed=3, rank=rank, world_size=2) for rank in range(2)
+    ]
+    model = model_for(loaders[0].dataset)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(EPOCHS):
+        for batches in zip(*loaders):
+            optimizer.zero_grad()
+            (sum(loss_of(model, batch) for batch in batches) / 2).backward()
+            optimizer.step()
+    for loader in loaders:
+        loader.close()
+    for record in two_ranks:
+        for ours, theirs in zip(model.parameters(), record["parameters"], strict=True):
+            torch.testing.assert_close(torch.tensor(theirs), ours.detach().flatten(), rtol=1e-4, atol=1e-5)
+
+
+def test_two_machines_each_with_its_own_copy_of_the_dataset_train_as_one_machine_does(
+    graph: Path, two_ranks: list[dict], tmp_path: Path
+):
+    out, port = tmp_path / "out", a_free_port()
+    out.mkdir()
+    machines = []
+    for machine in range(2):
+        copy = tmp_path / f"machine{machine}"
+        shutil.copytree(graph, copy)
+        command = torchrun("--nnodes", 2, "--node-rank", machine, "--nproc-per-node", 1)
+        command += torchrun("--master-addr", "127.0.0.1", "--master-port", port)[3:]
+        command += map(str, [WORKER, copy, out, EPOCHS, NEVER])
+        machines.append(subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True))
+    for machine in machines:
+        _, stderr = machine.communicate(timeout=300)
+        assert machine.returncode == 0, stderr
+    for ours, theirs in zip(records(out, 2), two_ranks, strict=True):
+        assert ours["seen"] == theirs["seen"]
+        assert ours["parameters"] == theirs["parameters"]
+
+
+def test_a_rank_that_dies_ends_the_run_and_leaves_nothing(graph: Path, tmp_path: Path):
+    command = torchrun("--standalone", "--nproc-per-node", 2, WORKER, graph, tmp_path, EPOCHS, 3)
+    run = subprocess.Popen(
+        command, env=environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    _, stderr = run.communicate(timeout=300)
+    assert run.returncode != 0
+    assert "SIGKILL" in stderr
+    # The ranks are torchrun's children and it has waited for them; the loaders' memory has no name and goes with them.
+    left = [
+        pid
+        for pid in filter(str.isdigit, os.listdir("/proc"))
+        if is_of(pid, str(tmp_path).encode()) and int(pid) != os.getpid()
+    ]
+    assert left == []
+
+
+def is_of(pid: str, mark: bytes) -> bool:
+    try:
+        return mark in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def test_the_rank_is_that_of_the_environment_unless_it_is_given(graph: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with uvatrain.Loader(graph, fanouts=[2], batch_size=64) as loader:
+        assert (loader.rank, loader.world_size) == (1, 3)
+        assert all(batch.index % 3 == 1 for batch in loader)
+    with uvatrain.Loader(graph, fanouts=[2], batch_size=64, rank=0, world_size=1) as loader:
+        assert (loader.rank, loader.world_size) == (0, 1)
+
+
+@pytest.mark.parametrize("rank, world_size", [(2, 2), (-1, 2), (0, 0), (1, None), (None, 2)])
+def test_a_rank_beyond_the_ranks_or_half_a_pair_is_refused(graph: Path, rank: int | None, world_size: int | None):
+    with pytest.raises(ValueError, match="rank"):
+        uvatrain.Loader(graph, fanouts=[2], batch_size=64, rank=rank, world_size=world_size)

@@ -1,0 +1,69 @@
+"""Several processes, each with its own loader, trained together by PyTorch's DistributedDataParallel.
+
+    torchrun --nproc-per-node 2 ddp.py DATA [--epochs 5]
+
+Each rank gets every world_size-th batch of the epoch, and all get as many. What is in a batch depends on the seed, the
+epoch and its number only, not on the ranks. On several machines every one has its own copy of DATA.
+"""
+
+import argparse
+import os
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+import uvatrain
+from sage import Sage
+
+
+@torch.no_grad()
+def accuracy(model: Sage, batches: uvatrain.Loader, device: str) -> float:
+    """Over all ranks. Their numbers of validation batches may differ by one, so the bare model is called: DDP's own
+    forward would wait for the others."""
+    model.eval()
+    counts = torch.zeros(2, dtype=torch.int64, device=device)
+    for batch in batches:
+        known = batch.y >= 0
+        counts[0] += (model(batch).argmax(1) == batch.y)[known].sum()
+        counts[1] += known.sum()
+    dist.all_reduce(counts)
+    return int(counts[0]) / max(int(counts[1]), 1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("data")
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--batch-size", type=int, default=256)
+    args = parser.parse_args()
+
+    gpu = torch.cuda.is_available()
+    device = f"cuda:{os.environ['LOCAL_RANK']}" if gpu else "cpu"
+    if gpu:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if gpu else "gloo")
+    torch.manual_seed(0)
+    options = dict(fanouts=[10, 5], batch_size=args.batch_size, device=device)
+    with (
+        uvatrain.Loader(args.data, **options) as train,
+        uvatrain.Loader(args.data, split="valid", **options) as valid,
+    ):
+        dataset = train.dataset
+        model = Sage(dataset.feature_dim, 64, dataset.num_classes, layers=2).to(device)
+        together = torch.nn.parallel.DistributedDataParallel(model)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        for epoch in range(args.epochs):
+            together.train()
+            for batch in train:
+                loss = F.cross_entropy(together(batch), batch.y, ignore_index=-1)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            valid_accuracy = accuracy(model, valid, device)
+            if dist.get_rank() == 0:
+                print(f"epoch {epoch}: {len(train)} batches a rank, validation {valid_accuracy:.4f}", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
