@@ -17,6 +17,7 @@ use uva_runtime::consumer::{BatchStream, Place, decide_here, steered};
 use uva_runtime::options::Part;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{LoaderOptions, RuntimeError};
+use uva_sample::Expand;
 
 use crate::batch::{Batch, Held, of_features};
 use crate::errors::{OrRaise, SlotInUse, UvatrainError, of_runtime};
@@ -183,7 +184,7 @@ impl Source {
                 let held = Arc::new(Held::new(received, open.ordered_on));
                 open.out.retain(|held| held.strong_count() > 0);
                 open.out.push_back(Arc::downgrade(&held));
-                Ok(Some(Batch::new(&held)))
+                Ok(Some(Batch::new(&held, self.options.expand)))
             }
             Err(RuntimeError::SlotHeld(_)) => Err(open.in_use(self.options.feature_slots)),
             Err(RuntimeError::Interrupted(_)) => {
@@ -293,6 +294,7 @@ impl Source {
         told.set_item("replace", options.replace)?;
         told.set_item("drop_last", options.drop_last)?;
         told.set_item("batch_dependency", options.batch_dependency)?;
+        told.set_item("expand", options.expand.name())?;
         told.set_item("world_size", options.part.of)?;
         Ok(told)
     }
@@ -358,7 +360,7 @@ fn device_named(name: &str) -> PyResult<DeviceChoice> {
 
 /// Opens a dataset and starts the threads that prepare its batches.
 #[pyfunction]
-#[pyo3(signature = (path, *, split, device, fanouts, batch_size, seed, replace, drop_last, batch_dependency, samplers,
+#[pyo3(signature = (path, *, split, device, fanouts, batch_size, seed, replace, drop_last, batch_dependency, expand, samplers,
     gather_threads, slots, batch_slots, slot_bytes, rank, world_size))]
 #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
 pub fn _open_loader(
@@ -372,6 +374,7 @@ pub fn _open_loader(
     replace: bool,
     drop_last: bool,
     batch_dependency: &Bound<'_, PyAny>,
+    expand: &str,
     samplers: Option<&Bound<'_, PyAny>>,
     gather_threads: Option<&Bound<'_, PyAny>>,
     slots: &Bound<'_, PyAny>,
@@ -395,6 +398,9 @@ pub fn _open_loader(
         slot_bytes: slot_bytes.map(|bytes| count("slot_bytes", bytes)).transpose()?,
         gather_threads: gather_threads.map_or(Ok(quarter), |threads| count("gather_threads", threads))?,
         batch_dependency: count("batch_dependency", batch_dependency)?,
+        expand: Expand::from_name(expand).ok_or_else(|| {
+            PyValueError::new_err(format!("expand {expand:?}: it is \"all\" or \"new\""))
+        })?,
         degrees: false,
         part: Part { index: count("rank", rank)?, of: count("world_size", world_size)? },
     };

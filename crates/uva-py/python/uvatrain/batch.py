@@ -112,6 +112,7 @@ class Batch:
         "_core",
         "_tensors",
         "epoch",
+        "expand",
         "hash",
         "index",
         "num_nodes",
@@ -127,6 +128,8 @@ class Batch:
     index: int
     #: 16 hex digits that name its content, the same as in `uvatrain train --metrics`.
     hash: str
+    #: Which nodes its hops drew neighbours for: "all" so far, or the "new" ones only.
+    expand: str
     #: How many nodes there are, the seeds among them.
     num_nodes: int
     #: How many seeds there are.
@@ -140,6 +143,7 @@ class Batch:
         self.epoch = core.epoch
         self.index = core.index
         self.hash = core.hash
+        self.expand = core.expand
         self.num_nodes = core.num_nodes
         self.num_seeds = core.num_seeds
 
@@ -206,13 +210,23 @@ class Batch:
         self._core.confirm()
 
     def to_pyg(self) -> Any:
-        """The batch as one `torch_geometric.data.Data`, with what PyG's `trim_to_layer` needs."""
+        """The batch as one `torch_geometric.data.Data`, with what PyG's `trim_to_layer` needs.
+
+        A loader with `expand="new"` makes it exactly what the blocks compute. With "all", each node keeps the neighbours
+        that its first hop drew, and those that later hops drew anew are left out (docs/python.md).
+
+        `x` and `y` view the slot; `edge_index` is a copy. `y` has the seeds' labels only.
+        """
         from .convert import to_pyg
 
         return to_pyg(self)
 
     def to_dgl(self) -> Any:
-        """The batch as DGL's message flow graphs: `(input_nodes, seeds, blocks)`, the outermost hop first."""
+        """The batch as DGL's blocks, a list in the order in which a model runs them: the outermost hop first.
+
+        `blocks[0].srcdata["feat"]` is `x`, `blocks[-1].dstdata["label"]` is `y`, and `dgl.NID` names the nodes of each.
+        All of them view the slot. Unavailable where DGL is not installed.
+        """
         from .convert import to_dgl
 
         return to_dgl(self)
