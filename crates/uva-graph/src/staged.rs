@@ -28,6 +28,8 @@ pub struct StagedDirectory {
     /// Holds the lock that says somebody is writing.
     lock: File,
     committed: bool,
+    /// Whether a dataset that is at `out` makes way.
+    replaces: bool,
 }
 
 impl StagedDirectory {
@@ -40,6 +42,23 @@ impl StagedDirectory {
             return Err(GraphError::usage("OUT", format!("{} names no directory to create", out.display())));
         };
         refuse_existing(out)?;
+        StagedDirectory::beside(out, name, false)
+    }
+
+    /// The same, and a dataset that is at `out` makes way for it in [`commit`](Self::commit): it is there, whole, until then.
+    ///
+    /// # Errors
+    /// Where `out` is there and is something else than a directory of a dataset's files, which are the only ones that are
+    /// ever removed; where the sibling cannot be created.
+    pub fn replacing(out: &Path) -> Result<StagedDirectory, GraphError> {
+        let Some(name) = out.file_name() else {
+            return Err(GraphError::usage("OUT", format!("{} names no directory to create", out.display())));
+        };
+        refuse_other_than_dataset(out)?;
+        StagedDirectory::beside(out, name, true)
+    }
+
+    fn beside(out: &Path, name: &OsStr, replaces: bool) -> Result<StagedDirectory, GraphError> {
         let parent = match out.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
@@ -71,7 +90,14 @@ impl StagedDirectory {
             }
         };
         unfinished().push(partial.clone());
-        Ok(StagedDirectory { out: out.to_owned(), partial, created_parents, lock, committed: false })
+        Ok(StagedDirectory {
+            out: out.to_owned(),
+            partial,
+            created_parents,
+            lock,
+            committed: false,
+            replaces,
+        })
     }
 
     /// Where to write files.
@@ -96,10 +122,17 @@ impl StagedDirectory {
         self.lock.sync_all().map_err(GraphError::io(&self.partial, "flush"))?;
         // Held over the rename, so that `remove_unfinished` sees either an unfinished directory or none.
         let mut unfinished = unfinished();
-        rename_without_replacing(&self.partial, &self.out)?;
+        let replaced = match &self.out {
+            out if self.replaces && fs::symlink_metadata(out).is_ok() => Some(exchange(&self.partial, out)?),
+            out => rename_without_replacing(&self.partial, out).map(|()| None)?,
+        };
         self.committed = true;
         unfinished.retain(|path| *path != self.partial);
         drop(unfinished);
+        if let Some(replaced) = replaced {
+            // Where it fails, what stays has the name of an abandoned sibling and goes with the next run.
+            let _ = fs::remove_dir_all(replaced);
+        }
         let parent = self.out.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
         File::open(parent).and_then(|parent| parent.sync_all()).map_err(GraphError::io(parent, "flush"))
@@ -145,6 +178,59 @@ fn refuse_existing(out: &Path) -> Result<(), GraphError> {
             "OUT",
             format!("{} exists already: name another directory, or remove that one first", out.display()),
         )),
+    }
+}
+
+/// Whether a file of this name may be removed with a dataset.
+fn is_of_dataset(name: &OsStr) -> bool {
+    let name = Path::new(name);
+    name.extension().is_some_and(|extension| extension == "npy")
+        || name == Path::new(crate::meta::FILE_NAME)
+        || name == Path::new(crate::stamp::FILE_NAME)
+}
+
+fn refuse_other_than_dataset(out: &Path) -> Result<(), GraphError> {
+    let refuse = |what: String| {
+        Err(GraphError::usage(
+            "OUT",
+            format!("{} is not replaced, because {what}: name another directory", out.display()),
+        ))
+    };
+    match fs::symlink_metadata(out) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(GraphError::io(out, "look for")(error)),
+        Ok(metadata) if !metadata.is_dir() => return refuse("it is no directory".into()),
+        Ok(_) => {}
+    }
+    for entry in fs::read_dir(out).map_err(GraphError::io(out, "read"))? {
+        let entry = entry.map_err(GraphError::io(out, "read"))?;
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if !is_file || !is_of_dataset(&entry.file_name()) {
+            return refuse(format!("{} in it is no file of a dataset", entry.file_name().display()));
+        }
+    }
+    Ok(())
+}
+
+/// Gives `from` the name `to`, which is taken by another directory; where that one is afterwards.
+fn exchange(from: &Path, to: &Path) -> Result<PathBuf, GraphError> {
+    use rustix::fs::CWD;
+    refuse_other_than_dataset(to)?;
+    match renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(from.to_owned()),
+        // Some file systems know no such flag: then for a moment there is none.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
+            let mut aside = from.as_os_str().to_owned();
+            aside.push("-0");
+            let aside = PathBuf::from(aside);
+            fs::rename(to, &aside).map_err(GraphError::io(to, "move aside"))?;
+            fs::rename(from, to).map_err(|error| {
+                let _ = fs::rename(&aside, to);
+                GraphError::io(to, "create")(error)
+            })?;
+            Ok(aside)
+        }
+        Err(error) => Err(GraphError::io(to, "replace")(error.into())),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Memory that processes share, and the protocol by which they hand it to each other.
 //!
-//! This crate owns every `unsafe` that host memory needs: [mapped files](MappedFile), [shared regions](SharedRegion)
+//! This crate owns every `unsafe` that host memory needs: [mapped files](MappedFile), [writable mappings of them](PrivateFile), [shared regions](SharedRegion)
 //! (sealed memfds), [bytes that are written once](FrozenBytes), the [hand-over](handover) of their file descriptors between processes, [pidfds](pidfd), what a
 //! child must do [between fork and exec](spawn), and the [ring of slots](ring) through which batches flow.
 //!
@@ -21,7 +21,7 @@ pub mod spawn;
 
 pub use control::ControlPage;
 pub use frozen::FrozenBytes;
-pub use mapped_file::MappedFile;
+pub use mapped_file::{MappedFile, PrivateFile};
 pub use mix::mix;
 pub use pidfd::PidFd;
 pub use region::{PageKind, Pages, RegionError, SharedRegion};

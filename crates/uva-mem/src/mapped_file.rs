@@ -1,4 +1,4 @@
-//! A file mapped read-only.
+//! Files mapped: to be read, or to be lent to somebody who may write.
 
 use std::fs::File;
 use std::io;
@@ -42,5 +42,71 @@ impl MappedFile {
     pub fn expect_random_reads(&self) {
         // Advice that is refused changes nothing but speed.
         let _ = self.map.advise(memmap2::Advice::Random);
+    }
+}
+
+/// A regular file's bytes in a mapping of this process's own: for lending to code that cannot be kept from writing.
+///
+/// What is written goes to a copy of the page, never to the file and to no other mapping of it. Pages that nobody wrote to are
+/// the page cache's, as those of a [`MappedFile`] are, so it costs address space, not memory.
+#[derive(Debug)]
+pub struct PrivateFile {
+    /// Where the mapping begins; taken once, so that no Rust reference is made that somebody's writes could contradict.
+    pointer: *mut u8,
+    map: memmap2::MmapMut,
+}
+
+// SAFETY: the pointer is only handed on; the mapping itself is Send and Sync.
+unsafe impl Send for PrivateFile {}
+// SAFETY: as above.
+unsafe impl Sync for PrivateFile {}
+
+impl PrivateFile {
+    /// Maps the whole of the file at `path`.
+    ///
+    /// # Errors
+    /// What opening or mapping it said; the caller knows the path.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        // Without NORESERVE the kernel would count the whole file as memory to come, and refuse one larger than there is.
+        // SAFETY: as in `MappedFile::open`; changes of the file may or may not show, and nothing here trusts its content.
+        let mut map = unsafe { memmap2::MmapOptions::new().no_reserve_swap().map_copy(&file)? };
+        Ok(Self { pointer: map.as_mut_ptr(), map })
+    }
+
+    /// The first byte, page-aligned; [`len`](Self::len) of them may be read and written as long as this lives.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.pointer
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_to_a_private_file_reaches_neither_the_file_nor_other_mappings() {
+        let path = std::env::temp_dir().join(format!("uva-mem-private-{}", std::process::id()));
+        std::fs::write(&path, b"abcdef").unwrap();
+        let (private, shared) = (PrivateFile::open(&path).unwrap(), MappedFile::open(&path).unwrap());
+        assert_eq!(private.len(), 6);
+        // SAFETY: six bytes long, and nobody else knows the pointer.
+        unsafe { private.as_ptr().write(b'X') };
+        // SAFETY: as above.
+        let read = unsafe { std::slice::from_raw_parts(private.as_ptr(), private.len()) };
+        assert_eq!(read, b"Xbcdef");
+        assert_eq!(shared.bytes(), b"abcdef");
+        assert_eq!(std::fs::read(&path).unwrap(), b"abcdef");
+        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use uva_graph::ElementType;
 use uva_runtime::Batch as RuntimeBatch;
 use uva_runtime::batch::{BatchArray, RawElement};
+use uva_sample::Expand;
 
 use crate::array::Array;
 use crate::dlpack::{Device, Element};
@@ -55,6 +56,9 @@ pub struct Batch {
     #[pyo3(get)]
     index: u32,
     hash: u64,
+    /// Which nodes its hops drew neighbours for: "all" or "new".
+    #[pyo3(get)]
+    expand: &'static str,
     #[pyo3(get)]
     num_seeds: usize,
     #[pyo3(get)]
@@ -65,7 +69,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    pub fn new(held: &Arc<Held>) -> Self {
+    pub fn new(held: &Arc<Held>, expand: Expand) -> Self {
         let batch = held.batch();
         let counts = (0..batch.layers())
             .map(|layer| batch.counts(layer))
@@ -77,6 +81,7 @@ impl Batch {
             epoch: batch.epoch(),
             index: batch.index(),
             hash: batch.hash(),
+            expand: expand.name(),
             num_seeds: batch.seed_count(),
             num_nodes: batch.node_count(),
             counts,

@@ -99,6 +99,11 @@ impl Element {
         usize::from(self.bits / 8)
     }
 
+    /// Type code, bits and lanes, as DLPack counts them.
+    pub fn parts(self) -> (u8, u8, u16) {
+        (self.code, self.bits, self.lanes)
+    }
+
     /// Its name in numpy and torch.
     pub fn name(self) -> &'static str {
         match self {
@@ -143,35 +148,42 @@ impl Shape {
     }
 }
 
-/// `DLTensor`.
+/// `DLTensor`. Its fields are for [`Input`](crate::input::Input), which reads those of others.
 #[repr(C)]
-struct Tensor {
-    data: *mut c_void,
+pub struct Tensor {
+    pub(crate) data: *mut c_void,
     device: Device,
-    dimensions: i32,
-    element: Element,
-    shape: *mut i64,
-    strides: *mut i64,
-    byte_offset: u64,
+    pub(crate) dimensions: i32,
+    pub(crate) element: Element,
+    pub(crate) shape: *mut i64,
+    pub(crate) strides: *mut i64,
+    pub(crate) byte_offset: u64,
 }
 
 /// `DLManagedTensor`.
 #[repr(C)]
-struct ManagedLegacy {
-    tensor: Tensor,
+pub struct ManagedLegacy {
+    pub(crate) tensor: Tensor,
     context: *mut c_void,
     deleter: Option<unsafe extern "C" fn(*mut Self)>,
 }
 
 /// `DLManagedTensorVersioned`.
 #[repr(C)]
-struct ManagedVersioned {
-    major: u32,
+pub struct ManagedVersioned {
+    pub(crate) major: u32,
     minor: u32,
     context: *mut c_void,
     deleter: Option<unsafe extern "C" fn(*mut Self)>,
     flags: u64,
-    tensor: Tensor,
+    pub(crate) tensor: Tensor,
+}
+
+impl ManagedVersioned {
+    /// Whether its owner forbids to write to it.
+    pub fn is_read_only(&self) -> bool {
+        self.flags & READ_ONLY != 0
+    }
 }
 
 /// What the tensor's pointers point to, and what keeps its memory. The tensor's context.

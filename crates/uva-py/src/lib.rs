@@ -5,10 +5,15 @@
 
 mod array;
 mod batch;
+mod dataset;
 mod dlpack;
+mod edges;
 mod errors;
 mod fork;
+mod input;
 mod loader;
+mod neighbors;
+mod writing;
 
 use pyo3::prelude::*;
 
@@ -24,5 +29,13 @@ mod _core {
     #[pymodule_export]
     use crate::batch::Batch;
     #[pymodule_export]
+    use crate::dataset::Dataset;
+    #[pymodule_export]
+    use crate::edges::lists_of_edges;
+    #[pymodule_export]
     use crate::loader::{_open_loader, Source};
+    #[pymodule_export]
+    use crate::neighbors::NeighborSampler;
+    #[pymodule_export]
+    use crate::writing::write_dataset;
 }

@@ -184,7 +184,7 @@ impl Source {
                 let held = Arc::new(Held::new(received, open.ordered_on));
                 open.out.retain(|held| held.strong_count() > 0);
                 open.out.push_back(Arc::downgrade(&held));
-                Ok(Some(Batch::new(&held)))
+                Ok(Some(Batch::new(&held, self.options.expand)))
             }
             Err(RuntimeError::SlotHeld(_)) => Err(open.in_use(self.options.feature_slots)),
             Err(RuntimeError::Interrupted(_)) => {
@@ -386,7 +386,7 @@ pub fn _open_loader(
         gather_threads: gather_threads.map_or(Ok(quarter), |threads| count("gather_threads", threads))?,
         batch_dependency: count("batch_dependency", batch_dependency)?,
         expand: Expand::from_name(expand)
-            .ok_or_else(|| PyValueError::new_err(format!("expand {expand:?}: all or new")))?,
+            .ok_or_else(|| PyValueError::new_err(format!("expand {expand:?}: it is \"all\" or \"new\"")))?,
         degrees: false,
         part: Part { index: count("rank", rank)?, of: count("world_size", world_size)? },
     };

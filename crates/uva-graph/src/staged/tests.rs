@@ -64,3 +64,41 @@ fn what_a_killed_run_left_is_removed_but_not_what_a_living_one_writes() {
     drop((first, second));
     assert_eq!(names(parent.path()), ["graph.partial-mine"]);
 }
+
+#[test]
+fn a_dataset_makes_way_only_in_the_moment_of_the_commit() {
+    let parent = tempfile::tempdir().unwrap();
+    let out = parent.path().join("graph");
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("feat.npy"), "old").unwrap();
+    let staged = StagedDirectory::replacing(&out).unwrap();
+    fs::write(staged.path().join("indptr.npy"), "new").unwrap();
+    assert_eq!(fs::read(out.join("feat.npy")).unwrap(), b"old");
+    staged.commit().unwrap();
+    assert_eq!(names(parent.path()), ["graph"]);
+    assert_eq!(names(&out), ["indptr.npy"]);
+    // Nothing there to replace is fine too, and a writer that gives up leaves the old one.
+    let other = parent.path().join("other");
+    StagedDirectory::replacing(&other).unwrap().commit().unwrap();
+    drop(StagedDirectory::replacing(&out).unwrap());
+    assert_eq!(names(parent.path()), ["graph", "other"]);
+    assert_eq!(names(&out), ["indptr.npy"]);
+}
+
+#[test]
+fn what_is_no_dataset_is_never_replaced() {
+    let parent = tempfile::tempdir().unwrap();
+    let out = parent.path().join("graph");
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("thesis.tex"), "years").unwrap();
+    let error = StagedDirectory::replacing(&out).unwrap_err();
+    assert!(error.to_string().contains("thesis.tex in it is no file of a dataset"), "{error}");
+    fs::rename(out.join("thesis.tex"), out.join("feat.npy")).unwrap();
+    let staged = StagedDirectory::replacing(&out).unwrap();
+    fs::create_dir(out.join("more.npy")).unwrap();
+    assert!(staged.commit().unwrap_err().to_string().contains("more.npy in it"));
+    assert_eq!(names(&out), ["feat.npy", "more.npy"]);
+    assert!(
+        StagedDirectory::replacing(&out.join("feat.npy")).unwrap_err().to_string().contains("no directory")
+    );
+}

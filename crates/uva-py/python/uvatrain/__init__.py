@@ -2,6 +2,7 @@
 
 from ._core import VERSION as __version__
 from .batch import Batch, Block
+from .datasets import Dataset, from_networkx, from_ogb, from_pyg, write_dataset
 from .errors import BatchGone, PeerDied, SlotInUse, Unavailable, UvatrainError
 from .loader import Loader
 
@@ -9,10 +10,15 @@ __all__ = [
     "Batch",
     "BatchGone",
     "Block",
+    "Dataset",
     "Loader",
     "PeerDied",
     "SlotInUse",
     "Unavailable",
     "UvatrainError",
     "__version__",
+    "from_networkx",
+    "from_ogb",
+    "from_pyg",
+    "write_dataset",
 ]

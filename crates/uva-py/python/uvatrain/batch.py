@@ -151,6 +151,11 @@ class Batch:
         """How many seeds there are."""
         return self._core.num_seeds
 
+    @property
+    def expand(self) -> str:
+        """Which nodes its hops drew neighbours for: "all" so far, or the "new" ones only."""
+        return self._core.expand
+
     def _tensor(self, name: str) -> Any:
         made = self._tensors.get(name)
         if made is None:
@@ -213,13 +218,23 @@ class Batch:
         self._core.confirm()
 
     def to_pyg(self) -> Any:
-        """The batch as one `torch_geometric.data.Data`, with what PyG's `trim_to_layer` needs."""
+        """The batch as one `torch_geometric.data.Data`, with what PyG's `trim_to_layer` needs.
+
+        A loader with `expand="new"` makes it exactly what the blocks compute. With "all", each node keeps the neighbours
+        that its first hop drew, and those that later hops drew anew are left out (docs/python.md).
+
+        `x` and `y` view the slot; `edge_index` is a copy. `y` has the seeds' labels only.
+        """
         from .convert import to_pyg
 
         return to_pyg(self)
 
     def to_dgl(self) -> Any:
-        """The batch as DGL's message flow graphs: `(input_nodes, seeds, blocks)`, the outermost hop first."""
+        """The batch as DGL's blocks, a list in the order in which a model runs them: the outermost hop first.
+
+        `blocks[0].srcdata["feat"]` is `x`, `blocks[-1].dstdata["label"]` is `y`, and `dgl.NID` names the nodes of each.
+        All of them view the slot. Unavailable where DGL is not installed.
+        """
         from .convert import to_dgl
 
         return to_dgl(self)

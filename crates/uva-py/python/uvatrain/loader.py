@@ -276,8 +276,8 @@ class Loader(Batches):
     replace: sample with replacement.
     drop_last: leave out an epoch's last batch of training where it is smaller than the others.
     batch_dependency: a node's neighbours change only every so many batches.
-    expand: "all": a hop draws neighbours for all nodes so far, anew (DGL's way). "new": for those that the hop before
-        found, and the others keep theirs (PyG's way): what `to_pyg()` and `trim_to_layer` need.
+    expand: which nodes a hop draws neighbours for: "all" so far, anew in each hop, or the "new" ones only, so that a node
+        has the same neighbours in every layer. `batch.to_pyg()` and PyG's `trim_to_layer` are exact with "new".
     rank, world_size: which part of an epoch's batches comes here: of batch number g, the rank g % world_size. None:
         torch.distributed's where it is initialised, else RANK and WORLD_SIZE of the environment (torchrun), else all.
     """

@@ -1,0 +1,146 @@
+"""Datasets from torch_geometric's `Data`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import _core
+from ._arrays import as_int64, lent, readable
+from .datasets import Dataset, write_dataset
+
+# Names that PyG's datasets give their splits.
+_SPLITS = {
+    "train_idx": ("train_mask", "train_idx"),
+    "valid_idx": ("val_mask", "valid_mask", "val_idx", "valid_idx"),
+    "test_idx": ("test_mask", "test_idx"),
+}
+
+
+def from_pyg(
+    data: Any,
+    path: str | os.PathLike[str],
+    *,
+    split: int = 0,
+    train_idx: Any = None,
+    valid_idx: Any = None,
+    test_idx: Any = None,
+    overwrite: bool = False,
+    **meta: Any,
+) -> Dataset:
+    """Writes a torch_geometric `Data` as a dataset, and gives it back opened.
+
+    An edge (source, target) of `edge_index` puts the source into the target's list: features flow along edges, as in
+    PyG's layers. The edges of one target keep the order they have in `edge_index`. `adj_t`, whose rows are targets, is
+    taken as it stands. Edges are not symmetrised; `edge_weight` (or the values of `adj_t`) becomes weight, `edge_attr` is
+    left out.
+
+    data: with `edge_index` or `adj_t`; `x` [nodes, features]; `y`, integers [nodes] or [nodes, 1], or zeros and ones
+        [nodes, classes]; `train_mask`, `val_mask` and `test_mask`, or `train_idx` and so on.
+    split: which column of masks that have several.
+    train_idx, valid_idx, test_idx: node ids or masks, in place of those of `data`.
+    Everything else as in `write_dataset`.
+    """
+    import torch
+    from torch_geometric.data import Data, HeteroData
+
+    if isinstance(data, HeteroData):
+        raise ValueError(
+            "data is a HeteroData: a dataset has one type of node and of edge; data.to_homogeneous() makes it one"
+        )
+    if not isinstance(data, Data):
+        raise ValueError(f"data is a {type(data).__name__}: a torch_geometric.data.Data is needed")
+    if data.get("x") is None:
+        raise ValueError("data has no x: a dataset needs a row of features for each node")
+    if not torch.is_tensor(data.x) or data.x.dim() != 2 or data.x.dtype == torch.float64:
+        found = f"{data.x.dtype} {list(data.x.shape)}" if torch.is_tensor(data.x) else type(data.x).__name__
+        raise ValueError(f"data.x is {found}: float32, float16, bfloat16, uint8 or int8 [nodes, features] is needed")
+    nodes = data.x.size(0)
+    indptr, indices, weight = _adjacency(data, nodes)
+    given = {"train_idx": train_idx, "valid_idx": valid_idx, "test_idx": test_idx}
+    splits = {key: _split(data, key, value, split) for key, value in given.items()}
+    return write_dataset(
+        path,
+        indptr=indptr,
+        indices=indices,
+        features=data.x,
+        labels=labels_of("data.y", data.get("y"), nodes),
+        **splits,
+        weight=weight,
+        overwrite=overwrite,
+        **meta,
+    )
+
+
+def _adjacency(data: Any, nodes: int) -> tuple[Any, Any, Any]:
+    import torch
+
+    adjacency = data.get("adj_t")
+    if data.get("edge_index") is not None:
+        edges = data.edge_index
+        if edges.dim() != 2 or edges.size(0) != 2:
+            raise ValueError(f"data.edge_index is {list(edges.shape)}: int64 [2, edges] is needed")
+        weight = data.get("edge_weight")
+        indptr, indices, order = _core.lists_of_edges(
+            readable("data.edge_index", edges[0]), readable("data.edge_index", edges[1]), nodes, weight is not None
+        )
+        if weight is not None:
+            if weight.dim() != 1 or weight.size(0) != edges.size(1):
+                raise ValueError(f"data.edge_weight is {list(weight.shape)}: [{edges.size(1)}] is needed, one an edge")
+            weight = weight.to(torch.float32).cpu()[lent(order)]
+        return lent(indptr), lent(indices), weight
+    if adjacency is None:
+        raise ValueError("data has neither edge_index nor adj_t: a dataset needs the edges")
+    if torch.is_tensor(adjacency):
+        adjacency = adjacency if adjacency.layout == torch.sparse_csr else adjacency.to_sparse_csr()
+        indptr, indices, weight = adjacency.crow_indices(), adjacency.col_indices(), adjacency.values()
+        # A sparse tensor has values in any case; PyG writes ones where an edge has none.
+        weight = None if bool((weight == 1).all()) else weight
+    else:
+        indptr, indices, weight = adjacency.csr()
+    if indptr.numel() != nodes + 1:
+        raise ValueError(f"data.adj_t has {indptr.numel() - 1} rows, but data.x has {nodes}")
+    if nodes < 2**31 and (indices.numel() == 0 or 0 <= int(indices.min()) <= int(indices.max()) < nodes):
+        indices = indices.to(torch.int32)
+    return indptr, indices, None if weight is None else weight.to(torch.float32)
+
+
+def _split(data: Any, key: str, given: Any, column: int) -> Any:
+    if given is not None:
+        return as_int64(key, given)
+    for name in _SPLITS[key]:
+        value = data.get(name)
+        if value is None:
+            continue
+        if name.endswith("mask") and value.dim() == 2:
+            if not 0 <= column < value.size(1):
+                raise ValueError(f"split={column}: data.{name} has the columns 0 to {value.size(1) - 1}")
+            value = value[:, column]
+        return as_int64(f"data.{name}", value)
+    if key == "train_idx":
+        raise ValueError("data has neither train_mask nor train_idx: give train_idx=..., node ids or a mask")
+    return ()
+
+
+def labels_of(name: str, labels: Any, nodes: int) -> Any:
+    """Labels as a dataset holds them: one a node as int64 (NaN is -1, none), several as uint8."""
+    import numpy
+
+    if labels is None:
+        raise ValueError(f"{name} is missing: a dataset needs a label for each node (-1: none)")
+    array = numpy.asarray(readable(name, labels))
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    wanted = f"integers [{nodes}] (-1: none), or zeros and ones [{nodes}, classes]"
+    if array.ndim not in (1, 2) or array.shape[0] != nodes or array.dtype.kind not in "iufb":
+        raise ValueError(f"{name} is {array.dtype} {list(array.shape)}: {wanted} are needed")
+    if array.ndim == 2:
+        if not numpy.isin(array, (0, 1)).all():
+            raise ValueError(f"{name} has other values than zeros and ones: {wanted} are needed")
+        return array.astype(numpy.uint8)
+    if array.dtype.kind == "f":
+        whole = numpy.where(numpy.isnan(array), -1, array)
+        if not (whole == numpy.floor(whole)).all():
+            raise ValueError(f"{name} has values that are not whole: {wanted} are needed")
+        array = whole
+    return array.astype(numpy.int64)

@@ -1,0 +1,80 @@
+"""Batches in the terms of other frameworks: PyG's `Data`, DGL's blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .batch import Batch
+from .errors import Unavailable
+
+__all__ = ["to_dgl", "to_pyg"]
+
+
+def to_pyg(batch: Batch) -> Any:
+    """The batch as `torch_geometric.data.Data`, as PyG's NeighborLoader makes them.
+
+    - `x` [nodes, features] and `n_id` int64 [nodes]: the batch's nodes, the seeds first. They view the slot.
+    - `y`: the labels of the seeds, so `y[:batch_size]` is all of it. It views the slot.
+    - `edge_index` int64 [2, edges], a copy: row 0 is each edge's source, row 1 its target, positions in `n_id`; the edges
+      of the hop at the seeds first.
+    - `num_sampled_nodes` and `num_sampled_edges`: lists, nodes (the seeds first) and edges of each hop, for `trim_to_layer`.
+    - `batch_size`: the number of seeds.
+
+    `input_id` and `e_id`, positions in the split and in the graph's edges, are not there.
+
+    A model whose layers trim sees one set of neighbours a node. Where the hops drew for new nodes only (`expand="new"`)
+    that is what the blocks hold, so it computes what they say. Where they drew for all nodes (`expand="all"`), a node keeps
+    what its first hop drew; the rest of the edges is left out, and the nodes that only they lead to have no part in it.
+    """
+    try:
+        from torch_geometric.data import Data
+    except ImportError as error:
+        raise Unavailable(f"batch.to_pyg() needs torch-geometric: pip install torch-geometric ({error})") from None
+    import torch
+
+    blocks = batch.blocks
+    if batch.expand == "new":
+        # A block begins with the block before, so the last one has the edges of all hops, hop by hop.
+        edge_index = blocks[-1].edge_index
+        edges = [block.num_edges for block in blocks]
+        num_edges = [after - before for before, after in zip([0, *edges], edges)]
+    else:
+        pieces = [blocks[0].edge_index]
+        for before, block in zip(blocks, blocks[1:]):
+            # The lists of the destinations that the hop before has found are the last ones.
+            first = int(block.indptr[before.num_dst])
+            pieces.append(block.edge_index[:, first:])
+        edge_index = torch.cat(pieces, dim=1)
+        num_edges = [piece.size(1) for piece in pieces]
+    data = Data(x=batch.x, edge_index=edge_index, y=batch.y)
+    data.n_id = batch.input_nodes
+    data.num_sampled_nodes = [batch.num_seeds, *(block.num_src - block.num_dst for block in blocks)]
+    data.num_sampled_edges = num_edges
+    data.batch_size = batch.num_seeds
+    return data
+
+
+def to_dgl(batch: Batch) -> Any:
+    """The batch as DGL's blocks (message flow graphs), in the order in which a model runs them: the outermost hop first."""
+    try:
+        import dgl
+    except ImportError as error:
+        raise Unavailable(
+            f"batch.to_dgl() needs DGL, which cannot be imported ({error}). DGL 2.1.0 from PyPI works with torch 2.0 to 2.2: "
+            "pip install torch==2.2.1 torchdata==0.7.1 dgl==2.1.0"
+        ) from None
+    import torch
+
+    blocks = []
+    for block in reversed(batch.blocks):
+        indptr, indices = block.indptr, block.indices
+        edges = torch.empty(0, dtype=indices.dtype, device=indices.device)
+        made = dgl.create_block(
+            ("csc", (indptr, indices, edges)), num_src_nodes=block.num_src, num_dst_nodes=block.num_dst
+        )
+        made.srcdata[dgl.NID] = batch.input_nodes[: block.num_src]
+        made.dstdata[dgl.NID] = batch.input_nodes[: block.num_dst]
+        blocks.append(made)
+    blocks[0].srcdata["feat"] = batch.x
+    blocks[-1].dstdata["label"] = batch.y
+    return blocks

@@ -1,0 +1,282 @@
+//! A dataset that is open: what it says of itself, its tables as arrays without a copy, and rows of them picked by id.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use uva_gather::{GatherError, HostGather, RowGather};
+use uva_graph::npy::NpyArray;
+use uva_graph::{Dataset as Graph, ElementType, GraphError, Indices, Labels, Split, Verify};
+use uva_mem::PrivateFile;
+
+use crate::array::Array;
+use crate::dlpack::{Device, Element};
+use crate::errors::{UvatrainError, of_graph, of_io};
+use crate::input::Input;
+
+/// A dataset of docs/data-format.md, checked and mapped. `uvatrain.Dataset` is what a person uses.
+#[pyclass(frozen, module = "uvatrain._core")]
+pub struct Dataset {
+    graph: Arc<Graph>,
+    tables: Vec<Table>,
+}
+
+/// One of its arrays, mapped once more for Python, which cannot be kept from writing to it.
+struct Table {
+    name: &'static str,
+    file: Arc<PrivateFile>,
+    offset: usize,
+    rows: usize,
+    columns: Option<usize>,
+    element: Element,
+}
+
+/// Opens a dataset on threads made for that: the ones that others share do not survive a fork, these need not.
+pub fn open(path: &Path, how: Verify) -> PyResult<Graph> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .build()
+        .map_err(|error| UvatrainError::new_err(format!("no threads to check a dataset with: {error}")))?;
+    pool.install(|| Graph::open_verified(path, how)).map_err(of_graph)
+}
+
+impl Dataset {
+    /// The dataset itself.
+    pub fn graph(&self) -> &Arc<Graph> {
+        &self.graph
+    }
+
+    fn tables(graph: &Graph) -> PyResult<Vec<Table>> {
+        let csc = graph.csc();
+        let (nodes, edges) = (csc.nodes(), csc.edges());
+        let indices = match csc.indices {
+            Indices::I32(_) => Element::I32,
+            Indices::I64(_) => Element::I64,
+        };
+        let features = graph.features();
+        let labels = match graph.labels() {
+            Labels::Single(_) => (None, Element::I64),
+            Labels::Multi { classes, .. } => (Some(classes), Element::U8),
+        };
+        let mut wanted = vec![
+            ("indptr", "indptr.npy", nodes + 1, None, Element::I64),
+            ("indices", "indices.npy", edges, None, indices),
+            ("features", "feat.npy", nodes, Some(features.dim), of_features(features.element)),
+            ("labels", "label.npy", nodes, labels.0, labels.1),
+        ];
+        for split in Split::ALL {
+            let name = ["train_idx", "valid_idx", "test_idx"][split as usize];
+            wanted.push((name, split.file_name(), graph.split(split).len(), None, Element::I64));
+        }
+        if graph.weights().is_some() {
+            wanted.push(("weight", "weight.npy", edges, None, Element::F32));
+        }
+        if graph.original_ids().is_some() {
+            wanted.push(("orig_id", "orig_id.npy", nodes, None, Element::I64));
+        }
+        let table = |(name, file, rows, columns, element)| {
+            Table::map(name, &graph.path().join(file), rows, columns, element)
+        };
+        wanted.into_iter().map(table).collect()
+    }
+
+    fn table(&self, name: &str) -> Option<&Table> {
+        self.tables.iter().find(|table| table.name == name)
+    }
+}
+
+impl Table {
+    fn map(
+        name: &'static str,
+        path: &Path,
+        rows: usize,
+        columns: Option<usize>,
+        element: Element,
+    ) -> PyResult<Self> {
+        let array = NpyArray::open(path).map_err(of_graph)?;
+        let file =
+            PrivateFile::open(path).map_err(|error| of_io(&error, "map", &path.display().to_string()))?;
+        let offset = array.header().data_offset;
+        let shape = array.shape();
+        let as_before = shape.first() == Some(&rows) && shape.get(1).copied() == columns;
+        let bytes = rows * columns.unwrap_or(1) * element.bytes();
+        if !as_before || array.bytes().len() != bytes || file.len() != offset + bytes {
+            let message =
+                format!("{}: the file was changed while the dataset was being opened", path.display());
+            return Err(UvatrainError::new_err(message));
+        }
+        if !offset.is_multiple_of(element.bytes()) {
+            return Err(PyValueError::new_err(format!(
+                "{}: the elements start at offset {offset}, which is no multiple of {}: save the array again with numpy",
+                path.display(),
+                element.bytes()
+            )));
+        }
+        Ok(Self { name, file: Arc::new(file), offset, rows, columns, element })
+    }
+}
+
+fn of_features(element: ElementType) -> Element {
+    match element {
+        ElementType::F32 => Element::F32,
+        ElementType::F16 => Element::F16,
+        ElementType::Bf16 => Element::BF16,
+        ElementType::U8 => Element::U8,
+        ElementType::I8 => Element::I8,
+    }
+}
+
+#[pymethods]
+impl Dataset {
+    /// Opens the dataset in the directory `path`.
+    ///
+    /// verify: "stamp": everything but feature values, the pass over the edges only where no stamp says that these files have
+    /// been checked; "full": that pass in any case; "features": feature values too (`uvatrain info --verify`).
+    #[new]
+    #[pyo3(signature = (path, verify="stamp"))]
+    fn new(py: Python<'_>, path: PathBuf, verify: &str) -> PyResult<Self> {
+        let how = match verify {
+            "stamp" => Verify::Stamp,
+            "full" => Verify::Full,
+            "features" => Verify::FullWithFeatures,
+            other => {
+                let message = format!("verify={other:?}: it is \"stamp\", \"full\" or \"features\"");
+                return Err(PyValueError::new_err(message));
+            }
+        };
+        py.detach(|| {
+            let graph = Arc::new(open(&path, how)?);
+            let tables = Dataset::tables(&graph)?;
+            Ok(Self { graph, tables })
+        })
+    }
+
+    /// The directory.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.graph.path().to_owned()
+    }
+
+    /// The name in meta.json, else the directory's.
+    #[getter]
+    fn name(&self) -> &str {
+        self.graph.name()
+    }
+
+    /// Nodes.
+    #[getter]
+    fn num_nodes(&self) -> usize {
+        self.graph.nodes()
+    }
+
+    /// Edges; both directions of an undirected edge count.
+    #[getter]
+    fn num_edges(&self) -> usize {
+        self.graph.edges()
+    }
+
+    /// Values in a feature row.
+    #[getter]
+    fn feature_dim(&self) -> usize {
+        self.graph.features().dim
+    }
+
+    /// The type of a feature value: float32, float16, bfloat16, uint8 or int8.
+    #[getter]
+    fn feature_dtype(&self) -> &'static str {
+        of_features(self.graph.features().element).name()
+    }
+
+    /// Classes; 0 where no node has a label.
+    #[getter]
+    fn num_classes(&self) -> usize {
+        self.graph.classes()
+    }
+
+    /// Whether a node may have several classes: labels are then uint8 [nodes, classes].
+    #[getter]
+    fn multi_label(&self) -> bool {
+        matches!(self.graph.labels(), Labels::Multi { .. })
+    }
+
+    /// 16 hex digits that name the content, wherever it lies and whatever it is called.
+    #[getter]
+    fn fingerprint(&self) -> String {
+        self.graph.fingerprint()
+    }
+
+    /// What meta.json says, as JSON.
+    #[getter]
+    fn meta(&self) -> PyResult<String> {
+        serde_json::to_string(self.graph.meta())
+            .map_err(|error| UvatrainError::new_err(format!("meta.json: {error}")))
+    }
+
+    /// How many nodes a split has: (train, valid, test).
+    #[getter]
+    fn split_lengths(&self) -> (usize, usize, usize) {
+        let length = |split| self.graph.split(split).len();
+        (length(Split::Train), length(Split::Valid), length(Split::Test))
+    }
+
+    /// One of the tables without a copy; None where the dataset has no such table.
+    fn array(&self, name: &str) -> Option<Array> {
+        let table = self.table(name)?;
+        let pointer = table.file.as_ptr().wrapping_add(table.offset);
+        let owner = Arc::clone(&table.file);
+        // SAFETY: the elements end where the file does (`Table::map`), whose mapping the owner keeps, in C order. Who writes
+        // to them writes to pages of the mapping's own, which nothing in Rust reads. Every bit pattern is an element.
+        Some(unsafe { Array::new(pointer, table.rows, table.columns, table.element, Device::HOST, owner) })
+    }
+
+    /// Copies rows of "features" or "labels" to `out`: `out[i]` is the row of node `ids[i]`. ids is int64 [n].
+    fn gather(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        ids: &Bound<'_, PyAny>,
+        out: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let features = self.graph.features();
+        let labels = self.graph.labels();
+        let (bytes, row_bytes) = match table {
+            "features" => (features.bytes, features.row_bytes()),
+            "labels" => (labels.bytes(), labels.row_bytes()),
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "table {other:?} is not \"features\" or \"labels\""
+                )));
+            }
+        };
+        let ids = Input::new("ids", ids)?;
+        let mut out = Input::new("out", out)?;
+        let (Some(ids), 1) = (ids.as_i64(), ids.shape.len()) else {
+            return Err(PyValueError::new_err(format!("ids is {}, it has to be int64 [n]", ids.describe())));
+        };
+        let described = out.describe();
+        // SAFETY: `out` was made for this call, by our own Python (pyg.py), and is known to nobody else yet.
+        let Some(out) = (unsafe { out.bytes_mut() }) else {
+            return Err(PyValueError::new_err("out cannot be written to"));
+        };
+        py.detach(|| HostGather::new(bytes, row_bytes, 1).and_then(|mut gather| gather.gather(ids, out)))
+            .map_err(|error| match error {
+                GatherError::IdOutOfRange { position, id, rows } => PyIndexError::new_err(format!(
+                    "entry {position} is node {id}, but the graph's nodes are 0 to {}",
+                    rows as i64 - 1
+                )),
+                other => PyValueError::new_err(format!("out is {described}: {other}")),
+            })
+    }
+}
+
+/// An error of a dataset being written, with the directory that it will have instead of the one it has meanwhile.
+pub fn of_staged(error: GraphError, staged: &Path, out: &Path) -> PyErr {
+    match error {
+        GraphError::Invalid { .. } | GraphError::Usage { .. } => {
+            let message =
+                error.to_string().replace(&staged.display().to_string(), &out.display().to_string());
+            PyValueError::new_err(message)
+        }
+        other => of_graph(other),
+    }
+}

@@ -1,0 +1,134 @@
+//! Lists of in-neighbours from a list of edges.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyMemoryError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::array::Array;
+use crate::dlpack::{Device, Element};
+use crate::input::Input;
+
+/// The edges (source, destination) as lists of in-neighbours, each in the order in which its edges stand.
+///
+/// sources, destinations: integers [edges]. Gives indptr, int64 [num_nodes + 1]; indices, int32 [edges], or int64 where ids
+/// need it; and with `order`, int64 [edges], which edge each entry of indices is.
+#[pyfunction]
+pub fn lists_of_edges(
+    py: Python<'_>,
+    sources: &Bound<'_, PyAny>,
+    destinations: &Bound<'_, PyAny>,
+    num_nodes: usize,
+    order: bool,
+) -> PyResult<(Array, Array, Option<Array>)> {
+    let (sources, destinations) =
+        (Input::new("sources", sources)?, Input::new("destinations", destinations)?);
+    for input in [&sources, &destinations] {
+        if !input.is_integer() || input.shape.len() != 1 || input.shape != sources.shape {
+            let message = format!(
+                "sources is {} and destinations {}: both have to be int64 [edges]",
+                sources.describe(),
+                destinations.describe()
+            );
+            return Err(PyValueError::new_err(message));
+        }
+    }
+    py.detach(|| {
+        if i32::try_from(num_nodes).is_ok() {
+            let (indptr, indices, order) = sorted(&sources, &destinations, num_nodes, order, |id| id as i32)?;
+            Ok((
+                exported(indptr, Element::I64),
+                exported(indices, Element::I32),
+                order.map(|ids| exported(ids, Element::I64)),
+            ))
+        } else {
+            let (indptr, indices, order) = sorted(&sources, &destinations, num_nodes, order, |id| id)?;
+            Ok((
+                exported(indptr, Element::I64),
+                exported(indices, Element::I64),
+                order.map(|ids| exported(ids, Element::I64)),
+            ))
+        }
+    })
+}
+
+type Sorted<I> = (Vec<i64>, Vec<I>, Option<Vec<i64>>);
+
+/// A counting sort by destination, stable.
+fn sorted<I: Copy + Default>(
+    sources: &Input,
+    destinations: &Input,
+    nodes: usize,
+    order_wanted: bool,
+    narrow: impl Fn(i64) -> I,
+) -> PyResult<Sorted<I>> {
+    let edges = sources.elements();
+    let mut indptr = zeros::<i64>(nodes + 1)?;
+    each(destinations, nodes, |_, node| indptr[node + 1] += 1)?;
+    for node in 0..nodes {
+        indptr[node + 1] += indptr[node];
+    }
+    // Where the next edge of each destination goes.
+    let mut next = zeros::<i64>(nodes)?;
+    next.copy_from_slice(&indptr[..nodes]);
+    let mut places = zeros::<i64>(edges)?;
+    each(destinations, nodes, |edge, node| {
+        places[edge] = next[node];
+        next[node] += 1;
+    })?;
+    drop(next);
+    let mut indices = zeros::<I>(edges)?;
+    each(sources, nodes, |edge, node| indices[places[edge] as usize] = narrow(node as i64))?;
+    let order = if order_wanted {
+        let mut order = zeros::<i64>(edges)?;
+        for (edge, &place) in places.iter().enumerate() {
+            order[place as usize] = edge as i64;
+        }
+        Some(order)
+    } else {
+        None
+    };
+    Ok((indptr, indices, order))
+}
+
+/// Calls `work` with each position and the node there.
+fn each(ids: &Input, nodes: usize, mut work: impl FnMut(usize, usize)) -> PyResult<()> {
+    let mut position = 0;
+    let looked_at = ids.widened(|values| {
+        for &id in values {
+            match usize::try_from(id).ok().filter(|&node| node < nodes) {
+                Some(node) => work(position, node),
+                None => {
+                    let message =
+                        format!("{}: entry {position} is {id}, outside the ids 0..{nodes}", ids.name);
+                    return Err(PyValueError::new_err(message));
+                }
+            }
+            position += 1;
+        }
+        Ok(())
+    });
+    looked_at.unwrap_or_else(|| {
+        Err(PyValueError::new_err(format!("{} is {}, no integers", ids.name, ids.describe())))
+    })
+}
+
+/// So many zeros, or the exception that says that there is no memory for them.
+pub fn zeros<T: Copy + Default>(length: usize) -> PyResult<Vec<T>> {
+    let mut values = Vec::new();
+    values.try_reserve_exact(length).map_err(|_| {
+        PyMemoryError::new_err(format!("no memory for {length} values of {} bytes", size_of::<T>()))
+    })?;
+    values.resize(length, T::default());
+    Ok(values)
+}
+
+/// A vector as an array that keeps it.
+pub fn exported<T: Send + Sync + 'static>(values: Vec<T>, element: Element) -> Array {
+    let mut values = values;
+    let (pointer, length) = (values.as_mut_ptr().cast(), values.len());
+    debug_assert_eq!(size_of::<T>(), element.bytes());
+    // SAFETY: the vector is moved into the owner, which moves none of its elements, and is as long as it says; nobody else
+    // knows it. An empty one's pointer is aligned, and read by nobody.
+    unsafe { Array::new(pointer, length, None, element, Device::HOST, Arc::new(values)) }
+}

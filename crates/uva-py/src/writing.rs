@@ -1,0 +1,202 @@
+//! A dataset written from arrays: checked for types and shapes before, for everything else after, and there only if both
+//! found nothing.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use pyo3::exceptions::{PyFileExistsError, PyValueError};
+use pyo3::prelude::*;
+use uva_graph::npy::{NpyType, NpyWriter};
+use uva_graph::staged::StagedDirectory;
+use uva_graph::{GraphError, Meta, Verify};
+
+use crate::dataset::{of_staged, open};
+use crate::errors::of_graph;
+use crate::input::{Input, Kind};
+
+/// Features may be these.
+const FEATURE_KINDS: [(Kind, NpyType); 5] = [
+    (Kind::F32, NpyType::F32),
+    (Kind::F16, NpyType::F16),
+    // `.npy` has no name for it; meta.json says what it is.
+    (Kind::Bf16, NpyType::U16),
+    (Kind::U8, NpyType::U8),
+    (Kind::I8, NpyType::I8),
+];
+
+/// How one array is written.
+enum As {
+    /// As it is.
+    Bytes(NpyType),
+    /// Widened to 64 bits.
+    Wide,
+}
+
+/// An array on its way to its file.
+struct File {
+    input: Input,
+    name: &'static str,
+    how: As,
+}
+
+/// Writes a dataset to the directory `path`. `arrays` maps the names of arguments to arrays; `meta` is meta.json.
+#[pyfunction]
+pub fn write_dataset(
+    py: Python<'_>,
+    path: PathBuf,
+    arrays: Vec<(String, Bound<'_, PyAny>)>,
+    meta: &str,
+    overwrite: bool,
+) -> PyResult<()> {
+    let mut inputs =
+        arrays.iter().map(|(name, array)| Input::new(name, array)).collect::<PyResult<Vec<Input>>>()?;
+    let mut meta: Meta = serde_json::from_str(meta)
+        .map_err(|error| PyValueError::new_err(format!("what meta.json would say: {error}")))?;
+    let mut take = |name: &str| {
+        let found = inputs.iter().position(|input| input.name == name);
+        found.map(|position| inputs.swap_remove(position))
+    };
+    let files = checked(&mut take, &mut meta)?;
+    if !overwrite && path.symlink_metadata().is_ok() {
+        let message = format!("{}: it exists already; overwrite=True replaces it", path.display());
+        return Err(PyFileExistsError::new_err(message));
+    }
+    py.detach(|| write(&path, &files, &meta, overwrite))
+}
+
+/// What each array is written as, or why it cannot be.
+fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyResult<Vec<File>> {
+    let required = |input: Option<Input>, name: &str| {
+        input.ok_or_else(|| PyValueError::new_err(format!("{name} is missing: a dataset needs it")))
+    };
+    let refuse = |input: &Input, wanted: String| {
+        Err(PyValueError::new_err(format!("{} is {}, it has to be {wanted}", input.name, input.describe())))
+    };
+    let indptr = required(take("indptr"), "indptr")?;
+    if !indptr.is_integer() || indptr.shape.len() != 1 || indptr.shape[0] == 0 {
+        return refuse(&indptr, "int64 [nodes + 1]".into());
+    }
+    let nodes = indptr.shape[0] - 1;
+    let indices = required(take("indices"), "indices")?;
+    if !indices.is_integer() || indices.shape.len() != 1 {
+        return refuse(&indices, "int32 or int64 [edges]".into());
+    }
+    let edges = indices.shape[0];
+
+    let features = required(take("features"), "features")?;
+    let kind = FEATURE_KINDS.iter().find(|(kind, _)| *kind == features.kind).map(|(_, written)| *written);
+    let shape_fits = features.shape.len() == 2 && features.shape[0] == nodes && features.shape[1] > 0;
+    let (Some(kind), true) = (kind, shape_fits) else {
+        return refuse(
+            &features,
+            format!(
+                "float32, float16, bfloat16, uint8 or int8 [{nodes}, features], a row for each node of indptr"
+            ),
+        );
+    };
+    let is_bf16 = features.kind == Kind::Bf16;
+    match (&meta.feat_dtype, is_bf16) {
+        (_, true) => meta.feat_dtype = Some("bf16".into()),
+        (Some(said), false)
+            if uva_graph::ElementType::from_name(said) == Some(uva_graph::ElementType::Bf16) =>
+        {
+            // uint16 is what bfloat16 is stored as.
+            return refuse(&features, format!("bfloat16, as feat_dtype={said:?} says"));
+        }
+        _ => {}
+    }
+
+    let labels = required(take("labels"), "labels")?;
+    let labels_as = match (labels.shape.as_slice(), labels.kind) {
+        ([rows], _) if *rows == nodes && labels.is_integer() => As::Wide,
+        // True and false are the bytes 1 and 0.
+        ([rows, classes], Kind::U8 | Kind::Bool) if *rows == nodes && *classes > 0 => As::Bytes(NpyType::U8),
+        _ => {
+            return refuse(
+                &labels,
+                format!(
+                    "int64 [{nodes}], one class a node (-1: none), or uint8 [{nodes}, classes], zeros and ones"
+                ),
+            );
+        }
+    };
+
+    let indices_as = if indices.kind == Kind::I32 { As::Bytes(NpyType::I32) } else { As::Wide };
+    let mut files = vec![
+        File { input: indptr, name: "indptr.npy", how: As::Wide },
+        File { input: indices, name: "indices.npy", how: indices_as },
+        File { input: features, name: "feat.npy", how: As::Bytes(kind) },
+        File { input: labels, name: "label.npy", how: labels_as },
+    ];
+    for (argument, name) in
+        [("train_idx", "train_idx.npy"), ("valid_idx", "valid_idx.npy"), ("test_idx", "test_idx.npy")]
+    {
+        let input = required(take(argument), argument)?;
+        if !input.is_integer() || input.shape.len() != 1 {
+            let hint = if input.kind == Kind::Bool { " (of a mask: mask.nonzero())" } else { "" };
+            return refuse(&input, format!("int64 [any length], node ids{hint}"));
+        }
+        files.push(File { input, name, how: As::Wide });
+    }
+    if let Some(input) = take("weight") {
+        if input.kind != Kind::F32 || input.shape != [edges] {
+            return refuse(&input, format!("float32 [{edges}], a weight for each entry of indices"));
+        }
+        files.push(File { input, name: "weight.npy", how: As::Bytes(NpyType::F32) });
+    }
+    if let Some(input) = take("orig_id") {
+        if !input.is_integer() || input.shape != [nodes] {
+            return refuse(&input, format!("int64 [{nodes}], an id for each node of indptr"));
+        }
+        files.push(File { input, name: "orig_id.npy", how: As::Wide });
+    }
+    Ok(files)
+}
+
+fn write(path: &Path, files: &[File], meta: &Meta, overwrite: bool) -> PyResult<()> {
+    let staged = if overwrite { StagedDirectory::replacing(path) } else { StagedDirectory::new(path) };
+    let staged = staged.map_err(of_graph)?;
+    let of_staged = |error| of_staged(error, staged.path(), path);
+    for file in files {
+        write_file(&staged.path().join(file.name), file).map_err(of_staged)?;
+    }
+    if *meta != Meta::default() {
+        meta.write(staged.path()).map_err(of_staged)?;
+    }
+    // As `uvatrain info --verify` does, before it has its name. The error says the name that it would have had.
+    open(staged.path(), Verify::FullWithFeatures).map_err(|error| rename_in(error, staged.path(), path))?;
+    staged.commit().map_err(of_graph)
+}
+
+/// The same error about files in `out` instead of `staged`.
+fn rename_in(error: PyErr, staged: &Path, out: &Path) -> PyErr {
+    Python::attach(|py| {
+        if error.is_instance_of::<PyValueError>(py) {
+            let message = error.value(py).to_string();
+            PyValueError::new_err(message.replace(&staged.display().to_string(), &out.display().to_string()))
+        } else {
+            error
+        }
+    })
+}
+
+fn write_file(path: &Path, file: &File) -> Result<(), GraphError> {
+    let row_shape = &file.input.shape[1..];
+    match file.how {
+        As::Bytes(kind) => {
+            let mut writer = NpyWriter::create(path, kind, row_shape)?;
+            writer.write_bytes(file.input.bytes())?;
+            writer.finish()?;
+        }
+        As::Wide => {
+            let mut writer = NpyWriter::create(path, NpyType::I64, row_shape)?;
+            let written = file.input.widened(|values| writer.write(values));
+            written.unwrap_or_else(|| {
+                let source = io::Error::new(io::ErrorKind::InvalidData, "its elements are no integers");
+                Err(GraphError::Io { path: path.to_owned(), action: "write", source })
+            })?;
+            writer.finish()?;
+        }
+    }
+    Ok(())
+}
