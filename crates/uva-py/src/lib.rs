@@ -6,6 +6,7 @@
 mod array;
 mod batch;
 mod dlpack;
+mod doctor;
 mod errors;
 mod loader;
 
@@ -22,6 +23,8 @@ mod _core {
     use crate::array::probe::{_zeros, _zeros_alive};
     #[pymodule_export]
     use crate::batch::Batch;
+    #[pymodule_export]
+    use crate::doctor::probe;
     #[pymodule_export]
     use crate::loader::{Source, _open_loader};
 }
