@@ -41,7 +41,7 @@ installed=$cache/python-$version-${hash:0:12}
 # Instead of wheels.sh's own: a virtual environment, whose packages pip finds again. Its python is a link to the real
 # one and its programs look beside themselves, so that the folder may be renamed.
 fill() {
-  local partial=$installed.partial-$$ pip_python missing
+  local partial=$installed.partial-$$ pip_python missing folder
   rm -rf "$installed".partial-*
   trap 'rm -rf "$installed.partial-$$"' EXIT
   mkdir -p "$partial/wheels"
@@ -63,6 +63,11 @@ fill() {
     fail "could not unpack the wheels (disk full, or a damaged file)"
   "$partial/root/bin/python3" -c 'import torch, torch_geometric, numpy, networkx, pytest' >&2 ||
     fail "what was unpacked cannot be imported; the lines above say why"
+  # What `pip install ./crates/uva-py` gets for itself, so that it needs no network either.
+  mkdir "$partial/root/wheels"
+  for folder in "$partial/wheels" "$cache/wheels"; do
+    cp -n "$folder"/{maturin,tomli}-*.whl "$partial/root/wheels" 2>/dev/null || true
+  done
   mv -T "$partial/root" "$installed"
 }
 
