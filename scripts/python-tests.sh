@@ -48,6 +48,7 @@ if [[ -z ${UVATRAIN_PROGRAM:-} ]]; then
   UVATRAIN_PROGRAM=$target/debug/uvatrain
 fi
 export UVATRAIN_PROGRAM
+export UVATRAIN=$UVATRAIN_PROGRAM
 # A wheel for tests/test_check_wheel.py to spoil.
 export UVATRAIN_WHEEL=$wheel
 export PYTHONPATH=$work/site
