@@ -7,6 +7,7 @@ mod array;
 mod batch;
 mod dataset;
 mod dlpack;
+mod doctor;
 mod edges;
 mod errors;
 mod fork;
@@ -30,6 +31,8 @@ mod _core {
     use crate::batch::Batch;
     #[pymodule_export]
     use crate::dataset::Dataset;
+    #[pymodule_export]
+    use crate::doctor::probe;
     #[pymodule_export]
     use crate::edges::lists_of_edges;
     #[pymodule_export]
