@@ -9,6 +9,8 @@
 //! | the launcher itself is killed | the kernel kills the roles; the janitor makes sure and cleans up | – |
 //! | the observer fails (a full disk, say) | stops every role | its own |
 //!
+//! What the ends of a user's command mean, where one is the consumer, stands in `command_watch`.
+//!
 //! After any of them no process of the run is left. There is little else to leave behind: every region is a memfd
 //! and every socket a nameless pair, which go with the last process that has them. A checkpoint that was being
 //! written is removed by name, and an MPS daemon that the launcher started is stopped, with its directories.
@@ -41,7 +43,7 @@ use self::messages::{AttachedJob, JanitorWord};
 use self::signals::Signals;
 use crate::backend::{Backend, CudaBackend, Decision, MpsWish, Partition, Probe, SamplerShare};
 use crate::cache::CacheContents;
-use crate::control::Control;
+use crate::control::{Control, Tally};
 use crate::metrics::{Observer, Roles};
 use crate::plan::RunPlan;
 use crate::{RuntimeError, mps};
@@ -156,6 +158,8 @@ pub struct Outcome {
     pub done: Value,
     /// What each role did with its time.
     pub roles: Roles,
+    /// What a command of the user's did as consumer; nothing of one of ours, which says more by itself.
+    pub tally: Tally,
     /// Seconds from the first process's start to the last one's end.
     pub seconds: f64,
 }
@@ -324,6 +328,7 @@ impl Launcher {
             crate::checkpoint_files::remove_leftovers(directory);
         }
         let done = ended?;
-        Ok(Outcome { done, roles: control.roles(), seconds: started.elapsed().as_secs_f64() })
+        let (roles, tally) = (control.roles(), control.tally());
+        Ok(Outcome { done, roles, tally, seconds: started.elapsed().as_secs_f64() })
     }
 }
