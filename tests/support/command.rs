@@ -4,8 +4,9 @@
 //! | step | what it does |
 //! |---|---|
 //! | `attach` | attaches; a refusal goes to stderr, and ends it with 70 |
-//! | `take N` | takes so many batches, and records each |
-//! | `take` | takes batches until there are none: asked to stop it ends with 75, told of an end with 74 |
+//! | `take N` | takes so many training batches, through the epochs, and records each |
+//! | `take` | takes them until there are none: asked to stop it ends with 75, told of an end with 74 |
+//! | `pass SPLIT EPOCH` | takes that pass |
 //! | `close` | gives the place up |
 //! | `say WORD`, `file NAME` | a line on stdout; an empty file |
 //! | `await NAME` | waits until a file is there |
@@ -19,8 +20,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use uva_graph::Split;
 use uva_runtime::RuntimeError;
-use uva_runtime::launcher::{Attached, attach};
+use uva_runtime::consumer::{BatchStream, Place};
+use uva_runtime::launcher::attach;
 
 use super::Uvatrain;
 use super::runs::wait_until;
@@ -52,10 +55,10 @@ pub fn run(directory: &Path, options: &str, shell: Option<&str>, steps: &str) ->
 /// The steps, where this process is the command; else nothing.
 pub fn do_as_told() {
     let Ok(steps) = std::env::var(STEPS) else { return };
-    let mut attached = None;
+    let mut stream = None;
     for step in steps.split(';').map(str::trim).filter(|step| !step.is_empty()) {
         let (verb, rest) = step.split_once(' ').unwrap_or((step, ""));
-        if let Err(error) = do_step(&mut attached, verb, rest) {
+        if let Err(error) = do_step(&mut stream, verb, rest) {
             eprintln!("command: {error}");
             std::process::exit(match error {
                 RuntimeError::PeerGone(_) => 74,
@@ -65,28 +68,25 @@ pub fn do_as_told() {
             });
         }
     }
-    drop(attached);
+    drop(stream);
     std::process::exit(0);
 }
 
-fn do_step(attached: &mut Option<Attached>, verb: &str, rest: &str) -> Result<(), RuntimeError> {
+fn do_step(stream: &mut Option<BatchStream>, verb: &str, rest: &str) -> Result<(), RuntimeError> {
     match verb {
-        "attach" => *attached = Some(attach()?),
+        "attach" => *stream = Some(attach()?.begin(Split::Train)),
         "take" => {
-            let attached = attached.as_mut().expect("it has attached");
             let most = rest.parse().unwrap_or(u64::MAX);
-            let mut record = OpenOptions::new().create(true).append(true).open(RECORD).expect("the record");
-            for _ in 0..most {
-                let Some(batch) = attached.next_batch()? else {
-                    return Err(RuntimeError::Interrupted(2));
-                };
-                let (split, epoch, index, hash) = (batch.split(), batch.epoch(), batch.index(), batch.hash());
-                // In one write, so that a reader sees whole lines.
-                let line = format!("{split} {epoch} {index} {hash:016x}\n");
-                record.write_all(line.as_bytes()).expect("the record");
-            }
+            take(stream.as_mut().expect("it has attached"), most, true)?;
         }
-        "close" => attached.take().map_or(Ok(()), Attached::close)?,
+        "pass" => {
+            let (split, epoch) = rest.split_once(' ').expect("a split and an epoch");
+            let split = Split::ALL.into_iter().find(|s| s.name() == split).expect("a split");
+            let stream = stream.as_mut().expect("it has attached");
+            stream.go_to(Place { split, epoch: epoch.parse().expect("an epoch"), batch: 0 });
+            take(stream, u64::MAX, false)?;
+        }
+        "close" => stream.take().map_or(Ok(()), BatchStream::close)?,
         "say" => println!("{rest}"),
         "file" => std::fs::write(rest, "").expect("a file"),
         "await" => wait_until(rest, || Path::new(rest).exists()),
@@ -104,6 +104,31 @@ fn do_step(attached: &mut Option<Attached>, verb: &str, rest: &str) -> Result<()
         }
         "exit" => std::process::exit(rest.parse().expect("an exit code")),
         other => panic!("no step: {other}"),
+    }
+    Ok(())
+}
+
+/// Takes so many batches and records each; through the epochs that follow, or this pass only.
+fn take(stream: &mut BatchStream, most: u64, through_epochs: bool) -> Result<(), RuntimeError> {
+    let mut record = OpenOptions::new().create(true).append(true).open(RECORD).expect("the record");
+    let mut taken = 0;
+    while taken < most {
+        let Some(batch) = stream.next_batch(&|| false)? else {
+            if stream.is_stopped() {
+                return Err(RuntimeError::Interrupted(2));
+            }
+            if !through_epochs {
+                return Ok(());
+            }
+            let place = stream.place();
+            stream.go_to(Place { epoch: place.epoch + 1, batch: 0, ..place });
+            continue;
+        };
+        let (split, epoch, index, hash) = (batch.split(), batch.epoch(), batch.index(), batch.hash());
+        // In one write, so that a reader sees whole lines.
+        let line = format!("{split} {epoch} {index} {hash:016x}\n");
+        record.write_all(line.as_bytes()).expect("the record");
+        taken += 1;
     }
     Ok(())
 }

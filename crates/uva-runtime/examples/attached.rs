@@ -5,15 +5,14 @@
 //! uvatrain run data/demo --fanouts 10,5 -- target/debug/examples/attached
 //! ```
 
+use uva_graph::Split;
 use uva_runtime::RuntimeError;
 use uva_runtime::launcher::attach;
 
 fn main() -> Result<(), RuntimeError> {
-    let mut attached = attach()?;
-    let batches = attached.schedule().train_batches();
-    for _ in 0..batches {
-        // `None`: Ctrl-C, and the launcher waits for this program's end.
-        let Some(batch) = attached.next_batch()? else { break };
+    let mut batches = attach()?.begin(Split::Train);
+    // `None`: behind the epoch's last batch. After Ctrl-C too, when the launcher waits for this program's end.
+    while let Some(batch) = batches.next_batch(&|| false)? {
         println!(
             "{}.{}: {} nodes, hash {:016x}",
             batch.epoch(),
@@ -22,5 +21,5 @@ fn main() -> Result<(), RuntimeError> {
             batch.hash()
         );
     }
-    attached.close()
+    batches.close()
 }

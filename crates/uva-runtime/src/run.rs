@@ -8,12 +8,13 @@ use uva_graph::Dataset;
 
 use crate::backend::{self, BackendOptions, Decision, Probe};
 use crate::cache::CacheRequest;
+use crate::consumer::steered;
 use crate::control::Tally;
 use crate::launcher::{Consumer, Environments, Launch, Launcher, Outcome, UserCommand, without_mps};
 use crate::metrics::{End, Event, Observer};
 use crate::plan::RunPlan;
 use crate::preparation::Preparation;
-use crate::{LoaderOptions, Passes, RuntimeError};
+use crate::{LoaderOptions, RuntimeError};
 
 /// A run that can be started: its options fit each other and its dataset, and its command can be started.
 #[derive(Debug)]
@@ -36,8 +37,7 @@ impl CommandRun {
         caches: Option<CacheRequest>,
         command: UserCommand,
     ) -> Result<Self, RuntimeError> {
-        let passes = Passes { epochs: u32::MAX, ..Passes::default() };
-        let plan = RunPlan::new(&dataset, loader, passes)?;
+        let plan = RunPlan::new(&dataset, loader, steered())?;
         // What trains is the command's: whether this build's libtorch can use the GPU does not matter.
         let decision = backend::decide(backend, false, || Probe::in_child(&without_mps(), true))?;
         let preparation = Preparation::new(dataset, plan, &decision.backend, caches)?;

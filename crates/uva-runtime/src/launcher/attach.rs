@@ -3,11 +3,17 @@
 //! ```no_run
 //! # fn main() -> Result<(), uva_runtime::RuntimeError> {
 //! // In a program that was started as `uvatrain run data/graph --fanouts 15,10 -- ./program`.
-//! let mut attached = uva_runtime::launcher::attach()?;
-//! while let Some(batch) = attached.next_batch()? {
-//!     println!("{} nodes, hash {:016x}", batch.input_nodes().len(), batch.hash());
+//! use uva_graph::Split;
+//! use uva_runtime::consumer::Place;
+//!
+//! let mut batches = uva_runtime::launcher::attach()?.begin(Split::Train);
+//! for epoch in 0..3 {
+//!     batches.go_to(Place { split: Split::Train, epoch, batch: 0 });
+//!     while let Some(batch) = batches.next_batch(&|| false)? {
+//!         println!("{} nodes, hash {:016x}", batch.input_nodes().len(), batch.hash());
+//!     }
 //! }
-//! # Ok(())
+//! batches.close()
 //! # }
 //! ```
 //!
@@ -21,23 +27,21 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, getpid, kill_process};
-use uva_graph::Dataset;
+use uva_graph::{Dataset, Split};
 use uva_mem::PidFd;
 use uva_mem::handover::{Channel, HandoverError, Received};
 
-use super::consumer_side::ConsumerSide;
 use super::door::{Address, VARIABLE, VERSION};
 use super::fleet::hand_over;
 use super::handed::Place;
 use super::messages::{Answer, AttachedJob, Knock, Report};
 use super::reports::say;
 use super::usage::Usage;
-use crate::RuntimeError;
 use crate::batch::Batch;
+use crate::consumer::BatchStream;
 use crate::control::{CONSUMER, Control, Stop};
-use crate::metrics::Roles;
 use crate::plan::RunPlan;
-use crate::schedule::Schedule;
+use crate::{Runtime, RuntimeError};
 
 /// How often a process that waits for its answer looks whether it shall go on.
 const ASK: Duration = Duration::from_millis(100);
@@ -89,7 +93,7 @@ pub fn attach_unless(interrupted: &dyn Fn() -> bool) -> Result<Attached, Runtime
     let channel = Arc::new(channel);
     let job: AttachedJob = serde_json::from_value(setup.job.clone())
         .map_err(|error| RuntimeError::Failed(format!("the launcher's set-up: {error}")))?;
-    let begun = Place::of_setup(*setup, fds).and_then(|place| Attached::begin(place, &channel, job));
+    let begun = Place::of_setup(*setup, fds).and_then(|place| Attached::of_place(place, &channel, job));
     if let Err(error) = &begun {
         // The launcher cannot see what this is; and the user's program may go on without.
         let _ = say(&channel, &Report::failed(error));
@@ -154,31 +158,28 @@ fn knock(
     }
 }
 
-/// The consumer's place in a run, taken. Dropping it gives it up: the roles then end, and the process goes on.
+/// The consumer's place in a run, taken. Dropping it, or the stream that it becomes, gives it up: the roles then end, and
+/// the process goes on.
+#[derive(Debug)]
 pub struct Attached {
-    dataset: Arc<Dataset>,
     plan: Arc<RunPlan>,
-    control: Arc<Control>,
-    channel: Arc<Channel>,
-    /// There until it is given up.
-    side: Option<ConsumerSide>,
-    usage: Usage,
-    _watch: LauncherWatch,
+    runtime: Runtime,
+    attachment: Attachment,
 }
 
 impl Attached {
-    fn begin(place: Place, channel: &Arc<Channel>, job: AttachedJob) -> Result<Self, RuntimeError> {
-        let Place { dataset, plan, control, mut handed } = place;
+    fn of_place(mut place: Place, channel: &Arc<Channel>, job: AttachedJob) -> Result<Self, RuntimeError> {
+        let (plan, control) = (Arc::clone(&place.plan), Arc::clone(&place.control));
         let watch = LauncherWatch::start(Arc::clone(channel), Arc::clone(&control))?;
-        let side = ConsumerSide::take_up(&dataset, &plan, &control, &mut handed, channel)?;
+        let runtime = Runtime::take_up(&mut place, channel)?;
         let usage = Usage::begin(Arc::clone(channel), Arc::clone(&control), &plan, job.events);
-        let channel = Arc::clone(channel);
-        Ok(Self { dataset, plan, control, channel, side: Some(side), usage, _watch: watch })
+        let attachment = Attachment { control, channel: Arc::clone(channel), usage, said_why: false, _watch: watch };
+        Ok(Self { plan, runtime, attachment })
     }
 
     /// The run's dataset.
-    pub fn dataset(&self) -> &Arc<Dataset> {
-        &self.dataset
+    pub fn dataset(&self) -> &Dataset {
+        self.runtime.dataset()
     }
 
     /// What the run comes to: its options, its backend, its caches.
@@ -186,88 +187,79 @@ impl Attached {
         &self.plan
     }
 
-    /// Which batches there are.
-    pub fn schedule(&self) -> &Schedule {
-        &self.plan.schedule
+    /// Begins to take batches. The epochs of `main` are expected to follow one another.
+    pub fn begin(self, main: Split) -> BatchStream {
+        BatchStream::over_attached(self.runtime, main, self.attachment)
+    }
+}
+
+/// What a stream over an attached process's batches has to tell its launcher, and to hear of it.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    control: Arc<Control>,
+    channel: Arc<Channel>,
+    usage: Usage,
+    /// The launcher was told that this side cannot go on.
+    said_why: bool,
+    _watch: LauncherWatch,
+}
+
+impl Attachment {
+    /// The next batch is asked for.
+    pub fn asked(&mut self) -> Result<(), RuntimeError> {
+        self.usage.asked()
     }
 
-    /// What each role did with its time so far.
-    pub fn roles(&self) -> Roles {
-        self.control.roles()
-    }
-
-    /// Waits for the next batch. `None`: the launcher was asked to stop, and this process should too.
-    ///
-    /// # Errors
-    /// [`RuntimeError::PeerGone`] when the run has ended, since a role or the launcher has; what the GPU failed of.
-    pub fn next_batch(&mut self) -> Result<Option<Batch<'_>>, RuntimeError> {
-        self.usage.given_back()?;
-        let Some(side) = &mut self.side else {
-            return Err(RuntimeError::PeerGone("this process has given up its place in the run".into()));
-        };
-        let taken = side.receiver.next_batch();
-        let taken = match taken {
-            Ok(None) if self.control.stop() == Stop::Now => Err(ended_by_launcher()),
-            taken => taken,
-        };
-        match taken {
-            Ok(Some(batch)) => {
-                self.usage.taken(&batch);
+    /// What came of that. No batch means that the run is asked to stop; where it has ended that is an error.
+    pub fn received(
+        &mut self,
+        received: Result<Option<Batch>, RuntimeError>,
+    ) -> Result<Option<Batch>, RuntimeError> {
+        match received {
+            Ok(Some(mut batch)) => {
+                self.usage.taken(&mut batch);
                 Ok(Some(batch))
             }
+            Ok(None) if self.control.stop() == Stop::Now => self.failed(RuntimeError::PeerGone(
+                "the run has ended: another role failed, or the launcher is gone; the launcher says which".into(),
+            )),
+            // The caller's own affair: it goes on, or ends with what it makes of them.
+            Err(error @ (RuntimeError::SlotHeld(_) | RuntimeError::Interrupted(_))) => Err(error),
+            Err(error) => self.failed(error),
             Ok(None) => Ok(None),
-            Err(error) => {
-                // What the launcher then says of it is what the user's own message may lack.
-                let _ = say(&self.channel, &Report::failed(&error));
-                Err(error)
-            }
         }
     }
 
-    /// Gives the place up, and says so to the launcher.
-    ///
-    /// # Errors
-    /// What a role in this process failed of.
-    pub fn close(mut self) -> Result<(), RuntimeError> {
-        self.end()
+    fn failed<T>(&mut self, error: RuntimeError) -> Result<T, RuntimeError> {
+        if !self.said_why {
+            self.said_why = true;
+            // What the launcher then says of it is what the user's own message may lack.
+            let _ = say(&self.channel, &Report::failed(&error));
+        }
+        Err(error)
     }
 
-    fn end(&mut self) -> Result<(), RuntimeError> {
-        let Some(side) = self.side.take() else { return Ok(()) };
+    /// No more batches are taken; the threads beside are still to be ended.
+    pub fn ends(&mut self) {
         // A launcher that is gone is told of elsewhere.
-        let _ = self.usage.given_back();
+        let _ = self.usage.asked();
         self.control.note_peak_rss(CONSUMER);
-        // First, so that the launcher knows why its roles end.
-        let said = match self.control.stop() {
-            Stop::Now => Ok(()),
-            _ => say(&self.channel, &Report::Done(serde_json::Value::Null)),
-        };
-        // Where the roles are threads of this process, the launcher's own word would come too late for them.
-        self.control.set_stop(Stop::Now);
-        let ended = side.end(Ok(()));
-        if let Err(error) = &ended {
-            let _ = say(&self.channel, &Report::failed(error));
+        // Said first, so that the launcher knows why its roles end.
+        if self.control.stop() != Stop::Now {
+            let _ = say(&self.channel, &Report::Done(serde_json::Value::Null));
         }
-        ended.and(match said {
-            Err(RuntimeError::PeerGone(_)) | Ok(()) => Ok(()),
-            Err(error) => Err(error),
-        })
+        self.control.set_stop(Stop::Now);
     }
-}
 
-impl Drop for Attached {
-    fn drop(&mut self) {
-        // Whoever cares has called `close`.
-        let _ = self.end();
+    /// What the threads failed of, where nothing else was told before.
+    pub fn ended(&mut self, ended: Result<(), RuntimeError>) -> Result<(), RuntimeError> {
+        ended.or_else(|error| self.failed(error))
     }
-}
-
-fn ended_by_launcher() -> RuntimeError {
-    RuntimeError::PeerGone("the run has ended: another role failed, or its launcher is gone; the launcher says which".into())
 }
 
 /// A thread that watches the launcher, until this is dropped: when it is gone, what waits here is to be told, and a process
 /// that does not end then is ended.
+#[derive(Debug)]
 struct LauncherWatch(Channel);
 
 impl LauncherWatch {

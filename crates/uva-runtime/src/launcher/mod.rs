@@ -48,6 +48,7 @@ use crate::metrics::{Observer, Roles};
 use crate::plan::RunPlan;
 use crate::{RuntimeError, mps};
 
+pub(crate) use attach::Attachment;
 pub use attach::{Attached, attach, attach_unless};
 pub use door::VARIABLE;
 pub(crate) use fleet::own_program;

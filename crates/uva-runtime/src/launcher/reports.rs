@@ -26,6 +26,7 @@ impl Report {
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Passes on to the launcher what the consumer observes.
+#[derive(Debug)]
 pub(super) struct ChannelObserver {
     channel: Arc<Channel>,
     /// What was passed on last, and when.

@@ -8,16 +8,14 @@ use serde_json::Value;
 use uva_graph::Dataset;
 use uva_mem::handover::Channel;
 
-use super::consumer_side::ConsumerSide;
-use super::handed::{Handed, Place, open_device};
+use super::handed::{Place, open_device};
 use super::messages::{Report, Role, Setup};
 use super::reports::{ChannelObserver, note, say_with};
 use super::{janitor, planner, signals};
-use crate::control::{CONSUMER, Control, FIRST_SAMPLER, PRODUCER, Stop};
+use crate::control::{CONSUMER, FIRST_SAMPLER, PRODUCER, Stop};
 use crate::metrics::Observer;
-use crate::plan::RunPlan;
 use crate::roles::{BatchReceiver, ProducerRole, SamplerRole};
-use crate::{RuntimeError, device};
+use crate::{Runtime, RuntimeError, device};
 
 /// What the consumer's process does with its batches: its job as the launcher's caller wrote it, and what comes of it.
 pub type Consume = fn(&mut BatchReceiver, &Dataset, Value, &mut dyn Observer) -> Result<Value, RuntimeError>;
@@ -83,29 +81,28 @@ fn take_part(role: Role, channel: &Arc<Channel>, consume: Consume) -> Result<Val
         .map_err(|error| RuntimeError::PeerGone(format!("no word from the launcher: {error}")))?;
     let setup: Setup = serde_json::from_slice(&first.payload).map_err(|error| failed(&error))?;
     let (index, job) = (setup.index, setup.job.clone());
-    let Place { dataset, plan, control, mut handed } = Place::of_setup(setup, first.fds)?;
-    let place = match role {
-        Role::Sampler => FIRST_SAMPLER + index,
-        Role::Producer => PRODUCER,
-        Role::Consumer | Role::Planner | Role::Janitor => CONSUMER,
-    };
-    if role.is_on_gpu(&plan.backend) {
+    let mut place = Place::of_setup(setup, first.fds)?;
+    let control = Arc::clone(&place.control);
+    if role.is_on_gpu(&place.plan.backend) {
         signals::stop_with_launcher(launcher, Arc::clone(&control)).map_err(|error| failed(&error))?;
     }
-    let ended = match role {
-        Role::Sampler => sample(index, &dataset, &plan, &control, &mut handed).map(|()| Value::Null),
+    let (ended, counters) = match role {
+        Role::Sampler => (sample(index, &mut place).map(|()| Value::Null), FIRST_SAMPLER + index),
         Role::Producer => {
-            produce(&dataset, &plan, &control, &mut handed, &|line| note(channel, line)).map(|()| Value::Null)
+            let note = |line: &str| note(channel, line);
+            (produce(&mut place, &note).map(|()| Value::Null), PRODUCER)
         }
         Role::Consumer | Role::Planner | Role::Janitor => {
-            ConsumerSide::take_up(&dataset, &plan, &control, &mut handed, channel).and_then(|mut side| {
+            let consumed = Runtime::take_up(&mut place, channel).and_then(|mut runtime| {
                 let mut observer = ChannelObserver::new(Arc::clone(channel));
-                let consumed = consume(&mut side.receiver, &dataset, job, &mut observer);
-                side.end(consumed)
-            })
+                let (receiver, dataset, _) = runtime.parts();
+                let consumed = consume(receiver, dataset, job, &mut observer);
+                runtime.finish(consumed)
+            });
+            (consumed, CONSUMER)
         }
     };
-    control.note_peak_rss(place);
+    control.note_peak_rss(counters);
     match ended {
         Err(RuntimeError::PeerGone(_)) if control.stop() == Stop::Now => Err(Ended::Stopped),
         other => Ok(other?),
@@ -113,13 +110,8 @@ fn take_part(role: Role, channel: &Arc<Channel>, consume: Consume) -> Result<Val
 }
 
 /// A sampler.
-fn sample(
-    index: usize,
-    dataset: &Arc<Dataset>,
-    plan: &RunPlan,
-    control: &Arc<Control>,
-    handed: &mut Handed,
-) -> Result<(), RuntimeError> {
+fn sample(index: usize, place: &mut Place) -> Result<(), RuntimeError> {
+    let Place { dataset, plan, control, handed } = place;
     let batches = plan.open_batch_ring(handed.next("batch ring")?)?.writer();
     let producer = handed.peer("producer")?;
     let reordered = handed.reordered_graph(dataset, plan)?;
@@ -131,13 +123,8 @@ fn sample(
 }
 
 /// The producer as a process of its own.
-fn produce(
-    dataset: &Arc<Dataset>,
-    plan: &RunPlan,
-    control: &Arc<Control>,
-    handed: &mut Handed,
-    note: &dyn Fn(&str),
-) -> Result<(), RuntimeError> {
+fn produce(place: &mut Place, note: &dyn Fn(&str)) -> Result<(), RuntimeError> {
+    let Place { dataset, plan, control, handed } = place;
     let batches = plan.open_batch_ring(handed.next("batch ring")?)?.reader();
     let features = plan.open_feature_ring(handed.next("feature ring")?)?.writer();
     let consumer = handed.peer("consumer")?;
