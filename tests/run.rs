@@ -97,7 +97,8 @@ fn a_command_that_takes_what_it_likes_and_ends_well_has_done_its_work() {
         let _ = std::fs::remove_file(temp.path().join(command::RECORD));
         let outcome = run(temp.path(), "--json", None, steps).run().succeeds();
         let end = outcome.json();
-        let taken = steps.split("take ").nth(1).map_or(0, |rest| rest.split(';').next().unwrap().parse().unwrap());
+        let taken =
+            steps.split("take ").nth(1).map_or(0, |rest| rest.split(';').next().unwrap().parse().unwrap());
         // Nothing of the command's own output is on stdout with --json.
         assert_eq!(end["event"], "end", "{outcome}");
         assert_eq!(end["batches"], taken, "{outcome}");

@@ -38,12 +38,11 @@ pub const RECORD: &str = "record";
 /// a line in which `"$@"` is the command.
 pub fn run(directory: &Path, options: &str, shell: Option<&str>, steps: &str) -> Uvatrain {
     let own = std::env::current_exe().expect("this executable");
-    let mut words: Vec<std::ffi::OsString> = format!(
-        "run graph --fanouts 5,4 --batch-size 100 --gather-threads 1 --samplers 2 {options} --"
-    )
-    .split_whitespace()
-    .map(Into::into)
-    .collect();
+    let mut words: Vec<std::ffi::OsString> =
+        format!("run graph --fanouts 5,4 --batch-size 100 --gather-threads 1 --samplers 2 {options} --")
+            .split_whitespace()
+            .map(Into::into)
+            .collect();
     if let Some(shell) = shell {
         words.extend(["sh", "-c", shell, "sh"].map(Into::into));
     }

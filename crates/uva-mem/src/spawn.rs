@@ -92,7 +92,10 @@ impl Channel {
         match rustix::io::fcntl_getfd(borrowed) {
             Err(_) => return refused("is not open"),
             // Sockets have inodes of a file system of their own, and only a socket is taken below.
-            Ok(_) if identity.is_some_and(|id| rustix::fs::fstat(borrowed).map(|stat| stat.st_ino) != Ok(id)) => {
+            Ok(_)
+                if identity
+                    .is_some_and(|id| rustix::fs::fstat(borrowed).map(|stat| stat.st_ino) != Ok(id)) =>
+            {
                 return refused("is something else by now");
             }
             Ok(flags) if flags.contains(FdFlags::CLOEXEC) => {

@@ -182,8 +182,7 @@ impl Control {
     /// The consumer's tally so far.
     pub fn tally(&self) -> Tally {
         let word = |place| self.page.load(self.tally_at() + place);
-        let cache =
-            CacheCounts { list_reads: word(3), list_hits: word(4), rows: word(5), row_hits: word(6) };
+        let cache = CacheCounts { list_reads: word(3), list_hits: word(4), rows: word(5), row_hits: word(6) };
         Tally { batches: word(0), epochs: word(1), nanoseconds: word(2), cache }
     }
 

@@ -27,7 +27,9 @@ use crate::control::{Control, Stop, peak_rss_bytes};
 use crate::metrics::Roles;
 use crate::options::{Cursor, LoaderOptions, Passes};
 use crate::plan::RunPlan;
-use crate::roles::{BatchReceiver, Peer, ProducerRole, RoleThread, SamplerRole, ThreadName, first_error, join_all};
+use crate::roles::{
+    BatchReceiver, Peer, ProducerRole, RoleThread, SamplerRole, ThreadName, first_error, join_all,
+};
 use crate::schedule::{Order, Schedule};
 use crate::{RuntimeError, device};
 

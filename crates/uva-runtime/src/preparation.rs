@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use uva_cache::CachePlan;
 use uva_graph::{Dataset, Split};
 
+use crate::RuntimeError;
 use crate::backend::{Backend, SamplerChoice};
 use crate::cache::{
     Budget, CacheContents, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable,
@@ -14,14 +15,10 @@ use crate::cache::{
 use crate::launcher::Launcher;
 use crate::metrics::{CacheCounts, CacheOutcome, Event, Observer, Start};
 use crate::plan::RunPlan;
-use crate::RuntimeError;
 
 /// Finds out how many bytes `--gpu-cache auto` comes to on a GPU, for the run that is being prepared.
-pub(crate) type BytesLeft<'a> = &'a mut dyn FnMut(
-    &Preparation,
-    Option<&mut Launcher>,
-    &mut dyn Observer,
-) -> Result<u64, RuntimeError>;
+pub(crate) type BytesLeft<'a> =
+    &'a mut dyn FnMut(&Preparation, Option<&mut Launcher>, &mut dyn Observer) -> Result<u64, RuntimeError>;
 
 /// A run before its roles start: what it was asked for, and what that has come to so far.
 #[derive(Debug)]

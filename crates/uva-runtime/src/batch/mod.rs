@@ -17,5 +17,5 @@ mod view;
 
 pub(crate) use header::{BatchHeader, Kind};
 pub use layout::BatchLayout;
-pub(crate) use view::{Used, UsedBatch};
 pub use view::{Batch, BatchArray, DeviceView, RawArray, RawElement};
+pub(crate) use view::{Used, UsedBatch};

@@ -69,7 +69,9 @@ pub fn attach_unless(interrupted: &dyn Fn() -> bool) -> Result<Attached, Runtime
     let mut taken = TAKEN_BY.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pid) = *taken {
         return Err(RuntimeError::Unattached(if pid == std::process::id() {
-            format!("this process ({pid}) is attached already: all splits and epochs come over the one attachment")
+            format!(
+                "this process ({pid}) is attached already: all splits and epochs come over the one attachment"
+            )
         } else {
             format!(
                 "process {pid}, of which this one ({}) is a fork, is attached: only that one takes batches",
@@ -114,10 +116,7 @@ fn address() -> Result<Address, RuntimeError> {
 }
 
 /// Knocks, and waits for the answer. Returns the channel to the launcher with it.
-fn knock(
-    address: &Address,
-    interrupted: &dyn Fn() -> bool,
-) -> Result<(Channel, Received), RuntimeError> {
+fn knock(address: &Address, interrupted: &dyn Fn() -> bool) -> Result<(Channel, Received), RuntimeError> {
     let gone = || {
         RuntimeError::Unattached(format!(
             "the launcher (process {}) that this process was started by has ended, or takes nobody any more",
@@ -173,7 +172,8 @@ impl Attached {
         let watch = LauncherWatch::start(Arc::clone(channel), Arc::clone(&control))?;
         let runtime = Runtime::take_up(&mut place, channel)?;
         let usage = Usage::begin(Arc::clone(channel), Arc::clone(&control), &plan, job.events);
-        let attachment = Attachment { control, channel: Arc::clone(channel), usage, said_why: false, _watch: watch };
+        let attachment =
+            Attachment { control, channel: Arc::clone(channel), usage, said_why: false, _watch: watch };
         Ok(Self { plan, runtime, attachment })
     }
 
@@ -221,7 +221,8 @@ impl Attachment {
                 Ok(Some(batch))
             }
             Ok(None) if self.control.stop() == Stop::Now => self.failed(RuntimeError::PeerGone(
-                "the run has ended: another role failed, or the launcher is gone; the launcher says which".into(),
+                "the run has ended: another role failed, or the launcher is gone; the launcher says which"
+                    .into(),
             )),
             // The caller's own affair: it goes on, or ends with what it makes of them.
             Err(error @ (RuntimeError::SlotHeld(_) | RuntimeError::Interrupted(_))) => Err(error),

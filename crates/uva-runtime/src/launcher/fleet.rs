@@ -261,7 +261,8 @@ impl Fleet {
         if self.door.is_none() {
             return;
         }
-        let attached = self.attached().filter(|attached| attached.on_gpu).map(|attached| attached.pidfd.pid());
+        let attached =
+            self.attached().filter(|attached| attached.on_gpu).map(|attached| attached.pidfd.pid());
         let command = &mut self.members[0];
         let command = (command.is_on_gpu && command.reap().is_none()).then(|| command.pidfd.pid());
         for pid in attached.into_iter().chain(command.filter(|pid| Some(*pid) != attached)) {

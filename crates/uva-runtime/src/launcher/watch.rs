@@ -59,7 +59,8 @@ pub(super) fn watch(
     observer: &mut dyn Observer,
 ) -> Result<Value, RuntimeError> {
     let command = fleet.door.is_some().then(CommandWatch::begin);
-    let mut watch = Watch { control, plan, cause: None, done: None, deadline: None, interrupted: None, command };
+    let mut watch =
+        Watch { control, plan, cause: None, done: None, deadline: None, interrupted: None, command };
     while !fleet.all_ended() {
         wait(&fleet, signals, watch.next_deadline(&fleet)).map_err(|error| {
             RuntimeError::Failed(format!("the launcher cannot wait for its roles: {error}"))
@@ -282,7 +283,9 @@ fn wait(fleet: &Fleet, signals: &Signals, deadline: Option<Instant>) -> rustix::
         }
     }
     if let Some(door) = &fleet.door {
-        fds.extend(door.knocks.as_ref().map(|knocks| PollFd::from_borrowed_fd(knocks.as_fd(), PollFlags::IN)));
+        fds.extend(
+            door.knocks.as_ref().map(|knocks| PollFd::from_borrowed_fd(knocks.as_fd(), PollFlags::IN)),
+        );
         if let Some(attached) = &door.attached {
             if !attached.ended {
                 fds.push(PollFd::from_borrowed_fd(attached.pidfd.as_fd(), PollFlags::IN));

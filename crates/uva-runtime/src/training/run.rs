@@ -107,7 +107,8 @@ impl TrainingRun {
             self.tell_the_start(options, observer)?;
             self.in_this_process(observer)?
         } else {
-            let mut launcher = Launcher::begin(self.preparation.dataset.path(), self.options.checkpoint.clone())?;
+            let mut launcher =
+                Launcher::begin(self.preparation.dataset.path(), self.options.checkpoint.clone())?;
             self.preparation.plan.backend = launcher.divide(decision, observer)?;
             self.prepare(Some(&mut launcher), observer)?;
             self.tell_the_start(options, observer)?;
