@@ -12,6 +12,7 @@
 //! | `await NAME` | waits until a file is there |
 //! | `ignore` | SIGINT and SIGTERM do nothing from now on |
 //! | `linger` | waits for ever |
+//! | `catch` | from now on an error of `take` is said, and the next step follows |
 //! | `kill`, `exit N` | ends by SIGKILL, or with a code |
 
 use std::fs::OpenOptions;
@@ -37,9 +38,14 @@ pub const RECORD: &str = "record";
 /// `uvatrain run graph OPTIONS -- …`, with a command that does these steps. `shell` is put around it where there is one:
 /// a line in which `"$@"` is the command.
 pub fn run(directory: &Path, options: &str, shell: Option<&str>, steps: &str) -> Uvatrain {
+    run_with(directory, &format!("--samplers 2 {options}"), shell, steps)
+}
+
+/// The same, with as many samplers as the options say.
+pub fn run_with(directory: &Path, options: &str, shell: Option<&str>, steps: &str) -> Uvatrain {
     let own = std::env::current_exe().expect("this executable");
     let mut words: Vec<std::ffi::OsString> =
-        format!("run graph --fanouts 5,4 --batch-size 100 --gather-threads 1 --samplers 2 {options} --")
+        format!("run graph --fanouts 5,4 --batch-size 100 --gather-threads 1 {options} --")
             .split_whitespace()
             .map(Into::into)
             .collect();
@@ -55,10 +61,15 @@ pub fn run(directory: &Path, options: &str, shell: Option<&str>, steps: &str) ->
 pub fn do_as_told() {
     let Ok(steps) = std::env::var(STEPS) else { return };
     let mut stream = None;
+    let mut catches = false;
     for step in steps.split(';').map(str::trim).filter(|step| !step.is_empty()) {
         let (verb, rest) = step.split_once(' ').unwrap_or((step, ""));
+        catches |= verb == "catch";
         if let Err(error) = do_step(&mut stream, verb, rest) {
             eprintln!("command: {error}");
+            if catches {
+                continue;
+            }
             std::process::exit(match error {
                 RuntimeError::PeerGone(_) => 74,
                 RuntimeError::Interrupted(_) => 75,
@@ -94,6 +105,7 @@ fn do_step(stream: &mut Option<BatchStream>, verb: &str, rest: &str) -> Result<(
                 signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).expect("a handler");
             }
         }
+        "catch" => {}
         "linger" => loop {
             std::thread::park();
         },

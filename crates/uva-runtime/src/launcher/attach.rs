@@ -207,7 +207,9 @@ pub(crate) struct Attachment {
 impl Attachment {
     /// The next batch is asked for.
     pub fn asked(&mut self) -> Result<(), RuntimeError> {
-        self.usage.asked()
+        let told = self.usage.asked();
+        // Asked behind a pass's last batch too: who is told of nothing there would go on to another pass.
+        if self.control.stop() == Stop::Now { self.failed(ended()) } else { told }
     }
 
     /// What came of that. No batch means that the run is asked to stop; where it has ended that is an error.
@@ -220,10 +222,7 @@ impl Attachment {
                 self.usage.taken(&mut batch);
                 Ok(Some(batch))
             }
-            Ok(None) if self.control.stop() == Stop::Now => self.failed(RuntimeError::PeerGone(
-                "the run has ended: another role failed, or the launcher is gone; the launcher says which"
-                    .into(),
-            )),
+            Ok(None) if self.control.stop() == Stop::Now => self.failed(ended()),
             // The caller's own affair: it goes on, or ends with what it makes of them.
             Err(error @ (RuntimeError::SlotHeld(_) | RuntimeError::Interrupted(_))) => Err(error),
             Err(error) => self.failed(error),
@@ -256,6 +255,12 @@ impl Attachment {
     pub fn ended(&mut self, ended: Result<(), RuntimeError>) -> Result<(), RuntimeError> {
         ended.or_else(|error| self.failed(error))
     }
+}
+
+fn ended() -> RuntimeError {
+    RuntimeError::PeerGone(
+        "the run has ended: another role failed, or the launcher is gone; the launcher says which".into(),
+    )
 }
 
 /// A thread that watches the launcher, until this is dropped: when it is gone, what waits here is to be told, and a process

@@ -23,7 +23,7 @@ use uva_mem::handover::HandoverError;
 use super::fleet::Fleet;
 use super::janitor::Janitor;
 use super::messages::since_boot;
-use super::watch::{GRACE, Rank, Speaker, Watch};
+use super::watch::{GRACE, Heard, Rank, Speaker, Watch};
 use crate::RuntimeError;
 use crate::control::CONSUMER;
 use crate::error::signal_name;
@@ -127,9 +127,12 @@ impl Watch<'_> {
             match channel.recv_within(Duration::ZERO) {
                 Ok(message) => {
                     let whose = Speaker { name: &name, place: CONSUMER };
-                    attached.said_why |= self.take_report(&message.payload, &whose, observer);
-                    // How the run went is for the command's end to say.
-                    attached.done |= self.done.take().is_some();
+                    match self.take_report(&message.payload, &whose, observer) {
+                        // How the run went is for the command's end to say.
+                        Heard::Done(_) => attached.done = true,
+                        Heard::Failed => attached.said_why = true,
+                        Heard::Other => {}
+                    }
                 }
                 Err(HandoverError::TimedOut(_)) if !attached.ended => break,
                 Err(_) => attached.channel = None,

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::fs::Access;
-use rustix::io::Errno;
 use uva_mem::Signal;
 use uva_mem::handover::Channel;
 use uva_mem::spawn::Inherit;
@@ -108,13 +107,11 @@ impl UserCommand {
 
     fn not_started(&self, error: &std::io::Error) -> RuntimeError {
         let program = self.words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-        let advice = match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::NOEXEC) => {
-                "; a script begins with a line such as #!/usr/bin/env python3, or is given to its interpreter: -- \
-                 python train.py"
-            }
+        let advice = match error.kind() {
             // The file itself was there a moment ago.
-            Some(Errno::NOENT) => "; of a script, its first line may name an interpreter that is not there",
+            std::io::ErrorKind::NotFound => {
+                "; of a script, its first line may name an interpreter that is not there"
+            }
             _ => "",
         };
         RuntimeError::Usage(format!("cannot start the command {program}: {error}{advice}"))

@@ -170,16 +170,18 @@ impl Watch<'_> {
                 }
             };
             let whose = Speaker { name: &name, place };
-            if self.take_report(&message.payload, &whose, observer) {
-                fleet.members[member].said_why = true;
+            match self.take_report(&message.payload, &whose, observer) {
+                Heard::Done(value) => self.done = Some(value),
+                Heard::Failed => fleet.members[member].said_why = true,
+                Heard::Other => {}
             }
         }
     }
 
-    /// Takes in one report. True: the role says of what it failed.
-    pub fn take_report(&mut self, payload: &[u8], whose: &Speaker<'_>, observer: &mut dyn Observer) -> bool {
+    /// Takes in one report.
+    pub fn take_report(&mut self, payload: &[u8], whose: &Speaker<'_>, observer: &mut dyn Observer) -> Heard {
         let Speaker { name, place } = *whose;
-        let mut said_why = false;
+        let mut heard = Heard::Other;
         let outcome = match serde_json::from_slice::<Report>(payload) {
             Ok(Report::Event(event)) => observer.event(&event),
             Ok(Report::Progress(progress)) => {
@@ -191,11 +193,11 @@ impl Watch<'_> {
                 Ok(())
             }
             Ok(Report::Done(value)) => {
-                self.done = Some(value);
+                heard = Heard::Done(value);
                 Ok(())
             }
             Ok(Report::Failed { code, message, follows, at }) => {
-                said_why = true;
+                heard = Heard::Failed;
                 let rank = if follows { Rank::Follows } else { Rank::Failed };
                 let message = format!("the {name} failed {}: {message}", self.whereabouts(place));
                 self.blame(rank, at, RuntimeError::from_exit_code(code, message));
@@ -208,11 +210,15 @@ impl Watch<'_> {
         if let Err(error) = outcome {
             self.blame(Rank::Asked, since_boot(), error);
         }
-        said_why
+        heard
     }
 
     /// Notes why the run ends, keeping what is nearest to the cause, and begins to end it.
     pub fn blame(&mut self, rank: Rank, at: Duration, error: RuntimeError) {
+        if rank == Rank::Follows && self.command.is_some() && self.done.is_some() {
+            // Of the command's good end, which a process that it left behind hears of too.
+            return;
+        }
         let nearer = |known: &Cause| rank > known.rank || (rank == known.rank && at < known.at);
         if self.cause.as_ref().is_none_or(nearer) {
             self.cause = Some(Cause { rank, at, error });
@@ -259,6 +265,15 @@ impl Watch<'_> {
             }
         }
     }
+}
+
+/// What a report was, where its sender's place depends on it.
+pub(super) enum Heard {
+    /// It is through, with this.
+    Done(Value),
+    /// It says of what it failed.
+    Failed,
+    Other,
 }
 
 /// Whose report it is.
