@@ -297,6 +297,27 @@ def test_with_three_slots_the_last_steps_tensors_may_still_be_bound(graph, epoch
         assert x.shape[0] == len(nodes) and len(indices)
 
 
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_a_tensor_that_is_bound_when_the_loop_goes_elsewhere_stays_good(graph, epochs, slots):
+    with uvatrain.Loader(graph, **OPTIONS, slots=slots) as loader:
+        kept = []
+        for epoch in (0, 3, 1, 4):
+            loader.set_epoch(epoch)
+            for batch in loader:
+                x, values = batch.x, batch.x.clone()
+                break
+            assert batch.hash == epochs[epoch][0]
+            kept.append((x, values))
+        del x
+        assert all(torch.equal(x, values) for x, values in kept)
+        # One after another is still by the slots.
+        iteration = iter(loader)
+        for _ in range(slots):
+            kept.append((next(iteration).x, None))
+        with pytest.raises(uvatrain.SlotInUse, match="the next batch needs"):
+            next(iteration)
+
+
 def test_clones_may_be_kept_for_ever(graph):
     with uvatrain.Loader(graph, **OPTIONS, slots=1) as loader:
         kept = [(batch.x.clone(), batch.input_nodes.clone()) for _ in range(3) for batch in loader]

@@ -7,43 +7,19 @@ import os
 import sys
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 from . import _core
 from .batch import Batch
-from .errors import PeerDied, SlotInUse, UvatrainError
+from .datasets import Dataset
+from .errors import SlotInUse, UvatrainError
 
-__all__ = ["Batches", "DatasetInfo", "Loader"]
+__all__ = ["Batches", "Loader"]
 
 _Self = TypeVar("_Self", bound="Batches")
 
 _LAST_EPOCH = 2**30 - 1
-
-
-@dataclass(frozen=True)
-class DatasetInfo:
-    """What there is in a dataset."""
-
-    path: Path
-    name: str
-    num_nodes: int
-    #: Both directions of an undirected edge count.
-    num_edges: int
-    #: Columns of the features.
-    feature_dim: int
-    #: float32, float16, bfloat16, uint8 or int8.
-    feature_dtype: str
-    num_classes: int
-    #: Whether a node may have several classes.
-    multi_label: bool
-    num_train: int
-    num_valid: int
-    num_test: int
-    #: 16 hex digits: equal for every copy of the dataset.
-    fingerprint: str
 
 
 class _Epoch(Iterator[Batch]):
@@ -74,8 +50,6 @@ class Batches:
 
     #: The split: "train", "valid" or "test".
     split: str
-    #: What there is in the dataset.
-    dataset: DatasetInfo
     #: Which part of every epoch's batches comes here, and of how many.
     rank: int
     world_size: int
@@ -83,7 +57,7 @@ class Batches:
     def __init__(self, source: _core.Source, split: str) -> None:
         self._source = source
         self.split = split
-        self.dataset = DatasetInfo(**source.dataset)
+        self.rank, self.world_size = source.part
         self._length: int = source.batches(split)
         # Where the next iteration begins; None: at the beginning of the epoch behind the last one.
         self._pending: tuple[int, int] | None = (0, 0)
@@ -95,12 +69,22 @@ class Batches:
         # The batch that was handed out last.
         self._out: weakref.ref[Batch] | None = None
         self._stream = _current_stream(source.device)
+        self._dataset: Dataset | None = None
+        # What a state has to agree with. It takes a moment to find out, and stays.
+        self._identity: dict[str, Any] | None = None
+
+    @property
+    def dataset(self) -> Dataset:
+        """The dataset: how many nodes and classes there are, and its tables."""
+        if self._dataset is None:
+            self._dataset = Dataset._of(self._source.dataset)
+        return self._dataset
 
     def __len__(self) -> int:
         """Batches of this rank in an epoch."""
         return self._length
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> _Epoch:
         if self._pending is None:
             self._pending = (self._at[0] + 1, 0)
         _check_epoch("epoch", self._pending[0])
@@ -119,19 +103,14 @@ class Batches:
                 "another iteration over this loader has begun since, or a state was loaded, and it is one pass at a "
                 "time: make a loader for each loop that runs beside another"
             )
-        # The batch before goes first: its slot is what the next one may need.
-        if self._out is not None:
-            out = self._out()
-            if out is not None:
-                out._release()
-                del out
-            self._out = None
+        self._let_go()
         epoch, batch = self._at
         if batch >= self._length:
             if self._running is not None:
                 self._running = None
                 if self._pending is None:
                     self._pending = (epoch + 1, 0)
+                self._ended(epoch)
             raise StopIteration
         received = self._receive(epoch, batch)
         self._at = (epoch, batch + 1)
@@ -142,19 +121,15 @@ class Batches:
     def _receive(self, epoch: int, batch: int) -> _core.Batch:
         stream = self._stream() if self._stream is not None else None
         try:
-            received = self._source.next(self.split, epoch, batch, stream)
+            return self._source.next(self.split, epoch, batch, stream)
         except SlotInUse:
-            received = None
-            collected = True
-        else:
-            collected = False
-        if collected:
-            # A tensor in a reference cycle is nobody's, but still there.
-            gc.collect()
-            received = self._source.next(self.split, epoch, batch, stream)
-        if received is None:
-            raise PeerDied("the run is being stopped: no batches come any more")
-        return received
+            pass
+        # A tensor in a reference cycle is nobody's, but still there.
+        gc.collect()
+        return self._source.next(self.split, epoch, batch, stream, True)
+
+    def _ended(self, epoch: int) -> None:
+        """An epoch has been handed out to its end."""
 
     @property
     def epoch(self) -> int:
@@ -185,13 +160,14 @@ class Batches:
             epoch, batch = self._at
         else:
             epoch, batch = self._pending
+        if self._identity is None:
+            self._identity = self._source.identity
         return {
             "version": 1,
             "split": self.split,
             "epoch": epoch,
             "batch": batch,
-            "fingerprint": self.dataset.fingerprint,
-            **self._source.identity,
+            **self._identity,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -232,11 +208,15 @@ class Batches:
 
     def close(self) -> None:
         """End what prepares batches. Tensors that are left stay good; more batches do not come."""
+        self._let_go()
+        self._source.close()
+
+    def _let_go(self) -> None:
+        """Ends the batch that was handed out last: its slot is what the next one may need."""
         out = self._out() if self._out is not None else None
         self._out = None
         if out is not None:
             out._release()
-        self._source.close()
 
     def __enter__(self: _Self) -> _Self:
         return self
@@ -303,7 +283,7 @@ class Loader(Batches):
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
-        self.rank, self.world_size = ranks(rank, world_size)
+        rank, world_size = ranks(rank, world_size)
         source = _core._open_loader(
             os.fspath(path),
             split=split,
@@ -320,8 +300,8 @@ class Loader(Batches):
             slots=slots,
             batch_slots=batch_slots,
             slot_bytes=slot_bytes,
-            rank=self.rank,
-            world_size=self.world_size,
+            rank=rank,
+            world_size=world_size,
         )
         # Also when the interpreter ends: before it does, threads must not work on what it takes down.
         weakref.finalize(self, source.close)
