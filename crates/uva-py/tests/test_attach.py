@@ -18,12 +18,25 @@ BATCHES = 5
 
 @pytest.fixture
 def run(graph, uvatrain_program, tmp_path):
-    """Runs a script under the launcher. It may use `say` to print a value as a line of JSON, which is returned."""
+    """Runs a script under the launcher. It may `say` a value, as a line of JSON; those are returned."""
 
     def run(script, *options, code=0):
         path = tmp_path / "train.py"
-        path.write_text("import json, os, sys, uvatrain\ndef say(value): print(json.dumps(value), flush=True)\n" + script)
-        command = [uvatrain_program, "run", graph, "--fanouts", "4,3", "--batch-size", "64", "--seed", "3", *options]
+        path.write_text(
+            "import json, os, sys, uvatrain\ndef say(value): print(json.dumps(value), flush=True)\n" + script
+        )
+        command = [
+            uvatrain_program,
+            "run",
+            graph,
+            "--fanouts",
+            "4,3",
+            "--batch-size",
+            "64",
+            "--seed",
+            "3",
+            *options,
+        ]
         ended = subprocess.run(
             [*command, "--", sys.executable, path],
             capture_output=True,
@@ -35,7 +48,7 @@ def run(graph, uvatrain_program, tmp_path):
             pytest.skip("this command line has no `run`")
         assert ended.returncode == code, ended.stdout + ended.stderr
         run.complaints = ended.stderr
-        return [json.loads(line) for line in ended.stdout.splitlines() if line[:1] in "[{\"0123456789tfn"]
+        return [json.loads(line) for line in ended.stdout.splitlines() if line[:1] in '[{"0123456789tfn']
 
     return run
 

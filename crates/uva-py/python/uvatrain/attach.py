@@ -37,7 +37,7 @@ class Session(Batches):
 
     def __iter__(self) -> _Epoch:
         iteration = super().__iter__()
-        # Whoever validates behind an epoch will do so behind the next: the batches can be prepared already then.
+        # Whoever validates behind an epoch will do so behind the next: it can be prepared for already.
         if self._run.ended is None:
             self._source.expect_validation("valid" in self._run.sessions)
         else:
@@ -59,7 +59,7 @@ class Session(Batches):
         self._source.next(self.split, epoch, len(self))
 
     def close(self) -> None:
-        """Take no more batches. The run ends when every split that was attached to is closed, or the script ends."""
+        """Take no more batches. The run ends when all that was attached to is closed, or the script ends."""
         super()._let_go()
         self._closed = True
         if all(session._closed for session in self._run.sessions.values()):
@@ -82,11 +82,11 @@ def attach(split: str = "train") -> Session:
             for batch in valid:
                 ...
 
-    split: "train", "valid" or "test". One process of the run attaches, and to each split once. Splits take turns: a step
-    of one ends the batch of another.
+    split: "train", "valid" or "test". One process of the run attaches, and to each split once. Splits take
+    turns: a step of one ends the batch of another.
 
-    Raises UvatrainError where this process was not started by `uvatrain run`, where another has attached before, and
-    where launcher and module are of different versions.
+    Raises UvatrainError where this process was not started by `uvatrain run`, where another has attached
+    before, and where launcher and module are of different versions.
     """
     global _run
     if split not in ("train", "valid", "test"):
@@ -97,7 +97,8 @@ def attach(split: str = "train") -> Session:
         weakref.finalize(_run, _run.source.close)
     if split in _run.sessions:
         raise UvatrainError(
-            f"attach({split!r}) was called before in this process: keep what it returned, which is good for every epoch"
+            f"attach({split!r}) was called before in this process: keep what it returned, which is good for "
+            "every epoch"
         )
     session = Session(_run, split)
     _run.sessions[split] = session

@@ -87,7 +87,7 @@ class Batches:
     def __iter__(self) -> _Epoch:
         if self._pending is None:
             self._pending = (self._at[0] + 1, 0)
-        _check_epoch("epoch", self._pending[0])
+        _checked("epoch", self._pending[0])
         self._at, self._pending = self._pending, None
         self._begun += 1
         epoch = _Epoch(self, self._begun)
@@ -100,8 +100,8 @@ class Batches:
     def _step(self, number: int) -> Batch:
         if number != self._begun:
             raise UvatrainError(
-                "another iteration over this loader has begun since, or a state was loaded, and it is one pass at a "
-                "time: make a loader for each loop that runs beside another"
+                "another iteration over this loader has begun since, or a state was loaded, and it is one pass "
+                "at a time: make a loader for each loop that runs beside another"
             )
         self._let_go()
         epoch, batch = self._at
@@ -120,13 +120,18 @@ class Batches:
 
     def _receive(self, epoch: int, batch: int) -> _core.Batch:
         stream = self._stream() if self._stream is not None else None
+        received = None
         try:
-            return self._source.next(self.split, epoch, batch, stream)
+            received = self._source.next(self.split, epoch, batch, stream)
         except SlotInUse:
             pass
-        # A tensor in a reference cycle is nobody's, but still there.
-        gc.collect()
-        return self._source.next(self.split, epoch, batch, stream, True)
+        if received is None:
+            # A tensor in a reference cycle is nobody's, but still there.
+            gc.collect()
+            received = self._source.next(self.split, epoch, batch, stream, True)
+        # None comes behind the last only.
+        assert received is not None
+        return received
 
     def _ended(self, epoch: int) -> None:
         """An epoch has been handed out to its end."""
@@ -144,17 +149,18 @@ class Batches:
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch, from its beginning.
 
-        Where a state was loaded that stands within this very epoch, it goes on from there: so a loop that sets the
-        epoch every time resumes as well.
+        Where a state was loaded that stands within this very epoch, it goes on from there: so a loop that
+        sets the epoch every time resumes as well.
         """
-        _check_epoch("epoch", epoch)
+        _checked("epoch", epoch)
         if self._pending is None or self._pending[0] != epoch:
             self._pending = (epoch, 0)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loop stands, as plain numbers and strings: for a checkpoint.
 
-        Within the loop the batch at hand counts as done. Another loader that loads the state goes on behind it.
+        Within the loop the batch at hand counts as done: another loader that loads the state goes on behind
+        it.
         """
         if self._is_running() or self._pending is None:
             epoch, batch = self._at
@@ -171,7 +177,7 @@ class Batches:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on where a state was taken, with the very batches that would have followed.
+        """Let the next iteration go on where a state was taken, with the batches that would have followed.
 
         ValueError where this loader would make other batches: another dataset, seed, fanouts, and so on.
         """
@@ -187,11 +193,10 @@ class Batches:
             if state[name] != own:
                 what = "the dataset is another" if name == "fingerprint" else f"{name} is another"
                 raise ValueError(
-                    f"state: {what}: {state[name]!r} in the state, {own!r} here. It can be resumed only where the same "
-                    "batches follow"
+                    f"state: {what}: {state[name]!r} in the state, {own!r} here. It can be resumed only where "
+                    "the same batches follow"
                 )
-        epoch, batch = state.get("epoch"), state.get("batch")
-        _check_epoch("state: epoch", epoch)
+        epoch, batch = _checked("state: epoch", state.get("epoch")), state.get("batch")
         if not isinstance(batch, int) or not 0 <= batch <= self._length:
             raise ValueError(f"state: batch {batch!r} is not one of the {self._length} of an epoch")
         self._pending = (epoch, batch)
@@ -200,7 +205,7 @@ class Batches:
         self._running = None
 
     def stats(self) -> dict[str, Any]:
-        """What sampler, producer and consumer did with their time so far, in seconds, and which is the bottleneck.
+        """What sampler, producer and consumer did with their time, in seconds, and which is the bottleneck.
 
         "skipped" counts hand-overs without a batch: what it costs to jump to another epoch.
         """
@@ -228,8 +233,8 @@ class Batches:
 
     def __getstate__(self) -> Any:
         raise TypeError(
-            f"a {type(self).__name__} is of one process and cannot be sent to another, with its threads and slots: "
-            "make it there, or use num_workers=0"
+            f"a {type(self).__name__} is of one process and cannot be sent to another, with its threads and "
+            "slots: make it there, or use num_workers=0"
         )
 
 
@@ -248,18 +253,21 @@ class Loader(Batches):
     split: "train", "valid" or "test". Only training is shuffled.
     samplers: threads that sample. None: a quarter of the cores, 8 at most. It never changes a batch.
     gather_threads: threads that copy feature rows where the CPU does. None: a quarter of the cores.
-    slots: batches that can be ready or in use at once. With 3, a tensor of the last step that is still bound costs
-        nothing.
+    slots: batches that can be ready or in use at once. With 3, a tensor of the last step that is still bound
+        costs nothing.
     batch_slots: sampled batches that can wait for their features. None: two more than samplers.
     slot_bytes: how large a batch's ids and blocks may be, and again its features. None: as the fanouts allow.
-    seed: of every random choice. The same seed makes the same batches, on any machine, with any number of samplers.
+    seed: of every random choice. The same seed makes the same batches, on any machine, with any number of
+        samplers.
     replace: sample with replacement.
     drop_last: leave out an epoch's last batch of training where it is smaller than the others.
     batch_dependency: a node's neighbours change only every so many batches.
-    expand: which nodes a hop draws neighbours for: "all" so far, anew in each hop, or the "new" ones only, so that a node
-        has the same neighbours in every layer. `batch.to_pyg()` and PyG's `trim_to_layer` are exact with "new".
-    rank, world_size: which part of an epoch's batches comes here: of batch number g, the rank g % world_size. None:
-        torch.distributed's where it is initialised, else RANK and WORLD_SIZE of the environment (torchrun), else all.
+    expand: which nodes a hop draws neighbours for: "all" so far, anew in each hop, or the "new" ones only, so
+        that a node has the same neighbours in every layer. `batch.to_pyg()` and PyG's `trim_to_layer` are
+        exact with "new".
+    rank, world_size: which part of an epoch's batches comes here: of batch number g, the rank g % world_size.
+        None: torch.distributed's where it is initialised, else RANK and WORLD_SIZE of the environment
+        (torchrun), else all.
     """
 
     def __init__(
@@ -308,7 +316,8 @@ class Loader(Batches):
         super().__init__(source, split)
 
     def __repr__(self) -> str:
-        return f"Loader({str(self.dataset.path)!r}, split={self.split!r}, batches={len(self)}, epoch={self.epoch})"
+        path = str(self.dataset.path)
+        return f"Loader({path!r}, split={self.split!r}, batches={len(self)}, epoch={self.epoch})"
 
 
 def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
@@ -329,12 +338,13 @@ def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
         return int(told[0] or ""), int(told[1] or "")
     except ValueError:
         raise ValueError(
-            f"RANK={told[0]!r} and WORLD_SIZE={told[1]!r} in the environment are no numbers; give rank and world_size"
+            f"RANK={told[0]!r} and WORLD_SIZE={told[1]!r} in the environment are no numbers; give rank and "
+            "world_size"
         ) from None
 
 
 def _current_stream(device: int | None) -> Any:
-    """What tells torch's current stream of a GPU; None where batches are in host memory, or torch has no GPU."""
+    """What tells torch's current stream of a GPU; None where batches are in host memory."""
     if device is None:
         return None
     try:
@@ -346,8 +356,9 @@ def _current_stream(device: int | None) -> Any:
     return lambda: torch.cuda.current_stream(device).cuda_stream
 
 
-def _check_epoch(name: str, epoch: Any) -> None:
+def _checked(name: str, epoch: Any) -> int:
     if isinstance(epoch, bool) or not isinstance(epoch, int):
         raise TypeError(f"{name} is an integer, not {type(epoch).__name__}")
     if not 0 <= epoch <= _LAST_EPOCH:
         raise ValueError(f"{name} {epoch}: epochs go from 0 to {_LAST_EPOCH}")
+    return epoch
