@@ -2,14 +2,15 @@
 
     python crates/uva-py/benches/step_cost.py [DATASET] [--fanouts 3,3,3] [--batch-size 16] [--rounds 9]
 
-Both loops ask for the same epochs of one loader. The one in Python touches x, y, seeds, input_nodes and every block's
-indptr and indices, so that all tensors are made; the one in Rust makes no object at all.
+Both loops ask for the same epochs of one loader. The one in Python touches x, y, seeds, input_nodes and every
+block's indptr and indices, so that all tensors are made; the one in Rust makes no object at all.
 
-Batches are small, so that what is counted is not their preparation; what Python costs does not depend on their size.
+Batches are small, so that what is counted is not their preparation; what Python costs does not depend on
+their size.
 
-"ready" is a step whose batch has been prepared already: before each, torch trains a small model for a while, so that
-the threads are ahead. Medians over the steps. Its difference is Python's own cost. "loop" is the same without
-training, medians over the epochs: what is left of that cost where batches are prepared beside it.
+"ready" is a step whose batch has been prepared already: before each, torch trains a small model for a while,
+so that the threads are ahead. Medians over the steps. Its difference is Python's own cost. "loop" is the same
+without training, medians over the epochs: what is left of that cost where batches are prepared beside it.
 """
 
 import argparse
@@ -30,7 +31,7 @@ def touch(batch):
 
 
 def trainer(seconds):
-    """Something that torch does between steps, as in a real loop: after it, its code and data are in the caches."""
+    """Something that torch does between steps, as in a real loop: it leaves its code in the caches."""
     import torch
 
     model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
@@ -101,7 +102,9 @@ def main():
         if path is None:
             from graphs import write_graph
 
-            path = write_graph(Path(temporary) / "graph", nodes=100_000, degree=10, dim=64, splits=(50_000, 10, 10))
+            path = write_graph(
+                Path(temporary) / "graph", nodes=100_000, degree=10, dim=64, splits=(50_000, 10, 10)
+            )
         fanouts = [int(fanout) for fanout in options.fanouts.split(",")]
         with uvatrain.Loader(path, fanouts=fanouts, batch_size=options.batch_size) as loader:
             batches = min(options.batches, len(loader))

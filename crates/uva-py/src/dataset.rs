@@ -7,10 +7,11 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use uva_gather::{GatherError, HostGather, RowGather};
 use uva_graph::npy::NpyArray;
-use uva_graph::{Dataset as Graph, ElementType, GraphError, Indices, Labels, Split, Verify};
+use uva_graph::{Dataset as Graph, GraphError, Indices, Labels, Split, Verify};
 use uva_mem::PrivateFile;
 
 use crate::array::Array;
+use crate::batch::of_features;
 use crate::dlpack::{Device, Element};
 use crate::errors::{UvatrainError, of_graph, of_io};
 use crate::input::Input;
@@ -41,6 +42,11 @@ pub fn open(path: &Path, how: Verify) -> PyResult<Graph> {
 }
 
 impl Dataset {
+    /// Over a dataset that is open already.
+    pub fn of(graph: &Arc<Graph>) -> PyResult<Self> {
+        Ok(Self { tables: Self::tables(graph)?, graph: Arc::clone(graph) })
+    }
+
     /// The dataset itself.
     pub fn graph(&self) -> &Arc<Graph> {
         &self.graph
@@ -116,16 +122,6 @@ impl Table {
     }
 }
 
-fn of_features(element: ElementType) -> Element {
-    match element {
-        ElementType::F32 => Element::F32,
-        ElementType::F16 => Element::F16,
-        ElementType::Bf16 => Element::BF16,
-        ElementType::U8 => Element::U8,
-        ElementType::I8 => Element::I8,
-    }
-}
-
 #[pymethods]
 impl Dataset {
     /// Opens the dataset in the directory `path`.
@@ -146,8 +142,7 @@ impl Dataset {
         };
         py.detach(|| {
             let graph = Arc::new(open(&path, how)?);
-            let tables = Dataset::tables(&graph)?;
-            Ok(Self { graph, tables })
+            Self::of(&graph)
         })
     }
 

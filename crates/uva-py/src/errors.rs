@@ -39,16 +39,25 @@ impl<T> OrRaise<T> for Result<T, GraphError> {
     }
 }
 
-/// The exception for an error of a run.
+/// The exception for an error of what was asked for in Python: options have Python's names.
 pub fn of_runtime(error: RuntimeError) -> PyErr {
     let message = in_python(&error.to_string());
+    exception(&error, message)
+}
+
+/// The exception for an error of what was asked for on a command line: options have the command line's names.
+pub fn of_launched(error: RuntimeError) -> PyErr {
+    exception(&error, error.to_string())
+}
+
+fn exception(error: &RuntimeError, message: String) -> PyErr {
     match error {
         RuntimeError::Usage(_) | RuntimeError::Input(_) => PyValueError::new_err(message),
         RuntimeError::Missing(_) => Unavailable::new_err(message),
         RuntimeError::PeerGone(_) => PeerDied::new_err(message),
         RuntimeError::SlotHeld(_) => SlotInUse::new_err(message),
         RuntimeError::Interrupted(_) => PyKeyboardInterrupt::new_err(message),
-        _ => UvatrainError::new_err(message),
+        RuntimeError::Unattached(_) | RuntimeError::Failed(_) => UvatrainError::new_err(message),
     }
 }
 

@@ -4,6 +4,7 @@
 //! It exchanges arrays by DLPack and links neither libtorch nor numpy, so one wheel serves every Python and every torch.
 
 mod array;
+mod attach;
 mod batch;
 mod dataset;
 mod dlpack;
@@ -12,6 +13,7 @@ mod edges;
 mod errors;
 mod fork;
 mod input;
+mod interrupt;
 mod loader;
 mod neighbors;
 mod writing;
@@ -27,6 +29,8 @@ mod _core {
     use crate::array::Array;
     #[pymodule_export]
     use crate::array::probe::{_zeros, _zeros_alive};
+    #[pymodule_export]
+    use crate::attach::_attach;
     #[pymodule_export]
     use crate::batch::Batch;
     #[pymodule_export]

@@ -11,16 +11,18 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyOverflowError, PyTypeError, PyValu
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use uva_cuda::{Driver, Stream};
-use uva_graph::{Dataset, Labels, Split};
+use uva_graph::{Dataset as Graph, Split, Verify};
 use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice};
 use uva_runtime::consumer::{BatchStream, Place, decide_here};
 use uva_runtime::options::Part;
 use uva_runtime::{LoaderOptions, RuntimeError};
 use uva_sample::Expand;
 
-use crate::batch::{Batch, Held, of_features};
-use crate::errors::{OrRaise, SlotInUse, UvatrainError, of_runtime};
+use crate::batch::{Batch, Held};
+use crate::dataset::{Dataset, open};
+use crate::errors::{OrRaise, SlotInUse, UvatrainError, of_launched, of_runtime};
 use crate::fork;
+use crate::interrupt::Signals;
 
 /// Batches, whoever prepares them.
 #[pyclass(frozen, module = "uvatrain._core")]
@@ -30,12 +32,15 @@ pub struct Source {
     open: ManuallyDrop<Mutex<Option<Open>>>,
     /// Asks whoever waits for a batch to let go of `open`.
     closing: AtomicBool,
-    dataset: Arc<Dataset>,
+    dataset: Arc<Graph>,
     /// Batches of a pass over each split.
     batches: [u64; 3],
     options: LoaderOptions,
     /// The GPU that batches are on, where they are on one that torch can see.
     device: Option<usize>,
+    /// Where these are, batches can be prepared anew: the backend, and the split whose epochs follow one another. `None`:
+    /// they come from a launcher.
+    own: Option<(Backend, Split)>,
 }
 
 struct Open {
@@ -44,25 +49,39 @@ struct Open {
     ordered_on: Option<u64>,
     /// Batches handed out whose slots have not gone back yet, oldest first.
     out: VecDeque<Weak<Held>>,
+    /// The place of the batch that came last.
+    last: Option<Place>,
 }
 
 impl Source {
-    /// Over a stream that has been started.
-    pub fn new(stream: BatchStream, options: LoaderOptions, backend: &Backend) -> Self {
+    /// Over a stream that has been started: by this process itself, with `main` for the split whose epochs follow one
+    /// another, or by a launcher.
+    pub fn new(stream: BatchStream, options: LoaderOptions, backend: Backend, main: Option<Split>) -> Self {
         let dataset = Arc::clone(stream.dataset());
         let batches = Split::ALL.map(|split| stream.batches(split));
         let simulated = || Driver::load().is_ok_and(Driver::device_memory_is_host_memory);
         let device = backend.device_slots().map(|cuda| cuda.ordinal).filter(|_| !simulated());
-        let open = Open { stream, ordered_on: None, out: VecDeque::new() };
         Self {
             process: std::process::id(),
-            open: ManuallyDrop::new(Mutex::new(Some(open))),
+            open: ManuallyDrop::new(Mutex::new(Some(Open::over(stream)))),
             closing: AtomicBool::new(false),
             dataset,
             batches,
             options,
             device,
+            own: main.map(|main| (backend, main)),
         }
+    }
+
+    /// The exception for an error of these batches.
+    fn error(&self, error: RuntimeError) -> PyErr {
+        if self.own.is_some() { of_runtime(error) } else { of_launched(error) }
+    }
+
+    /// Starts anew: threads and slots of their own, while the old slots stay for the tensors that look into them.
+    fn start_anew(&self) -> Option<Result<BatchStream, RuntimeError>> {
+        let (backend, main) = self.own.as_ref()?;
+        Some(BatchStream::in_this_process(Arc::clone(&self.dataset), &self.options, backend.clone(), *main))
     }
 
     fn check_process(&self) -> PyResult<()> {
@@ -97,6 +116,19 @@ impl Source {
 }
 
 impl Open {
+    fn over(stream: BatchStream) -> Self {
+        Self { stream, ordered_on: None, out: VecDeque::new(), last: None }
+    }
+
+    /// Whether a batch that follows the last one is asked for. Another makes the roles turn, which takes every slot once:
+    /// a tensor that keeps one keeps it from all that is on its way.
+    fn goes_on_at(&self, place: Place) -> bool {
+        self.last.is_some_and(|last| {
+            (last.split, last.epoch) == (place.split, place.epoch) && last.batch + 1 == place.batch
+                || last.batch + 1 == self.stream.batches(last.split) && place.batch == 0
+        })
+    }
+
     /// Uses batches on this stream of the GPU's from now on. `None`: the host waits for each.
     fn order_on(&mut self, wanted: Option<u64>) {
         if wanted == self.ordered_on || wanted.is_none() {
@@ -112,7 +144,7 @@ impl Open {
     }
 
     /// The error for a slot that is still held, which names the batch.
-    fn in_use(&mut self, slots: usize) -> PyErr {
+    fn in_use(&mut self, place: Place, slots: String) -> PyErr {
         self.out.retain(|held| held.strong_count() > 0);
         // Slots are asked for in the order of the batches: the one that is missing is the oldest one's.
         let batch = match self.out.front().and_then(Weak::upgrade) {
@@ -122,9 +154,14 @@ impl Open {
             }
             None => "an earlier batch".to_owned(),
         };
+        let (wanted, instead) = if self.goes_on_at(place) {
+            ("the next batch needs", format!(", or raise {slots}"))
+        } else {
+            ("has to be free to go to another place", ", or del what is not needed any more".to_owned())
+        };
         SlotInUse::new_err(format!(
-            "a tensor of {batch} is still there, or a view of one, and keeps the slot that the next batch needs. \
-             .clone() what is kept for more than a step (x.clone(), not x[:10]), or raise slots ({slots} now)"
+            "a tensor of {batch} is still there, or a view of one, and keeps the slot that {wanted}. .clone() what is kept \
+             for more than a step (x.clone(), not x[:10]){instead}"
         ))
     }
 }
@@ -141,10 +178,11 @@ impl Drop for Source {
 
 #[pymethods]
 impl Source {
-    /// Waits for a batch: number `batch` of this rank's in the epoch. None where the run is being stopped.
+    /// Waits for a batch: number `batch` of this rank's in the epoch. None behind the last.
     ///
     /// stream: torch's current stream of the GPU that batches are on.
-    #[pyo3(signature = (split, epoch, batch, stream=None))]
+    /// last_try: slots that are still held will stay so, and what can be done about it is done.
+    #[pyo3(signature = (split, epoch, batch, stream=None, last_try=false))]
     fn next(
         &self,
         py: Python<'_>,
@@ -152,49 +190,51 @@ impl Source {
         epoch: u32,
         batch: u64,
         stream: Option<u64>,
+        last_try: bool,
     ) -> PyResult<Option<Batch>> {
         self.check_process()?;
         let place = Place { split: split_named(split)?, epoch, batch };
         let mut guard = self.open()?;
         let open = guard.as_mut().ok_or_else(closed)?;
         open.order_on(stream);
-        open.stream.go_to(place);
-        let raised = Mutex::new(None);
+        let signals = Signals::default();
         let received = py.detach(|| {
-            let interrupted = || {
-                if self.closing.load(Ordering::Relaxed) {
-                    return true;
-                }
-                // Without an interpreter nobody waits any more.
-                let checked = Python::try_attach(|py| py.check_signals());
-                match checked {
-                    None => true,
-                    Some(Ok(())) => false,
-                    Some(Err(error)) => {
-                        *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                        true
-                    }
-                }
-            };
+            let interrupted = || self.closing.load(Ordering::Relaxed) || signals.end_the_wait();
+            open.stream.go_to(place);
+            let received = open.stream.next_batch(&interrupted);
+            let held = matches!(received, Err(RuntimeError::SlotHeld(_)));
+            if !held || !last_try || open.goes_on_at(place) {
+                return received;
+            }
+            let Some(Ok(anew)) = self.start_anew() else { return received };
+            // What the old threads failed of has no part in what follows.
+            let _ = std::mem::replace(open, Open::over(anew)).stream.close();
+            open.order_on(stream);
+            open.stream.go_to(place);
             open.stream.next_batch(&interrupted)
         });
         match received {
+            Ok(None) if batch < self.batches[place.split as usize] => Err(PyKeyboardInterrupt::new_err(
+                "the launcher asks this process to come to its end: no more batches",
+            )),
             Ok(None) => Ok(None),
             Ok(Some(received)) => {
                 let held = Arc::new(Held::new(received, open.ordered_on));
                 open.out.retain(|held| held.strong_count() > 0);
                 open.out.push_back(Arc::downgrade(&held));
+                open.last = Some(place);
                 Ok(Some(Batch::new(&held, self.options.expand)))
             }
-            Err(RuntimeError::SlotHeld(_)) => Err(open.in_use(self.options.feature_slots)),
-            Err(RuntimeError::Interrupted(_)) => {
-                Err(match raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
-                    Some(error) => error,
-                    None if self.closing.load(Ordering::Relaxed) => closed(),
-                    None => PyKeyboardInterrupt::new_err(()),
-                })
+            Err(RuntimeError::SlotHeld(_)) => {
+                let option = if self.own.is_some() { "slots" } else { "--slots" };
+                Err(open.in_use(place, format!("{option} ({} now)", self.options.feature_slots)))
             }
-            Err(error) => Err(of_runtime(error)),
+            Err(RuntimeError::Interrupted(_)) => Err(match signals.raised() {
+                Some(raised) => raised,
+                None if self.closing.load(Ordering::Relaxed) => closed(),
+                None => PyKeyboardInterrupt::new_err(()),
+            }),
+            Err(error) => Err(self.error(error)),
         }
     }
 
@@ -250,31 +290,32 @@ impl Source {
         Ok(told)
     }
 
-    /// What is known of the dataset.
+    /// The dataset.
     #[getter]
-    fn dataset<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (dataset, told) = (&self.dataset, PyDict::new(py));
-        let features = dataset.features();
-        told.set_item("path", dataset.path())?;
-        told.set_item("name", dataset.name())?;
-        told.set_item("num_nodes", dataset.nodes())?;
-        told.set_item("num_edges", dataset.edges())?;
-        told.set_item("feature_dim", features.dim)?;
-        told.set_item("feature_dtype", of_features(features.element).name())?;
-        told.set_item("num_classes", dataset.classes())?;
-        told.set_item("multi_label", matches!(dataset.labels(), Labels::Multi { .. }))?;
-        told.set_item("num_train", dataset.split(Split::Train).len())?;
-        told.set_item("num_valid", dataset.split(Split::Valid).len())?;
-        told.set_item("num_test", dataset.split(Split::Test).len())?;
-        told.set_item("fingerprint", dataset.fingerprint())?;
-        Ok(told)
+    fn dataset(&self) -> PyResult<Dataset> {
+        Dataset::of(&self.dataset)
     }
 
-    /// What a batch depends on, beside its dataset: plain values, for a state.
+    /// Rank and world size.
+    #[getter]
+    fn part(&self) -> (u32, u32) {
+        (self.options.part.index, self.options.part.of)
+    }
+
+    /// Expects a validation pass behind each epoch of the main split from now on, or not. It changes no batch.
+    fn expect_validation(&self, expect: bool) -> PyResult<()> {
+        self.check_process()?;
+        let mut guard = self.open()?;
+        guard.as_mut().ok_or_else(closed)?.stream.expect_validation(expect);
+        Ok(())
+    }
+
+    /// What a batch depends on: plain values, for a state.
     #[getter]
     fn identity<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (options, told) = (&self.options, PyDict::new(py));
         let fanouts: Vec<_> = options.fanouts.iter().map(i32::to_string).collect();
+        told.set_item("fingerprint", self.dataset.fingerprint())?;
         told.set_item("fanouts", fanouts.join(","))?;
         told.set_item("batch_size", options.batch_size)?;
         told.set_item("seed", options.seed)?;
@@ -292,7 +333,7 @@ impl Source {
             return Ok(());
         }
         py.detach(|| match self.take() {
-            Some(open) => open.stream.close().or_raise(),
+            Some(open) => open.stream.close().map_err(|error| self.error(error)),
             None => Ok(()),
         })
     }
@@ -394,10 +435,10 @@ pub fn _open_loader(
     options.check().or_raise()?;
     fork::check("a loader cannot be made")?;
     py.detach(|| {
-        let dataset = Arc::new(Dataset::open(&path).or_raise()?);
+        let dataset = Arc::new(open(&path, Verify::Stamp)?);
         let asked = BackendOptions { device, ..BackendOptions::default() };
         let backend = decide_here(&asked).or_raise()?.backend;
         let stream = BatchStream::in_this_process(dataset, &options, backend.clone(), split).or_raise()?;
-        Ok(Source::new(stream, options, &backend))
+        Ok(Source::new(stream, options, backend, Some(split)))
     })
 }

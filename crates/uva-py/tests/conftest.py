@@ -43,7 +43,7 @@ def uvatrain_program():
 
 
 def run_python(script, *arguments, **environment):
-    """Runs a script beside this process, and returns how it ended, what it printed and what it complained of."""
+    """Runs a script beside this process, and returns how it ended, what it printed and complained of."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}
     with subprocess.Popen(

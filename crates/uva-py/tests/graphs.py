@@ -71,7 +71,9 @@ class Tables:
         self.indptr, self.indices = load("indptr"), load("indices")
         self.features, self.labels = load("feat"), load("label")
         self.splits = {split: load(f"{split}_idx") for split in ("train", "valid", "test")}
-        self.original = load("orig_id") if (path / "orig_id.npy").exists() else np.arange(len(self.indptr) - 1)
+        self.original = (
+            load("orig_id") if (path / "orig_id.npy").exists() else np.arange(len(self.indptr) - 1)
+        )
 
     def lists(self):
         """For the reference implementation, which knows Python's lists only."""
@@ -96,7 +98,9 @@ def hash_array(tag, values):
 
 def hash_of(batch, original):
     """The hash of what a batch's tensors hold."""
-    total = hash_array(0, original[np.asarray(batch.seeds)]) + hash_array(1, original[np.asarray(batch.input_nodes)])
+    total = hash_array(0, original[np.asarray(batch.seeds)]) + hash_array(
+        1, original[np.asarray(batch.input_nodes)]
+    )
     for layer, block in enumerate(batch.blocks):
         total += hash_array(16 + 2 * layer, block.indptr) + hash_array(17 + 2 * layer, block.indices)
     return format(total % 2**64, "016x")

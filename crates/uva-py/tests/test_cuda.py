@@ -1,4 +1,4 @@
-"""Batches on a GPU: with the stand-in driver of crates/cuda-sim where there is none, and on a GPU where there is one."""
+"""Batches on a GPU: with the stand-in driver of crates/cuda-sim, and on a GPU where there is one."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GP
 
 @pytest.fixture
 def simulator(tmp_path):
-    """The environment of a process that finds the stand-in driver: cargo build -p cuda-sim, or UVATRAIN_CUDA_SIM."""
+    """The environment in which the stand-in driver is found."""
     target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
     built = [Path(os.environ["UVATRAIN_CUDA_SIM"])] if "UVATRAIN_CUDA_SIM" in os.environ else []
     built += target.glob("*/libcuda_sim.so")
@@ -79,8 +79,8 @@ array = batch.array("x")
 assert array.__dlpack_device__() == (2, 0)
 capsule = array.__dlpack__(stream=1)
 tensor = pointer(capsule, b"dltensor").contents
-assert list(tensor.device) == [2, 0] and tensor.shape[:2] == [batch.num_nodes, 5] and tensor.dtype[:2] == [2, 32]
-for stream in (None, 0, 1, -1):
+assert list(tensor.device) == [2, 0] and tensor.shape[:2] == [batch.num_nodes, 5] and tensor.dtype[:2] == [2,
+32] for stream in (None, 0, 1, -1):
     assert refused(stream=stream) is None
 assert "wait_stream" in refused(stream=77)
 assert ".clone()" in refused(copy=True)
@@ -116,9 +116,12 @@ def test_on_a_gpu_batches_are_those_of_the_cpu(graph):
                 assert torch.equal(batch.x.cpu(), rows)
                 batch.confirm()
                 blocks = [
-                    SimpleNamespace(indptr=block.indptr.cpu(), indices=block.indices.cpu()) for block in batch.blocks
+                    SimpleNamespace(indptr=block.indptr.cpu(), indices=block.indices.cpu())
+                    for block in batch.blocks
                 ]
-                on_host = SimpleNamespace(seeds=batch.seeds.cpu(), input_nodes=batch.input_nodes.cpu(), blocks=blocks)
+                on_host = SimpleNamespace(
+                    seeds=batch.seeds.cpu(), input_nodes=batch.input_nodes.cpu(), blocks=blocks
+                )
                 assert hash_of(on_host, tables.original) == batch.hash
                 seen.append(batch.hash)
     assert seen == expected
@@ -131,7 +134,9 @@ def test_on_a_gpu_a_step_is_ordered_on_the_current_stream(graph):
         sums = [batch.x.double().sum() for _ in range(20) for batch in loader]
         side.synchronize()
     with uvatrain.Loader(graph, **OPTIONS) as loader:
-        assert [one.item() for one in sums] == [batch.x.double().sum().item() for _ in range(20) for batch in loader]
+        assert [one.item() for one in sums] == [
+            batch.x.double().sum().item() for _ in range(20) for batch in loader
+        ]
 
 
 @needs_gpu

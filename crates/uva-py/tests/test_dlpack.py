@@ -160,7 +160,9 @@ def test_another_device_is_refused_with_what_would_do():
         array.__dlpack__(stream=3)
 
 
-@pytest.mark.parametrize("arguments", [{"max_version": "1.0"}, {"max_version": 1}, {"dl_device": 1}, {"stream": "a"}])
+@pytest.mark.parametrize(
+    "arguments", [{"max_version": "1.0"}, {"max_version": 1}, {"dl_device": 1}, {"stream": "a"}]
+)
 def test_nonsense_is_a_type_error(arguments):
     with pytest.raises(TypeError):
         _core._zeros("int32", 4).__dlpack__(**arguments)

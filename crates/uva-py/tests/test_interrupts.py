@@ -8,8 +8,8 @@ from conftest import run_python, run_python_well
 # A batch of all training nodes with all their neighbours, eight hops deep, takes seconds.
 SLOW = "fanouts=(-1,) * 8, batch_size=150_000, slot_bytes=2**30"
 
-# Sends the signal once the main thread waits within the module: a thread of Python's gets to run there only because the
-# wait has let go of the interpreter's lock.
+# Sends the signal once the main thread waits within the module: a thread of Python's gets to run there only
+# because the wait has let go of the interpreter's lock.
 SENDER = """
 import os, signal, sys, threading, uvatrain
 
@@ -93,7 +93,8 @@ for batch in uvatrain.Loader(sys.argv[1], {SLOW}):
     assert ended.stderr.rstrip().endswith("KeyboardInterrupt") and "panicked" not in ended.stderr
 
 
-# --- Forks ----------------------------------------------------------------------------------------------------
+# --- Forks
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_a_fork_is_told_why_it_cannot_and_its_parent_goes_on(graph):
@@ -208,7 +209,8 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert 'multiprocessing_context="spawn"' in run_python_well(script, graph)
 
 
-# --- The end of the interpreter -------------------------------------------------------------------------------
+# --- The end of the interpreter
+# -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

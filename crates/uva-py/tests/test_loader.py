@@ -30,7 +30,8 @@ def epochs(graph):
     return epochs
 
 
-# --- Epochs ---------------------------------------------------------------------------------------------------
+# --- Epochs
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_each_iteration_is_the_next_epoch(loader, epochs):
@@ -81,7 +82,10 @@ def test_samplers_and_slots_change_nothing(graph, epochs):
 
 
 def test_validation_and_test_are_not_shuffled_and_may_stand_beside_training(graph, epochs):
-    with uvatrain.Loader(graph, **OPTIONS) as train, uvatrain.Loader(graph, split="valid", **OPTIONS) as valid:
+    with (
+        uvatrain.Loader(graph, **OPTIONS) as train,
+        uvatrain.Loader(graph, split="valid", **OPTIONS) as valid,
+    ):
         for epoch in range(2):
             trained = []
             for batch in train:
@@ -116,7 +120,8 @@ def test_the_last_batch_may_be_dropped(graph, epochs):
         assert [hashes(loader), hashes(loader)] == [epoch[:-1] for epoch in epochs[:2]]
 
 
-# --- States ---------------------------------------------------------------------------------------------------
+# --- States
+# ---------------------------------------------------------------------------------------------------
 
 
 def all_states(loader, count):
@@ -251,7 +256,8 @@ def test_a_broken_state_is_refused(loader, wrong, error, message):
         loader.load_state_dict(state)
 
 
-# --- Slots ----------------------------------------------------------------------------------------------------
+# --- Slots
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 4])
@@ -263,7 +269,9 @@ def test_a_tensor_kept_too_long_is_told_to_be_cloned(graph, slots, name):
         values = kept.clone()
         for _ in range(slots - 1):
             next(iteration)
-        with pytest.raises(uvatrain.SlotInUse, match=rf"batch 0 of epoch 0 \(train\).*\.clone\(\).*slots \({slots} now"):
+        with pytest.raises(
+            uvatrain.SlotInUse, match=rf"batch 0 of epoch 0 \(train\).*\.clone\(\).*slots \({slots} now"
+        ):
             next(iteration)
         # Its values are what they were, however often the next step was asked for.
         with pytest.raises(uvatrain.SlotInUse):
@@ -295,6 +303,27 @@ def test_with_three_slots_the_last_steps_tensors_may_still_be_bound(graph, epoch
                 seen.append(batch.hash)
         assert seen == sum(epochs[:3], [])
         assert x.shape[0] == len(nodes) and len(indices)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_a_tensor_that_is_bound_when_the_loop_goes_elsewhere_stays_good(graph, epochs, slots):
+    with uvatrain.Loader(graph, **OPTIONS, slots=slots) as loader:
+        kept = []
+        for epoch in (0, 3, 1, 4):
+            loader.set_epoch(epoch)
+            for batch in loader:
+                x, values = batch.x, batch.x.clone()
+                break
+            assert batch.hash == epochs[epoch][0]
+            kept.append((x, values))
+        del x
+        assert all(torch.equal(x, values) for x, values in kept)
+        # One after another is still by the slots.
+        iteration = iter(loader)
+        for _ in range(slots):
+            kept.append((next(iteration).x, None))
+        with pytest.raises(uvatrain.SlotInUse, match="the next batch needs"):
+            next(iteration)
 
 
 def test_clones_may_be_kept_for_ever(graph):
@@ -362,13 +391,18 @@ def test_batches_and_tensors_are_gone_without_the_collector(loader):
     gc.collect()
     gc.disable()
     try:
-        seen = [weakref.ref(batch) for batch in loader if batch.x is not None and batch.blocks[0].indptr is not None]
+        seen = [
+            weakref.ref(batch)
+            for batch in loader
+            if batch.x is not None and batch.blocks[0].indptr is not None
+        ]
         assert [batch() for batch in seen] == [None] * BATCHES
     finally:
         gc.enable()
 
 
-# --- The end --------------------------------------------------------------------------------------------------
+# --- The end
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_closed_loader_says_so_and_its_tensors_stay(graph):
@@ -394,7 +428,9 @@ def test_a_loader_that_nobody_has_any_more_ends_its_threads(graph):
     import os
 
     def ours():
-        names = [open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")]
+        names = [
+            open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")
+        ]
         return sorted(name for name in names if name.startswith("uva-"))
 
     before = ours()
@@ -408,7 +444,8 @@ def test_a_loader_that_nobody_has_any_more_ends_its_threads(graph):
 
 
 def test_a_loader_can_be_closed_from_another_thread_while_one_waits(big_graph):
-    # The first batch takes seconds; the thread that closes can only run while the other waits without the lock.
+    # The first batch takes seconds; the thread that closes can only run while the other waits without the
+    # lock.
     loader = uvatrain.Loader(big_graph, fanouts=(-1,) * 8, batch_size=150_000, slot_bytes=2**30)
     waiting = threading.Event()
     ended = []
@@ -443,7 +480,8 @@ def test_a_loader_is_not_sent_to_another_process(loader):
         pickle.dumps(loader)
 
 
-# --- Options --------------------------------------------------------------------------------------------------
+# --- Options
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -465,8 +503,8 @@ def test_a_loader_is_not_sent_to_another_process(loader):
         (dict(seed=-1), "seed -1"),
         (dict(seed=2**64), "seed 18446744073709551616"),
         (dict(batch_dependency=0), "batch_dependency 0"),
-        (dict(split="validation"), "split \"validation\": train, valid or test"),
-        (dict(device="gpu"), "device \"gpu\": cpu, cuda"),
+        (dict(split="validation"), 'split "validation": train, valid or test'),
+        (dict(device="gpu"), 'device "gpu": cpu, cuda'),
         (dict(rank=0), "rank without world_size"),
         (dict(world_size=2), "world_size without rank"),
         (dict(rank=2, world_size=2), "rank 2 of 2"),
@@ -480,7 +518,9 @@ def test_a_wrong_option_is_a_value_error_that_names_it(graph, options, message):
     assert "--" not in str(raised.value)
 
 
-@pytest.mark.parametrize("options", [dict(batch_size="many"), dict(fanouts=(1.5,)), dict(seed=None), dict(slots=2.0)])
+@pytest.mark.parametrize(
+    "options", [dict(batch_size="many"), dict(fanouts=(1.5,)), dict(seed=None), dict(slots=2.0)]
+)
 def test_a_wrong_type_is_a_type_error_that_names_the_option(graph, options):
     with pytest.raises(TypeError, match=next(iter(options))):
         uvatrain.Loader(graph, **{**OPTIONS, **options})
@@ -528,7 +568,8 @@ def test_all_neighbours_need_a_bound_for_the_slot(graph):
         assert len(hashes(loader)) == BATCHES
 
 
-# --- Ranks ----------------------------------------------------------------------------------------------------
+# --- Ranks
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 7])
@@ -562,7 +603,9 @@ print(loader.rank, loader.world_size, len(loader))
 assert "torch" not in sys.modules
 """
     assert run_python_well(script, graph, RANK="1", WORLD_SIZE="4").split() == ["1", "4", "3"]
-    wrong = "import sys, uvatrain\ntry: uvatrain.Loader(sys.argv[1])\nexcept ValueError as error: print(error)"
+    wrong = (
+        "import sys, uvatrain\ntry: uvatrain.Loader(sys.argv[1])\nexcept ValueError as error: print(error)"
+    )
     assert "RANK='one'" in run_python_well(wrong, graph, RANK="one", WORLD_SIZE="4")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from .errors import Unavailable
 
@@ -32,8 +33,8 @@ def _maker() -> Callable[[_core.Batch, str, int | None], Any]:
                 import numpy
             except ImportError:
                 raise Unavailable(
-                    "neither torch nor numpy is installed, and tensors need one of them: pip install torch, or take "
-                    "batch.array(name), which any library with DLPack can view"
+                    "neither torch nor numpy is installed, and tensors need one of them: pip install torch, "
+                    "or take batch.array(name), which any library with DLPack can view"
                 ) from None
 
             def make(core: _core.Batch, name: str, layer: int | None) -> Any:
@@ -46,9 +47,9 @@ def _maker() -> Callable[[_core.Batch, str, int | None], Any]:
 class Block:
     """A layer's part of the graph: which of its sources each destination was given as neighbours.
 
-    The neighbours of destination `d` are `indices[indptr[d]:indptr[d + 1]]`, as positions among the block's sources.
-    The destinations are the first `num_dst` of the sources; the sources are the first `num_src` of the batch's
-    `input_nodes`.
+    The neighbours of destination `d` are `indices[indptr[d]:indptr[d + 1]]`, as positions among the block's
+    sources. The destinations are the first `num_dst` of the sources; the sources are the first `num_src` of
+    the batch's `input_nodes`.
     """
 
     __slots__ = ("_core", "_tensors", "layer", "num_dst", "num_edges", "num_src")
@@ -103,15 +104,16 @@ class Block:
         return edges
 
     def __repr__(self) -> str:
-        return f"Block(layer={self.layer}, num_dst={self.num_dst}, num_src={self.num_src}, num_edges={self.num_edges})"
+        sizes = f"num_dst={self.num_dst}, num_src={self.num_src}, num_edges={self.num_edges}"
+        return f"Block(layer={self.layer}, {sizes})"
 
 
 class Batch:
     """A mini-batch: seed nodes, the neighbourhood that was sampled for them, and its features.
 
-    Tensors view the batch's slot: making them copies nothing, and they can be written to. The batch ends at the
-    next step of the loop. A tensor of it that is kept longer keeps the slot, so `.clone()` what a step is to leave
-    behind. What is computed from the tensors is not concerned.
+    Tensors view the batch's slot: making them copies nothing, and they can be written to. The batch ends at
+    the next step of the loop. A tensor of it that is kept longer keeps the slot, so `.clone()` what a step is
+    to leave behind. What is computed from the tensors is not concerned.
     """
 
     __slots__ = ("__weakref__", "_blocks", "_core", "_tensors")
@@ -164,12 +166,12 @@ class Batch:
 
     @property
     def x(self) -> torch.Tensor:
-        """[num_nodes, features], of the dataset's type: row `i` belongs to `input_nodes[i]`, the seeds' rows first."""
+        """[num_nodes, features], of the dataset's type: row `i` belongs to `input_nodes[i]`."""
         return self._tensor("x")
 
     @property
     def y(self) -> torch.Tensor:
-        """int64 [num_seeds]: the seeds' classes, -1 where there is none; uint8 [num_seeds, classes] if multi-label."""
+        """int64 [num_seeds]: the seeds' classes, -1 for none; uint8 [num_seeds, classes] if multi-label."""
         return self._tensor("y")
 
     @property
@@ -212,16 +214,16 @@ class Batch:
     def confirm(self) -> None:
         """Raise PeerDied if the batch was not whole when it was used.
 
-        On a GPU a step is enqueued before its batch has arrived. Ask this once the step has been waited for, by
-        `loss.item()` for example, and before its result counts. In host memory a batch is always whole.
+        On a GPU a step is enqueued before its batch has arrived. Ask this once the step has been waited for,
+        by `loss.item()` for example, and before its result counts. In host memory a batch is always whole.
         """
         self._core.confirm()
 
     def to_pyg(self) -> Any:
         """The batch as one `torch_geometric.data.Data`, with what PyG's `trim_to_layer` needs.
 
-        A loader with `expand="new"` makes it exactly what the blocks compute. With "all", each node keeps the neighbours
-        that its first hop drew, and those that later hops drew anew are left out (docs/python.md).
+        A loader with `expand="new"` makes it exactly what the blocks compute. With "all", each node keeps the
+        neighbours that its first hop drew, and those that later hops drew anew are left out (docs/python.md).
 
         `x` and `y` view the slot; `edge_index` is a copy. `y` has the seeds' labels only.
         """
@@ -232,8 +234,8 @@ class Batch:
     def to_dgl(self) -> Any:
         """The batch as DGL's blocks, a list in the order in which a model runs them: the outermost hop first.
 
-        `blocks[0].srcdata["feat"]` is `x`, `blocks[-1].dstdata["label"]` is `y`, and `dgl.NID` names the nodes of each.
-        All of them view the slot. Unavailable where DGL is not installed.
+        `blocks[0].srcdata["feat"]` is `x`, `blocks[-1].dstdata["label"]` is `y`, and `dgl.NID` names the nodes of
+        each. All of them view the slot. Unavailable where DGL is not installed.
         """
         from .convert import to_dgl
 

@@ -33,6 +33,13 @@ class Dataset:
         self._core = _core.Dataset(os.fspath(path), verify)
         self._tables: dict[str, Any] = {}
 
+    @classmethod
+    def _of(cls, core: _core.Dataset) -> Dataset:
+        """Over one that is open already."""
+        dataset = cls.__new__(cls)
+        dataset._core, dataset._tables = core, {}
+        return dataset
+
     @property
     def path(self) -> str:
         """The directory, as it was given."""

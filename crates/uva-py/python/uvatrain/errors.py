@@ -1,7 +1,7 @@
 """What can go wrong, as exceptions that tell what to do about it.
 
-Wrong options are ValueError, and what the system refuses of a file is OSError (FileNotFoundError where it is missing).
-The rest is here.
+Wrong options are ValueError, and what the system refuses of a file is OSError (FileNotFoundError where it is
+missing). The rest is here.
 """
 
 __all__ = ["BatchGone", "PeerDied", "SlotInUse", "Unavailable", "UvatrainError"]
@@ -27,7 +27,7 @@ class SlotInUse(UvatrainError):
 
 
 class BatchGone(UvatrainError):
-    """A batch was used after the next one was asked for. Its slot went back then; clone what is needed longer."""
+    """A batch was used after the next one was asked for. Clone what is needed longer than a step."""
 
 
 # Messages show the name that people import.

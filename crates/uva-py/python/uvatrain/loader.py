@@ -7,43 +7,19 @@ import os
 import sys
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 from . import _core
 from .batch import Batch
-from .errors import PeerDied, SlotInUse, UvatrainError
+from .datasets import Dataset
+from .errors import SlotInUse, UvatrainError
 
-__all__ = ["Batches", "DatasetInfo", "Loader"]
+__all__ = ["Batches", "Loader"]
 
 _Self = TypeVar("_Self", bound="Batches")
 
 _LAST_EPOCH = 2**30 - 1
-
-
-@dataclass(frozen=True)
-class DatasetInfo:
-    """What there is in a dataset."""
-
-    path: Path
-    name: str
-    num_nodes: int
-    #: Both directions of an undirected edge count.
-    num_edges: int
-    #: Columns of the features.
-    feature_dim: int
-    #: float32, float16, bfloat16, uint8 or int8.
-    feature_dtype: str
-    num_classes: int
-    #: Whether a node may have several classes.
-    multi_label: bool
-    num_train: int
-    num_valid: int
-    num_test: int
-    #: 16 hex digits: equal for every copy of the dataset.
-    fingerprint: str
 
 
 class _Epoch(Iterator[Batch]):
@@ -74,8 +50,6 @@ class Batches:
 
     #: The split: "train", "valid" or "test".
     split: str
-    #: What there is in the dataset.
-    dataset: DatasetInfo
     #: Which part of every epoch's batches comes here, and of how many.
     rank: int
     world_size: int
@@ -83,7 +57,7 @@ class Batches:
     def __init__(self, source: _core.Source, split: str) -> None:
         self._source = source
         self.split = split
-        self.dataset = DatasetInfo(**source.dataset)
+        self.rank, self.world_size = source.part
         self._length: int = source.batches(split)
         # Where the next iteration begins; None: at the beginning of the epoch behind the last one.
         self._pending: tuple[int, int] | None = (0, 0)
@@ -95,15 +69,25 @@ class Batches:
         # The batch that was handed out last.
         self._out: weakref.ref[Batch] | None = None
         self._stream = _current_stream(source.device)
+        self._dataset: Dataset | None = None
+        # What a state has to agree with. It takes a moment to find out, and stays.
+        self._identity: dict[str, Any] | None = None
+
+    @property
+    def dataset(self) -> Dataset:
+        """The dataset: how many nodes and classes there are, and its tables."""
+        if self._dataset is None:
+            self._dataset = Dataset._of(self._source.dataset)
+        return self._dataset
 
     def __len__(self) -> int:
         """Batches of this rank in an epoch."""
         return self._length
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> _Epoch:
         if self._pending is None:
             self._pending = (self._at[0] + 1, 0)
-        _check_epoch("epoch", self._pending[0])
+        _checked("epoch", self._pending[0])
         self._at, self._pending = self._pending, None
         self._begun += 1
         epoch = _Epoch(self, self._begun)
@@ -116,22 +100,17 @@ class Batches:
     def _step(self, number: int) -> Batch:
         if number != self._begun:
             raise UvatrainError(
-                "another iteration over this loader has begun since, or a state was loaded, and it is one pass at a "
-                "time: make a loader for each loop that runs beside another"
+                "another iteration over this loader has begun since, or a state was loaded, and it is one pass "
+                "at a time: make a loader for each loop that runs beside another"
             )
-        # The batch before goes first: its slot is what the next one may need.
-        if self._out is not None:
-            out = self._out()
-            if out is not None:
-                out._release()
-                del out
-            self._out = None
+        self._let_go()
         epoch, batch = self._at
         if batch >= self._length:
             if self._running is not None:
                 self._running = None
                 if self._pending is None:
                     self._pending = (epoch + 1, 0)
+                self._ended(epoch)
             raise StopIteration
         received = self._receive(epoch, batch)
         self._at = (epoch, batch + 1)
@@ -141,20 +120,21 @@ class Batches:
 
     def _receive(self, epoch: int, batch: int) -> _core.Batch:
         stream = self._stream() if self._stream is not None else None
+        received = None
         try:
             received = self._source.next(self.split, epoch, batch, stream)
         except SlotInUse:
-            received = None
-            collected = True
-        else:
-            collected = False
-        if collected:
+            pass
+        if received is None:
             # A tensor in a reference cycle is nobody's, but still there.
             gc.collect()
-            received = self._source.next(self.split, epoch, batch, stream)
-        if received is None:
-            raise PeerDied("the run is being stopped: no batches come any more")
+            received = self._source.next(self.split, epoch, batch, stream, True)
+        # None comes behind the last only.
+        assert received is not None
         return received
+
+    def _ended(self, epoch: int) -> None:
+        """An epoch has been handed out to its end."""
 
     @property
     def epoch(self) -> int:
@@ -169,33 +149,35 @@ class Batches:
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch, from its beginning.
 
-        Where a state was loaded that stands within this very epoch, it goes on from there: so a loop that sets the
-        epoch every time resumes as well.
+        Where a state was loaded that stands within this very epoch, it goes on from there: so a loop that
+        sets the epoch every time resumes as well.
         """
-        _check_epoch("epoch", epoch)
+        _checked("epoch", epoch)
         if self._pending is None or self._pending[0] != epoch:
             self._pending = (epoch, 0)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loop stands, as plain numbers and strings: for a checkpoint.
 
-        Within the loop the batch at hand counts as done. Another loader that loads the state goes on behind it.
+        Within the loop the batch at hand counts as done: another loader that loads the state goes on behind
+        it.
         """
         if self._is_running() or self._pending is None:
             epoch, batch = self._at
         else:
             epoch, batch = self._pending
+        if self._identity is None:
+            self._identity = self._source.identity
         return {
             "version": 1,
             "split": self.split,
             "epoch": epoch,
             "batch": batch,
-            "fingerprint": self.dataset.fingerprint,
-            **self._source.identity,
+            **self._identity,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on where a state was taken, with the very batches that would have followed.
+        """Let the next iteration go on where a state was taken, with the batches that would have followed.
 
         ValueError where this loader would make other batches: another dataset, seed, fanouts, and so on.
         """
@@ -211,11 +193,10 @@ class Batches:
             if state[name] != own:
                 what = "the dataset is another" if name == "fingerprint" else f"{name} is another"
                 raise ValueError(
-                    f"state: {what}: {state[name]!r} in the state, {own!r} here. It can be resumed only where the same "
-                    "batches follow"
+                    f"state: {what}: {state[name]!r} in the state, {own!r} here. It can be resumed only where "
+                    "the same batches follow"
                 )
-        epoch, batch = state.get("epoch"), state.get("batch")
-        _check_epoch("state: epoch", epoch)
+        epoch, batch = _checked("state: epoch", state.get("epoch")), state.get("batch")
         if not isinstance(batch, int) or not 0 <= batch <= self._length:
             raise ValueError(f"state: batch {batch!r} is not one of the {self._length} of an epoch")
         self._pending = (epoch, batch)
@@ -224,7 +205,7 @@ class Batches:
         self._running = None
 
     def stats(self) -> dict[str, Any]:
-        """What sampler, producer and consumer did with their time so far, in seconds, and which is the bottleneck.
+        """What sampler, producer and consumer did with their time, in seconds, and which is the bottleneck.
 
         "skipped" counts hand-overs without a batch: what it costs to jump to another epoch.
         """
@@ -232,11 +213,15 @@ class Batches:
 
     def close(self) -> None:
         """End what prepares batches. Tensors that are left stay good; more batches do not come."""
+        self._let_go()
+        self._source.close()
+
+    def _let_go(self) -> None:
+        """Ends the batch that was handed out last: its slot is what the next one may need."""
         out = self._out() if self._out is not None else None
         self._out = None
         if out is not None:
             out._release()
-        self._source.close()
 
     def __enter__(self: _Self) -> _Self:
         return self
@@ -248,8 +233,8 @@ class Batches:
 
     def __getstate__(self) -> Any:
         raise TypeError(
-            f"a {type(self).__name__} is of one process and cannot be sent to another, with its threads and slots: "
-            "make it there, or use num_workers=0"
+            f"a {type(self).__name__} is of one process and cannot be sent to another, with its threads and "
+            "slots: make it there, or use num_workers=0"
         )
 
 
@@ -268,18 +253,21 @@ class Loader(Batches):
     split: "train", "valid" or "test". Only training is shuffled.
     samplers: threads that sample. None: a quarter of the cores, 8 at most. It never changes a batch.
     gather_threads: threads that copy feature rows where the CPU does. None: a quarter of the cores.
-    slots: batches that can be ready or in use at once. With 3, a tensor of the last step that is still bound costs
-        nothing.
+    slots: batches that can be ready or in use at once. With 3, a tensor of the last step that is still bound
+        costs nothing.
     batch_slots: sampled batches that can wait for their features. None: two more than samplers.
     slot_bytes: how large a batch's ids and blocks may be, and again its features. None: as the fanouts allow.
-    seed: of every random choice. The same seed makes the same batches, on any machine, with any number of samplers.
+    seed: of every random choice. The same seed makes the same batches, on any machine, with any number of
+        samplers.
     replace: sample with replacement.
     drop_last: leave out an epoch's last batch of training where it is smaller than the others.
     batch_dependency: a node's neighbours change only every so many batches.
-    expand: which nodes a hop draws neighbours for: "all" so far, anew in each hop, or the "new" ones only, so that a node
-        has the same neighbours in every layer. `batch.to_pyg()` and PyG's `trim_to_layer` are exact with "new".
-    rank, world_size: which part of an epoch's batches comes here: of batch number g, the rank g % world_size. None:
-        torch.distributed's where it is initialised, else RANK and WORLD_SIZE of the environment (torchrun), else all.
+    expand: which nodes a hop draws neighbours for: "all" so far, anew in each hop, or the "new" ones only, so
+        that a node has the same neighbours in every layer. `batch.to_pyg()` and PyG's `trim_to_layer` are
+        exact with "new".
+    rank, world_size: which part of an epoch's batches comes here: of batch number g, the rank g % world_size.
+        None: torch.distributed's where it is initialised, else RANK and WORLD_SIZE of the environment
+        (torchrun), else all.
     """
 
     def __init__(
@@ -303,7 +291,7 @@ class Loader(Batches):
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
-        self.rank, self.world_size = ranks(rank, world_size)
+        rank, world_size = ranks(rank, world_size)
         source = _core._open_loader(
             os.fspath(path),
             split=split,
@@ -320,15 +308,16 @@ class Loader(Batches):
             slots=slots,
             batch_slots=batch_slots,
             slot_bytes=slot_bytes,
-            rank=self.rank,
-            world_size=self.world_size,
+            rank=rank,
+            world_size=world_size,
         )
         # Also when the interpreter ends: before it does, threads must not work on what it takes down.
         weakref.finalize(self, source.close)
         super().__init__(source, split)
 
     def __repr__(self) -> str:
-        return f"Loader({str(self.dataset.path)!r}, split={self.split!r}, batches={len(self)}, epoch={self.epoch})"
+        path = str(self.dataset.path)
+        return f"Loader({path!r}, split={self.split!r}, batches={len(self)}, epoch={self.epoch})"
 
 
 def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
@@ -349,12 +338,13 @@ def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
         return int(told[0] or ""), int(told[1] or "")
     except ValueError:
         raise ValueError(
-            f"RANK={told[0]!r} and WORLD_SIZE={told[1]!r} in the environment are no numbers; give rank and world_size"
+            f"RANK={told[0]!r} and WORLD_SIZE={told[1]!r} in the environment are no numbers; give rank and "
+            "world_size"
         ) from None
 
 
 def _current_stream(device: int | None) -> Any:
-    """What tells torch's current stream of a GPU; None where batches are in host memory, or torch has no GPU."""
+    """What tells torch's current stream of a GPU; None where batches are in host memory."""
     if device is None:
         return None
     try:
@@ -366,8 +356,9 @@ def _current_stream(device: int | None) -> Any:
     return lambda: torch.cuda.current_stream(device).cuda_stream
 
 
-def _check_epoch(name: str, epoch: Any) -> None:
+def _checked(name: str, epoch: Any) -> int:
     if isinstance(epoch, bool) or not isinstance(epoch, int):
         raise TypeError(f"{name} is an integer, not {type(epoch).__name__}")
     if not 0 <= epoch <= _LAST_EPOCH:
         raise ValueError(f"{name} {epoch}: epochs go from 0 to {_LAST_EPOCH}")
+    return epoch

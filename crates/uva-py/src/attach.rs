@@ -1,0 +1,25 @@
+//! What is behind `uvatrain.attach()`: the consumer's place in a run of `uvatrain run`.
+
+use pyo3::prelude::*;
+use uva_runtime::RuntimeError;
+use uva_runtime::launcher::attach_unless;
+
+use crate::errors::of_launched;
+use crate::interrupt::Signals;
+use crate::loader::{Source, split_named};
+
+/// Takes up the consumer's place in the run that this process was started by. The epochs of `main` are expected to follow
+/// one another.
+#[pyfunction]
+pub fn _attach(py: Python<'_>, main: &str) -> PyResult<Source> {
+    let main = split_named(main)?;
+    let signals = Signals::default();
+    let attached = py.detach(|| attach_unless(&|| signals.end_the_wait()));
+    let attached = attached.map_err(|error| match error {
+        RuntimeError::Interrupted(_) => signals.error(),
+        other => of_launched(other),
+    })?;
+    let (options, backend) = (attached.plan().options.clone(), attached.plan().backend.clone());
+    let stream = py.detach(|| attached.begin(main));
+    Ok(Source::new(stream, options, backend, None))
+}

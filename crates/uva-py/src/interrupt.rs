@@ -1,0 +1,36 @@
+//! Signals while Rust waits: Python's own handlers run, and what they raise ends the wait.
+
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+
+/// Looks for signals while the interpreter's lock is let go of.
+#[derive(Default)]
+pub struct Signals(Mutex<Option<PyErr>>);
+
+impl Signals {
+    /// Runs the handlers of signals that have come, as Python does between two of its instructions; in the main thread,
+    /// that is, since in others Python runs none. Whether the wait is to end.
+    pub fn end_the_wait(&self) -> bool {
+        match Python::try_attach(|py| py.check_signals()) {
+            Some(Ok(())) => false,
+            Some(Err(raised)) => {
+                *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
+                true
+            }
+            // Without an interpreter nobody waits any more.
+            None => true,
+        }
+    }
+
+    /// What a handler has raised.
+    pub fn raised(self) -> Option<PyErr> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, where a wait has ended for it.
+    pub fn error(self) -> PyErr {
+        self.raised().unwrap_or_else(|| PyKeyboardInterrupt::new_err(()))
+    }
+}
