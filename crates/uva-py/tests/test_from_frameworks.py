@@ -240,6 +240,7 @@ def write_ogb(root, name="ogbn-arxiv", kind="time", features=True):
         (directory / file).parent.mkdir(parents=True, exist_ok=True)
         with gzip.open(directory / file, "wt") as out:
             out.write(text)
+    (directory / "processed").mkdir(exist_ok=True)
     (directory / "RELEASE_v1.txt").touch()
     return directory
 
