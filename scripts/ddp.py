@@ -38,10 +38,7 @@ class Kept:
 
 class KeptBlock:
     def __init__(self, block):
-        self.num_dst, self.indptr, self.edges = block.num_dst, block.indptr.clone(), block.edge_index()
-
-    def edge_index(self):
-        return self.edges
+        self.num_dst, self.indptr, self.edge_index = block.num_dst, block.indptr.clone(), block.edge_index
 
 
 def rank(data: Path, kind: str, batches: int, out: Path) -> None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Everything that has to pass: formatting, clippy, the kernels' machine code, all tests, and that what needs no libtorch
-# builds without one. Gets libtorch and NVRTC first, from their cache folder where they are there. Works from any folder,
-# needs nothing exported and no GPU.
+# Everything that has to pass: formatting, clippy, the kernels' machine code, all tests, those of the Python module
+# included, and that what needs no libtorch builds without one. Gets libtorch, NVRTC and PyTorch first, from their cache
+# folder where they are there. Works from any folder, needs nothing exported and no GPU.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -30,6 +30,7 @@ without_libtorch() {
 }
 
 step "libtorch" scripts/libtorch.sh
+step "Python" scripts/python.sh
 step "format" cargo fmt --all --check
 step "builds without libtorch" without_libtorch
 step "clippy" cargo clippy --workspace --all-targets -- -D warnings
@@ -38,6 +39,7 @@ step "NVRTC" scripts/nvrtc.sh
 step "kernels compile for every GPU" scripts/check-kernels.py --require
 step "second implementation" python3 tests/reference/reference.py --check docs/test-vectors.json
 step "tests" cargo test --workspace --no-fail-fast
+step "Python module" scripts/python-tests.sh --quiet
 # Without libtorch, which the workspace's build gives every role.
 step "faults of the driver" cargo test -p uva-runtime --test gpu_processes
 

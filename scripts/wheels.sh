@@ -6,6 +6,7 @@
 #   WHEELS     the requirements, NAME==VERSION; small ones first, so that a network that fails fails early
 #   KEPT       a python expression over `name` that says which members of a wheel are unpacked
 #   PIP_TAGS   more options of `pip download`, where the wheels are for one Python
+#   python     the Python that downloads, where it is not python3
 # and defines `check_unpacked FOLDER`, which ends the script by `fail` where something is not there.
 #
 # The wheels are downloaded by pip, or taken from the cache's folder `wheels` where somebody has put them there (a machine
@@ -16,9 +17,10 @@ fail() { say "$*"; exit 3; }
 
 # A python with pip: the one there is, else a throw-away venv in $1.
 python_with_pip() {
-  if python3 -m pip --version >/dev/null 2>&1; then
-    echo python3
-  elif python3 -m venv "$1/venv" >/dev/null 2>&1 && "$1/venv/bin/python3" -m pip --version >/dev/null 2>&1; then
+  local python=${python:-python3}
+  if "$python" -m pip --version >/dev/null 2>&1; then
+    echo "$python"
+  elif "$python" -m venv "$1/venv" >/dev/null 2>&1 && "$1/venv/bin/python3" -m pip --version >/dev/null 2>&1; then
     echo "$1/venv/bin/python3"
   else
     return 1

@@ -21,7 +21,7 @@ class SageLayer(torch.nn.Module):
         self.neighbours = torch.nn.Linear(width_in, width_out, bias=False)
 
     def forward(self, h: torch.Tensor, block: uvatrain.Block) -> torch.Tensor:
-        source, destination = block.edge_index()
+        source, destination = block.edge_index
         total = h.new_zeros(block.num_dst, h.shape[1]).index_add_(0, destination, h[source])
         degree = block.indptr.diff().clamp(min=1).unsqueeze(1)
         # Destinations are the first of the sources, so no ids are needed.

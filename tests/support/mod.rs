@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 pub mod arrays;
+pub mod command;
 pub mod mps;
 pub mod runs;
 

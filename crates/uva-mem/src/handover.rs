@@ -209,6 +209,15 @@ impl Channel {
         }
     }
 
+    /// What tells this end from every other socket of the machine while it is open: its inode.
+    /// [`Channel::from_inherited_as`] asks for it.
+    ///
+    /// # Errors
+    /// [`HandoverError::System`].
+    pub fn identity(&self) -> Result<u64, HandoverError> {
+        Ok(rustix::fs::fstat(&self.0).map_err(HandoverError::system("fstat"))?.st_ino)
+    }
+
     pub(crate) fn into_fd(self) -> OwnedFd {
         self.0
     }

@@ -66,6 +66,19 @@ impl Channel {
     /// [`HandoverError::Refused`] when the number is one of the standard streams, is not open, was not inherited, was
     /// taken up before, or is no hand-over socket.
     pub fn from_inherited(number: RawFd) -> Result<Self, HandoverError> {
+        Self::take_inherited(number, None)
+    }
+
+    /// The same where programs of others may have come between the two, which may have closed the descriptor, and opened
+    /// something else under its number: only the end with this [identity](Channel::identity) is taken.
+    ///
+    /// # Errors
+    /// As [`Channel::from_inherited`], and [`HandoverError::Refused`] for any other descriptor, which is left as it is.
+    pub fn from_inherited_as(number: RawFd, identity: u64) -> Result<Self, HandoverError> {
+        Self::take_inherited(number, Some(identity))
+    }
+
+    fn take_inherited(number: RawFd, identity: Option<u64>) -> Result<Self, HandoverError> {
         // Two calls with one number must not both find it free to take.
         static TAKING: Mutex<()> = Mutex::new(());
         let _guard = TAKING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -78,6 +91,13 @@ impl Channel {
         let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
         match rustix::io::fcntl_getfd(borrowed) {
             Err(_) => return refused("is not open"),
+            // Sockets have inodes of a file system of their own, and only a socket is taken below.
+            Ok(_)
+                if identity
+                    .is_some_and(|id| rustix::fs::fstat(borrowed).map(|stat| stat.st_ino) != Ok(id)) =>
+            {
+                return refused("is something else by now");
+            }
             Ok(flags) if flags.contains(FdFlags::CLOEXEC) => {
                 return refused("was not inherited, or was taken up already (it is close-on-exec)");
             }

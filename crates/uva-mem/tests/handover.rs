@@ -227,6 +227,23 @@ fn what_was_not_inherited_is_not_taken_up() {
 }
 
 #[test]
+fn a_descriptor_that_took_the_channels_number_is_not_taken_up() {
+    let (ours, _theirs) = Channel::pair().unwrap();
+    let (others, other_end) = Channel::pair().unwrap();
+    // As a program between the two would have left it: another socket, open beyond exec.
+    rustix::io::fcntl_setfd(&others, rustix::io::FdFlags::empty()).unwrap();
+    let number = others.as_fd().as_raw_fd();
+    match Channel::from_inherited_as(number, ours.identity().unwrap()) {
+        Err(HandoverError::Refused(what)) => assert!(what.contains("something else"), "{what}"),
+        other => panic!("not refused: {other:?}"),
+    }
+    // It is its owner's still.
+    others.send(b"mine", &[]).unwrap();
+    assert_eq!(other_end.recv().unwrap().payload, b"mine");
+    assert!(rustix::io::fcntl_getfd(&others).unwrap().is_empty());
+}
+
+#[test]
 fn a_region_is_refused_unless_it_is_a_sealed_memfd_of_the_size_agreed() {
     let region = SharedRegion::create("test", 5000).unwrap();
     let fd = || region.fd().try_clone_to_owned().unwrap();

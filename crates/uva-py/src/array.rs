@@ -60,8 +60,18 @@ impl Array {
         self
     }
 
+    /// Whether the CPU can read it.
+    pub fn is_on_host(&self) -> bool {
+        self.device.is_host()
+    }
+
     fn bytes(&self) -> usize {
         self.shape.elements() * self.element.bytes()
+    }
+
+    /// The array in a capsule that every library with DLPack can take it out of.
+    pub fn legacy_capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.lent().legacy(py)
     }
 
     fn lent(&self) -> Lent {

@@ -100,6 +100,28 @@ impl Batch {
         })
     }
 
+    fn lend(&self, name: &str, layer: Option<usize>) -> PyResult<Array> {
+        let which = self.which(name, layer)?;
+        let held = self.held()?;
+        let raw = held.batch().raw(which);
+        // The seeds are the first of the nodes.
+        let rows = if name == "seeds" { self.num_seeds } else { raw.rows };
+        let device = match raw.device {
+            None => Device::HOST,
+            Some(ordinal) => Device::cuda(i32::try_from(ordinal).unwrap_or(i32::MAX)),
+        };
+        let stream = held.stream.filter(|_| raw.device.is_some());
+        let pointer = raw.address as *mut u8;
+        // SAFETY: the array is in the slot, which `held` keeps from being given back and its memory from being
+        // unmapped; the runtime says how long it is. Any bytes are values of these types. The slot is the consumer's
+        // alone while it is held, to write to as well; this module reads its arrays through these pointers only.
+        let array = unsafe { Array::new(pointer, rows, raw.columns, element(raw.element), device, held) };
+        Ok(match stream {
+            Some(stream) => array.ordered_on(stream),
+            None => array,
+        })
+    }
+
     fn which(&self, name: &str, layer: Option<usize>) -> PyResult<BatchArray> {
         let of_layer = |array: fn(usize) -> BatchArray| match layer {
             Some(layer) if layer < self.counts.len() => Ok(array(layer)),
@@ -151,25 +173,22 @@ impl Batch {
     /// One of the batch's arrays: x, y, seeds or input_nodes; or indptr or indices of a layer.
     #[pyo3(signature = (name, layer=None))]
     fn array(&self, name: &str, layer: Option<usize>) -> PyResult<Array> {
-        let which = self.which(name, layer)?;
-        let held = self.held()?;
-        let raw = held.batch().raw(which);
-        // The seeds are the first of the nodes.
-        let rows = if name == "seeds" { self.num_seeds } else { raw.rows };
-        let device = match raw.device {
-            None => Device::HOST,
-            Some(ordinal) => Device::cuda(i32::try_from(ordinal).unwrap_or(i32::MAX)),
-        };
-        let stream = held.stream.filter(|_| raw.device.is_some());
-        let pointer = raw.address as *mut u8;
-        // SAFETY: the array is in the slot, which `held` keeps from being given back and its memory from being
-        // unmapped; the runtime says how long it is. Any bytes are values of these types. The slot is the consumer's
-        // alone while it is held, to write to as well; this module reads its arrays through these pointers only.
-        let array = unsafe { Array::new(pointer, rows, raw.columns, element(raw.element), device, held) };
-        Ok(match stream {
-            Some(stream) => array.ordered_on(stream),
-            None => array,
-        })
+        self.lend(name, layer)
+    }
+
+    /// The same for torch.from_dlpack, in one call: a capsule where the array is in host memory. On a GPU it is the array,
+    /// which torch has to ask for its stream.
+    #[pyo3(signature = (name, layer=None))]
+    fn exported<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        layer: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let array = self.lend(name, layer)?;
+        // The layout of before version 1: it says all there is to say of memory that may be written to, and torch has
+        // read the other one only since 2.8.
+        if array.is_on_host() { array.legacy_capsule(py) } else { Ok(Bound::new(py, array)?.into_any()) }
     }
 
     /// 16 hex digits that name the batch's content (docs/reproducible-batches.md).

@@ -64,18 +64,25 @@ pub fn of_graph(error: GraphError) -> PyErr {
 /// The `OSError` for what the system refused.
 pub fn of_io(error: &io::Error, action: &str, path: &str) -> PyErr {
     let said = error.to_string();
-    match error.raw_os_error() {
+    // What was found out without asking the system has a kind, but no number.
+    let number = error.raw_os_error().or(match error.kind() {
+        io::ErrorKind::NotFound => Some(ENOENT),
+        io::ErrorKind::NotADirectory => Some(ENOTDIR),
+        _ => None,
+    });
+    match number {
         // From the number, Python picks the class; it writes the number and the file itself.
         Some(number) => {
             let said = said.strip_suffix(&format!(" (os error {number})")).unwrap_or(&said).to_owned();
             PyOSError::new_err((number, format!("cannot {action}: {said}"), path.to_owned()))
         }
-        None if error.kind() == io::ErrorKind::NotFound => {
-            pyo3::exceptions::PyFileNotFoundError::new_err(format!("{path}: cannot {action}: {said}"))
-        }
         None => PyOSError::new_err(format!("{path}: cannot {action}: {said}")),
     }
 }
+
+/// Linux's numbers.
+const ENOENT: i32 = 2;
+const ENOTDIR: i32 = 20;
 
 /// A message of the runtime's with its options as Python knows them: `--batch-size 0` is `batch_size 0`.
 pub fn in_python(message: &str) -> String {

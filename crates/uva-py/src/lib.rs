@@ -7,8 +7,10 @@ mod array;
 mod batch;
 mod dataset;
 mod dlpack;
+mod doctor;
 mod edges;
 mod errors;
+mod fork;
 mod input;
 mod loader;
 mod neighbors;
@@ -30,9 +32,11 @@ mod _core {
     #[pymodule_export]
     use crate::dataset::Dataset;
     #[pymodule_export]
+    use crate::doctor::probe;
+    #[pymodule_export]
     use crate::edges::lists_of_edges;
     #[pymodule_export]
-    use crate::loader::{Source, _open_loader};
+    use crate::loader::{_open_loader, Source};
     #[pymodule_export]
     use crate::neighbors::NeighborSampler;
     #[pymodule_export]

@@ -13,14 +13,14 @@ use pyo3::types::PyDict;
 use uva_cuda::{Driver, Stream};
 use uva_graph::{Dataset, Labels, Split};
 use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice};
-use uva_runtime::consumer::{BatchStream, Place, decide_here, steered};
+use uva_runtime::consumer::{BatchStream, Place, decide_here};
 use uva_runtime::options::Part;
-use uva_runtime::plan::RunPlan;
 use uva_runtime::{LoaderOptions, RuntimeError};
 use uva_sample::Expand;
 
 use crate::batch::{Batch, Held, of_features};
 use crate::errors::{OrRaise, SlotInUse, UvatrainError, of_runtime};
+use crate::fork;
 
 /// Batches, whoever prepares them.
 #[pyclass(frozen, module = "uvatrain._core")]
@@ -72,8 +72,8 @@ impl Source {
         }
         Err(UvatrainError::new_err(format!(
             "made in process {} and used in its fork {here}: the threads that prepare batches do not survive a fork. \
-             uvatrain prepares batches beside the training by itself, so iterate over it in the main process (a torch \
-             DataLoader around it: num_workers=0), or make it in the worker",
+             uvatrain prepares batches beside the training by itself, so iterate over it in the main process: with a \
+             torch DataLoader around it, num_workers=0",
             self.process
         )))
     }
@@ -198,36 +198,23 @@ impl Source {
         }
     }
 
-    /// Goes through so many batches without making an object of them: what the loop costs without Python.
-    ///
-    /// Returns the nanoseconds of each step; between them it waits for `pause_ns`, so that the next batch is there.
-    #[pyo3(signature = (split, epoch, batches, pause_ns=0))]
-    fn _pass(
-        &self,
-        py: Python<'_>,
-        split: &str,
-        epoch: u32,
-        batches: u64,
-        pause_ns: u64,
-    ) -> PyResult<Vec<u64>> {
+    /// Goes through so many batches without making an object of them, and returns the nanoseconds that each step took:
+    /// what the loop costs without Python.
+    fn _pass(&self, py: Python<'_>, split: &str, epoch: u32, first: u64, batches: u64) -> PyResult<Vec<u64>> {
         self.check_process()?;
         let split = split_named(split)?;
         let mut guard = self.open()?;
         let open = guard.as_mut().ok_or_else(closed)?;
         py.detach(|| {
-            open.stream.go_to(Place { split, epoch, batch: 0 });
             let mut steps = Vec::new();
+            open.stream.go_to(Place { split, epoch, batch: first });
             for _ in 0..batches {
                 let begin = std::time::Instant::now();
-                let Some(batch) = open.stream.next_batch(&|| self.closing.load(Ordering::Relaxed)).or_raise()? else {
-                    break;
-                };
+                let received = open.stream.next_batch(&|| self.closing.load(Ordering::Relaxed)).or_raise()?;
+                let Some(batch) = received else { break };
                 std::hint::black_box((batch.hash(), batch.node_count()));
                 drop(batch);
                 steps.push(begin.elapsed().as_nanos() as u64);
-                if pause_ns > 0 {
-                    std::thread::sleep(std::time::Duration::from_nanos(pause_ns));
-                }
             }
             Ok(steps)
         })
@@ -340,9 +327,9 @@ fn count<T: TryFrom<i128>>(name: &str, value: &Bound<'_, PyAny>) -> PyResult<T> 
         }
     };
     wide.and_then(|wide| T::try_from(wide).ok()).ok_or_else(|| {
-        let limit = i128::from(u64::MAX);
-        let what = if wide.is_some_and(|wide| wide < 0) { "it cannot be negative" } else { "it is too large" };
-        let shown = wide.filter(|wide| wide.abs() <= limit).map_or_else(|| "a number".to_owned(), |wide| wide.to_string());
+        let what =
+            if wide.is_some_and(|wide| wide < 0) { "it cannot be negative" } else { "it is too large" };
+        let shown = wide.map_or_else(|| "beyond 128 bits".to_owned(), |wide| wide.to_string());
         PyValueError::new_err(format!("{name} {shown}: {what}"))
     })
 }
@@ -398,42 +385,19 @@ pub fn _open_loader(
         slot_bytes: slot_bytes.map(|bytes| count("slot_bytes", bytes)).transpose()?,
         gather_threads: gather_threads.map_or(Ok(quarter), |threads| count("gather_threads", threads))?,
         batch_dependency: count("batch_dependency", batch_dependency)?,
-        expand: Expand::from_name(expand).ok_or_else(|| {
-            PyValueError::new_err(format!("expand {expand:?}: it is \"all\" or \"new\""))
-        })?,
+        expand: Expand::from_name(expand)
+            .ok_or_else(|| PyValueError::new_err(format!("expand {expand:?}: it is \"all\" or \"new\"")))?,
         degrees: false,
         part: Part { index: count("rank", rank)?, of: count("world_size", world_size)? },
     };
     let device = device_named(device)?;
     options.check().or_raise()?;
+    fork::check("a loader cannot be made")?;
     py.detach(|| {
         let dataset = Arc::new(Dataset::open(&path).or_raise()?);
-        check_room(&dataset, &options).or_raise()?;
         let asked = BackendOptions { device, ..BackendOptions::default() };
         let backend = decide_here(&asked).or_raise()?.backend;
         let stream = BatchStream::in_this_process(dataset, &options, backend.clone(), split).or_raise()?;
         Ok(Source::new(stream, options, &backend))
     })
-}
-
-/// Slots for the largest batch that fanouts of −1 allow may be far larger than memory: better told before.
-fn check_room(dataset: &Dataset, options: &LoaderOptions) -> Result<(), RuntimeError> {
-    if options.slot_bytes.is_some() || !options.fanouts.contains(&-1) {
-        return Ok(());
-    }
-    let needed = RunPlan::new(dataset, options, steered())?.ring_bytes();
-    match memory_bytes() {
-        Some(memory) if needed > memory => Err(RuntimeError::Usage(format!(
-            "--fanouts with -1: slots for the largest batch that this graph allows would take {needed} bytes, and the \
-             machine has {memory}. Say how large a slot may be by --slot-bytes, or lower --batch-size"
-        ))),
-        _ => Ok(()),
-    }
-}
-
-fn memory_bytes() -> Option<u64> {
-    let told = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = told.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kibibytes.checked_mul(1024)
 }

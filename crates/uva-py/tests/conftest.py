@@ -1,6 +1,7 @@
 """What the tests share: datasets, and running Python or the command line beside themselves."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -43,13 +44,24 @@ def uvatrain_program():
 
 def run_python(script, *arguments, **environment):
     """Runs a script beside this process, and returns how it ended, what it printed and what it complained of."""
-    return subprocess.run(
-        [sys.executable, "-c", script, *map(str, arguments)],
-        capture_output=True,
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=WATCHDOG,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment},
-    )
+        env=environment,
+        # A group of its own, so that a script that is stuck goes with its children.
+        start_new_session=True,
+    ) as process:
+        try:
+            printed, complained = process.communicate(timeout=WATCHDOG)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            printed, complained = process.communicate()
+            pytest.fail(f"stuck for {WATCHDOG} s\n{printed}{complained}")
+    return subprocess.CompletedProcess(command, process.returncode, printed, complained)
 
 
 def run_python_well(script, *arguments, **environment):

@@ -21,7 +21,7 @@ def model_for(dataset: "uvatrain.Dataset") -> torch.nn.Module:
 def loss_of(model: torch.nn.Module, batch: "uvatrain.Batch") -> torch.Tensor:
     """Every seed's own row and the mean of its picks: small, and any wrong row or pick shows."""
     block = batch.blocks[0]
-    source, destination = block.edge_index()
+    source, destination = block.edge_index
     x = batch.x.float()
     picked = x.new_zeros(block.num_dst, x.shape[1]).index_add_(0, destination, x[source])
     degree = block.indptr.diff().clamp(min=1).unsqueeze(1)

@@ -6,7 +6,7 @@ import pytest
 from conftest import run_python, run_python_well
 
 # A batch of all training nodes with all their neighbours, eight hops deep, takes seconds.
-SLOW = "fanouts=(-1,) * 8, batch_size=150_000"
+SLOW = "fanouts=(-1,) * 8, batch_size=150_000, slot_bytes=2**30"
 
 # Sends the signal once the main thread waits within the module: a thread of Python's gets to run there only because the
 # wait has let go of the interpreter's lock.
@@ -175,18 +175,37 @@ thread.join()
     assert run_python_well(script, big_graph).strip() == "0"
 
 
-def test_a_loader_can_be_made_in_a_fork(graph):
+def test_a_loader_can_be_made_in_a_fork_of_a_process_that_has_made_none(graph):
     script = """
 import os, sys, uvatrain
-before = uvatrain.Loader(sys.argv[1], fanouts=(4, 3), batch_size=64)
-expected = [batch.hash for batch in before]
+def hashes():
+    with uvatrain.Loader(sys.argv[1], fanouts=(4, 3), batch_size=64) as loader:
+        return [batch.hash for batch in loader]
 child = os.fork()
 if child == 0:
-    with uvatrain.Loader(sys.argv[1], fanouts=(4, 3), batch_size=64) as own:
-        os._exit(0 if [batch.hash for batch in own] == expected else 1)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    print(hashes(), flush=True)
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print(hashes())
 """
-    assert run_python_well(script, graph).strip() == "0"
+    child, parent = run_python_well(script, graph).splitlines()
+    assert child == parent and len(child) > 5
+
+
+def test_a_loader_made_in_a_fork_of_a_process_that_has_made_one_is_refused_with_the_reason(graph):
+    script = """
+import os, sys, uvatrain
+uvatrain.Loader(sys.argv[1], fanouts=(4, 3), batch_size=64).close()
+child = os.fork()
+if child == 0:
+    try:
+        uvatrain.Loader(sys.argv[1], fanouts=(4, 3), batch_size=64)
+    except uvatrain.UvatrainError as error:
+        print(error, flush=True)
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    assert 'multiprocessing_context="spawn"' in run_python_well(script, graph)
 
 
 # --- The end of the interpreter -------------------------------------------------------------------------------

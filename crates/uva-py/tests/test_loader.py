@@ -409,7 +409,7 @@ def test_a_loader_that_nobody_has_any_more_ends_its_threads(graph):
 
 def test_a_loader_can_be_closed_from_another_thread_while_one_waits(big_graph):
     # The first batch takes seconds; the thread that closes can only run while the other waits without the lock.
-    loader = uvatrain.Loader(big_graph, fanouts=(-1,) * 8, batch_size=150_000)
+    loader = uvatrain.Loader(big_graph, fanouts=(-1,) * 8, batch_size=150_000, slot_bytes=2**30)
     waiting = threading.Event()
     ended = []
 
@@ -451,7 +451,7 @@ def test_a_loader_is_not_sent_to_another_process(loader):
     [
         (dict(batch_size=0), "batch_size 0"),
         (dict(batch_size=-1), "batch_size -1: it cannot be negative"),
-        (dict(batch_size=2**100), "batch_size a number: it is too large"),
+        (dict(batch_size=2**100), "batch_size 1267650600228229401496703205376: it is too large"),
         (dict(fanouts=()), "fanouts is empty"),
         (dict(fanouts=(3, 0)), "fanouts 0"),
         (dict(fanouts=(3, -2)), "fanouts -2"),
@@ -461,7 +461,7 @@ def test_a_loader_is_not_sent_to_another_process(loader):
         (dict(samplers=121), "samplers 121"),
         (dict(gather_threads=0), "gather_threads 0"),
         (dict(batch_slots=2), "batch_slots 2"),
-        (dict(slot_bytes=10), "slot_bytes 10"),
+        (dict(slot_bytes=10), "slot_bytes: 10 bytes cannot hold"),
         (dict(seed=-1), "seed -1"),
         (dict(seed=2**64), "seed 18446744073709551616"),
         (dict(batch_dependency=0), "batch_dependency 0"),
@@ -521,11 +521,11 @@ def test_a_gpu_that_there_is_not_is_unavailable(graph):
         uvatrain.Loader(graph, device="cuda:7")
 
 
-def test_all_neighbours_need_a_slot_that_fits_the_machine(graph, big_graph):
-    with uvatrain.Loader(graph, fanouts=(-1, -1), batch_size=64) as loader:
+def test_all_neighbours_need_a_bound_for_the_slot(graph):
+    with pytest.raises(ValueError, match="fanouts.*-1.*slot_bytes"):
+        uvatrain.Loader(graph, fanouts=(-1, -1))
+    with uvatrain.Loader(graph, fanouts=(-1, -1), batch_size=64, slot_bytes=2**20) as loader:
         assert len(hashes(loader)) == BATCHES
-    with pytest.raises(ValueError, match="fanouts with -1.*slot_bytes"):
-        uvatrain.Loader(big_graph, fanouts=(-1,) * 30, batch_size=150_000, slots=1000)
 
 
 # --- Ranks ----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ use uva_graph::{Dataset, Split};
 use crate::backend::{self, Backend, BackendOptions, Decision, Probe};
 use crate::batch::Batch;
 use crate::device::DeviceSlots;
+use crate::launcher::Attachment;
 use crate::metrics::Roles;
 use crate::options::{LoaderOptions, Passes};
 use crate::plan::RunPlan;
@@ -27,6 +28,8 @@ pub struct BatchStream {
     validate: bool,
     /// What the next batch is to be.
     next: Place,
+    /// The launcher, where this process was started by one and attached.
+    attachment: Option<Attachment>,
 }
 
 /// A batch's place, counted within this part.
@@ -71,7 +74,15 @@ impl BatchStream {
 
     /// Over roles that have been started with [`steered`] passes.
     pub fn over(runtime: Runtime, main: Split) -> Self {
-        Self { runtime, main, validate: false, next: Place { split: main, epoch: 0, batch: 0 } }
+        let next = Place { split: main, epoch: 0, batch: 0 };
+        Self { runtime, main, validate: false, next, attachment: None }
+    }
+
+    /// The same, in a process that a launcher has started.
+    pub(crate) fn over_attached(runtime: Runtime, main: Split, attachment: Attachment) -> Self {
+        let mut stream = Self::over(runtime, main);
+        stream.attachment = Some(attachment);
+        stream
     }
 
     /// The dataset.
@@ -115,7 +126,7 @@ impl BatchStream {
     }
 
     /// Waits for the next batch of the pass. `None` behind the pass's last, or when the run is asked to stop
-    /// ([`BatchStream::is_stopped`]).
+    /// ([`BatchStream::is_stopped`]): where a launcher asks for that, the process should come to its end.
     ///
     /// `interrupted` is asked at least ten times a second while there is nothing to be had.
     ///
@@ -123,10 +134,29 @@ impl BatchStream {
     /// What made a role end; [`RuntimeError::SlotHeld`] when an earlier batch is held that lies where this one is to come:
     /// once it has been dropped the same call goes on; [`RuntimeError::Interrupted`] likewise.
     pub fn next_batch(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Option<Batch>, RuntimeError> {
+        if let Some(attachment) = &mut self.attachment {
+            attachment.asked()?;
+        }
         let place = self.next;
         if place.batch >= self.batches(place.split) {
             return Ok(None);
         }
+        let received = self.receive(place, interrupted);
+        let received = match &mut self.attachment {
+            Some(attachment) => attachment.received(received),
+            None => received,
+        };
+        if let Ok(Some(_)) = received {
+            self.next.batch += 1;
+        }
+        received
+    }
+
+    fn receive(
+        &mut self,
+        place: Place,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<Batch>, RuntimeError> {
         let part = self.runtime.options().part;
         let is_it = |key: uva_sample::BatchKey| {
             (key.split, key.epoch) == (place.split, place.epoch)
@@ -144,11 +174,7 @@ impl BatchStream {
             };
             self.runtime.turn_to(order, interrupted)?;
         }
-        let batch = self.runtime.next_batch_unless(interrupted)?;
-        if batch.is_some() {
-            self.next.batch += 1;
-        }
-        Ok(batch)
+        self.runtime.next_batch_unless(interrupted)
     }
 
     /// Empty hand-overs so far: what turns have cost beside the batches that were on their way.
@@ -166,6 +192,24 @@ impl BatchStream {
     /// # Errors
     /// As [`BatchStream::next_batch`].
     pub fn close(mut self) -> Result<(), RuntimeError> {
-        self.runtime.stop()
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), RuntimeError> {
+        if let Some(attachment) = &mut self.attachment {
+            attachment.ends();
+        }
+        let ended = self.runtime.stop();
+        match self.attachment.take() {
+            Some(mut attachment) => attachment.ended(ended),
+            None => ended,
+        }
+    }
+}
+
+impl Drop for BatchStream {
+    fn drop(&mut self) {
+        // Whoever cares has called `close`.
+        let _ = self.end();
     }
 }

@@ -5,6 +5,7 @@
 //! | turn | consumer | samplers at each batch (see `schedule`); consumer and launcher for what is due |
 //! | stop | launcher, or in process whoever owns the threads | every role when it has waited for a while; the consumer at each batch too |
 //! | counters of a role | that role | launcher |
+//! | tally | the consumer, where that is a command of the user's | launcher |
 //!
 //! So a sampler or the producer does not notice a stop before it has to wait, which the slots bound to a few batches.
 
@@ -13,7 +14,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use uva_mem::ControlPage;
 
 use crate::RuntimeError;
-use crate::metrics::{RoleTimes, Roles};
+use crate::metrics::{CacheCounts, RoleTimes, Roles};
 use crate::schedule::{TURN_WORDS, Turn};
 
 /// How many turns there have been. The last one's words are those of its number modulo 2, so that they are whole while
@@ -47,6 +48,19 @@ pub enum Counter {
     PeakRss = 3,
     /// Sequence number of the batch the role is at.
     Position = 4,
+}
+
+/// What a consumer has done so far, for a launcher that cannot ask it any more when it has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Training batches used.
+    pub batches: u64,
+    /// Epochs of which the last training batch was used.
+    pub epochs: u64,
+    /// Nanoseconds that went by while training batches were used or waited for.
+    pub nanoseconds: u64,
+    /// What the caches did for those batches.
+    pub cache: CacheCounts,
 }
 
 /// How a run is asked to end before its time.
@@ -156,6 +170,27 @@ impl Control {
         self.page.load(COUNTERS + role * COUNTERS_PER_ROLE + Counter::Position as usize)
     }
 
+    /// Adds to the consumer's tally.
+    pub fn add_to_tally(&self, more: &Tally) {
+        let CacheCounts { list_reads, list_hits, rows, row_hits } = more.cache;
+        let amounts = [more.batches, more.epochs, more.nanoseconds, list_reads, list_hits, rows, row_hits];
+        for (place, amount) in amounts.into_iter().enumerate() {
+            self.page.fetch_add(self.tally_at() + place, amount);
+        }
+    }
+
+    /// The consumer's tally so far.
+    pub fn tally(&self) -> Tally {
+        let word = |place| self.page.load(self.tally_at() + place);
+        let cache = CacheCounts { list_reads: word(3), list_hits: word(4), rows: word(5), row_hits: word(6) };
+        Tally { batches: word(0), epochs: word(1), nanoseconds: word(2), cache }
+    }
+
+    /// Behind the last role's counters.
+    fn tally_at(&self) -> usize {
+        words(self.samplers) - LINE
+    }
+
     /// All roles' times so far.
     pub fn roles(&self) -> Roles {
         let times = |role: usize| {
@@ -187,7 +222,7 @@ fn turn_words(turns: u64) -> usize {
 }
 
 fn words(samplers: usize) -> usize {
-    COUNTERS + (FIRST_SAMPLER + samplers) * COUNTERS_PER_ROLE
+    COUNTERS + (FIRST_SAMPLER + samplers) * COUNTERS_PER_ROLE + LINE
 }
 
 /// The largest resident set this process has had, in bytes; 0 where the system does not say.
@@ -251,6 +286,19 @@ mod tests {
             last = seen.sequence;
         }
         writer.join().unwrap();
+    }
+
+    #[test]
+    fn a_tally_adds_up_beside_the_last_samplers_counters() {
+        let control = Control::create(2).unwrap();
+        let cache = CacheCounts { list_reads: 4, list_hits: 3, rows: 2, row_hits: 1 };
+        let one = Tally { batches: 1, epochs: 7, nanoseconds: 9, cache };
+        control.add_to_tally(&one);
+        control.add_to_tally(&Tally { batches: 1, ..Tally::default() });
+        assert_eq!(control.tally(), Tally { batches: 2, ..one });
+        assert_eq!(control.position(FIRST_SAMPLER + 1), 0);
+        control.note_position(FIRST_SAMPLER + 1, 5);
+        assert_eq!(control.tally(), Tally { batches: 2, ..one });
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub enum RuntimeError {
     /// An earlier batch is still held, in the slot where the next one is to come. Exit code 1.
     #[error("{0}")]
     SlotHeld(String),
+    /// This process cannot take up the consumer's place in a run; the message says why, and how it is done. Exit code 2.
+    #[error("uvatrain.attach(): {0}")]
+    Unattached(String),
     /// A peer of this role is gone: the other role's end is the cause, this one only follows. Exit code 1.
     #[error("{0}")]
     PeerGone(String),
@@ -34,7 +37,7 @@ impl RuntimeError {
     /// The program's exit code for this error (docs/commands.md).
     pub fn exit_code(&self) -> i32 {
         match self {
-            Self::Usage(_) | Self::Input(_) => 2,
+            Self::Usage(_) | Self::Input(_) | Self::Unattached(_) => 2,
             Self::Missing(_) => 3,
             Self::SlotHeld(_) | Self::PeerGone(_) | Self::Failed(_) => 1,
             Self::Interrupted(signal) => 128 + signal,

@@ -15,6 +15,7 @@
 //! | [`pipeline`] | the roles as threads: the library's front |
 //! | [`consumer`] | the same for a consumer that decides as it goes which pass comes next |
 //! | [`launcher`] | the roles as processes |
+//! | [`run`] | a run whose consumer is a command of the user's |
 //! | [`training`] | the built-in consumer (feature `train`) |
 //! | [`metrics`] | what a run tells about itself |
 //! | [`mps`] | the daemon through which producer and consumer share a GPU |
@@ -36,7 +37,9 @@ pub mod mps;
 pub mod options;
 pub mod pipeline;
 pub mod plan;
+mod preparation;
 pub mod roles;
+pub mod run;
 pub mod schedule;
 mod stage;
 #[cfg(feature = "train")]

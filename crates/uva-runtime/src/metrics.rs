@@ -52,8 +52,9 @@ pub struct BatchEvent {
     pub input_nodes: usize,
     /// Edges of each layer, the hop at the seeds first.
     pub edges: Vec<usize>,
-    /// Mean loss over the labelled seeds.
-    pub loss: f32,
+    /// Mean loss over the labelled seeds; absent where the consumer is a command of the user's, which keeps it to itself.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub loss: Option<f32>,
     /// Microseconds the sampler worked on it.
     pub sample_us: u64,
     /// Microseconds the producer worked on it.
@@ -252,7 +253,7 @@ pub struct Progress {
     pub split: Split,
     /// Epoch under way, from 0.
     pub epoch: u32,
-    /// Epochs in all.
+    /// Epochs in all; 0 where nobody but the consumer knows.
     pub epochs: u32,
     /// Batches of this pass done.
     pub batch: u64,

@@ -16,6 +16,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use uva_graph::Dataset;
 use uva_sample::BatchKey;
@@ -26,7 +27,9 @@ use crate::control::{Control, Stop, peak_rss_bytes};
 use crate::metrics::Roles;
 use crate::options::{Cursor, LoaderOptions, Passes};
 use crate::plan::RunPlan;
-use crate::roles::{BatchReceiver, Peer, ProducerRole, RoleThread, SamplerRole, ThreadName, join_all};
+use crate::roles::{
+    BatchReceiver, Peer, ProducerRole, RoleThread, SamplerRole, ThreadName, first_error, join_all,
+};
 use crate::schedule::{Order, Schedule};
 use crate::{RuntimeError, device};
 
@@ -112,6 +115,8 @@ pub struct Runtime {
     control: Arc<Control>,
     receiver: BatchReceiver,
     threads: Vec<RoleThread>,
+    /// Whether all roles are threads of this process.
+    alone: bool,
 }
 
 impl Runtime {
@@ -163,6 +168,7 @@ impl Runtime {
             control: Arc::clone(&control),
             receiver,
             threads: Vec::new(),
+            alone: true,
         };
         for (index, sampler) in samplers.iter().enumerate() {
             let (dataset, plan, control) = (Arc::clone(&dataset), Arc::clone(&plan), Arc::clone(&control));
@@ -194,6 +200,21 @@ impl Runtime {
         Ok(runtime)
     }
 
+    /// The consumer's side of a run whose other roles are processes, but for those that [`Runtime::start_role`] starts.
+    pub(crate) fn beside(dataset: Arc<Dataset>, control: Arc<Control>, receiver: BatchReceiver) -> Self {
+        Self { dataset, control, receiver, threads: Vec::new(), alone: false }
+    }
+
+    /// Starts another role as a thread of this process. With this it ends too.
+    pub(crate) fn start_role(
+        &mut self,
+        name: &ThreadName,
+        role: impl FnOnce() -> Result<(), RuntimeError> + Send + 'static,
+    ) -> Result<(), RuntimeError> {
+        self.threads.push(name.start(role)?);
+        Ok(())
+    }
+
     /// The dataset.
     pub fn dataset(&self) -> &Dataset {
         &self.dataset
@@ -215,6 +236,9 @@ impl Runtime {
     /// What each role did with its time so far.
     pub fn roles(&self) -> Roles {
         let mut roles = self.control.roles();
+        if !self.alone {
+            return roles;
+        }
         // All are threads of this process, and a process has one resident set.
         let peak = peak_rss_bytes();
         for role in [&mut roles.sampler, &mut roles.producer, &mut roles.consumer] {
@@ -289,8 +313,27 @@ impl Runtime {
     /// # Errors
     /// As [`Runtime::next_batch`].
     pub fn stop(&mut self) -> Result<(), RuntimeError> {
-        self.control.set_stop(Stop::Now);
+        // Processes are their launcher's to stop.
+        if self.alone || !self.threads.is_empty() {
+            self.control.set_stop(Stop::Now);
+        }
         join_all(self.threads.drain(..))
+    }
+
+    /// Waits for the threads, now that the consumer takes no more batches. Of what it failed of and what they failed of
+    /// this is what came first.
+    pub(crate) fn finish<T>(mut self, consumed: Result<T, RuntimeError>) -> Result<T, RuntimeError> {
+        let at = Instant::now();
+        // Unless it has seen the end, nobody will take another batch, and the producer need not wait for that.
+        if !self.threads.is_empty() && (consumed.is_err() || self.control.stop() >= Stop::Soon) {
+            self.control.set_stop(Stop::Now);
+        }
+        match (consumed, first_error(self.threads.drain(..))) {
+            (Err(RuntimeError::PeerGone(_)), Some((_, cause))) => Err(cause),
+            // A fault on the device fails both; whoever met it first can name the call.
+            (Err(_), Some((earlier, cause))) if earlier < at => Err(cause),
+            (consumed, _) => consumed,
+        }
     }
 
     fn join_finished(&mut self) -> Result<(), RuntimeError> {

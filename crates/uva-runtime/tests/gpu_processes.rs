@@ -20,7 +20,7 @@ use uva_graph::Dataset;
 use uva_runtime::backend::{Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, SamplerChoice};
 use uva_runtime::cache::{CacheContents, CachePlan, CachePolicy, Search};
 use uva_runtime::control::Stop;
-use uva_runtime::launcher::{Environments, Launch, Launcher, Role, run_role};
+use uva_runtime::launcher::{Consumer, Environments, Launch, Launcher, Role, run_role};
 use uva_runtime::metrics::{Event, Observer, Progress};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::roles::BatchReceiver;
@@ -164,7 +164,7 @@ fn launch(dataset: &Path, what: &str) -> i32 {
             dataset,
             plan: &plan,
             caches: &contents,
-            job: json!({ "note": what["note"] }),
+            consumer: Consumer::Own(json!({ "note": what["note"] })),
             environments: Environments::default(),
         };
         launcher.run(launch, &mut Printing)

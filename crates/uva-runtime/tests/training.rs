@@ -55,7 +55,12 @@ impl Observer for Watch {
     fn event(&mut self, event: &Event) -> Result<(), RuntimeError> {
         match event {
             Event::Batch(batch) => {
-                self.lines.push((batch.epoch, Some(batch.batch), u64::from(batch.loss.to_bits()), 0));
+                self.lines.push((
+                    batch.epoch,
+                    Some(batch.batch),
+                    u64::from(batch.loss.expect("a loss").to_bits()),
+                    0,
+                ));
             }
             Event::Epoch(epoch) => self.lines.push((
                 epoch.epoch,

@@ -13,25 +13,34 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "Block"]
 
-_view: Callable[[Any], Any] | None = None
+# Makes the array of this name, of a layer or of none, into a tensor. Set at the first use.
+_tensor: Callable[[_core.Batch, str, int | None], Any] | None = None
 
 
-def viewer() -> Callable[[Any], Any]:
-    """What makes an array of DLPack's into a tensor: torch.from_dlpack, or numpy's where torch is not installed."""
-    global _view
-    if _view is None:
+def _maker() -> Callable[[_core.Batch, str, int | None], Any]:
+    """Of torch's tensors, or of numpy's arrays where torch is not installed."""
+    global _tensor
+    if _tensor is None:
         try:
-            from torch import from_dlpack as view
+            from torch import from_dlpack
+
+            def make(core: _core.Batch, name: str, layer: int | None) -> Any:
+                return from_dlpack(core.exported(name, layer))
+
         except ImportError:
             try:
-                from numpy import from_dlpack as view
+                import numpy
             except ImportError:
                 raise Unavailable(
                     "neither torch nor numpy is installed, and tensors need one of them: pip install torch, or take "
                     "batch.array(name), which any library with DLPack can view"
                 ) from None
-        _view = view
-    return _view
+
+            def make(core: _core.Batch, name: str, layer: int | None) -> Any:
+                return numpy.from_dlpack(core.array(name, layer))
+
+        _tensor = make
+    return _tensor
 
 
 class Block:
@@ -61,8 +70,7 @@ class Block:
     def _tensor(self, name: str) -> Any:
         made = self._tensors.get(name)
         if made is None:
-            made = viewer()(self._core.array(name, self.layer))
-            self._tensors[name] = made
+            made = self._tensors[name] = (_tensor or _maker())(self._core, name, self.layer)
         return made
 
     @property
@@ -106,52 +114,52 @@ class Batch:
     behind. What is computed from the tensors is not concerned.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_blocks",
-        "_core",
-        "_tensors",
-        "epoch",
-        "expand",
-        "hash",
-        "index",
-        "num_nodes",
-        "num_seeds",
-        "split",
-    )
-
-    #: "train", "valid" or "test".
-    split: str
-    #: The epoch it belongs to, from 0.
-    epoch: int
-    #: Its number in the epoch, from 0, counted over all ranks.
-    index: int
-    #: 16 hex digits that name its content, the same as in `uvatrain train --metrics`.
-    hash: str
-    #: Which nodes its hops drew neighbours for: "all" so far, or the "new" ones only.
-    expand: str
-    #: How many nodes there are, the seeds among them.
-    num_nodes: int
-    #: How many seeds there are.
-    num_seeds: int
+    __slots__ = ("__weakref__", "_blocks", "_core", "_tensors")
 
     def __init__(self, core: _core.Batch) -> None:
         self._core = core
         self._tensors: dict[str, Any] = {}
         self._blocks: tuple[Block, ...] | None = None
-        self.split = core.split
-        self.epoch = core.epoch
-        self.index = core.index
-        self.hash = core.hash
-        self.expand = core.expand
-        self.num_nodes = core.num_nodes
-        self.num_seeds = core.num_seeds
+
+    @property
+    def split(self) -> str:
+        """ "train", "valid" or "test"."""
+        return self._core.split
+
+    @property
+    def epoch(self) -> int:
+        """The epoch it belongs to, from 0."""
+        return self._core.epoch
+
+    @property
+    def index(self) -> int:
+        """Its number in the epoch, from 0, counted over all ranks."""
+        return self._core.index
+
+    @property
+    def hash(self) -> str:
+        """16 hex digits that name its content, the same as in `uvatrain train --metrics`."""
+        return self._core.hash
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes there are, the seeds among them."""
+        return self._core.num_nodes
+
+    @property
+    def num_seeds(self) -> int:
+        """How many seeds there are."""
+        return self._core.num_seeds
+
+    @property
+    def expand(self) -> str:
+        """Which nodes its hops drew neighbours for: "all" so far, or the "new" ones only."""
+        return self._core.expand
 
     def _tensor(self, name: str) -> Any:
         made = self._tensors.get(name)
         if made is None:
-            made = viewer()(self._core.array(name))
-            self._tensors[name] = made
+            made = self._tensors[name] = (_tensor or _maker())(self._core, name, None)
         return made
 
     @property

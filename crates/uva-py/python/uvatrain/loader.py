@@ -262,7 +262,7 @@ class Loader(Batches):
                     train(batch.x, batch.y, batch.blocks)
 
     path: the dataset's directory (docs/data-format.md).
-    fanouts: neighbours a node and hop, from the seeds outward; -1 takes all.
+    fanouts: neighbours a node and hop, from the seeds outward; -1 takes all and needs slot_bytes.
     batch_size: seeds a batch.
     device: where batches come to be: "cpu", "cuda" or "cuda:1".
     split: "train", "valid" or "test". Only training is shuffled.

@@ -18,3 +18,4 @@ mod view;
 pub(crate) use header::{BatchHeader, Kind};
 pub use layout::BatchLayout;
 pub use view::{Batch, BatchArray, DeviceView, RawArray, RawElement};
+pub(crate) use view::{Used, UsedBatch};

@@ -1,8 +1,8 @@
 //! What a consumer sees of a feature slot.
 
 use std::ops::Range;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use uva_cuda::DeviceSlice;
 use uva_graph::{ElementType, FeatureTable, Labels, Split};
@@ -27,12 +27,42 @@ pub struct Batch {
     slot: Option<ReadSlot>,
     plan: Arc<RunPlan>,
     header: BatchHeader,
+    /// Told when the batch is dropped.
+    used: Option<Arc<UsedBatch>>,
+}
+
+/// What is known of a batch when it is given back, for those who keep account of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Used {
+    /// When that was.
+    pub at: Instant,
+    /// How long its gather took. Only now: on a GPU it is known when the work on the batch has been waited for.
+    pub gather_time: Duration,
+    /// How many of its rows came from the feature cache.
+    pub rows_cached: u64,
+}
+
+/// Where a batch says so.
+#[derive(Debug, Default)]
+pub(crate) struct UsedBatch(Mutex<Option<Used>>);
+
+impl UsedBatch {
+    /// `None`: the batch is in use still.
+    pub fn get(&self) -> Option<Used> {
+        // Nothing panics while it is locked.
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Batch {
     /// `header` is the slot's own, held against the plan's layout already.
     pub(crate) fn new(slot: ReadSlot, loan: Option<Loan>, plan: Arc<RunPlan>, header: BatchHeader) -> Self {
-        Self { loan, slot: Some(slot), plan, header }
+        Self { loan, slot: Some(slot), plan, header, used: None }
+    }
+
+    /// Lets it say when it is given back.
+    pub(crate) fn tell(&mut self, used: Arc<UsedBatch>) {
+        self.used = Some(used);
     }
 
     fn layout(&self) -> &BatchLayout {
@@ -299,6 +329,11 @@ pub struct RawArray {
 
 impl Drop for Batch {
     fn drop(&mut self) {
+        if let Some(used) = self.used.take() {
+            let (gather_time, rows_cached) = (self.gather_time(), self.rows_cached());
+            let now = Used { at: Instant::now(), gather_time, rows_cached };
+            *used.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        }
         // What is enqueued on a device is marked as such before the ring gives the slot away; a slot that could not be
         // marked stays taken, and the next batch that is asked for says why.
         let given_back = self.loan.take().is_none_or(Loan::give_back);

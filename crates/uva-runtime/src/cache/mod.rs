@@ -21,7 +21,6 @@ pub(crate) use contents::{open_graph, open_rows};
 pub use dataset::CachedDataset;
 pub(crate) use engine::{Engine, OnGpu};
 pub(crate) use graph::SampledGraph;
-#[cfg(feature = "train")]
 pub(crate) use planning::cacheable;
 pub use planning::{budget_left, budget_on_cpu, check_plan_fits, measure_sampler, plan, read_plan, workload};
 pub(crate) use request::FoundParts;

@@ -5,15 +5,17 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use uva_mem::handover::{Channel, HandoverError};
 use uva_mem::ring::Ring;
 use uva_mem::spawn::Inherit;
 use uva_mem::{FrozenBytes, PidFd, Signal};
 
+use super::door::{AttachedProcess, Door};
 use super::janitor::Janitor;
 use super::messages::{JanitorWord, Role, Setup};
-use super::{Environments, Launch};
+use super::{Consumer, Environments, Launch};
 use crate::control::{CONSUMER, Control, FIRST_SAMPLER, PRODUCER};
 use crate::{RuntimeError, mps};
 
@@ -25,6 +27,8 @@ pub(crate) struct Member {
     pub channel: Option<Channel>,
     pub pidfd: PidFd,
     child: Child,
+    /// How a message names it, where that is not by its role.
+    title: Option<String>,
     /// It has told what it failed of, so its exit code adds nothing.
     pub said_why: bool,
     /// It works on a GPU.
@@ -34,9 +38,37 @@ pub(crate) struct Member {
 }
 
 impl Member {
+    /// A child that was just started, which is killed where it cannot be watched.
+    pub fn of_child(
+        role: Role,
+        index: usize,
+        mut child: Child,
+        channel: Option<Channel>,
+        is_on_gpu: bool,
+    ) -> Result<Self, RuntimeError> {
+        match PidFd::open(child.id()) {
+            Ok(pidfd) => {
+                let (title, said_why, ended) = (None, false, None);
+                Ok(Self { role, index, channel, pidfd, child, title, said_why, is_on_gpu, ended })
+            }
+            Err(error) => {
+                // Nobody else knows of it yet.
+                let _ = child.kill().and_then(|()| child.wait());
+                Err(cannot_start(role.name(), error))
+            }
+        }
+    }
+
+    /// The same under another name than its role's.
+    pub fn titled(mut self, title: String) -> Self {
+        self.title = Some(title);
+        self
+    }
+
     /// How a message names it.
     pub fn name(&self, samplers: usize) -> String {
         match self.role {
+            _ if self.title.is_some() => self.title.clone().unwrap_or_default(),
             Role::Sampler if samplers > 1 => format!("sampler {}", self.index),
             role => role.name().to_owned(),
         }
@@ -76,7 +108,10 @@ impl Member {
 
 /// The roles of a run. Dropping it kills and reaps what is left of them.
 pub(crate) struct Fleet {
+    /// The consumer first.
     pub members: Vec<Member>,
+    /// The consumer's place, where the first member is a command of the user's.
+    pub door: Option<Door>,
     /// Told before a client of it is killed.
     mps: Option<Arc<mps::Session>>,
 }
@@ -92,12 +127,20 @@ impl Fleet {
         let plan = launch.plan;
         let batch_ring = plan.create_batch_ring()?;
         let feature_ring = plan.create_feature_ring()?;
-        let mut fleet = Self { members: Vec::new(), mps };
+        let mut fleet = Self { members: Vec::new(), door: None, mps };
         let backend = &plan.backend;
         let start = |role: Role, index| {
             start_process(role, index, launch.dataset, &launch.environments, role.is_on_gpu(backend))
         };
-        fleet.members.push(start(Role::Consumer, 0)?);
+        match &launch.consumer {
+            Consumer::Own(_) => fleet.members.push(start(Role::Consumer, 0)?),
+            Consumer::Command { command, .. } => {
+                let on_gpu = Role::Consumer.is_on_gpu(backend);
+                let (member, knocks) = command.start(&launch.environments, on_gpu)?;
+                fleet.members.push(member);
+                fleet.door = Some(Door::new(knocks, on_gpu));
+            }
+        }
         if !plan.backend.in_one_process() {
             fleet.members.push(start(Role::Producer, 0)?);
         }
@@ -147,7 +190,7 @@ impl Fleet {
                 passes: plan.schedule.passes(),
                 backend: plan.backend.clone(),
                 caches: plan.caches.clone(),
-                job: if member.role == Role::Consumer { launch.job.clone() } else { serde_json::Value::Null },
+                job: if place == consumer { launch.consumer.job()? } else { serde_json::Value::Null },
             };
             let mut fds = vec![control.fd()];
             fds.extend(rings.iter().map(|ring| ring.fd()));
@@ -163,7 +206,11 @@ impl Fleet {
                 }
                 _ => {}
             }
-            if let Some(channel) = &member.channel {
+            if let Some(door) = fleet.door.as_mut().filter(|_| place == consumer) {
+                // Whoever attaches gets them; nobody knows yet who that is.
+                let owned = fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<_, _>>();
+                door.offer(setup, owned.map_err(|error| cannot_start("consumer", error))?);
+            } else if let Some(channel) = &member.channel {
                 match hand_over(channel, &setup, &fds) {
                     // A role that died before it could be told is found by the watch, which names its cause.
                     Ok(()) | Err(HandoverError::Closed) => {}
@@ -174,26 +221,79 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Whether every role has been reaped.
+    /// Whether every role has been reaped, and whoever attached has ended.
     pub fn all_ended(&self) -> bool {
-        self.members.iter().all(|member| member.ended.is_some())
+        self.members.iter().all(|member| member.ended.is_some()) && self.attached().is_none()
     }
 
-    /// Kills every role that still runs, and reaps it.
+    /// Whether every role of ours has been reaped.
+    pub fn roles_have_ended(&self) -> bool {
+        self.members[usize::from(self.door.is_some())..].iter().all(|member| member.ended.is_some())
+    }
+
+    /// The process that took up the consumer's place, while it runs.
+    pub fn attached(&self) -> Option<&AttachedProcess> {
+        self.door.as_ref()?.attached.as_ref().filter(|attached| !attached.ended)
+    }
+
+    /// Kills whoever still runs, and reaps it.
     pub fn end_now(&mut self) {
-        for member in &mut self.members {
-            if let Some(mps) = &self.mps {
-                // A client of MPS that is killed over its work may take the server with it, and the other client; one
-                // that the server has let go of may be. Where that fails the signal is what is left, for the next one
-                // too: a server that waits for the one's work does so for the other's.
-                if member.is_on_gpu
-                    && member.reap().is_none()
-                    && mps.terminate_client(member.pidfd.pid()).is_err()
-                {
-                    self.mps = None;
-                }
+        self.end_command(Signal::KILL);
+        self.end_roles();
+    }
+
+    /// Kills every role of ours that still runs, and reaps it.
+    pub fn end_roles(&mut self) {
+        let first = usize::from(self.door.is_some());
+        for place in first..self.members.len() {
+            let member = &mut self.members[place];
+            if member.is_on_gpu && member.reap().is_none() {
+                let pid = member.pidfd.pid();
+                self.let_go(pid);
             }
-            member.end_now();
+            self.members[place].end_now();
+        }
+    }
+
+    /// Ends the command, where there is one, and the process of it that attached, by this signal; waits for their end
+    /// where it is one that nobody survives. Its other processes are the user's.
+    pub fn end_command(&mut self, signal: Signal) {
+        if self.door.is_none() {
+            return;
+        }
+        let attached =
+            self.attached().filter(|attached| attached.on_gpu).map(|attached| attached.pidfd.pid());
+        let command = &mut self.members[0];
+        let command = (command.is_on_gpu && command.reap().is_none()).then(|| command.pidfd.pid());
+        for pid in attached.into_iter().chain(command.filter(|pid| Some(*pid) != attached)) {
+            self.let_go(pid);
+        }
+        if let Some(attached) = self.attached() {
+            // Ended meanwhile is what is wanted.
+            let _ = attached.pidfd.send_signal(signal);
+        }
+        let command = &mut self.members[0];
+        if command.reap().is_none() {
+            let _ = command.pidfd.send_signal(signal);
+        }
+        if signal == Signal::KILL {
+            self.members[0].end_now();
+            if let Some(attached) = self.attached() {
+                // Not ours to reap. One that does not die of this waits inside the system, and nothing helps.
+                let _ = attached.pidfd.wait_for_end(KILLED);
+            }
+            if let Some(attached) = self.door.as_mut().and_then(|door| door.attached.as_mut()) {
+                attached.ended = true;
+            }
+        }
+    }
+
+    /// Lets a client of MPS go before it is ended. One that is killed over its work may take the server with it, and the
+    /// other client; one that the server has let go of may be. Where that fails the signal is what is left, for the next
+    /// one too: a server that waits for the one's work does so for the other's.
+    fn let_go(&mut self, pid: u32) {
+        if self.mps.as_ref().is_some_and(|mps| mps.terminate_client(pid).is_err()) {
+            self.mps = None;
         }
     }
 }
@@ -203,6 +303,9 @@ impl Drop for Fleet {
         self.end_now();
     }
 }
+
+/// How long a process may take to die of SIGKILL.
+const KILLED: Duration = Duration::from_secs(5);
 
 /// Starts the process of a role. `on_gpu`: it works on one.
 pub(super) fn start_process(
@@ -242,26 +345,10 @@ pub(super) fn start_process(
     if let Some(number) = inherit.apply(&mut command) {
         command.arg(format!("--channel={number}"));
     }
-    let mut child = command.spawn().map_err(|error| cannot_start(role.name(), error))?;
+    let child = command.spawn().map_err(|error| cannot_start(role.name(), error))?;
     // The command holds the role's end of the channel; only without it does the role's end mean that it closes.
     drop(command);
-    match PidFd::open(child.id()) {
-        Ok(pidfd) => Ok(Member {
-            role,
-            index,
-            channel: Some(ours),
-            pidfd,
-            child,
-            said_why: false,
-            is_on_gpu: on_gpu,
-            ended: None,
-        }),
-        Err(error) => {
-            // Nobody else knows of it yet.
-            let _ = child.kill().and_then(|()| child.wait());
-            Err(cannot_start(role.name(), error))
-        }
-    }
+    Member::of_child(role, index, child, Some(ours), on_gpu)
 }
 
 /// This program, as it was started. Once the file has been replaced, by a build say, its old path is gone and the

@@ -114,6 +114,11 @@ impl Known {
                 self.roles = fds.zip(pids).map(|(fd, pid)| pidfd(fd, pid)).collect::<Result<_, _>>()?;
                 self.on_gpu = on_gpu;
             }
+            JanitorWord::Attached { pid, on_gpu } => {
+                let fd = fds.next().ok_or_else(|| failed(&"no pidfd of the attached process came"))?;
+                self.roles.push(pidfd(fd, pid)?);
+                self.on_gpu.extend(on_gpu.then_some(pid));
+            }
             JanitorWord::Done => return Ok(true),
         }
         Ok(false)

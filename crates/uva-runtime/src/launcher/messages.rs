@@ -13,6 +13,11 @@
 //! The channel is one between producer and consumer, for feature slots that are on a GPU; without them it is not there.
 //! Reordered graph and cached rows' ids are there where the plan's caches need them.
 //! The janitor hears [`JanitorWord`]s instead. Where the producer is a thread of the consumer's process, that process's pidfd stands for it.
+//!
+//! A command of the user's hears nothing by itself. It inherits a socket, and a process of it that wants to take up the
+//! consumer's place [knocks](Knock) there; what it is told comes over a channel of its own, which it sent along, since
+//! several processes hold the socket. Where a command's process is a peer, the one that was started stands for whichever
+//! attaches.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -76,8 +81,33 @@ pub(crate) struct Setup {
     pub passes: Passes,
     pub backend: Backend,
     pub caches: Caches,
-    /// What the consumer does with the batches, in its own terms.
+    /// What the consumer does with the batches, in its own terms; an [`AttachedJob`] where it is a command.
     pub job: Value,
+}
+
+/// What a process says that wants to take up the consumer's place. Its own pidfd and its end of a channel come with it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Knock {
+    /// The version of this crate in it.
+    pub version: String,
+    /// Its process number.
+    pub pid: u32,
+}
+
+/// What it is answered over that channel.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    /// It has the place. The consumer's descriptors come with it.
+    Welcome(Box<Setup>),
+    /// It has not, and why.
+    Refused(String),
+}
+
+/// What an attached process does besides using batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AttachedJob {
+    /// Whether somebody wants to hear of each batch.
+    pub events: bool,
 }
 
 /// What the launcher tells its janitor, each as soon as there is something to do about it.
@@ -98,6 +128,13 @@ pub(crate) enum JanitorWord {
         pids: Vec<u32>,
         /// Which of them have work on a GPU.
         on_gpu: Vec<u32>,
+    },
+    /// A process that took up the consumer's place. Its pidfd comes with it.
+    Attached {
+        /// Its process number.
+        pid: u32,
+        /// Whether it has work on a GPU.
+        on_gpu: bool,
     },
     /// Nothing is left to do.
     Done,

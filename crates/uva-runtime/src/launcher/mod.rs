@@ -9,16 +9,26 @@
 //! | the launcher itself is killed | the kernel kills the roles; the janitor makes sure and cleans up | – |
 //! | the observer fails (a full disk, say) | stops every role | its own |
 //!
+//! What the ends of a user's command mean, where one is the consumer, stands in `command_watch`.
+//!
 //! After any of them no process of the run is left. There is little else to leave behind: every region is a memfd
 //! and every socket a nameless pair, which go with the last process that has them. A checkpoint that was being
 //! written is removed by name, and an MPS daemon that the launcher started is stopped, with its directories.
 
+mod attach;
+mod command_watch;
+mod consumer_side;
+mod door;
 mod fleet;
+mod handed;
 mod janitor;
 mod messages;
 mod planner;
+mod reports;
 mod role_process;
 mod signals;
+mod usage;
+mod user_command;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -29,18 +39,22 @@ use serde_json::Value;
 
 use self::fleet::Fleet;
 use self::janitor::Janitor;
-use self::messages::JanitorWord;
+use self::messages::{AttachedJob, JanitorWord};
 use self::signals::Signals;
 use crate::backend::{Backend, CudaBackend, Decision, MpsWish, Partition, Probe, SamplerShare};
 use crate::cache::CacheContents;
-use crate::control::Control;
+use crate::control::{Control, Tally};
 use crate::metrics::{Observer, Roles};
 use crate::plan::RunPlan;
 use crate::{RuntimeError, mps};
 
+pub(crate) use attach::Attachment;
+pub use attach::{Attached, attach, attach_unless};
+pub use door::VARIABLE;
 pub(crate) use fleet::own_program;
 pub use messages::Role;
 pub use role_process::{Consume, run as run_role};
+pub use user_command::UserCommand;
 
 /// How long an MPS daemon may take to answer.
 const MPS_PATIENCE: Duration = Duration::from_secs(5);
@@ -54,10 +68,35 @@ pub struct Launch<'a> {
     pub plan: &'a RunPlan,
     /// What the plan's caches hold.
     pub caches: &'a CacheContents,
-    /// What the consumer does with the batches, in its own terms.
-    pub job: Value,
+    /// Who uses the batches.
+    pub consumer: Consumer,
     /// What the roles find in their environment besides what this process has.
     pub environments: Environments,
+}
+
+/// Who uses a run's batches.
+#[derive(Clone, Debug)]
+pub enum Consumer {
+    /// This program, in a process of its own: it does this with them, in its own terms ([`Consume`]).
+    Own(Value),
+    /// A command of the user's, which takes up the place by [`attach`].
+    Command {
+        /// The command.
+        command: UserCommand,
+        /// Whether the observer is to hear of each training batch.
+        events: bool,
+    },
+}
+
+impl Consumer {
+    /// What the consumer's set-up holds of it.
+    fn job(&self) -> Result<Value, RuntimeError> {
+        match self {
+            Self::Own(job) => Ok(job.clone()),
+            Self::Command { events, .. } => serde_json::to_value(AttachedJob { events: *events })
+                .map_err(|error| RuntimeError::Failed(error.to_string())),
+        }
+    }
 }
 
 /// Environment variables by role; `None` takes one away.
@@ -120,6 +159,8 @@ pub struct Outcome {
     pub done: Value,
     /// What each role did with its time.
     pub roles: Roles,
+    /// What a command of the user's did as consumer; nothing of one of ours, which says more by itself.
+    pub tally: Tally,
     /// Seconds from the first process's start to the last one's end.
     pub seconds: f64,
 }
@@ -282,12 +323,13 @@ impl Launcher {
         let launch = Launch { environments, ..launch };
         let control = Control::create(plan.options.samplers)?;
         let fleet = Fleet::start(&launch, &control, &self.janitor, self.mps.clone())?;
-        let ended = watch::watch(fleet, &control, &mut self.signals, plan, observer);
+        let ended = watch::watch(fleet, &control, &mut self.signals, plan, &self.janitor, observer);
         // A role killed while it wrote a checkpoint leaves its temporary file.
         if let (Err(_), Some(directory)) = (&ended, &self.checkpoint) {
             crate::checkpoint_files::remove_leftovers(directory);
         }
         let done = ended?;
-        Ok(Outcome { done, roles: control.roles(), seconds: started.elapsed().as_secs_f64() })
+        let (roles, tally) = (control.roles(), control.tally());
+        Ok(Outcome { done, roles, tally, seconds: started.elapsed().as_secs_f64() })
     }
 }

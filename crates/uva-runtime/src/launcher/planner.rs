@@ -14,7 +14,7 @@ use uva_mem::handover::{Channel, HandoverError};
 
 use super::fleet::{Member, hand_over, start_process};
 use super::messages::{JanitorWord, Report, Role};
-use super::{Environments, Launcher, role_process, signals};
+use super::{Environments, Launcher, reports, signals};
 use crate::backend::Backend;
 use crate::cache::{CacheContents, CachePlan, Found, FoundParts, Search};
 use crate::control::Control;
@@ -180,7 +180,7 @@ pub(super) fn run(channel: &Arc<Channel>) -> Result<(serde_json::Value, Vec<Owne
         signals::stop_with_launcher(launcher, control).map_err(|error| failed(&error))?;
     }
     let dataset = Arc::new(Dataset::open_verified(&task.dataset, Verify::HeadersOnly)?);
-    let note = |line: &str| role_process::note(channel, line);
+    let note = |line: &str| reports::note(channel, line);
     let found = task.search.run(&dataset, &task.loader, &task.backend, &note)?;
     let (parts, regions) = found.parted()?;
     let value = serde_json::to_value(parts).map_err(|error| failed(&error))?;

@@ -9,7 +9,9 @@ use serde_json::Value;
 use signal_hook::consts::SIGINT;
 use uva_mem::handover::HandoverError;
 
+use super::command_watch::CommandWatch;
 use super::fleet::Fleet;
+use super::janitor::Janitor;
 use super::messages::{Report, Role, since_boot};
 use super::signals::Signals;
 use crate::RuntimeError;
@@ -20,14 +22,14 @@ use crate::plan::RunPlan;
 
 /// How long a role may take to return once it has been told to stop now. A role looks at the stop word at every
 /// futex time-out, ten times a second, so what takes longer hangs.
-const GRACE: Duration = Duration::from_secs(3);
+pub(super) const GRACE: Duration = Duration::from_secs(3);
 
 /// How long the roles may take to end when a run has gone well.
 const UNPINNING: Duration = Duration::from_secs(60);
 
 /// Why a run ends before its time. Ordered: the larger one is nearer to the cause.
 #[derive(Debug)]
-struct Cause {
+pub(super) struct Cause {
     rank: Rank,
     /// When it failed, on the machine's clock since boot. Of two roles that failed the first is the cause: the other may
     /// have failed of what the first left behind.
@@ -36,7 +38,7 @@ struct Cause {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
+pub(super) enum Rank {
     /// A role ended because another had.
     Follows,
     /// A role said itself what failed.
@@ -53,42 +55,49 @@ pub(super) fn watch(
     control: &Control,
     signals: &mut Signals,
     plan: &RunPlan,
+    janitor: &Janitor,
     observer: &mut dyn Observer,
 ) -> Result<Value, RuntimeError> {
-    let mut watch = Watch { control, plan, cause: None, done: None, deadline: None, interrupted: None };
+    let command = fleet.door.is_some().then(CommandWatch::begin);
+    let mut watch =
+        Watch { control, plan, cause: None, done: None, deadline: None, interrupted: None, command };
     while !fleet.all_ended() {
-        wait(&fleet, signals, watch.deadline).map_err(|error| {
+        wait(&fleet, signals, watch.next_deadline(&fleet)).map_err(|error| {
             RuntimeError::Failed(format!("the launcher cannot wait for its roles: {error}"))
         })?;
         for signal in signals.take() {
-            if watch.signal(signal, observer) {
+            if watch.signal(signal, &fleet, observer) {
                 fleet.end_now();
             }
         }
+        watch.hear_command(&mut fleet, janitor, observer)?;
         for member in 0..fleet.members.len() {
             watch.hear(&mut fleet, member, observer);
         }
         // After hearing them, and whether or not there was something to hear: who talks on is ended too.
         if watch.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            fleet.end_now();
+            fleet.end_roles();
         }
+        watch.end_command_in_time(&mut fleet);
     }
     watch.verdict()
 }
 
-struct Watch<'a> {
-    control: &'a Control,
-    plan: &'a RunPlan,
-    cause: Option<Cause>,
-    done: Option<Value>,
-    /// When what still runs is killed; set once the run is ending.
+pub(super) struct Watch<'a> {
+    pub control: &'a Control,
+    pub plan: &'a RunPlan,
+    pub cause: Option<Cause>,
+    pub done: Option<Value>,
+    /// When the roles that still run are killed; set once the run is ending.
     deadline: Option<Instant>,
-    interrupted: Option<i32>,
+    pub interrupted: Option<i32>,
+    /// What there is to know of the command, where the consumer is one.
+    pub command: Option<CommandWatch>,
 }
 
 impl Watch<'_> {
     /// Takes note of a signal. True: everything is to end at once.
-    fn signal(&mut self, signal: i32, observer: &mut dyn Observer) -> bool {
+    fn signal(&mut self, signal: i32, fleet: &Fleet, observer: &mut dyn Observer) -> bool {
         let again = self.interrupted.replace(signal).is_some();
         let name = signal_name(signal);
         if again {
@@ -97,8 +106,11 @@ impl Watch<'_> {
         } else {
             self.control.set_stop(Stop::Soon);
             let how = if signal == SIGINT { "press Ctrl-C" } else { "send it" };
-            observer
-                .note(&format!("{name}: finishing this batch, then stopping; {how} again to end at once"));
+            let what = match self.pass_on(signal, fleet) {
+                None => "finishing this batch, then stopping",
+                Some(what) => what,
+            };
+            observer.note(&format!("{name}: {what}; {how} again to end at once"));
         }
         again
     }
@@ -111,6 +123,9 @@ impl Watch<'_> {
         self.read_reports(fleet, member, observer);
         if !newly_ended {
             return;
+        }
+        if fleet.door.is_some() && member == 0 {
+            return self.command_ended(fleet, observer);
         }
         let member = &fleet.members[member];
         let Some(status) = member.ended else { return };
@@ -154,39 +169,50 @@ impl Watch<'_> {
                     return;
                 }
             };
-            let outcome = match serde_json::from_slice::<Report>(&message.payload) {
-                Ok(Report::Event(event)) => observer.event(&event),
-                Ok(Report::Progress(progress)) => {
-                    observer.progress(&progress, self.control.roles().bottleneck());
-                    Ok(())
-                }
-                Ok(Report::Note(line)) => {
-                    observer.note(&line);
-                    Ok(())
-                }
-                Ok(Report::Done(value)) => {
-                    self.done = Some(value);
-                    Ok(())
-                }
-                Ok(Report::Failed { code, message, follows, at }) => {
-                    fleet.members[member].said_why = true;
-                    let rank = if follows { Rank::Follows } else { Rank::Failed };
-                    let message = format!("the {name} failed {}: {message}", self.whereabouts(place));
-                    self.blame(rank, at, RuntimeError::from_exit_code(code, message));
-                    Ok(())
-                }
-                Err(error) => {
-                    Err(RuntimeError::Failed(format!("a report of the {name} cannot be read: {error}")))
-                }
-            };
-            if let Err(error) = outcome {
-                self.blame(Rank::Asked, since_boot(), error);
+            let whose = Speaker { name: &name, place };
+            if self.take_report(&message.payload, &whose, observer) {
+                fleet.members[member].said_why = true;
             }
         }
     }
 
+    /// Takes in one report. True: the role says of what it failed.
+    pub fn take_report(&mut self, payload: &[u8], whose: &Speaker<'_>, observer: &mut dyn Observer) -> bool {
+        let Speaker { name, place } = *whose;
+        let mut said_why = false;
+        let outcome = match serde_json::from_slice::<Report>(payload) {
+            Ok(Report::Event(event)) => observer.event(&event),
+            Ok(Report::Progress(progress)) => {
+                observer.progress(&progress, self.control.roles().bottleneck());
+                Ok(())
+            }
+            Ok(Report::Note(line)) => {
+                observer.note(&line);
+                Ok(())
+            }
+            Ok(Report::Done(value)) => {
+                self.done = Some(value);
+                Ok(())
+            }
+            Ok(Report::Failed { code, message, follows, at }) => {
+                said_why = true;
+                let rank = if follows { Rank::Follows } else { Rank::Failed };
+                let message = format!("the {name} failed {}: {message}", self.whereabouts(place));
+                self.blame(rank, at, RuntimeError::from_exit_code(code, message));
+                Ok(())
+            }
+            Err(error) => {
+                Err(RuntimeError::Failed(format!("a report of the {name} cannot be read: {error}")))
+            }
+        };
+        if let Err(error) = outcome {
+            self.blame(Rank::Asked, since_boot(), error);
+        }
+        said_why
+    }
+
     /// Notes why the run ends, keeping what is nearest to the cause, and begins to end it.
-    fn blame(&mut self, rank: Rank, at: Duration, error: RuntimeError) {
+    pub fn blame(&mut self, rank: Rank, at: Duration, error: RuntimeError) {
         let nearer = |known: &Cause| rank > known.rank || (rank == known.rank && at < known.at);
         if self.cause.as_ref().is_none_or(nearer) {
             self.cause = Some(Cause { rank, at, error });
@@ -196,14 +222,22 @@ impl Watch<'_> {
 
     /// Tells every role to return, and gives them some time for that: little where something failed, more where nothing
     /// did and a producer may have a large table to unpin.
-    fn wind_down(&mut self) {
+    pub fn wind_down(&mut self) {
         self.control.set_stop(Stop::Now);
         let grace = if self.cause.is_some() || self.interrupted.is_some() { GRACE } else { UNPINNING };
         let deadline = Instant::now() + grace;
         self.deadline = Some(self.deadline.map_or(deadline, |known| known.min(deadline)));
     }
 
-    fn whereabouts(&self, place: usize) -> String {
+    /// When the watch has something to do although nobody says anything.
+    fn next_deadline(&self, fleet: &Fleet) -> Option<Instant> {
+        // The roles' own passes once: behind it they are gone, and the command may take its time.
+        let roles = self.deadline.filter(|_| !fleet.roles_have_ended());
+        let command = self.command.as_ref().and_then(|command| command.next_deadline(fleet));
+        roles.into_iter().chain(command).min()
+    }
+
+    pub fn whereabouts(&self, place: usize) -> String {
         let sequence = self.control.position(place);
         self.plan.describe(sequence, self.control.turn())
     }
@@ -227,6 +261,13 @@ impl Watch<'_> {
     }
 }
 
+/// Whose report it is.
+pub(super) struct Speaker<'a> {
+    pub name: &'a str,
+    /// In the control page.
+    pub place: usize,
+}
+
 /// Waits until a role says something or ends, a signal comes, or the deadline passes.
 fn wait(fleet: &Fleet, signals: &Signals, deadline: Option<Instant>) -> rustix::io::Result<()> {
     let mut fds: Vec<PollFd<'_>> = Vec::new();
@@ -239,6 +280,18 @@ fn wait(fleet: &Fleet, signals: &Signals, deadline: Option<Instant>) -> rustix::
         }
         if let Some(channel) = &member.channel {
             fds.push(PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::IN));
+        }
+    }
+    if let Some(door) = &fleet.door {
+        fds.extend(
+            door.knocks.as_ref().map(|knocks| PollFd::from_borrowed_fd(knocks.as_fd(), PollFlags::IN)),
+        );
+        if let Some(attached) = &door.attached {
+            if !attached.ended {
+                fds.push(PollFd::from_borrowed_fd(attached.pidfd.as_fd(), PollFlags::IN));
+            }
+            let channel = attached.channel.as_ref();
+            fds.extend(channel.map(|channel| PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::IN)));
         }
     }
     let timeout = deadline.map(|deadline| {

@@ -5,7 +5,6 @@
 
 mod arrays;
 mod gpu;
-pub mod preparation;
 mod run;
 pub mod session;
 mod trial;

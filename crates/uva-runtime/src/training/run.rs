@@ -8,38 +8,30 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use uva_cache::CachePlan;
-use uva_graph::{Dataset, Split};
+use uva_graph::Dataset;
 
 use uva_sample::Expand;
 use uva_train::ModelKind;
 
 use super::session::{self, EvaluateBy, TrainingOptions, TrainingOutcome};
-use super::{preparation, trial};
+use super::trial;
 use crate::backend::{self, BackendOptions, Decision, Probe};
-use crate::cache::{CacheContents, CacheRequest};
+use crate::cache::CacheRequest;
 use crate::control::{Control, Stop};
-use crate::launcher::{Environments, Launch, Launcher, without_mps};
-use crate::metrics::{CacheOutcome, End, Event, Observer, Roles, Start};
+use crate::launcher::{Consumer, Environments, Launch, Launcher, without_mps};
+use crate::metrics::{End, Event, Observer, Roles};
 use crate::plan::RunPlan;
+use crate::preparation::Preparation;
 use crate::roles::BatchReceiver;
-use crate::{LoaderOptions, Passes, Runtime, RuntimeError, cache, mps};
+use crate::{LoaderOptions, Passes, Runtime, RuntimeError, mps};
 
 /// A training run that can be started: its options fit each other, its dataset and its checkpoint.
 #[derive(Debug)]
 pub struct TrainingRun {
-    pub(super) dataset: Arc<Dataset>,
-    pub(super) plan: RunPlan,
-    pub(super) options: TrainingOptions,
+    preparation: Preparation,
+    options: TrainingOptions,
     decision: Decision,
     in_process: bool,
-    /// What to cache, as asked for.
-    pub(super) caches: Option<CacheRequest>,
-    /// The plan that a file holds, and what to warn of.
-    pub(super) planned: Option<(CachePlan, Vec<String>)>,
-    /// The plan in force, once the run is prepared.
-    pub(super) cache_plan: Option<CachePlan>,
-    pub(super) contents: CacheContents,
 }
 
 /// What the consumer's process does with its batches.
@@ -81,16 +73,8 @@ impl TrainingRun {
         let mut plan = RunPlan::new(&dataset, &loader, passes)?;
         plan.checkpointed = options.checkpoint.is_some();
         let decision = backend::decide(backend, in_process, || Probe::in_child(&without_mps(), false))?;
-        if decision.backend.gpu_sampler().is_some() && plan.options.samplers != 1 {
-            return Err(RuntimeError::Usage(format!(
-                "--sampler gpu and --samplers {}: exactly one sampler works on a GPU",
-                plan.options.samplers
-            )));
-        }
-        let dataset = Arc::new(dataset);
-        let planned = preparation::read_plan(caches.as_ref(), &dataset, &plan)?;
-        let (cache_plan, contents) = (None, CacheContents::default());
-        Ok(Self { dataset, plan, options, decision, in_process, caches, planned, cache_plan, contents })
+        let preparation = Preparation::new(dataset, plan, &decision.backend, caches)?;
+        Ok(Self { preparation, options, decision, in_process })
     }
 
     /// What a consumer's process needs in its environment, and this one before it loads libtorch if it is to train in
@@ -110,50 +94,6 @@ impl TrainingRun {
         environment
     }
 
-    /// The metrics' first line.
-    fn start_event(&self, options: Value) -> Event {
-        let dataset = &self.dataset;
-        let features = dataset.features();
-        let schedule = &self.plan.schedule;
-        let loader = &self.plan.options;
-        let split = |split| dataset.split(split).len();
-        Event::Start(Start {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            dataset: json!({
-                "name": dataset.name(),
-                "path": dataset.path(),
-                "nodes": dataset.nodes(),
-                "edges": dataset.edges(),
-                "feature_dim": features.dim,
-                "feature_dtype": features.element.name(),
-                "classes": dataset.classes(),
-                "train": split(Split::Train),
-                "valid": split(Split::Valid),
-                "test": split(Split::Test),
-                "fingerprint": dataset.fingerprint(),
-                "verification": dataset.verification(),
-            }),
-            options,
-            in_force: json!({
-                "roles": if self.in_process { "threads" } else { "processes" },
-                "device": self.plan.backend.device_name(),
-                "gather": self.plan.backend.gather_name(),
-                "backend": self.plan.backend,
-                "samplers": loader.samplers,
-                "gather_threads": loader.gather_threads,
-                "train_threads": self.options.trainer.threads,
-                "feature_slots": loader.feature_slots,
-                "batch_slots": loader.batch_slots(),
-                "feature_slot_bytes": self.plan.feature_slot_bytes(),
-                "batch_slot_bytes": self.plan.layout.batch_bytes(),
-                "caches": self.cache_plan.as_ref().map(cache::described),
-                "sampler": self.plan.backend.cuda().map_or("cpu", |cuda| cuda.sampler.name()),
-                "train_batches": schedule.train_batches(),
-                "start": schedule.passes().start,
-            }),
-        })
-    }
-
     /// Runs to the end. `options` is what the metrics' first line shows as such.
     ///
     /// # Errors
@@ -162,18 +102,19 @@ impl TrainingRun {
         let decision = self.decision.clone();
         let (outcome, roles, seconds) = if self.in_process {
             decision.notes.iter().for_each(|note| observer.note(note));
-            self.plan.backend = decision.backend;
+            self.preparation.plan.backend = decision.backend;
             self.prepare(None, observer)?;
             self.tell_the_start(options, observer)?;
             self.in_this_process(observer)?
         } else {
-            let mut launcher = Launcher::begin(self.dataset.path(), self.options.checkpoint.clone())?;
-            self.plan.backend = launcher.divide(decision, observer)?;
+            let mut launcher =
+                Launcher::begin(self.preparation.dataset.path(), self.options.checkpoint.clone())?;
+            self.preparation.plan.backend = launcher.divide(decision, observer)?;
             self.prepare(Some(&mut launcher), observer)?;
             self.tell_the_start(options, observer)?;
             self.in_processes(launcher, observer)?
         };
-        let cache = self.cache_outcome(&outcome);
+        let cache = outcome.cache.and_then(|counts| self.preparation.cache_outcome(counts));
         let end = End {
             test_accuracy: outcome.test_accuracy,
             best_valid_accuracy: outcome.best.map(|best| best.accuracy),
@@ -194,31 +135,34 @@ impl TrainingRun {
         Ok(end)
     }
 
+    fn prepare(
+        &mut self,
+        launcher: Option<&mut Launcher>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RuntimeError> {
+        let (options, environments) = (&self.options, self.environments());
+        let mut bytes_left =
+            |preparation: &Preparation, launcher: Option<&mut Launcher>, observer: &mut dyn Observer| {
+                trial::bytes_left(preparation, options, environments.clone(), launcher, observer)
+            };
+        self.preparation.prepare(launcher, &mut bytes_left, observer)
+    }
+
     fn tell_the_start(&self, options: Value, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
-        observer.event(&self.start_event(options))?;
-        observer.note(&opened(&self.dataset));
-        if let Some(cuda) = self.plan.backend.cuda() {
+        let roles = if self.in_process { "threads" } else { "processes" };
+        let more = [("train_threads", json!(self.options.trainer.threads))];
+        observer.event(&self.preparation.start_event(options, roles, &more))?;
+        observer.note(&self.preparation.opened());
+        if let Some(cuda) = self.preparation.plan.backend.cuda() {
             observer.note(&format!("training on cuda:{}, {}", cuda.ordinal, cuda.partition));
         }
         Ok(())
     }
 
     /// What the roles' processes need in theirs.
-    pub(super) fn environments(&self) -> Environments {
+    fn environments(&self) -> Environments {
         let consumer = self.environment().into_iter().map(|(name, value)| (name, Some(value))).collect();
         Environments { consumer, ..Environments::default() }
-    }
-
-    /// What the caches did, beside what was expected of them.
-    fn cache_outcome(&self, outcome: &TrainingOutcome) -> Option<CacheOutcome> {
-        let (counts, plan) = (outcome.cache?, self.cache_plan.as_ref()?);
-        Some(CacheOutcome {
-            counts,
-            list_hit_rate: counts.list_hit_rate(),
-            row_hit_rate: counts.row_hit_rate(),
-            expected_list_hit_rate: plan.lists.hit_rate,
-            expected_row_hit_rate: plan.rows.hit_rate,
-        })
     }
 
     fn in_processes(
@@ -227,10 +171,10 @@ impl TrainingRun {
         observer: &mut dyn Observer,
     ) -> Result<(TrainingOutcome, Roles, f64), RuntimeError> {
         let launch = Launch {
-            dataset: self.dataset.path(),
-            plan: &self.plan,
-            caches: &self.contents,
-            job: to_value(&Job::Train(self.options.clone()))?,
+            dataset: self.preparation.dataset.path(),
+            plan: &self.preparation.plan,
+            caches: &self.preparation.contents,
+            consumer: Consumer::Own(to_value(&Job::Train(self.options.clone()))?),
             environments: self.environments(),
         };
         let outcome = launcher.run(launch, observer)?;
@@ -245,8 +189,8 @@ impl TrainingRun {
         observer: &mut dyn Observer,
     ) -> Result<(TrainingOutcome, Roles, f64), RuntimeError> {
         let started = Instant::now();
-        let (dataset, plan) = (Arc::clone(&self.dataset), self.plan.clone());
-        let mut runtime = Runtime::start_with(dataset, plan, self.contents.clone())?;
+        let Preparation { dataset, plan, contents, .. } = &self.preparation;
+        let mut runtime = Runtime::start_with(Arc::clone(dataset), plan.clone(), contents.clone())?;
         let (receiver, dataset, control) = runtime.parts();
         let signals = SignalThread::start(Arc::clone(control))?;
         let trained = session::train(receiver, dataset, &self.options, observer);
@@ -261,19 +205,6 @@ impl TrainingRun {
         };
         Ok((outcome, runtime.roles(), started.elapsed().as_secs_f64()))
     }
-}
-
-/// What was opened, and what checking it took, as a line for a person.
-fn opened(dataset: &Dataset) -> String {
-    let verification = dataset.verification();
-    format!(
-        "{}: {} nodes, {} edges; checked in {:.2} s{}",
-        dataset.name(),
-        dataset.nodes(),
-        dataset.edges(),
-        verification.seconds,
-        if verification.from_stamp { ", the edges by an earlier run" } else { "" }
-    )
 }
 
 /// What the consumer's process does with its batches: [`crate::launcher::run_role`] calls it.

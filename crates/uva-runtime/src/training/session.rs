@@ -299,7 +299,7 @@ impl<'a> Session<'a> {
             seeds: batch.seed_count(),
             input_nodes: batch.node_count(),
             edges: (0..batch.layers()).map(|layer| batch.counts(layer).edges).collect(),
-            loss: step.loss,
+            loss: Some(step.loss),
             sample_us: batch.sample_time().as_micros() as u64,
             gather_us: batch.gather_time().as_micros() as u64,
             train_us: began.elapsed().as_micros() as u64,

@@ -3,10 +3,22 @@
 use serde::{Deserialize, Serialize};
 use uva_graph::Dataset;
 
+use super::run::{Job, to_value};
 use super::session::{Session, TrainingOptions};
-use crate::RuntimeError;
+use crate::backend::{Backend, SamplerChoice};
+use crate::cache::CacheContents;
+use crate::launcher::{Consumer, Environments, Launch, Launcher};
 use crate::metrics::{Event, Observer, Progress};
+use crate::plan::RunPlan;
+use crate::preparation::Preparation;
 use crate::roles::BatchReceiver;
+use crate::{Passes, RuntimeError};
+
+/// Of the GPU's memory, what `--gpu-cache auto` leaves free beside what one batch left: later batches may be larger,
+/// and memory falls to pieces.
+const RESERVE_SHARE: f64 = 0.05;
+/// And this many bytes at least.
+const RESERVE_BYTES: u64 = 256 << 20;
 
 /// What a trial found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +48,56 @@ pub(super) fn run(
     receiver.end_training();
     while receiver.next_batch()?.is_some() {}
     Ok(TrialOutcome { free, total })
+}
+
+/// Bytes for `--gpu-cache auto` on a GPU: what a trial run with this training leaves.
+pub(super) fn bytes_left(
+    preparation: &Preparation,
+    training: &TrainingOptions,
+    environments: Environments,
+    launcher: Option<&mut Launcher>,
+    observer: &mut dyn Observer,
+) -> Result<u64, RuntimeError> {
+    let Some(launcher) = launcher else {
+        return Err(RuntimeError::Usage(
+            "--gpu-cache auto with --in-process: what a batch leaves is seen by a trial run in processes; give a \
+             size, or leave out --in-process"
+                .into(),
+        ));
+    };
+    let passes = Passes { epochs: 1, ..Passes::default() };
+    let (mut backend, mut options) = (preparation.plan.backend.clone(), preparation.plan.options.clone());
+    if let Backend::Cuda(cuda) = &mut backend
+        && cuda.sampler == SamplerChoice::Auto
+    {
+        // It may come to that, and then its memory is taken too.
+        cuda.sampler = SamplerChoice::Gpu;
+        options.samplers = 1;
+    }
+    let plan = RunPlan::new(&preparation.dataset, &options, passes)?.on(backend);
+    let contents = CacheContents::default();
+    let launch = Launch {
+        dataset: preparation.dataset.path(),
+        plan: &plan,
+        caches: &contents,
+        consumer: Consumer::Own(to_value(&Job::Trial(training.clone()))?),
+        environments,
+    };
+    let outcome = launcher.run_once(launch, &mut NotesOnly(observer))?;
+    let TrialOutcome { free, total } = serde_json::from_value(outcome.done)
+        .map_err(|error| RuntimeError::Failed(format!("the trial's result cannot be read: {error}")))?;
+    let reserve = ((total as f64 * RESERVE_SHARE) as u64).max(RESERVE_BYTES);
+    let left = free.saturating_sub(reserve);
+    let gib = |bytes: u64| bytes as f64 / (1_u64 << 30) as f64;
+    observer.note(&format!(
+        "--gpu-cache auto: one training batch left {:.2} of {:.2} GiB; {:.2} GiB are kept in reserve, {:.2} GiB may \
+         be cached",
+        gib(free),
+        gib(total),
+        gib(reserve),
+        gib(left)
+    ));
+    Ok(left)
 }
 
 /// Hears of a trial: it is no run that anybody keeps metrics of.

@@ -6,9 +6,11 @@ mod generate;
 mod import;
 mod info;
 mod mps;
+mod pipeline;
 mod plan;
 pub mod probe;
 pub mod role;
+mod run;
 mod train;
 mod written;
 
@@ -29,6 +31,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Import(flags) => import::run(&flags),
         Command::Info(flags) => info::run(&flags),
         Command::Train(flags) => train::run(&flags),
+        Command::Run(flags) => run::run(&flags),
         Command::Plan(flags) => plan::run(&flags),
         Command::Bench(command) => bench::run(&command),
         Command::Doctor(flags) => doctor::run(&flags),

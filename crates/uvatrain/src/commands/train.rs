@@ -13,16 +13,17 @@ pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
     use uva_runtime::metrics::{Event, MetricsFile};
     use uva_runtime::training::TrainingRun;
 
+    use super::pipeline::{Observers, backend_options, loader_options};
     use crate::ui::{out, progress, summary};
 
     flags.check()?;
     let dataset = Dataset::open(&flags.data)?;
     let run = TrainingRun::new(
         dataset,
-        &with_models::loader_options(flags)?,
+        &loader_options(&flags.loader, &flags.backend)?,
         flags.epochs,
         with_models::training_options(flags),
-        &with_models::backend_options(flags),
+        &backend_options(&flags.backend, &flags.cache),
         flags.cache.request(),
         flags.loader.in_process,
     )?;
@@ -32,7 +33,7 @@ pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
     let metrics = flags.metrics.as_deref().map(|path| MetricsFile::open(path, flags.resume)).transpose()?;
     let mut view = progress::Training::new();
     let end = {
-        let mut observer = with_models::Observers { metrics, view: &mut view };
+        let mut observer = Observers { metrics, view: &mut view };
         run.run(serde_json::to_value(flags)?, &mut observer)
     };
     view.finish();
@@ -50,15 +51,10 @@ mod with_models {
     use std::process::Command;
 
     use anyhow::Context;
-    use uva_runtime::backend::{BackendOptions, SamplerChoice};
-    use uva_runtime::metrics::{Event, MetricsFile, Observer, Progress};
     use uva_runtime::training;
     use uva_runtime::training::{EvaluateBy, TrainerOptions, TrainingOptions};
-    use uva_runtime::{LoaderOptions, RuntimeError};
 
-    use crate::exit;
-    use crate::flags::{Evaluation, FeatureNorm, Model, Sampler, TrainFlags};
-    use crate::ui::progress;
+    use crate::flags::{Evaluation, FeatureNorm, Model, TrainFlags};
 
     /// The flags as the runtime takes them.
     pub fn training_options(flags: &TrainFlags) -> TrainingOptions {
@@ -93,32 +89,6 @@ mod with_models {
         }
     }
 
-    /// The loader's flags as the runtime takes them: one sampler, where it is to be on the GPU.
-    pub fn loader_options(flags: &TrainFlags) -> anyhow::Result<LoaderOptions> {
-        let mut options = flags.loader.options();
-        if flags.backend.sampler == Some(Sampler::Gpu) {
-            if let Some(samplers @ 2..) = flags.loader.samplers {
-                return Err(exit::usage(format!(
-                    "--sampler gpu and --samplers {samplers}: exactly one sampler works on a GPU"
-                ))
-                .into());
-            }
-            options.samplers = 1;
-        }
-        Ok(options)
-    }
-
-    /// The backend's flags as the runtime takes them. With caches on a GPU it is measured where to sample, unless that was
-    /// said: a cache of lists is of use to a sampler on the GPU only.
-    pub fn backend_options(flags: &TrainFlags) -> BackendOptions {
-        let mut options = flags.backend.options();
-        let cached = flags.cache.gpu_cache.is_some() || flags.cache.plan.is_some();
-        if cached && flags.backend.sampler.is_none() {
-            options.sampler = SamplerChoice::Auto;
-        }
-        options
-    }
-
     /// Starts this process anew unless its environment holds these variables already: libtorch read them when it was
     /// loaded, before `main`.
     pub fn restart_with(environment: Vec<(String, String)>) -> anyhow::Result<()> {
@@ -135,29 +105,6 @@ mod with_models {
             command.arg0(name);
         }
         Err(command.args(arguments).envs(environment).exec()).context("cannot start this program anew")
-    }
-
-    /// The metrics file and the view, both told everything.
-    pub struct Observers<'a> {
-        pub metrics: Option<MetricsFile>,
-        pub view: &'a mut progress::Training,
-    }
-
-    impl Observer for Observers<'_> {
-        fn event(&mut self, event: &Event) -> Result<(), RuntimeError> {
-            if let Some(metrics) = &mut self.metrics {
-                metrics.write(event)?;
-            }
-            self.view.event(event)
-        }
-
-        fn progress(&mut self, progress: &Progress, busiest: &str) {
-            self.view.progress(progress, busiest);
-        }
-
-        fn note(&mut self, line: &str) {
-            self.view.note(line);
-        }
     }
 }
 

@@ -60,7 +60,6 @@ pub struct BackendFlags {
 
 impl BackendFlags {
     /// The same, as the runtime takes it.
-    #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "a build without models only checks"))]
     pub fn options(&self) -> BackendOptions {
         BackendOptions {
             device: match self.device {

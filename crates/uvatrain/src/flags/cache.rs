@@ -29,7 +29,6 @@ pub struct CacheFlags {
 
 impl CacheFlags {
     /// The same, as the runtime takes it; `None` without caches.
-    #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "a build without models only checks"))]
     pub fn request(&self) -> Option<CacheRequest> {
         if let Some(path) = &self.plan {
             return Some(CacheRequest::Planned(path.clone()));

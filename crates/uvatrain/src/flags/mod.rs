@@ -11,14 +11,13 @@ mod fanouts;
 mod loader;
 mod mps;
 mod plan;
+mod run;
 mod size;
 mod train;
 
 use clap::{Args, Parser, Subcommand};
 
-pub use backend::BackendFlags;
-#[cfg(feature = "train")]
-pub use backend::Sampler;
+pub use backend::{BackendFlags, Sampler};
 pub use bench::{
     BenchCommand, CacheBenchFlags, GatherBenchFlags, PcieBenchFlags, PipelineBenchFlags, SampleBenchFlags,
 };
@@ -30,6 +29,7 @@ pub use fanouts::Fanouts;
 pub use loader::LoaderFlags;
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
 pub use plan::PlanFlags;
+pub use run::RunFlags;
 pub use size::ByteSize;
 pub use train::TrainFlags;
 #[cfg(feature = "train")]
@@ -74,6 +74,8 @@ pub enum Command {
     Info(InfoFlags),
     /// Train a built-in model
     Train(Box<TrainFlags>),
+    /// Make batches for a command of your own: `uvatrain run DATA -- python train.py`
+    Run(Box<RunFlags>),
     /// Find out which neighbour lists and feature rows are worth caching, and write it down
     Plan(Box<PlanFlags>),
     /// Measure the parts of the pipeline on this machine

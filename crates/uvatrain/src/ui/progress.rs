@@ -19,6 +19,8 @@ pub struct Training {
     rate: f64,
     epochs: u32,
     bottleneck: String,
+    /// Only batches are seen: whoever trains keeps losses and accuracies to itself.
+    batches_alone: bool,
 }
 
 /// One pass over one split, for its speed. It may begin in the middle, after a resume.
@@ -40,7 +42,13 @@ impl Training {
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .progress_chars("━╸─");
         bar.set_style(style);
-        Training { bar, pass: None, rate: 0.0, epochs: 0, bottleneck: String::new() }
+        let bottleneck = String::new();
+        Training { bar, pass: None, rate: 0.0, epochs: 0, bottleneck, batches_alone: false }
+    }
+
+    /// The same where only batches are seen.
+    pub fn of_batches_alone() -> Training {
+        Training { batches_alone: true, ..Training::new() }
     }
 
     /// Prints a line, above the bar where there is one.
@@ -93,7 +101,11 @@ impl Observer for Training {
         self.bar.set_length(progress.batches);
         self.bar.set_position(progress.batch);
         self.bar.set_prefix(prefix(progress));
-        self.bar.set_message(message(progress, rate, busiest));
+        let message = match self.batches_alone {
+            true => message_of_batches(rate, busiest),
+            false => message(progress, rate, busiest),
+        };
+        self.bar.set_message(message);
     }
 
     fn note(&mut self, line: &str) {
@@ -103,6 +115,7 @@ impl Observer for Training {
 
 fn prefix(progress: &Progress) -> String {
     match progress.split {
+        Split::Train if progress.epochs == 0 => format!("epoch {}", progress.epoch + 1),
         Split::Train => format!("epoch {}/{}", progress.epoch + 1, progress.epochs),
         Split::Valid => "validating".to_owned(),
         Split::Test => "testing".to_owned(),
@@ -115,9 +128,13 @@ fn message(progress: &Progress, rate: f64, busiest: &str) -> String {
         Split::Valid | Split::Test => String::new(),
     };
     let accuracy = format::percent(progress.accuracy);
+    format!("{loss}acc {accuracy}  {}", message_of_batches(rate, busiest))
+}
+
+fn message_of_batches(rate: f64, busiest: &str) -> String {
     // Before the second batch there is no speed to show.
-    let speed = if rate > 0.0 { format!("  {rate:.1} batches/s") } else { String::new() };
-    format!("{loss}acc {accuracy}{speed}  bottleneck {busiest}")
+    let speed = if rate > 0.0 { format!("{rate:.1} batches/s  ") } else { String::new() };
+    format!("{speed}bottleneck {busiest}")
 }
 
 fn epoch_line(epoch: &EpochEvent, epochs: u32, rate: f64, bottleneck: &str) -> String {
@@ -187,5 +204,12 @@ mod tests {
         assert_eq!(text, "loss 1.2500  acc 50.0 %  33.3 batches/s  bottleneck producer");
         assert_eq!(prefix(&progress(Split::Train, 0, 10)), "epoch 1/12");
         assert_eq!(prefix(&progress(Split::Test, 0, 10)), "testing");
+    }
+
+    #[test]
+    fn a_bar_of_batches_alone_knows_no_loss_and_no_last_epoch() {
+        assert_eq!(message_of_batches(33.33, "producer"), "33.3 batches/s  bottleneck producer");
+        let unknown = Progress { epochs: 0, ..progress(Split::Train, 4, 10) };
+        assert_eq!(prefix(&unknown), "epoch 5");
     }
 }

@@ -8,10 +8,9 @@ use super::format;
 use super::table::Table;
 use crate::flags::ByteSize;
 
-/// The summary of a training run as text, ready to be printed on stderr.
+/// The summary of a run as text, ready to be printed on stderr.
 ///
 /// `metrics` and `checkpoint` are the files that `--metrics` and `--checkpoint` asked for, if they did.
-#[cfg_attr(not(feature = "train"), allow(dead_code, reason = "only `train` has a run to sum up"))]
 pub fn of_run(end: &End, metrics: Option<&Path>, checkpoint: Option<&Path>) -> String {
     let mut text = String::from("\n");
     text += &roles(&end.roles);
@@ -48,7 +47,6 @@ pub fn roles(roles: &Roles) -> String {
     table.render()
 }
 
-#[cfg_attr(not(feature = "train"), allow(dead_code, reason = "see `of_run`"))]
 fn facts(end: &End, metrics: Option<&Path>, checkpoint: Option<&Path>) -> String {
     let mut facts = Table::of_facts();
     let mut fact = |name: &str, value: String| facts.row(&[name.to_owned(), value]);

@@ -1,0 +1,17 @@
+//! What `python -m uvatrain doctor` cannot see from Python: the GPU as uvatrain's own core sees it.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use uva_runtime::backend::Probe;
+
+/// What CUDA says of this machine, as the JSON text that `uvatrain probe` prints: the driver, its devices, why there are
+/// none, and NVRTC where there is a device to compile for.
+///
+/// It loads CUDA into the process that calls it, which may hang or fail with a broken driver: the doctor calls it in a
+/// process of its own. PyTorch's half of the question is for Python to ask.
+#[pyfunction]
+pub fn probe(py: Python<'_>) -> PyResult<String> {
+    // Detached: other threads of Python go on while the driver thinks.
+    let probe = py.detach(|| Probe::here(|| Ok(())));
+    serde_json::to_string(&probe).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}

@@ -1,0 +1,33 @@
+//! Forks. A fork has the memory of its parent and none of its threads: whoever waits for one of those waits for ever.
+//!
+//! Loaders know whose threads are theirs. Beside them there is one pool of threads for the whole process (rayon's), which
+//! checks and writes datasets and orders seeds; it starts with its first use, cannot be restarted, and a driver of CUDA
+//! that has been loaded is of no use in a fork either. So what needs them is refused in a fork of a process that has
+//! used them already, and allowed in any other.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pyo3::prelude::*;
+
+use crate::errors::UvatrainError;
+
+/// The process that has used the pool first; 0: none has.
+static FIRST: AtomicU32 = AtomicU32::new(0);
+
+/// To be asked before anything that uses the pool, or CUDA.
+///
+/// # Errors
+/// Where the process is a fork of one that has used them; the message says what would do.
+pub fn check(what: &str) -> PyResult<()> {
+    let here = std::process::id();
+    // Relaxed: nothing is read that another thread has written before it. Threads of one process write the same.
+    match FIRST.compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => Ok(()),
+        Err(first) if first == here => Ok(()),
+        Err(first) => Err(UvatrainError::new_err(format!(
+            "{what} in process {here}, a fork of process {first}, which has used uvatrain before: threads do not survive \
+             a fork. Use it in one of the two only, or start this process by spawn instead \
+             (multiprocessing_context=\"spawn\")"
+        ))),
+    }
+}

@@ -1,0 +1,306 @@
+//! How a process of the user's command takes up the consumer's place.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), uva_runtime::RuntimeError> {
+//! // In a program that was started as `uvatrain run data/graph --fanouts 15,10 -- ./program`.
+//! use uva_graph::Split;
+//! use uva_runtime::consumer::Place;
+//!
+//! let mut batches = uva_runtime::launcher::attach()?.begin(Split::Train);
+//! for epoch in 0..3 {
+//!     batches.go_to(Place { split: Split::Train, epoch, batch: 0 });
+//!     while let Some(batch) = batches.next_batch(&|| false)? {
+//!         println!("{} nodes, hash {:016x}", batch.input_nodes().len(), batch.hash());
+//!     }
+//! }
+//! batches.close()
+//! # }
+//! ```
+//!
+//! It is the user's process: its signal handlers stay, and it ends when it likes. Two threads of ours are in it at most:
+//! the producer, where the GPU is not divided between processes, and one that watches the launcher, since a process that
+//! need not be the launcher's child gets no signal from its death.
+
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Signal, getpid, kill_process};
+use uva_graph::{Dataset, Split};
+use uva_mem::PidFd;
+use uva_mem::handover::{Channel, HandoverError, Received};
+
+use super::door::{Address, VARIABLE, VERSION};
+use super::fleet::hand_over;
+use super::handed::Place;
+use super::messages::{Answer, AttachedJob, Knock, Report};
+use super::reports::say;
+use super::usage::Usage;
+use crate::batch::Batch;
+use crate::consumer::BatchStream;
+use crate::control::{CONSUMER, Control, Stop};
+use crate::plan::RunPlan;
+use crate::{Runtime, RuntimeError};
+
+/// How often a process that waits for its answer looks whether it shall go on.
+const ASK: Duration = Duration::from_millis(100);
+
+/// How long a process may go on once its launcher has gone: longer than the janitor waits.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The process that has taken the place in this address space: one does in its life. A fork inherits the note.
+static TAKEN_BY: Mutex<Option<u32>> = Mutex::new(None);
+
+/// Takes up the consumer's place in the run that this process was started by: `uvatrain run DATA … -- COMMAND`.
+///
+/// # Errors
+/// [`RuntimeError::Unattached`] outside of such a run, where the two are of different versions, and where this or another
+/// process has attached before; it says how to do it. What opening dataset and GPU failed of.
+pub fn attach() -> Result<Attached, RuntimeError> {
+    attach_unless(&|| false)
+}
+
+/// The same, given up when `interrupted` says so; it is asked ten times a second.
+///
+/// # Errors
+/// As [`attach`]; [`RuntimeError::Interrupted`] when it was given up.
+pub fn attach_unless(interrupted: &dyn Fn() -> bool) -> Result<Attached, RuntimeError> {
+    let mut taken = TAKEN_BY.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(pid) = *taken {
+        return Err(RuntimeError::Unattached(if pid == std::process::id() {
+            format!(
+                "this process ({pid}) is attached already: all splits and epochs come over the one attachment"
+            )
+        } else {
+            format!(
+                "process {pid}, of which this one ({}) is a fork, is attached: only that one takes batches",
+                std::process::id()
+            )
+        }));
+    }
+    let address = address()?;
+    let (channel, received) = knock(&address, interrupted)?;
+    *taken = Some(std::process::id());
+    let Received { payload, fds } = received;
+    let answer = serde_json::from_slice(&payload)
+        .map_err(|error| RuntimeError::Failed(format!("the launcher's answer: {error}")))?;
+    let setup = match answer {
+        Answer::Welcome(setup) => setup,
+        Answer::Refused(reason) => {
+            *taken = None;
+            return Err(RuntimeError::Unattached(format!("the launcher refused it: {reason}")));
+        }
+    };
+    let channel = Arc::new(channel);
+    let job: AttachedJob = serde_json::from_value(setup.job.clone())
+        .map_err(|error| RuntimeError::Failed(format!("the launcher's set-up: {error}")))?;
+    let begun = Place::of_setup(*setup, fds).and_then(|place| Attached::of_place(place, &channel, job));
+    if let Err(error) = &begun {
+        // The launcher cannot see what this is; and the user's program may go on without.
+        let _ = say(&channel, &Report::failed(error));
+    }
+    begun
+}
+
+/// Where to knock, from the environment.
+fn address() -> Result<Address, RuntimeError> {
+    let variable = std::env::var(VARIABLE).map_err(|_| {
+        RuntimeError::Unattached(
+            "this process was not started by a launcher: start it as `uvatrain run DATA --fanouts 15,10,5 -- python \
+             train.py`, or load in this process with uvatrain.Loader"
+                .into(),
+        )
+    })?;
+    variable.parse().map_err(RuntimeError::Unattached)
+}
+
+/// Knocks, and waits for the answer. Returns the channel to the launcher with it.
+fn knock(address: &Address, interrupted: &dyn Fn() -> bool) -> Result<(Channel, Received), RuntimeError> {
+    let gone = || {
+        RuntimeError::Unattached(format!(
+            "the launcher (process {}) that this process was started by has ended, or takes nobody any more",
+            address.launcher
+        ))
+    };
+    let failed = |error: &dyn std::fmt::Display| RuntimeError::Failed(format!("attaching: {error}"));
+    let door = match Channel::from_inherited_as(address.number, address.identity) {
+        Ok(door) => door,
+        Err(HandoverError::Refused(what)) => {
+            return Err(RuntimeError::Unattached(format!(
+                "the launcher's socket did not reach this process ({what}): a program between the two closed it, as \
+                 Python's subprocess does without close_fds=False, or another process of this run attached before"
+            )));
+        }
+        Err(error) => return Err(failed(&error)),
+    };
+    let own = PidFd::open(std::process::id()).map_err(|error| failed(&error))?;
+    let (ours, theirs) = Channel::pair().map_err(|error| failed(&error))?;
+    let knock = Knock { version: VERSION.to_owned(), pid: std::process::id() };
+    match hand_over(&door, &knock, &[own.as_fd(), theirs.as_fd()]) {
+        Ok(()) => {}
+        Err(HandoverError::Closed) => return Err(gone()),
+        Err(error) => return Err(failed(&error)),
+    }
+    // From here on it is the launcher's alone: if it goes without an answer, this end sees it.
+    drop(theirs);
+    loop {
+        match ours.recv_within(ASK) {
+            Ok(answer) => return Ok((ours, answer)),
+            Err(HandoverError::TimedOut(_)) if !interrupted() => {}
+            Err(HandoverError::TimedOut(_)) => {
+                return Err(RuntimeError::Interrupted(signal_hook::consts::SIGINT));
+            }
+            Err(HandoverError::Closed) => return Err(gone()),
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+}
+
+/// The consumer's place in a run, taken. Dropping it, or the stream that it becomes, gives it up: the roles then end, and
+/// the process goes on.
+#[derive(Debug)]
+pub struct Attached {
+    plan: Arc<RunPlan>,
+    runtime: Runtime,
+    attachment: Attachment,
+}
+
+impl Attached {
+    fn of_place(mut place: Place, channel: &Arc<Channel>, job: AttachedJob) -> Result<Self, RuntimeError> {
+        let (plan, control) = (Arc::clone(&place.plan), Arc::clone(&place.control));
+        let watch = LauncherWatch::start(Arc::clone(channel), Arc::clone(&control))?;
+        let runtime = Runtime::take_up(&mut place, channel)?;
+        let usage = Usage::begin(Arc::clone(channel), Arc::clone(&control), &plan, job.events);
+        let attachment =
+            Attachment { control, channel: Arc::clone(channel), usage, said_why: false, _watch: watch };
+        Ok(Self { plan, runtime, attachment })
+    }
+
+    /// The run's dataset.
+    pub fn dataset(&self) -> &Dataset {
+        self.runtime.dataset()
+    }
+
+    /// What the run comes to: its options, its backend, its caches.
+    pub fn plan(&self) -> &RunPlan {
+        &self.plan
+    }
+
+    /// Begins to take batches. The epochs of `main` are expected to follow one another.
+    pub fn begin(self, main: Split) -> BatchStream {
+        BatchStream::over_attached(self.runtime, main, self.attachment)
+    }
+}
+
+/// What a stream over an attached process's batches has to tell its launcher, and to hear of it.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    control: Arc<Control>,
+    channel: Arc<Channel>,
+    usage: Usage,
+    /// The launcher was told that this side cannot go on.
+    said_why: bool,
+    _watch: LauncherWatch,
+}
+
+impl Attachment {
+    /// The next batch is asked for.
+    pub fn asked(&mut self) -> Result<(), RuntimeError> {
+        self.usage.asked()
+    }
+
+    /// What came of that. No batch means that the run is asked to stop; where it has ended that is an error.
+    pub fn received(
+        &mut self,
+        received: Result<Option<Batch>, RuntimeError>,
+    ) -> Result<Option<Batch>, RuntimeError> {
+        match received {
+            Ok(Some(mut batch)) => {
+                self.usage.taken(&mut batch);
+                Ok(Some(batch))
+            }
+            Ok(None) if self.control.stop() == Stop::Now => self.failed(RuntimeError::PeerGone(
+                "the run has ended: another role failed, or the launcher is gone; the launcher says which"
+                    .into(),
+            )),
+            // The caller's own affair: it goes on, or ends with what it makes of them.
+            Err(error @ (RuntimeError::SlotHeld(_) | RuntimeError::Interrupted(_))) => Err(error),
+            Err(error) => self.failed(error),
+            Ok(None) => Ok(None),
+        }
+    }
+
+    fn failed<T>(&mut self, error: RuntimeError) -> Result<T, RuntimeError> {
+        if !self.said_why {
+            self.said_why = true;
+            // What the launcher then says of it is what the user's own message may lack.
+            let _ = say(&self.channel, &Report::failed(&error));
+        }
+        Err(error)
+    }
+
+    /// No more batches are taken; the threads beside are still to be ended.
+    pub fn ends(&mut self) {
+        // A launcher that is gone is told of elsewhere.
+        let _ = self.usage.asked();
+        self.control.note_peak_rss(CONSUMER);
+        // Said first, so that the launcher knows why its roles end.
+        if self.control.stop() != Stop::Now {
+            let _ = say(&self.channel, &Report::Done(serde_json::Value::Null));
+        }
+        self.control.set_stop(Stop::Now);
+    }
+
+    /// What the threads failed of, where nothing else was told before.
+    pub fn ended(&mut self, ended: Result<(), RuntimeError>) -> Result<(), RuntimeError> {
+        ended.or_else(|error| self.failed(error))
+    }
+}
+
+/// A thread that watches the launcher, until this is dropped: when it is gone, what waits here is to be told, and a process
+/// that does not end then is ended.
+#[derive(Debug)]
+struct LauncherWatch(Channel);
+
+impl LauncherWatch {
+    fn start(channel: Arc<Channel>, control: Arc<Control>) -> Result<Self, RuntimeError> {
+        let failed = |error: &dyn std::fmt::Display| RuntimeError::Failed(format!("attaching: {error}"));
+        let (ours, theirs) = Channel::pair().map_err(|error| failed(&error))?;
+        let watch = move || {
+            if !launcher_ends(&channel, &theirs) {
+                return;
+            }
+            control.set_stop(Stop::Now);
+            // The janitor ends it within this time; where that was killed too, nobody else does.
+            if let Err(HandoverError::TimedOut(_)) = theirs.recv_within(GRACE) {
+                let _ = kill_process(getpid(), Signal::KILL);
+            }
+        };
+        let thread = std::thread::Builder::new().name("uva-launcher".to_owned());
+        thread.spawn(watch).map_err(|error| failed(&error))?;
+        Ok(Self(ours))
+    }
+}
+
+impl Drop for LauncherWatch {
+    fn drop(&mut self) {
+        // Said, not only closed: a fork of this process holds this end too.
+        let _ = self.0.send(&[], &[]);
+    }
+}
+
+/// Waits for the launcher's end, or for a word of this process; true: for the former.
+fn launcher_ends(channel: &Channel, word: &Channel) -> bool {
+    loop {
+        // Its end of the channel is its alone, so that closes with it. It says nothing there any more.
+        let launcher = PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::HUP);
+        let mut fds = [launcher, PollFd::from_borrowed_fd(word.as_fd(), PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Ok(_) if !fds[1].revents().is_empty() => return false,
+            Ok(_) if !fds[0].revents().is_empty() => return true,
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}

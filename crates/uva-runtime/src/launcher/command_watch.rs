@@ -1,0 +1,249 @@
+//! What the launcher's watch does besides, where the consumer is a command of the user's.
+//!
+//! | what the command does | what becomes of the run |
+//! |---|---|
+//! | ends with 0, and a process of it had attached | it went well, whether or not all batches were taken |
+//! | ends with 0, and none had | failed: nobody used the batches |
+//! | ends with another code, or by a signal | failed, naming command, code or signal, and batch |
+//! | ends by SIGINT, or with 130 | interrupted |
+//! | does not attach for a while | a line says that its batches wait; nothing else |
+//! | stays when a role has died | what attached is told with its next batch, and has time for its own end; then SIGTERM, then SIGKILL |
+//!
+//! What is ended is the process that was started and the one that attached. Other processes of the command are the
+//! user's: the launcher neither knows nor touches them.
+
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use signal_hook::consts::SIGINT;
+use uva_mem::Signal;
+use uva_mem::handover::HandoverError;
+
+use super::fleet::Fleet;
+use super::janitor::Janitor;
+use super::messages::since_boot;
+use super::watch::{GRACE, Rank, Speaker, Watch};
+use crate::RuntimeError;
+use crate::control::CONSUMER;
+use crate::error::signal_name;
+use crate::metrics::Observer;
+
+/// After how long without anybody attached a line says so.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long an attached process may take to end by itself when there are no more batches for it: a step of training, a
+/// traceback, and the end of an interpreter.
+const COMMAND_GRACE: Duration = Duration::from_secs(10);
+
+/// The exit code that shells and many programs give an interrupt.
+const INTERRUPTED: i32 = 128 + SIGINT;
+
+/// What the watch knows of the command.
+pub(super) struct CommandWatch {
+    /// When it is said that nobody has attached yet.
+    note_at: Option<Instant>,
+    /// When it is next told to end, and how.
+    end_at: Option<(Instant, Signal)>,
+    /// It was told to end, so how it ends says nothing.
+    told: bool,
+    /// The roles were told that nobody takes batches any more.
+    retired: bool,
+}
+
+impl CommandWatch {
+    pub fn begin() -> Self {
+        Self { note_at: Some(Instant::now() + PATIENCE), end_at: None, told: false, retired: false }
+    }
+
+    /// When the watch has something to do about it.
+    pub fn next_deadline(&self, fleet: &Fleet) -> Option<Instant> {
+        let waits = fleet.door.as_ref().is_some_and(|door| door.attached.is_none());
+        let note = self.note_at.filter(|_| waits);
+        note.into_iter().chain(self.end_at.map(|(at, _)| at)).min()
+    }
+
+    /// Whether the line is due, which is said once.
+    fn note_is_due(&mut self, now: Instant) -> bool {
+        let due = self.note_at.is_some_and(|at| now >= at);
+        if due {
+            self.note_at = None;
+        }
+        due
+    }
+}
+
+impl Watch<'_> {
+    /// Lets the command know of a signal that only the launcher got, and says what comes of it. Nothing where there is no
+    /// command.
+    pub fn pass_on(&self, signal: i32, fleet: &Fleet) -> Option<&'static str> {
+        let door = fleet.door.as_ref()?;
+        if door.attached.as_ref().is_some_and(|attached| attached.takes_batches()) {
+            return Some("the command is told with its next batch");
+        }
+        if signal == SIGINT && is_in_the_foreground() {
+            return Some("waiting for the command, which got it too");
+        }
+        if let Some(number) = Signal::from_named_raw(signal) {
+            // Ended meanwhile is seen in a moment.
+            let _ = fleet.members[0].pidfd.send_signal(number);
+        }
+        Some("passed on to the command")
+    }
+
+    /// Lets in who knocks, and takes in what whoever attached has said since.
+    pub fn hear_command(
+        &mut self,
+        fleet: &mut Fleet,
+        janitor: &Janitor,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RuntimeError> {
+        let Some(door) = &mut fleet.door else { return Ok(()) };
+        if self.cause.is_some() {
+            door.close();
+        }
+        door.answer(janitor)?;
+        if door.attached.is_none() {
+            let running = fleet.members[0].ended.is_none();
+            if running && self.command.as_mut().is_some_and(|command| command.note_is_due(Instant::now())) {
+                observer.note(&format!(
+                    "the {} has not called uvatrain.attach() for {} s; its batches wait for it",
+                    fleet.members[0].name(1),
+                    PATIENCE.as_secs()
+                ));
+            }
+        }
+        self.hear_attached(fleet, observer);
+        Ok(())
+    }
+
+    fn hear_attached(&mut self, fleet: &mut Fleet, observer: &mut dyn Observer) {
+        let name = fleet.members[0].name(1);
+        let Some(door) = &mut fleet.door else { return };
+        // As with a role: its end is asked first and its words are read after.
+        door.see_end();
+        let Some(attached) = &mut door.attached else { return };
+        while let Some(channel) = &attached.channel {
+            match channel.recv_within(Duration::ZERO) {
+                Ok(message) => {
+                    let whose = Speaker { name: &name, place: CONSUMER };
+                    attached.said_why |= self.take_report(&message.payload, &whose, observer);
+                    // How the run went is for the command's end to say.
+                    attached.done |= self.done.take().is_some();
+                }
+                Err(HandoverError::TimedOut(_)) if !attached.ended => break,
+                Err(_) => attached.channel = None,
+            }
+        }
+        let goes_on = attached.takes_batches();
+        if let Some(command) = &mut self.command
+            && !goes_on
+            && !command.retired
+        {
+            command.retired = true;
+            // Nobody reads batches any more; the command has all the time it wants.
+            self.wind_down();
+        }
+    }
+
+    /// Takes note of the command's end.
+    pub fn command_ended(&mut self, fleet: &mut Fleet, observer: &mut dyn Observer) {
+        self.hear_attached(fleet, observer);
+        let name = fleet.members[0].name(1);
+        let (Some(status), Some(door), Some(command)) =
+            (fleet.members[0].ended, &mut fleet.door, &mut self.command)
+        else {
+            return;
+        };
+        door.close();
+        command.note_at = None;
+        // A process of it that stays behind ends too: its batches have come to their end.
+        command.end_at = Some((Instant::now() + GRACE, Signal::TERM));
+        if command.told {
+            return self.wind_down();
+        }
+        if status.signal() == Some(SIGINT) || status.code() == Some(INTERRUPTED) {
+            self.interrupted.get_or_insert(SIGINT);
+            return self.wind_down();
+        }
+        if status.success() {
+            if door.attached.is_some() {
+                self.done = Some(Value::Null);
+                return self.wind_down();
+            }
+            if self.cause.is_none() && self.interrupted.is_none() {
+                let refused = door.refused.take().map_or_else(String::new, |why| format!(" ({why})"));
+                self.blame(
+                    Rank::Failed,
+                    since_boot(),
+                    RuntimeError::Failed(format!(
+                        "the {name} ended without having attached{refused}: nobody used the run's batches; a script \
+                         takes them by `for batch in uvatrain.attach():`"
+                    )),
+                );
+            }
+            return self.wind_down();
+        }
+        let place = match &door.attached {
+            Some(_) => self.whereabouts(CONSUMER),
+            None => "before it had attached".to_owned(),
+        };
+        let how = match (status.signal(), status.code()) {
+            (Some(signal), _) => format!("was killed by {}", signal_name(signal)),
+            (None, Some(code)) => format!("ended with exit code {code}"),
+            (None, None) => "ended".to_owned(),
+        };
+        // Where what attached has said why, it failed of what is blamed already.
+        let said_why = door.attached.as_ref().is_some_and(|attached| attached.said_why);
+        let rank = if said_why { Rank::Follows } else { Rank::Died };
+        self.blame(
+            rank,
+            since_boot(),
+            RuntimeError::Failed(format!("the {name} {how} {place}; the roles were ended")),
+        );
+    }
+
+    /// Ends the command when the run has failed and its time is over.
+    pub fn end_command_in_time(&mut self, fleet: &mut Fleet) {
+        let Some(command) = &mut self.command else { return };
+        let now = Instant::now();
+        if self.cause.is_some() && command.end_at.is_none() && !command.told {
+            let attached = fleet.door.as_ref().and_then(|door| door.attached.as_ref());
+            command.end_at = match attached {
+                Some(attached) if attached.takes_batches() => Some((now + COMMAND_GRACE, Signal::TERM)),
+                // It has had its batches, or works without: it ends when it likes.
+                Some(_) => None,
+                None => Some((now, Signal::TERM)),
+            };
+        }
+        if let Some((at, signal)) = command.end_at
+            && now >= at
+        {
+            command.told = true;
+            command.end_at = (signal == Signal::TERM).then(|| (now + GRACE, Signal::KILL));
+            fleet.end_command(signal);
+        }
+    }
+}
+
+/// Whether a terminal sends its signals to this process, and so to the command too.
+fn is_in_the_foreground() -> bool {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name, in parentheses, may hold anything; behind it: state, parent, group, session, terminal, its foreground group.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    matches!((fields.get(2), fields.get(5)), (Some(group), Some(foreground)) if group == foreground)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_attach_for_a_while_is_named_once() {
+        let mut watch = CommandWatch::begin();
+        let now = Instant::now();
+        assert!(!watch.note_is_due(now));
+        assert!(watch.note_is_due(now + PATIENCE));
+        assert!(!watch.note_is_due(now + 2 * PATIENCE));
+    }
+}

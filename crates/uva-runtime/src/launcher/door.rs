@@ -1,0 +1,243 @@
+//! Where a process of the user's command asks for the consumer's place: the variable that names it, and who is let in.
+//!
+//! The command inherits one end of a socket, and so does every process of it. So whoever knocks there sends along a
+//! channel of its own, over which it is answered and says all that follows; and its pidfd, by which its end is seen
+//! although it need not be the launcher's child.
+
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::str::FromStr;
+use std::time::Duration;
+
+use uva_mem::PidFd;
+use uva_mem::handover::{Channel, HandoverError, Received};
+
+use super::fleet::hand_over;
+use super::janitor::Janitor;
+use super::messages::{Answer, JanitorWord, Knock, Setup};
+use crate::RuntimeError;
+
+/// The variable that names the socket to the command's processes.
+pub const VARIABLE: &str = "UVATRAIN_ATTACH";
+
+/// The version that both sides must have: that of this crate, in the program and in what attaches.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What [`VARIABLE`] says: `VERSION:LAUNCHER:DESCRIPTOR:IDENTITY`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    /// The launcher's process number, for messages.
+    pub launcher: u32,
+    /// The socket's number in the command and whoever inherits from it.
+    pub number: RawFd,
+    /// What tells that socket from another under the same number.
+    pub identity: u64,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{VERSION}:{}:{}:{}", self.launcher, self.number, self.identity)
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    /// Says why it cannot be used: another version, named with this one, or nothing that a launcher wrote.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(':');
+        check_version(parts.next().unwrap_or_default())?;
+        let mut number = || parts.next().and_then(|part| part.parse::<i64>().ok());
+        let (launcher, descriptor, identity) = (number(), number(), number());
+        let address = (|| {
+            Some(Self {
+                launcher: launcher?.try_into().ok()?,
+                number: descriptor?.try_into().ok()?,
+                identity: identity?.try_into().ok()?,
+            })
+        })();
+        address
+            .filter(|_| parts.next().is_none())
+            .ok_or_else(|| format!("{VARIABLE}={text} is not what a launcher writes there"))
+    }
+}
+
+/// Both sides hold the other's version against theirs, since what they share has no layout of its own that would tell.
+fn check_version(of_the_other: &str) -> Result<(), String> {
+    if of_the_other == VERSION {
+        return Ok(());
+    }
+    Err(format!(
+        "one side is uvatrain {of_the_other}, the other {VERSION}: the launcher and the module have to be of one version; \
+         pip install the module from the launcher's checkout, or the other way round"
+    ))
+}
+
+/// The launcher's side: the consumer's place, and who has it.
+pub(super) struct Door {
+    /// Where processes of the command knock, while there is any that could.
+    pub knocks: Option<Channel>,
+    /// What the first who comes is handed.
+    pending: Option<(Box<Setup>, Vec<OwnedFd>)>,
+    /// Who has come.
+    pub attached: Option<AttachedProcess>,
+    /// Why somebody was sent away.
+    pub refused: Option<String>,
+    on_gpu: bool,
+}
+
+/// A process that took up the consumer's place.
+pub(super) struct AttachedProcess {
+    pub pidfd: PidFd,
+    /// Open until it has closed its end.
+    pub channel: Option<Channel>,
+    /// It has told what it failed of.
+    pub said_why: bool,
+    /// It takes no more batches, and said so.
+    pub done: bool,
+    pub ended: bool,
+    pub on_gpu: bool,
+}
+
+impl AttachedProcess {
+    /// Whether it looks at the stop word when it comes to its next batch.
+    pub fn takes_batches(&self) -> bool {
+        !self.done && !self.ended
+    }
+}
+
+impl Door {
+    /// A place for whoever knocks first. `on_gpu`: it will have work on one.
+    pub fn new(knocks: Channel, on_gpu: bool) -> Self {
+        Self { knocks: Some(knocks), pending: None, attached: None, refused: None, on_gpu }
+    }
+
+    /// What it is to be handed, now that everything is there.
+    pub fn offer(&mut self, setup: Setup, fds: Vec<OwnedFd>) {
+        self.pending = Some((Box::new(setup), fds));
+    }
+
+    /// Answers whoever has knocked since. A knock that makes no sense is let pass: it is no reason to end a run.
+    pub fn answer(&mut self, janitor: &Janitor) -> Result<(), RuntimeError> {
+        while let Some(channel) = &self.knocks {
+            match channel.recv_within(Duration::ZERO) {
+                Ok(knock) => self.let_in(knock, janitor)?,
+                Err(HandoverError::TimedOut(_)) => return Ok(()),
+                Err(HandoverError::Refused(what)) => self.refused = Some(what),
+                // Nobody is left who could knock.
+                Err(_) => self.knocks = None,
+            }
+        }
+        Ok(())
+    }
+
+    fn let_in(&mut self, received: Received, janitor: &Janitor) -> Result<(), RuntimeError> {
+        let mut fds = received.fds.into_iter();
+        let (Ok(knock), Some(pidfd), Some(Ok(channel))) = (
+            serde_json::from_slice::<Knock>(&received.payload),
+            fds.next(),
+            fds.next().map(Channel::from_fd),
+        ) else {
+            self.refused = Some("what it said cannot be read".to_owned());
+            return Ok(());
+        };
+        let reason = match (check_version(&knock.version), &self.attached) {
+            (Err(reason), _) => Some(reason),
+            (_, Some(other)) => {
+                let (other, ended) =
+                    (other.pidfd.pid(), if other.ended { ", which has ended since" } else { "" });
+                Some(format!(
+                    "process {other} has attached to this run before{ended}; one process takes its batches, of all \
+                     splits and epochs, and process {} came second",
+                    knock.pid
+                ))
+            }
+            _ => None,
+        };
+        let pidfd = match (PidFd::from_fd(pidfd, knock.pid), reason) {
+            (Ok(pidfd), None) => pidfd,
+            (pidfd, reason) => {
+                let reason = reason.or_else(|| pidfd.err().map(|error| error.to_string()));
+                let reason = reason.unwrap_or_default();
+                // One that is gone need not hear it.
+                let _ = hand_over(&channel, &Answer::Refused(reason.clone()), &[]);
+                self.refused = Some(reason);
+                return Ok(());
+            }
+        };
+        let Some((setup, fds)) = self.pending.take() else {
+            // The command has ended, or the run is about to.
+            let _ = hand_over(&channel, &Answer::Refused("the run is ending".to_owned()), &[]);
+            return Ok(());
+        };
+        let word = JanitorWord::Attached { pid: knock.pid, on_gpu: self.on_gpu };
+        janitor.tell(&word, &[pidfd.as_fd()])?;
+        let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        let welcome = Answer::Welcome(setup);
+        match hand_over(&channel, &welcome, &borrowed) {
+            Ok(()) => {}
+            Err(HandoverError::Closed) => {
+                // It has gone meanwhile; the next may come.
+                if let Answer::Welcome(setup) = welcome {
+                    self.pending = Some((setup, fds));
+                }
+                return Ok(());
+            }
+            Err(error) => {
+                return Err(RuntimeError::Failed(format!("process {} cannot attach: {error}", knock.pid)));
+            }
+        }
+        // Each descriptor leaves this process here: only then does that one's death close what it shares with a role.
+        drop(fds);
+        self.attached = Some(AttachedProcess {
+            pidfd,
+            channel: Some(channel),
+            said_why: false,
+            done: false,
+            ended: false,
+            on_gpu: self.on_gpu,
+        });
+        Ok(())
+    }
+
+    /// Nobody gets in any more.
+    pub fn close(&mut self) {
+        self.pending = None;
+    }
+
+    /// Notes whether the attached process has ended. True: it has, and this is the first time it is seen.
+    pub fn see_end(&mut self) -> bool {
+        match &mut self.attached {
+            Some(attached) if !attached.ended => {
+                // A pidfd that cannot be asked is no sign of death.
+                attached.ended = !attached.pidfd.is_alive().unwrap_or(true);
+                attached.ended
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_survives_its_variable() {
+        let address = Address { launcher: 4711, number: 9, identity: 123_456_789_012 };
+        assert_eq!(address.to_string().parse(), Ok(address));
+    }
+
+    #[test]
+    fn another_version_is_named_with_this_one_and_nonsense_is_told_as_such() {
+        let other = "0.0.7:1:2:3".parse::<Address>().unwrap_err();
+        assert!(other.contains("0.0.7") && other.contains(VERSION), "{other}");
+        for text in ["", ":", "1:2:3", "::::", "\u{0}"] {
+            text.parse::<Address>().unwrap_err();
+        }
+        for rest in ["", ":", ":1", ":1:2", ":1:2:3:4", ":1:x:3", ":-1:2:3", ":1:99999999999:3"] {
+            let refused = format!("{VERSION}{rest}").parse::<Address>().unwrap_err();
+            assert!(refused.contains("not what a launcher writes"), "{rest}: {refused}");
+        }
+    }
+}

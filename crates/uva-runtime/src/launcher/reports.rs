@@ -1,0 +1,83 @@
+//! What a process of a run tells its launcher, and how.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use uva_mem::handover::Channel;
+
+use super::messages::{Report, since_boot};
+use crate::RuntimeError;
+use crate::metrics::{Event, Observer, Progress};
+
+impl Report {
+    /// That a role cannot go on because of this.
+    pub(super) fn failed(error: &RuntimeError) -> Self {
+        Self::Failed {
+            code: error.exit_code(),
+            message: error.to_string(),
+            follows: matches!(error, RuntimeError::PeerGone(_)),
+            at: since_boot(),
+        }
+    }
+}
+
+/// How often the launcher hears of progress within a pass: more than a person sees costs messages for nothing.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Passes on to the launcher what the consumer observes.
+#[derive(Debug)]
+pub(super) struct ChannelObserver {
+    channel: Arc<Channel>,
+    /// What was passed on last, and when.
+    progress: Option<(Progress, Instant)>,
+}
+
+impl ChannelObserver {
+    pub fn new(channel: Arc<Channel>) -> Self {
+        Self { channel, progress: None }
+    }
+}
+
+impl Observer for ChannelObserver {
+    fn event(&mut self, event: &Event) -> Result<(), RuntimeError> {
+        say(&self.channel, &Report::Event(Box::new(event.clone())))
+    }
+
+    fn progress(&mut self, progress: &Progress, _busiest: &str) {
+        // A pass's first and last batch always count: its speed is taken between them.
+        let now = Instant::now();
+        let dispensable = progress.batch < progress.batches
+            && self.progress.is_some_and(|(last, at)| {
+                (last.split, last.epoch) == (progress.split, progress.epoch)
+                    && now.duration_since(at) < PROGRESS_INTERVAL
+            });
+        if !dispensable {
+            self.progress = Some((*progress, now));
+            // A launcher that is gone is noticed by the next event.
+            let _ = say(&self.channel, &Report::Progress(*progress));
+        }
+    }
+
+    fn note(&mut self, line: &str) {
+        let _ = say(&self.channel, &Report::Note(line.to_owned()));
+    }
+}
+
+/// A line for the person who watches.
+pub(super) fn note(channel: &Channel, line: &str) {
+    // A launcher that is gone is noticed elsewhere.
+    let _ = say(channel, &Report::Note(line.to_owned()));
+}
+
+pub(super) fn say(channel: &Channel, report: &Report) -> Result<(), RuntimeError> {
+    say_with(channel, report, &[])
+}
+
+pub(super) fn say_with(channel: &Channel, report: &Report, fds: &[OwnedFd]) -> Result<(), RuntimeError> {
+    let payload = serde_json::to_vec(report).map_err(|error| RuntimeError::Failed(error.to_string()))?;
+    let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+    channel
+        .send(&payload, &fds)
+        .map_err(|error| RuntimeError::PeerGone(format!("the launcher does not listen any more: {error}")))
+}

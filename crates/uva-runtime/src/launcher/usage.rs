@@ -1,0 +1,129 @@
+//! What a process that attached tells of the batches it uses: events where somebody wants them, progress, and sums in the
+//! control page, which outlive it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use uva_graph::Split;
+use uva_mem::handover::Channel;
+
+use super::reports::ChannelObserver;
+use crate::RuntimeError;
+use crate::batch::{Batch, Used, UsedBatch};
+use crate::control::{Control, Tally};
+use crate::metrics::{BatchEvent, CacheCounts, Event, Observer, Progress};
+use crate::plan::RunPlan;
+use crate::schedule::Schedule;
+
+/// Keeps account of the batches that a process uses.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    observer: ChannelObserver,
+    control: Arc<Control>,
+    schedule: Schedule,
+    /// Whether each training batch is told.
+    events: bool,
+    cached: bool,
+    /// The batch in use.
+    in_use: Option<InUse>,
+    /// When the next batch was asked for.
+    asked: Instant,
+}
+
+/// A batch that was handed out.
+#[derive(Debug)]
+struct InUse {
+    split: Split,
+    /// What is told of it, as far as it is known.
+    event: BatchEvent,
+    /// When it was asked for, and when it was handed out.
+    asked: Instant,
+    since: Instant,
+    /// Where it says that it was given back.
+    used: Arc<UsedBatch>,
+}
+
+impl Usage {
+    pub fn begin(channel: Arc<Channel>, control: Arc<Control>, plan: &RunPlan, events: bool) -> Self {
+        Self {
+            observer: ChannelObserver::new(channel),
+            control,
+            schedule: plan.schedule,
+            events,
+            cached: plan.caches.are_there(),
+            in_use: None,
+            asked: Instant::now(),
+        }
+    }
+
+    /// The next batch is asked for, or none any more: the one in use, if there is one, has been used.
+    ///
+    /// # Errors
+    /// [`RuntimeError::PeerGone`] when the launcher hears it no more.
+    pub fn asked(&mut self) -> Result<(), RuntimeError> {
+        let now = Instant::now();
+        self.asked = now;
+        let Some(InUse { split, mut event, asked, since, used }) = self.in_use.take() else { return Ok(()) };
+        if split != Split::Train {
+            return Ok(());
+        }
+        let mut until = now;
+        // A tensor may keep it still: then this much is known.
+        if let Some(Used { at, gather_time, rows_cached }) = used.get() {
+            until = at;
+            event.gather_us = gather_time.as_micros() as u64;
+            if let Some(cache) = &mut event.cache {
+                cache.row_hits = rows_cached;
+            }
+        }
+        event.train_us = until.duration_since(since).as_micros() as u64;
+        let last = u64::from(event.batch) + 1 == self.schedule.train_batches();
+        self.control.add_to_tally(&Tally {
+            batches: 1,
+            epochs: u64::from(last),
+            nanoseconds: until.duration_since(asked).as_nanos() as u64,
+            cache: event.cache.unwrap_or_default(),
+        });
+        if self.events { self.observer.event(&Event::Batch(event)) } else { Ok(()) }
+    }
+
+    /// This batch is in use from now on.
+    pub fn taken(&mut self, batch: &mut Batch) {
+        let lists = batch.list_reads();
+        let cache = self.cached.then(|| CacheCounts {
+            list_reads: lists.all,
+            list_hits: lists.cached,
+            rows: batch.node_count() as u64,
+            row_hits: batch.rows_cached(),
+        });
+        let event = BatchEvent {
+            epoch: batch.epoch(),
+            batch: batch.index(),
+            hash: format!("{:016x}", batch.hash()),
+            seeds: batch.seed_count(),
+            input_nodes: batch.node_count(),
+            edges: (0..batch.layers()).map(|layer| batch.counts(layer).edges).collect(),
+            loss: None,
+            sample_us: batch.sample_time().as_micros() as u64,
+            gather_us: batch.gather_time().as_micros() as u64,
+            train_us: 0,
+            queue: batch.queue(),
+            pace: batch.pace(),
+            cache,
+        };
+        let progress = Progress {
+            split: batch.split(),
+            epoch: batch.epoch(),
+            epochs: 0,
+            batch: u64::from(batch.index()) + 1,
+            batches: self.schedule.batches(batch.split()),
+            loss: 0.0,
+            accuracy: 0.0,
+        };
+        self.observer.progress(&progress, "");
+        let used = Arc::new(UsedBatch::default());
+        batch.tell(Arc::clone(&used));
+        let (split, asked, since) = (batch.split(), self.asked, Instant::now());
+        self.in_use = Some(InUse { split, event, asked, since, used });
+    }
+}

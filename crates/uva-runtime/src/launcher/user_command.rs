@@ -1,0 +1,190 @@
+//! A command of the user's as a run's consumer: how it is found, named and started.
+//!
+//! It is the user's own program: its standard streams, signals and children are its own affair. What the launcher adds is
+//! one variable and the socket that it names ([`super::door`]).
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::Access;
+use rustix::io::Errno;
+use uva_mem::Signal;
+use uva_mem::handover::Channel;
+use uva_mem::spawn::Inherit;
+
+use super::Environments;
+use super::door::Address;
+use super::fleet::Member;
+use super::messages::Role;
+use crate::RuntimeError;
+
+/// How much of a command line a message repeats.
+const LONGEST: usize = 80;
+
+/// A command line that is to use a run's batches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserCommand {
+    words: Vec<OsString>,
+    stdout_to_stderr: bool,
+}
+
+impl UserCommand {
+    /// A program, as it is found in `PATH` or by its path, and its arguments.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Usage`] when there is no such program, or it is none that may be started.
+    pub fn new(words: Vec<OsString>) -> Result<Self, RuntimeError> {
+        let Some(program) = words.first() else {
+            return Err(RuntimeError::Usage(
+                "there is no command: give one behind --, as in `uvatrain run DATA -- python train.py`"
+                    .into(),
+            ));
+        };
+        check_startable(program)?;
+        Ok(Self { words, stdout_to_stderr: false })
+    }
+
+    /// Lets it write to this process's stderr what it writes to its stdout.
+    #[must_use]
+    pub fn with_stdout_on_stderr(mut self) -> Self {
+        self.stdout_to_stderr = true;
+        self
+    }
+
+    /// Its words, for people.
+    pub fn words(&self) -> Vec<String> {
+        self.words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
+    /// How a message names it.
+    pub(super) fn title(&self) -> String {
+        let mut line = self.words().join(" ").replace('\n', " ");
+        if line.chars().count() > LONGEST {
+            line = line.chars().take(LONGEST - 1).chain(['…']).collect();
+        }
+        format!("command ({line})")
+    }
+
+    /// Starts it; with it the end of the socket at which its processes knock. `on_gpu`: it will have work on one.
+    pub(super) fn start(
+        &self,
+        environments: &Environments,
+        on_gpu: bool,
+    ) -> Result<(Member, Channel), RuntimeError> {
+        let failed = |what: &dyn std::fmt::Display| {
+            RuntimeError::Failed(format!("cannot start the {}: {what}", self.title()))
+        };
+        let (ours, theirs) = Channel::pair().map_err(|error| failed(&error))?;
+        let identity = theirs.identity().map_err(|error| failed(&error))?;
+        let program = self.words.first().ok_or_else(|| failed(&"it has no words"))?;
+        let mut command = Command::new(program);
+        command.args(&self.words[1..]);
+        if self.stdout_to_stderr {
+            let stderr = std::io::stderr().as_fd().try_clone_to_owned().map_err(|error| failed(&error))?;
+            command.stdout(Stdio::from(stderr));
+        }
+        for (name, value) in environments.of(Role::Consumer) {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        // The signal that a program of anybody's understands as its end. Under MPS no client may be ended over its work,
+        // and a program that does not know of that signal is: there the attached process watches the launcher itself
+        // (`attach`), and the janitor sees to the rest.
+        let death_signal = if on_gpu { None } else { Some(Signal::TERM) };
+        let inherit = Inherit { channel: Some(theirs), death_signal, new_session: false };
+        if let Some(number) = inherit.apply(&mut command) {
+            let address = Address { launcher: std::process::id(), number, identity };
+            command.env(super::door::VARIABLE, address.to_string());
+        }
+        let child = command.spawn().map_err(|error| self.not_started(&error))?;
+        // The command holds its end of the socket; only without it does its end mean that the socket closes.
+        drop(command);
+        Ok((Member::of_child(Role::Consumer, 0, child, None, on_gpu)?.titled(self.title()), ours))
+    }
+
+    fn not_started(&self, error: &std::io::Error) -> RuntimeError {
+        let program = self.words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+        let advice = match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NOEXEC) => {
+                "; a script begins with a line such as #!/usr/bin/env python3, or is given to its interpreter: -- \
+                 python train.py"
+            }
+            // The file itself was there a moment ago.
+            Some(Errno::NOENT) => "; of a script, its first line may name an interpreter that is not there",
+            _ => "",
+        };
+        RuntimeError::Usage(format!("cannot start the command {program}: {error}{advice}"))
+    }
+}
+
+/// Asked before anything is prepared, which may take minutes. What is found is not kept: the system looks again.
+fn check_startable(program: &OsStr) -> Result<(), RuntimeError> {
+    let name = program.to_string_lossy();
+    let refused = |what: String| Err(RuntimeError::Usage(format!("cannot start the command {name}: {what}")));
+    let candidates: Vec<PathBuf> = if Path::new(program).components().count() > 1 || name.contains('/') {
+        vec![PathBuf::from(program)]
+    } else {
+        // What the system takes where the variable is missing.
+        let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
+        std::env::split_paths(&path).map(|folder| folder.join(program)).collect()
+    };
+    let mut there = None;
+    for candidate in &candidates {
+        if candidate.is_file() {
+            if rustix::fs::access(candidate, Access::EXEC_OK).is_ok() {
+                return Ok(());
+            }
+            there.get_or_insert(format!(
+                "{} is not executable; chmod +x makes it so, or give it to its interpreter: -- python train.py",
+                candidate.display()
+            ));
+        } else if candidate.is_dir() {
+            there.get_or_insert(format!("{} is a directory", candidate.display()));
+        }
+    }
+    refused(there.unwrap_or_else(|| match candidates.len() {
+        1 => "there is no such file".to_owned(),
+        _ => "it is not found in PATH".to_owned(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn refusal(program: &OsStr) -> String {
+        let error = UserCommand::new(vec![program.to_owned()]).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        error.to_string()
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_refused_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("train.py");
+        std::fs::write(&script, "print()").unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(refusal(script.as_os_str()).contains("is not executable"));
+        assert!(refusal(folder.path().as_os_str()).contains("is a directory"));
+        assert!(refusal(folder.path().join("none").as_os_str()).contains("no such file"));
+        assert!(refusal(OsStr::new("no-program-has-this-name")).contains("not found in PATH"));
+        assert!(refusal(OsStr::new("")).contains("cannot start the command"));
+        assert_eq!(UserCommand::new(Vec::new()).unwrap_err().exit_code(), 2);
+        UserCommand::new(vec!["sh".into()]).unwrap();
+        UserCommand::new(vec!["/bin/sh".into()]).unwrap();
+    }
+
+    #[test]
+    fn a_message_repeats_no_more_of_a_command_than_fits_a_line() {
+        let command = UserCommand::new(vec!["sh".into(), "-c".into(), "x".repeat(200).into()]).unwrap();
+        assert_eq!(command.title().chars().count(), LONGEST + "command ()".len());
+        let short = UserCommand::new(vec!["sh".into(), "train.sh".into()]).unwrap();
+        assert_eq!(short.title(), "command (sh train.sh)");
+    }
+}

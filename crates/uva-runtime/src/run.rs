@@ -1,0 +1,105 @@
+//! A run whose batches a command of the user's takes: `uvatrain run DATA … -- COMMAND`.
+//!
+//! Which batches come when is the command's to say while it runs ([`crate::launcher::attach`]), so the run has no end of
+//! its own: it ends with the command.
+
+use serde_json::{Value, json};
+use uva_graph::Dataset;
+
+use crate::backend::{self, BackendOptions, Decision, Probe};
+use crate::cache::CacheRequest;
+use crate::consumer::steered;
+use crate::control::Tally;
+use crate::launcher::{Consumer, Environments, Launch, Launcher, Outcome, UserCommand, without_mps};
+use crate::metrics::{End, Event, Observer};
+use crate::plan::RunPlan;
+use crate::preparation::Preparation;
+use crate::{LoaderOptions, RuntimeError};
+
+/// A run that can be started: its options fit each other and its dataset, and its command can be started.
+#[derive(Debug)]
+pub struct CommandRun {
+    preparation: Preparation,
+    decision: Decision,
+    command: UserCommand,
+}
+
+impl CommandRun {
+    /// Checks and plans a run. Writes nothing.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Usage`] and [`RuntimeError::Input`], naming the option or file. [`RuntimeError::Missing`] for a
+    /// GPU that was asked for and cannot be had.
+    pub fn new(
+        dataset: Dataset,
+        loader: &LoaderOptions,
+        backend: &BackendOptions,
+        caches: Option<CacheRequest>,
+        command: UserCommand,
+    ) -> Result<Self, RuntimeError> {
+        let plan = RunPlan::new(&dataset, loader, steered())?;
+        // What trains is the command's: whether this build's libtorch can use the GPU does not matter.
+        let decision = backend::decide(backend, false, || Probe::in_child(&without_mps(), true))?;
+        let preparation = Preparation::new(dataset, plan, &decision.backend, caches)?;
+        Ok(Self { preparation, decision, command })
+    }
+
+    /// Runs until the command ends. `options` is what the metrics' first line shows as such; `events`: the observer is to
+    /// hear of each training batch.
+    ///
+    /// # Errors
+    /// Whatever ended it early, a failure of the command's among them; see [`crate::launcher`].
+    pub fn run(
+        mut self,
+        options: Value,
+        events: bool,
+        observer: &mut dyn Observer,
+    ) -> Result<End, RuntimeError> {
+        let mut launcher = Launcher::begin(self.preparation.dataset.path(), None)?;
+        self.preparation.plan.backend = launcher.divide(self.decision.clone(), observer)?;
+        self.preparation.prepare(Some(&mut launcher), &mut |_, _, _| Err(no_trial()), observer)?;
+        let more = [("command", json!(self.command.words()))];
+        observer.event(&self.preparation.start_event(options, "processes", &more))?;
+        observer.note(&self.preparation.opened());
+        if let Some(cuda) = self.preparation.plan.backend.cuda() {
+            observer.note(&format!("batches on cuda:{}, {}", cuda.ordinal, cuda.partition));
+        }
+        let launch = Launch {
+            dataset: self.preparation.dataset.path(),
+            plan: &self.preparation.plan,
+            caches: &self.preparation.contents,
+            consumer: Consumer::Command { command: self.command.clone(), events },
+            environments: Environments::default(),
+        };
+        let end = self.end(launcher.run(launch, observer)?);
+        observer.event(&Event::End(end.clone()))?;
+        Ok(end)
+    }
+
+    fn end(&self, outcome: Outcome) -> End {
+        let Outcome { roles, seconds, tally, .. } = outcome;
+        let Tally { batches, epochs, nanoseconds, cache } = tally;
+        let using = nanoseconds as f64 * 1e-9;
+        End {
+            test_accuracy: None,
+            best_valid_accuracy: None,
+            stopped_early: false,
+            bottleneck: roles.bottleneck().to_owned(),
+            epochs: u32::try_from(epochs).unwrap_or(u32::MAX),
+            seconds,
+            batches,
+            batches_per_second: if using > 0.0 { batches as f64 / using } else { 0.0 },
+            roles,
+            cache: self.preparation.cache_outcome(cache),
+        }
+    }
+}
+
+/// What a batch leaves is seen by training one, and how the command trains nobody but itself knows.
+fn no_trial() -> RuntimeError {
+    RuntimeError::Usage(
+        "--gpu-cache auto: what the command leaves of the GPU's memory cannot be tried out beforehand; give a size, such \
+         as --gpu-cache 2GiB"
+            .into(),
+    )
+}

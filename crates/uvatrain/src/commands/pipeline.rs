@@ -1,0 +1,58 @@
+//! What the commands share that start the whole pipeline: `train` and `run`.
+
+use uva_runtime::backend::{BackendOptions, SamplerChoice};
+use uva_runtime::metrics::{Event, MetricsFile, Observer, Progress};
+use uva_runtime::{LoaderOptions, RuntimeError};
+
+use crate::exit;
+use crate::flags::{BackendFlags, CacheFlags, LoaderFlags, Sampler};
+use crate::ui::progress;
+
+/// The loader's flags as the runtime takes them: one sampler, where it is to be on the GPU.
+pub fn loader_options(loader: &LoaderFlags, backend: &BackendFlags) -> anyhow::Result<LoaderOptions> {
+    let mut options = loader.options();
+    if backend.sampler == Some(Sampler::Gpu) {
+        if let Some(samplers @ 2..) = loader.samplers {
+            return Err(exit::usage(format!(
+                "--sampler gpu and --samplers {samplers}: exactly one sampler works on a GPU"
+            ))
+            .into());
+        }
+        options.samplers = 1;
+    }
+    Ok(options)
+}
+
+/// The backend's flags as the runtime takes them. With caches on a GPU it is measured where to sample, unless that was
+/// said: a cache of lists is of use to a sampler on the GPU only.
+pub fn backend_options(backend: &BackendFlags, cache: &CacheFlags) -> BackendOptions {
+    let mut options = backend.options();
+    let cached = cache.gpu_cache.is_some() || cache.plan.is_some();
+    if cached && backend.sampler.is_none() {
+        options.sampler = SamplerChoice::Auto;
+    }
+    options
+}
+
+/// The metrics file and the view, both told everything.
+pub struct Observers<'a> {
+    pub metrics: Option<MetricsFile>,
+    pub view: &'a mut progress::Training,
+}
+
+impl Observer for Observers<'_> {
+    fn event(&mut self, event: &Event) -> Result<(), RuntimeError> {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.write(event)?;
+        }
+        self.view.event(event)
+    }
+
+    fn progress(&mut self, progress: &Progress, busiest: &str) {
+        self.view.progress(progress, busiest);
+    }
+
+    fn note(&mut self, line: &str) {
+        self.view.note(line);
+    }
+}

@@ -1,0 +1,42 @@
+//! `uvatrain run`.
+
+use uva_graph::Dataset;
+use uva_runtime::launcher::UserCommand;
+use uva_runtime::metrics::{Event, MetricsFile};
+use uva_runtime::run::CommandRun;
+
+use super::pipeline::{Observers, backend_options, loader_options};
+use crate::flags::RunFlags;
+use crate::ui::{out, progress, summary};
+
+/// Makes batches for a command of the user's.
+pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
+    flags.check()?;
+    // Before the dataset is checked, which may take its time.
+    let mut command = UserCommand::new(flags.command.clone())?;
+    if flags.json {
+        command = command.with_stdout_on_stderr();
+    }
+    let dataset = Dataset::open(&flags.data)?;
+    let run = CommandRun::new(
+        dataset,
+        &loader_options(&flags.loader, &flags.backend)?,
+        &backend_options(&flags.backend, &flags.cache),
+        flags.cache.request(),
+        command,
+    )?;
+    let metrics = flags.metrics.as_deref().map(|path| MetricsFile::open(path, false)).transpose()?;
+    let mut view = progress::Training::of_batches_alone();
+    let end = {
+        let events = metrics.is_some();
+        let mut observer = Observers { metrics, view: &mut view };
+        run.run(serde_json::to_value(flags)?, events, &mut observer)
+    };
+    view.finish();
+    let end = end?;
+    if flags.json {
+        out::json(&Event::End(end.clone()))?;
+    }
+    out::say(&summary::of_run(&end, flags.metrics.as_deref(), None));
+    Ok(())
+}

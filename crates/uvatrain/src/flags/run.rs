@@ -1,0 +1,134 @@
+//! The options of `uvatrain run`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serializer;
+
+use super::{BackendFlags, CacheFlags, LoaderFlags};
+use crate::exit;
+
+const OUTPUT: &str = "Output";
+
+/// The options of `uvatrain run`.
+#[derive(Args, Clone, Debug, serde::Serialize)]
+#[command(
+    after_help = "\
+Example:
+  uvatrain run data/demo --fanouts 15,10,5 --batch-size 1024 -- python train.py
+
+  and in train.py:
+  import uvatrain
+  for batch in uvatrain.attach():     # one epoch; batch.x, batch.y, batch.blocks, …
+      ...",
+    // A tensor that is still bound when the next batch is asked for keeps its slot: with two, that would cost the overlap.
+    mut_arg("slots", |slots| slots
+        .default_value("3")
+        .help("Feature slots between producer and command; with 3, one is filled while the command holds two")),
+    mut_arg("in_process", |in_process| in_process.hide(true)),
+    mut_arg("seed", |seed| seed
+        .help("Random seed of shuffling and sampling; the batches are the same for any number of --samplers")),
+    mut_arg("gpu_cache", |size| size
+        .help("Memory for caches of neighbour lists and feature rows, on the GPU where batches go to one: 512MiB, 6GiB [default: no caches]")
+        .long_help(None::<&str>)),
+)]
+pub struct RunFlags {
+    /// The dataset: a directory of .npy files, as `generate` and `import` write it
+    #[arg(value_name = "DATA")]
+    pub data: PathBuf,
+
+    /// How batches are made and handed on.
+    #[command(flatten)]
+    pub loader: LoaderFlags,
+
+    /// What to cache.
+    #[command(flatten)]
+    pub cache: CacheFlags,
+
+    /// Where features are gathered and batches used.
+    #[command(flatten)]
+    pub backend: BackendFlags,
+
+    /// Write one JSON object per training batch to this file, a line each
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub metrics: Option<PathBuf>,
+
+    /// Print the result as one JSON object on stdout; what the command prints goes to stderr then
+    #[arg(long, help_heading = OUTPUT)]
+    pub json: bool,
+
+    /// The command that takes the batches, and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[serde(serialize_with = "words")]
+    pub command: Vec<OsString>,
+}
+
+impl RunFlags {
+    /// What clap cannot see: options that contradict each other.
+    ///
+    /// # Errors
+    /// Bad usage; the message names the options and what would do instead.
+    pub fn check(&self) -> anyhow::Result<()> {
+        if self.loader.in_process {
+            return Err(exit::usage(
+                "--in-process: the command is a process of its own; in one process, a script loads with uvatrain.Loader",
+            )
+            .into());
+        }
+        self.loader.check()?;
+        self.backend.check()
+    }
+}
+
+/// As text, for the metrics' first line.
+fn words<S: Serializer>(words: &[OsString], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(words.iter().map(|word| word.to_string_lossy()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::exit::{Code, code_of};
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: RunFlags,
+    }
+
+    fn parsed(args: &str) -> Result<RunFlags, clap::Error> {
+        let words = std::iter::once("x").chain(args.split_whitespace());
+        Line::try_parse_from(words).map(|line| line.run)
+    }
+
+    #[test]
+    fn what_stands_behind_the_dashes_is_the_commands_own() {
+        let flags = parsed("data --slots 4 -- python train.py --slots 7 -- x").unwrap();
+        assert_eq!(flags.loader.slots, 4);
+        assert_eq!(flags.command, ["python", "train.py", "--slots", "7", "--", "x"].map(OsString::from));
+        let json = serde_json::to_value(&flags).unwrap();
+        assert_eq!(json["command"][1], "train.py");
+    }
+
+    #[test]
+    fn without_a_command_there_is_no_run() {
+        for args in ["data", "data --", "data python train.py"] {
+            assert!(parsed(args).is_err(), "{args} was taken");
+        }
+    }
+
+    #[test]
+    fn three_slots_are_the_default_here() {
+        assert_eq!(parsed("data -- sh").unwrap().loader.slots, 3);
+    }
+
+    #[test]
+    fn a_command_is_no_thread_of_this_process() {
+        let problem = parsed("data --in-process -- sh").unwrap().check().unwrap_err();
+        assert_eq!(code_of(&problem), Code::BadInput);
+        assert!(problem.to_string().contains("--in-process"), "{problem}");
+    }
+}
