@@ -7,10 +7,11 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use uva_gather::{GatherError, HostGather, RowGather};
 use uva_graph::npy::NpyArray;
-use uva_graph::{Dataset as Graph, ElementType, GraphError, Indices, Labels, Split, Verify};
+use uva_graph::{Dataset as Graph, Indices, Labels, Split, Verify};
 use uva_mem::PrivateFile;
 
 use crate::array::Array;
+use crate::batch::of_features;
 use crate::dlpack::{Device, Element};
 use crate::errors::{UvatrainError, of_graph, of_io};
 use crate::input::Input;
@@ -113,16 +114,6 @@ impl Table {
             )));
         }
         Ok(Self { name, file: Arc::new(file), offset, rows, columns, element })
-    }
-}
-
-fn of_features(element: ElementType) -> Element {
-    match element {
-        ElementType::F32 => Element::F32,
-        ElementType::F16 => Element::F16,
-        ElementType::Bf16 => Element::BF16,
-        ElementType::U8 => Element::U8,
-        ElementType::I8 => Element::I8,
     }
 }
 
@@ -266,17 +257,5 @@ impl Dataset {
                 )),
                 other => PyValueError::new_err(format!("out is {described}: {other}")),
             })
-    }
-}
-
-/// An error of a dataset being written, with the directory that it will have instead of the one it has meanwhile.
-pub fn of_staged(error: GraphError, staged: &Path, out: &Path) -> PyErr {
-    match error {
-        GraphError::Invalid { .. } | GraphError::Usage { .. } => {
-            let message =
-                error.to_string().replace(&staged.display().to_string(), &out.display().to_string());
-            PyValueError::new_err(message)
-        }
-        other => of_graph(other),
     }
 }

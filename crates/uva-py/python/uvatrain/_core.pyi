@@ -32,6 +32,8 @@ class Batch:
     @property
     def hash(self) -> str: ...
     @property
+    def expand(self) -> str: ...
+    @property
     def num_seeds(self) -> int: ...
     @property
     def num_nodes(self) -> int: ...
@@ -44,6 +46,47 @@ class Batch:
     def exported(self, name: str, layer: int | None = None) -> Any: ...
     def confirm(self) -> None: ...
     def release(self) -> None: ...
+
+class Dataset:
+    """A dataset of docs/data-format.md, checked and mapped. `uvatrain.Dataset` is what a person uses."""
+
+    def __init__(self, path: str, verify: str = "stamp") -> None: ...
+    @property
+    def path(self) -> Any: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def num_nodes(self) -> int: ...
+    @property
+    def num_edges(self) -> int: ...
+    @property
+    def feature_dim(self) -> int: ...
+    @property
+    def feature_dtype(self) -> str: ...
+    @property
+    def num_classes(self) -> int: ...
+    @property
+    def multi_label(self) -> bool: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def meta(self) -> str:
+        """meta.json, as JSON text."""
+    @property
+    def split_lengths(self) -> tuple[int, int, int]:
+        """Nodes of train, valid and test."""
+    def array(self, name: str) -> Array | None: ...
+    def gather(self, table: str, ids: Any, out: Any) -> None:
+        """Copies the row of node `ids[i]` of "features" or "labels" to `out[i]`. ids: int64 [n]."""
+
+class NeighborSampler:
+    """PyG's way of sampling, in the calling thread. `uvatrain.pyg.NeighborSampler` is what a person uses."""
+
+    def __init__(self, dataset: Dataset, num_neighbors: list[int], replace: bool = False, seed: int = 0) -> None: ...
+    def sample(
+        self, seeds: Any, epoch: int, batch: int
+    ) -> tuple[Array, Array, Array, list[int], list[int], str | None]:
+        """Nodes, sources and destinations (int64), nodes and edges of each hop, and the batch's hash."""
 
 class Source:
     @property
@@ -85,3 +128,11 @@ def _zeros_alive() -> int: ...
 
 def probe() -> str:
     """What CUDA says of this machine, as JSON text. Loads CUDA into this process."""
+
+def lists_of_edges(
+    sources: Any, destinations: Any, num_nodes: int, order: bool
+) -> tuple[Array, Array, Array | None]:
+    """indptr, indices and, with `order`, which edge each entry of indices is. Edges of one destination keep their order."""
+
+def write_dataset(path: str, arrays: list[tuple[str, Any]], meta: str, overwrite: bool) -> None:
+    """Writes arrays as a dataset, checked before its directory has its name. meta: JSON text."""
