@@ -72,6 +72,7 @@ def test_weights_go_with_their_edges(tmp_path):
         uvatrain.from_pyg(pyg_data(edge_weight=torch.arange(5.0)), tmp_path / "other")
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("weighted", [False, True])
 def test_rows_of_adj_t_are_the_lists(tmp_path, weighted):
     pytest.importorskip("torch_geometric")

@@ -339,6 +339,8 @@ def test_what_is_not_supported_is_refused_and_says_what_is(graph):
         (dict(num_neighbors={("a", "to", "b"): [1]}), "num_neighbors is a dict"),
         (dict(num_neighbors=[]), "num_neighbors is empty"),
         (dict(num_neighbors=[3, 0]), "num_neighbors: hop 1 has fanout 0"),
+        (dict(num_neighbors=[2**31]), "numbers below 2**31"),
+        (dict(seed=-1), "seed=-1: 0 to"),
         (dict(dataset=Data()), "uvatrain.from_pyg writes a dataset from a Data"),
         (dict(dataset=HeteroData()), "dataset is a HeteroData"),
     ]:
@@ -365,8 +367,11 @@ def test_what_is_not_supported_is_refused_and_says_what_is(graph):
         FeatureStore(dataset).get_tensor(None, "x", torch.tensor([0, -1]))
     with pytest.raises(ValueError, match="node ids, int64"):
         FeatureStore(dataset).get_tensor(None, "x", torch.tensor([0.5]))
-    with pytest.raises((OverflowError, ValueError)):
-        sampler.sample(node, epoch=2**30, batch=0)
+    for name in (dict(epoch=2**30, batch=0), dict(epoch=-1, batch=0), dict(epoch=0, batch=2**32)):
+        with pytest.raises(ValueError, match="epochs are 0 to"):
+            sampler.sample(node, **name)
+    with pytest.raises(TypeError):
+        NeighborSampler(dataset, [2.5])
 
 
 def test_a_sampler_is_copied_and_pickled_with_what_it_was_asked_for(graph):

@@ -1,4 +1,4 @@
-"""Datasets: opened, and written from arrays, from PyG, from networkx and from what OGB has unpacked.
+"""Datasets: opened, and written from arrays. What comes from PyG, networkx and OGB is in the modules beside.
 
 The format is that of docs/data-format.md: a directory of .npy files.
 """
@@ -6,15 +6,14 @@ The format is that of docs/data-format.md: a directory of .npy files.
 from __future__ import annotations
 
 import json
+import operator
 import os
 from typing import Any
 
 from . import _core
 from ._arrays import lent, readable
 
-__all__ = ["Dataset", "write_dataset", "from_networkx", "from_ogb", "from_pyg"]
-
-PathLike = "str | os.PathLike[str]"
+__all__ = ["Dataset", "write_dataset"]
 
 
 class Dataset:
@@ -214,9 +213,11 @@ def write_dataset(
         "orig_id": orig_id,
     }
     given = [(key, readable(key, array)) for key, array in arrays.items() if array is not None]
-    for key, value in (("name", name), ("classes", classes)):
-        if value is not None:
-            meta[key] = value
+    if name is not None:
+        meta["name"] = name
+    if classes is not None:
+        # Numbers of numpy's too.
+        meta["classes"] = operator.index(classes)
     _core.write_dataset(os.fspath(path), given, _json(meta), bool(overwrite))
     return Dataset(path)
 
@@ -230,7 +231,3 @@ def _json(meta: dict[str, Any]) -> str:
             raise ValueError(f"{key} is a {kind}: no argument of a dataset, and no JSON value for meta.json") from None
     return json.dumps(meta)
 
-
-from ._from_networkx import from_networkx  # noqa: E402
-from ._from_ogb import from_ogb  # noqa: E402
-from ._from_pyg import from_pyg  # noqa: E402

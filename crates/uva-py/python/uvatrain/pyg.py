@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -200,9 +201,13 @@ class NeighborSampler(BaseSampler):
                 "needed (uvatrain.from_pyg writes a dataset from a Data)"
             )
         self.dataset = opened(dataset)
-        self.num_neighbors = [int(fanout) for fanout in fanouts]
+        if not 0 <= operator.index(seed) < 2**64:
+            raise ValueError(f"seed={seed}: 0 to 2**64 - 1")
+        self.num_neighbors = [operator.index(fanout) for fanout in fanouts]
+        if any(abs(fanout) >= 2**31 for fanout in self.num_neighbors):
+            raise ValueError(f"num_neighbors={self.num_neighbors}: numbers below 2**31, or -1 for all")
         self.replace = bool(replace)
-        self.seed = int(seed)
+        self.seed = operator.index(seed)
         self._sampler = self._make()
 
     def _make(self) -> tuple[int, _core.NeighborSampler]:
@@ -215,6 +220,8 @@ class NeighborSampler(BaseSampler):
         The same seeds, epoch and batch give the same picks, those of a `uvatrain.Loader` with `expand="new"` and the same
         seed. `metadata[2]` is the batch's hash (None where a seed stands twice).
         """
+        if not (0 <= epoch < 2**30 and 0 <= batch < 2**32):
+            raise ValueError(f"epoch={epoch}, batch={batch}: epochs are 0 to 2**30 - 1, batches 0 to 2**32 - 1")
         made_in, core = self._sampler
         if made_in != os.getpid():
             # After a fork: what another thread of the parent was doing to the old one is not known.
