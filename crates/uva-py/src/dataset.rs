@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use uva_gather::{GatherError, HostGather, RowGather};
 use uva_graph::npy::NpyArray;
-use uva_graph::{Dataset as Graph, GraphError, Indices, Labels, Split, Verify};
+use uva_graph::{Dataset as Graph, Indices, Labels, Split, Verify};
 use uva_mem::PrivateFile;
 
 use crate::array::Array;
@@ -261,17 +261,5 @@ impl Dataset {
                 )),
                 other => PyValueError::new_err(format!("out is {described}: {other}")),
             })
-    }
-}
-
-/// An error of a dataset being written, with the directory that it will have instead of the one it has meanwhile.
-pub fn of_staged(error: GraphError, staged: &Path, out: &Path) -> PyErr {
-    match error {
-        GraphError::Invalid { .. } | GraphError::Usage { .. } => {
-            let message =
-                error.to_string().replace(&staged.display().to_string(), &out.display().to_string());
-            PyValueError::new_err(message)
-        }
-        other => of_graph(other),
     }
 }

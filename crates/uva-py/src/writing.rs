@@ -10,7 +10,7 @@ use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::staged::StagedDirectory;
 use uva_graph::{GraphError, Meta, Verify};
 
-use crate::dataset::{of_staged, open};
+use crate::dataset::open;
 use crate::errors::of_graph;
 use crate::input::{Input, Kind};
 
@@ -156,20 +156,22 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
 fn write(path: &Path, files: &[File], meta: &Meta, overwrite: bool) -> PyResult<()> {
     let staged = if overwrite { StagedDirectory::replacing(path) } else { StagedDirectory::new(path) };
     let staged = staged.map_err(of_graph)?;
-    let of_staged = |error| of_staged(error, staged.path(), path);
-    for file in files {
-        write_file(&staged.path().join(file.name), file).map_err(of_staged)?;
-    }
-    if *meta != Meta::default() {
-        meta.write(staged.path()).map_err(of_staged)?;
-    }
-    // As `uvatrain info --verify` does, before it has its name. The error says the name that it would have had.
-    open(staged.path(), Verify::FullWithFeatures).map_err(|error| rename_in(error, staged.path(), path))?;
+    let written = || -> PyResult<()> {
+        for file in files {
+            write_file(&staged.path().join(file.name), file).map_err(of_graph)?;
+        }
+        if *meta != Meta::default() {
+            meta.write(staged.path()).map_err(of_graph)?;
+        }
+        // As `uvatrain info --verify` does, before the directory has its name.
+        open(staged.path(), Verify::FullWithFeatures).map(drop)
+    };
+    written().map_err(|error| about(error, staged.path(), path))?;
     staged.commit().map_err(of_graph)
 }
 
-/// The same error about files in `out` instead of `staged`.
-fn rename_in(error: PyErr, staged: &Path, out: &Path) -> PyErr {
+/// The same error about files in `out`, as they would have been called, instead of `staged`.
+fn about(error: PyErr, staged: &Path, out: &Path) -> PyErr {
     Python::attach(|py| {
         if error.is_instance_of::<PyValueError>(py) {
             let message = error.value(py).to_string();

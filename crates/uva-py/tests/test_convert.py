@@ -42,7 +42,9 @@ class Layers(torch.nn.Module):
         """As PyG's examples do."""
         x, edge_index = data.x / 100, data.edge_index
         for layer, conv in enumerate(self.convs):
-            x, edge_index, _ = trim_to_layer(layer, data.num_sampled_nodes, data.num_sampled_edges, x, edge_index)
+            x, edge_index, _ = trim_to_layer(
+                layer, data.num_sampled_nodes, data.num_sampled_edges, x, edge_index
+            )
             x = F.relu(conv(x, edge_index))
         return x[: data.batch_size]
 
@@ -68,7 +70,9 @@ def test_layers_over_trimmed_data_compute_what_they_compute_over_blocks(graph, k
             torch.testing.assert_close(model.over_data(data), expected)
             torch.testing.assert_close(model.over_data_whole(data), expected)
             gradient = torch.autograd.grad(expected.sum(), list(model.parameters()))
-            for one, other in zip(torch.autograd.grad(model.over_data(data).sum(), list(model.parameters())), gradient):
+            for one, other in zip(
+                torch.autograd.grad(model.over_data(data).sum(), list(model.parameters())), gradient
+            ):
                 torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
@@ -85,8 +89,10 @@ def test_without_expand_new_it_is_not_what_the_blocks_compute_but_what_pyg_makes
             for target, expected in enumerate(lists + later):
                 assert row[col == target].tolist() == expected.tolist()
             assert data.num_sampled_edges == [first.num_edges, sum(map(len, later))]
-            assert data.validate() and data.num_sampled_nodes == [64, first.num_src - 64, second.num_src - first.num_src] or (
-                data.batch_size < 64
+            assert (
+                data.validate()
+                and data.num_sampled_nodes == [64, first.num_src - 64, second.num_src - first.num_src]
+                or (data.batch_size < 64)
             )
             torch.testing.assert_close(model.over_data(data), model.over_data_whole(data))
             differs |= not torch.allclose(model.over_data(data), model.over_blocks(batch))
@@ -107,19 +113,29 @@ def test_one_layer_is_the_same_either_way(graph):
 def test_data_is_as_a_neighbor_loader_makes_it(graph):
     tables = Tables(graph)
     with uvatrain.Loader(graph, fanouts=[4, 3], batch_size=64, expand="new") as loader:
-        assert loader.state_dict()["expand"] == "new" if "expand" in loader.state_dict() else True
         for batch in loader:
             assert batch.expand == "new"
             data = batch.to_pyg()
             assert isinstance(data, Data) and data.validate()
-            assert data.n_id.data_ptr() == batch.input_nodes.data_ptr() and data.x.data_ptr() == batch.x.data_ptr()
+            assert (
+                data.n_id.data_ptr() == batch.input_nodes.data_ptr()
+                and data.x.data_ptr() == batch.x.data_ptr()
+            )
             assert data.batch_size == batch.num_seeds == data.y.numel()
             assert np.array_equal(data.x.numpy(), tables.features[data.n_id])
-            assert np.array_equal(data.y[: data.batch_size].numpy(), tables.labels[data.n_id[: data.batch_size]])
-            assert sum(data.num_sampled_nodes) == data.num_nodes and sum(data.num_sampled_edges) == data.num_edges
+            assert np.array_equal(
+                data.y[: data.batch_size].numpy(), tables.labels[data.n_id[: data.batch_size]]
+            )
+            assert (
+                sum(data.num_sampled_nodes) == data.num_nodes
+                and sum(data.num_sampled_edges) == data.num_edges
+            )
             assert data.edge_index.dtype == torch.int64
             assert "input_id" not in data and "e_id" not in data
-            known = {tuple(pair) for pair in zip(tables.indices.tolist(), np.repeat(np.arange(600), np.diff(tables.indptr)))}
+            known = {
+                tuple(pair)
+                for pair in zip(tables.indices.tolist(), np.repeat(np.arange(600), np.diff(tables.indptr)))
+            }
             assert all((s, int(t)) in known for s, t in data.n_id[data.edge_index].t().tolist())
 
 
@@ -154,7 +170,11 @@ def test_a_data_that_is_kept_is_kept_whole(graph):
         first = next(iterator).to_pyg()
         kept = first.clone()
         next(iterator)
-        assert torch.equal(first.x, kept.x) and torch.equal(first.n_id, kept.n_id) and torch.equal(first.y, kept.y)
+        assert (
+            torch.equal(first.x, kept.x)
+            and torch.equal(first.n_id, kept.n_id)
+            and torch.equal(first.y, kept.y)
+        )
 
 
 def test_batches_without_edges_and_of_several_classes_convert_too(tmp_path):
@@ -177,7 +197,9 @@ def test_batches_without_edges_and_of_several_classes_convert_too(tmp_path):
             assert data.edge_index.shape == (2, 0) and data.num_sampled_edges == [0, 0]
             assert data.num_sampled_nodes == [2, 0, 0]
             model = GraphSAGE(2, 4, num_layers=2)
-            model(data.x, data.edge_index, num_sampled_nodes_per_hop=[2, 0, 0], num_sampled_edges_per_hop=[0, 0])
+            model(
+                data.x, data.edge_index, num_sampled_nodes_per_hop=[2, 0, 0], num_sampled_edges_per_hop=[0, 0]
+            )
 
 
 def test_expand_is_all_or_new(graph):

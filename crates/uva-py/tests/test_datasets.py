@@ -161,7 +161,9 @@ def test_labels_of_several_classes_weights_and_original_ids_are_kept(tmp_path):
 
 
 def test_meta_json_says_what_was_given_and_nothing_where_nothing_was(tmp_path):
-    dataset = uvatrain.write_dataset(tmp_path / "a", **arrays(), name="three", classes=9, licence="CC0", source={"year": 1})
+    dataset = uvatrain.write_dataset(
+        tmp_path / "a", **arrays(), name="three", classes=9, licence="CC0", source={"year": 1}
+    )
     assert dataset.meta == {"name": "three", "classes": 9, "licence": "CC0", "source": {"year": 1}}
     assert dataset.name == "three" and dataset.num_classes == 9
     assert not (tmp_path / "b").exists()
@@ -174,9 +176,15 @@ WRONG = [
     (dict(indptr=np.empty(0, np.int64)), "indptr is int64 [0]"),
     (dict(indptr=np.zeros((2, 2), np.int64)), "indptr is int64 [2, 2]"),
     (dict(indptr=np.array([0, 1, 3, 4], np.uint64)), "indptr is uint64 [4]"),
-    (dict(indices=np.array([[1, 0], [2, 1]])), "indices is int64 [2, 2], it has to be int32 or int64 [edges]"),
+    (
+        dict(indices=np.array([[1, 0], [2, 1]])),
+        "indices is int64 [2, 2], it has to be int32 or int64 [edges]",
+    ),
     (dict(indices=torch.tensor([1.0, 0, 2, 1])), "indices is float32 [4]"),
-    (dict(features=np.zeros((3, 4))), "features is float64 [3, 4], it has to be float32, float16, bfloat16, uint8 or int8"),
+    (
+        dict(features=np.zeros((3, 4))),
+        "features is float64 [3, 4], it has to be float32, float16, bfloat16, uint8 or int8",
+    ),
     (dict(features=np.zeros((2, 4), np.float32)), "[3, features], a row for each node of indptr"),
     (dict(features=np.zeros(3, np.float32)), "features is float32 [3]"),
     (dict(features=np.zeros((3, 0), np.float32)), "features is float32 [3, 0]"),
@@ -186,7 +194,10 @@ WRONG = [
     (dict(features=np.array([[None] * 4] * 3)), "features is of Python objects"),
     (dict(features="features"), "features is a str"),
     (dict(features=torch.eye(3).to_sparse()), "features is a tensor of layout torch.sparse_coo"),
-    (dict(labels=np.array([0, 1])), "labels is int64 [2], it has to be int64 [3], one class a node (-1: none), or uint8"),
+    (
+        dict(labels=np.array([0, 1])),
+        "labels is int64 [2], it has to be int64 [3], one class a node (-1: none), or uint8",
+    ),
     (dict(labels=np.array([0, 1, 2.5])), "labels is float64 [3]"),
     (dict(labels=np.zeros((3, 2), np.int64)), "labels is int64 [3, 2]"),
     (dict(train_idx=np.array([True, False, False])), "train_idx is bool [3]"),
@@ -199,8 +210,14 @@ WRONG = [
     (dict(feat=np.zeros((3, 4))), "feat is a ndarray: no argument of a dataset, and no JSON value"),
     (dict(feat_dtype="bf16"), "features is float32 [3, 4], it has to be bfloat16, as feat_dtype"),
     # What the files' content says, found as the command line finds it, before the directory has its name.
-    (dict(indices=np.array([1, 0, 99, 1])), "indices.npy: entry 2 at offset 144, a neighbour of node 1, is 99, outside the ids 0..3"),
-    (dict(indptr=np.array([0, 3, 1, 4])), "indptr.npy: entry 2 at offset 144 is 1, less than the 3 before it"),
+    (
+        dict(indices=np.array([1, 0, 99, 1])),
+        "indices.npy: entry 2 at offset 144, a neighbour of node 1, is 99, outside the ids 0..3",
+    ),
+    (
+        dict(indptr=np.array([0, 3, 1, 4])),
+        "indptr.npy: entry 2 at offset 144 is 1, less than the 3 before it",
+    ),
     (dict(indptr=np.array([0, 1, 3, 5])), "indices.npy has 4 entries"),
     (dict(features=np.full((3, 4), np.nan, np.float32)), "feat.npy: row 0, column 0, at offset 128 is NaN"),
     (dict(labels=np.array([0, 1, -2])), "label.npy: the label of node 2 at offset 144 is -2"),
@@ -269,14 +286,17 @@ def test_opening_checks_as_much_as_it_is_asked_to(tmp_path):
     uvatrain.Dataset(path, verify="full")
     with pytest.raises(ValueError, match="feat.npy: row 1, column 2"):
         uvatrain.Dataset(path, verify="features")
-    with pytest.raises(ValueError, match="verify=\"some\""):
+    with pytest.raises(ValueError, match='verify="some"'):
         uvatrain.Dataset(path, verify="some")
 
 
 def test_the_command_line_finds_what_python_wrote_in_order(tmp_path, uvatrain_program):
     dataset = uvatrain.write_dataset(tmp_path / "graph", **arrays(), name="three")
     done = subprocess.run(
-        [uvatrain_program, "info", "--verify", "--json", dataset.path], capture_output=True, text=True, check=True
+        [uvatrain_program, "info", "--verify", "--json", dataset.path],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert dataset.fingerprint in done.stdout and "three" in done.stdout
 
@@ -300,8 +320,8 @@ before = uvatrain.Dataset(path, verify="full").fingerprint
 child = os.fork()
 if child == 0:
     same = uvatrain.Dataset(path, verify="full").fingerprint == before
-    uvatrain.write_dataset(out, indptr=[0, 0], indices=numpy.empty(0, numpy.int32), features=numpy.zeros((1, 1), numpy.float32),
-                           labels=[0], train_idx=[0])
+    features = numpy.zeros((1, 1), numpy.float32)
+    uvatrain.write_dataset(out, indptr=[0, 0], indices=[], features=features, labels=[0], train_idx=[0])
     os._exit(0 if same else 1)
 assert os.waitpid(child, 0)[1] == 0
 print(uvatrain.Dataset(out).num_nodes)
@@ -324,7 +344,10 @@ uvatrain.write_dataset(sys.argv[2], indptr=dataset.indptr, indices=dataset.indic
 
 
 def test_edges_become_lists_in_their_order():
-    sources, destinations = torch.tensor([3, 1, 3, 2, 0, 4]), torch.tensor([0, 0, 0, 2, 1, 2], dtype=torch.uint8)
+    sources, destinations = (
+        torch.tensor([3, 1, 3, 2, 0, 4]),
+        torch.tensor([0, 0, 0, 2, 1, 2], dtype=torch.uint8),
+    )
     indptr, indices, order = uvatrain._core.lists_of_edges(sources, destinations, 5, True)
     assert torch.from_dlpack(indptr).tolist() == [0, 3, 4, 6, 6, 6]
     assert torch.from_dlpack(indices).tolist() == [3, 1, 3, 0, 2, 4]

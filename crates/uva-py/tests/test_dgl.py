@@ -1,4 +1,7 @@
-"""Batches as DGL's blocks. DGL 2.1.0 wants another torch than the one of the other tests, so this file has few needs."""
+"""Batches as DGL's blocks.
+
+DGL 2.1.0 wants another torch than the one of the other tests, so this file has few needs.
+"""
 
 import numpy as np
 import pytest

@@ -1,9 +1,12 @@
 """Mini-batches of graphs larger than GPU memory, sampled and gathered beside the training."""
 
 from ._core import VERSION as __version__
+from ._from_networkx import from_networkx
+from ._from_ogb import from_ogb
+from ._from_pyg import from_pyg
 from .attach import Session, attach
 from .batch import Batch, Block
-from .datasets import Dataset, from_networkx, from_ogb, from_pyg, write_dataset
+from .datasets import Dataset, write_dataset
 from .errors import BatchGone, PeerDied, SlotInUse, Unavailable, UvatrainError
 from .loader import Loader
 

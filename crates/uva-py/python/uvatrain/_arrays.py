@@ -1,4 +1,4 @@
-"""Arrays in and out: what Python has lying about as something the core reads, and what the core lends as tensors."""
+"""Arrays in and out: what Python has for the core to read, and what the core lends, as tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .errors import Unavailable
 
 
 def lent(array: Any) -> Any:
-    """An array of the core's as a torch tensor, or as a numpy array where torch cannot be imported. No copy."""
+    """An array of the core's as a torch tensor (numpy array where torch cannot be imported), without a copy."""
     try:
         import torch
     except ImportError:
@@ -21,12 +21,14 @@ def lent(array: Any) -> Any:
     except ImportError:
         raise Unavailable("neither torch nor numpy can be imported: pip install torch, or numpy") from None
     if array.dtype == "bfloat16":
-        raise Unavailable("numpy has no bfloat16: pip install torch, or view the DLPack array with another library")
+        raise Unavailable(
+            "numpy has no bfloat16: pip install torch, or view the DLPack array with another library"
+        )
     return numpy.from_dlpack(array)
 
 
 def readable(name: str, value: Any) -> Any:
-    """The argument `name` as an array that the core can read: in host memory and in C order, copied only for that."""
+    """The argument `name` as an array that the core can read: in host memory, in C order; copied only for that."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         if value.layout != torch.strided:
@@ -41,7 +43,9 @@ def readable(name: str, value: Any) -> Any:
     try:
         import numpy
     except ImportError:
-        raise Unavailable(f"{name} is a {type(value).__name__}, which only numpy can read: pip install numpy") from None
+        raise Unavailable(
+            f"{name} is a {type(value).__name__}, which only numpy can read: pip install numpy"
+        ) from None
     if isinstance(value, str | bytes | dict | set):
         raise ValueError(f"{name} is a {type(value).__name__}: an array is needed")
     array = numpy.asarray(value)
@@ -68,7 +72,9 @@ def as_int64(name: str, value: Any) -> Any:
             raise ValueError(f"{name} is a mask of shape {list(array.shape)}: one of one dimension is needed")
         return numpy.flatnonzero(array)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise ValueError(f"{name} is {array.dtype} {list(array.shape)}: node ids, int64 [any length], or a mask of bools")
+        raise ValueError(
+            f"{name} is {array.dtype} {list(array.shape)}: node ids, int64 [any length], or a mask of bools"
+        )
     return array.astype(numpy.int64)
 
 
@@ -81,7 +87,13 @@ class _Bools:
     @property
     def __array_interface__(self) -> dict[str, Any]:
         data = (self._bits.data_ptr(), False)
-        return {"version": 3, "typestr": "|b1", "shape": tuple(self._bits.shape), "data": data, "strides": None}
+        return {
+            "version": 3,
+            "typestr": "|b1",
+            "shape": tuple(self._bits.shape),
+            "data": data,
+            "strides": None,
+        }
 
 
 class _Bfloat16:
@@ -91,7 +103,9 @@ class _Bfloat16:
         try:
             import torch
         except ImportError:
-            raise Unavailable("bfloat16 of numpy needs torch, which has a name for it: pip install torch") from None
+            raise Unavailable(
+                "bfloat16 of numpy needs torch, which has a name for it: pip install torch"
+            ) from None
         self._tensor = torch.from_numpy(bits).view(torch.bfloat16)
 
     def __dlpack__(self, **options: Any) -> Any:

@@ -27,14 +27,16 @@ def from_networkx(
     overwrite: bool = False,
     **meta: Any,
 ) -> tuple[Dataset, dict[Hashable, int]]:
-    """Writes a networkx graph as a dataset. Gives it back opened, and the id that each node of the graph has in it.
+    """Writes a networkx graph as a dataset. Gives it back opened, and the id that each node has in it.
 
-    Nodes keep their order: the first of `graph.nodes` is node 0. An edge u -> v puts u into the list of v; an undirected
-    edge stands in both lists (a self-loop once). Parallel edges stay.
+    Nodes keep their order: the first of `graph.nodes` is node 0. An edge u -> v puts u into the list of v; an
+    undirected edge stands in both lists (a self-loop once). Parallel edges stay.
 
-    features: the name of a node attribute, a mapping from nodes to rows, or an array [nodes, features] in their order.
+    features: the name of a node attribute, a mapping from nodes to rows, or an array [nodes, features] in
+        their order.
     labels: the same, one integer a node (-1: none) or a row of zeros and ones.
-    split: the name of a node attribute, or a mapping from nodes, that says "train", "valid" or "test" (others: in none).
+    split: the name of a node attribute, or a mapping from nodes, that says "train", "valid" or "test"
+        (others: in none).
     train, valid, test: in place of that, the nodes of each.
     weight: the name of an edge attribute.
     Everything else as in `write_dataset`.
@@ -62,7 +64,10 @@ def from_networkx(
                     raise ValueError(f"weight={weight!r}: the edge from {u!r} to {v!r} has no such attribute")
                 weights.append(attributes[weight])
     indptr, indices, order = _core.lists_of_edges(
-        numpy.array(sources, numpy.int64), numpy.array(destinations, numpy.int64), len(nodes), weight is not None
+        numpy.array(sources, numpy.int64),
+        numpy.array(destinations, numpy.int64),
+        len(nodes),
+        weight is not None,
     )
     dataset = write_dataset(
         path,
@@ -86,8 +91,11 @@ def _values(graph: Any, name: str, given: Any, nodes: list[Hashable]) -> Any:
         said = dict(graph.nodes(data=given)) if isinstance(given, str) else given
         lacking = next((node for node in nodes if said.get(node) is None), None)
         if lacking is not None:
-            raise ValueError(f"{name}={given!r}: node {lacking!r} has none" if isinstance(given, str)
-                             else f"{name}: node {lacking!r} is not in it")
+            raise ValueError(
+                f"{name}={given!r}: node {lacking!r} has none"
+                if isinstance(given, str)
+                else f"{name}: node {lacking!r} is not in it"
+            )
         try:
             return numpy.asarray([numpy.asarray(said[node]) for node in nodes])
         except ValueError as error:
@@ -95,11 +103,15 @@ def _values(graph: Any, name: str, given: Any, nodes: list[Hashable]) -> Any:
     return numpy.asarray(given)
 
 
-def _splits(graph: Any, ids: dict[Hashable, int], split: Any, train: Any, valid: Any, test: Any) -> dict[str, Any]:
+def _splits(
+    graph: Any, ids: dict[Hashable, int], split: Any, train: Any, valid: Any, test: Any
+) -> dict[str, Any]:
     import numpy
 
     if (split is None) == (train is None):
-        raise ValueError("give either split=... (a node attribute's name, or a mapping), or train=..., the nodes to train on")
+        raise ValueError(
+            "give either split=... (a node attribute's name, or a mapping) or train=..., the nodes to train on"
+        )
     chosen: dict[str, list[int]] = {"train_idx": [], "valid_idx": [], "test_idx": []}
     if split is not None:
         said = dict(graph.nodes(data=split)) if isinstance(split, str) else split
@@ -107,7 +119,7 @@ def _splits(graph: Any, ids: dict[Hashable, int], split: Any, train: Any, valid:
             if (argument := _SPLITS.get(said.get(node))) is not None:
                 chosen[argument].append(position)
         if not any(chosen.values()):
-            raise ValueError(f"split={split!r}: no node says \"train\", \"valid\" or \"test\"")
+            raise ValueError(f'split={split!r}: no node says "train", "valid" or "test"')
     else:
         for argument, members in (("train_idx", train), ("valid_idx", valid), ("test_idx", test)):
             for node in members:

@@ -13,7 +13,8 @@ from . import _core
 from ._arrays import lent
 from .datasets import Dataset, write_dataset
 
-# Those with one type of node and of edge, and whether their files hold one direction of each edge of an undirected graph.
+# Those with one type of node and of edge, and whether their files hold one direction of each edge of an
+# undirected graph.
 _ONE_DIRECTION = {"ogbn-arxiv": False, "ogbn-products": True, "ogbn-proteins": True, "ogbn-papers100M": False}
 
 # Text that is parsed at a time.
@@ -29,15 +30,15 @@ def from_ogb(
     overwrite: bool = False,
     **meta: Any,
 ) -> Dataset:
-    """Writes a node property prediction dataset of OGB (`ogbn-arxiv`, `ogbn-products`, ...) as a dataset, and opens it.
+    """Writes a node property prediction dataset of OGB (`ogbn-arxiv`, ...) as a dataset, and gives it back opened.
 
-    Nothing is downloaded: `root` holds what the `ogb` package has downloaded and unpacked there. Its files are read as
-    they are, so the package is not needed for that. Edges keep their direction and order. A label that is missing or NaN
-    is -1.
+    Nothing is downloaded: `root` holds what the `ogb` package has downloaded and unpacked there. Its files are
+    read as they are, so the package is not needed for that. Edges keep their direction and order. A label that
+    is missing or NaN is -1.
 
     name: OGB's name.
     root: the directory that was given to ogb as `root`.
-    add_inverse_edge: whether each edge gets its other direction too; what ogb does for this dataset where None.
+    add_inverse_edge: whether each edge gets its other direction too. None: what ogb does for this dataset.
     Everything else as in `write_dataset`.
     """
     import numpy
@@ -51,11 +52,15 @@ def from_ogb(
         )
     if add_inverse_edge is None:
         if name not in _ONE_DIRECTION:
-            raise ValueError(f"name={name!r} is not known here: say with add_inverse_edge=True or False what ogb does")
+            raise ValueError(
+                f"name={name!r} is not known here: say with add_inverse_edge=True or False what ogb does"
+            )
         add_inverse_edge = _ONE_DIRECTION[name]
     directory = Path(root) / name.replace("-", "_")
     splits = _splits(directory, name, root)
-    edges, features, labels = (_binary if (directory / "raw/data.npz").exists() else _text)(directory, name, root)
+    edges, features, labels = (_binary if (directory / "raw/data.npz").exists() else _text)(
+        directory, name, root
+    )
     nodes = features.shape[0]
     if add_inverse_edge:
         # As ogb does: each edge, then its other direction.
@@ -80,8 +85,9 @@ def from_ogb(
 
 
 def _missing(file: Path, name: str, root: Any) -> FileNotFoundError:
+    arguments = f"{name!r}, {os.fspath(root)!r}"
     command = (
-        f'python -c "from ogb.nodeproppred import NodePropPredDataset; NodePropPredDataset({name!r}, {os.fspath(root)!r})"'
+        f'python -c "from ogb.nodeproppred import NodePropPredDataset; NodePropPredDataset({arguments})"'
     )
     return FileNotFoundError(
         f"{file}: not there, and nothing is downloaded here. ogb gets it: pip install ogb; {command}"
@@ -102,14 +108,20 @@ def _text(directory: Path, name: str, root: Any) -> tuple[Any, Any, Any]:
     edge, label = _found(raw / "edge.csv.gz", name, root), _found(raw / "node-label.csv.gz", name, root)
     if not (raw / "node-feat.csv.gz").exists():
         if name == "ogbn-proteins":
-            raise ValueError("ogbn-proteins has features of edges only; a dataset needs a row for each node: make one first")
+            raise ValueError(
+                "ogbn-proteins has features of edges only, and a dataset needs a row for each node: make one"
+            )
         raise _missing(raw / "node-feat.csv.gz", name, root)
     counts = raw / "num-node-list.csv.gz"
     if counts.exists():
         graphs = _numbers(counts, numpy.int64)
         if graphs.shape[0] != 1:
             raise ValueError(f"{counts}: it counts {graphs.shape[0]} graphs, one is needed")
-    return _numbers(edge, numpy.int64).T, _numbers(raw / "node-feat.csv.gz", numpy.float32), _numbers(label, numpy.float64)
+    return (
+        _numbers(edge, numpy.int64).T,
+        _numbers(raw / "node-feat.csv.gz", numpy.float32),
+        _numbers(label, numpy.float64),
+    )
 
 
 def _binary(directory: Path, name: str, root: Any) -> tuple[Any, Any, Any]:
@@ -154,9 +166,13 @@ def _numbers(file: Path, dtype: Any) -> Any:
             try:
                 values = numpy.fromstring(flat, dtype, sep=",")
             except (DeprecationWarning, ValueError) as error:
-                raise ValueError(f"{file}: a value is no number, or none is where one should be: {error}") from None
+                raise ValueError(
+                    f"{file}: a value is no number, or none is where one should be: {error}"
+                ) from None
         if values.size % columns:
-            raise ValueError(f"{file}: its lines are not all of {columns} values (piece {number} of {_CHUNK} bytes)")
+            raise ValueError(
+                f"{file}: its lines are not all of {columns} values (piece {number} of {_CHUNK} bytes)"
+            )
         pieces.append(values)
     if columns is None:
         return numpy.empty((0, 1), dtype)

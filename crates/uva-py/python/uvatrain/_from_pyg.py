@@ -30,13 +30,13 @@ def from_pyg(
 ) -> Dataset:
     """Writes a torch_geometric `Data` as a dataset, and gives it back opened.
 
-    An edge (source, target) of `edge_index` puts the source into the target's list: features flow along edges, as in
-    PyG's layers. The edges of one target keep the order they have in `edge_index`. `adj_t`, whose rows are targets, is
-    taken as it stands. Edges are not symmetrised; `edge_weight` (or the values of `adj_t`) becomes weight, `edge_attr` is
-    left out.
+    An edge (source, target) of `edge_index` puts the source into the target's list: features flow along
+    edges, as in PyG's layers. The edges of one target keep the order they have in `edge_index`. `adj_t`,
+    whose rows are targets, is taken as it stands. Edges are not symmetrised; `edge_weight` (or the values of
+    `adj_t`) becomes weight, `edge_attr` is left out.
 
-    data: with `edge_index` or `adj_t`; `x` [nodes, features]; `y`, integers [nodes] or [nodes, 1], or zeros and ones
-        [nodes, classes]; `train_mask`, `val_mask` and `test_mask`, or `train_idx` and so on.
+    data: with `edge_index` or `adj_t`; `x` [nodes, features]; `y`, integers [nodes] or [nodes, 1], or zeros
+        and ones [nodes, classes]; `train_mask`, `val_mask` and `test_mask`, or `train_idx` and so on.
     split: which column of masks that have several.
     train_idx, valid_idx, test_idx: node ids or masks, in place of those of `data`.
     Everything else as in `write_dataset`.
@@ -46,7 +46,7 @@ def from_pyg(
 
     if isinstance(data, HeteroData):
         raise ValueError(
-            "data is a HeteroData: a dataset has one type of node and of edge; data.to_homogeneous() makes it one"
+            "data is a HeteroData: a dataset has one type of node and edge; data.to_homogeneous() makes it one"
         )
     if not isinstance(data, Data):
         raise ValueError(f"data is a {type(data).__name__}: a torch_geometric.data.Data is needed")
@@ -54,7 +54,9 @@ def from_pyg(
         raise ValueError("data has no x: a dataset needs a row of features for each node")
     if not torch.is_tensor(data.x) or data.x.dim() != 2 or data.x.dtype == torch.float64:
         found = f"{data.x.dtype} {list(data.x.shape)}" if torch.is_tensor(data.x) else type(data.x).__name__
-        raise ValueError(f"data.x is {found}: float32, float16, bfloat16, uint8 or int8 [nodes, features] is needed")
+        raise ValueError(
+            f"data.x is {found}: float32, float16, bfloat16, uint8 or int8 [nodes, features] is needed"
+        )
     nodes = data.x.size(0)
     indptr, indices, weight = _adjacency(data, nodes)
     given = {"train_idx": train_idx, "valid_idx": valid_idx, "test_idx": test_idx}
@@ -82,11 +84,16 @@ def _adjacency(data: Any, nodes: int) -> tuple[Any, Any, Any]:
             raise ValueError(f"data.edge_index is {list(edges.shape)}: int64 [2, edges] is needed")
         weight = data.get("edge_weight")
         indptr, indices, order = _core.lists_of_edges(
-            readable("data.edge_index", edges[0]), readable("data.edge_index", edges[1]), nodes, weight is not None
+            readable("data.edge_index", edges[0]),
+            readable("data.edge_index", edges[1]),
+            nodes,
+            weight is not None,
         )
         if weight is not None:
             if weight.dim() != 1 or weight.size(0) != edges.size(1):
-                raise ValueError(f"data.edge_weight is {list(weight.shape)}: [{edges.size(1)}] is needed, one an edge")
+                raise ValueError(
+                    f"data.edge_weight is {list(weight.shape)}: [{edges.size(1)}] is needed, one an edge"
+                )
             weight = weight.to(torch.float32).cpu()[lent(order)]
         return lent(indptr), lent(indices), weight
     if adjacency is None:

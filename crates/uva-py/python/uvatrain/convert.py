@@ -15,21 +15,25 @@ def to_pyg(batch: Batch) -> Any:
 
     - `x` [nodes, features] and `n_id` int64 [nodes]: the batch's nodes, the seeds first. They view the slot.
     - `y`: the labels of the seeds, so `y[:batch_size]` is all of it. It views the slot.
-    - `edge_index` int64 [2, edges], a copy: row 0 is each edge's source, row 1 its target, positions in `n_id`; the edges
-      of the hop at the seeds first.
-    - `num_sampled_nodes` and `num_sampled_edges`: lists, nodes (the seeds first) and edges of each hop, for `trim_to_layer`.
+    - `edge_index` int64 [2, edges], a copy: row 0 is each edge's source, row 1 its target, positions in
+      `n_id`; the edges of the hop at the seeds first.
+    - `num_sampled_nodes` and `num_sampled_edges`: lists, nodes (the seeds first) and edges of each hop, for
+      `trim_to_layer`.
     - `batch_size`: the number of seeds.
 
     `input_id` and `e_id`, positions in the split and in the graph's edges, are not there.
 
-    A model whose layers trim sees one set of neighbours a node. Where the hops drew for new nodes only (`expand="new"`)
-    that is what the blocks hold, so it computes what they say. Where they drew for all nodes (`expand="all"`), a node keeps
-    what its first hop drew; the rest of the edges is left out, and the nodes that only they lead to have no part in it.
+    A model whose layers trim sees one set of neighbours a node. Where the hops drew for new nodes only
+    (`expand="new"`) that is what the blocks hold, so it computes what they say. Where they drew for all nodes
+    (`expand="all"`), a node keeps what its first hop drew; the rest of the edges is left out, and the nodes
+    that only they lead to have no part in it.
     """
     try:
         from torch_geometric.data import Data
     except ImportError as error:
-        raise Unavailable(f"batch.to_pyg() needs torch-geometric: pip install torch-geometric ({error})") from None
+        raise Unavailable(
+            f"batch.to_pyg() needs torch-geometric: pip install torch-geometric ({error})"
+        ) from None
     import torch
 
     blocks = batch.blocks
@@ -55,13 +59,13 @@ def to_pyg(batch: Batch) -> Any:
 
 
 def to_dgl(batch: Batch) -> Any:
-    """The batch as DGL's blocks (message flow graphs), in the order in which a model runs them: the outermost hop first."""
+    """The batch as DGL's blocks (message flow graphs) in the order of a model's layers, the outermost hop first."""
     try:
         import dgl
     except ImportError as error:
         raise Unavailable(
-            f"batch.to_dgl() needs DGL, which cannot be imported ({error}). DGL 2.1.0 from PyPI works with torch 2.0 to 2.2: "
-            "pip install torch==2.2.1 torchdata==0.7.1 dgl==2.1.0"
+            f"batch.to_dgl() needs DGL, which cannot be imported ({error}). DGL 2.1.0 from PyPI works with torch "
+            "2.0 to 2.2: pip install torch==2.2.1 torchdata==0.7.1 dgl==2.1.0"
         ) from None
     import torch
 

@@ -1,4 +1,4 @@
-"""Datasets: opened, and written from arrays, from PyG, from networkx and from what OGB has unpacked.
+"""Datasets: opened, and written from arrays. What comes from PyG, networkx and OGB is in the modules beside.
 
 The format is that of docs/data-format.md: a directory of .npy files.
 """
@@ -6,27 +6,27 @@ The format is that of docs/data-format.md: a directory of .npy files.
 from __future__ import annotations
 
 import json
+import operator
 import os
 from typing import Any
 
 from . import _core
 from ._arrays import lent, readable
 
-__all__ = ["Dataset", "write_dataset", "from_networkx", "from_ogb", "from_pyg"]
-
-PathLike = "str | os.PathLike[str]"
+__all__ = ["Dataset", "write_dataset"]
 
 
 class Dataset:
-    """A dataset that is open, checked as the command line checks one. Nothing of it can be changed through this.
+    """A dataset that is open, checked as the command line checks one. It can be read only.
 
-    Its tables are tensors (numpy arrays where torch is not installed) that view the mapped files without a copy. Nobody
-    can keep torch from writing to them; what is written stays in this process and reaches neither the file nor what
-    samplers and loaders read.
+    Its tables are tensors (numpy arrays where torch is not installed) that view the mapped files without a
+    copy. Nobody can keep torch from writing to them; what is written stays in this process and reaches
+    neither the file nor what samplers and loaders read.
 
     path: the directory.
-    verify: "stamp" checks everything but feature values, and leaves the pass over the edges out where a stamp says that
-        these very files have been checked; "full" makes that pass in any case; "features" looks at feature values too.
+    verify: "stamp" checks everything but feature values, and leaves the pass over the edges out where a stamp
+        says that these very files have been checked; "full" makes that pass in any case; "features" looks at
+        feature values too.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, verify: str = "stamp") -> None:
@@ -112,7 +112,7 @@ class Dataset:
 
     @property
     def labels(self) -> Any:
-        """int64 [nodes], -1 for none; or uint8 [nodes, classes], zeros and ones, where a node may have several."""
+        """int64 [nodes], -1 for none; or uint8 [nodes, classes], zeros and ones, if multi-label."""
         return self._table("labels")
 
     @property
@@ -141,7 +141,7 @@ class Dataset:
         return self._table("orig_id")
 
     def array(self, table: str) -> Any:
-        """One of the tables by its name, as something that any library with DLPack can view; None where it is missing."""
+        """One of the tables by its name, for any library with DLPack; None where the dataset lacks it."""
         return self._core.array(table)
 
     def _table(self, name: str) -> Any:
@@ -192,12 +192,14 @@ def write_dataset(
 ) -> Dataset:
     """Writes a dataset from arrays, and gives it back opened.
 
-    Arrays are numpy's, torch's, or of any library with DLPack or `__array__`. Types and shapes are checked before
-    anything is written, everything else (ids in range, no node twice in a split, finite values, ...) before the
-    directory gets its name: `path` is there and right, or not there. Don't change the arrays meanwhile.
+    Arrays are numpy's, torch's, or of any library with DLPack or `__array__`. Types and shapes are checked
+    before anything is written, everything else (ids in range, no node twice in a split, finite values, ...)
+    before the directory gets its name: `path` is there and right, or not there. Don't change the arrays
+    meanwhile.
 
     path: the directory to make. One that exists is refused.
-    indptr: integers [nodes + 1]; `indices[indptr[v]:indptr[v + 1]]` are the in-neighbours of v, whose features v aggregates.
+    indptr: integers [nodes + 1]; `indices[indptr[v]:indptr[v + 1]]` are the in-neighbours of v, whose
+        features v aggregates.
     indices: integers [edges]. int32 stays, others become int64.
     features: float32, float16, bfloat16, uint8 or int8 [nodes, features].
     labels: integers [nodes], -1 for none; or uint8 or bool [nodes, classes] where a node may have several.
@@ -207,7 +209,8 @@ def write_dataset(
     name, classes, and anything else by its keyword: what meta.json says. JSON values.
     overwrite: replace a dataset at `path`, in one step. A directory with other files in it is never replaced.
 
-    Raises ValueError for arrays that are no dataset, FileExistsError, and OSError for what the system refuses.
+    Raises ValueError for arrays that are no dataset, FileExistsError, and OSError for what the system
+    refuses.
     """
     arrays = {
         "indptr": indptr,
@@ -221,9 +224,11 @@ def write_dataset(
         "orig_id": orig_id,
     }
     given = [(key, readable(key, array)) for key, array in arrays.items() if array is not None]
-    for key, value in (("name", name), ("classes", classes)):
-        if value is not None:
-            meta[key] = value
+    if name is not None:
+        meta["name"] = name
+    if classes is not None:
+        # Numbers of numpy's too.
+        meta["classes"] = operator.index(classes)
     _core.write_dataset(os.fspath(path), given, _json(meta), bool(overwrite))
     return Dataset(path)
 
@@ -234,10 +239,7 @@ def _json(meta: dict[str, Any]) -> str:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError):
             kind = type(value).__name__
-            raise ValueError(f"{key} is a {kind}: no argument of a dataset, and no JSON value for meta.json") from None
+            raise ValueError(
+                f"{key} is a {kind}: no argument of a dataset, and no JSON value for meta.json"
+            ) from None
     return json.dumps(meta)
-
-
-from ._from_networkx import from_networkx  # noqa: E402
-from ._from_ogb import from_ogb  # noqa: E402
-from ._from_pyg import from_pyg  # noqa: E402

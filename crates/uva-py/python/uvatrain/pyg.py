@@ -14,14 +14,15 @@
         num_workers=2,
     )
 
-Neither pyg-lib nor torch-sparse is needed. Where one of them is installed, PyG's own sampler runs over the GraphStore
-as well: leave `neighbor_sampler` out.
+Neither pyg-lib nor torch-sparse is needed. Where one of them is installed, PyG's own sampler runs over the
+GraphStore as well: leave `neighbor_sampler` out.
 """
 
 from __future__ import annotations
 
 import copy
 import math
+import operator
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -52,7 +53,8 @@ _TABLES = {"x": "features", "y": "labels"}
 class FeatureStore(pyg_data.FeatureStore):
     """The features (`x`) and labels (`y`) of a dataset as PyG's feature store. They can be read only.
 
-    Rows are copied out of the mapped file, which all loaders and workers share, straight into the tensor that is handed out.
+    Rows are copied out of the mapped file, which all loaders and workers share, straight into the tensor that
+    is handed out.
 
     dataset: an open `uvatrain.Dataset`, or the path of one.
     """
@@ -124,8 +126,8 @@ class FeatureStore(pyg_data.FeatureStore):
 class GraphStore(pyg_data.GraphStore):
     """The edges of a dataset as PyG's graph store, in the layout that they have: CSC. They can be read only.
 
-    PyG wants 64-bit ids: where the dataset has 32-bit ones, handing the edges out makes a copy of 8 bytes an edge. uvatrain's
-    own `NeighborSampler` never asks for them.
+    PyG wants 64-bit ids: where the dataset has 32-bit ones, handing the edges out makes a copy of 8 bytes an
+    edge. uvatrain's own `NeighborSampler` never asks for them.
 
     dataset: an open `uvatrain.Dataset`, or the path of one.
     """
@@ -155,19 +157,22 @@ class GraphStore(pyg_data.GraphStore):
 
 
 class NeighborSampler(BaseSampler):
-    """Neighbours of seed nodes as PyG's own sampler picks them: each hop for the nodes that the hop before has found.
+    """Neighbours of seed nodes, picked as PyG does it: each hop for the nodes that the hop before has found.
 
-    It samples in the calling thread and needs no other, so it works in DataLoader workers, forked or spawned. Picks are
-    uniform, and without repeats unless `replace`.
+    It samples in the calling thread and needs no other, so it works in DataLoader workers, forked or spawned.
+    Picks are uniform, and without repeats unless `replace`.
 
-    Random words are keyed (docs/reproducible-batches.md). By default the key comes from torch's generator, call by call, so
-    `torch.manual_seed` repeats a loader's epochs, and every epoch and every worker has picks of its own.
+    Random words are keyed (docs/reproducible-batches.md). By default the key comes from torch's generator,
+    call by call, so `torch.manual_seed` repeats a loader's epochs, and every epoch and every worker has picks
+    of its own.
 
     dataset: an open `uvatrain.Dataset`, its path, or one of the stores.
     num_neighbors: picks in each hop, from the seeds outward; -1 takes all.
-    replace: whether a neighbour may be picked more than once. Lists no longer than the fanout are taken whole either way.
+    replace: whether a neighbour may be picked more than once. Lists no longer than the fanout are taken whole
+        either way.
     seed: the key's seed; 0 to 2**64 - 1.
-    subgraph_type: "directional" only. disjoint, time_attr, weight_attr and edges as seeds are not supported, and refused.
+    subgraph_type: "directional" only. disjoint, time_attr, weight_attr and edges as seeds are not supported,
+        and refused.
     """
 
     def __init__(
@@ -188,21 +193,27 @@ class NeighborSampler(BaseSampler):
                     f"{name}={given!r} is not supported: neighbours are picked uniformly, in one subgraph a batch"
                 )
         if getattr(subgraph_type, "value", subgraph_type) != "directional":
-            raise ValueError(f"subgraph_type={subgraph_type!r} is not supported: \"directional\" is")
+            raise ValueError(f'subgraph_type={subgraph_type!r} is not supported: "directional" is')
         if isinstance(num_neighbors, dict) or isinstance(getattr(num_neighbors, "values", None), dict):
-            raise ValueError("num_neighbors is a dict: a dataset has one type of edge, so a list of numbers is needed")
+            raise ValueError(
+                "num_neighbors is a dict: a dataset has one type of edge, so a list of numbers is needed"
+            )
         fanouts = getattr(num_neighbors, "values", num_neighbors)
         if isinstance(dataset, FeatureStore | GraphStore):
             dataset = dataset.dataset
         if isinstance(dataset, pyg_data.Data | pyg_data.HeteroData | tuple | list):
             raise ValueError(
-                f"dataset is a {type(dataset).__name__}: a uvatrain.Dataset, its path or one of uvatrain.pyg's stores is "
+                f"dataset is a {type(dataset).__name__}: a uvatrain.Dataset, its path or a store of uvatrain.pyg is "
                 "needed (uvatrain.from_pyg writes a dataset from a Data)"
             )
         self.dataset = opened(dataset)
-        self.num_neighbors = [int(fanout) for fanout in fanouts]
+        if not 0 <= operator.index(seed) < 2**64:
+            raise ValueError(f"seed={seed}: 0 to 2**64 - 1")
+        self.num_neighbors = [operator.index(fanout) for fanout in fanouts]
+        if any(abs(fanout) >= 2**31 for fanout in self.num_neighbors):
+            raise ValueError(f"num_neighbors={self.num_neighbors}: numbers below 2**31, or -1 for all")
         self.replace = bool(replace)
-        self.seed = int(seed)
+        self.seed = operator.index(seed)
         self._sampler = self._make()
 
     def _make(self) -> tuple[int, _core.NeighborSampler]:
@@ -210,11 +221,15 @@ class NeighborSampler(BaseSampler):
         return os.getpid(), core
 
     def sample(self, seeds: Tensor, *, epoch: int, batch: int) -> SamplerOutput:
-        """Samples around `seeds`, int64 [n]: the batch of this name in the contract of docs/reproducible-batches.md.
+        """Samples around `seeds`, int64 [n], the batch of this name (docs/reproducible-batches.md).
 
-        The same seeds, epoch and batch give the same picks, those of a `uvatrain.Loader` with `expand="new"` and the same
-        seed. `metadata[2]` is the batch's hash (None where a seed stands twice).
+        The same seeds, epoch and batch give the same picks, those of a `uvatrain.Loader` with `expand="new"`
+        and the same seed. `metadata[2]` is the batch's hash (None where a seed stands twice).
         """
+        if not (0 <= epoch < 2**30 and 0 <= batch < 2**32):
+            raise ValueError(
+                f"epoch={epoch}, batch={batch}: epochs are 0 to 2**30 - 1, batches 0 to 2**32 - 1"
+            )
         made_in, core = self._sampler
         if made_in != os.getpid():
             # After a fork: what another thread of the parent was doing to the old one is not known.
@@ -232,11 +247,16 @@ class NeighborSampler(BaseSampler):
         return out
 
     def sample_from_nodes(self, index: NodeSamplerInput, **kwargs: Any) -> SamplerOutput:
-        """What PyG's loaders call. Seeds come first and in their order; a node given twice stands there twice."""
+        """What PyG's loaders call.
+
+        Seeds come first and in their order; a node given twice stands there twice.
+        """
         if index.time is not None:
             raise ValueError("input_time is not supported: the neighbours of a node have no time")
         if index.input_type is not None:
-            raise ValueError(f"input_nodes are of type {index.input_type!r}: a dataset has one type of node; give ids alone")
+            raise ValueError(
+                f"input_nodes are of type {index.input_type!r}: a dataset has one type of node, so give ids"
+            )
         # 30 and 32 bits of the key are for the epoch and the batch.
         epoch, batch = int(torch.randint(2**30, ())), int(torch.randint(2**32, ()))
         out = self.sample(index.node, epoch=epoch, batch=batch)
@@ -245,7 +265,9 @@ class NeighborSampler(BaseSampler):
 
     def sample_from_edges(self, index: EdgeSamplerInput, neg_sampling: Any = None) -> SamplerOutput:
         """Refused: seeds are nodes."""
-        raise NotImplementedError("edges as seeds (LinkNeighborLoader) are not supported: seeds are nodes (NeighborLoader)")
+        raise NotImplementedError(
+            "edges as seeds (LinkNeighborLoader) are not supported: seeds are nodes (NeighborLoader)"
+        )
 
     def __copy__(self) -> NeighborSampler:
         return type(self)(self.dataset, self.num_neighbors, replace=self.replace, seed=self.seed)
