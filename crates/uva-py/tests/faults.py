@@ -218,7 +218,7 @@ def command(one: Case, graph: Path, program: str | None) -> list[str]:
     options = one.options
     return [
         program, "run", str(graph), "--fanouts", ",".join(map(str, options["fanouts"])), "--batch-size",
-        str(options["batch_size"]), "--seed", str(options["seed"]), "--samplers", str(one.samplers), "--feature-slots",
+        str(options["batch_size"]), "--seed", str(options["seed"]), "--samplers", str(one.samplers), "--slots",
         str(options["slots"]), "--device", "cpu", "--", *script,
     ]
 
