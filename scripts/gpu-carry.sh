@@ -71,6 +71,18 @@ if [[ -n $simulator ]]; then
   install -m 755 crates/cuda-sim/nvidia-cuda-mps-control "$partial/bin/"
 fi
 cp scripts/gpu-suite.sh scripts/gpu_suite.py scripts/peers-gpu "$partial/"
+# The Python module, its tests on a GPU, and pytest, which a machine with torch need not have.
+build _core .so _core.abi3.so build --release -p uva-py
+python=$partial/python
+mkdir -p "$python/tests"
+cp -r crates/uva-py/python/uvatrain "$python/"
+mv "$partial/bin/_core.abi3.so" "$python/uvatrain/"
+cp crates/uva-py/tests/{conftest,graphs,test_cuda}.py "$python/tests/"
+packages=$("$(scripts/python.sh)" -c 'import pathlib, pytest; print(pathlib.Path(pytest.__file__).parent.parent)')
+for package in pytest _pytest pluggy iniconfig packaging pygments; do
+  cp -r "$packages/$package" "$python/"
+done
+find "$python" -name __pycache__ -prune -exec rm -rf {} +
 size=$(du -sm "$partial" | cut -f1)
 if ((size > MOST_MIB)); then
   say "what is to be carried takes $size MiB, more than $MOST_MIB"

@@ -7,7 +7,7 @@
 # python3 that imports torch. Writes at most eight files into OUTDIR, each far smaller than 16 MiB:
 #
 #   summary.json    every step: passed, failed, skipped or left out, seconds, why
-#   machine.json    what the machine is          correctness.json  kernels, sanitizer, training, faults
+#   machine.json    what the machine is          correctness.json  kernels, sanitizer, training, faults, the Python module
 #   pcie.json .svg  `uvatrain bench pcie`        training.json     shares of MPS, epochs, caches, memory over many batches
 #   peers.json      others on the same rows      log.txt           what every command printed
 #

@@ -1,6 +1,7 @@
 """The steps of gpu-suite.sh, which says what they are for and how they are called."""
 import argparse
 import glob
+import importlib.util
 import json
 import os
 import platform
@@ -458,6 +459,21 @@ def device_memory():
     return int(shown.stdout.splitlines()[0]) << 20 if shown.returncode == 0 and shown.stdout.strip() else None
 
 
+def python(suite):
+    """The Python module on the GPU: batches as tensors of torch's, on its streams."""
+    folder = suite.bin.parent / "python"
+    if not folder.is_dir():
+        raise Skipped("the module was not carried")
+    if not os.environ.get("GPU_SUITE_TORCH") or importlib.util.find_spec("numpy") is None:
+        raise Skipped("python3 has no torch, or no numpy")
+    env = {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    if suite.simulate:
+        env["UVATRAIN_CUDA_SIM"] = str(suite.bin / "libcuda_sim.so")
+    stdout, _ = suite.run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs", folder / "tests/test_cuda.py",
+                          env=env)
+    return {"said": last_line(stdout)}
+
+
 def memory(suite):
     """Many batches: memory of every role, and of the device, has to stay flat."""
     graph = suite.graph("small", 4000 if suite.simulate else 40000, 12, 24 if suite.simulate else 100)
@@ -526,6 +542,7 @@ STEPS = [
     ("mps-sweep", mps_sweep, "training.json", 60, False),
     ("epoch-time", epoch_time, "training.json", 60, False),
     ("caches", caches, "training.json", 90, False),
+    ("python", python, "correctness.json", 90, False),
     ("memory", memory, "training.json", 90, False),
     ("peers", peers, "peers.json", 60, False),
 ]
