@@ -29,12 +29,7 @@ def run(graph, uvatrain_program, tmp_path):
             uvatrain_program,
             "run",
             graph,
-            "--fanouts",
-            "4,3",
-            "--batch-size",
-            "64",
-            "--seed",
-            "3",
+            *"--fanouts 4,3 --batch-size 64 --seed 3".split(),
             *options,
         ]
         ended = subprocess.run(

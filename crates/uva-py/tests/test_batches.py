@@ -82,18 +82,7 @@ def test_batches_are_those_of_the_reference_implementation(graph, replace):
 
 def test_hashes_are_those_of_uvatrain_train(graph, uvatrain_program, tmp_path):
     metrics = tmp_path / "metrics.jsonl"
-    arguments = [
-        "--fanouts",
-        "4,3,2",
-        "--batch-size",
-        "64",
-        "--seed",
-        "11",
-        "--epochs",
-        "3",
-        "--device",
-        "cpu",
-    ]
+    arguments = "--fanouts 4,3,2 --batch-size 64 --seed 11 --epochs 3 --device cpu".split()
     ended = subprocess.run(
         [uvatrain_program, "train", graph, *arguments, "--metrics", metrics],
         capture_output=True,
@@ -234,8 +223,8 @@ with uvatrain.Loader(sys.argv[1], fanouts=(4, 3), batch_size=64) as loader:
         edges = batch.edge_index(1)
         assert edges.shape == (2, batch.blocks[1].num_edges) and edges.dtype == numpy.int64
         assert (edges[0] == batch.blocks[1].indices).all()
-        assert (numpy.bincount(edges[1], minlength=batch.blocks[1].num_dst) ==
-        numpy.diff(batch.blocks[1].indptr)).all()
+        counts = numpy.bincount(edges[1], minlength=batch.blocks[1].num_dst)
+        assert (counts == numpy.diff(batch.blocks[1].indptr)).all()
 print(batch.hash)
 """
     with uvatrain.Loader(graph, fanouts=(4, 3), batch_size=64) as loader:

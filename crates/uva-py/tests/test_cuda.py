@@ -79,8 +79,9 @@ array = batch.array("x")
 assert array.__dlpack_device__() == (2, 0)
 capsule = array.__dlpack__(stream=1)
 tensor = pointer(capsule, b"dltensor").contents
-assert list(tensor.device) == [2, 0] and tensor.shape[:2] == [batch.num_nodes, 5] and tensor.dtype[:2] == [2,
-32] for stream in (None, 0, 1, -1):
+assert list(tensor.device) == [2, 0] and tensor.shape[:2] == [batch.num_nodes, 5]
+assert tensor.dtype[:2] == [2, 32]
+for stream in (None, 0, 1, -1):
     assert refused(stream=stream) is None
 assert "wait_stream" in refused(stream=77)
 assert ".clone()" in refused(copy=True)
