@@ -275,6 +275,25 @@ except KeyboardInterrupt:
     assert run(script, code=128 + signal.SIGINT) == ["interrupted"]
 
 
+def test_a_script_that_is_slower_than_the_run_hears_of_the_interrupt_too(run):
+    script = """
+import time
+train = uvatrain.attach()
+iteration = iter(train)
+next(iteration)
+os.kill(os.getppid(), 2)
+try:
+    while True:
+        for batch in train:
+            # What a step takes: the next batch is always there.
+            time.sleep(0.02)
+except KeyboardInterrupt:
+    say("interrupted")
+    raise
+"""
+    assert run(script, code=128 + signal.SIGINT) == ["interrupted"]
+
+
 def test_a_role_that_dies_is_a_peer_that_died(run):
     script = """
 import pathlib

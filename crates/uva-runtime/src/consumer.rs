@@ -141,7 +141,9 @@ impl BatchStream {
         if place.batch >= self.batches(place.split) {
             return Ok(None);
         }
-        let received = self.receive(place, interrupted);
+        // Stop is looked at while a batch is waited for; whoever is slower than the roles never waits.
+        let asked_to_stop = self.attachment.is_some() && self.is_stopped();
+        let received = if asked_to_stop { Ok(None) } else { self.receive(place, interrupted) };
         let received = match &mut self.attachment {
             Some(attachment) => attachment.received(received),
             None => received,
