@@ -129,6 +129,21 @@ fn a_launcher_that_is_killed_takes_everybody_with_it() {
 }
 
 #[test]
+fn a_launcher_that_is_killed_while_what_attached_is_stopped_leaves_nothing_either() {
+    let temp = directory();
+    small_graph(temp.path());
+    let before = traces(temp.path());
+    let (run, processes) = long_run(temp.path(), Some(SHELL), "attach; pid attached; take");
+    let number = std::fs::read_to_string(temp.path().join("attached")).unwrap();
+    let attached = number.parse().ok().and_then(Pid::from_raw).unwrap();
+    // Stopped it can neither see the end nor end itself: that is left to the janitor.
+    kill_process(attached, Signal::STOP).unwrap();
+    kill_process(Pid::from_child(&run.child), Signal::KILL).unwrap();
+    run.wait().ends_with(128 + 9);
+    nothing_is_left(temp.path(), &processes, &before);
+}
+
+#[test]
 fn a_run_does_without_its_janitor_and_a_command_sees_its_launchers_death_by_itself() {
     let temp = directory();
     small_graph(temp.path());

@@ -8,7 +8,7 @@
 //! | `take` | takes them until there are none: asked to stop it ends with 75, told of an end with 74 |
 //! | `pass SPLIT EPOCH` | takes that pass |
 //! | `close` | gives the place up |
-//! | `say WORD`, `file NAME` | a line on stdout; an empty file |
+//! | `say WORD`, `file NAME`, `pid NAME` | a line on stdout; an empty file; a file with its process number |
 //! | `await NAME` | waits until a file is there |
 //! | `ignore` | SIGINT and SIGTERM do nothing from now on |
 //! | `linger` | waits for ever |
@@ -99,6 +99,11 @@ fn do_step(stream: &mut Option<BatchStream>, verb: &str, rest: &str) -> Result<(
         "close" => stream.take().map_or(Ok(()), BatchStream::close)?,
         "say" => println!("{rest}"),
         "file" => std::fs::write(rest, "").expect("a file"),
+        "pid" => {
+            // Whole, or not there.
+            std::fs::write("pid", std::process::id().to_string()).expect("a file");
+            std::fs::rename("pid", rest).expect("a file");
+        }
         "await" => wait_until(rest, || Path::new(rest).exists()),
         "ignore" => {
             for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
