@@ -2,8 +2,8 @@
 
     fault_victim.py JSON
 
-Prints `batch N` for every batch, so that whoever watches knows when to strike, and `clean` at its end, when nothing of the
-module's is left in the process.
+Prints `batch N` for every batch up to that point, so that whoever watches knows when to strike, and `clean` at its end,
+when nothing of the module's is left in the process.
 """
 
 import gc
@@ -223,7 +223,8 @@ def main():
     act = ACTIONS[CASE["action"]]
     for number, batch in enumerate(endless(loader)):
         touch(batch)
-        print(f"batch {number}", flush=True)
+        if number <= CASE["at"]:
+            print(f"batch {number}", flush=True)
         if number == CASE["at"]:
             act(loader, batch)
             if CASE["action"] != "nothing":

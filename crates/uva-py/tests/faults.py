@@ -231,7 +231,9 @@ def strike(one: Case, token: str, child: subprocess.Popen) -> None:
         return [pid for pid, arguments in marked(token).items() if one.target in ("all", role(arguments))]
 
     until(f"there is a {one.target}", lambda: there() or child.poll() is not None)
-    for pid in random.Random(one.number).sample(there(), len(there()))[: None if one.target == "all" else 1]:
+    found = there()
+    random.Random(one.number).shuffle(found)
+    for pid in found if one.target == "all" else found[:1]:
         try:
             os.kill(pid, number)
         except ProcessLookupError:
@@ -273,7 +275,8 @@ def play(one: Case, graph: Path, program: str | None) -> dict:
         finally:
             stuck.cancel()
         told = "".join(said) + complaints.read_text(errors="replace")
-        where = f"round {one.name}: {one}\nended with {code}, and said:\n{told[-4000:]}"
+        shown = told if len(told) < 8000 else f"{told[:4000]}\n…\n{told[-4000:]}"
+        where = f"round {one.name}: {one}\nended with {code}, and said:\n{shown}"
         assert time.monotonic() - since < WATCHDOG, f"it did not end by itself; {where}"
         assert struck, f"it ended before its time; {where}"
         codes, words = expected(one)
@@ -328,7 +331,8 @@ def main() -> None:
             except AssertionError as error:
                 failures.append(str(error))
                 print(f"FAILED {error}", file=sys.stderr, flush=True)
-            print(f"{number + 1 - arguments.first} of {arguments.rounds}, {len(failures)} failed: {one.name}", flush=True)
+            done = number + 1 - arguments.first
+            print(f"{done} of {arguments.rounds}, {len(failures)} failed: {one.name}", flush=True)
     seconds = time.monotonic() - since
     count = Counter()
     for one in played:
