@@ -1,5 +1,6 @@
 //! What is behind `uvatrain.attach()`: the consumer's place in a run of `uvatrain run`.
 
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use uva_runtime::RuntimeError;
 use uva_runtime::launcher::attach_unless;
@@ -15,8 +16,15 @@ pub fn _attach(py: Python<'_>, main: &str) -> PyResult<Source> {
     let main = split_named(main)?;
     let signals = Signals::default();
     let attached = py.detach(|| attach_unless(&|| signals.end_the_wait()));
+    if let Some(raised) = signals.raised() {
+        // Also where the answer came while the handler ran: the place is given up then.
+        if let Ok(attached) = attached {
+            py.detach(|| drop(attached.begin(main)));
+        }
+        return Err(raised);
+    }
     let attached = attached.map_err(|error| match error {
-        RuntimeError::Interrupted(_) => signals.error(),
+        RuntimeError::Interrupted(_) => PyKeyboardInterrupt::new_err(()),
         other => of_launched(other),
     })?;
     let (options, backend) = (attached.plan().options.clone(), attached.plan().backend.clone());

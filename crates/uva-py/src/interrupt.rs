@@ -2,7 +2,6 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
 /// Looks for signals while the interpreter's lock is let go of.
@@ -27,10 +26,5 @@ impl Signals {
     /// What a handler has raised.
     pub fn raised(self) -> Option<PyErr> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The same, where a wait has ended for it.
-    pub fn error(self) -> PyErr {
-        self.raised().unwrap_or_else(|| PyKeyboardInterrupt::new_err(()))
     }
 }

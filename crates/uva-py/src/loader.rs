@@ -6,6 +6,7 @@ use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::thread::ThreadId;
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -32,6 +33,8 @@ pub struct Source {
     open: ManuallyDrop<Mutex<Option<Open>>>,
     /// Asks whoever waits for a batch to let go of `open`.
     closing: AtomicBool,
+    /// Who waits for a batch: a signal's handler runs in that very thread, and may close what it waits for.
+    waiting: Mutex<Option<ThreadId>>,
     dataset: Arc<Graph>,
     /// Batches of a pass over each split.
     batches: [u64; 3],
@@ -65,6 +68,7 @@ impl Source {
             process: std::process::id(),
             open: ManuallyDrop::new(Mutex::new(Some(Open::over(stream)))),
             closing: AtomicBool::new(false),
+            waiting: Mutex::new(None),
             dataset,
             batches,
             options,
@@ -110,6 +114,10 @@ impl Source {
 
     fn take(&self) -> Option<Open> {
         self.closing.store(true, Ordering::Relaxed);
+        if *lock(&self.waiting) == Some(std::thread::current().id()) {
+            // Called by a signal's handler: the wait around it ends, and closes.
+            return None;
+        }
         // Whoever waits for a batch looks at `closing` several times a second.
         self.open.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -136,8 +144,9 @@ impl Open {
         }
         if let Some(slots) = self.stream.device_slots() {
             let raw = wanted.unwrap_or(0) as *mut std::ffi::c_void;
-            // SAFETY: a stream of torch's on the slots' device, whose contexts are the same, the primary one. Torch's
-            // streams are never destroyed.
+            // SAFETY: the stream that torch uses on the slots' device, whose contexts are the same, the primary one. Torch's
+            // own streams are never destroyed; who makes torch use another's (ExternalStream) has promised torch that it
+            // outlives the work on it, and the documentation asks the same for the loader.
             slots.use_stream(unsafe { Stream::foreign(slots.context(), raw) });
             self.ordered_on = wanted;
         }
@@ -198,6 +207,7 @@ impl Source {
         let open = guard.as_mut().ok_or_else(closed)?;
         open.order_on(stream);
         let signals = Signals::default();
+        *lock(&self.waiting) = Some(std::thread::current().id());
         let received = py.detach(|| {
             let interrupted = || self.closing.load(Ordering::Relaxed) || signals.end_the_wait();
             open.stream.go_to(place);
@@ -213,6 +223,19 @@ impl Source {
             open.stream.go_to(place);
             open.stream.next_batch(&interrupted)
         });
+        *lock(&self.waiting) = None;
+        if self.closing.load(Ordering::Relaxed) {
+            // Closed meanwhile: by a handler in this thread, which could not, or by another, which finds nothing left.
+            let open = guard.take();
+            let ended = py.detach(|| open.map_or(Ok(()), |open| open.stream.close()));
+            return Err(signals
+                .raised()
+                .unwrap_or_else(|| ended.map_or_else(|error| self.error(error), |()| closed())));
+        }
+        // What a handler has raised counts, even where the batch came while it ran: it will come again.
+        if let Some(raised) = signals.raised() {
+            return Err(raised);
+        }
         match received {
             Ok(None) if batch < self.batches[place.split as usize] => Err(PyKeyboardInterrupt::new_err(
                 "the launcher asks this process to come to its end: no more batches",
@@ -229,11 +252,7 @@ impl Source {
                 let option = if self.own.is_some() { "slots" } else { "--slots" };
                 Err(open.in_use(place, format!("{option} ({} now)", self.options.feature_slots)))
             }
-            Err(RuntimeError::Interrupted(_)) => Err(match signals.raised() {
-                Some(raised) => raised,
-                None if self.closing.load(Ordering::Relaxed) => closed(),
-                None => PyKeyboardInterrupt::new_err(()),
-            }),
+            Err(RuntimeError::Interrupted(_)) => Err(PyKeyboardInterrupt::new_err(())),
             Err(error) => Err(self.error(error)),
         }
     }
@@ -343,6 +362,11 @@ impl Source {
     fn closed(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What it holds is whole at any time.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn closed() -> PyErr {

@@ -39,8 +39,6 @@ def run(graph, uvatrain_program, tmp_path):
             timeout=WATCHDOG,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
-        if "unrecognized subcommand" in ended.stderr:
-            pytest.skip("this command line has no `run`")
         assert ended.returncode == code, ended.stdout + ended.stderr
         run.complaints = ended.stderr
         return [json.loads(line) for line in ended.stdout.splitlines() if line[:1] in '[{"0123456789tfn']
@@ -214,7 +212,7 @@ say(refused())
     assert "UvatrainError" in twice and "called before" in twice
     assert "fork" in fork and "only that one takes batches" in fork
     assert "in its fork" in use_in_fork
-    assert "attached already" in closed
+    assert "before the last one is closed" in closed
 
 
 def test_outside_of_a_run_attach_says_how_it_is_started():
@@ -239,6 +237,26 @@ for batch in uvatrain.attach():
 """
     run(script, code=1)
     assert "ArithmeticError: of my own" in run.complaints and "Traceback" in run.complaints
+
+
+def test_a_session_that_is_closed_takes_no_more_and_says_so(run):
+    script = """
+train, valid = uvatrain.attach("train"), uvatrain.attach("valid")
+next(iter(train))
+train.close()
+try:
+    next(iter(train))
+except uvatrain.UvatrainError as error:
+    assert "closed" in str(error)
+    say(next(iter(valid)).index)
+valid.close()
+try:
+    uvatrain.attach("test")
+except uvatrain.UvatrainError as error:
+    assert "before the last one is closed" in str(error)
+    say(1)
+"""
+    assert run(script) == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -140,17 +140,17 @@ def test_a_graph_without_edges_has_empty_blocks(tmp_path):
         for batch in loader:
             check_against_tables(batch, Tables(path))
             assert [block.num_edges for block in batch.blocks] == [0, 0, 0]
-            assert batch.edge_index(0).shape == (2, 0)
+            assert batch.edge_index[0].shape == (2, 0)
 
 
 def test_edges_point_from_source_to_destination(graph):
     tables = Tables(graph)
     with uvatrain.Loader(graph, **OPTIONS) as loader:
         for batch in loader:
-            assert len(batch.edge_indices) == 3
-            for layer, (block, edges) in enumerate(zip(batch.blocks, batch.edge_indices, strict=True)):
+            assert len(batch.edge_index) == 3
+            for layer, (block, edges) in enumerate(zip(batch.blocks, batch.edge_index, strict=True)):
                 assert edges.dtype == torch.int64 and edges.shape == (2, block.num_edges)
-                assert torch.equal(edges, batch.edge_index(layer))
+                assert torch.equal(edges, batch.edge_index[layer])
                 assert torch.equal(edges[0], block.indices.long())
                 assert torch.equal(edges[1].bincount(minlength=block.num_dst), block.indptr.long().diff())
                 for source, destination in batch.input_nodes[edges].t().tolist():
@@ -160,7 +160,7 @@ def test_edges_point_from_source_to_destination(graph):
 
 def test_an_edge_index_is_a_copy_that_may_be_kept(graph):
     with uvatrain.Loader(graph, slots=1, **OPTIONS) as loader:
-        kept = [batch.edge_indices for batch in loader]
+        kept = [list(batch.edge_index) for batch in loader]
     assert len(kept) == 5 and all(int(edges.max()) >= 0 for epoch in kept for edges in epoch)
 
 
@@ -187,7 +187,7 @@ def test_gradients_flow_from_features(graph):
     with uvatrain.Loader(graph, **OPTIONS) as loader:
         model = torch.nn.Linear(5, 4)
         for batch in loader:
-            sources, destinations = batch.edge_index(0)
+            sources, destinations = batch.edge_index[0]
             sums = torch.zeros(batch.num_seeds, 5).index_add_(0, destinations, batch.x[sources])
             torch.nn.functional.cross_entropy(model(sums), batch.y, ignore_index=-1).backward()
         assert model.weight.grad.abs().sum() > 0
@@ -220,7 +220,7 @@ import numpy, uvatrain
 with uvatrain.Loader(sys.argv[1], fanouts=(4, 3), batch_size=64) as loader:
     for batch in loader:
         assert type(batch.x) is type(batch.blocks[0].indptr) is numpy.ndarray
-        edges = batch.edge_index(1)
+        edges = batch.edge_index[1]
         assert edges.shape == (2, batch.blocks[1].num_edges) and edges.dtype == numpy.int64
         assert (edges[0] == batch.blocks[1].indices).all()
         counts = numpy.bincount(edges[1], minlength=batch.blocks[1].num_dst)

@@ -32,9 +32,9 @@ class Layers(torch.nn.Module):
             block = batch.blocks[layer]
             if isinstance(conv, GCNConv):
                 # Takes no pair: all sources, of which the first are the destinations.
-                x = conv(x[: block.num_src], batch.edge_index(layer))[: block.num_dst]
+                x = conv(x[: block.num_src], batch.edge_index[layer])[: block.num_dst]
             else:
-                x = conv((x[: block.num_src], x[: block.num_dst]), batch.edge_index(layer))
+                x = conv((x[: block.num_src], x[: block.num_dst]), batch.edge_index[layer])
             x = F.relu(x)
         return x
 

@@ -67,7 +67,7 @@ def test_what_pyg_aggregates_on_the_data_is_what_the_lists_hold(tmp_path):
     torch.testing.assert_close(found, expected)
     with uvatrain.Loader(dataset.path, fanouts=[500], batch_size=50) as loader:
         batch = next(iter(loader))
-        source, target = batch.edge_index(0)
+        source, target = batch.edge_index[0]
         out = torch.zeros(50, 4).index_add_(0, target, batch.x[source])
         torch.testing.assert_close(out, expected[batch.seeds])
 

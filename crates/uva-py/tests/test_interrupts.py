@@ -55,6 +55,19 @@ print(next(iter(loader)).index)
     assert run_python_well(script, big_graph).split("\n")[:3] == ["interrupted [True] 0", "1", "0"]
 
 
+def test_a_handler_may_close_the_loader_that_is_waited_for(big_graph):
+    script = f"""{SENDER}
+loader = uvatrain.Loader(sys.argv[1], {SLOW})
+signal.signal(signal.SIGUSR1, lambda number, frame: loader.close())
+send_when_waiting(signal.SIGUSR1)
+try:
+    next(iter(loader))
+except uvatrain.UvatrainError as error:
+    print("closed" in str(error), loader._source.closed)
+"""
+    assert run_python_well(script, big_graph).strip() == "True True"
+
+
 def test_a_handler_that_raises_nothing_does_not_end_the_wait(big_graph):
     script = f"""{SENDER}
 loader = uvatrain.Loader(sys.argv[1], {SLOW})

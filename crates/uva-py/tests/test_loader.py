@@ -32,6 +32,33 @@ def epochs(graph):
     return epochs
 
 
+@pytest.mark.parametrize("batch_size", [10**6, 2**32, 10**10, 2**62])
+def test_a_batch_larger_than_the_split_is_the_whole_split(graph, batch_size):
+    with uvatrain.Loader(graph, fanouts=(4, 3), seed=3, batch_size=batch_size) as loader:
+        assert len(loader) == 1
+        assert [batch.num_seeds for batch in loader] == [300]
+    with uvatrain.Loader(graph, fanouts=(4, 3), batch_size=300, drop_last=True) as loader:
+        assert len(loader) == 1
+
+
+def test_the_last_epoch_that_can_be_named_is_there(graph):
+    numpy = pytest.importorskip("numpy")
+    with uvatrain.Loader(graph, **OPTIONS) as loader:
+        loader.set_epoch(numpy.int64(2**30 - 1))
+        assert [batch.epoch for batch in loader] == [2**30 - 1] * BATCHES
+        with pytest.raises(ValueError, match="1073741823"):
+            iter(loader)
+
+
+def test_blocks_that_are_kept_do_not_keep_the_slot(loader):
+    kept = []
+    for blocks in map(lambda batch: batch.blocks, loader):
+        kept.append(blocks)
+    assert len(kept) == BATCHES
+    with pytest.raises(uvatrain.BatchGone):
+        kept[0][0].indptr
+
+
 # --- Epochs -------------------------------------------------------------------------------------------------
 
 
@@ -357,7 +384,7 @@ def test_a_batch_ends_at_the_next_step(loader):
         lambda: first.y,
         lambda: first.seeds,
         lambda: first.array("x"),
-        lambda: first.edge_index(0),
+        lambda: first.edge_index[0],
         lambda: blocks[0].indptr,
         lambda: first.confirm(),
     ):

@@ -185,7 +185,7 @@ def test_samples_by_name_are_the_batches_of_a_loader(graph):
             for batch in batches:
                 out = sampler.sample(batch.seeds, epoch=epoch, batch=batch.index)
                 assert torch.equal(out.node, batch.input_nodes) and out.metadata[2] == batch.hash
-                assert torch.equal(torch.stack([out.row, out.col]), batch.edge_index(1))
+                assert torch.equal(torch.stack([out.row, out.col]), batch.edge_index[1])
 
 
 def test_a_node_that_is_given_twice_stands_there_twice_with_the_same_neighbours(graph):

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use uva_graph::{Dataset, Split};
+use uva_sample::MAX_EPOCH;
 
 use crate::backend::{self, Backend, BackendOptions, Decision, Probe};
 use crate::batch::Batch;
@@ -171,7 +172,8 @@ impl BatchStream {
                 split: place.split,
                 epoch: place.epoch,
                 batch: u32::try_from(place.batch).unwrap_or(u32::MAX),
-                epochs: u32::MAX,
+                // No sampler can name a batch of a later one.
+                epochs: MAX_EPOCH + 1,
                 then_end: false,
             };
             self.runtime.turn_to(order, interrupted)?;

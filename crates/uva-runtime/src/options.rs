@@ -9,6 +9,12 @@ use crate::RuntimeError;
 /// hand-over message holds [`MAX_FDS`](uva_mem::handover::MAX_FDS).
 pub const MAX_SAMPLERS: usize = 120;
 
+/// The most threads that gather rows on the CPU.
+pub const MAX_GATHER_THREADS: usize = 1024;
+/// The most feature slots, and the most batch slots: before its first batch, and when it turns elsewhere, a run goes
+/// through all of them once.
+pub const MAX_SLOTS: [usize; 2] = [64, 1024];
+
 /// How batches are made. The same values reach every role, so that each computes the same schedule and the same
 /// slot layout without asking another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -140,6 +146,20 @@ impl LoaderOptions {
                 "--samplers {}: one producer takes from {MAX_SAMPLERS} samplers at most",
                 self.samplers
             ));
+        }
+        if self.gather_threads > MAX_GATHER_THREADS {
+            return usage(format!(
+                "--gather-threads {}: more than {MAX_GATHER_THREADS} are of no use",
+                self.gather_threads
+            ));
+        }
+        for (name, slots, most) in [
+            ("--slots", self.feature_slots, MAX_SLOTS[0]),
+            ("--batch-slots", self.batch_slots(), MAX_SLOTS[1]),
+        ] {
+            if slots > most {
+                return usage(format!("{name} {slots}: there may be {most} at most"));
+            }
         }
         if self.feature_slots == 0 {
             return usage(

@@ -123,6 +123,13 @@ def _split(data: Any, key: str, given: Any, column: int) -> Any:
             if not 0 <= column < value.size(1):
                 raise ValueError(f"split={column}: data.{name} has the columns 0 to {value.size(1) - 1}")
             value = value[:, column]
+        if name.endswith("mask"):
+            nodes = data.x.size(0)
+            if str(value.dtype) != "torch.bool" or list(value.shape) != [nodes]:
+                raise ValueError(
+                    f"data.{name} is {value.dtype} {list(value.shape)}: a mask is bool [{nodes}]; node ids are "
+                    f"given as {key}=..."
+                )
         return as_int64(f"data.{name}", value)
     if key == "train_idx":
         raise ValueError("data has neither train_mask nor train_idx: give train_idx=..., node ids or a mask")

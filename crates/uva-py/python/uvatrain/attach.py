@@ -6,6 +6,7 @@ import os
 import weakref
 
 from . import _core
+from .batch import Batch
 from .errors import UvatrainError
 from .loader import Batches, _Epoch
 
@@ -58,6 +59,11 @@ class Session(Batches):
         # Behind the last there is none; the launcher learns that the one before has been used.
         self._source.next(self.split, epoch, len(self))
 
+    def _step(self, number: int) -> Batch:
+        if self._closed:
+            raise UvatrainError("this session is closed: it takes no more batches")
+        return super()._step(number)
+
     def close(self) -> None:
         """Take no more batches. The run ends when all that was attached to is closed, or the script ends."""
         super()._let_go()
@@ -92,8 +98,14 @@ def attach(split: str = "train") -> Session:
     if split not in ("train", "valid", "test"):
         raise ValueError(f"split {split!r}: train, valid or test")
     # In a fork, or when it has been given up, the core says why there is no other.
-    if _run is None or _run.process != os.getpid() or _run.source.closed:
-        _run = _Run(split)
+    if _run is not None and _run.process == os.getpid() and _run.source.closed:
+        raise UvatrainError(
+            "this process has closed all that it had attached to, and its run ends: attach to every split before the "
+            "last one is closed"
+        )
+    if _run is None or _run.process != os.getpid():
+        # Whichever split comes first, it is the epochs of training that follow one another.
+        _run = _Run("train")
         weakref.finalize(_run, _run.source.close)
     if split in _run.sessions:
         raise UvatrainError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import Unavailable
@@ -108,6 +108,23 @@ class Block:
         return f"Block(layer={self.layer}, {sizes})"
 
 
+class _EdgeIndices(Sequence[Any]):
+    """Each layer's edges, made when they are asked for."""
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self, blocks: tuple[Block, ...]) -> None:
+        self._blocks = blocks
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __getitem__(self, layer: Any) -> Any:
+        if isinstance(layer, slice):
+            return [block.edge_index for block in self._blocks[layer]]
+        return self._blocks[layer].edge_index
+
+
 class Batch:
     """A mini-batch: seed nodes, the neighbourhood that was sampled for them, and its features.
 
@@ -192,17 +209,14 @@ class Batch:
             self._blocks = tuple(Block(core, layer, counts) for layer, counts in enumerate(core.counts))
         return self._blocks
 
-    def edge_index(self, layer: int) -> torch.Tensor:
-        """int64 [2, edges] of a layer: row 0 is each edge's source, row 1 its destination, as PyG has it.
-
-        Both are positions in `input_nodes`. It is a copy and outlives the batch.
-        """
-        return self.blocks[layer].edge_index
-
     @property
-    def edge_indices(self) -> list[torch.Tensor]:
-        """`edge_index` of every layer, the hop at the seeds first."""
-        return [block.edge_index for block in self.blocks]
+    def edge_index(self) -> Sequence[torch.Tensor]:
+        """int64 [2, edges] of each layer, the hop at the seeds first: row 0 each edge's source, row 1 its destination.
+
+        Both are positions in `input_nodes`, as PyG has them. Each is made when it is asked for: a copy, which outlives
+        the batch.
+        """
+        return _EdgeIndices(self.blocks)
 
     def array(self, name: str, layer: int | None = None) -> _core.Array:
         """One of the arrays as it is, for any library with DLPack, JAX or CuPy for example.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import operator
 import os
 import sys
 import weakref
@@ -66,8 +67,8 @@ class Batches:
         # Iterations begun. One that is not the last has ended.
         self._begun = 0
         self._running: weakref.ref[_Epoch] | None = None
-        # The batch that was handed out last.
-        self._out: weakref.ref[Batch] | None = None
+        # The batch that was handed out last: its hold on the slot, and what the loop has of it.
+        self._out: tuple[_core.Batch, weakref.ref[Batch]] | None = None
         self._stream = _current_stream(source.device)
         self._dataset: Dataset | None = None
         # What a state has to agree with. It takes a moment to find out, and stays.
@@ -115,7 +116,7 @@ class Batches:
         received = self._receive(epoch, batch)
         self._at = (epoch, batch + 1)
         handed_out = Batch(received)
-        self._out = weakref.ref(handed_out)
+        self._out = received, weakref.ref(handed_out)
         return handed_out
 
     def _receive(self, epoch: int, batch: int) -> _core.Batch:
@@ -152,7 +153,7 @@ class Batches:
         Where a state was loaded that stands within this very epoch, it goes on from there: so a loop that
         sets the epoch every time resumes as well.
         """
-        _checked("epoch", epoch)
+        epoch = _checked("epoch", epoch)
         if self._pending is None or self._pending[0] != epoch:
             self._pending = (epoch, 0)
 
@@ -218,10 +219,15 @@ class Batches:
 
     def _let_go(self) -> None:
         """Ends the batch that was handed out last: its slot is what the next one may need."""
-        out = self._out() if self._out is not None else None
+        if self._out is None:
+            return
+        received, handed_out = self._out
         self._out = None
-        if out is not None:
-            out._release()
+        # Its blocks may be kept where it is not: it is the slot's handle that ends, and the tensors of all of them.
+        batch = handed_out()
+        if batch is not None:
+            batch._release()
+        received.release()
 
     def __enter__(self: _Self) -> _Self:
         return self
@@ -357,8 +363,14 @@ def _current_stream(device: int | None) -> Any:
 
 
 def _checked(name: str, epoch: Any) -> int:
-    if isinstance(epoch, bool) or not isinstance(epoch, int):
+    try:
+        # numpy's integers are ones too.
+        number = operator.index(epoch)
+    except TypeError:
+        number = None
+    if number is None or isinstance(epoch, bool):
         raise TypeError(f"{name} is an integer, not {type(epoch).__name__}")
+    epoch = number
     if not 0 <= epoch <= _LAST_EPOCH:
         raise ValueError(f"{name} {epoch}: epochs go from 0 to {_LAST_EPOCH}")
     return epoch

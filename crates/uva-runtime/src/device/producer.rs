@@ -1,6 +1,7 @@
 //! The producer's side of feature slots on a GPU.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use uva_cuda::kernels::gather::GatherKernels;
@@ -106,9 +107,8 @@ impl DeviceGather {
             }
             _ => {
                 let options = PinOptions { what, ..PinOptions::default() };
-                let table = PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset))), &options)?;
-                let how = pinned(table.report());
-                (GatherTable::from(Arc::new(table)), how)
+                let (table, how) = pinned_once(context, dataset, &options)?;
+                (GatherTable::from(table), how)
             }
         };
         let mut multiprocessors = cuda.partition.gather_multiprocessors();
@@ -208,6 +208,32 @@ impl DeviceGather {
         }
         Ok(sum)
     }
+}
+
+/// The tables that are pinned in this process, each with what it is: the GPU, the dataset's folder and its fingerprint.
+type PinnedTables = Vec<((usize, PathBuf, String), Weak<PinnedTable>)>;
+static PINNED: Mutex<PinnedTables> = Mutex::new(Vec::new());
+
+/// The feature table, pinned, and how that went. Loaders of several splits in one process have one between them, which goes
+/// with the last of them.
+fn pinned_once(
+    context: &Arc<Context>,
+    dataset: &Arc<Dataset>,
+    options: &PinOptions,
+) -> Result<(Arc<PinnedTable>, String), RuntimeError> {
+    let path = dataset.path().canonicalize().unwrap_or_else(|_| dataset.path().to_owned());
+    let key = (context.device().ordinal(), path, dataset.fingerprint());
+    // Held while a table is pinned, so that who comes second finds it.
+    let mut tables = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
+    tables.retain(|(_, table)| table.strong_count() > 0);
+    if let Some(table) = tables.iter().find(|(known, _)| *known == key).and_then(|(_, table)| table.upgrade())
+    {
+        return Ok((table, "feature table: pinned already, by another loader of this process".to_owned()));
+    }
+    let table = Arc::new(PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset))), options)?);
+    tables.push((key, Arc::downgrade(&table)));
+    let how = pinned(table.report());
+    Ok((table, how))
 }
 
 /// How the table was pinned, as a line for a person.
