@@ -170,7 +170,19 @@ impl Watch<'_> {
             return self.wind_down();
         }
         if status.success() {
-            if door.attached.is_some() {
+            if let Some(attached) = &door.attached {
+                let pid = attached.pidfd.pid();
+                if pid != fleet.members[0].pidfd.pid()
+                    && attached.ended
+                    && !attached.done
+                    && !attached.said_why
+                {
+                    // Its exit code is its parent's to know, and that was content with it.
+                    observer.note(&format!(
+                        "process {pid}, which had attached, ended without giving up its place, as one that is killed \
+                         does; the command that started it ended well all the same"
+                    ));
+                }
                 self.done = Some(Value::Null);
                 return self.wind_down();
             }
