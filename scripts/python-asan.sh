@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # The Python module's tests under AddressSanitizer: the module and all Rust below it are built with it, Python and torch are
-# as they are. It finds reads and writes of freed memory and beyond a block's ends, where Rust's half does them or frees
-# what they touch: a tensor that outlives its slot, an exporter's length that is too long, a capsule freed twice.
+# as they are. It finds reads and writes of freed memory and beyond a block's ends where Rust's half does them, and frees
+# of what is freed, whoever does that: an exporter that is used after its deleter ran, a capsule freed twice. Slots are
+# mapped memory, of which it knows nothing: that a kept tensor keeps its slot is for the tests themselves to see.
 #
 #   scripts/python-asan.sh [pytest's arguments…]
 #
-# Not a part of scripts/test.sh: see the times at the end of this comment. It needs the compiler of rustup (whose
-# standard library has the sanitizer's runtime; unstable options are let through by RUSTC_BOOTSTRAP) or else gcc's libasan.
+# Not a part of scripts/test.sh: building all of it once more takes six minutes of CPU time, the tests five and a half
+# (measured on two cores that were busy with other work too, where they took ten minutes each). It needs the compiler of
+# rustup, whose standard library has the sanitizer's runtime, or else gcc's libasan; RUSTC_BOOTSTRAP lets the option
+# through.
 #
 # Leaks are not looked for: what Python and torch keep until their end would drown ours; tests/faults.py and the tests of
 # slots count those.
