@@ -23,6 +23,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -266,7 +267,11 @@ fn ended() -> RuntimeError {
 /// A thread that watches the launcher, until this is dropped: when it is gone, what waits here is to be told, and a process
 /// that does not end then is ended.
 #[derive(Debug)]
-struct LauncherWatch(Channel);
+struct LauncherWatch {
+    /// What is said here ends the thread.
+    word: Channel,
+    thread: Option<JoinHandle<()>>,
+}
 
 impl LauncherWatch {
     fn start(channel: Arc<Channel>, control: Arc<Control>) -> Result<Self, RuntimeError> {
@@ -283,15 +288,20 @@ impl LauncherWatch {
             }
         };
         let thread = std::thread::Builder::new().name("uva-launcher".to_owned());
-        thread.spawn(watch).map_err(|error| failed(&error))?;
-        Ok(Self(ours))
+        let thread = thread.spawn(watch).map_err(|error| failed(&error))?;
+        Ok(Self { word: ours, thread: Some(thread) })
     }
 }
 
 impl Drop for LauncherWatch {
     fn drop(&mut self) {
-        // Said, not only closed: a fork of this process holds this end too.
-        let _ = self.0.send(&[], &[]);
+        // Said, not only closed: a fork of this process holds this end too. Whoever gave the place up finds nothing of it
+        // left, so the thread is waited for; one that could not be told is not.
+        if self.word.send(&[], &[]).is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
+        }
     }
 }
 
