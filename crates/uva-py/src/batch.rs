@@ -3,11 +3,11 @@
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use uva_graph::ElementType;
 use uva_runtime::Batch as RuntimeBatch;
-use uva_runtime::batch::{BatchArray, RawElement};
+use uva_runtime::batch::{BatchArray, RawArray, RawElement};
 use uva_sample::Expand;
 
 use crate::array::Array;
@@ -101,6 +101,9 @@ impl Batch {
     }
 
     fn lend(&self, name: &str, layer: Option<usize>) -> PyResult<Array> {
+        if name == "edge_index" {
+            return self.edges(layer);
+        }
         let which = self.which(name, layer)?;
         let held = self.held()?;
         let raw = held.batch().raw(which);
@@ -120,6 +123,39 @@ impl Batch {
             Some(stream) => array.ordered_on(stream),
             None => array,
         })
+    }
+
+    /// A layer's edges as int64 [2, edges], a copy: sources, then destinations. On a GPU others make them faster.
+    fn edges(&self, layer: Option<usize>) -> PyResult<Array> {
+        let (indptr, indices) = (self.which("indptr", layer)?, self.which("indices", layer)?);
+        let held = self.held()?;
+        let (indptr, indices) = (held.batch().raw(indptr), held.batch().raw(indices));
+        if indptr.device.is_some() {
+            return Err(PyValueError::new_err("edge_index is made of batches in host memory"));
+        }
+        let edges = indices.rows;
+        let mut pair: Vec<i64> = Vec::new();
+        pair.try_reserve_exact(2 * edges)
+            .map_err(|_| PyMemoryError::new_err(format!("no memory for the {edges} edges of a layer")))?;
+        let read = |array: RawArray, position: usize| {
+            assert!(position < array.rows);
+            // SAFETY: within the array, whose rows are int32 and aligned, in the slot that `held` keeps. Tensors over
+            // it may be written to meanwhile, by another thread: so no reference is made, and any value will do.
+            unsafe { (array.address as *const i32).add(position).read_volatile() }
+        };
+        pair.extend((0..edges).map(|edge| i64::from(read(indices, edge))));
+        let mut begin = 0;
+        for destination in 0..indptr.rows - 1 {
+            // As it was made it grows from 0 to the number of edges; as somebody has changed it, it may not.
+            let end = usize::try_from(read(indptr, destination + 1)).unwrap_or(0).clamp(begin, edges);
+            pair.extend(std::iter::repeat_n(destination as i64, end - begin));
+            begin = end;
+        }
+        pair.resize(2 * edges, 0);
+        let pointer = pair.as_mut_ptr().cast();
+        // SAFETY: the vector has that many values, and is moved into the owner, which moves none of them; nobody else knows
+        // it.
+        Ok(unsafe { Array::new(pointer, 2, Some(edges), Element::I64, Device::HOST, Arc::new(pair)) })
     }
 
     fn which(&self, name: &str, layer: Option<usize>) -> PyResult<BatchArray> {
@@ -142,7 +178,7 @@ impl Batch {
             "indptr" => of_layer(BatchArray::Indptr),
             "indices" => of_layer(BatchArray::Indices),
             _ => Err(PyValueError::new_err(format!(
-                "{name:?} is no array of a batch: x, y, seeds, input_nodes, indptr and indices are"
+                "{name:?} is no array of a batch: x, y, seeds, input_nodes, indptr, indices and edge_index are"
             ))),
         }
     }
@@ -170,7 +206,7 @@ pub fn of_features(element: ElementType) -> Element {
 
 #[pymethods]
 impl Batch {
-    /// One of the batch's arrays: x, y, seeds or input_nodes; or indptr or indices of a layer.
+    /// One of the batch's arrays: x, y, seeds or input_nodes; or indptr, indices or, a copy, edge_index of a layer.
     #[pyo3(signature = (name, layer=None))]
     fn array(&self, name: &str, layer: Option<usize>) -> PyResult<Array> {
         self.lend(name, layer)
@@ -189,6 +225,12 @@ impl Batch {
         // The layout of before version 1: it says all there is to say of memory that may be written to, and torch has
         // read the other one only since 2.8.
         if array.is_on_host() { array.legacy_capsule(py) } else { Ok(Bound::new(py, array)?.into_any()) }
+    }
+
+    /// Whether the arrays are in host memory.
+    #[getter]
+    fn on_host(&self) -> PyResult<bool> {
+        Ok(self.held()?.batch().raw(BatchArray::InputNodes).device.is_none())
     }
 
     /// 16 hex digits that name the batch's content (docs/reproducible-batches.md).

@@ -87,21 +87,17 @@ class Block:
     @property
     def edge_index(self) -> torch.Tensor:
         """int64 [2, num_edges]: row 0 is each edge's source, row 1 its destination, as PyG has it. A copy."""
+        if self._core.on_host:
+            return _maker()(self._core, "edge_index", self.layer)
+        import torch
+
+        # On a GPU, where only torch views it.
         indptr, indices = self.indptr, self.indices
-        if hasattr(indptr, "diff"):
-            import torch
-
-            edges = torch.empty((2, self.num_edges), dtype=torch.int64, device=indices.device)
-            edges[0] = indices
-            destinations = torch.arange(self.num_dst, device=indices.device)
-            edges[1] = torch.repeat_interleave(destinations, indptr.diff(), output_size=self.num_edges)
-            return edges
-        import numpy
-
-        edges = numpy.empty((2, self.num_edges), dtype=numpy.int64)
-        edges[0] = indices
-        edges[1] = numpy.repeat(numpy.arange(self.num_dst), numpy.diff(indptr))
-        return edges
+        made = torch.empty((2, self.num_edges), dtype=torch.int64, device=indices.device)
+        made[0] = indices
+        destinations = torch.arange(self.num_dst, device=indices.device)
+        made[1] = torch.repeat_interleave(destinations, indptr.diff(), output_size=self.num_edges)
+        return made
 
     def __repr__(self) -> str:
         sizes = f"num_dst={self.num_dst}, num_src={self.num_src}, num_edges={self.num_edges}"
