@@ -12,6 +12,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from graphs import write_graph  # noqa: E402
 
+# A shell that starts this in the background has SIGINT ignored, and so would every process of a test.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 #: How long a process of a test may take before it counts as stuck.
 WATCHDOG = 120

@@ -356,4 +356,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    # As conftest.py says of tests.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     main()
