@@ -64,6 +64,8 @@ def rust_steps(loader, epoch, batches, train):
     steps = []
     for number in range(batches):
         train()
+        # The batch of the last step of Python's.
+        loader._let_go()
         steps += loader._source._pass(loader.split, epoch, number, 1)
     return steps
 
