@@ -33,6 +33,24 @@ def accuracy(model: GraphSAGE, batches: uvatrain.Loader) -> float:
     return right / max(labelled, 1)
 
 
+def fit(train: uvatrain.Loader, valid: uvatrain.Loader, test: uvatrain.Loader, epochs: int) -> None:
+    torch.manual_seed(0)
+    dataset = train.dataset
+    model = GraphSAGE(dataset.feature_dim, 64, num_layers=2, out_channels=dataset.num_classes, dropout=0.5)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for epoch in range(epochs):
+        model.train()
+        loss_sum = 0.0
+        for batch in train:
+            loss = F.cross_entropy(logits(model, batch), batch.y, ignore_index=-1)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            loss_sum += loss.item()
+        print(f"epoch {epoch}: loss {loss_sum / len(train):.4f}, validation {accuracy(model, valid):.4f}")
+    print(f"test accuracy {accuracy(model, test):.4f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("data")
@@ -40,7 +58,6 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=512)
     args = parser.parse_args()
 
-    torch.manual_seed(0)
     # PyG expands only the nodes that a hop finds new; trimming layers rests on it.
     options = dict(fanouts=[10, 5], batch_size=args.batch_size, expand="new")
     with (
@@ -48,20 +65,7 @@ def main() -> None:
         uvatrain.Loader(args.data, split="valid", **options) as valid,
         uvatrain.Loader(args.data, split="test", **options) as test,
     ):
-        dataset = train.dataset
-        model = GraphSAGE(dataset.feature_dim, 64, num_layers=2, out_channels=dataset.num_classes, dropout=0.5)
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        for epoch in range(args.epochs):
-            model.train()
-            loss_sum = 0.0
-            for batch in train:
-                loss = F.cross_entropy(logits(model, batch), batch.y, ignore_index=-1)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-                loss_sum += loss.item()
-            print(f"epoch {epoch}: loss {loss_sum / len(train):.4f}, validation {accuracy(model, valid):.4f}")
-        print(f"test accuracy {accuracy(model, test):.4f}")
+        fit(train, valid, test, args.epochs)
 
 
 if __name__ == "__main__":

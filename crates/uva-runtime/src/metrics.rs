@@ -9,6 +9,7 @@ use serde_json::Value;
 use uva_graph::Split;
 
 use crate::RuntimeError;
+use crate::batch::Batch;
 
 /// One line of the metrics file. Field names and units are a contract (docs/commands.md).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,6 +71,34 @@ pub struct BatchEvent {
     /// What the caches did for it; absent in a run without any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cache: Option<CacheCounts>,
+}
+
+impl BatchEvent {
+    /// What the batch says of itself; what its consumer made of it is yet to be filled in. On a GPU times and hits are
+    /// known once the batch is confirmed. `cached`: the run has caches.
+    pub(crate) fn of(batch: &Batch, cached: bool) -> Self {
+        let lists = batch.list_reads();
+        Self {
+            epoch: batch.epoch(),
+            batch: batch.index(),
+            hash: format!("{:016x}", batch.hash()),
+            seeds: batch.seed_count(),
+            input_nodes: batch.node_count(),
+            edges: (0..batch.layers()).map(|layer| batch.counts(layer).edges).collect(),
+            loss: None,
+            sample_us: batch.sample_time().as_micros() as u64,
+            gather_us: batch.gather_time().as_micros() as u64,
+            train_us: 0,
+            queue: batch.queue(),
+            pace: batch.pace(),
+            cache: cached.then(|| CacheCounts {
+                list_reads: lists.all,
+                list_hits: lists.cached,
+                rows: batch.node_count() as u64,
+                row_hits: batch.rows_cached(),
+            }),
+        }
+    }
 }
 
 /// What was asked of the caches, and what they had.

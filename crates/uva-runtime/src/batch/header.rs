@@ -11,7 +11,7 @@ use super::BatchLayout;
 pub(crate) enum Kind {
     /// A batch.
     Batch,
-    /// Nothing: its sequence number lies between training's end and the test pass.
+    /// Nothing: the consumer is about to turn elsewhere, or has (`schedule`).
     Skipped,
     /// Nothing, and nothing follows.
     End,

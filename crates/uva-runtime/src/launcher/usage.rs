@@ -11,7 +11,7 @@ use super::reports::ChannelObserver;
 use crate::RuntimeError;
 use crate::batch::{Batch, Used, UsedBatch};
 use crate::control::{Control, Tally};
-use crate::metrics::{BatchEvent, CacheCounts, Event, Observer, Progress};
+use crate::metrics::{BatchEvent, Event, Observer, Progress};
 use crate::plan::RunPlan;
 use crate::schedule::Schedule;
 
@@ -89,28 +89,7 @@ impl Usage {
 
     /// This batch is in use from now on.
     pub fn taken(&mut self, batch: &mut Batch) {
-        let lists = batch.list_reads();
-        let cache = self.cached.then(|| CacheCounts {
-            list_reads: lists.all,
-            list_hits: lists.cached,
-            rows: batch.node_count() as u64,
-            row_hits: batch.rows_cached(),
-        });
-        let event = BatchEvent {
-            epoch: batch.epoch(),
-            batch: batch.index(),
-            hash: format!("{:016x}", batch.hash()),
-            seeds: batch.seed_count(),
-            input_nodes: batch.node_count(),
-            edges: (0..batch.layers()).map(|layer| batch.counts(layer).edges).collect(),
-            loss: None,
-            sample_us: batch.sample_time().as_micros() as u64,
-            gather_us: batch.gather_time().as_micros() as u64,
-            train_us: 0,
-            queue: batch.queue(),
-            pace: batch.pace(),
-            cache,
-        };
+        let event = BatchEvent::of(batch, self.cached);
         let progress = Progress {
             split: batch.split(),
             epoch: batch.epoch(),

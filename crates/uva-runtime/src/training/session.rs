@@ -129,16 +129,6 @@ pub fn train(
     })
 }
 
-fn cache_counts(batch: &Batch) -> CacheCounts {
-    let lists = batch.list_reads();
-    CacheCounts {
-        list_reads: lists.all,
-        list_hits: lists.cached,
-        rows: batch.node_count() as u64,
-        row_hits: batch.rows_cached(),
-    }
-}
-
 pub(super) struct Session<'a> {
     dataset: &'a Dataset,
     options: &'a TrainingOptions,
@@ -288,25 +278,15 @@ impl<'a> Session<'a> {
         self.state.cursor = Cursor { epoch: batch.epoch(), batch: batch.index() + 1 };
         self.outcome.batches += 1;
         self.since_checkpoint += 1;
-        let cache = self.cached.then(|| cache_counts(batch));
-        if let Some(counts) = cache {
+        let event = BatchEvent {
+            loss: Some(step.loss),
+            train_us: began.elapsed().as_micros() as u64,
+            ..BatchEvent::of(batch, self.cached)
+        };
+        if let Some(counts) = event.cache {
             *self.outcome.cache.get_or_insert_default() += counts;
         }
-        observer.event(&Event::Batch(BatchEvent {
-            epoch: batch.epoch(),
-            batch: batch.index(),
-            hash: format!("{:016x}", batch.hash()),
-            seeds: batch.seed_count(),
-            input_nodes: batch.node_count(),
-            edges: (0..batch.layers()).map(|layer| batch.counts(layer).edges).collect(),
-            loss: Some(step.loss),
-            sample_us: batch.sample_time().as_micros() as u64,
-            gather_us: batch.gather_time().as_micros() as u64,
-            train_us: began.elapsed().as_micros() as u64,
-            queue: batch.queue(),
-            pace: batch.pace(),
-            cache,
-        }))
+        observer.event(&Event::Batch(event))
     }
 
     fn evaluate_batch(&mut self, batch: &Batch) -> Result<(), RuntimeError> {
