@@ -58,7 +58,7 @@ pub enum HandoverError {
         fds: usize,
     },
     /// The system refused a call.
-    #[error("hand-over channel: {doing} failed")]
+    #[error("hand-over channel: {doing} failed: {source}")]
     System {
         /// The call.
         doing: &'static str,

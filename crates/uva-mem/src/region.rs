@@ -40,7 +40,7 @@ pub enum PageKind {
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
     /// The system refused a call.
-    #[error("shared region `{name}` of {bytes} bytes: {doing} failed")]
+    #[error("shared region `{name}` of {bytes} bytes: {doing} failed: {source}")]
     System {
         /// The region's name.
         name: String,

@@ -387,11 +387,7 @@ fn explain_refusal(error: CudaError, before: Option<&str>, doubts: &[String]) ->
 /// A copy in memory of our own, made by several threads.
 fn copy_of(bytes: &[u8], pages: Pages, what: &str) -> Result<SharedRegion, CudaError> {
     let system = |error: &dyn std::error::Error| {
-        let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
-        CudaError::System(format!(
-            "copying {what} ({}) to be pinned: {error}{source}",
-            Bytes(bytes.len() as u64)
-        ))
+        CudaError::System(format!("copying {what} ({}) to be pinned: {error}", Bytes(bytes.len() as u64)))
     };
     let region =
         SharedRegion::create_with("uvatrain-table", bytes.len(), pages).map_err(|error| system(&error))?;

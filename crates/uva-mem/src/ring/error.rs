@@ -68,7 +68,7 @@ pub enum RingError {
         what: String,
     },
     /// The shared memory could not be had.
-    #[error("ring `{ring}`: no shared memory")]
+    #[error("ring `{ring}`: no shared memory: {source}")]
     Region {
         /// The ring's name.
         ring: String,

@@ -97,9 +97,5 @@ pub(crate) fn open_rows(fd: OwnedFd, caches: &Caches) -> Result<FrozenBytes, Run
 }
 
 pub(super) fn no_memory(error: RegionError) -> RuntimeError {
-    let mut message = error.to_string();
-    if let RegionError::System { source, .. } = &error {
-        message += &format!(": {source}");
-    }
-    RuntimeError::Failed(message)
+    RuntimeError::Failed(error.to_string())
 }
