@@ -28,6 +28,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -285,8 +286,9 @@ def play(one: Case, graph: Path, program: str | None) -> dict:
         for bad in ("panicked", "Fatal Python error", "AssertionError", "Segmentation"):
             assert bad not in told, f"{bad}; {where}"
         complaint = complaints.read_text()
-        # A thread that still iterates when the interpreter ends is told so, and Python prints that.
-        in_time = one.action == "daemon" and complaint.endswith("this loader is closed: make a new one\n")
+        # A thread that still iterates when the interpreter ends is told so, and Python prints that, as far as it gets.
+        told_so = complaint.endswith("this loader is closed: make a new one\n") or "Error" not in complaint
+        in_time = one.action == "daemon" and complaint.startswith("Exception in thread") and told_so
         if code == 0 and one.mode == "loader" and not in_time:
             assert complaint == "", f"a complaint; {where}"
         try:
@@ -295,7 +297,8 @@ def play(one: Case, graph: Path, program: str | None) -> dict:
             left = marked(token)
             raise AssertionError(f"{error}: {left} with {memory_files(left)}; {where}") from None
         # Other runs of the machine come and go: what is new and stays is ours.
-        until("no name is left", lambda: not names() - before)
+        new = names() - before
+        until("no name is left", lambda: not new & names())
         assert not list(temporary.iterdir()), f"left in the temporary folder: {list(temporary.iterdir())}; {where}"
     return {"mode": one.mode, "action": one.action, "target": one.target, "signal": one.signal,
             "arrays": one.arrays, "code": code, "seconds": round(time.monotonic() - since, 2)}
@@ -318,21 +321,26 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--first", type=int, default=0, help="the first round's number")
     parser.add_argument("--modes", default="loader,run", type=lambda text: tuple(text.split(",")))
+    parser.add_argument("--jobs", type=int, default=1, help="rounds at a time")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     program = os.environ.get("UVATRAIN_PROGRAM")
     failures, played, since = [], [], time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+
+    def told(number: int) -> None:
+        one = case(number, arguments.modes)
+        try:
+            played.append(play(one, graph, program))
+        except AssertionError as error:
+            failures.append(str(error))
+            print(f"FAILED {error}", file=sys.stderr, flush=True)
+        done = len(played) + len(failures)
+        print(f"{done} of {arguments.rounds}, {len(failures)} failed: {one.name}", flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder, ThreadPoolExecutor(arguments.jobs) as pool:
         graph = write_graph(Path(folder) / "graph")
-        for number in range(arguments.first, arguments.first + arguments.rounds):
-            one = case(number, arguments.modes)
-            try:
-                played.append(play(one, graph, program))
-            except AssertionError as error:
-                failures.append(str(error))
-                print(f"FAILED {error}", file=sys.stderr, flush=True)
-            done = number + 1 - arguments.first
-            print(f"{done} of {arguments.rounds}, {len(failures)} failed: {one.name}", flush=True)
+        # Gone through, so that an error of this script's own ends it.
+        list(pool.map(told, range(arguments.first, arguments.first + arguments.rounds)))
     seconds = time.monotonic() - since
     count = Counter()
     for one in played:
@@ -346,7 +354,7 @@ def main() -> None:
         report = {
             "about": "Made by crates/uva-py/tests/faults.py: how many rounds ended how, with nothing left.",
             "machine": machine(), "python": sys.version.split()[0], "first": arguments.first,
-            "rounds": arguments.rounds, "modes": arguments.modes, "well": len(played), "failed": len(failures),
+            "rounds": arguments.rounds, "at_a_time": arguments.jobs, "modes": arguments.modes, "well": len(played), "failed": len(failures),
             "failures": failures, "seconds": round(seconds), "arrays": Counter(one["arrays"] for one in played),
             "outcomes": dict(sorted(count.items())),
         }
