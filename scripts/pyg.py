@@ -4,7 +4,7 @@
     PYTHON scripts/pyg.py --graph DIR [--program uvatrain] [--rounds 3] [--out docs/results/pyg.json] [--quick]
 
 Two layers, hidden 128, fanouts 10,10, batches of 1000, Adam, on a graph of .npy files (indptr, indices, feat, label,
-train_idx), whose other nodes are the test nodes. For every loader: seconds of an epoch, of these waiting for the loader,
+train_idx); its test nodes are those of test_idx.npy, or all that don't train. For every loader: seconds of an epoch, of these waiting for the loader,
 the same batches again with none to wait for (they lie ready in memory), and the test accuracy at the end.
 
 - PyG's NeighborLoader with 0, 1, 2, … worker processes
@@ -162,7 +162,7 @@ def child(cell):
 
 
 def prepare(source, folder):
-    """The dataset: the graph's files, and test nodes, which it has none of."""
+    """The dataset: the graph's files, and test nodes where it has none."""
     import numpy as np
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -170,7 +170,10 @@ def prepare(source, folder):
         if not (folder / f"{name}.npy").exists():
             shutil.copyfile(source / f"{name}.npy", folder / f"{name}.npy")
     label, train = np.load(folder / "label.npy", mmap_mode="r"), np.load(folder / "train_idx.npy")
-    np.save(folder / "test_idx.npy", np.setdiff1d(np.arange(len(label)), train))
+    if (source / "test_idx.npy").exists():
+        shutil.copyfile(source / "test_idx.npy", folder / "test_idx.npy")
+    else:
+        np.save(folder / "test_idx.npy", np.setdiff1d(np.arange(len(label)), train))
     np.save(folder / "valid_idx.npy", np.zeros(0, np.int64))
     (folder / "meta.json").write_text(json.dumps({"name": source.name}))
     return folder
@@ -278,7 +281,7 @@ def main():
     print(json.dumps(reach, indent=1))
     if arguments.out:
         report = {"about": "Made by scripts/pyg.py; docs/performance.md quotes it.", "machine": machine(),
-                  "graph": {"made by": "gen_graph.py --preset small", "fanouts": FANOUTS, "batch_size": BATCH,
+                  "graph": {"name": arguments.graph.name, "fanouts": FANOUTS, "batch_size": BATCH,
                             "hidden": HIDDEN, "epochs": arguments.epochs}, "reach": reach, "cells": found}
         text = json.dumps(report, indent=1)
         text = re.sub(r"\{\s+(\"seconds\"[^{}]+?)\s+\}", lambda m: "{" + re.sub(r"\s+", " ", m[1]) + "}", text)
