@@ -307,3 +307,27 @@ fn a_second_interrupt_ends_a_command_that_does_not_listen() {
     let outcome = run.wait();
     assert!([130, 143].contains(&outcome.code()), "{outcome}");
 }
+
+/// The roles prepare such a batch in a fraction of a millisecond.
+#[test]
+fn a_command_far_slower_or_far_faster_than_the_roles_gets_the_same_batches_from_the_same_slots() {
+    let temp = directory();
+    small_graph(temp.path());
+    let mut bottlenecks = Vec::new();
+    for hold in [0, 30] {
+        let _ = std::fs::remove_file(temp.path().join(command::RECORD));
+        let steps = format!("attach; hold {hold}; take 60; close");
+        let outcome = run(temp.path(), "--metrics run.jsonl", None, &steps).run().succeeds();
+        let taken = recorded(temp.path());
+        assert_eq!(taken.len(), 60, "{outcome}");
+        let epochs = u32::try_from(taken.last().unwrap().1).unwrap() + 1;
+        let train: Vec<_> =
+            expected(temp.path(), epochs).into_iter().filter(|batch| batch.0 == "train").collect();
+        assert_eq!(taken, train[..60]);
+        let metrics = Metrics::read(&temp.path().join("run.jsonl"));
+        bottlenecks
+            .push(metrics.of("end").next().expect("an end")["bottleneck"].as_str().unwrap().to_owned());
+    }
+    assert_ne!(bottlenecks[0], "consumer");
+    assert_eq!(bottlenecks[1], "consumer");
+}

@@ -6,6 +6,7 @@
 //! | `attach` | attaches; a refusal goes to stderr, and ends it with 70 |
 //! | `take N` | takes so many training batches, through the epochs, and records each |
 //! | `take` | takes them until there are none: asked to stop it ends with 75, told of an end with 74 |
+//! | `hold MILLISECONDS` | holds each batch for so long from now on |
 //! | `pass SPLIT EPOCH` | takes that pass |
 //! | `close` | gives the place up |
 //! | `say WORD`, `file NAME`, `pid NAME` | a line on stdout; an empty file; a file with its process number |
@@ -20,6 +21,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use uva_graph::Split;
 use uva_runtime::RuntimeError;
@@ -61,11 +63,11 @@ pub fn run_with(directory: &Path, options: &str, shell: Option<&str>, steps: &st
 pub fn do_as_told() {
     let Ok(steps) = std::env::var(STEPS) else { return };
     let mut stream = None;
-    let mut catches = false;
+    let (mut catches, mut hold) = (false, Duration::ZERO);
     for step in steps.split(';').map(str::trim).filter(|step| !step.is_empty()) {
         let (verb, rest) = step.split_once(' ').unwrap_or((step, ""));
         catches |= verb == "catch";
-        if let Err(error) = do_step(&mut stream, verb, rest) {
+        if let Err(error) = do_step(&mut stream, &mut hold, verb, rest) {
             eprintln!("command: {error}");
             if catches {
                 continue;
@@ -82,19 +84,25 @@ pub fn do_as_told() {
     std::process::exit(0);
 }
 
-fn do_step(stream: &mut Option<BatchStream>, verb: &str, rest: &str) -> Result<(), RuntimeError> {
+fn do_step(
+    stream: &mut Option<BatchStream>,
+    hold: &mut Duration,
+    verb: &str,
+    rest: &str,
+) -> Result<(), RuntimeError> {
     match verb {
+        "hold" => *hold = Duration::from_millis(rest.parse().expect("milliseconds")),
         "attach" => *stream = Some(attach()?.begin(Split::Train)),
         "take" => {
             let most = rest.parse().unwrap_or(u64::MAX);
-            take(stream.as_mut().expect("it has attached"), most, true)?;
+            take(stream.as_mut().expect("it has attached"), most, true, *hold)?;
         }
         "pass" => {
             let (split, epoch) = rest.split_once(' ').expect("a split and an epoch");
             let split = Split::ALL.into_iter().find(|s| s.name() == split).expect("a split");
             let stream = stream.as_mut().expect("it has attached");
             stream.go_to(Place { split, epoch: epoch.parse().expect("an epoch"), batch: 0 });
-            take(stream, u64::MAX, false)?;
+            take(stream, u64::MAX, false, *hold)?;
         }
         "close" => stream.take().map_or(Ok(()), BatchStream::close)?,
         "say" => println!("{rest}"),
@@ -125,7 +133,12 @@ fn do_step(stream: &mut Option<BatchStream>, verb: &str, rest: &str) -> Result<(
 }
 
 /// Takes so many batches and records each; through the epochs that follow, or this pass only.
-fn take(stream: &mut BatchStream, most: u64, through_epochs: bool) -> Result<(), RuntimeError> {
+fn take(
+    stream: &mut BatchStream,
+    most: u64,
+    through_epochs: bool,
+    hold: Duration,
+) -> Result<(), RuntimeError> {
     let mut record = OpenOptions::new().create(true).append(true).open(RECORD).expect("the record");
     let mut taken = 0;
     while taken < most {
@@ -144,6 +157,7 @@ fn take(stream: &mut BatchStream, most: u64, through_epochs: bool) -> Result<(),
         // In one write, so that a reader sees whole lines.
         let line = format!("{split} {epoch} {index} {hash:016x}\n");
         record.write_all(line.as_bytes()).expect("the record");
+        std::thread::sleep(hold);
         taken += 1;
     }
     Ok(())

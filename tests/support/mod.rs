@@ -8,6 +8,7 @@ pub mod arrays;
 pub mod command;
 pub mod mps;
 pub mod runs;
+pub mod slots;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -45,6 +46,58 @@ pub fn uvatrain<S: AsRef<OsStr>>(directory: &Path, args: impl IntoIterator<Item 
         // A group of its own, so that the watchdog ends the roles too.
         .process_group(0);
     Uvatrain { command, limit: WATCHDOG }
+}
+
+/// `uvatrain ARGS…` where a line of the shell has changed something for it: `ulimit -n 16`, say. In the line `"$@"` is the
+/// call, and without one it follows the line.
+pub fn uvatrain_behind<S: AsRef<OsStr>>(
+    directory: &Path,
+    line: &str,
+    args: impl IntoIterator<Item = S>,
+) -> Uvatrain {
+    let line = if line.contains("\"$@\"") { line.to_owned() } else { format!("{line}\nexec \"$@\"") };
+    in_shell(uvatrain(directory, args), &["sh", "-ec", &line, "sh"])
+}
+
+/// The same, with mounts of its own, so that the line may mount what it likes. `None`, with a line saying so, where the
+/// machine does not allow that: the caller skips.
+pub fn uvatrain_behind_mounts<S: AsRef<OsStr>>(
+    directory: &Path,
+    line: &str,
+    args: impl IntoIterator<Item = S>,
+) -> Option<Uvatrain> {
+    let ways: [&[&str]; 2] = [&["unshare", "-m"], &["unshare", "-rm"]];
+    let may = |way: &&&[&str]| {
+        let mut trial = Command::new(way[0]);
+        trial.args(&way[1..]).args(["sh", "-c", "mount -t tmpfs -o size=64k none /mnt"]);
+        trial.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    };
+    let Some(way) = ways.iter().find(may) else {
+        println!("skipped: this machine does not let a test mount anything (unshare -m, unshare -rm)");
+        return None;
+    };
+    let line = if line.contains("\"$@\"") { line.to_owned() } else { format!("{line}\nexec \"$@\"") };
+    Some(in_shell(uvatrain(directory, args), &[way, &["sh", "-ec", &line, "sh"][..]].concat()))
+}
+
+/// The same call as the arguments of another program.
+fn in_shell(inner: Uvatrain, words: &[&str]) -> Uvatrain {
+    let Uvatrain { command: call, limit } = inner;
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).arg(call.get_program()).args(call.get_args());
+    for (name, value) in call.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+        .current_dir(call.get_current_dir().expect("set above"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    Uvatrain { command, limit }
 }
 
 impl Uvatrain {

@@ -92,8 +92,22 @@ pub struct Process {
 impl Process {
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
+        self.try_signal(signal).unwrap_or_else(|e| panic!("{} to the {}: {e}", signal.as_raw(), self.role));
+    }
+
+    /// Sends it a signal, unless it has ended.
+    pub fn try_signal(&self, signal: Signal) -> rustix::io::Result<()> {
         pidfd_send_signal(&self.handle, signal)
-            .unwrap_or_else(|e| panic!("{} to the {}: {e}", signal.as_raw(), self.role));
+    }
+
+    /// Whether all its threads stand still, after SIGSTOP.
+    pub fn is_stopped(&self) -> bool {
+        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return false };
+        threads.flatten().all(|thread| {
+            // One that ends meanwhile does nothing either.
+            let Ok(stat) = fs::read_to_string(thread.path().join("stat")) else { return true };
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 'Z', 'X']))
+        })
     }
 
     /// Whether it has ended, reaped or not.

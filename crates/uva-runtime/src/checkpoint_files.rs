@@ -1,13 +1,113 @@
-//! What launcher and janitor, which have no trainer, do to a checkpoint's directory.
+//! The directory of a run's checkpoints, as launcher and janitor see it, which have no trainer: whose it is, and what a
+//! failed run leaves in it.
 
-use std::path::Path;
+use std::fs::{self, DirBuilder, File};
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// Removes what a consumer that was killed may have left half-written.
-pub(crate) fn remove_leftovers(directory: &Path) {
-    // It is the last thing a failed run does: what cannot be removed now is removed by the next run there.
-    #[cfg(feature = "train")]
-    let _ = uva_train::checkpoint::remove_leftovers(directory);
-    // Without models nothing writes checkpoints.
-    #[cfg(not(feature = "train"))]
-    let _ = directory;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::RuntimeError;
+
+/// How long a directory may stay another run's. One that was killed just before is cleaned up within this time, so that
+/// whoever starts it again at once is not refused.
+const PATIENCE: Duration = Duration::from_secs(5);
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// A directory of checkpoints that is this run's alone. Two runs that wrote there would each take the other's files for
+/// leftovers.
+///
+/// The claim is a lock on the directory itself, so no file tells of it and none stays behind. It ends with the last
+/// process that holds its descriptor: the janitor holds one too, and outlives what a killed launcher leaves running.
+#[derive(Debug)]
+pub struct CheckpointDirectory {
+    path: PathBuf,
+    lock: File,
+    /// Made for this run: it goes again if nothing comes to lie in it.
+    made: bool,
+}
+
+impl CheckpointDirectory {
+    /// Claims the directory; makes it where it is missing, for the user only.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Input`] when another run has it, or when it cannot be made or opened.
+    pub fn claim(path: &Path) -> Result<Self, RuntimeError> {
+        let failed = |doing: &str, error: &dyn std::fmt::Display| {
+            RuntimeError::Input(format!(
+                "--checkpoint {}: cannot {doing} the directory: {error}",
+                path.display()
+            ))
+        };
+        let mut made = false;
+        if !path.is_dir() {
+            match DirBuilder::new().recursive(true).mode(0o700).create(path) {
+                Ok(()) => made = true,
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
+                Err(error) => return Err(failed("create", &error)),
+            }
+        }
+        let lock = File::open(path).map_err(|error| failed("open", &error))?;
+        let claimed = Self { path: path.to_owned(), lock, made };
+        let since = Instant::now();
+        while let Err(Errno::WOULDBLOCK) = flock(&claimed.lock, FlockOperation::NonBlockingLockExclusive) {
+            if since.elapsed() > PATIENCE {
+                return Err(RuntimeError::Input(format!(
+                    "--checkpoint {}: another run is writing its checkpoints there; wait for its end, or name \
+                     another directory",
+                    path.display()
+                )));
+            }
+            thread::sleep(INTERVAL);
+        }
+        // Any other error is of a file system that cannot lock directories: there nobody watches over them.
+        Ok(claimed)
+    }
+
+    /// What it is called.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The lock, to hand over: whoever has it keeps other runs out.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.lock.as_fd()
+    }
+
+    /// Another hold on the same claim.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when the system gives no descriptor.
+    pub(crate) fn share(&self) -> Result<Self, RuntimeError> {
+        let lock = self.lock.try_clone().map_err(|error| {
+            RuntimeError::Failed(format!("--checkpoint {}: {error}", self.path.display()))
+        })?;
+        Ok(Self { path: self.path.clone(), lock, made: false })
+    }
+
+    /// The claim that another process handed over.
+    pub(crate) fn handed(path: PathBuf, lock: OwnedFd) -> Self {
+        Self { path, lock: lock.into(), made: false }
+    }
+
+    /// Removes what a consumer that was killed may have left half-written. Not while one writes.
+    pub(crate) fn remove_leftovers(&self) {
+        // It is the last thing a failed run does: what cannot be removed now is removed by the next run there.
+        #[cfg(feature = "train")]
+        let _ = uva_train::checkpoint::remove_leftovers(&self.path);
+    }
+}
+
+impl Drop for CheckpointDirectory {
+    fn drop(&mut self) {
+        if self.made {
+            // Only an empty one goes; and by then every checkpoint of the run has been written.
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
 }

@@ -55,7 +55,7 @@ impl RuntimeError {
 }
 
 pub(crate) fn signal_name(signal: i32) -> String {
-    const NAMES: [(i32, &str); 12] = [
+    const NAMES: [(i32, &str); 14] = [
         (1, "SIGHUP"),
         (2, "SIGINT"),
         (3, "SIGQUIT"),
@@ -67,6 +67,8 @@ pub(crate) fn signal_name(signal: i32) -> String {
         (11, "SIGSEGV"),
         (13, "SIGPIPE"),
         (15, "SIGTERM"),
+        (24, "SIGXCPU"),
+        (25, "SIGXFSZ"),
         (31, "SIGSYS"),
     ];
     NAMES

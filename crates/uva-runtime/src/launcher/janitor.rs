@@ -2,8 +2,9 @@
 //! it does what the launcher would have done: ends the roles, stops an MPS daemon that was the run's own, and removes a
 //! half-written checkpoint. It touches no CUDA.
 
+use std::iter;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -13,7 +14,7 @@ use uva_mem::{PidFd, Signal};
 use super::fleet::{Member, hand_over, start_process};
 use super::messages::{JanitorWord, Role};
 use crate::RuntimeError;
-use crate::checkpoint_files;
+use crate::checkpoint_files::CheckpointDirectory;
 use crate::launcher::Environments;
 use crate::mps;
 
@@ -27,12 +28,17 @@ pub(crate) struct Janitor {
 
 impl Janitor {
     /// Starts it, and tells it who this process is.
-    pub fn start(dataset: &Path, checkpoint: Option<PathBuf>) -> Result<Self, RuntimeError> {
+    pub fn start(dataset: &Path, checkpoint: Option<&CheckpointDirectory>) -> Result<Self, RuntimeError> {
         let own = PidFd::open(std::process::id())
             .map_err(|error| RuntimeError::Failed(format!("cannot start the janitor: {error}")))?;
         let janitor =
             Self { process: start_process(Role::Janitor, 0, dataset, &Environments::default(), false)? };
-        janitor.tell(&JanitorWord::Launcher { pid: std::process::id(), checkpoint }, &[own.as_fd()])?;
+        let word = JanitorWord::Launcher {
+            pid: std::process::id(),
+            checkpoint: checkpoint.map(|directory| directory.path().to_owned()),
+        };
+        let fds: Vec<_> = iter::once(own.as_fd()).chain(checkpoint.map(CheckpointDirectory::fd)).collect();
+        janitor.tell(&word, &fds)?;
         Ok(janitor)
     }
 
@@ -60,7 +66,7 @@ impl Drop for Janitor {
 #[derive(Default)]
 struct Known {
     launcher: Option<PidFd>,
-    checkpoint: Option<PathBuf>,
+    checkpoint: Option<CheckpointDirectory>,
     daemon: Option<mps::Leftover>,
     roles: Vec<PidFd>,
     on_gpu: Vec<u32>,
@@ -107,7 +113,13 @@ impl Known {
             JanitorWord::Launcher { pid, checkpoint } => {
                 let fd = fds.next().ok_or_else(|| failed(&"no pidfd of the launcher came"))?;
                 self.launcher = Some(pidfd(fd, pid)?);
-                self.checkpoint = checkpoint;
+                self.checkpoint = match checkpoint {
+                    Some(path) => {
+                        let lock = fds.next().ok_or_else(|| failed(&"no claim on the checkpoints came"))?;
+                        Some(CheckpointDirectory::handed(path, lock))
+                    }
+                    None => None,
+                };
             }
             JanitorWord::Daemon(leftover) => self.daemon = Some(leftover),
             JanitorWord::Roles { pids, on_gpu } => {
@@ -146,7 +158,7 @@ impl Known {
         }
         // Only behind the last role's end: what a living consumer is writing is no leftover.
         if let Some(directory) = self.checkpoint.filter(|_| all_ended) {
-            checkpoint_files::remove_leftovers(&directory);
+            directory.remove_leftovers();
         }
         if let Some(daemon) = self.daemon {
             daemon.remove().map_err(|error| failed(&error))?;

@@ -117,7 +117,7 @@ pub(crate) enum JanitorWord {
     Launcher {
         /// Its process number, for messages.
         pid: u32,
-        /// Where a consumer that was killed may have left a half-written checkpoint.
+        /// Where a consumer that was killed may have left a half-written checkpoint; the claim on it comes along.
         checkpoint: Option<PathBuf>,
     },
     /// An MPS daemon of this run's own, about to be started.

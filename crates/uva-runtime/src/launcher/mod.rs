@@ -31,7 +31,7 @@ mod usage;
 mod user_command;
 mod watch;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -48,6 +48,7 @@ use crate::metrics::{Observer, Roles};
 use crate::plan::RunPlan;
 use crate::{RuntimeError, mps};
 
+pub use crate::checkpoint_files::CheckpointDirectory;
 pub(crate) use attach::Attachment;
 pub use attach::{Attached, attach, attach_unless};
 pub use door::VARIABLE;
@@ -172,7 +173,7 @@ pub struct Launcher {
     mps: Option<Arc<mps::Session>>,
     janitor: Janitor,
     signals: Signals,
-    checkpoint: Option<PathBuf>,
+    checkpoint: Option<CheckpointDirectory>,
     /// How MPS divides the GPU, where it does.
     wish: Option<MpsWish>,
 }
@@ -183,12 +184,12 @@ impl Launcher {
     ///
     /// # Errors
     /// [`RuntimeError::Failed`] when the system gives no process or descriptor.
-    pub fn begin(dataset: &Path, checkpoint: Option<PathBuf>) -> Result<Self, RuntimeError> {
+    pub fn begin(dataset: &Path, checkpoint: Option<CheckpointDirectory>) -> Result<Self, RuntimeError> {
         // Before the first child, so that no signal can end the launcher without its knowledge.
         let signals = Signals::listen().map_err(|error| {
             RuntimeError::Failed(format!("cannot listen for SIGINT and SIGTERM: {error}"))
         })?;
-        let janitor = Janitor::start(dataset, checkpoint.clone())?;
+        let janitor = Janitor::start(dataset, checkpoint.as_ref())?;
         Ok(Self { mps: None, janitor, signals, checkpoint, wish: None })
     }
 
@@ -326,7 +327,7 @@ impl Launcher {
         let ended = watch::watch(fleet, &control, &mut self.signals, plan, &self.janitor, observer);
         // A role killed while it wrote a checkpoint leaves its temporary file.
         if let (Err(_), Some(directory)) = (&ended, &self.checkpoint) {
-            crate::checkpoint_files::remove_leftovers(directory);
+            directory.remove_leftovers();
         }
         let done = ended?;
         let (roles, tally) = (control.roles(), control.tally());

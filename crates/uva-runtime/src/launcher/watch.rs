@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGBUS, SIGINT, SIGKILL};
 use uva_mem::handover::HandoverError;
 
 use super::command_watch::CommandWatch;
@@ -149,7 +149,8 @@ impl Watch<'_> {
             (None, None) => "ended".to_owned(),
         };
         let error = RuntimeError::Failed(format!(
-            "the {name} {how} {place}; the other roles were ended{}",
+            "the {name} {how} {place}; the other roles were ended{}{}",
+            status.signal().map_or("", what_sends),
             self.advice()
         ));
         // A role that failed in an orderly way has said why; one that panicked, say, has not.
@@ -264,6 +265,18 @@ impl Watch<'_> {
                 Err(RuntimeError::Failed("the consumer ended without saying what came of the run".into()))
             }
         }
+    }
+}
+
+/// What usually sends a signal that nobody in the run does, for the message.
+fn what_sends(signal: i32) -> &'static str {
+    match signal {
+        SIGBUS => {
+            "; a file of the dataset was made shorter while it was in use, or the machine has no memory left for \
+             shared pages"
+        }
+        SIGKILL => "; where nobody did it, the kernel may have, for want of memory (dmesg tells)",
+        _ => "",
     }
 }
 

@@ -17,6 +17,7 @@ use super::session::{self, EvaluateBy, TrainingOptions, TrainingOutcome};
 use super::trial;
 use crate::backend::{self, BackendOptions, Decision, Probe};
 use crate::cache::CacheRequest;
+use crate::checkpoint_files::CheckpointDirectory;
 use crate::control::{Control, Stop};
 use crate::launcher::{Consumer, Environments, Launch, Launcher, without_mps};
 use crate::metrics::{End, Event, Observer, Roles};
@@ -32,6 +33,8 @@ pub struct TrainingRun {
     options: TrainingOptions,
     decision: Decision,
     in_process: bool,
+    /// The directory of `options.checkpoint`, which is this run's alone.
+    checkpoint: Option<CheckpointDirectory>,
 }
 
 /// What the consumer's process does with its batches.
@@ -44,7 +47,7 @@ pub(super) enum Job {
 }
 
 impl TrainingRun {
-    /// Checks and plans a run. Writes nothing.
+    /// Checks and plans a run. Writes nothing, but the directory for checkpoints where that is missing, and claims it.
     ///
     /// # Errors
     /// [`RuntimeError::Usage`] and [`RuntimeError::Input`], naming the option or file: everything a run can be
@@ -60,6 +63,8 @@ impl TrainingRun {
     ) -> Result<Self, RuntimeError> {
         session::check_trainable(&dataset)?;
         options.fingerprint = fingerprint(&dataset, loader, &options)?;
+        // Before the state is read: another run would go on changing it.
+        let checkpoint = options.checkpoint.as_deref().map(CheckpointDirectory::claim).transpose()?;
         let saved = session::saved_state(&options)?;
         let sampled = options.evaluate_by == EvaluateBy::Sampled;
         let passes = Passes {
@@ -74,7 +79,7 @@ impl TrainingRun {
         plan.checkpointed = options.checkpoint.is_some();
         let decision = backend::decide(backend, in_process, || Probe::in_child(&without_mps(), false))?;
         let preparation = Preparation::new(dataset, plan, &decision.backend, caches)?;
-        Ok(Self { preparation, options, decision, in_process })
+        Ok(Self { preparation, options, decision, in_process, checkpoint })
     }
 
     /// What a consumer's process needs in its environment, and this one before it loads libtorch if it is to train in
@@ -107,8 +112,8 @@ impl TrainingRun {
             self.tell_the_start(options, observer)?;
             self.in_this_process(observer)?
         } else {
-            let mut launcher =
-                Launcher::begin(self.preparation.dataset.path(), self.options.checkpoint.clone())?;
+            let checkpoint = self.checkpoint.as_ref().map(CheckpointDirectory::share).transpose()?;
+            let mut launcher = Launcher::begin(self.preparation.dataset.path(), checkpoint)?;
             self.preparation.plan.backend = launcher.divide(decision, observer)?;
             self.prepare(Some(&mut launcher), observer)?;
             self.tell_the_start(options, observer)?;
