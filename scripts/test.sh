@@ -39,6 +39,7 @@ step "NVRTC" scripts/nvrtc.sh
 step "kernels compile for every GPU" scripts/check-kernels.py --require
 step "second implementation" python3 tests/reference/reference.py --check docs/test-vectors.json
 step "tests" cargo test --workspace --no-fail-fast
+step "fuzz" scripts/fuzz.sh
 step "Python module" scripts/python-tests.sh --quiet
 # Without libtorch, which the workspace's build gives every role.
 step "faults of the driver" cargo test -p uva-runtime --test gpu_processes
