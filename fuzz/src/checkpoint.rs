@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use serde_json::json;
-use tch::Device;
-use uva_train::{Trainer, TrainerOptions, checkpoint as stored};
+use uva_train::{TrainDevice, Trainer, TrainerOptions, checkpoint as stored};
 
 use crate::files::{self, directory};
 
 fn trainer() -> Trainer {
     let options = TrainerOptions { hidden: 2, layers: 1, ..TrainerOptions::default() };
-    Trainer::new(&options, 3, 2, Device::Cpu).expect("a model")
+    Trainer::new(&options, 3, 2, TrainDevice::Cpu).expect("a model")
 }
 
 fn whole() -> &'static BTreeMap<String, Vec<u8>> {

@@ -1,0 +1,10 @@
+//! Gives this crate's test binaries the folder of libtorch as their run path, so that they start with nothing
+//! exported.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    // torch-sys (`links = "tch"`) tells it to direct dependants only; its own link arguments do not travel.
+    if let Some(folder) = std::env::var_os("DEP_TCH_LIBTORCH_LIB") {
+        println!("cargo::rustc-link-arg=-Wl,-rpath,{}", folder.to_string_lossy());
+    }
+}
