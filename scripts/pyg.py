@@ -5,8 +5,8 @@
 
 Two layers, hidden 128, fanouts 10,10, batches of 1000, Adam, on a graph of .npy files (indptr, indices, feat, label,
 train_idx); its test nodes are those of test_idx.npy, or all that don't train. For every loader: seconds of an epoch, of
-these waiting for the loader,
-the same batches again with none to wait for (they lie ready in memory), and the test accuracy at the end.
+these waiting for the loader, the same batches again with none to wait for (they lie ready in memory), and the test
+accuracy at the end.
 
 - PyG's NeighborLoader with 0, 1, 2, … worker processes
 - uvatrain.Loader and to_pyg(): threads of the same process; with and without layers that trim
