@@ -331,3 +331,19 @@ fn a_command_far_slower_or_far_faster_than_the_roles_gets_the_same_batches_from_
     assert_ne!(bottlenecks[0], "consumer");
     assert_eq!(bottlenecks[1], "consumer");
 }
+
+#[test]
+fn a_process_of_another_user_does_not_get_the_batches() {
+    if !rustix::process::getuid().is_root() {
+        println!("skipped: only root can become another user");
+        return;
+    }
+    let temp = directory();
+    small_graph(temp.path());
+    // Another real user, as which it is known to others; still allowed to read what root's cache has of libtorch.
+    let become_nobody = "import os, sys; os.setresuid(65534, 0, 0); os.execv(sys.argv[1], sys.argv[1:])";
+    let shell = format!("python3 -c '{become_nobody}' \"$@\"; exit $?");
+    let outcome = run(temp.path(), "", Some(&shell), "attach; take").run().ends_with(1);
+    assert!(outcome.stderr.contains("of user 65534, and this one is of user 0"), "{outcome}");
+    assert!(recorded(temp.path()).is_empty());
+}

@@ -114,6 +114,16 @@ impl Channel {
         Ok(Self(fd))
     }
 
+    /// Refuses messages of other users from now on: the kernel says with each who has sent it. For an end that others
+    /// than our own programs may come to have the peer of. Not for one whose peer may be outside of this process's PID
+    /// namespace: the kernel has no number for it there.
+    ///
+    /// # Errors
+    /// [`HandoverError::System`].
+    pub fn refuse_other_users(&self) -> Result<(), HandoverError> {
+        rustix::net::sockopt::set_socket_passcred(&self.0, true).map_err(HandoverError::system("SO_PASSCRED"))
+    }
+
     /// Sends one message. Blocks while the other end has not read earlier ones and the socket is full.
     ///
     /// # Errors
@@ -154,7 +164,7 @@ impl Channel {
     /// for whatever is not a whole message of ours (its descriptors are closed), or [`HandoverError::System`].
     pub fn recv(&self) -> Result<Received, HandoverError> {
         let mut buffer = vec![0; HEADER + MAX_PAYLOAD];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS), ScmCredentials(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let message = loop {
             let mut parts = [IoSliceMut::new(&mut buffer)];
@@ -166,14 +176,26 @@ impl Channel {
             }
         };
         // Owned from here, so that every refusal below closes them.
-        let mut fds = Vec::new();
+        let (mut fds, mut sender) = (Vec::new(), None);
         for item in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(rights) = item {
-                fds.extend(rights);
+            match item {
+                RecvAncillaryMessage::ScmRights(rights) => fds.extend(rights),
+                RecvAncillaryMessage::ScmCredentials(credentials) => sender = Some(credentials),
+                _ => {}
             }
         }
         if message.bytes == 0 && fds.is_empty() {
             return Err(HandoverError::Closed);
+        }
+        // The kernel says who sent it where it was asked to, by `refuse_other_users`.
+        let own = rustix::process::getuid();
+        if let Some(sender) = sender.filter(|sender| sender.uid != own) {
+            return Err(HandoverError::Refused(format!(
+                "it is of process {} of user {}, and this one is of user {}",
+                sender.pid.as_raw_nonzero(),
+                sender.uid.as_raw(),
+                own.as_raw()
+            )));
         }
         if message.flags.contains(ReturnFlags::TRUNC) {
             return Err(HandoverError::Refused(format!("it is longer than {} bytes", HEADER + MAX_PAYLOAD)));

@@ -3,6 +3,8 @@
 use std::io::{IoSlice, Read, Seek, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -311,4 +313,43 @@ proptest::proptest! {
             refusal(&bytes, &[]);
         }
     }
+}
+
+/// What the end that refuses other users says to a message of this user's, sent by a process of its own.
+fn refusal_of_user(user: u32) -> String {
+    let (here, there) = Channel::pair().unwrap();
+    here.refuse_other_users().unwrap();
+    let theirs = there.as_fd().try_clone_to_owned().unwrap();
+    let script = "import socket; socket.socket(fileno=0).send(b'hello')";
+    let sent = Command::new("python3").args(["-c", script]).stdin(theirs).uid(user).status().unwrap();
+    assert!(sent.success(), "{sent}");
+    match here.recv() {
+        Err(HandoverError::Refused(what)) => what,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn a_message_of_another_user_is_refused_by_the_end_that_asked_for_it() {
+    let own = rustix::process::getuid();
+    // One's own is refused for what it says only.
+    assert!(refusal_of_user(own.as_raw()).contains("fewer than the 24 of a header"));
+    if !own.is_root() {
+        println!("skipped: only root can send as another user");
+        return;
+    }
+    let refusal = refusal_of_user(65_534);
+    assert!(refusal.contains("of user 65534, and this one is of user 0"), "{refusal}");
+}
+
+#[test]
+fn messages_pass_an_end_that_refuses_other_users_with_their_descriptors() {
+    let (here, there) = Channel::pair().unwrap();
+    here.refuse_other_users().unwrap();
+    there.send(b"payload", &[there.as_fd(), here.as_fd()]).unwrap();
+    let received = here.recv().unwrap();
+    assert_eq!((received.payload.as_slice(), received.fds.len()), (&b"payload"[..], 2));
+    let most = vec![there.as_fd(); MAX_FDS];
+    there.send(b"", &most).unwrap();
+    assert_eq!(here.recv().unwrap().fds.len(), MAX_FDS);
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -328,7 +329,7 @@ impl MetricsFile {
     pub fn open(path: &Path, append: bool) -> Result<Self, RuntimeError> {
         let open = || -> io::Result<(File, Option<u64>)> {
             // Always appending, so that a line follows the last whole one also behind a failed write.
-            let file = OpenOptions::new().create(true).append(true).open(path)?;
+            let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
             if !file.metadata()?.is_file() {
                 return Ok((file, None));
             }

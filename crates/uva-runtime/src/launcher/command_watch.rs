@@ -201,7 +201,11 @@ impl Watch<'_> {
         }
         let place = match &door.attached {
             Some(_) => self.whereabouts(CONSUMER),
-            None => "before it had attached".to_owned(),
+            None => {
+                let refused =
+                    door.refused.as_ref().map_or_else(String::new, |why| format!(" (refused: {why})"));
+                format!("before it had attached{refused}")
+            }
         };
         let how = match (status.signal(), status.code()) {
             (Some(signal), _) => format!("was killed by {}", signal_name(signal)),

@@ -2,7 +2,8 @@
 //!
 //! The command inherits one end of a socket, and so does every process of it. So whoever knocks there sends along a
 //! channel of its own, over which it is answered and says all that follows; and its pidfd, by which its end is seen
-//! although it need not be the launcher's child.
+//! although it need not be the launcher's child. A socket that is inherited goes far, so the kernel is asked who knocks:
+//! processes of other users are sent away.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd, RawFd};

@@ -76,6 +76,7 @@ impl UserCommand {
             RuntimeError::Failed(format!("cannot start the {}: {what}", self.title()))
         };
         let (ours, theirs) = Channel::pair().map_err(|error| failed(&error))?;
+        ours.refuse_other_users().map_err(|error| failed(&error))?;
         let identity = theirs.identity().map_err(|error| failed(&error))?;
         let program = self.words.first().ok_or_else(|| failed(&"it has no words"))?;
         let mut command = Command::new(program);
