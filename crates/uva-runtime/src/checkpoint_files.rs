@@ -83,6 +83,7 @@ impl CheckpointDirectory {
     ///
     /// # Errors
     /// [`RuntimeError::Failed`] when the system gives no descriptor.
+    #[cfg(feature = "train")]
     pub(crate) fn share(&self) -> Result<Self, RuntimeError> {
         let lock = self.lock.try_clone().map_err(|error| {
             RuntimeError::Failed(format!("--checkpoint {}: {error}", self.path.display()))
