@@ -360,6 +360,67 @@ fn benches_measure_the_same_batches_whatever_the_number_of_threads() {
     }
 }
 
+/// Writes `weight.npy`: 0.5 to 2 for most edges, 0 for every seventh.
+fn write_weights(graph: &Path, edges: u64) -> Vec<f32> {
+    let weight = |edge: u64| if edge % 7 == 3 { 0.0 } else { 0.5 + (edge * 37 % 100) as f32 / 66.0 };
+    let weights: Vec<f32> = (0..edges).map(weight).collect();
+    fs::write(graph.join("weight.npy"), npy(&[edges], false, &weights)).expect("weights");
+    weights
+}
+
+#[test]
+fn each_kind_of_sampler_has_the_same_batches_whoever_makes_them() {
+    let temp = directory();
+    generate(temp.path(), "graph", &[]).succeeds();
+    let edges = uvatrain(temp.path(), ["info", "graph", "--json"]).run().succeeds().json()["edges"].as_u64();
+    write_weights(&temp.path().join("graph"), edges.unwrap());
+    let bench = |what: &str, kind: &str, more: &[&str]| {
+        let args = ["bench", what, "graph", "--fanouts", "4,3", "--batch-size", "100", "--json"];
+        let args = [&args[..], &["--sampler-kind", kind], more].concat();
+        uvatrain(temp.path(), args).run().succeeds().json()
+    };
+    let mut seen = Vec::new();
+    for (kind, more) in
+        [("neighbor", &[][..]), ("labor", &[]), ("weighted", &[]), ("weighted", &["--replace"])]
+    {
+        let pipeline = bench("pipeline", kind, &[&["--samplers", "2"], more].concat());
+        let batches = (pipeline["batches"].as_u64().unwrap() + 1).to_string();
+        let sample = bench("sample", kind, &[&["--threads", "1", "--batches", &batches], more].concat());
+        assert_eq!(sample["hash"], pipeline["hash"], "{kind}");
+        assert_eq!(sample["sampler_kind"], kind);
+        seen.push((sample["hash"].clone(), sample["input_nodes"].as_u64().unwrap()));
+    }
+    assert!((1..seen.len()).all(|kind| !seen[..kind].iter().any(|before| before.0 == seen[kind].0)));
+    assert!(seen[1].1 < seen[0].1, "LABOR has fewer nodes: {seen:?}");
+}
+
+#[test]
+fn weights_that_edges_cannot_be_picked_by_are_refused_before_anything_starts() {
+    let temp = directory();
+    generate(temp.path(), "graph", &[]).succeeds();
+    let graph = temp.path().join("graph");
+    let bench = |what: &str, kind: &str, more: &[&str]| {
+        let args = [&["bench", what, "graph", "--sampler-kind", kind], more].concat();
+        uvatrain(temp.path(), args).run()
+    };
+    for what in ["pipeline", "sample", "cache"] {
+        bench(what, "weighted", &[]).refuses(2, &["graph/weight.npy", "there is none"]);
+    }
+    let edges = uvatrain(temp.path(), ["info", "graph", "--json"]).run().succeeds().json()["edges"].as_u64();
+    let mut weights = write_weights(&graph, edges.unwrap());
+    weights[1000] = -0.25;
+    fs::write(graph.join("weight.npy"), npy(&[weights.len() as u64], false, &weights)).unwrap();
+    for what in ["pipeline", "sample", "cache"] {
+        // The header takes 128 bytes.
+        let place = ["weight.npy: the weight of edge 1000 at offset 4128 is -0.25"];
+        bench(what, "weighted", &[]).refuses(2, &place);
+    }
+    // Who does not pick by them does not mind.
+    bench("sample", "labor", &["--batches", "1"]).succeeds();
+    bench("pipeline", "labor", &["--replace"]).refuses(2, &["--replace", "labor", "--sampler-kind neighbor"]);
+    bench("sample", "labour", &[]).refuses(2, &["labour", "labor"]);
+}
+
 #[test]
 fn the_gather_bench_verifies_what_it_moved_and_compares_with_memcpy() {
     let temp = directory();

@@ -12,6 +12,8 @@ Needs Python 3.9 or later and nothing else.
 
 import argparse
 import json
+import math
+import struct
 import sys
 
 MASK32 = 2**32 - 1
@@ -68,6 +70,16 @@ def bounded(words, n):
             return product >> 32
 
 
+def bounded64(words, n):
+    """A uniform integer in [0, n) for n up to 64 bits: the same out of pairs of words, the low one first."""
+    threshold = 2**64 % n
+    while True:
+        low = next(words)
+        product = (next(words) << 32 | low) * n
+        if product % 2**64 >= threshold:
+            return product >> 64
+
+
 # --- Seeds ----------------------------------------------------------------------------------------------------
 
 
@@ -101,6 +113,60 @@ def pick(words, degree, fanout, replace):
     return picks
 
 
+def pick_labor(variates, fanout):
+    """Positions picked in a list whose entries have these variates."""
+    if fanout == -1 or len(variates) <= fanout:
+        return list(range(len(variates)))
+    smallest = sorted((variate, position) for position, variate in enumerate(variates))[:fanout]
+    return sorted(position for _, position in smallest)
+
+
+LOG2 = [
+    1901360720, 1196802686, 868614893, 680046808, 555475204, 456913028, 355293914, 236551560, 118923742, 38334212,
+    5783109,
+]  # fmt: skip
+
+
+def exponential(word):
+    """-log2((word + 1/2) / 2**32), in units of 2**-32."""
+    x = 2 * word + 1
+    e = x.bit_length() - 1
+    t = x * 2 ** (32 - e) - 2**32
+    q = 0
+    for coefficient in reversed(LOG2):
+        q = coefficient - q * t // 2**32
+        assert 0 <= q < 2**32
+    bow = t * (2**32 - 1 - t) // 2**30
+    return (33 - e) * 2**32 - t - bow * q // 2**34
+
+
+def word_at(stream, position):
+    """Word `position` of a node, however long its list is."""
+    at, of = position % 2**18, position // 2**18
+    stream = dict(stream, seed=stream["seed"] ^ mix(of))
+    return philox4x32([stream["seed"] & MASK32, stream["seed"] >> 32], counter_of(stream, at // 4))[at % 4]
+
+
+def pick_weighted(stream, weights, fanout, replace):
+    """Positions picked in a list whose entries have these weights."""
+    there = [position for position, weight in enumerate(weights) if weight > 0]
+    if fanout == -1 or len(there) <= fanout:
+        return there
+    if replace:
+        e = math.frexp(max(weights))[1] - 1
+        integers = [math.floor(weight * 2.0 ** (31 - e)) if weight > 0 else 0 for weight in weights]
+        words, picks = words_of(stream), []
+        for _ in range(fanout):
+            drawn, position = bounded64(words, sum(integers)), 0
+            while drawn >= integers[position]:
+                drawn -= integers[position]
+                position += 1
+            picks.append(position)
+        return picks
+    keys = [(float(exponential(word_at(stream, position))) / weights[position], position) for position in there]
+    return sorted(position for _, position in sorted(keys)[:fanout])
+
+
 # --- Batches --------------------------------------------------------------------------------------------------
 
 
@@ -116,32 +182,41 @@ def sample(graph, options, split, epoch, batch, seeds):
     blocks = []
     for layer, fanout in enumerate(options["fanouts"]):
         destinations = list(nodes)
-        indptr, indices = [0], []
+        indptr, indices, edge_ids = [0], [], []
         expanded = 0
         if options.get("expand") == "new" and blocks:
-            expanded = blocks[-1]["destinations"]
-            indptr, indices = list(blocks[-1]["indptr"]), list(blocks[-1]["indices"])
+            before = blocks[-1]
+            expanded = before["destinations"]
+            indptr, indices = list(before["indptr"]), list(before["indices"])
+            edge_ids = list(before.get("edge_ids", []))
         for destination in destinations[expanded:]:
             begin, end = graph["indptr"][destination], graph["indptr"][destination + 1]
             neighbors = graph["indices"][begin:end]
-            words = words_of(
-                dict(
-                    seed=options["seed"],
-                    node=original[destination],
-                    purpose="neighbors",
-                    layer=layer,
-                    batch=batch_of_picks(batch, original[destination], options.get("batch_dependency", 1)),
-                    epoch=epoch,
-                    split=split,
-                )
-            )
-            for position in pick(words, len(neighbors), fanout, options["replace"]):
+
+            def stream_of(node, purpose):
+                kept = batch_of_picks(batch, original[node], options.get("batch_dependency", 1))
+                names = dict(seed=options["seed"], node=original[node], purpose=purpose)
+                return dict(names, layer=layer, batch=kept, epoch=epoch, split=split)
+
+            kind = options.get("kind", "neighbor")
+            if kind == "labor":
+                firsts = [words_of(stream_of(neighbor, "neighbors")) for neighbor in neighbors]
+                picks = pick_labor([next(words) | next(words) << 32 for words in firsts], fanout)
+            elif kind == "weighted":
+                weights = [weight_of(bits) for bits in graph["weight_bits"][begin:end]]
+                picks = pick_weighted(stream_of(destination, "weights"), weights, fanout, options["replace"])
+            else:
+                words = words_of(stream_of(destination, "neighbors"))
+                picks = pick(words, len(neighbors), fanout, options["replace"])
+            for position in picks:
+                edge_ids.append(begin + position)
                 neighbor = neighbors[position]
                 if neighbor not in nodes:
                     nodes.append(neighbor)
                 indices.append(nodes.index(neighbor))
             indptr.append(len(indices))
-        blocks.append(dict(destinations=len(destinations), sources=len(nodes), indptr=indptr, indices=indices))
+        block = dict(destinations=len(destinations), sources=len(nodes), indptr=indptr, indices=indices)
+        blocks.append(dict(block, edge_ids=edge_ids) if options.get("edge_ids") else block)
     return dict(
         split=split,
         epoch=epoch,
@@ -151,6 +226,11 @@ def sample(graph, options, split, epoch, batch, seeds):
         blocks=blocks,
         hash=format(batch_hash([original[node] for node in nodes], len(seeds), blocks), "016x"),
     )
+
+
+def weight_of(bits):
+    """The number that a float32 of these bits is; a Python float holds it exactly."""
+    return struct.unpack("<f", struct.pack("<I", bits))[0]
 
 
 # --- Hash -----------------------------------------------------------------------------------------------------
@@ -217,6 +297,21 @@ def multigraph_lists():
     return lists
 
 
+def with_weights(graph, seed):
+    """The graph with a weight on each edge: most between 1/16 and 16, some 0, and some very light or very heavy. They depend
+    on the names of both ends and on the place in the list, so a reordered graph has the same."""
+    original = graph["orig_id"] or list(range(len(graph["indptr"]) - 1))
+    bits = []
+    for node, (begin, end) in enumerate(zip(graph["indptr"], graph["indptr"][1:])):
+        for place, neighbor in enumerate(graph["indices"][begin:end]):
+            name = original[node] << 20 | place << 8 | original[neighbor]
+            words = words_of(stream(seed=seed, node=name, purpose="subgraphs"))
+            choice, mantissa = bounded(words, 12), bounded(words, 2**23)
+            exponent = {0: None, 1: 127 - 60, 2: 127 + 60}.get(choice, 127 - 4 + bounded(words, 8))
+            bits.append(0 if exponent is None else exponent << 23 | mantissa)
+    return dict(graph, weight_bits=bits)
+
+
 def graph_vector(name, graph, options, splits, batch_size, epochs):
     """A graph with the batches that some epochs have on it."""
     orders, batches = [], []
@@ -270,7 +365,43 @@ def graph_vectors():
         4,
         [0],
     )
-    return [plain, again, multi, kept, expanded_once]
+    train = dict(train=moved_splits["train"])
+    kinds = [
+        ("LABOR", dict(options, kind="labor", edge_ids=True)),
+        ("LABOR, picks kept for three batches", dict(options, kind="labor", batch_dependency=3)),
+        ("LABOR, only new nodes expanded", dict(options, kind="labor", fanouts=[4, 3, 2], expand="new")),
+    ]
+    labor = [graph_vector(f"the reordered one, {name}", moved, asked, train, 4, [0]) for name, asked in kinds]
+    # As above, and so for edges that have weights.
+    unmoved = graph_vector("", csc(directed, "int32"), kinds[0][1], dict(train=splits["train"]), 4, [0])
+    assert [b["hash"] for b in unmoved["batches"]] == [b["hash"] for b in labor[0]["batches"]]
+
+    heavy = with_weights(moved, 77)
+    kinds = [
+        ("by weight", dict(options, kind="weighted")),
+        ("by weight with replacement", dict(options, kind="weighted", replace=True)),
+        (
+            "by weight, only new nodes expanded, edge ids",
+            dict(options, kind="weighted", fanouts=[4, -1, 2], expand="new", edge_ids=True),
+        ),
+    ]
+    weighted = [graph_vector(f"the reordered one, {name}", heavy, asked, train, 4, [0]) for name, asked in kinds]
+    unmoved = with_weights(csc(directed, "int32"), 77)
+    for (_, asked), vector in zip(kinds, weighted):
+        unmoved_vector = graph_vector("", unmoved, asked, dict(train=splits["train"]), 4, [0])
+        assert [b["hash"] for b in unmoved_vector["batches"]] == [b["hash"] for b in vector["batches"]]
+    repeated = [
+        graph_vector(
+            f"the multigraph, {kind}",
+            with_weights(csc(multigraph_lists(), "int64"), 3),
+            dict(fanouts=[3, 12], replace=False, seed=42, kind=kind),
+            dict(train=[29, 0, 1, 2, 3, 4, 5]),
+            3,
+            [5],
+        )
+        for kind in ("labor", "weighted")
+    ]
+    return [plain, again, multi, kept, expanded_once, *labor, *weighted, *repeated]
 
 
 # --- The file -------------------------------------------------------------------------------------------------
@@ -281,9 +412,9 @@ def stream(**fields):
     return {**base, **fields}
 
 
-def draws_vector(which, bounds):
+def draws_vector(which, bounds, draw=bounded):
     words = words_of(which)
-    return dict(stream=which, bounds=bounds, values=[bounded(words, n) for n in bounds])
+    return dict(stream=which, bounds=bounds, values=[draw(words, n) for n in bounds])
 
 
 def picks_vector(which, degree, fanout, replace):
@@ -322,6 +453,20 @@ def vectors():
             draws_vector(stream(seed=9, node=1), [1, 2, 3, 10, 100, 1000, 10**6, 10**9, MASK32] * 2),
             # One word in four is rejected, and consumed.
             draws_vector(stream(seed=9, node=2), [rejecting] * 16 + [6] * 4),
+        ],
+        bounded_wide=[
+            draws_vector(stream(seed=9, node=3), [1, 2, 10, 10**9, 2**32, 10**15, MASK64] * 2, bounded64),
+            # Nearly every other pair of words is rejected.
+            draws_vector(stream(seed=9, node=4), [2**63 + 1] * 16, bounded64),
+        ],
+        exponentials=[
+            dict(word=word, exponential=exponential(word))
+            for word in [0, 1, 2, 3, 2**16 - 1, 2**31 - 1, 2**31, 0x9E3779B9, 0xFFFF0000, MASK32 - 1, MASK32]
+        ],
+        words_at=[
+            dict(stream=which, position=position, word=word_at(which, position))
+            for which in [stream(seed=3, node=7, purpose="weights", layer=1)]
+            for position in [0, 1, 6, 2**18 - 1, 2**18, 2**18 + 5, 7 * 2**18 + 130]
         ],
         shuffles=[
             dict(seed=seed, split="train", epoch=epoch, count=count, positions=seed_order(seed, "train", count, epoch))

@@ -5,7 +5,8 @@
 //!
 //! pₗ₊₁(v) = 1 − (1 − pₗ(v)) · Π over entries (u → v) of (1 − pₗ(u) · qₗ(u))
 //!
-//! as if nodes came into a batch independently of each other. Products are sums of logarithms, kept in fixed point, so
+//! as if nodes came into a batch independently of each other, and as if all entries of a list were as likely: where edges are
+//! picked by weight, `presample` knows better. Products are sums of logarithms, kept in fixed point, so
 //! that threads may add in any order and the result is the same.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +54,8 @@ impl HotnessPolicy for Analytic {
             let fanout = usize::try_from(fanout).unwrap_or(usize::MAX);
             chance.par_iter().zip(&mut list_reads).enumerate().for_each(|(node, (&chance, reads))| {
                 let degree = csc.degree(node);
-                *reads += chance * (1 + degree.min(fanout)) as f64;
+                let whole = workload.options.kind.reads_whole_lists();
+                *reads += chance * (1 + if whole { degree } else { degree.min(fanout) }) as f64;
                 if degree == 0 || chance == 0.0 {
                     return;
                 }
@@ -131,6 +133,7 @@ mod tests {
         let csc = Csc { indptr, indices: Indices::I64(indices), original_ids: None };
         let options = SamplerOptions { fanouts: fanouts.to_vec(), ..SamplerOptions::default() };
         let workload = Workload {
+            weights: None,
             csc,
             train,
             options,

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rayon::prelude::*;
+use uva_graph::Csc;
 use uva_sample::MiniBatch;
 
 use crate::{CacheError, Workload};
@@ -15,7 +16,7 @@ pub struct Hotness {
     /// Batches whose input nodes hold the node: each of them gathers its row once.
     pub feature_reads: Vec<u32>,
     /// Reads of the node's list: each visit reads where the list lies and the neighbours picked, so it counts
-    /// 1 + min(degree, fanout).
+    /// 1 + min(degree, fanout); or 1 + degree where the kind of sampler reads whole lists.
     pub list_reads: Vec<u32>,
     /// Batches that were counted; 0 where nothing was sampled.
     pub batches: u64,
@@ -47,7 +48,7 @@ pub(crate) fn sum(counts: &[u32]) -> u64 {
 /// # Errors
 /// Where there is no batch, or one cannot be sampled.
 pub fn count(workload: &Workload<'_>, epochs: Range<u32>) -> Result<Hotness, CacheError> {
-    let counter = Counter::new(workload.csc.nodes());
+    let counter = Counter::new(workload);
     let batches = workload.visit(epochs, &|batch| counter.add(batch))?;
     Ok(counter.finish(batches))
 }
@@ -61,22 +62,26 @@ pub fn count_batches(
     epoch: u32,
     batches: Range<usize>,
 ) -> Result<Hotness, CacheError> {
-    let counter = Counter::new(workload.csc.nodes());
+    let counter = Counter::new(workload);
     let batches = workload.visit_batches(epoch, batches, &|batch| counter.add(batch))?;
     Ok(counter.finish(batches))
 }
 
 /// Counts shared by the threads that sample.
-struct Counter {
+struct Counter<'g> {
+    /// The lists, where a visit reads all of one.
+    read_whole: Option<Csc<'g>>,
     feature_reads: Vec<AtomicU32>,
     list_reads: Vec<AtomicU32>,
     picks: AtomicU64,
 }
 
-impl Counter {
-    fn new(nodes: usize) -> Self {
+impl<'g> Counter<'g> {
+    fn new(workload: &Workload<'g>) -> Self {
+        let nodes = workload.csc.nodes();
+        let read_whole = workload.options.kind.reads_whole_lists().then_some(workload.csc);
         let zeros = || (0..nodes).into_par_iter().map(|_| AtomicU32::new(0)).collect();
-        Self { feature_reads: zeros(), list_reads: zeros(), picks: AtomicU64::new(0) }
+        Self { read_whole, feature_reads: zeros(), list_reads: zeros(), picks: AtomicU64::new(0) }
     }
 
     fn add(&self, batch: &MiniBatch) {
@@ -85,7 +90,9 @@ impl Counter {
         }
         for block in batch.blocks() {
             for (&node, ends) in batch.nodes().iter().zip(block.indptr.windows(2)) {
-                add_saturating(&self.list_reads[node as usize], 1 + (ends[1] - ends[0]) as u32);
+                let picked = (ends[1] - ends[0]) as u32;
+                let entries = self.read_whole.map_or(picked, |csc| csc.degree(node as usize) as u32);
+                add_saturating(&self.list_reads[node as usize], entries.saturating_add(1));
             }
         }
         self.picks.fetch_add(batch.counts().edges() as u64, Ordering::Relaxed);

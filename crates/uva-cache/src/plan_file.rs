@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use uva_graph::npy::{NpyArray, NpyType, write_array};
 use uva_graph::reorder::NodeOrder;
 use uva_graph::{Dataset, mix};
-use uva_sample::SamplerOptions;
+use uva_sample::{SamplerKind, SamplerOptions};
 
 use crate::{CacheError, CachePolicy, CostModel, CurvePoint, Prediction, Sizes, Workload};
 
@@ -103,14 +103,23 @@ pub struct PlanOptions {
     pub seed: u64,
     /// `--batch-dependency`.
     pub batch_dependency: u32,
+    /// `--sampler-kind`, by its name; plans of before there were several have none, which means `neighbor`.
+    #[serde(default = "neighbor")]
+    pub sampler_kind: String,
+}
+
+fn neighbor() -> String {
+    SamplerKind::Neighbor.name().to_owned()
 }
 
 impl PlanOptions {
     pub(crate) fn of(workload: &Workload<'_>) -> Self {
         // Which nodes are expanded changes how often lists are read, not which: a plan serves either.
-        let SamplerOptions { fanouts, replace, seed, batch_dependency, expand: _ } = workload.options.clone();
+        let SamplerOptions { kind, fanouts, replace, seed, batch_dependency, expand: _, edge_ids: _ } =
+            workload.options.clone();
+        let sampler_kind = kind.name().to_owned();
         let (batch_size, drop_last) = (workload.batch_size as u64, workload.drop_last);
-        Self { fanouts, batch_size, drop_last, replace, seed, batch_dependency }
+        Self { fanouts, batch_size, drop_last, replace, seed, batch_dependency, sampler_kind }
     }
 }
 
@@ -331,6 +340,7 @@ impl CachePlan {
         let list = |fanouts: &[i32]| fanouts.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
         compare("--fanouts", list(&planned.fanouts), list(&options.fanouts));
         compare("--batch-size", planned.batch_size.to_string(), batch_size.to_string());
+        compare("--sampler-kind", planned.sampler_kind.clone(), options.kind.name().to_owned());
         compare("--replace", planned.replace.to_string(), options.replace.to_string());
         compare(
             "--batch-dependency",

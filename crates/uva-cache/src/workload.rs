@@ -6,7 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 use uva_graph::generate::Progress;
 use uva_graph::{Csc, Dataset, Split};
-use uva_sample::{BatchBounds, BatchKey, MiniBatch, NeighborSampler, SampleError, SamplerOptions, SeedOrder};
+use uva_sample::{
+    BatchBounds, BatchKey, BatchSampler, GraphView, MiniBatch, SampleError, SamplerOptions, SeedOrder,
+    sampler,
+};
 
 use crate::CacheError;
 
@@ -16,6 +19,8 @@ use crate::CacheError;
 pub struct Workload<'g> {
     /// The graph.
     pub csc: Csc<'g>,
+    /// The weights of its edges, for samplers that pick by them.
+    pub weights: Option<&'g [f32]>,
     /// The training nodes, in the order of their file.
     pub train: &'g [i64],
     /// Fanouts, seed and the like.
@@ -35,7 +40,7 @@ pub struct Workload<'g> {
 
 /// A thread's own sampler and the memory it samples into.
 struct Worker<'g> {
-    sampler: NeighborSampler<'g>,
+    sampler: Box<dyn BatchSampler + 'g>,
     batch: MiniBatch,
     seeds: Vec<i64>,
 }
@@ -54,6 +59,7 @@ impl<'g> Workload<'g> {
     pub fn of(dataset: &'g Dataset, options: SamplerOptions, batch_size: usize) -> Self {
         Self {
             csc: dataset.csc(),
+            weights: dataset.weights(),
             train: dataset.split(Split::Train),
             options,
             batch_size,
@@ -229,19 +235,17 @@ impl<'g> Workload<'g> {
 
     fn workers(&self, batches: usize) -> Result<Vec<Worker<'g>>, CacheError> {
         let (nodes, edges) = (self.csc.nodes(), self.csc.edges());
-        let fanouts = &self.options.fanouts;
-        let bounds = match self.batch_bytes {
-            Some(bytes) => BatchBounds::within(bytes, self.batch_size, fanouts, nodes, edges)?,
-            // Without a bound of its own, a batch may become as large as the graph; memory is taken when it is touched.
-            None if fanouts.contains(&-1) => {
-                BatchBounds::within(usize::MAX, self.batch_size, fanouts, nodes, edges)?
-            }
-            None => BatchBounds::new(self.batch_size, fanouts, nodes, edges)?,
-        };
+        // Nobody here asks for edge ids.
+        let options = SamplerOptions { edge_ids: false, ..self.options.clone() };
+        // Without a bound of its own, a batch may become as large as the graph; memory is taken when it is touched.
+        let unbounded = options.fanouts.contains(&-1).then_some(usize::MAX);
+        let bytes = self.batch_bytes.or(unbounded);
+        let bounds = BatchBounds::for_options(&options, self.batch_size, nodes, edges, bytes)?;
+        let graph = GraphView { weights: self.weights, ..self.csc.into() };
         (0..self.crew(batches))
             .map(|_| {
                 Ok(Worker {
-                    sampler: NeighborSampler::new(self.csc, self.options.clone())?,
+                    sampler: sampler(graph, &options)?,
                     batch: MiniBatch::with_bounds(&bounds),
                     seeds: Vec::with_capacity(bounds.seeds),
                 })

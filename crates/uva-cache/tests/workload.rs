@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use uva_cache::{CacheError, Hotness, Workload, count, count_batches};
 use uva_graph::Split;
-use uva_sample::{BatchBounds, BatchKey, MiniBatch, NeighborSampler, SeedOrder};
+use uva_sample::{BatchBounds, BatchKey, GraphView, MiniBatch, SamplerKind, SamplerOptions, SeedOrder, sampler};
 
 use common::{by_hand, options, stored};
 
@@ -24,7 +24,8 @@ fn plainly(workload: &Workload<'_>, epochs: std::ops::Range<u32>, mut visitor: i
     )
     .unwrap();
     let mut batch = MiniBatch::with_bounds(&bounds);
-    let mut sampler = NeighborSampler::new(csc, workload.options.clone()).unwrap();
+    let graph = GraphView { weights: workload.weights, ..csc.into() };
+    let mut sampler = sampler(graph, &workload.options).unwrap();
     let mut order = SeedOrder::new(
         workload.options.seed,
         Split::Train,
@@ -43,6 +44,24 @@ fn plainly(workload: &Workload<'_>, epochs: std::ops::Range<u32>, mut visitor: i
             sampler.sample_into(key, &seeds, &mut batch).unwrap();
             visitor(&batch);
         }
+    }
+}
+
+#[test]
+fn every_kind_of_sampler_is_counted_by_its_own_batches_and_reads() {
+    let stored = stored(2000, 12.0, 1, 0.3, 1);
+    let weights: Vec<f32> = (0..stored.dataset.edges()).map(|edge| (edge % 5) as f32).collect();
+    for kind in SamplerKind::ALL {
+        let options = SamplerOptions { kind, ..options(&FANOUTS) };
+        let mut workload = Workload::of(&stored.dataset, options, 100);
+        workload.weights = Some(&weights);
+        let (mut reads, mut rows) = (0, 0);
+        plainly(&workload, 0..1, |batch| {
+            reads += batch.counts().list_reads.all;
+            rows += batch.nodes().len() as u64;
+        });
+        let counted = count(&workload, 0..1).unwrap();
+        assert_eq!((counted.total_list_reads(), counted.total_feature_reads()), (reads, rows), "{kind}");
     }
 }
 

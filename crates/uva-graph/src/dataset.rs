@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::files::{Files, IndexArray, LabelArray};
+use crate::files::{Files, IndexArray, LabelArray, names};
 use crate::stamp::Stamp;
 use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Split};
 use crate::{fingerprint, verify};
@@ -174,6 +174,25 @@ impl Dataset {
     /// The weights of the edges, in the order of the lists; `None` where the dataset has none.
     pub fn weights(&self) -> Option<&[f32]> {
         self.files.weights.as_ref().map(|weights| weights.values())
+    }
+
+    /// The same for samplers that pick edges by their weights, after one parallel pass over them. A dataset opened with
+    /// [`Verify::HeadersOnly`] has left such passes to who opened it first.
+    ///
+    /// # Errors
+    /// Where the dataset has no weights, and where one is negative: with the file, the offset and the value.
+    pub fn weights_to_pick_by(&self) -> Result<&[f32], GraphError> {
+        let Some(weights) = &self.files.weights else {
+            let missing = std::io::Error::new(
+                std::io::ErrorKind::NotFound,
+                "there is none: edges that are picked by weight need one (docs/data-format.md)",
+            );
+            return Err(GraphError::io(&self.path.join(names::WEIGHTS), "read")(missing));
+        };
+        if self.verification.edges_checked || self.verification.from_stamp {
+            verify::weights_to_pick_by(weights.array(), weights.values())?;
+        }
+        Ok(weights.values())
     }
 
     /// The files behind the views, for what copies them.

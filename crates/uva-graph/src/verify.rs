@@ -45,6 +45,10 @@ enum ContentProblem {
     OriginalIdTwice { node: usize, at: usize, value: i64 },
     #[error("the weight of edge {position} at offset {at} is {value}: weights have to be finite")]
     Weight { position: usize, at: usize, value: f32 },
+    #[error(
+        "the weight of edge {position} at offset {at} is {value}: edges are picked by weights of 0 (never) or more"
+    )]
+    NegativeWeight { position: usize, at: usize, value: f32 },
     #[error("row {row}, column {column}, at offset {at} is {value}: features have to be finite")]
     Feature { row: usize, column: usize, at: usize, value: f32 },
 }
@@ -108,6 +112,17 @@ pub(crate) fn weights(array: &NpyArray, values: &[f32]) -> Result<(), GraphError
         Some(position) => {
             let (at, value) = (offset(array, position), values[position]);
             Err(invalid(array, ContentProblem::Weight { position, at, value }))
+        }
+    }
+}
+
+/// Checks that edges can be picked by their weights: none may be negative. That they are finite has been checked.
+pub(crate) fn weights_to_pick_by(array: &NpyArray, values: &[f32]) -> Result<(), GraphError> {
+    match first_wrong(values, |weight| weight < 0.0) {
+        None => Ok(()),
+        Some(position) => {
+            let (at, value) = (offset(array, position), values[position]);
+            Err(invalid(array, ContentProblem::NegativeWeight { position, at, value }))
         }
     }
 }

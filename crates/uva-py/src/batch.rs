@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use uva_graph::ElementType;
-use uva_runtime::Batch as RuntimeBatch;
 use uva_runtime::batch::{BatchArray, RawArray, RawElement};
-use uva_sample::Expand;
+use uva_runtime::{Batch as RuntimeBatch, LoaderOptions};
 
 use crate::array::Array;
 use crate::dlpack::{Device, Element};
@@ -59,6 +58,8 @@ pub struct Batch {
     /// Which nodes its hops drew neighbours for: "all" or "new".
     #[pyo3(get)]
     expand: &'static str,
+    /// Whether blocks have edge ids.
+    edge_ids: bool,
     #[pyo3(get)]
     num_seeds: usize,
     #[pyo3(get)]
@@ -69,7 +70,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    pub fn new(held: &Arc<Held>, expand: Expand) -> Self {
+    pub fn new(held: &Arc<Held>, options: &LoaderOptions) -> Self {
         let batch = held.batch();
         let counts = (0..batch.layers())
             .map(|layer| batch.counts(layer))
@@ -81,7 +82,8 @@ impl Batch {
             epoch: batch.epoch(),
             index: batch.index(),
             hash: batch.hash(),
-            expand: expand.name(),
+            expand: options.expand.name(),
+            edge_ids: options.edge_ids,
             num_seeds: batch.seed_count(),
             num_nodes: batch.node_count(),
             counts,
@@ -177,8 +179,12 @@ impl Batch {
             "input_nodes" | "seeds" => of_batch(BatchArray::InputNodes),
             "indptr" => of_layer(BatchArray::Indptr),
             "indices" => of_layer(BatchArray::Indices),
+            "edge_ids" if self.edge_ids => of_layer(BatchArray::EdgeIds),
+            "edge_ids" => Err(PyValueError::new_err(
+                "this batch has no edge ids: Loader(..., edge_ids=True) and uvatrain run --edge-ids make batches with them",
+            )),
             _ => Err(PyValueError::new_err(format!(
-                "{name:?} is no array of a batch: x, y, seeds, input_nodes, indptr, indices and edge_index are"
+                "{name:?} is no array of a batch: x, y, seeds, input_nodes, indptr, indices, edge_ids and edge_index are"
             ))),
         }
     }
@@ -206,7 +212,7 @@ pub fn of_features(element: ElementType) -> Element {
 
 #[pymethods]
 impl Batch {
-    /// One of the batch's arrays: x, y, seeds or input_nodes; or indptr, indices or, a copy, edge_index of a layer.
+    /// One of the batch's arrays: x, y, seeds or input_nodes; or indptr, indices, edge_ids or, a copy, edge_index of a layer.
     #[pyo3(signature = (name, layer=None))]
     fn array(&self, name: &str, layer: Option<usize>) -> PyResult<Array> {
         self.lend(name, layer)

@@ -17,7 +17,7 @@ use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice};
 use uva_runtime::consumer::{BatchStream, Place, decide_here};
 use uva_runtime::options::Part;
 use uva_runtime::{LoaderOptions, RuntimeError};
-use uva_sample::Expand;
+use uva_sample::{Expand, SamplerKind};
 
 use crate::batch::{Batch, Held};
 use crate::dataset::{Dataset, open};
@@ -246,7 +246,7 @@ impl Source {
                 open.out.retain(|held| held.strong_count() > 0);
                 open.out.push_back(Arc::downgrade(&held));
                 open.last = Some(place);
-                Ok(Some(Batch::new(&held, self.options.expand)))
+                Ok(Some(Batch::new(&held, &self.options)))
             }
             Err(RuntimeError::SlotHeld(_)) => {
                 let option = if self.own.is_some() { "slots" } else { "--slots" };
@@ -342,6 +342,7 @@ impl Source {
         told.set_item("drop_last", options.drop_last)?;
         told.set_item("batch_dependency", options.batch_dependency)?;
         told.set_item("expand", options.expand.name())?;
+        told.set_item("sampler_kind", options.sampler_kind.name())?;
         told.set_item("world_size", options.part.of)?;
         Ok(told)
     }
@@ -399,6 +400,14 @@ fn count<T: TryFrom<i128>>(name: &str, value: &Bound<'_, PyAny>) -> PyResult<T> 
     })
 }
 
+/// The kind of sampler of this name.
+pub fn kind_named(option: &str, name: &str) -> PyResult<SamplerKind> {
+    SamplerKind::from_name(name).ok_or_else(|| {
+        let names: Vec<_> = SamplerKind::ALL.iter().map(|kind| format!("{:?}", kind.name())).collect();
+        PyValueError::new_err(format!("{option} {name:?}: it is {}", names.join(" or ")))
+    })
+}
+
 fn device_named(name: &str) -> PyResult<DeviceChoice> {
     let index = match name {
         "cpu" => return Ok(DeviceChoice::Cpu),
@@ -412,7 +421,7 @@ fn device_named(name: &str) -> PyResult<DeviceChoice> {
 
 /// Opens a dataset and starts the threads that prepare its batches.
 #[pyfunction]
-#[pyo3(signature = (path, *, split, device, fanouts, batch_size, seed, replace, drop_last, batch_dependency, expand, samplers,
+#[pyo3(signature = (path, *, split, device, fanouts, batch_size, seed, replace, drop_last, batch_dependency, expand, sampler_kind, edge_ids, samplers,
     gather_threads, slots, batch_slots, slot_bytes, rank, world_size))]
 #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
 pub fn _open_loader(
@@ -427,6 +436,8 @@ pub fn _open_loader(
     drop_last: bool,
     batch_dependency: &Bound<'_, PyAny>,
     expand: &str,
+    sampler_kind: &str,
+    edge_ids: bool,
     samplers: Option<&Bound<'_, PyAny>>,
     gather_threads: Option<&Bound<'_, PyAny>>,
     slots: &Bound<'_, PyAny>,
@@ -439,6 +450,7 @@ pub fn _open_loader(
     // As the command line has it: most of the cores are the training's.
     let quarter = (std::thread::available_parallelism().map_or(1, usize::from) / 4).max(1);
     let options = LoaderOptions {
+        sampler_kind: kind_named("sampler_kind", sampler_kind)?,
         fanouts: fanouts.iter().map(|fanout| count("fanouts", fanout)).collect::<PyResult<_>>()?,
         replace,
         batch_size: count("batch_size", batch_size)?,
@@ -453,6 +465,7 @@ pub fn _open_loader(
         expand: Expand::from_name(expand)
             .ok_or_else(|| PyValueError::new_err(format!("expand {expand:?}: it is \"all\" or \"new\"")))?,
         degrees: false,
+        edge_ids,
         part: Part { index: count("rank", rank)?, of: count("world_size", world_size)? },
     };
     let device = device_named(device)?;

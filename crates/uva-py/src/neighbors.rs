@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use uva_graph::{Csc, Dataset as Graph, Split};
+use uva_graph::{Dataset as Graph, Split};
 use uva_sample::{
-    BatchCounts, BatchKey, BatchMut, BlockMut, Capacity, Expand, NeighborSampler as Sampler, SampleError,
-    SamplerOptions,
+    BatchCounts, BatchKey, BatchMut, BatchSampler, BlockMut, Capacity, Expand, GraphView, SampleError,
+    SamplerKind, SamplerOptions, sampler,
 };
 
 use crate::array::Array;
@@ -19,6 +19,7 @@ use crate::dlpack::Element;
 use crate::edges::{exported, zeros};
 use crate::errors::{UvatrainError, in_python};
 use crate::input::Input;
+use crate::loader::kind_named;
 
 /// What a batch is first tried with, if its bounds are not known to be less.
 const FIRST_ROOM: usize = 1 << 16;
@@ -35,7 +36,7 @@ pub struct NeighborSampler {
 /// A sampler and its memory.
 struct Worker {
     /// Borrows from `_graph`; declared first, so that it is dropped first.
-    sampler: Sampler<'static>,
+    sampler: Box<dyn BatchSampler>,
     nodes: Vec<i64>,
     layers: Vec<(Vec<i32>, Vec<i32>)>,
     _graph: Arc<Graph>,
@@ -43,11 +44,12 @@ struct Worker {
 
 impl Worker {
     fn new(graph: &Arc<Graph>, options: &SamplerOptions) -> PyResult<Self> {
-        let csc: Csc<'_> = graph.csc();
+        let view = GraphView::from(graph.csc());
         // SAFETY: the slices are of files mapped by the dataset, which does not move or unmap them as long as it lives;
         // `_graph` keeps it for longer than the sampler, which is private to the worker and never handed out.
-        let csc: Csc<'static> = unsafe { std::mem::transmute::<Csc<'_>, Csc<'static>>(csc) };
-        let sampler = Sampler::new(csc, options.clone()).map_err(raised)?;
+        let view: GraphView<'static> =
+            unsafe { std::mem::transmute::<GraphView<'_>, GraphView<'static>>(view) };
+        let sampler = sampler(view, options).map_err(raised)?;
         let layers = options.fanouts.iter().map(|_| (Vec::new(), Vec::new())).collect();
         Ok(Self { sampler, nodes: Vec::new(), layers, _graph: Arc::clone(graph) })
     }
@@ -60,8 +62,11 @@ impl Worker {
             grow(indices, FIRST_ROOM)?;
         }
         loop {
-            let mut blocks: Vec<BlockMut<'_>> =
-                self.layers.iter_mut().map(|(indptr, indices)| BlockMut { indptr, indices }).collect();
+            let mut blocks: Vec<BlockMut<'_>> = self
+                .layers
+                .iter_mut()
+                .map(|(indptr, indices)| BlockMut { indptr, indices, edge_ids: &mut [] })
+                .collect();
             let mut out = BatchMut { nodes: &mut self.nodes, layers: &mut blocks };
             let error = match self.sampler.sample(key, seeds, &mut out) {
                 Ok(counts) => return Ok(counts),
@@ -107,15 +112,24 @@ type Subgraph = (Array, Array, Array, Vec<usize>, Vec<usize>, Option<String>);
 #[pymethods]
 impl NeighborSampler {
     #[new]
-    #[pyo3(signature = (dataset, num_neighbors, replace=false, seed=0))]
+    #[pyo3(signature = (dataset, num_neighbors, replace=false, seed=0, kind="neighbor"))]
     fn new(
         dataset: &Bound<'_, Dataset>,
         num_neighbors: Vec<i32>,
         replace: bool,
         seed: u64,
+        kind: &str,
     ) -> PyResult<Self> {
         let graph = Arc::clone(dataset.get().graph());
+        let kind = kind_named("kind", kind)?;
+        if kind == SamplerKind::Weighted {
+            // Weights are looked through by threads, which a forked process must not wait for.
+            return Err(PyValueError::new_err(
+                "kind \"weighted\" is for uvatrain.Loader: here it is \"neighbor\" or \"labor\"",
+            ));
+        }
         let options = SamplerOptions {
+            kind,
             fanouts: num_neighbors,
             replace,
             seed,

@@ -29,6 +29,7 @@ def write_graph(
     dtype="float32",
     multi_label=False,
     reordered=False,
+    weighted=False,
     splits=(300, 70, 50),
     seed=0,
 ):
@@ -54,6 +55,10 @@ def write_graph(
         begin += count
     if reordered:
         np.save(path / "orig_id.npy", random.permutation(nodes))
+    if weighted:
+        # Behind all else, so that the rest is the same graph. Every tenth edge or so has no weight.
+        weights = random.random(indptr[-1], dtype=np.float32) * 4
+        np.save(path / "weight.npy", np.where(random.random(indptr[-1]) < 0.1, np.float32(0), weights))
     meta = {"name": path.name, "classes": classes}
     if dtype == "bfloat16":
         meta["feat_dtype"] = "bf16"
@@ -71,15 +76,19 @@ class Tables:
         self.indptr, self.indices = load("indptr"), load("indices")
         self.features, self.labels = load("feat"), load("label")
         self.splits = {split: load(f"{split}_idx") for split in ("train", "valid", "test")}
+        self.weights = load("weight") if (path / "weight.npy").exists() else None
         self.original = (
             load("orig_id") if (path / "orig_id.npy").exists() else np.arange(len(self.indptr) - 1)
         )
 
     def lists(self):
         """For the reference implementation, which knows Python's lists only."""
-        return dict(
+        lists = dict(
             indptr=self.indptr.tolist(), indices=self.indices.tolist(), orig_id=self.original.tolist()
         )
+        if self.weights is not None:
+            lists["weight_bits"] = self.weights.view(np.uint32).tolist()
+        return lists
 
 
 def mix(z):

@@ -80,6 +80,32 @@ def test_batches_are_those_of_the_reference_implementation(graph, replace):
                     assert block.indices.tolist() == reference_block["indices"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "replace"), [("labor", False), ("weighted", False), ("weighted", True), ("neighbor", False)]
+)
+def test_batches_of_every_kind_of_sampler_are_those_of_the_reference(tmp_path, kind, replace):
+    graph = write_graph(tmp_path / "weighted", nodes=200, splits=(120, 10, 10), reordered=True, weighted=True)
+    tables = Tables(graph)
+    options = dict(fanouts=[4, 3], replace=replace, seed=6, kind=kind, edge_ids=True)
+    wanted = dict(fanouts=(4, 3), batch_size=60, seed=6, replace=replace, sampler_kind=kind)
+    order = reference.seed_order(6, "train", 120, 0)
+    with uvatrain.Loader(graph, **wanted, edge_ids=True) as loader:
+        for batch in loader:
+            seeds = tables.splits["train"][order[batch.index * 60 : (batch.index + 1) * 60]].tolist()
+            expected = reference.sample(tables.lists(), options, "train", 0, batch.index, seeds)
+            assert batch.hash == expected["hash"] == hash_of(batch, tables.original)
+            for block, reference_block in zip(batch.blocks, expected["blocks"], strict=True):
+                assert block.edge_ids.tolist() == reference_block["edge_ids"]
+                assert (
+                    tables.indices[block.edge_ids].tolist() == batch.input_nodes[block.indices.long()].tolist()
+                )
+                if kind == "weighted":
+                    assert (tables.weights[block.edge_ids] > 0).all()
+    with uvatrain.Loader(graph, **wanted) as loader:
+        with pytest.raises(ValueError, match="edge_ids=True"):
+            next(iter(loader)).blocks[0].edge_ids  # noqa: B018
+
+
 def test_hashes_are_those_of_uvatrain_train(graph, uvatrain_program, tmp_path):
     metrics = tmp_path / "metrics.jsonl"
     arguments = "--fanouts 4,3,2 --batch-size 64 --seed 11 --epochs 3 --device cpu".split()

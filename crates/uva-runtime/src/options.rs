@@ -1,7 +1,8 @@
 //! What a run is asked to load, and in which order.
 
 use serde::{Deserialize, Serialize};
-use uva_sample::{Expand, SamplerOptions};
+use uva_graph::Dataset;
+use uva_sample::{Expand, InvalidOption, SampleError, SamplerKind, SamplerOptions};
 
 use crate::RuntimeError;
 
@@ -19,6 +20,9 @@ pub const MAX_SLOTS: [usize; 2] = [64, 1024];
 /// slot layout without asking another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoaderOptions {
+    /// Which neighbours are picked.
+    #[serde(default, with = "sampler_kind")]
+    pub sampler_kind: SamplerKind,
     /// Neighbours per node and hop, from the seeds outward; −1 takes all of them.
     pub fanouts: Vec<i32>,
     /// Draw neighbours with replacement.
@@ -48,9 +52,29 @@ pub struct LoaderOptions {
     pub expand: Expand,
     /// Whether batches carry the in-degree, in the whole graph, of each input node: GCN weighs by them.
     pub degrees: bool,
+    /// Whether blocks say where each of their edges stands in the dataset's `indices.npy`.
+    #[serde(default)]
+    pub edge_ids: bool,
     /// Which of an epoch's batches are this run's, where several processes divide them.
     #[serde(default)]
     pub part: Part,
+}
+
+/// [`SamplerKind`] by its name.
+mod sampler_kind {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use uva_sample::SamplerKind;
+
+    pub fn serialize<S: Serializer>(kind: &SamplerKind, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(kind.name())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SamplerKind, D::Error> {
+        let name = String::deserialize(from)?;
+        SamplerKind::from_name(&name)
+            .ok_or_else(|| D::Error::custom(format!("`{name}` is no kind of sampler")))
+    }
 }
 
 /// [`Expand`] by its name.
@@ -88,6 +112,7 @@ impl Default for Part {
 impl Default for LoaderOptions {
     fn default() -> Self {
         Self {
+            sampler_kind: SamplerKind::Neighbor,
             fanouts: vec![15, 10, 5],
             replace: false,
             batch_size: 1024,
@@ -101,6 +126,7 @@ impl Default for LoaderOptions {
             batch_dependency: 1,
             expand: Expand::All,
             degrees: false,
+            edge_ids: false,
             part: Part::default(),
         }
     }
@@ -110,17 +136,33 @@ impl LoaderOptions {
     /// How neighbours are sampled.
     pub fn sampling(&self) -> SamplerOptions {
         SamplerOptions {
+            kind: self.sampler_kind,
             fanouts: self.fanouts.clone(),
             replace: self.replace,
             seed: self.seed,
             batch_dependency: self.batch_dependency,
             expand: self.expand,
+            edge_ids: self.edge_ids,
         }
     }
 
     /// Batch slots in force.
     pub fn batch_slots(&self) -> usize {
         self.batch_slots.unwrap_or(self.samplers + 2)
+    }
+
+    /// Checks that the dataset has what these options sample by.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Input`] naming the file, and the place in it.
+    pub fn check_dataset(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
+        match self.sampler_kind {
+            SamplerKind::Weighted => match dataset.weights_to_pick_by() {
+                Ok(_) => Ok(()),
+                Err(error) => Err(RuntimeError::Input(format!("--sampler-kind weighted: {error}"))),
+            },
+            SamplerKind::Neighbor | SamplerKind::Labor => Ok(()),
+        }
     }
 
     /// Checks what can be checked without a dataset.
@@ -134,6 +176,9 @@ impl LoaderOptions {
         }
         if let Some(fanout) = self.fanouts.iter().find(|fanout| **fanout == 0 || **fanout < -1) {
             return usage(format!("--fanouts {fanout}: a fanout is 1 or more, or -1 for all neighbours"));
+        }
+        if self.replace && self.sampler_kind == SamplerKind::Labor {
+            return Err(SampleError::from(InvalidOption::Replace { kind: self.sampler_kind }).into());
         }
         if self.batch_size == 0 {
             return usage("--batch-size 0: a batch needs at least one seed".into());

@@ -37,7 +37,7 @@ impl RunPlan {
     ///
     /// # Errors
     /// [`RuntimeError::Usage`] for options that cannot work, [`RuntimeError::Input`] for a dataset without training
-    /// nodes.
+    /// nodes, or without weights that edges can be picked by where that is asked for.
     pub fn new(dataset: &Dataset, options: &LoaderOptions, passes: Passes) -> Result<Self, RuntimeError> {
         options.check()?;
         // A batch of more seeds than any split has is the whole split, however many more: memory is sized by what can be.
@@ -51,6 +51,7 @@ impl RunPlan {
                 dataset.path().display()
             )));
         }
+        options.check_dataset(dataset)?;
         let batches = |split| batches(options, split, dataset.split(split).len());
         let (train, valid, test) = (batches(Split::Train), batches(Split::Valid), batches(Split::Test));
         if passes.epochs > 0 && train == 0 {

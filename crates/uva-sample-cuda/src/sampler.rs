@@ -7,7 +7,7 @@ use uva_cuda::{CudaError, DeviceSlice, Stream};
 use uva_graph::Csc;
 use uva_sample::{
     BatchCounts, BatchKey, BatchMut, Capacity, Expand, HopShape, InvalidOption, LayerCounts, ListReads,
-    MAX_EPOCH, MAX_LAYERS, SampleError, SamplerOptions,
+    MAX_EPOCH, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions,
 };
 
 use crate::arena::Arena;
@@ -62,7 +62,9 @@ impl CudaSampler {
     /// as the kernels' module is. Copies the cached lists and the names of the nodes to the device, and waits for that.
     ///
     /// # Errors
-    /// What [`SamplerOptions::check`] says; [`InvalidOption::ExpandOnDevice`] for [`Expand::New`]; [`SampleError::LayerMismatch`] where `bounds` has another number of layers
+    /// What [`SamplerOptions::check`] says; [`InvalidOption::ExpandOnDevice`] for [`Expand::New`],
+    /// [`InvalidOption::KindOnDevice`] for another kind than [`SamplerKind::Neighbor`] and
+    /// [`InvalidOption::EdgeIdsOnDevice`] for edge ids; [`SampleError::LayerMismatch`] where `bounds` has another number of layers
     /// than there are fanouts; [`SampleError::InvalidList`] where the cached lists are no beginning of the graph's;
     /// [`CudaError::OutOfMemory`] with what is free; [`CudaError::Refused`] for dataset ids of another number than there
     /// are nodes.
@@ -77,6 +79,12 @@ impl CudaSampler {
         sampler.check(&Csc { original_ids: options.original_ids, ..csc })?;
         if sampler.expand == Expand::New {
             return Err(SampleError::from(InvalidOption::ExpandOnDevice).into());
+        }
+        if sampler.kind != SamplerKind::Neighbor {
+            return Err(SampleError::from(InvalidOption::KindOnDevice { kind: sampler.kind }).into());
+        }
+        if sampler.edge_ids {
+            return Err(SampleError::from(InvalidOption::EdgeIdsOnDevice).into());
         }
         if bounds.layers.len() != sampler.fanouts.len() {
             let (expected, given) = (sampler.fanouts.len(), bounds.layers.len());

@@ -23,6 +23,22 @@ pub struct BlockMut<'a> {
     pub indptr: &'a mut [i32],
     /// Room for the local ids of `edges` picks.
     pub indices: &'a mut [i32],
+    /// Room for as many edge ids, where [`SamplerOptions::edge_ids`](crate::SamplerOptions::edge_ids) asks for them.
+    pub edge_ids: &'a mut [i64],
+}
+
+impl BlockMut<'_> {
+    /// The block of these counts that it holds.
+    pub(crate) fn used(&self, counts: &LayerCounts) -> BlockRef<'_> {
+        let LayerCounts { destinations, sources, edges } = *counts;
+        let (indptr, indices) = (&self.indptr[..=destinations], &self.indices[..edges]);
+        BlockRef { destinations, sources, indptr, indices, edge_ids: used_edge_ids(self.edge_ids, edges) }
+    }
+}
+
+/// The edge ids of a block of so many edges; none where there is no room for them.
+fn used_edge_ids(edge_ids: &[i64], edges: usize) -> &[i64] {
+    edge_ids.get(..edges).unwrap_or_default()
 }
 
 /// How much of a batch's memory is in use, and the hash of it.
@@ -42,12 +58,13 @@ pub struct BatchCounts {
     pub list_reads: ListReads,
 }
 
-/// Reads of lists: one of a list's place, and one for each neighbour picked from it.
+/// Reads of lists: one of a list's place, and one for each neighbour picked from it, or for each that it has where the kind of
+/// sampler [reads whole lists](crate::SamplerKind::reads_whole_lists).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListReads {
     /// All of them.
     pub all: u64,
-    /// Those of cached lists ([`NeighborSampler::with_cached_lists`](crate::NeighborSampler::with_cached_lists)).
+    /// Those of cached lists ([`GraphView::cached_lists`](crate::GraphView::cached_lists)).
     pub cached: u64,
 }
 
@@ -87,6 +104,9 @@ pub struct BlockRef<'a> {
     pub indptr: &'a [i32],
     /// Local ids of the picks.
     pub indices: &'a [i32],
+    /// Where each pick stands in the dataset's `indices.npy`; empty unless asked for
+    /// ([`SamplerOptions::edge_ids`](crate::SamplerOptions::edge_ids)).
+    pub edge_ids: &'a [i64],
 }
 
 /// A batch that owns its memory: for library users, tests and benches.
@@ -99,6 +119,7 @@ pub struct MiniBatch {
 struct BlockBuffers {
     indptr: Vec<i32>,
     indices: Vec<i32>,
+    edge_ids: Vec<i64>,
 }
 
 impl MiniBatch {
@@ -108,6 +129,7 @@ impl MiniBatch {
         let layers = bounds.layers.iter().map(|layer| BlockBuffers {
             indptr: vec![0; layer.destinations + 1],
             indices: vec![0; layer.edges],
+            edge_ids: vec![0; if bounds.edge_ids { layer.edges } else { 0 }],
         });
         Self { nodes: vec![0; bounds.nodes], layers: layers.collect(), counts: BatchCounts::default() }
     }
@@ -127,7 +149,7 @@ impl MiniBatch {
         let layers = self.layers.len().min(MAX_LAYERS);
         let mut buffers = self.layers.iter_mut();
         let mut blocks: [BlockMut<'_>; MAX_LAYERS] = std::array::from_fn(|_| match buffers.next() {
-            Some(BlockBuffers { indptr, indices }) => BlockMut { indptr, indices },
+            Some(BlockBuffers { indptr, indices, edge_ids }) => BlockMut { indptr, indices, edge_ids },
             None => BlockMut::default(),
         });
         self.counts = fill(&mut BatchMut { nodes: &mut self.nodes, layers: &mut blocks[..layers] })?;
@@ -156,6 +178,7 @@ impl MiniBatch {
             sources: counts.sources,
             indptr: &buffers.indptr[..=counts.destinations],
             indices: &buffers.indices[..counts.edges],
+            edge_ids: used_edge_ids(&buffers.edge_ids, counts.edges),
         })
     }
 

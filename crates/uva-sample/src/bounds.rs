@@ -12,6 +12,8 @@ pub struct BatchBounds {
     pub nodes: usize,
     /// Each layer, from the seeds outward.
     pub layers: Vec<LayerBounds>,
+    /// Whether blocks have edge ids.
+    pub edge_ids: bool,
 }
 
 /// The most that one block can hold.
@@ -42,7 +44,8 @@ impl BatchBounds {
         edges: usize,
         bytes: Option<usize>,
     ) -> Result<Self, SampleError> {
-        let full = Self::of_graph(batch_size, &options.fanouts, options.expand, nodes, edges)?;
+        let mut full = Self::of_graph(batch_size, &options.fanouts, options.expand, nodes, edges)?;
+        full.edge_ids = options.edge_ids;
         match (bytes, options.fanouts.iter().position(|&fanout| fanout == -1)) {
             (Some(bytes), _) => full.shrunk(bytes),
             (None, Some(layer)) => Err(InvalidOption::Unbounded { layer }.into()),
@@ -104,10 +107,13 @@ impl BatchBounds {
         Ok(self.scaled(factor))
     }
 
-    /// Bytes that the arrays of a batch take: 8 a node id, 4 an offset or local id.
+    /// Bytes that the arrays of a batch take: 8 a node id or edge id, 4 an offset or local id.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let words = |layer: &LayerBounds| layer.destinations.saturating_add(1).saturating_add(layer.edges);
+        let of_edge = if self.edge_ids { 3 } else { 1 };
+        let words = |layer: &LayerBounds| {
+            layer.destinations.saturating_add(1).saturating_add(layer.edges.saturating_mul(of_edge))
+        };
         let blocks = self.layers.iter().fold(0_usize, |sum, layer| sum.saturating_add(words(layer)));
         self.nodes.saturating_mul(8).saturating_add(blocks.saturating_mul(4))
     }
@@ -144,7 +150,7 @@ impl BatchBounds {
             }
             destinations = sources;
         }
-        Ok(Self { seeds, nodes: destinations, layers })
+        Ok(Self { seeds, nodes: destinations, layers, edge_ids: false })
     }
 
     fn check(&self) -> Result<(), InvalidOption> {
@@ -169,7 +175,8 @@ impl BatchBounds {
             sources: layer.sources.min(nodes),
             edges: scale(layer.edges).min(MOST),
         };
-        Self { seeds: self.seeds.min(nodes), nodes, layers: self.layers.iter().map(layer).collect() }
+        let layers = self.layers.iter().map(layer).collect();
+        Self { seeds: self.seeds.min(nodes), nodes, layers, edge_ids: self.edge_ids }
     }
 }
 

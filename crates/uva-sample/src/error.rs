@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::options::{MAX_EPOCH, MAX_LAYERS, MAX_PICKS};
-use crate::{BatchKey, philox};
+use crate::{BatchKey, SamplerKind, philox};
 
 /// Why a batch was not sampled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -176,6 +176,48 @@ pub enum InvalidOption {
         "--expand new is for samplers on the CPU, not for one on a GPU: use --expand all, or sample on the CPU"
     )]
     ExpandOnDevice,
+    /// A kind of sampler that a device does not have.
+    #[error(
+        "--sampler-kind {kind} is for samplers on the CPU, not for one on a GPU: use --sampler cpu, or \
+         --sampler-kind neighbor"
+    )]
+    KindOnDevice {
+        /// The kind.
+        kind: SamplerKind,
+    },
+    /// Edge ids out of a device.
+    #[error(
+        "--edge-ids is for samplers on the CPU, not for one on a GPU: use --sampler cpu, or leave it out"
+    )]
+    EdgeIdsOnDevice,
+    /// Options of one kind of sampler, given to another.
+    #[error("options of the {asked} sampler were given to the {this} sampler")]
+    OtherKind {
+        /// What the options are for.
+        asked: SamplerKind,
+        /// What they were given to.
+        this: SamplerKind,
+    },
+    /// Picks with replacement by a kind that makes none.
+    #[error(
+        "--replace: the {kind} sampler picks a neighbour once at most; leave --replace out, or use --sampler-kind \
+         neighbor or weighted"
+    )]
+    Replace {
+        /// The kind.
+        kind: SamplerKind,
+    },
+    /// Picks by weights that there are none of.
+    #[error("--sampler-kind weighted picks by weight.npy, and the dataset has none")]
+    NoWeights,
+    /// Weights of another number of edges.
+    #[error("weight.npy has {given} entries, but the graph has {edges} edges")]
+    Weights {
+        /// Entries in it.
+        given: usize,
+        /// Edges in the graph.
+        edges: usize,
+    },
     /// A batch without seeds.
     #[error("--batch-size is 0; give 1 or more")]
     BatchSizeZero,

@@ -57,7 +57,8 @@ mod tests {
     #[test]
     fn every_value_and_every_place_counts() {
         let indptr = [0, 2];
-        let block = |indices| BlockRef { destinations: 1, sources: 3, indptr: &indptr, indices };
+        let block =
+            |indices| BlockRef { destinations: 1, sources: 3, indptr: &indptr, indices, edge_ids: &[] };
         let base = batch_hash(&[5, 6, 7], 1, &[block(&[1, 2])]);
         assert_ne!(base, batch_hash(&[5, 7, 6], 1, &[block(&[1, 2])]));
         assert_ne!(base, batch_hash(&[5, 6, 7], 2, &[block(&[1, 2])]));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use uva_graph::{Csc, Split, mix};
 
-use crate::{InvalidOption, SampleError};
+use crate::{InvalidOption, SampleError, SamplerKind};
 
 /// Most hops that a batch may have: the random key has five bits for the hop.
 pub const MAX_LAYERS: usize = 32;
@@ -18,13 +18,15 @@ pub const MAX_EPOCH: u32 = (1 << 30) - 1;
 /// one; a quarter of them is always enough in practice (a draw is rejected with a chance below one half).
 pub(crate) const MAX_PICKS: usize = 1 << 16;
 
-/// How a [`NeighborSampler`](crate::NeighborSampler) samples.
+/// How a [`BatchSampler`](crate::BatchSampler) samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SamplerOptions {
+    /// Which neighbours are picked.
+    pub kind: SamplerKind,
     /// Neighbours a node gets in each hop, written from the seeds outward; −1 takes all. 1 to [`MAX_LAYERS`] hops.
     pub fanouts: Vec<i32>,
     /// Whether a neighbour may be picked more than once. Lists no longer than the fanout are taken as they stand
-    /// either way.
+    /// either way. Not for [`SamplerKind::Labor`].
     pub replace: bool,
     /// The run's seed.
     pub seed: u64,
@@ -33,6 +35,8 @@ pub struct SamplerOptions {
     pub batch_dependency: u32,
     /// Which nodes a hop draws picks for.
     pub expand: Expand,
+    /// Whether blocks say where each pick stands in the dataset's `indices.npy`. It changes nothing else of a batch.
+    pub edge_ids: bool,
 }
 
 /// Which of the nodes so far a hop draws picks for. Every one of them is a destination of the hop's block either way.
@@ -78,11 +82,15 @@ impl SamplerOptions {
     ///
     /// # Errors
     /// [`SampleError::InvalidOption`] for fanouts that mean nothing, that pick more than 65,536 out of a list, for picks
-    /// that are kept for no batch, and for graphs beyond what the random keys can name.
+    /// that are kept for no batch, for picks with replacement by a kind that makes none, and for graphs beyond what the
+    /// random keys can name.
     pub fn check(&self, csc: &Csc<'_>) -> Result<(), SampleError> {
         check_fanouts(&self.fanouts)?;
         if self.batch_dependency == 0 {
             return Err(InvalidOption::BatchDependency.into());
+        }
+        if self.replace && self.kind == SamplerKind::Labor {
+            return Err(InvalidOption::Replace { kind: self.kind }.into());
         }
         Ok(check_graph(csc, &self.fanouts)?)
     }
@@ -90,7 +98,15 @@ impl SamplerOptions {
 
 impl Default for SamplerOptions {
     fn default() -> Self {
-        Self { fanouts: vec![15, 10, 5], replace: false, seed: 0, batch_dependency: 1, expand: Expand::All }
+        Self {
+            kind: SamplerKind::Neighbor,
+            fanouts: vec![15, 10, 5],
+            replace: false,
+            seed: 0,
+            batch_dependency: 1,
+            expand: Expand::All,
+            edge_ids: false,
+        }
     }
 }
 

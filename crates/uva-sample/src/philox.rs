@@ -5,7 +5,7 @@
 //! "Parallel random numbers: as easy as 1, 2, 3" (SC'11); how counter and key are laid out is the contract in
 //! `docs/reproducible-batches.md`.
 
-use uva_graph::Split;
+use uva_graph::{Split, mix};
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
@@ -159,6 +159,62 @@ impl Stream {
         }
         (product >> 32) as u32
     }
+
+    /// The same for bounds of 64 bits, out of words taken two by two, the low one first.
+    #[inline]
+    pub fn bounded_u64(&mut self, bound: u64) -> u64 {
+        let mut draw = || {
+            let low = u64::from(self.next_u32());
+            u128::from(low | u64::from(self.next_u32()) << 32) * u128::from(bound)
+        };
+        let mut product = draw();
+        if (product as u64) < bound {
+            let threshold = bound.wrapping_neg() % bound;
+            while (product as u64) < threshold {
+                product = draw();
+            }
+        }
+        (product >> 64) as u64
+    }
+}
+
+/// The first two words (low, high) of the streams of many nodes; `batch` says which batch each is keyed by. The other fields
+/// are those of `like`.
+#[inline]
+pub(crate) fn first_longs(like: &StreamKey, nodes: &[u64], batch: impl Fn(u64) -> u32, out: &mut [u64]) {
+    let [_, c1, _, c3] = StreamKey { node: 0, ..*like }.counter(0);
+    for (nodes, out) in nodes.chunks(LANES).zip(out.chunks_mut(LANES)) {
+        let mut lane_nodes = [0; LANES];
+        lane_nodes[..nodes.len()].copy_from_slice(nodes);
+        let high = lane_nodes.map(|node| c1 | ((node >> 32) as u32 & 0xFF) << 24);
+        let [low_words, high_words, ..] =
+            lanes(like.key(), lane_nodes.map(|node| node as u32), high, lane_nodes.map(&batch), c3);
+        for ((long, low), high) in out.iter_mut().zip(low_words).zip(high_words) {
+            *long = u64::from(low) | u64::from(high) << 32;
+        }
+    }
+}
+
+/// The words of one node from position `first` on, a multiple of 4, for lists of any length: word `p` is word
+/// `p mod 2¹⁸` of the stream whose seed is `seed xor mix(⌊p / 2¹⁸⌋)`. (mix(0) is 0, so a stream begins as it does elsewhere.)
+/// The words asked for at once do not go over the end of a stream.
+#[inline]
+pub(crate) fn words_from(key: &StreamKey, first: u64, out: &mut [u32]) {
+    let streams = STREAM_WORDS as u64;
+    let key = StreamKey { seed: key.seed ^ mix(first / streams), ..*key };
+    let [c0, c1, c2, c3] = key.counter(0);
+    let mut block = (first % streams / 4) as u32;
+    for out in out.chunks_mut(4 * LANES) {
+        let mut counters = [c1; LANES];
+        for counter in &mut counters {
+            *counter |= block & 0xFFFF;
+            block += 1;
+        }
+        let words = lanes(key.key(), [c0; LANES], counters, [c2; LANES], c3);
+        for (at, word) in out.iter_mut().enumerate() {
+            *word = words[at % 4][at / 4];
+        }
+    }
 }
 
 /// Blocks of words for many nodes of one (seed, epoch, split, layer, purpose), generated side by side.
@@ -304,6 +360,58 @@ mod tests {
                 }
             }
             assert_eq!(words.next(), None);
+        }
+    }
+
+    #[test]
+    fn first_longs_are_the_first_two_words_of_the_streams() {
+        let nodes: Vec<u64> = (0..11).map(|node| node * 0x12_3456_789A).collect();
+        let mut longs = [0; 11];
+        first_longs(&KEY, &nodes, |node| node as u32 % 3, &mut longs);
+        for (&node, long) in nodes.iter().zip(longs) {
+            let mut stream = StreamKey { node, batch: node as u32 % 3, ..KEY }.stream();
+            let (low, high) = (stream.next_u32(), stream.next_u32());
+            assert_eq!(long, u64::from(low) | u64::from(high) << 32);
+        }
+    }
+
+    #[test]
+    fn words_of_long_lists_are_those_of_the_stream_and_behind_it_of_another() {
+        let mut words = [0; 50];
+        words_from(&KEY, 0, &mut words);
+        let mut stream = KEY.stream();
+        assert_eq!(words, std::array::from_fn(|_| stream.next_u32()));
+        words_from(&KEY, 20, &mut words[..30]);
+        let stream = &mut KEY.stream();
+        let behind = std::iter::repeat_with(|| stream.next_u32()).skip(20);
+        assert!(words[..30].iter().copied().eq(behind.take(30)));
+        let end = STREAM_WORDS as u64;
+        words_from(&KEY, end - 4, &mut words[..4]);
+        assert_eq!(words[..4], philox4x32(KEY.key(), KEY.counter(0xFFFF)));
+        words_from(&KEY, 3 * end + 8, &mut words[..4]);
+        let other = StreamKey { seed: KEY.seed ^ mix(3), ..KEY };
+        assert_eq!(words[..4], philox4x32(other.key(), other.counter(2)));
+    }
+
+    #[test]
+    fn a_wide_draw_takes_two_words_and_rejects_as_a_narrow_one_does() {
+        // 2^64 mod (2^63 + 1) = 2^63 - 1: nearly half of all pairs of words are rejected.
+        for (bound, most) in [((1_u64 << 63) + 1, 300), (10, 0), (1, 0), (u64::MAX, 1)] {
+            let (mut words, mut draws, mut rejected) = (KEY.stream(), KEY.stream(), 0);
+            let threshold = ((1_u128 << 64) % u128::from(bound)) as u64;
+            for _ in 0..200 {
+                let expected = loop {
+                    let low = u128::from(words.next_u32());
+                    let product = (low | u128::from(words.next_u32()) << 32) * u128::from(bound);
+                    if product as u64 >= threshold {
+                        break (product >> 64) as u64;
+                    }
+                    rejected += 1;
+                };
+                assert_eq!(draws.bounded_u64(bound), expected);
+                assert!(expected < bound);
+            }
+            assert!(rejected <= most && (most < 300 || rejected > 100), "{rejected} pairs were rejected");
         }
     }
 

@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use common::{Graph, key};
 use uva_graph::Split;
-use uva_sample::SeedOrder;
+use uva_sample::{SamplerKind, SamplerOptions, SeedOrder};
 
 thread_local! {
     /// Allocations of this thread so far, and their bytes. Constant at first, so reading it allocates nothing.
@@ -53,18 +53,26 @@ static ALLOCATOR: Counting = Counting;
 
 fn graph(nodes: i64) -> Graph {
     let list = |node: i64| (0..node % 37).map(|i| (node * 31 + i * i * 7) % nodes).collect();
-    Graph::from_lists(&(0..nodes).map(list).collect::<Vec<_>>())
+    let lists: Vec<Vec<i64>> = (0..nodes).map(list).collect();
+    let weights: Vec<Vec<f32>> =
+        lists.iter().map(|list| (0..list.len()).map(|place| (place % 5) as f32).collect()).collect();
+    Graph::from_lists(&lists).weighted(&weights)
 }
 
 #[test]
 fn batches_and_epochs_allocate_nothing() {
     let wide = graph(5000);
     let narrow = wide.clone().narrow();
-    for graph in [&wide, &narrow] {
+    for (graph, kind) in
+        [&wide, &narrow].into_iter().flat_map(|graph| SamplerKind::ALL.map(|kind| (graph, kind)))
+    {
         for (fanouts, replace) in
             [(&[15, 10, 5][..], false), (&[15, 10, 5], true), (&[-1, 3], false), (&[70_000], true)]
         {
-            let mut sampler = graph.sampler(fanouts, replace, 1);
+            let replace = replace && kind != SamplerKind::Labor;
+            let options =
+                SamplerOptions { kind, fanouts: fanouts.to_vec(), replace, ..SamplerOptions::default() };
+            let mut sampler = graph.sampler_for(&options);
             let mut batch = graph.room(500, fanouts);
             let mut order = SeedOrder::new(1, Split::Train, 5000, true, 500, false).unwrap();
             let mut seeds = Vec::with_capacity(500);
@@ -79,7 +87,7 @@ fn batches_and_epochs_allocate_nothing() {
                     edges += sampler.sample_into(key(number as u32), &seeds, &mut batch).unwrap().edges();
                 }
             }
-            assert_eq!(ALLOCATED.get(), before, "{fanouts:?}");
+            assert_eq!(ALLOCATED.get(), before, "{kind} {fanouts:?}");
             assert!(edges > 10_000);
         }
     }

@@ -6,8 +6,8 @@ use common::{Graph, content, key, plainly};
 use proptest::prelude::*;
 use uva_graph::{Csc, Indices, Split};
 use uva_sample::{
-    BatchBounds, BatchKey, BatchMut, BlockMut, BlockRef, Capacity, Expand, InvalidOption, MAX_EPOCH,
-    MiniBatch, NeighborSampler, SampleError, SamplerOptions, batch_hash,
+    BatchBounds, BatchKey, BatchMut, BlockMut, BlockRef, Capacity, Expand, GraphView, Home, InvalidOption,
+    MAX_EPOCH, MiniBatch, NeighborSampler, SampleError, SamplerKind, SamplerOptions, batch_hash, sampler,
 };
 
 /// Up to `nodes` lists with repeated edges, self-loops and empty lists among them, and hubs.
@@ -25,14 +25,39 @@ fn options() -> impl Strategy<Value = SamplerOptions> {
         any::<u64>(),
         prop_oneof![2 => Just(1_u32), 1 => 2..9_u32, 1 => any::<u32>().prop_map(|kappa| kappa.max(1))],
         prop_oneof![Just(Expand::All), Just(Expand::New)],
+        proptest::sample::select(&SamplerKind::ALL[..]),
+        any::<bool>(),
     )
-        .prop_map(|(fanouts, replace, seed, batch_dependency, expand)| SamplerOptions {
+        .prop_map(|(fanouts, replace, seed, batch_dependency, expand, kind, edge_ids)| SamplerOptions {
+            kind,
             fanouts,
-            replace,
+            replace: replace && kind != SamplerKind::Labor,
             seed,
             batch_dependency,
             expand,
+            edge_ids,
         })
+}
+
+/// The graph of these lists, with weights of all sorts: most of one size, some 0, some far lighter and heavier.
+fn graph_of(lists: &[Vec<i64>]) -> Graph {
+    Graph::from_lists(lists).weighted(&weights(lists))
+}
+
+fn weights(lists: &[Vec<i64>]) -> Vec<Vec<f32>> {
+    let weight = |node: usize, place: usize| {
+        let mixed = uva_graph::mix((node << 20 | place) as u64);
+        let size = (mixed >> 40) as f32 / 2_f32.powi(20) + 1e-3;
+        match mixed % 13 {
+            0 => 0.0,
+            1 => size * 1e-20,
+            2 => size * 1e20,
+            _ => size,
+        }
+    };
+    let of_list =
+        |(node, list): (usize, &Vec<i64>)| (0..list.len()).map(|place| weight(node, place)).collect();
+    lists.iter().enumerate().map(of_list).collect()
 }
 
 fn batch_key() -> impl Strategy<Value = BatchKey> {
@@ -50,8 +75,7 @@ fn some_seeds(nodes: usize, seeds: usize) -> Vec<i64> {
 
 fn sample(graph: &Graph, options: &SamplerOptions, key: BatchKey, seeds: &[i64]) -> MiniBatch {
     let mut batch = graph.room_for(seeds.len(), options);
-    let mut sampler = NeighborSampler::new(graph.csc(), options.clone()).unwrap();
-    sampler.sample_into(key, seeds, &mut batch).unwrap();
+    graph.sampler_for(options).sample_into(key, seeds, &mut batch).unwrap();
     batch
 }
 
@@ -67,12 +91,18 @@ proptest! {
     fn a_batch_is_what_the_plain_method_makes(
         lists in lists(60), options in options(), key in batch_key(), seeds in 0_usize..20,
     ) {
-        let graph = Graph::from_lists(&lists);
+        let graph = graph_of(&lists);
         let seeds = some_seeds(lists.len(), seeds);
         let batch = sample(&graph, &options, key, &seeds);
         prop_assert_eq!(content(&batch), plainly(&graph, &options, key, &seeds));
         let blocks: Vec<BlockRef<'_>> = batch.blocks().collect();
         prop_assert_eq!(batch.hash(), batch_hash(batch.nodes(), batch.seeds().len(), &blocks));
+        for block in &blocks {
+            prop_assert_eq!(block.edge_ids.len(), if options.edge_ids { block.indices.len() } else { 0 });
+            for (&edge_id, &local) in block.edge_ids.iter().zip(block.indices) {
+                prop_assert_eq!(graph.csc().indices.get(edge_id as usize), batch.nodes()[local as usize]);
+            }
+        }
         // The width of the ids is no part of a batch.
         let narrow = sample(&graph.narrow(), &options, key, &seeds);
         prop_assert_eq!(content(&narrow), content(&batch));
@@ -88,42 +118,57 @@ proptest! {
         options in options(), key in batch_key(), seeds in 1_usize..10,
     ) {
         let mut moved = vec![Vec::new(); lists.len()];
+        let mut moved_weights = vec![Vec::new(); lists.len()];
+        let weights = weights(&lists);
         let mut original = vec![0; lists.len()];
         for (old, list) in lists.iter().enumerate() {
             moved[new_ids[old]] = list.iter().map(|&node| new_ids[node as usize] as i64).collect();
+            moved_weights[new_ids[old]] = weights[old].clone();
             original[new_ids[old]] = old as i64;
         }
-        let before = Graph::from_lists(&lists);
-        let after = Graph { original_ids: Some(original), ..Graph::from_lists(&moved) };
+        let before = graph_of(&lists);
+        let after = Graph { original_ids: Some(original), ..Graph::from_lists(&moved).weighted(&moved_weights) };
         let seeds = some_seeds(lists.len(), seeds);
         let moved_seeds: Vec<i64> = seeds.iter().map(|&node| new_ids[node as usize] as i64).collect();
-        let before = sample(&before, &options, key, &seeds);
+        let expected = sample(&before, &options, key, &seeds);
         let batch = sample(&after, &options, key, &moved_seeds);
-        prop_assert_eq!(batch.hash(), before.hash());
-        prop_assert_eq!(content(&batch).1, content(&before).1);
-        prop_assert_eq!(originals(&after, batch.nodes()), before.nodes());
+        prop_assert_eq!(batch.hash(), expected.hash());
+        prop_assert_eq!(content(&batch).1, content(&expected).1);
+        prop_assert_eq!(originals(&after, batch.nodes()), expected.nodes());
+
+        // The same in memory, its weights and its edge ids being those of the graph that it was made from.
+        let home = Home { indptr: &before.indptr, nodes: after.original_ids.as_ref().unwrap() };
+        let view = GraphView { weights: before.weights.as_deref(), home: Some(home), ..after.csc().into() };
+        let mut batch = after.room_for(seeds.len(), &options);
+        sampler(view, &options).unwrap().sample_into(key, &moved_seeds, &mut batch).unwrap();
+        prop_assert_eq!(batch.hash(), expected.hash());
+        for (block, expected) in batch.blocks().zip(expected.blocks()) {
+            prop_assert_eq!(block.edge_ids, expected.edge_ids);
+        }
     }
 
     #[test]
     fn batches_keep_the_bounds_that_were_computed_for_them(
         lists in lists(60), fanouts in proptest::collection::vec(1..10, 1..4), seeds in 1_usize..20, batch in any::<u32>(),
     ) {
-        let graph = Graph::from_lists(&lists);
+        let graph = graph_of(&lists);
         let csc = graph.csc();
         let count = seeds;
         let seeds = some_seeds(lists.len(), count);
-        for (replace, expand) in [(false, Expand::All), (true, Expand::All), (false, Expand::New), (true, Expand::New)] {
-            let options = SamplerOptions { fanouts: fanouts.clone(), replace, expand, ..SamplerOptions::default() };
+        use SamplerKind::{Labor, Neighbor, Weighted};
+        for (kind, replace) in [(Neighbor, false), (Neighbor, true), (Labor, false), (Weighted, false), (Weighted, true)] {
+          for expand in [Expand::All, Expand::New] {
+            let options = SamplerOptions { kind, fanouts: fanouts.clone(), replace, expand, ..SamplerOptions::default() };
             let bounds = BatchBounds::for_options(&options, count, csc.nodes(), csc.edges(), None).unwrap();
             let mut room = MiniBatch::with_bounds(&bounds);
-            let mut sampler = NeighborSampler::new(csc, options).unwrap();
-            let counts = sampler.sample_into(key(batch), &seeds, &mut room).unwrap();
+            let counts = graph.sampler_for(&options).sample_into(key(batch), &seeds, &mut room).unwrap();
             prop_assert!(counts.nodes <= bounds.nodes);
             for (layer, bound) in counts.layers().iter().zip(&bounds.layers) {
                 prop_assert!(layer.destinations <= bound.destinations);
                 prop_assert!(layer.sources <= bound.sources);
                 prop_assert!(layer.edges <= bound.edges);
             }
+          }
         }
     }
 }
@@ -133,31 +178,42 @@ proptest! {
     fn where_only_new_nodes_are_expanded_a_block_begins_with_the_block_before(
         lists in lists(60), options in options(), key in batch_key(), seeds in 1_usize..20,
     ) {
-        let graph = Graph::from_lists(&lists);
+        let graph = graph_of(&lists);
         let seeds = some_seeds(lists.len(), seeds);
         let batch = sample(&graph, &SamplerOptions { expand: Expand::New, ..options.clone() }, key, &seeds);
         let blocks: Vec<BlockRef<'_>> = batch.blocks().collect();
         for pair in blocks.windows(2) {
             prop_assert_eq!(&pair[1].indptr[..pair[0].indptr.len()], pair[0].indptr);
             prop_assert_eq!(&pair[1].indices[..pair[0].indices.len()], pair[0].indices);
+            prop_assert_eq!(&pair[1].edge_ids[..pair[0].edge_ids.len()], pair[0].edge_ids);
         }
         // The hop at the seeds knows no difference.
-        let all = sample(&graph, &SamplerOptions { expand: Expand::All, ..options }, key, &seeds);
+        let all = sample(&graph, &SamplerOptions { expand: Expand::All, ..options.clone() }, key, &seeds);
         prop_assert_eq!(all.block(0), batch.block(0));
-        // A list is read once for each node that was expanded, and once more for each pick.
+        // A list is read once for each node that was expanded, and once more for each pick, or for each entry.
         let last = blocks[blocks.len() - 1];
+        if options.kind.reads_whole_lists() {
+            let read = &batch.nodes()[..last.destinations];
+            let entries: usize = read.iter().map(|&node| 1 + graph.list(node).len()).sum();
+            prop_assert_eq!(batch.counts().list_reads.all, entries as u64);
+            return Ok(());
+        }
         prop_assert_eq!(batch.counts().list_reads.all, (last.destinations + last.indices.len()) as u64);
     }
 }
 
 /// 3000 nodes: list lengths from 0 to 40, and one node with 9000 neighbours, which is more than any scratch holds.
 fn large() -> Graph {
+    graph_of(&large_lists())
+}
+
+fn large_lists() -> Vec<Vec<i64>> {
     let nodes = 3000_i64;
     let list = |node: i64| -> Vec<i64> {
         let length = if node == 1234 { 9000 } else { node % 41 };
         (0..length).map(|i| (node * 31 + i * i * 7 + i) % nodes).collect()
     };
-    Graph::from_lists(&(0..nodes).map(list).collect::<Vec<_>>())
+    (0..nodes).map(list).collect()
 }
 
 #[test]
@@ -171,8 +227,18 @@ fn groups_and_pieces_leave_no_seam() {
             if !seeds.contains(&1234) {
                 seeds.push(1234);
             }
-            let batch = sample(&graph, &options, key(9), &seeds);
-            assert_eq!(content(&batch), plainly(&graph, &options, key(9), &seeds), "{fanouts:?} {replace}");
+            for kind in SamplerKind::ALL {
+                // The plain method takes its time: the other kinds need not have as many seeds.
+                let few = if kind == SamplerKind::Neighbor { seeds.len() } else { 260 };
+                let seeds = &seeds[seeds.len() - seeds.len().min(few)..];
+                if kind == SamplerKind::Labor && replace {
+                    continue;
+                }
+                let options = SamplerOptions { kind, ..options.clone() };
+                let batch = sample(&graph, &options, key(9), seeds);
+                let plain = plainly(&graph, &options, key(9), seeds);
+                assert_eq!(content(&batch), plain, "{kind} {fanouts:?} {replace}");
+            }
         }
     }
 }
@@ -191,13 +257,12 @@ fn thirty_two_hops_are_sampled() {
 #[test]
 fn a_batch_does_not_depend_on_what_the_sampler_did_before() {
     let graph = large();
-    let options =
-        SamplerOptions { fanouts: vec![5, 5], replace: false, seed: 1, ..SamplerOptions::default() };
+    let options = |kind| SamplerOptions { kind, fanouts: vec![5, 5], seed: 1, ..SamplerOptions::default() };
     let seeds = some_seeds(3000, 50);
-    let fresh = sample(&graph, &options, key(7), &seeds);
-    let mut sampler = NeighborSampler::new(graph.csc(), options.clone()).unwrap();
-    let mut batch = graph.room(500, &options.fanouts);
-    for number in [3, 900, 7, 2, 7] {
+    let mut batch = graph.room(500, &[5, 5]);
+    for (kind, number) in SamplerKind::ALL.into_iter().flat_map(|kind| [(kind, 3), (kind, 900), (kind, 7)]) {
+        let fresh = sample(&graph, &options(kind), key(7), &seeds);
+        let mut sampler = graph.sampler_for(&options(kind));
         sampler.sample_into(key(number), &some_seeds(3000, 500), &mut batch).unwrap();
         // A batch that fails half-way leaves no trace either.
         let mut tiny = MiniBatch::with_bounds(&BatchBounds::within(2000, 50, &[5, 5], 3000, 50_000).unwrap());
@@ -250,7 +315,7 @@ fn memory_of_exactly_the_size_is_enough_and_one_less_is_named() {
         let mut layers: Vec<BlockMut<'_>> = offsets
             .iter_mut()
             .zip(&mut locals)
-            .map(|(indptr, indices)| BlockMut { indptr, indices })
+            .map(|(indptr, indices)| BlockMut { indptr, indices, edge_ids: &mut [] })
             .collect();
         sampler.sample(key(3), &seeds, &mut BatchMut { nodes: &mut ids, layers: &mut layers })
     };
@@ -282,6 +347,48 @@ fn memory_of_exactly_the_size_is_enough_and_one_less_is_named() {
     for part in ["train batch 3 of epoch 0", "nodes", "--slot-bytes", "--batch-size", "--fanouts"] {
         assert!(message.contains(part), "{message:?} does not say {part:?}");
     }
+}
+
+#[test]
+fn edge_ids_need_as_much_room_as_the_picks_and_what_is_missing_is_named() {
+    let graph = Graph::from_lists(&[vec![1, 2, 3], vec![3], vec![], vec![0]]);
+    let options = SamplerOptions { fanouts: vec![2], edge_ids: true, ..SamplerOptions::default() };
+    let mut sampler = graph.sampler_for(&options);
+    let mut run = |room: usize| {
+        let (mut nodes, mut indptr, mut indices, mut ids) = ([0; 4], [0; 3], [0; 9], vec![-1; room]);
+        let block = BlockMut { indptr: &mut indptr, indices: &mut indices, edge_ids: &mut ids };
+        let mut out = BatchMut { nodes: &mut nodes, layers: &mut [block] };
+        sampler.sample(key(0), &[3, 0], &mut out).map(|counts| (counts.edges(), ids))
+    };
+    let (edges, ids) = run(3).unwrap();
+    assert_eq!((edges, ids[0]), (3, 4));
+    assert!(ids[1..].iter().all(|id| (0..3).contains(id)));
+    let what = Capacity::Edges { layer: 0 };
+    assert_eq!(run(2).unwrap_err(), SampleError::BatchTooLarge { key: key(0), what, capacity: 2 });
+}
+
+#[test]
+fn what_a_kind_of_sampler_cannot_do_is_refused_when_it_is_made() {
+    let graph = Graph::from_lists(&[vec![1, 1], vec![0]]);
+    let refused = |view: GraphView<'_>, kind, replace| {
+        let options = SamplerOptions { kind, replace, fanouts: vec![1], ..SamplerOptions::default() };
+        let Err(SampleError::InvalidOption(refused)) = sampler(view, &options).map(drop) else {
+            panic!("{kind} was taken")
+        };
+        refused
+    };
+    let (labor, weighted) = (SamplerKind::Labor, SamplerKind::Weighted);
+    assert_eq!(refused(graph.view(), labor, true), InvalidOption::Replace { kind: labor });
+    let none = refused(graph.view(), weighted, false);
+    assert!(none == InvalidOption::NoWeights && none.to_string().contains("weight.npy"), "{none}");
+    let short = GraphView { weights: Some(&[1.0]), ..graph.view() };
+    assert_eq!(refused(short, weighted, false), InvalidOption::Weights { given: 1, edges: 3 });
+    let home = Home { indptr: &[0, 1], nodes: &[0] };
+    let elsewhere = GraphView { home: Some(home), ..graph.view() };
+    assert_eq!(refused(elsewhere, labor, false), InvalidOption::OriginalIds { given: 1, nodes: 2 });
+    let options = SamplerOptions { kind: labor, fanouts: vec![1], ..SamplerOptions::default() };
+    let other = NeighborSampler::new(graph.csc(), options).map(drop).unwrap_err();
+    assert!(matches!(other, SampleError::InvalidOption(InvalidOption::OtherKind { .. })), "{other}");
 }
 
 #[test]

@@ -55,7 +55,14 @@ fn check(dataset: &Dataset, order: &NodeOrder, directory: &std::path::Path) -> D
     for (replace, batch_dependency, expand) in
         [(false, 1, Expand::All), (true, 1, Expand::All), (false, 5, Expand::All), (false, 1, Expand::New)]
     {
-        let options = SamplerOptions { fanouts: vec![5, 3], replace, seed: 11, batch_dependency, expand };
+        let options = SamplerOptions {
+            fanouts: vec![5, 3],
+            replace,
+            seed: 11,
+            batch_dependency,
+            expand,
+            ..SamplerOptions::default()
+        };
         for split in [Split::Train, Split::Test] {
             let expected = batches(dataset.csc(), split, dataset.split(split), &options);
             assert!(!expected.is_empty() && expected.iter().any(|batch| batch.nodes.len() > 2 * BATCH));

@@ -7,22 +7,9 @@ mod common;
 
 use std::collections::{HashMap, HashSet};
 
-use common::{Graph, key};
+use common::{Graph, assert_uniform, key};
 use uva_graph::Split;
 use uva_sample::{BatchKey, SeedOrder};
-
-/// Asserts that `counts` are draws from a uniform distribution over as many cells. `shrink` is the factor by which
-/// drawing several at once without replacement lowers the variance of a cell.
-fn assert_uniform(counts: &[u64], shrink: f64, what: &str) {
-    let total: u64 = counts.iter().sum();
-    let expected = total as f64 / counts.len() as f64;
-    assert!(expected >= 20.0, "{what}: {expected} a cell are too few to tell");
-    let squares = counts.iter().map(|&count| (count as f64 - expected).powi(2)).sum::<f64>();
-    let chi_squared = squares / expected / shrink;
-    let freedom = (counts.len() - 1) as f64;
-    let distance = (chi_squared - freedom) / (2.0 * freedom).sqrt();
-    assert!(distance.abs() < 5.0, "{what}: χ² {chi_squared:.1} with {freedom} degrees of freedom");
-}
 
 /// The positions picked in the list of a node of `degree` neighbours, batch by batch.
 fn picks(degree: usize, fanout: i32, replace: bool, batches: u32, mut each: impl FnMut(&[usize])) {

@@ -9,7 +9,7 @@ use common::{Graph, Ids, content};
 use serde_json::Value;
 use uva_graph::Split;
 use uva_sample::philox::{Purpose, StreamKey, philox4x32};
-use uva_sample::{BatchBounds, BatchKey, Expand, MiniBatch, NeighborSampler, SamplerOptions, SeedOrder};
+use uva_sample::{BatchBounds, BatchKey, Expand, MiniBatch, SamplerKind, SamplerOptions, SeedOrder};
 
 fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -98,6 +98,16 @@ fn bounded_draws_agree() {
 }
 
 #[test]
+fn wide_bounded_draws_agree() {
+    for case in entries(&vectors(), "bounded_wide") {
+        let mut stream = stream_key(&case["stream"]).stream();
+        let drawn: Vec<u64> =
+            integers(&case["bounds"]).into_iter().map(|bound| stream.bounded_u64(bound)).collect();
+        assert_eq!(drawn, integers::<u64>(&case["values"]), "{case}");
+    }
+}
+
+#[test]
 fn shuffles_agree() {
     for case in entries(&vectors(), "shuffles") {
         let count = integer(&case["count"]);
@@ -166,7 +176,7 @@ fn picks_of_any_length_agree() {
 fn batches_of_all_graphs_agree() {
     let vectors = vectors();
     let graphs = entries(&vectors, "graphs");
-    assert_eq!(graphs.len(), 5);
+    assert_eq!(graphs.len(), 13);
     for case in graphs {
         let indices = match case["indices_dtype"].as_str() {
             Some("int32") => Ids::I32(integers(&case["indices"])),
@@ -174,8 +184,15 @@ fn batches_of_all_graphs_agree() {
             other => panic!("no such dtype: {other:?}"),
         };
         let original_ids = (!case["orig_id"].is_null()).then(|| integers(&case["orig_id"]));
-        let graph = Graph { indptr: integers(&case["indptr"]), indices, original_ids };
+        let weights = (!case["weight_bits"].is_null())
+            .then(|| integers(&case["weight_bits"]).into_iter().map(f32::from_bits).collect());
+        let graph = Graph { indptr: integers(&case["indptr"]), indices, original_ids, weights };
         let options = SamplerOptions {
+            kind: match case["options"]["kind"].as_str() {
+                None => SamplerKind::Neighbor,
+                Some(name) => SamplerKind::from_name(name).unwrap(),
+            },
+            edge_ids: case["options"]["edge_ids"].as_bool().unwrap_or(false),
             fanouts: integers(&case["options"]["fanouts"]),
             replace: case["options"]["replace"].as_bool().unwrap(),
             seed: integer(&case["options"]["seed"]),
@@ -207,7 +224,7 @@ fn batches_of_all_graphs_agree() {
         let bytes = options.fanouts.contains(&-1).then_some(1 << 20);
         let bounds = BatchBounds::for_options(&options, batch_size, csc.nodes(), csc.edges(), bytes);
         let mut batch = MiniBatch::with_bounds(&bounds.unwrap());
-        let mut sampler = NeighborSampler::new(csc, options.clone()).unwrap();
+        let mut sampler = graph.sampler_for(&options);
         for expected in entries(case, "batches") {
             let key = BatchKey {
                 split: split(&expected["split"]),
@@ -229,6 +246,11 @@ fn batches_of_all_graphs_agree() {
                 assert_eq!(counts.layers[layer].sources, integer::<usize>(&block["sources"]));
                 assert_eq!(*indptr, integers::<i32>(&block["indptr"]), "{}: {key}", case["name"]);
                 assert_eq!(*indices, integers::<i32>(&block["indices"]), "{}: {key}", case["name"]);
+                let edge_ids = batch.block(layer).unwrap().edge_ids;
+                match &block["edge_ids"] {
+                    Value::Null => assert!(edge_ids.is_empty()),
+                    ids => assert_eq!(edge_ids, integers::<i64>(ids), "{}: {key}", case["name"]),
+                }
             }
             let hash = format!("{:016x}", counts.hash);
             assert_eq!(Some(hash.as_str()), expected["hash"].as_str(), "{}: {key}", case["name"]);

@@ -60,6 +60,7 @@ pub fn by_hand<'g>(
 ) -> Workload<'g> {
     Workload {
         csc: Csc { indptr, indices: Indices::I32(indices), original_ids: None },
+        weights: None,
         train,
         options: options(fanouts),
         batch_size,

@@ -103,7 +103,12 @@ class Dataset:
 @final
 class NeighborSampler:
     def __new__(
-        cls, dataset: Dataset, num_neighbors: list[int], replace: bool = False, seed: int = 0
+        cls,
+        dataset: Dataset,
+        num_neighbors: list[int],
+        replace: bool = False,
+        seed: int = 0,
+        kind: str = "neighbor",
     ) -> NeighborSampler: ...
     def sample(
         self, seeds: Any, epoch: int, batch: int
@@ -121,6 +126,8 @@ def _open_loader(
     drop_last: bool,
     batch_dependency: int,
     expand: str,
+    sampler_kind: str,
+    edge_ids: bool,
     samplers: int | None,
     gather_threads: int | None,
     slots: int,

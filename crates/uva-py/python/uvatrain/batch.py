@@ -85,6 +85,14 @@ class Block:
         return self._tensor("indices")
 
     @property
+    def edge_ids(self) -> torch.Tensor:
+        """int64 [num_edges]: where each edge stands in the dataset's `indices`, for data of edges' own.
+
+        Only where it was asked for: `Loader(..., edge_ids=True)`, `uvatrain run --edge-ids`.
+        """
+        return self._tensor("edge_ids")
+
+    @property
     def edge_index(self) -> torch.Tensor:
         """int64 [2, num_edges]: row 0 is each edge's source, row 1 its destination, as PyG has it. A copy."""
         if self._core.on_host:
@@ -217,7 +225,7 @@ class Batch:
     def array(self, name: str, layer: int | None = None) -> _core.Array:
         """One of the arrays as it is, for any library with DLPack, JAX or CuPy for example.
 
-        name: "x", "y", "seeds" or "input_nodes"; or with a layer, "indptr" or "indices".
+        name: "x", "y", "seeds" or "input_nodes"; or with a layer, "indptr", "indices" or "edge_ids".
         """
         return self._core.array(name, layer)
 

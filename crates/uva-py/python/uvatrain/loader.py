@@ -186,6 +186,8 @@ class Batches:
             raise ValueError("state: it is no state of a loader's, which state_dict() makes")
         if state["version"] != 1:
             raise ValueError(f"state: version {state['version']!r} is not known here; version 1 is")
+        # States of before there were several kinds have none.
+        state = {"sampler_kind": "neighbor", **state}
         for name, own in self.state_dict().items():
             if name in ("version", "epoch", "batch"):
                 continue
@@ -271,6 +273,9 @@ class Loader(Batches):
     expand: which nodes a hop draws neighbours for: "all" so far, anew in each hop, or the "new" ones only, so
         that a node has the same neighbours in every layer. `batch.to_pyg()` and PyG's `trim_to_layer` are
         exact with "new".
+    sampler_kind: which neighbours are picked. "neighbor": any, each node's on its own. "labor": such as the nodes of
+        a hop share, so that a batch has fewer nodes. "weighted": by the weights of the edges (weight.npy).
+    edge_ids: whether blocks have `edge_ids`, the place of each edge in the dataset's `indices`. It changes nothing else.
     rank, world_size: which part of an epoch's batches comes here: of batch number g, the rank g % world_size.
         None: torch.distributed's where it is initialised, else RANK and WORLD_SIZE of the environment
         (torchrun), else all.
@@ -294,6 +299,8 @@ class Loader(Batches):
         drop_last: bool = False,
         batch_dependency: int = 1,
         expand: str = "all",
+        sampler_kind: str = "neighbor",
+        edge_ids: bool = False,
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
@@ -309,6 +316,8 @@ class Loader(Batches):
             drop_last=drop_last,
             batch_dependency=batch_dependency,
             expand=expand,
+            sampler_kind=sampler_kind,
+            edge_ids=edge_ids,
             samplers=samplers,
             gather_threads=gather_threads,
             slots=slots,

@@ -171,6 +171,7 @@ class NeighborSampler(BaseSampler):
     replace: whether a neighbour may be picked more than once. Lists no longer than the fanout are taken whole
         either way.
     seed: the key's seed; 0 to 2**64 - 1.
+    kind: "neighbor", or "labor": the nodes of a hop share what they pick, so that a batch has fewer nodes.
     subgraph_type: "directional" only. disjoint, time_attr, weight_attr and edges as seeds are not supported,
         and refused.
     """
@@ -182,6 +183,7 @@ class NeighborSampler(BaseSampler):
         *,
         replace: bool = False,
         seed: int = 0,
+        kind: str = "neighbor",
         subgraph_type: Any = "directional",
         disjoint: bool = False,
         time_attr: str | None = None,
@@ -214,10 +216,13 @@ class NeighborSampler(BaseSampler):
             raise ValueError(f"num_neighbors={self.num_neighbors}: numbers below 2**31, or -1 for all")
         self.replace = bool(replace)
         self.seed = operator.index(seed)
+        self.kind = kind
         self._sampler = self._make()
 
     def _make(self) -> tuple[int, _core.NeighborSampler]:
-        core = _core.NeighborSampler(self.dataset._core, self.num_neighbors, self.replace, self.seed)
+        core = _core.NeighborSampler(
+            self.dataset._core, self.num_neighbors, self.replace, self.seed, self.kind
+        )
         return os.getpid(), core
 
     def sample(self, seeds: Tensor, *, epoch: int, batch: int) -> SamplerOutput:
@@ -270,21 +275,25 @@ class NeighborSampler(BaseSampler):
         )
 
     def __copy__(self) -> NeighborSampler:
-        return type(self)(self.dataset, self.num_neighbors, replace=self.replace, seed=self.seed)
+        return type(self)(
+            self.dataset, self.num_neighbors, replace=self.replace, seed=self.seed, kind=self.kind
+        )
 
     def __deepcopy__(self, memo: Any) -> NeighborSampler:
         return copy.copy(self)
 
     def __reduce__(self) -> Any:
         # For workers that are spawned: they open the dataset themselves.
-        return _remake, (self.dataset, self.num_neighbors, self.replace, self.seed)
+        return _remake, (self.dataset, self.num_neighbors, self.replace, self.seed, self.kind)
 
     def __repr__(self) -> str:
         return f"NeighborSampler({self.dataset!r}, {self.num_neighbors})"
 
 
-def _remake(dataset: Dataset, num_neighbors: list[int], replace: bool, seed: int) -> NeighborSampler:
-    return NeighborSampler(dataset, num_neighbors, replace=replace, seed=seed)
+def _remake(
+    dataset: Dataset, num_neighbors: list[int], replace: bool, seed: int, kind: str = "neighbor"
+) -> NeighborSampler:
+    return NeighborSampler(dataset, num_neighbors, replace=replace, seed=seed, kind=kind)
 
 
 def _ids(name: str, index: Any) -> Tensor:

@@ -28,6 +28,8 @@ pub struct BatchLayout {
     degrees_at: Option<usize>,
     /// Offsets of each layer's indptr and indices.
     blocks_at: Vec<(usize, usize)>,
+    /// Offsets of each layer's edge ids; empty unless the options ask for them.
+    edge_ids_at: Vec<usize>,
     batch_bytes: usize,
     features_at: usize,
 }
@@ -82,6 +84,12 @@ impl BatchLayout {
             let indices_at = place(layer.edges.checked_mul(4)).ok_or_else(overflow)?;
             blocks_at.push((indptr_at, indices_at));
         }
+        let mut edge_ids_at = Vec::new();
+        if bounds.edge_ids {
+            for layer in &bounds.layers {
+                edge_ids_at.push(place(layer.edges.checked_mul(8)).ok_or_else(overflow)?);
+            }
+        }
         let features_at = end.checked_next_multiple_of(PAGE).ok_or_else(overflow)?;
         bounds
             .nodes
@@ -100,6 +108,7 @@ impl BatchLayout {
             labels_at,
             degrees_at,
             blocks_at,
+            edge_ids_at,
             batch_bytes: end,
             features_at,
             bounds,
@@ -192,6 +201,9 @@ impl BatchLayout {
             block.indptr = bytemuck::cast_slice_mut(take(*indptr_at, (bounds.destinations + 1) * 4));
             block.indices = bytemuck::cast_slice_mut(take(*indices_at, bounds.edges * 4));
         }
+        for ((block, bounds), at) in blocks.iter_mut().zip(&self.bounds.layers).zip(&self.edge_ids_at) {
+            block.edge_ids = bytemuck::cast_slice_mut(take(*at, bounds.edges * 8));
+        }
         fill(labels, degrees, &mut BatchMut { nodes, layers: &mut blocks[..self.blocks_at.len()] })
     }
 
@@ -202,7 +214,9 @@ impl BatchLayout {
         let header = *header;
         let blocks = (0..self.blocks_at.len())
             .flat_map(move |layer| [self.indptr_range(&header, layer), self.indices_range(&header, layer)]);
-        head.into_iter().flatten().chain(blocks)
+        let edge_ids =
+            (0..self.edge_ids_at.len()).filter_map(move |layer| self.edge_ids_range(&header, layer));
+        head.into_iter().flatten().chain(blocks).chain(edge_ids)
     }
 
     pub(crate) fn nodes_range(&self, header: &BatchHeader) -> std::ops::Range<usize> {
@@ -226,6 +240,15 @@ impl BatchLayout {
     pub(crate) fn indices_range(&self, header: &BatchHeader, layer: usize) -> std::ops::Range<usize> {
         let at = self.blocks_at[layer].1;
         at..at + header.layer(layer).edges * 4
+    }
+
+    /// `None` where the options ask for no edge ids.
+    pub(crate) fn edge_ids_range(
+        &self,
+        header: &BatchHeader,
+        layer: usize,
+    ) -> Option<std::ops::Range<usize>> {
+        self.edge_ids_at.get(layer).map(|&at| at..at + header.layer(layer).edges * 8)
     }
 
     pub(crate) fn features_range(&self, header: &BatchHeader) -> std::ops::Range<usize> {
@@ -309,6 +332,9 @@ pub(crate) mod tests {
             for (layer, (indptr, indices)) in self.bounds.layers.iter().zip(&self.blocks_at) {
                 ends.extend([indptr + (layer.destinations + 1) * 4, indices + layer.edges * 4]);
             }
+            for (layer, edge_ids) in self.bounds.layers.iter().zip(&self.edge_ids_at) {
+                ends.push(edge_ids + layer.edges * 8);
+            }
             ends
         }
     }
@@ -338,10 +364,12 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_written_through_the_arrays_is_read_back_whole_through_the_ranges() {
-        for (multi_label, degrees) in [(false, false), (true, false), (false, true)] {
+        for (multi_label, degrees, edge_ids) in
+            [(false, false, false), (true, false, false), (false, true, false), (false, false, true)]
+        {
             let temp = tempfile::tempdir().unwrap();
             let dataset = if multi_label { multi_label_graph(temp.path()) } else { small_graph(temp.path()) };
-            let options = LoaderOptions { degrees, ..options(&[3, 2], 10, None) };
+            let options = LoaderOptions { degrees, edge_ids, ..options(&[3, 2], 10, None) };
             let layout = BatchLayout::new(&dataset, &options).unwrap();
             assert_eq!(layout.label_classes(), multi_label.then_some(3));
             // A slot is page-aligned; so is this.
@@ -359,6 +387,8 @@ pub(crate) mod tests {
                     let base = 1_000_000 * (layer as i32 + 1);
                     (base..).zip(block.indptr.iter_mut()).for_each(|(value, to)| *to = value);
                     (-base..).zip(block.indices.iter_mut()).for_each(|(value, to)| *to = value);
+                    let base = 3 * i64::from(base);
+                    (base..).zip(block.edge_ids.iter_mut()).for_each(|(value, to)| *to = value);
                 }
                 (out.nodes.len(), labels.len(), out.layers.len())
             });
@@ -381,6 +411,11 @@ pub(crate) mod tests {
                 assert!(indptr.iter().copied().eq(base..=base + bounds.destinations as i32));
                 let indices: &[i32] = bytemuck::cast_slice(&payload[layout.indices_range(&header, layer)]);
                 assert!(indices.iter().copied().eq(-base..-base + bounds.edges as i32));
+                assert_eq!(layout.edge_ids_range(&header, layer).is_some(), edge_ids);
+                if let Some(range) = layout.edge_ids_range(&header, layer) {
+                    let (read, base) = (bytemuck::cast_slice::<_, i64>(&payload[range]), 3 * i64::from(base));
+                    assert!(read.iter().copied().eq(base..base + bounds.edges as i64));
+                }
             }
         }
     }
@@ -403,6 +438,7 @@ pub(crate) mod tests {
             batch_size in 1_usize..600,
             slot_bytes in 16_000_u64..100_000,
             degrees in any::<bool>(),
+            edge_ids in any::<bool>(),
         ) {
             // One dataset for all cases: only its sizes matter.
             static DATASET: std::sync::OnceLock<(tempfile::TempDir, Dataset)> = std::sync::OnceLock::new();
@@ -411,7 +447,7 @@ pub(crate) mod tests {
                 let dataset = small_graph(temp.path());
                 (temp, dataset)
             });
-            let options = LoaderOptions { degrees, ..options(&fanouts, batch_size, Some(slot_bytes)) };
+            let options = LoaderOptions { degrees, edge_ids, ..options(&fanouts, batch_size, Some(slot_bytes)) };
             let layout = BatchLayout::new(dataset, &options).unwrap();
             let header = full(&layout);
             let mut ranges: Vec<_> = layout.used(&header).collect();

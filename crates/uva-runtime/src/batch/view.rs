@@ -133,6 +133,10 @@ impl Batch {
             BatchArray::Indices(layer) => {
                 (layout.indices_range(header, layer), self.counts(layer).edges, None, RawElement::I32)
             }
+            BatchArray::EdgeIds(layer) => match layout.edge_ids_range(header, layer) {
+                Some(range) => (range, self.counts(layer).edges, None, RawElement::I64),
+                None => (0..0, 0, None, RawElement::I64),
+            },
         };
         let (address, device) = match &self.loan {
             None => {
@@ -239,6 +243,10 @@ impl Batch {
             sources: counts.sources,
             indptr: self.slice(self.layout().indptr_range(&self.header, layer)),
             indices: self.slice(self.layout().indices_range(&self.header, layer)),
+            edge_ids: self
+                .layout()
+                .edge_ids_range(&self.header, layer)
+                .map_or(&[], |range| self.slice(range)),
         }
     }
 
@@ -295,6 +303,8 @@ pub enum BatchArray {
     Indptr(usize),
     /// int32, one an edge of the layer.
     Indices(usize),
+    /// int64, one an edge of the layer: where it stands in the dataset's `indices.npy`; empty unless the options ask for them.
+    EdgeIds(usize),
 }
 
 /// What an array's values are.
@@ -386,6 +396,11 @@ impl<'a> DeviceView<'a> {
     /// int32, one more than the layer has destinations.
     pub fn indptr(&self, layer: usize) -> DeviceSlice<'a> {
         self.loan.slice(self.layout.indptr_range(self.header, layer))
+    }
+
+    /// int64, one an edge of the layer; `None` unless the options ask for them.
+    pub fn edge_ids(&self, layer: usize) -> Option<DeviceSlice<'a>> {
+        self.layout.edge_ids_range(self.header, layer).map(|range| self.loan.slice(range))
     }
 
     /// int32, one an edge of the layer.

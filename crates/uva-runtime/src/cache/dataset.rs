@@ -69,6 +69,7 @@ impl<'d> CachedDataset<'d> {
         contents: &'d CacheContents,
     ) -> Result<Self, RuntimeError> {
         options.check()?;
+        options.check_dataset(dataset)?;
         let layout = BatchLayout::new(dataset, options)?;
         let graph = SampledGraph::new(dataset, contents.graph().map(|graph| graph.bytes()))?;
         let lists = contents.caches().lists;

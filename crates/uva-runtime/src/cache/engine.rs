@@ -10,7 +10,7 @@ use uva_cuda::{Context, Module, ModuleOptions, Stream};
 use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
 use uva_mem::FrozenBytes;
-use uva_sample::{BatchBounds, BatchCounts, BatchKey, BatchMut, NeighborSampler};
+use uva_sample::{BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, GraphView, sampler};
 use uva_sample_cuda::{CudaSampleError, CudaSampler, CudaSamplerOptions, GraphSource, PinnedArray};
 
 use super::SampledGraph;
@@ -19,7 +19,7 @@ use crate::{LoaderOptions, RuntimeError};
 
 /// A sampler. What it makes is the same wherever it works.
 pub(crate) enum Engine<'a> {
-    Host { sampler: Box<NeighborSampler<'a>>, dataset: &'a Dataset },
+    Host { sampler: Box<dyn BatchSampler + 'a>, dataset: &'a Dataset },
     Device(Box<CudaSampler>),
 }
 
@@ -40,8 +40,8 @@ impl<'a> Engine<'a> {
         loader: &LoaderOptions,
         cached_lists: usize,
     ) -> Result<Self, RuntimeError> {
-        let sampler = NeighborSampler::new(graph.csc(), loader.sampling())?;
-        Ok(Self::Host { sampler: Box::new(sampler.with_cached_lists(cached_lists)), dataset })
+        let view = GraphView { cached_lists, ..graph.view() };
+        Ok(Self::Host { sampler: sampler(view, &loader.sampling())?, dataset })
     }
 
     /// One on the GPU: pins the graph, and copies the cached lists there.

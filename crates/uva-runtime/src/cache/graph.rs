@@ -2,7 +2,7 @@
 
 use uva_graph::reorder::{ReorderedLayout, ReorderedView};
 use uva_graph::{Csc, Dataset, Split};
-use uva_sample::SampleError;
+use uva_sample::{GraphView, Home, SampleError};
 
 use crate::RuntimeError;
 
@@ -34,6 +34,17 @@ impl<'a> SampledGraph<'a> {
     /// The graph.
     pub fn csc(&self) -> Csc<'a> {
         self.reordered.as_ref().map_or_else(|| self.dataset.csc(), |view| view.csc)
+    }
+
+    /// The graph as samplers on the CPU take it, no list of it counted as cached. Weights and edges are the dataset's.
+    pub fn view(&self) -> GraphView<'a> {
+        let home =
+            |view: &ReorderedView<'a>| Home { indptr: self.dataset.csc().indptr, nodes: view.to_dataset };
+        GraphView {
+            weights: self.dataset.weights(),
+            home: self.reordered.as_ref().map(home),
+            ..self.csc().into()
+        }
     }
 
     /// The nodes of a split, in the order of its file, by their ids in [`Self::csc`].

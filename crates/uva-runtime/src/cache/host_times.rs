@@ -11,7 +11,7 @@ use uva_cache::{Timed, TimedCaches};
 use uva_gather::{CachedRows, HostGather, RowGather};
 use uva_graph::reorder::{NodeOrder, ReorderedLayout};
 use uva_graph::{Dataset, Split};
-use uva_sample::{BatchBounds, BatchKey, MiniBatch, NeighborSampler};
+use uva_sample::{BatchBounds, BatchKey, GraphView, MiniBatch, sampler};
 
 use super::SampledGraph;
 use crate::batch::BatchLayout;
@@ -76,8 +76,8 @@ impl<'d> HostTimes<'d> {
         cached: usize,
         seen: &mut dyn FnMut(&[i64]),
     ) -> Result<Timed, Failure> {
-        let sampler = NeighborSampler::new(graph.csc(), self.loader.sampling())?;
-        let mut sampler = sampler.with_cached_lists(cached);
+        let view = GraphView { cached_lists: cached, ..graph.view() };
+        let mut sampler = sampler(view, &self.loader.sampling())?;
         let mut batch = MiniBatch::with_bounds(&self.bounds);
         let split = graph.split(Split::Train);
         let mut times = Vec::new();

@@ -103,6 +103,7 @@ pub fn plan<'d>(
     policy: CachePolicy,
     note: &dyn Fn(&str),
 ) -> Result<(CachePlan, Option<Profile<'d>>), RuntimeError> {
+    loader.check_dataset(dataset)?;
     let workload = workload(dataset, loader);
     let batches = workload.batches()?;
     note(&match policy {

@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use uva_graph::Dataset;
 
-use uva_sample::Expand;
+use uva_sample::{Expand, SamplerKind};
 use uva_train::ModelKind;
 
 use super::session::{self, EvaluateBy, TrainingOptions, TrainingOutcome};
@@ -257,6 +257,9 @@ fn fingerprint(
     }
     if loader.expand != Expand::All {
         fingerprint["expand"] = loader.expand.name().into();
+    }
+    if loader.sampler_kind != SamplerKind::Neighbor {
+        fingerprint["sampler_kind"] = loader.sampler_kind.name().into();
     }
     Ok(fingerprint)
 }

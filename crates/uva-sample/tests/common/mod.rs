@@ -4,7 +4,8 @@
 use uva_graph::{Csc, Indices, Split};
 use uva_sample::philox::{Purpose, StreamKey};
 use uva_sample::{
-    BatchBounds, BatchKey, BlockRef, Expand, MiniBatch, NeighborSampler, SamplerOptions, batch_of_picks,
+    BatchBounds, BatchKey, BatchSampler, BlockRef, Expand, GraphView, MiniBatch, NeighborSampler,
+    SamplerKind, SamplerOptions, batch_of_picks, sampler,
 };
 
 /// A graph that owns its arrays.
@@ -13,6 +14,7 @@ pub struct Graph {
     pub indptr: Vec<i64>,
     pub indices: Ids,
     pub original_ids: Option<Vec<i64>>,
+    pub weights: Option<Vec<f32>>,
 }
 
 /// Neighbour ids in one of the two widths.
@@ -33,7 +35,14 @@ impl Graph {
             indptr: std::iter::once(0).chain(ends).collect(),
             indices: Ids::I64(lists.concat()),
             original_ids: None,
+            weights: None,
         }
+    }
+
+    /// The same with weights, list by list.
+    pub fn weighted(mut self, weights: &[Vec<f32>]) -> Self {
+        self.weights = Some(weights.concat());
+        self
     }
 
     /// The same with 32-bit ids.
@@ -50,6 +59,15 @@ impl Graph {
             Ids::I64(ids) => Indices::I64(ids),
         };
         Csc { indptr: &self.indptr, indices, original_ids: self.original_ids.as_deref() }
+    }
+
+    pub fn view(&self) -> GraphView<'_> {
+        GraphView { weights: self.weights.as_deref(), ..self.csc().into() }
+    }
+
+    /// The sampler for these options, of their kind.
+    pub fn sampler_for(&self, options: &SamplerOptions) -> Box<dyn BatchSampler + '_> {
+        sampler(self.view(), options).unwrap()
     }
 
     pub fn list(&self, node: i64) -> Vec<i64> {
@@ -86,7 +104,7 @@ pub fn key(batch: u32) -> BatchKey {
 /// A batch by the plain method: nodes, and (indptr, indices) for each hop.
 pub type Plain = (Vec<i64>, Vec<(Vec<i32>, Vec<i32>)>);
 
-/// What [`NeighborSampler`] must produce, with linear searches only.
+/// What a sampler must produce, with linear searches and sorting only.
 pub fn plainly(graph: &Graph, options: &SamplerOptions, key: BatchKey, seeds: &[i64]) -> Plain {
     let mut nodes = seeds.to_vec();
     let mut blocks: Vec<(Vec<i32>, Vec<i32>)> = Vec::new();
@@ -97,29 +115,36 @@ pub fn plainly(graph: &Graph, options: &SamplerOptions, key: BatchKey, seeds: &[
         };
         for destination in nodes.clone().into_iter().skip(indptr.len() - 1) {
             let list = graph.list(destination);
-            let original = graph.original_ids.as_ref().map_or(destination, |ids| ids[destination as usize]);
-            let mut stream = StreamKey {
-                seed: options.seed,
-                node: original as u64,
-                purpose: Purpose::Neighbors,
-                layer: layer as u32,
-                batch: batch_of_picks(key.batch, original as u64, options.batch_dependency),
-                epoch: key.epoch,
-                split: key.split,
-            }
-            .stream();
-            let degree = list.len() as u32;
-            let picks: Vec<u32> = if fanout == -1 || degree <= fanout as u32 {
-                (0..degree).collect()
-            } else if options.replace {
-                (0..fanout).map(|_| stream.bounded(degree)).collect()
-            } else {
-                let mut picks = Vec::new();
-                for j in degree - fanout as u32..degree {
-                    let drawn = stream.bounded(j + 1);
-                    picks.push(if picks.contains(&drawn) { j } else { drawn });
+            let stream_of = |node: i64, purpose| {
+                let original = graph.original_ids.as_ref().map_or(node, |ids| ids[node as usize]) as u64;
+                StreamKey {
+                    seed: options.seed,
+                    node: original,
+                    purpose,
+                    layer: layer as u32,
+                    batch: batch_of_picks(key.batch, original, options.batch_dependency),
+                    epoch: key.epoch,
+                    split: key.split,
                 }
-                picks
+            };
+            let fanout = usize::try_from(fanout).unwrap_or(usize::MAX);
+            let picks = match options.kind {
+                SamplerKind::Neighbor => {
+                    pick_uniformly(stream_of(destination, Purpose::Neighbors), &list, fanout, options.replace)
+                }
+                SamplerKind::Labor => {
+                    let variate = |&node: &i64| {
+                        let mut stream = stream_of(node, Purpose::Neighbors).stream();
+                        (u64::from(stream.next_u32()), stream.next_u32())
+                    };
+                    let variates = list.iter().map(variate).map(|(low, high)| low | u64::from(high) << 32);
+                    smallest(variates.zip(0..).collect(), fanout.min(list.len()))
+                }
+                SamplerKind::Weighted => {
+                    let begin = graph.indptr[destination as usize] as usize;
+                    let weights = &graph.weights.as_ref().unwrap()[begin..begin + list.len()];
+                    pick_by_weight(stream_of(destination, Purpose::Weights), weights, fanout, options.replace)
+                }
             };
             for position in picks {
                 let neighbor = list[position as usize];
@@ -134,6 +159,71 @@ pub fn plainly(graph: &Graph, options: &SamplerOptions, key: BatchKey, seeds: &[
         blocks.push((indptr, indices));
     }
     (nodes, blocks)
+}
+
+fn pick_uniformly(key: StreamKey, list: &[i64], fanout: usize, replace: bool) -> Vec<u32> {
+    let (mut stream, degree) = (key.stream(), list.len() as u32);
+    if list.len() <= fanout {
+        (0..degree).collect()
+    } else if replace {
+        (0..fanout).map(|_| stream.bounded(degree)).collect()
+    } else {
+        let mut picks = Vec::new();
+        for j in degree - fanout as u32..degree {
+            let drawn = stream.bounded(j + 1);
+            picks.push(if picks.contains(&drawn) { j } else { drawn });
+        }
+        picks
+    }
+}
+
+fn pick_by_weight(key: StreamKey, weights: &[f32], fanout: usize, replace: bool) -> Vec<u32> {
+    let there: Vec<u32> = (0..).zip(weights).filter(|(_, w)| **w > 0.0).map(|(place, _)| place).collect();
+    if there.len() <= fanout {
+        return there;
+    }
+    if replace {
+        let largest = weights.iter().fold(0.0_f32, |a, &b| a.max(b));
+        let e = f64::from(largest).log2().floor() as i32;
+        let integers: Vec<u64> =
+            weights.iter().map(|&weight| (f64::from(weight.max(0.0)) * 2_f64.powi(31 - e)) as u64).collect();
+        let mut stream = key.stream();
+        let draw = |_| {
+            let (mut left, mut place) = (stream.bounded_u64(integers.iter().sum()), 0);
+            while left >= integers[place] {
+                left -= integers[place];
+                place += 1;
+            }
+            place as u32
+        };
+        return (0..fanout).map(draw).collect();
+    }
+    let mut stream = key.stream();
+    let exponentials: Vec<u64> = weights.iter().map(|_| exponential(stream.next_u32().into())).collect();
+    let quotient = |place: u32| exponentials[place as usize] as f64 / f64::from(weights[place as usize]);
+    smallest(there.into_iter().map(|place| (quotient(place).to_bits(), place)).collect(), fanout)
+}
+
+/// Section 3 of docs/reproducible-batches.md, with room to spare for every product.
+fn exponential(word: u128) -> u64 {
+    let coefficients: [u128; 11] = [
+        1901360720, 1196802686, 868614893, 680046808, 555475204, 456913028, 355293914, 236551560, 118923742,
+        38334212, 5783109,
+    ];
+    let (unit, x) = (1 << 32, 2 * word + 1);
+    let e = x.ilog2();
+    let t = (x << (32 - e)) - unit;
+    let q = coefficients.iter().rev().fold(0, |q, coefficient| coefficient - q * t / unit);
+    let bow = t * (unit - 1 - t) / (1 << 30);
+    (u128::from(33 - e) * unit - t - bow * q / (1 << 34)) as u64
+}
+
+/// The places of the smallest keys, ascending.
+fn smallest(mut keys: Vec<(u64, u32)>, count: usize) -> Vec<u32> {
+    keys.sort_unstable();
+    let mut places: Vec<u32> = keys.into_iter().take(count).map(|(_, place)| place).collect();
+    places.sort_unstable();
+    places
 }
 
 /// The content of a batch in the form of [`plainly`], its counts checked against each other.
@@ -155,4 +245,29 @@ pub fn content(batch: &MiniBatch) -> Plain {
         batch.nodes().to_vec(),
         blocks.iter().map(|block| (block.indptr.to_vec(), block.indices.to_vec())).collect(),
     )
+}
+
+/// Asserts that `counts` are draws from a uniform distribution over as many cells. `shrink` is the factor by which
+/// drawing several at once without replacement lowers the variance of a cell.
+pub fn assert_uniform(counts: &[u64], shrink: f64, what: &str) {
+    assert_distributed(counts, &vec![1.0; counts.len()], shrink, what);
+}
+
+/// Asserts that `counts` are draws from a distribution in which cells have chances in these proportions.
+///
+/// The bound on χ² is its mean plus or minus five standard deviations: a fair sampler exceeds it once in some hundred
+/// thousand choices of the seed.
+pub fn assert_distributed(counts: &[u64], chances: &[f64], shrink: f64, what: &str) {
+    assert_eq!(counts.len(), chances.len(), "{what}");
+    let (total, all) = (counts.iter().sum::<u64>() as f64, chances.iter().sum::<f64>());
+    let mut squares = 0.0;
+    for (&count, chance) in counts.iter().zip(chances) {
+        let expected = total * chance / all;
+        assert!(expected >= 20.0, "{what}: {expected} a cell are too few to tell");
+        squares += (count as f64 - expected).powi(2) / expected;
+    }
+    let freedom = (counts.len() - 1) as f64;
+    let chi_squared = squares / shrink;
+    let distance = (chi_squared - freedom) / (2.0 * freedom).sqrt();
+    assert!(distance.abs() < 5.0, "{what}: χ² {chi_squared:.1} with {freedom} degrees of freedom");
 }

@@ -8,7 +8,7 @@ use uva_gather::cuda::pcie::{IdOrder, TablePages};
 use uva_kernel_sim::gather::{IdWidth, Kernel};
 
 use super::cache::Policy;
-use super::{ByteSize, Fanouts, LoaderFlags};
+use super::{ByteSize, Fanouts, LoaderFlags, NeighborsPicked};
 
 /// What to measure.
 #[derive(Subcommand, Debug)]
@@ -83,6 +83,10 @@ pub struct SampleBenchFlags {
     /// The dataset
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
+
+    /// Which neighbours are picked
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = NeighborsPicked::Neighbor)]
+    pub sampler_kind: NeighborsPicked,
 
     /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all
     #[arg(long, value_name = "F,F,…", default_value = "15,10,5", allow_hyphen_values = true)]

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use uva_runtime::LoaderOptions;
 use uva_runtime::options::{MAX_SAMPLERS, Part};
-use uva_sample::Expand;
+use uva_sample::{Expand, SamplerKind};
 
 use super::{ByteSize, Fanouts};
 use crate::exit;
@@ -14,6 +14,11 @@ const PIPELINE: &str = "Pipeline";
 /// How batches are made and handed on.
 #[derive(Args, Clone, Debug, serde::Serialize)]
 pub struct LoaderFlags {
+    /// Which neighbours are picked: any, each node's on its own; such as the nodes of a hop share, so that a batch has fewer
+    /// nodes (LABOR); or by the weights of the edges, in weight.npy
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = NeighborsPicked::Neighbor, help_heading = BATCHES)]
+    pub sampler_kind: NeighborsPicked,
+
     /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer
     #[arg(
         long,
@@ -62,6 +67,10 @@ pub struct LoaderFlags {
     #[arg(long, value_name = "NODES", value_enum, default_value_t = ExpandNodes::All, help_heading = BATCHES)]
     pub expand: ExpandNodes,
 
+    /// Let blocks say where each of their edges stands in indices.npy: 8 bytes an edge, for models that use edges' own data
+    #[arg(long, help_heading = BATCHES)]
+    pub edge_ids: bool,
+
     /// Sampler processes [default: a quarter of the CPU cores, 1 to 8]
     #[arg(
         long,
@@ -109,6 +118,30 @@ pub struct LoaderFlags {
     pub in_process: bool,
 }
 
+/// Which neighbours are picked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NeighborsPicked {
+    /// Any, each node's on its own
+    #[default]
+    Neighbor,
+    /// Such as the nodes of a hop share, so that a batch has fewer nodes
+    Labor,
+    /// By the weights of the edges, in weight.npy
+    Weighted,
+}
+
+impl NeighborsPicked {
+    /// The same, as the sampler takes it.
+    pub fn kind(self) -> SamplerKind {
+        match self {
+            Self::Neighbor => SamplerKind::Neighbor,
+            Self::Labor => SamplerKind::Labor,
+            Self::Weighted => SamplerKind::Weighted,
+        }
+    }
+}
+
 /// Which nodes a hop draws neighbours for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -124,6 +157,7 @@ impl LoaderFlags {
     /// The same, as the runtime takes it: defaults that depend on the machine filled in.
     pub fn options(&self) -> LoaderOptions {
         LoaderOptions {
+            sampler_kind: self.sampler_kind.kind(),
             fanouts: self.fanouts.as_slice().to_vec(),
             replace: self.replace,
             batch_size: self.batch_size as usize,
@@ -137,6 +171,7 @@ impl LoaderFlags {
             batch_dependency: self.batch_dependency,
             // The model's wish, not the user's.
             degrees: false,
+            edge_ids: self.edge_ids,
             part: Part::default(),
             expand: match self.expand {
                 ExpandNodes::All => Expand::All,
@@ -213,9 +248,11 @@ mod tests {
     #[test]
     fn what_was_given_reaches_the_runtime_as_it_is() {
         let args = "--fanouts 7,3 --replace --batch-size 9 --drop-last --seed 5 --samplers 2 --slots 3 \
-                    --batch-slots 8 --slot-bytes 1MiB --gather-threads 4 --batch-dependency 6 --expand new";
+                    --batch-slots 8 --slot-bytes 1MiB --gather-threads 4 --batch-dependency 6 --expand new \
+                    --sampler-kind weighted --edge-ids";
         let options = flags(&args.split_whitespace().collect::<Vec<_>>()).options();
         let expected = LoaderOptions {
+            sampler_kind: SamplerKind::Weighted,
             fanouts: vec![7, 3],
             replace: true,
             batch_size: 9,
@@ -229,9 +266,19 @@ mod tests {
             batch_dependency: 6,
             expand: Expand::New,
             degrees: false,
+            edge_ids: true,
             part: Part::default(),
         };
         assert_eq!(options, expected);
+    }
+
+    #[test]
+    fn every_kind_of_sampler_can_be_asked_for_by_its_name() {
+        for kind in SamplerKind::ALL {
+            assert_eq!(flags(&["--sampler-kind", kind.name()]).options().sampler_kind, kind);
+        }
+        let problem = flags(&["--sampler-kind", "labor", "--replace"]).check().unwrap_err();
+        assert!(problem.to_string().contains("--sampler-kind neighbor or weighted"), "{problem}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub use bench::{Gpu, RequestsBenchFlags};
 pub use cache::{CacheFlags, Policy};
 pub use dataset::{FeatureType, GenerateFlags, GraphKind, ImportFlags, InfoFlags, SelfLoops, SourceFormat};
 pub use fanouts::Fanouts;
-pub use loader::LoaderFlags;
+pub use loader::{LoaderFlags, NeighborsPicked};
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
 pub use plan::PlanFlags;
 pub use run::RunFlags;

@@ -31,6 +31,7 @@ pub fn run(flags: &CacheBenchFlags) -> anyhow::Result<()> {
     flags.loader.check()?;
     let dataset = Arc::new(Dataset::open(&flags.data)?);
     let loader = flags.loader.options();
+    loader.check_dataset(&dataset)?;
     let work = Work::of_unknown_length("sampling epochs");
     let workload = cache::workload(&dataset, &loader);
     let began = Instant::now();

@@ -6,16 +6,21 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use uva_graph::{Dataset, Split};
-use uva_sample::{BatchBounds, BatchKey, MiniBatch, NeighborSampler, SampleError, SamplerOptions, SeedOrder};
+use uva_sample::{
+    BatchBounds, BatchKey, GraphView, MiniBatch, SampleError, SamplerKind, SamplerOptions, SeedOrder, sampler,
+};
 
 use crate::exit;
-use crate::flags::{Fanouts, SampleBenchFlags};
+use crate::flags::{Fanouts, NeighborsPicked, SampleBenchFlags};
 use crate::ui::table::Table;
 use crate::ui::{format, out};
 
 /// Measures and prints.
 pub fn run(flags: &SampleBenchFlags) -> anyhow::Result<()> {
     let dataset = Dataset::open(&flags.data)?;
+    if flags.sampler_kind.kind() == SamplerKind::Weighted {
+        dataset.weights_to_pick_by()?;
+    }
     let batches = batches(flags, &dataset)?;
     let bounds = bounds(flags, &dataset)?;
     let report = Report::of(flags, &dataset, &sample(flags, &dataset, &batches, &bounds)?);
@@ -88,6 +93,7 @@ fn sample(
 ) -> Result<Run, SampleError> {
     let threads = flags.threads as usize;
     let options = SamplerOptions {
+        kind: flags.sampler_kind.kind(),
         fanouts: flags.fanouts.as_slice().to_vec(),
         replace: flags.replace,
         seed: flags.seed,
@@ -95,7 +101,8 @@ fn sample(
     };
     let warm = Barrier::new(threads);
     let one_thread = |index: usize| -> Result<(Instant, Instant, Vec<Sampled>), SampleError> {
-        let prepared = NeighborSampler::new(dataset.csc(), options.clone()).and_then(|mut sampler| {
+        let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
+        let prepared = sampler(graph, &options).and_then(|mut sampler| {
             let mut memory = MiniBatch::with_bounds(bounds);
             // Touches the memory, so that no page fault is measured.
             if let Some((key, seeds)) = batches.get(index) {
@@ -136,6 +143,7 @@ struct Report {
     edges_per_second: f64,
     input_nodes_per_second: f64,
     batch_ms: Spread,
+    sampler_kind: NeighborsPicked,
     fanouts: Fanouts,
     replace: bool,
     batch_size: u32,
@@ -173,6 +181,7 @@ impl Report {
                 median: at(times.len() / 2),
                 max: at(times.len().saturating_sub(1)),
             },
+            sampler_kind: flags.sampler_kind,
             fanouts: flags.fanouts.clone(),
             replace: flags.replace,
             batch_size: flags.batch_size,

@@ -1,0 +1,95 @@
+//! One hop's view of the graph, and the lists of a group of its destinations.
+
+use crate::options::batch_of_picks;
+use crate::philox::StreamKey;
+use crate::{BatchKey, SampleError};
+
+/// One destination's part in its group.
+#[derive(Clone, Copy, Default)]
+pub struct List {
+    /// Original id: what the random words are keyed by.
+    pub(crate) key: u64,
+    /// The batch that they are keyed by: [`batch_of_picks`].
+    pub(crate) batch: u32,
+    /// Where the list begins in the graph's `indices`.
+    pub(crate) begin: usize,
+    pub(crate) degree: usize,
+    /// How many of its entries are picked.
+    pub(crate) picks: usize,
+}
+
+/// One hop of one batch.
+pub struct Hop<'a, I> {
+    pub(crate) batch: BatchKey,
+    pub(crate) layer: usize,
+    /// The most picks out of a list; `usize::MAX` where every list is taken as it stands.
+    pub(crate) fanout: usize,
+    /// Words of the hop; node and batch are those of the list or neighbour at hand.
+    pub(crate) like: StreamKey,
+    pub(crate) indptr: &'a [i64],
+    pub(crate) indices: &'a [I],
+    pub(crate) original_ids: Option<&'a [i64]>,
+    pub(crate) batch_dependency: u32,
+}
+
+/// An id in one of the two widths that a file may have.
+pub trait NodeId: Copy {
+    fn widen(self) -> i64;
+}
+
+impl NodeId for i32 {
+    #[inline(always)]
+    fn widen(self) -> i64 {
+        self.into()
+    }
+}
+
+impl NodeId for i64 {
+    #[inline(always)]
+    fn widen(self) -> i64 {
+        self
+    }
+}
+
+impl<I: NodeId> Hop<'_, I> {
+    /// Finds the lists of a group of nodes, which are in range. No picks are made yet.
+    pub(crate) fn find_lists(&self, group: &[i64], lists: &mut [List]) -> Result<(), SampleError> {
+        let edges = self.indices.len() as u64;
+        for (&node, list) in group.iter().zip(lists.iter_mut()) {
+            let (begin, end) = (self.indptr[node as usize], self.indptr[node as usize + 1]);
+            // One comparison each refuses negative numbers too: as unsigned they are beyond any length.
+            if begin as u64 > end as u64 || end as u64 > edges {
+                return Err(SampleError::InvalidList { node, begin, end, edges: self.indices.len() });
+            }
+            let (begin, degree) = (begin as usize, (end - begin) as usize);
+            *list = List { key: node as u64, batch: self.batch.batch, begin, degree, picks: 0 };
+        }
+        if let Some(original) = self.original_ids {
+            for (&node, list) in group.iter().zip(lists.iter_mut()) {
+                list.key = original[node as usize] as u64;
+            }
+        }
+        if self.batch_dependency > 1 {
+            for list in lists {
+                list.batch = self.batch_of(list.key);
+            }
+        }
+        Ok(())
+    }
+
+    /// The batch that words of the node with this original id are keyed by.
+    #[inline]
+    pub(crate) fn batch_of(&self, key: u64) -> u32 {
+        batch_of_picks(self.batch.batch, key, self.batch_dependency)
+    }
+
+    /// The error for an entry that is no node.
+    #[cold]
+    pub(crate) fn no_node(&self, position: usize) -> SampleError {
+        SampleError::InvalidNeighbor {
+            position,
+            neighbor: self.indices[position].widen(),
+            nodes: self.indptr.len().saturating_sub(1),
+        }
+    }
+}

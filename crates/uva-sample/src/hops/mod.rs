@@ -1,0 +1,364 @@
+//! Batches hop by hop: what all kinds of sampler share that pick neighbours of every node so far.
+//!
+//! A hop goes over its destinations in groups, and over each group in waves: where their lists lie; the random words
+//! of all of them; the positions picked; the ids at those positions; their local ids. Within a wave no access waits
+//! for another one, so a core keeps many cache misses in flight, which is what counts on a graph larger than its
+//! caches; between waves everything stays in the first two cache levels. Which positions are picked is the kind's
+//! ([`Picks`]).
+
+mod list;
+mod sink;
+
+use uva_graph::Indices;
+
+use self::sink::Waiting;
+use crate::local_ids::LocalIds;
+use crate::options::{GROUP, GROUP_PICKS, MAX_EPOCH, MAX_PICKS};
+use crate::philox::{Purpose, StreamKey};
+use crate::{
+    BatchCounts, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView, HopShape,
+    InvalidOption, LayerCounts, ListReads, MiniBatch, SampleError, SamplerKind, SamplerOptions, hash,
+};
+
+pub use self::list::{Hop, List, NodeId};
+pub use self::sink::Sink;
+
+/// What a kind of sampler decides: which entries of each list are picked.
+pub trait Picks<'g>: Sized {
+    /// The kind.
+    const KIND: SamplerKind;
+
+    /// What its random words are for.
+    const PURPOSE: Purpose;
+
+    /// Memory for groups of at most `group_picks` picks, of which a list that is longer than its fanout has `most` at most.
+    ///
+    /// # Errors
+    /// Where the graph lacks what the kind picks by.
+    fn new(
+        graph: &GraphView<'g>,
+        options: &SamplerOptions,
+        group_picks: usize,
+        most: usize,
+    ) -> Result<Self, SampleError>;
+
+    /// Decides how many entries of each list of a group are picked ([`List::picks`]): no more than the fanout, and no more
+    /// than the list has. `nodes` are the lists' nodes.
+    ///
+    /// # Errors
+    /// A graph that cannot be.
+    fn prepare<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        nodes: &[i64],
+        lists: &mut [List],
+    ) -> Result<(), SampleError>;
+
+    /// Gives the sink the positions picked in a list: as many as were decided. The lists of a group come one after the
+    /// other, each once.
+    ///
+    /// # Errors
+    /// A graph that cannot be, and a batch without room.
+    fn pick<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        list: &List,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), SampleError>;
+}
+
+/// Samples batches hop by hop, each list by `P`.
+///
+/// Its own memory is 8 bytes a node and some scratch, all of it allocated when it is made. Samplers share
+/// nothing: for several threads, make several.
+pub struct HopSampler<'g, P> {
+    graph: GraphView<'g>,
+    options: SamplerOptions,
+    local_ids: LocalIds,
+    lists: Box<[List; GROUP]>,
+    picks: P,
+    waiting: Waiting,
+}
+
+impl<'g, P: Picks<'g>> HopSampler<'g, P> {
+    /// A sampler over `csc`.
+    ///
+    /// # Errors
+    /// What [`SamplerOptions::check`] says, and [`InvalidOption::OtherKind`] for options of another kind of sampler.
+    pub fn new(csc: uva_graph::Csc<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
+        Self::over(csc.into(), options)
+    }
+
+    /// The same with all that is known of the graph.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and [`InvalidOption::NoWeights`] where the kind picks by weights and there are none.
+    pub fn over(graph: GraphView<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
+        if options.kind != P::KIND {
+            return Err(InvalidOption::OtherKind { asked: options.kind, this: P::KIND }.into());
+        }
+        options.check(&graph.csc)?;
+        graph.check_home()?;
+        let most =
+            options.fanouts.iter().map(|&fanout| usize::try_from(fanout).unwrap_or(0).min(MAX_PICKS)).max();
+        let most = most.unwrap_or(0);
+        // A group holds GROUP_PICKS picks, or one destination's where those are more.
+        let group_picks = most.max(GROUP_PICKS);
+        Ok(Self {
+            local_ids: LocalIds::new(graph.csc.nodes()),
+            lists: Box::new([List::default(); GROUP]),
+            picks: P::new(&graph, &options, group_picks, most)?,
+            waiting: Waiting::new(group_picks),
+            graph,
+            options,
+        })
+    }
+
+    /// The same, with the lists of nodes `0..lists` counted as cached ([`GraphView::cached_lists`]).
+    #[must_use]
+    pub fn with_cached_lists(mut self, lists: usize) -> Self {
+        self.graph.cached_lists = lists;
+        self
+    }
+
+    /// [`BatchSampler::options`].
+    #[must_use]
+    pub fn options(&self) -> &SamplerOptions {
+        &self.options
+    }
+
+    /// [`BatchSampler::sample`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sample(
+        &mut self,
+        key: BatchKey,
+        seeds: &[i64],
+        out: &mut BatchMut<'_>,
+    ) -> Result<BatchCounts, SampleError> {
+        match self.graph.csc.indices {
+            Indices::I32(indices) => self.sample_ids(indices, key, seeds, out),
+            Indices::I64(indices) => self.sample_ids(indices, key, seeds, out),
+        }
+    }
+
+    /// [`BatchSampler::sample_into`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sample_into(
+        &mut self,
+        key: BatchKey,
+        seeds: &[i64],
+        batch: &mut MiniBatch,
+    ) -> Result<BatchCounts, SampleError> {
+        batch.fill(|out| self.sample(key, seeds, out))
+    }
+
+    fn sample_ids<I: NodeId>(
+        &mut self,
+        indices: &[I],
+        key: BatchKey,
+        seeds: &[i64],
+        out: &mut BatchMut<'_>,
+    ) -> Result<BatchCounts, SampleError> {
+        let layers = self.options.fanouts.len();
+        if out.layers.len() != layers {
+            return Err(SampleError::LayerMismatch { expected: layers, given: out.layers.len() });
+        }
+        if key.epoch > MAX_EPOCH {
+            return Err(InvalidOption::Epoch { epoch: key.epoch }.into());
+        }
+        // Local ids are 32 bits, so memory beyond them is no use.
+        let room = out.nodes.len().min(i32::MAX as usize);
+        let nodes = &mut out.nodes[..room];
+        self.take_seeds(key, seeds, nodes)?;
+
+        let csc = self.graph.csc;
+        let mut counts = BatchCounts { seeds: seeds.len(), nodes: seeds.len(), ..BatchCounts::default() };
+        for layer in 0..layers {
+            let like = StreamKey {
+                seed: self.options.seed,
+                node: 0,
+                purpose: P::PURPOSE,
+                layer: layer as u32,
+                batch: key.batch,
+                epoch: key.epoch,
+                split: key.split,
+            };
+            let HopShape { limit, group } = HopShape::of(self.options.fanouts[layer]);
+            let hop = Hop {
+                batch: key,
+                layer,
+                // Without a limit every list is taken as it stands.
+                fanout: limit.unwrap_or(usize::MAX),
+                like,
+                indptr: csc.indptr,
+                indices,
+                original_ids: csc.original_ids,
+                batch_dependency: self.options.batch_dependency,
+            };
+            let (before, block) = out.layers.split_at_mut(layer);
+            let block = &mut block[0];
+            let kept = match (self.options.expand, before.last()) {
+                (Expand::New, Some(before)) => before.used(&counts.layers[layer - 1]),
+                _ => BlockRef { destinations: 0, sources: 0, indptr: &[0], indices: &[], edge_ids: &[] },
+            };
+            let (counted, reads) = self.sample_hop(&hop, group, nodes, counts.nodes, kept, block)?;
+            let indptr = &block.indptr[..=counted.destinations];
+            let picked = hash::block(layer, indptr, &block.indices[..counted.edges]);
+            counts.hash = counts.hash.wrapping_add(picked);
+            counts.nodes = counted.sources;
+            counts.list_reads.all += reads.all;
+            counts.list_reads.cached += reads.cached;
+            counts.layers[layer] = counted;
+            counts.layer_count += 1;
+        }
+
+        let nodes = &nodes[..counts.nodes];
+        let named = match csc.original_ids {
+            Some(original) => {
+                hash::nodes(nodes.iter().map(|&node| original[node as usize] as u64), counts.seeds)
+            }
+            None => hash::nodes(nodes.iter().map(|&node| node as u64), counts.seeds),
+        };
+        counts.hash = counts.hash.wrapping_add(named);
+        Ok(counts)
+    }
+
+    /// Makes the seeds the first nodes of a new batch.
+    fn take_seeds(&mut self, key: BatchKey, seeds: &[i64], nodes: &mut [i64]) -> Result<(), SampleError> {
+        let Some(first) = nodes.get_mut(..seeds.len()) else {
+            return Err(SampleError::BatchTooLarge { key, what: Capacity::Nodes, capacity: nodes.len() });
+        };
+        first.copy_from_slice(seeds);
+        self.local_ids.begin_batch();
+        let count = self.graph.csc.nodes();
+        for (position, &seed) in seeds.iter().enumerate() {
+            let Some(node) = usize::try_from(seed).ok().filter(|&node| node < count) else {
+                return Err(SampleError::SeedOutOfRange { key, position, seed, nodes: count });
+            };
+            if !self.local_ids.insert(node, position as u32) {
+                return Err(SampleError::SeedRepeated { key, position, seed });
+            }
+        }
+        Ok(())
+    }
+
+    /// Samples for the first `destinations` of `nodes`, in groups of `group`, and appends the nodes found. Those that are
+    /// destinations of `kept` have their picks of there.
+    fn sample_hop<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        group: usize,
+        nodes: &mut [i64],
+        destinations: usize,
+        kept: BlockRef<'_>,
+        block: &mut BlockMut<'_>,
+    ) -> Result<(LayerCounts, ListReads), SampleError> {
+        let Self { graph, options, local_ids, lists, picks, waiting } = self;
+        let capacity = block.indptr.len();
+        // The block before has at least the offset that is 0, and no more destinations than there are nodes by now.
+        let Some((kept_offsets, offsets)) = block
+            .indptr
+            .get_mut(..=destinations)
+            .and_then(|indptr| indptr.split_at_mut_checked(kept.indptr.len()))
+        else {
+            let what = Capacity::Destinations { layer: hop.layer };
+            return Err(SampleError::BatchTooLarge {
+                key: hop.batch,
+                what,
+                capacity: capacity.saturating_sub(1),
+            });
+        };
+        kept_offsets.copy_from_slice(kept.indptr);
+        // Offsets are 32 bits, so memory beyond them is no use.
+        let mut room = block.indices.len().min(i32::MAX as usize);
+        let mut edge_ids: &mut [i64] = &mut [];
+        if options.edge_ids {
+            room = room.min(block.edge_ids.len());
+            edge_ids = block.edge_ids;
+        }
+        let what = Capacity::Edges { layer: hop.layer };
+        let too_many = SampleError::BatchTooLarge { key: hop.batch, what, capacity: room };
+        match block.indices[..room].get_mut(..kept.indices.len()) {
+            Some(indices) => indices.copy_from_slice(kept.indices),
+            None => return Err(too_many),
+        }
+        let mut sink = Sink {
+            local_ids,
+            waiting,
+            used: 0,
+            first: destinations,
+            fresh: &mut [],
+            found: 0,
+            indices: &mut block.indices[..room],
+            edges: kept.indices.len(),
+            edge_ids: &mut *edge_ids,
+            nodes_room: nodes.len(),
+        };
+        let (known, fresh) = nodes.split_at_mut(destinations);
+        sink.fresh = fresh;
+
+        let mut total = kept.indices.len();
+        let mut reads = ListReads::default();
+        let new = kept.destinations..destinations;
+        for (group, offsets) in known[new.clone()].chunks(group).zip(offsets.chunks_mut(group)) {
+            let lists = &mut lists[..group.len()];
+            hop.find_lists(group, lists)?;
+            picks.prepare(hop, group, lists)?;
+            for ((list, node), offset) in lists.iter().zip(group).zip(offsets) {
+                let entries = if P::KIND.reads_whole_lists() { list.degree } else { list.picks };
+                let of_list = 1 + entries as u64;
+                reads.all += of_list;
+                reads.cached += if (*node as usize) < graph.cached_lists { of_list } else { 0 };
+                total += list.picks;
+                if total > room {
+                    return Err(too_many);
+                }
+                *offset = total as i32;
+            }
+            for list in lists.iter() {
+                picks.pick(hop, list, &mut sink)?;
+            }
+            sink.write(hop)?;
+        }
+        let counts = LayerCounts { destinations, sources: destinations + sink.found, edges: sink.edges };
+        if options.edge_ids {
+            edge_ids[..kept.edge_ids.len()].copy_from_slice(kept.edge_ids);
+            if graph.home.is_some() {
+                let offsets = &block.indptr[new.start..=new.end];
+                at_home(graph, &known[new], offsets, edge_ids);
+            }
+        }
+        Ok((counts, reads))
+    }
+}
+
+/// Turns positions in the graph's `indices` into those in the dataset's, list by list. The edges of `nodes` are those between
+/// their `offsets`.
+fn at_home(graph: &GraphView<'_>, nodes: &[i64], offsets: &[i32], edge_ids: &mut [i64]) {
+    for (&node, ends) in nodes.iter().zip(offsets.windows(2)) {
+        let node = node as usize;
+        let (here, home) = (graph.csc.indptr[node], graph.begin_at_home(node) as i64);
+        for edge_id in &mut edge_ids[ends[0] as usize..ends[1] as usize] {
+            *edge_id = edge_id.wrapping_sub(here).wrapping_add(home);
+        }
+    }
+}
+
+impl<'g, P: Picks<'g> + Send> BatchSampler for HopSampler<'g, P> {
+    fn options(&self) -> &SamplerOptions {
+        &self.options
+    }
+
+    fn sample(
+        &mut self,
+        key: BatchKey,
+        seeds: &[i64],
+        out: &mut BatchMut<'_>,
+    ) -> Result<BatchCounts, SampleError> {
+        HopSampler::sample(self, key, seeds, out)
+    }
+}

@@ -1,0 +1,92 @@
+//! Picks that the nodes of a hop share: LABOR-0 ("Layer-Neighbor Sampling", Balın and Çatalyürek, NeurIPS 2023), with exactly
+//! as many picks as the fanout (its sequential form: the smallest variates, instead of all below a threshold).
+//!
+//! Every neighbour has one random variate in a hop, and each list picks the neighbours with the smallest. So lists that have
+//! a neighbour in common are likely to agree on it, and a batch comes to fewer nodes; each entry of a list is as likely as
+//! another all the same.
+
+use super::SamplerKind;
+use super::smallest::Smallest;
+use crate::hops::{Hop, List, NodeId, Picks, Sink};
+use crate::philox::{Purpose, first_longs};
+use crate::{GraphView, SampleError, SamplerOptions};
+
+/// Entries of a list that are looked at together.
+const CHUNK: usize = 128;
+
+/// The entries with the smallest variates.
+pub struct Labor {
+    smallest: Smallest,
+    /// Original ids of a chunk's neighbours, and their variates.
+    names: Box<[u64; CHUNK]>,
+    variates: Box<[u64; CHUNK]>,
+}
+
+impl Picks<'_> for Labor {
+    const KIND: SamplerKind = SamplerKind::Labor;
+    const PURPOSE: Purpose = Purpose::Neighbors;
+
+    fn new(_: &GraphView<'_>, _: &SamplerOptions, _: usize, most: usize) -> Result<Self, SampleError> {
+        let (names, variates) = (Box::new([0; CHUNK]), Box::new([0; CHUNK]));
+        Ok(Self { smallest: Smallest::new(most), names, variates })
+    }
+
+    #[inline]
+    fn prepare<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        _: &[i64],
+        lists: &mut [List],
+    ) -> Result<(), SampleError> {
+        for list in lists {
+            list.picks = list.degree.min(hop.fanout);
+        }
+        Ok(())
+    }
+
+    fn pick<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        list: &List,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), SampleError> {
+        if list.degree <= hop.fanout {
+            return sink.whole(hop, list);
+        }
+        self.smallest.begin(hop.fanout);
+        let entries = &hop.indices[list.begin..list.begin + list.degree];
+        let mut place = 0;
+        for chunk in entries.chunks(CHUNK) {
+            let names = &mut self.names[..chunk.len()];
+            match hop.original_ids {
+                None => {
+                    for (name, id) in names.iter_mut().zip(chunk) {
+                        *name = id.widen() as u64;
+                    }
+                }
+                Some(original) => {
+                    for ((name, id), at) in names.iter_mut().zip(chunk).zip(list.begin + place as usize..) {
+                        let id = original.get(id.widen() as usize);
+                        *name = *id.ok_or_else(|| hop.no_node(at))? as u64;
+                    }
+                }
+            }
+            let variates = &mut self.variates[..chunk.len()];
+            if hop.batch_dependency > 1 {
+                first_longs(&hop.like, names, |name| hop.batch_of(name), variates);
+            } else {
+                first_longs(&hop.like, names, |_| hop.batch.batch, variates);
+            }
+            for &variate in variates.iter() {
+                self.smallest.offer(variate, place);
+                // A list has fewer than 2^32 entries, so this wraps behind the last at most.
+                place = place.wrapping_add(1);
+            }
+        }
+        let picks = sink.room(hop, hop.fanout)?;
+        for (pick, &(_, place)) in picks.iter_mut().zip(self.smallest.finish()) {
+            *pick = list.begin + place as usize;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! Uniform picks, each node's on its own.
+
+use super::SamplerKind;
+use super::floyd::{Picker, with_replacement};
+use crate::hops::{Hop, List, NodeId, Picks, Sink};
+use crate::options::GROUP;
+use crate::philox::{BlockBatch, Purpose, StreamKey};
+use crate::{GraphView, SampleError, SamplerOptions};
+
+/// Floyd's method, or draws with replacement.
+pub struct Uniform {
+    replace: bool,
+    picker: Picker,
+    /// Words of the group's lists that are longer than the fanout, one list's behind the other's.
+    blocks: BlockBatch,
+    /// How many of them are used.
+    used: usize,
+}
+
+impl Picks<'_> for Uniform {
+    const KIND: SamplerKind = SamplerKind::Neighbor;
+    const PURPOSE: Purpose = Purpose::Neighbors;
+
+    fn new(
+        _: &GraphView<'_>,
+        options: &SamplerOptions,
+        group_picks: usize,
+        most: usize,
+    ) -> Result<Self, SampleError> {
+        Ok(Self {
+            replace: options.replace,
+            picker: Picker::new(most),
+            // Words come in blocks of four: up to three are left over for each destination.
+            blocks: BlockBatch::with_capacity(group_picks / 4 + GROUP),
+            used: 0,
+        })
+    }
+
+    #[inline]
+    fn prepare<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        _: &[i64],
+        lists: &mut [List],
+    ) -> Result<(), SampleError> {
+        self.blocks.clear();
+        self.used = 0;
+        for list in lists {
+            list.picks = list.degree.min(hop.fanout);
+            if list.degree > hop.fanout {
+                self.blocks.push(&hop.like, list.key, list.batch, hop.fanout.div_ceil(4));
+            }
+        }
+        self.blocks.generate(&hop.like);
+        Ok(())
+    }
+
+    #[inline]
+    fn pick<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        list: &List,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), SampleError> {
+        if list.degree <= hop.fanout {
+            return sink.whole(hop, list);
+        }
+        let picks = sink.room(hop, hop.fanout)?;
+        let words = &self.blocks.words()[self.used..self.used + 4 * hop.fanout.div_ceil(4)];
+        self.used += words.len();
+        let key = StreamKey { node: list.key, batch: list.batch, ..hop.like };
+        // A list longer than that was refused when the sampler was made.
+        let degree = u32::try_from(list.degree).unwrap_or(u32::MAX);
+        if self.replace {
+            with_replacement(&key, words, list.begin, degree, picks);
+        } else {
+            self.picker.without_replacement(&key, words, list.begin, degree, picks);
+        }
+        Ok(())
+    }
+}

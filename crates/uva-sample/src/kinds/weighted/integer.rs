@@ -1,0 +1,81 @@
+//! Draws with replacement, by integer weights.
+
+use super::exists;
+use crate::philox::Stream;
+
+/// Memory for draws out of one list.
+pub(super) struct Draws {
+    /// What was drawn, and as which draw.
+    drawn: Vec<(u64, u32)>,
+    /// The place that each draw came to.
+    places: Vec<u32>,
+}
+
+/// What turns the weights of a list into integers: 2^(31 − e), the largest weight being of 2^e to 2^(e + 1).
+fn scale(weights: &[f32]) -> f64 {
+    let largest = weights.iter().copied().filter(|&weight| exists(weight)).fold(0.0, f32::max);
+    // Every f32 above 0 is a normal double.
+    let e = (f64::from(largest).to_bits() >> 52) as i64 - 1023;
+    f64::from_bits(((1023 + 31 - e) as u64) << 52)
+}
+
+/// The integer weight: below 2³², and 0 for an entry that does not exist.
+#[inline]
+fn integer(weight: f32, scale: f64) -> u64 {
+    // The product is exact, and turning it into an integer cuts off what is behind the point.
+    if exists(weight) { (f64::from(weight) * scale) as u64 } else { 0 }
+}
+
+impl Draws {
+    /// For up to `most` draws out of one list.
+    pub(super) fn new(most: usize) -> Self {
+        Self { drawn: Vec::with_capacity(most), places: vec![0; most] }
+    }
+
+    /// The places of `count` draws out of a list of these weights, one of which is above 0 at least; no more than there is
+    /// memory for.
+    pub(super) fn draw(&mut self, mut stream: Stream, weights: &[f32], count: usize) -> &[u32] {
+        let scale = scale(weights);
+        // Fewer than 2^32 numbers below 2^32.
+        let total: u64 = weights.iter().map(|&weight| integer(weight, scale)).sum();
+        self.drawn.clear();
+        self.drawn.extend((0..count as u32).map(|number| (stream.bounded_u64(total), number)));
+        self.drawn.sort_unstable();
+        let places = &mut self.places[..count];
+        let mut end = 0;
+        let mut entries = weights.iter().zip(0..);
+        let mut place = 0;
+        for &(drawn, number) in &self.drawn {
+            // The last end is the total, which is more than whatever was drawn.
+            while end <= drawn
+                && let Some((&weight, next)) = entries.next()
+            {
+                end += integer(weight, scale);
+                place = next;
+            }
+            places[number as usize] = place;
+        }
+        places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integer_weights_keep_the_proportions_of_all_but_the_lightest() {
+        let weights = [3.0, 0.0, -0.0, 1.5, 1e-3, 1e-12];
+        let scale = scale(&weights);
+        let integers = weights.map(|weight| integer(weight, scale));
+        assert_eq!(integers, [3 << 30, 0, 0, 3 << 29, (1e-3_f32 as f64 * 2_f64.powi(30)) as u64, 0]);
+    }
+
+    #[test]
+    fn the_largest_weight_fills_its_32_bits_whatever_it_is() {
+        for weight in [f32::MAX, f32::MIN_POSITIVE, f32::from_bits(1), 1.0, 0.7] {
+            let integer = integer(weight, scale(&[weight]));
+            assert!((1 << 31..1 << 32).contains(&integer), "{weight} becomes {integer}");
+        }
+    }
+}

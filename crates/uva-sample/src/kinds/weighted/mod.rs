@@ -1,0 +1,170 @@
+//! Picks in proportion to the weights of edges.
+//!
+//! Without replacement by exponential keys (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006):
+//! each entry gets the key E / w, E being exponentially distributed, and the smallest are picked. The first of them is
+//! any entry with a chance proportional to its weight, the second any other so, and so on. With replacement by draws below
+//! the sum of integer weights. Either way every weight of a longer list is read.
+
+mod exponential;
+mod integer;
+
+use super::SamplerKind;
+use super::smallest::Smallest;
+use crate::hops::{Hop, List, NodeId, Picks, Sink};
+use crate::options::GROUP;
+use crate::philox::{Purpose, STREAM_WORDS, StreamKey, words_from};
+use crate::{GraphView, InvalidOption, SampleError, SamplerOptions};
+
+/// Entries of a list that are looked at together: whole blocks of words, and none of them over the end of a stream.
+const CHUNK: usize = 128;
+const _: () = assert!(STREAM_WORDS.is_multiple_of(CHUNK) && CHUNK.is_multiple_of(4));
+
+/// The entries that weights and words choose. An entry exists if its weight is above 0.
+pub struct Weighted<'g> {
+    graph: GraphView<'g>,
+    weights: &'g [f32],
+    replace: bool,
+    smallest: Smallest,
+    draws: integer::Draws,
+    words: Box<[u32; CHUNK]>,
+    /// Places in their lists of the group's picks, one list's behind the other's, where there is a limit to them.
+    places: Vec<u32>,
+    /// Where each list of the group begins among the weights.
+    begins: Vec<usize>,
+    /// How many of the places and of the lists the sink has.
+    used: (usize, usize),
+}
+
+/// Whether an entry of this weight is there to be picked. (Weights that are no finite numbers are refused with the dataset.)
+#[inline]
+fn exists(weight: f32) -> bool {
+    weight > 0.0 && weight < f32::INFINITY
+}
+
+impl<'g> Picks<'g> for Weighted<'g> {
+    const KIND: SamplerKind = SamplerKind::Weighted;
+    const PURPOSE: Purpose = Purpose::Weights;
+
+    fn new(
+        graph: &GraphView<'g>,
+        options: &SamplerOptions,
+        group_picks: usize,
+        most: usize,
+    ) -> Result<Self, SampleError> {
+        let weights = graph.weights.ok_or(InvalidOption::NoWeights)?;
+        let (given, edges) = (weights.len(), graph.csc.edges());
+        if given != edges {
+            return Err(InvalidOption::Weights { given, edges }.into());
+        }
+        let (by_keys, by_draws) = if options.replace { (0, most) } else { (most, 0) };
+        Ok(Self {
+            graph: *graph,
+            weights,
+            replace: options.replace,
+            smallest: Smallest::new(by_keys),
+            draws: integer::Draws::new(by_draws),
+            words: Box::new([0; CHUNK]),
+            places: Vec::with_capacity(group_picks),
+            begins: Vec::with_capacity(GROUP),
+            used: (0, 0),
+        })
+    }
+
+    fn prepare<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        nodes: &[i64],
+        lists: &mut [List],
+    ) -> Result<(), SampleError> {
+        self.places.clear();
+        self.begins.clear();
+        self.used = (0, 0);
+        for (list, &node) in lists.iter_mut().zip(nodes) {
+            let begin = self.graph.begin_at_home(node as usize);
+            self.begins.push(begin);
+            let end = begin.saturating_add(list.degree);
+            let Some(weights) = self.weights.get(begin..end) else {
+                let (begin, end, edges) = (begin as i64, end as i64, self.weights.len());
+                return Err(SampleError::InvalidList { node, begin, end, edges });
+            };
+            if hop.fanout == usize::MAX {
+                list.picks = weights.iter().filter(|&&weight| exists(weight)).count();
+                continue;
+            }
+            let before = self.places.len();
+            let key = StreamKey { node: list.key, batch: list.batch, ..hop.like };
+            if list.degree <= hop.fanout {
+                self.all_that_exist(weights);
+            } else if self.replace {
+                self.with_replacement(&key, weights, hop.fanout);
+            } else {
+                self.without_replacement(&key, weights, hop.fanout);
+            }
+            list.picks = self.places.len() - before;
+        }
+        Ok(())
+    }
+
+    fn pick<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        list: &List,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), SampleError> {
+        let (place, number) = self.used;
+        if hop.fanout < usize::MAX {
+            self.used.0 += list.picks;
+            let places = &self.places[place..self.used.0];
+            for (pick, &place) in sink.room(hop, list.picks)?.iter_mut().zip(places) {
+                *pick = list.begin + place as usize;
+            }
+            return Ok(());
+        }
+        self.used.1 += 1;
+        if list.picks == list.degree {
+            return sink.whole(hop, list);
+        }
+        let begin = self.begins[number];
+        for (&weight, position) in self.weights[begin..begin + list.degree].iter().zip(list.begin..) {
+            if exists(weight) {
+                sink.push(hop, position)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Weighted<'_> {
+    /// Takes every entry that exists, in the order of the list.
+    fn all_that_exist(&mut self, weights: &[f32]) {
+        let places = (0..).zip(weights).filter(|(_, weight)| exists(**weight));
+        self.places.extend(places.map(|(place, _)| place));
+    }
+
+    /// Takes the `fanout` entries with the smallest keys, or all that exist, in the order of the list.
+    fn without_replacement(&mut self, key: &StreamKey, weights: &[f32], fanout: usize) {
+        self.smallest.begin(fanout);
+        let mut place = 0;
+        for chunk in weights.chunks(CHUNK) {
+            let words = &mut self.words[..chunk.len()];
+            words_from(key, u64::from(place), words);
+            for (&weight, &mut word) in chunk.iter().zip(words) {
+                if exists(weight) {
+                    self.smallest.offer(exponential::key(word, weight), place);
+                }
+                // A list has fewer than 2^32 entries, so this wraps behind the last at most.
+                place = place.wrapping_add(1);
+            }
+        }
+        self.places.extend(self.smallest.finish().iter().map(|&(_, place)| place));
+    }
+
+    /// Takes `fanout` draws in the order in which they are drawn, or all entries that exist where these are no more.
+    fn with_replacement(&mut self, key: &StreamKey, weights: &[f32], fanout: usize) {
+        if weights.iter().filter(|&&weight| exists(weight)).count() <= fanout {
+            self.all_that_exist(weights);
+        } else {
+            self.places.extend_from_slice(self.draws.draw(key.stream(), weights, fanout));
+        }
+    }
+}
