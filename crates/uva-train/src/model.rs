@@ -1,6 +1,7 @@
 //! The networks: layers one after the other over sampled blocks, forward and backward.
 
 use crate::TrainError;
+use crate::activation::{self, Activation};
 use crate::aggregate::Block;
 use crate::layer::{Layer, Saved};
 use crate::options::TrainerOptions;
@@ -10,6 +11,7 @@ use tch::{Device, Kind, Tensor};
 /// A network: layers in the order in which rows pass them.
 pub(crate) struct Model {
     pub(crate) layers: Vec<Layer>,
+    pub(crate) activation: Activation,
     dropout: f64,
     input_dropout: f64,
 }
@@ -20,17 +22,19 @@ impl Model {
         options: &TrainerOptions,
         input_dim: usize,
         classes: usize,
-        (kind, device): (Kind, Device),
+        place: (Kind, Device),
     ) -> Result<Self, TrainError> {
         let mut random = SplitMix64::new(options.seed);
         let mut layers = Vec::with_capacity(options.layers);
         let mut inputs = input_dim;
         for layer in 0..options.layers {
-            let outputs = if layer + 1 == options.layers { classes } else { options.hidden };
-            layers.push(Layer::new(options.model, inputs, outputs, (kind, device), &mut random)?);
+            let last = layer + 1 == options.layers;
+            let outputs = if last { classes } else { options.hidden };
+            layers.push(Layer::new(options, (inputs, outputs), last, place, &mut random)?);
             inputs = outputs;
         }
-        Ok(Self { layers, dropout: options.dropout, input_dropout: options.input_dropout })
+        let activation = Activation::of(options.model);
+        Ok(Self { layers, activation, dropout: options.dropout, input_dropout: options.input_dropout })
     }
 
     /// Every parameter with its name (`layers.0.own.weight`), in an order that never changes. The tensors share
@@ -57,21 +61,21 @@ impl Model {
         if training && self.input_dropout > 0.0 {
             x = x.f_dropout(self.input_dropout, true)?;
         }
-        let mut inputs = Vec::with_capacity(self.layers.len());
+        let dropout = if training { self.dropout } else { 0.0 };
+        let mut steps = Vec::with_capacity(self.layers.len());
         for (index, (layer, block)) in self.layers.iter().zip(blocks.iter().rev()).enumerate() {
+            let mut activated = None;
             if index > 0 {
-                let _ = x.f_relu_()?;
-                if training && self.dropout > 0.0 {
-                    x = x.f_dropout(self.dropout, true)?;
-                }
+                let (out, saved) = self.activation.forward(x, dropout)?;
+                (x, activated) = (out, Some(saved));
             }
-            let (out, saved) = layer.forward(&x, block, index > 0)?;
+            let (out, saved) = layer.forward(&x, block, index > 0, training)?;
             if training {
-                inputs.push((x, saved));
+                steps.push(Step { activated, x, saved });
             }
             x = out;
         }
-        Ok(Forward { logits: x, inputs })
+        Ok(Forward { logits: x, steps })
     }
 
     /// Gradients of all parameters, in the order of [`Model::parameters`], from that of the logits. `forward` is of
@@ -85,23 +89,28 @@ impl Model {
         let mut gradients = Vec::new();
         let mut gradient = of_logits;
         for (index, block) in (0..self.layers.len()).rev().zip(blocks) {
-            let (x, saved) = &forward.inputs[index];
+            let Step { activated, x, saved } = &forward.steps[index];
             let (of_parameters, of_x) = self.layers[index].backward(x, saved, block, &gradient, index > 0)?;
             gradients.push(of_parameters);
-            if let Some(of_x) = of_x {
-                // An element of x that is positive has passed ReLU and was not dropped, but scaled by 1 / (1 − p).
-                gradient = x.f_threshold_backward(&of_x, 0.0)?;
-                if self.dropout > 0.0 {
-                    let _ = gradient.f_div_scalar_(1.0 - self.dropout)?;
-                }
+            if let (Some(of_x), Some(activated)) = (of_x, activated) {
+                gradient = activated.backward(of_x)?;
             }
         }
         Ok(gradients.into_iter().rev().flatten().collect())
     }
 }
 
-/// A forward pass: its result, and after training what each layer was given and saved, first layer first.
+/// A forward pass: its result, and after training what its steps left, the first layer's first.
 pub(crate) struct Forward {
     pub(crate) logits: Tensor,
-    inputs: Vec<(Tensor, Saved)>,
+    steps: Vec<Step>,
+}
+
+/// A layer's part of a forward pass.
+struct Step {
+    /// Before any but the first layer.
+    activated: Option<activation::Saved>,
+    /// What the layer was given.
+    x: Tensor,
+    saved: Saved,
 }

@@ -12,6 +12,8 @@ pub enum ModelKind {
     Sage,
     /// GCN (Kipf & Welling 2017), with the weights of sampled neighbourhoods scaled to stand for whole ones.
     Gcn,
+    /// GAT (Veličković et al. 2018): neighbours weighted by what attention makes of both rows.
+    Gat,
 }
 
 impl ModelKind {
@@ -20,6 +22,7 @@ impl ModelKind {
         match self {
             Self::Sage => "sage",
             Self::Gcn => "gcn",
+            Self::Gat => "gat",
         }
     }
 }
@@ -35,7 +38,23 @@ pub enum FeatureNorm {
     Row,
 }
 
-/// Everything a [`crate::Trainer`] depends on besides the data. It is kept in checkpoints.
+/// Heads unless somebody says otherwise.
+const HEADS: usize = 8;
+
+fn usual_heads() -> usize {
+    HEADS
+}
+
+fn are_usual_heads(heads: &usize) -> bool {
+    *heads == HEADS
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}
+
+/// Everything a [`crate::Trainer`] depends on besides the data. It is kept in checkpoints, options of some models only
+/// where they are not as usual: so that checkpoints of before they were there go on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainerOptions {
@@ -43,6 +62,13 @@ pub struct TrainerOptions {
     pub model: ModelKind,
     /// Width of every layer but the last, which is as wide as there are classes.
     pub hidden: usize,
+    /// GAT: heads of every layer. Those of hidden layers share its width and stand beside each other; those of the last
+    /// are as wide as there are classes, and averaged.
+    #[serde(default = "usual_heads", skip_serializing_if = "are_usual_heads")]
+    pub heads: usize,
+    /// GAT: probability of dropping a neighbour's weight; 0 ≤ p < 1.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attention_dropout: f64,
     /// Number of layers, and so of blocks in a batch.
     pub layers: usize,
     /// Probability of dropping an element between two layers; 0 ≤ p < 1.
@@ -67,6 +93,8 @@ impl Default for TrainerOptions {
         Self {
             model: ModelKind::Sage,
             hidden: 128,
+            heads: HEADS,
+            attention_dropout: 0.0,
             layers: 2,
             dropout: 0.5,
             input_dropout: 0.0,
@@ -92,7 +120,15 @@ impl TrainerOptions {
         if self.layers == 0 || self.layers > 32 {
             return refuse("--fanouts", format!("{} layers, and between 1 and 32 are possible", self.layers));
         }
-        for (option, value) in [("--dropout", self.dropout), ("--input-dropout", self.input_dropout)] {
+        if self.model == ModelKind::Gat && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
+            let problem = format!("{} heads do not divide a --hidden of {}", self.heads, self.hidden);
+            return refuse("--heads", problem);
+        }
+        for (option, value) in [
+            ("--dropout", self.dropout),
+            ("--input-dropout", self.input_dropout),
+            ("--attention-dropout", self.attention_dropout),
+        ] {
             if !(0.0..1.0).contains(&value) {
                 return refuse(option, format!("{value} is not at least 0 and below 1"));
             }

@@ -1,13 +1,13 @@
 //! Each model's forward pass against loops in plain Rust that know nothing of blocks, bags or libtorch.
 
-use super::support::{Graph, fill_biases, options, parameters};
+use super::support::{Graph, MODELS, fill_biases, options, parameters};
 use crate::device::TrainDevice;
-use crate::evaluate::Evaluation;
+use crate::evaluation::Evaluation;
 use crate::options::{FeatureNorm, ModelKind};
 use crate::trainer::Trainer;
 use uva_graph::{ElementType, FeatureTable, Labels};
 
-type Matrix = Vec<Vec<f64>>;
+pub(super) type Matrix = Vec<Vec<f64>>;
 
 /// Row v of the result: the sum of `weights[v][u] · x[u]` over all u.
 fn product(weights: &Matrix, x: &Matrix) -> Matrix {
@@ -38,7 +38,7 @@ fn aggregation(graph: &Graph, model: ModelKind) -> Matrix {
     for (v, row) in matrix.iter_mut().enumerate() {
         for &u in graph.list(v) {
             row[u as usize] += match model {
-                ModelKind::Sage => 1.0 / degree(v),
+                ModelKind::Sage | ModelKind::Gat => 1.0 / degree(v),
                 ModelKind::Gcn => 1.0 / ((degree(v) + 1.0) * (degree(u as usize) + 1.0)).sqrt(),
             };
         }
@@ -49,8 +49,45 @@ fn aggregation(graph: &Graph, model: ModelKind) -> Matrix {
     matrix
 }
 
+/// A GAT layer as its paper writes it, without the bias: node by node, head by head.
+fn attention(
+    graph: &Graph,
+    layer: &[(String, Vec<i64>, Vec<f64>)],
+    heads: usize,
+    averaged: bool,
+    x: &Matrix,
+) -> Matrix {
+    let columns = layer[0].1[0] as usize;
+    let width = columns / heads;
+    let z = linear(x, &layer[0].2, columns);
+    let part = |of: &[f64], v: usize, head: usize| -> f64 {
+        (0..width).map(|c| of[head * width + c] * z[v][head * width + c]).sum()
+    };
+    let mut out = vec![vec![0.0; if averaged { width } else { columns }]; graph.nodes()];
+    for (v, row) in out.iter_mut().enumerate() {
+        let list: Vec<usize> = graph.list(v).iter().map(|&u| u as usize).chain([v]).collect();
+        for head in 0..heads {
+            let score = |u: usize| part(&layer[1].2, u, head) + part(&layer[2].2, v, head);
+            let leaky: Vec<f64> =
+                list.iter().map(|&u| score(u)).map(|s| if s > 0.0 { s } else { 0.2 * s }).collect();
+            let whole: f64 = leaky.iter().map(|s| s.exp()).sum();
+            for (&u, s) in list.iter().zip(&leaky) {
+                for c in 0..width {
+                    let value = s.exp() / whole * z[u][head * width + c];
+                    if averaged {
+                        row[c] += value / heads as f64;
+                    } else {
+                        row[head * width + c] += value;
+                    }
+                }
+            }
+        }
+    }
+    out
+}
+
 /// Logits of all nodes.
-fn dense_forward(graph: &Graph, trainer: &Trainer, x: Matrix) -> Matrix {
+pub(super) fn dense_forward(graph: &Graph, trainer: &Trainer, x: Matrix) -> Matrix {
     let model = trainer.options().model;
     let matrix = aggregation(graph, model);
     let parameters = parameters(trainer);
@@ -58,7 +95,10 @@ fn dense_forward(graph: &Graph, trainer: &Trainer, x: Matrix) -> Matrix {
     let mut x = x;
     for (index, layer) in parameters.chunks(per_layer).enumerate() {
         if index > 0 {
-            x.iter_mut().flatten().for_each(|value| *value = value.max(0.0));
+            x.iter_mut().flatten().for_each(|value| {
+                *value =
+                    if model == ModelKind::Gat { value.max(value.exp_m1().min(0.0)) } else { value.max(0.0) }
+            });
         }
         let bias = &layer[per_layer - 1].2;
         let mut next = match model {
@@ -67,6 +107,10 @@ fn dense_forward(graph: &Graph, trainer: &Trainer, x: Matrix) -> Matrix {
                 add(&own, &linear(&product(&matrix, &x), &layer[1].2, bias.len()))
             }
             ModelKind::Gcn => linear(&product(&matrix, &x), &layer[0].2, bias.len()),
+            ModelKind::Gat => {
+                let averaged = index + 1 == trainer.options().layers;
+                attention(graph, layer, trainer.options().heads, averaged, &x)
+            }
         };
         next.iter_mut().for_each(|row| row.iter_mut().zip(bias).for_each(|(value, b)| *value += b));
         x = next;
@@ -88,7 +132,7 @@ fn dense_evaluation(graph: &Graph, trainer: &Trainer, x: Matrix, ids: &[usize]) 
     evaluation
 }
 
-fn rows(graph: &Graph) -> Matrix {
+pub(super) fn rows(graph: &Graph) -> Matrix {
     graph.features.chunks(graph.dim).map(|row| row.iter().map(|&x| f64::from(x)).collect()).collect()
 }
 
@@ -106,7 +150,7 @@ const SHAPES: [(usize, usize, usize); 5] = [(3, 8, 2), (40, 4, 2), (40, 4, 3), (
 
 #[test]
 fn full_neighbourhoods_through_blocks_equal_the_dense_model() {
-    for model in [ModelKind::Sage, ModelKind::Gcn] {
+    for model in MODELS {
         for (dim, hidden, layers) in SHAPES {
             let graph = Graph::random(40, dim, 3, 5);
             let trainer = Trainer::new(&options(model, hidden, layers), dim, 3, TrainDevice::Cpu).unwrap();
@@ -123,7 +167,7 @@ fn full_neighbourhoods_through_blocks_equal_the_dense_model() {
 
 #[test]
 fn evaluation_layer_by_layer_equals_the_dense_model() {
-    for model in [ModelKind::Sage, ModelKind::Gcn] {
+    for model in MODELS {
         for (dim, hidden, layers) in SHAPES {
             let graph = Graph::random(60, dim, 3, 6);
             let trainer = Trainer::new(&options(model, hidden, layers), dim, 3, TrainDevice::Cpu).unwrap();
@@ -145,7 +189,7 @@ fn both_orders_of_multiplying_and_aggregating_are_among_the_shapes() {
         let graph = Graph::random(40, dim, 3, 5);
         let batch = graph.batch(&(0..40).collect::<Vec<_>>(), &[usize::MAX; 2]);
         let block = &batch.blocks[1];
-        crate::layer::projects_first(
+        crate::convolution::projects_first(
             block.destinations,
             block.sources,
             block.indices.len(),
@@ -179,6 +223,7 @@ fn picked_neighbours_get_the_documented_weights() {
             for &u in picks {
                 let weight = match model {
                     ModelKind::Sage => 1.0 / picks.len() as f64,
+                    ModelKind::Gat => unreachable!("its weights are no constants"),
                     ModelKind::Gcn => {
                         degree(v)
                             / picks.len() as f64

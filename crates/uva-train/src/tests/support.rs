@@ -147,11 +147,16 @@ impl Batch {
     }
 }
 
+/// Every network.
+pub(crate) const MODELS: [ModelKind; 3] = [ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat];
+
 /// Options without dropout or weight decay, one thread.
 pub(crate) fn options(model: ModelKind, hidden: usize, layers: usize) -> TrainerOptions {
     TrainerOptions {
         model,
         hidden,
+        heads: if hidden.is_multiple_of(2) { 2 } else { 1 },
+        attention_dropout: 0.0,
         layers,
         dropout: 0.0,
         input_dropout: 0.0,
