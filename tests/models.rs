@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use support::arrays::npy;
+use support::arrays::{header, npy};
 use support::runs::{Metrics, small_graph, train};
 use support::{directory, uvatrain};
 
@@ -86,4 +86,77 @@ fn a_metric_that_the_labels_cannot_be_judged_by_is_refused() {
     // The best model so far is best by the other metric.
     let other = uvatrain(temp.path(), format!("{options} auto --resume").split(' ')).run();
     other.refuses(2, &["two-kept", "metric", "roc-auc"]);
+}
+
+/// The bits of a small integer that is not negative as a half.
+fn half(value: u8) -> u16 {
+    let bits = f32::from(value).to_bits();
+    if value == 0 { 0 } else { (((bits >> 23) as u16 - 112) << 10) | (bits >> 13 & 0x3ff) as u16 }
+}
+
+#[test]
+fn narrow_features_stay_narrow_in_the_slots_and_give_the_losses_of_wide_ones() {
+    let temp = directory();
+    let graph = small_graph(temp.path());
+    let mut meta: serde_json::Value =
+        serde_json::from_slice(&fs::read(graph.join("meta.json")).unwrap()).unwrap();
+    // Small integers are exact in all five types.
+    let values: Vec<u8> = (0..4000 * 24u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 29) as u8).collect();
+    let words = |bits: fn(u8) -> u16| values.iter().flat_map(|&v| bits(v).to_le_bytes()).collect::<Vec<u8>>();
+    let tables: [(&str, &str, Vec<u8>); 5] = [
+        ("f32", "<f4", values.iter().flat_map(|&v| f32::from(v).to_le_bytes()).collect()),
+        ("f16", "<f2", words(half)),
+        ("bf16", "<u2", words(|v| (f32::from(v).to_bits() >> 16) as u16)),
+        ("u8", "|u1", values.clone()),
+        ("i8", "|i1", values.clone()),
+    ];
+    let mut runs = Vec::new();
+    for (name, dtype, bytes) in tables {
+        meta["feat_dtype"] = name.into();
+        fs::write(graph.join("meta.json"), meta.to_string()).unwrap();
+        fs::write(graph.join("feat.npy"), [header(dtype, &[4000, 24], false), bytes].concat()).unwrap();
+        let metrics = format!("{name}.jsonl");
+        train(temp.path(), &metrics, "--epochs 1 --samplers 1 --in-process").run().succeeds();
+        let metrics = Metrics::read(&temp.path().join(metrics));
+        let bytes = metrics.of("start").next().unwrap()["in_force"]["feature_slot_bytes"].as_u64().unwrap();
+        runs.push((
+            name,
+            bytes,
+            metrics.trained(),
+            metrics.of("epoch").next().unwrap()["valid_accuracy"].clone(),
+        ));
+    }
+    for (name, bytes, trained, accuracy) in &runs[1..] {
+        assert_eq!((trained, accuracy), (&runs[0].2, &runs[0].3), "{name}");
+        assert!(*bytes < runs[0].1, "{name}: slots of {bytes} bytes, and of {} for f32", runs[0].1);
+    }
+}
+
+#[test]
+fn attention_and_networks_with_residuals_learn_under_either_evaluation_and_resume() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (name, model) in [
+        ("gat", "--model gat --heads 4 --attention-dropout 0.2"),
+        ("deep", "--model sage --residual --norm layer"),
+        ("deep-gat", "--model gat --heads 2 --residual --norm layer"),
+    ] {
+        for mode in ["sampled", "full"] {
+            let options = format!("{model} --lr 0.01 --dropout 0.2 --eval {mode}");
+            let whole = format!("{name}-{mode}.jsonl");
+            let options_of_run = format!("--epochs 6 {options} --json");
+            let end = train(temp.path(), &whole, &options_of_run).run().succeeds().json();
+            // Four classes: a guess is right once in four.
+            assert!(end["test_accuracy"].as_f64().unwrap() > 0.5, "{name} {mode}: {end}");
+            let (parts, kept) = (format!("{name}-{mode}-parts.jsonl"), format!("{name}-{mode}-kept"));
+            let part = |epochs: u32, more: &str| {
+                let options = format!("--epochs {epochs} {options} --checkpoint {kept} {more}");
+                train(temp.path(), &parts, &options).run().succeeds();
+            };
+            part(3, "--in-process");
+            part(6, "--resume --samplers 2");
+            let [whole, parts] = [whole, parts].map(|name| Metrics::read(&temp.path().join(name)).trained());
+            assert_eq!(whole, parts, "{name} {mode}");
+        }
+    }
 }

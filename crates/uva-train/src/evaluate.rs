@@ -3,7 +3,8 @@
 use crate::TrainError;
 use crate::borrowed::Borrowed;
 use crate::evaluation::Evaluation;
-use crate::full_layer::{full_layer, slice};
+use crate::full_layer::{chunks, full_layer, slice};
+use crate::model::{Named, Step};
 use crate::targets::Targets;
 use crate::trainer::Trainer;
 use std::ops::Range;
@@ -47,7 +48,7 @@ impl Trainer {
     ///
     /// `csc`, `features` and `labels` are those of a whole dataset; `ids` are its node ids. Each layer is computed for
     /// all nodes before the next, so the cost is layers × edges whatever the number of ids. Memory: two to three
-    /// tables of nodes × hidden f32; the feature table is read once, front to back, in chunks.
+    /// tables of nodes × hidden f32, with residuals one more; the feature table is read once, front to back, in chunks.
     ///
     /// It is computed on the CPU, by a trainer on a CUDA device too (with copies of its parameters): these tables are
     /// as large as the graph, and need not fit a device.
@@ -87,17 +88,45 @@ impl Trainer {
         let Some(targets) = Targets::on_host(wanted.labels(), self.task(), ids.len())? else {
             return Ok(Evaluation::default());
         };
-        let mut rows = Rows::Table(features);
-        for (index, layer) in self.model.layers.iter().enumerate() {
-            let of_chunk = |chunk: &Range<usize>| self.full_rows(&rows, chunk);
-            let mut out = full_layer(&layer.on(Device::Cpu)?, &of_chunk, &csc, self.kind())?;
-            if index + 1 < self.model.layers.len() {
-                out = self.model.activation.apply(out)?;
-            }
-            rows = Rows::Hidden(out);
-        }
+        let rows = self.full_steps(&self.model.steps, Rows::Table(features), &csc)?;
         let Rows::Hidden(logits) = rows else { return Ok(Evaluation::default()) };
         targets.evaluate(&logits.f_index_select(0, Borrowed::vector(ids)?.tensor())?, self.task())
+    }
+
+    /// The steps one after the other, each for all nodes.
+    fn full_steps<'a>(
+        &self,
+        steps: &[Named],
+        mut rows: Rows<'a>,
+        csc: &Csc<'_>,
+    ) -> Result<Rows<'a>, TrainError> {
+        for named in steps {
+            let of_chunk = |chunk: &Range<usize>| self.full_rows(&rows, chunk);
+            rows = Rows::Hidden(match (&named.step, &rows) {
+                (Step::Hop(layer), _) => full_layer(&layer.on(Device::Cpu)?, &of_chunk, csc, self.kind())?,
+                (Step::Linear(linear), _) => {
+                    let linear = linear.on(Device::Cpu)?;
+                    let size = [csc.nodes() as i64, linear.outputs()];
+                    let out = Tensor::f_zeros(size, (self.kind(), Device::Cpu))?;
+                    for chunk in chunks(csc.nodes()) {
+                        slice(&out, &chunk)?.f_copy_(&linear.forward(&of_chunk(&chunk)?)?)?;
+                    }
+                    out
+                }
+                (Step::Drop, _) => continue,
+                // These stand behind a step of the above.
+                (_, Rows::Table(_)) => return Err(TrainError::Input("a model without a layer".to_owned())),
+                (Step::Norm(norm), Rows::Hidden(x)) => norm.on(Device::Cpu)?.forward(x.shallow_clone())?.0,
+                (Step::Activate, Rows::Hidden(x)) => self.model.activation.apply(x.shallow_clone())?,
+                (Step::Residual(branch), Rows::Hidden(x)) => {
+                    match self.full_steps(branch, Rows::Hidden(x.shallow_clone()), csc)? {
+                        Rows::Hidden(added) => x.f_add(&added)?,
+                        Rows::Table(_) => continue,
+                    }
+                }
+            });
+        }
+        Ok(rows)
     }
 
     fn full_rows(&self, rows: &Rows<'_>, chunk: &Range<usize>) -> Result<Tensor, TrainError> {

@@ -38,6 +38,17 @@ pub enum FeatureNorm {
     Row,
 }
 
+/// What is done to rows between layers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NormKind {
+    /// Nothing.
+    #[default]
+    None,
+    /// Layer normalisation (Ba et al. 2016): each row brought to mean 0 and variance 1, then scaled and shifted.
+    Layer,
+}
+
 /// Heads unless somebody says otherwise.
 const HEADS: usize = 8;
 
@@ -49,8 +60,8 @@ fn are_usual_heads(heads: &usize) -> bool {
     *heads == HEADS
 }
 
-fn is_zero(value: &f64) -> bool {
-    *value == 0.0
+fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Everything a [`crate::Trainer`] depends on besides the data. It is kept in checkpoints, options of some models only
@@ -67,8 +78,15 @@ pub struct TrainerOptions {
     #[serde(default = "usual_heads", skip_serializing_if = "are_usual_heads")]
     pub heads: usize,
     /// GAT: probability of dropping a neighbour's weight; 0 ≤ p < 1.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_usual")]
     pub attention_dropout: f64,
+    /// Whether each layer adds to its rows instead of replacing them, between a linear map to `hidden` columns and one
+    /// to the logits (Platonov et al. 2023).
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub residual: bool,
+    /// What is done to rows between layers: behind each but the last; with `residual` before each, and at the end.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub norm: NormKind,
     /// Number of layers, and so of blocks in a batch.
     pub layers: usize,
     /// Probability of dropping an element between two layers; 0 ≤ p < 1.
@@ -95,6 +113,8 @@ impl Default for TrainerOptions {
             hidden: 128,
             heads: HEADS,
             attention_dropout: 0.0,
+            residual: false,
+            norm: NormKind::None,
             layers: 2,
             dropout: 0.5,
             input_dropout: 0.0,

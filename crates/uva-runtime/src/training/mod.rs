@@ -14,4 +14,4 @@ pub use gpu::torch_on_gpu;
 pub use run::{TrainingRun, consume};
 pub use session::{EvaluateBy, TrainingOptions, TrainingOutcome};
 pub use task::task;
-pub use uva_train::{FeatureNorm, Metric, ModelKind, Task, TrainerOptions};
+pub use uva_train::{FeatureNorm, Metric, ModelKind, NormKind, Task, TrainerOptions};

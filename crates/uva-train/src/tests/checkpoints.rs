@@ -3,7 +3,7 @@
 use super::support::{Graph, MODELS, options, parameter_bits};
 use crate::checkpoint::{self, CheckpointError, write_observed};
 use crate::device::TrainDevice;
-use crate::options::{ModelKind, TrainerOptions};
+use crate::options::{ModelKind, NormKind, TrainerOptions};
 use crate::trainer::Trainer;
 use serde_json::json;
 use std::fs;
@@ -11,8 +11,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 fn trainer(model: ModelKind) -> Trainer {
-    let options =
-        TrainerOptions { dropout: 0.5, attention_dropout: 0.3, weight_decay: 5e-4, ..options(model, 8, 2) };
+    // One with norms and residuals, since they have parameters of their own.
+    let deep = model == ModelKind::Gat;
+    let options = TrainerOptions {
+        dropout: 0.5,
+        attention_dropout: 0.3,
+        residual: deep,
+        norm: if deep { NormKind::Layer } else { NormKind::None },
+        weight_decay: 5e-4,
+        ..options(model, 8, 2)
+    };
     Trainer::new(&options, 6, 3, TrainDevice::Cpu).unwrap()
 }
 

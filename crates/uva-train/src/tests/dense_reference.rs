@@ -1,9 +1,9 @@
 //! Each model's forward pass against loops in plain Rust that know nothing of blocks, bags or libtorch.
 
-use super::support::{Graph, MODELS, fill_biases, options, parameters};
+use super::support::{Graph, MODELS, SHAPES_OF_NETS, fill_biases, options, parameters};
 use crate::device::TrainDevice;
 use crate::evaluation::Evaluation;
-use crate::options::{FeatureNorm, ModelKind};
+use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
 use crate::trainer::Trainer;
 use uva_graph::{ElementType, FeatureTable, Labels};
 
@@ -52,7 +52,7 @@ fn aggregation(graph: &Graph, model: ModelKind) -> Matrix {
 /// A GAT layer as its paper writes it, without the bias: node by node, head by head.
 fn attention(
     graph: &Graph,
-    layer: &[(String, Vec<i64>, Vec<f64>)],
+    layer: [&(String, Vec<i64>, Vec<f64>); 3],
     heads: usize,
     averaged: bool,
     x: &Matrix,
@@ -86,34 +86,94 @@ fn attention(
     out
 }
 
+/// A trainer's parameters by name.
+struct Parameters(Vec<(String, Vec<i64>, Vec<f64>)>);
+
+impl Parameters {
+    fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|parameter| parameter.0 == name)
+    }
+
+    fn get(&self, name: &str) -> &(String, Vec<i64>, Vec<f64>) {
+        self.0.iter().find(|parameter| parameter.0 == name).unwrap_or_else(|| panic!("no parameter {name}"))
+    }
+
+    fn values(&self, name: &str) -> &[f64] {
+        &self.get(name).2
+    }
+
+    /// x Wᵀ + b.
+    fn linear(&self, prefix: &str, x: &Matrix) -> Matrix {
+        let bias = self.values(&format!("{prefix}bias"));
+        add_row(linear(x, self.values(&format!("{prefix}weight")), bias.len()), bias)
+    }
+
+    /// Layer normalisation where there are parameters for one.
+    fn norm(&self, prefix: &str, mut x: Matrix) -> Matrix {
+        if !self.has(&format!("{prefix}weight")) {
+            return x;
+        }
+        let (scale, shift) = (self.values(&format!("{prefix}weight")), self.values(&format!("{prefix}bias")));
+        for row in &mut x {
+            let mean = row.iter().sum::<f64>() / row.len() as f64;
+            let variance = row.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / row.len() as f64;
+            for (c, value) in row.iter_mut().enumerate() {
+                *value = (*value - mean) / (variance + 1e-5).sqrt() * scale[c] + shift[c];
+            }
+        }
+        x
+    }
+}
+
+fn add_row(mut x: Matrix, row: &[f64]) -> Matrix {
+    x.iter_mut().for_each(|values| values.iter_mut().zip(row).for_each(|(value, b)| *value += b));
+    x
+}
+
+fn activated(model: ModelKind, mut x: Matrix) -> Matrix {
+    x.iter_mut().flatten().for_each(|value| {
+        *value = if model == ModelKind::Gat { value.max(value.exp_m1().min(0.0)) } else { value.max(0.0) }
+    });
+    x
+}
+
 /// Logits of all nodes.
 pub(super) fn dense_forward(graph: &Graph, trainer: &Trainer, x: Matrix) -> Matrix {
-    let model = trainer.options().model;
+    let (options, parameters) = (trainer.options(), Parameters(parameters(trainer)));
+    let (model, layers) = (options.model, options.layers);
     let matrix = aggregation(graph, model);
-    let parameters = parameters(trainer);
-    let per_layer = parameters.len() / trainer.options().layers;
-    let mut x = x;
-    for (index, layer) in parameters.chunks(per_layer).enumerate() {
-        if index > 0 {
-            x.iter_mut().flatten().for_each(|value| {
-                *value =
-                    if model == ModelKind::Gat { value.max(value.exp_m1().min(0.0)) } else { value.max(0.0) }
-            });
-        }
-        let bias = &layer[per_layer - 1].2;
-        let mut next = match model {
+    let layer = |index: usize, averaged: bool, x: &Matrix| {
+        let name = |part: &str| format!("layers.{index}.{part}");
+        let values = |part: &str| parameters.values(&name(part));
+        let bias = values("bias");
+        let out = match model {
             ModelKind::Sage => {
-                let own = linear(&x, &layer[0].2, bias.len());
-                add(&own, &linear(&product(&matrix, &x), &layer[1].2, bias.len()))
+                let own = linear(x, values("own.weight"), bias.len());
+                add(&own, &linear(&product(&matrix, x), values("neighbours.weight"), bias.len()))
             }
-            ModelKind::Gcn => linear(&product(&matrix, &x), &layer[0].2, bias.len()),
+            ModelKind::Gcn => linear(&product(&matrix, x), values("weight"), bias.len()),
             ModelKind::Gat => {
-                let averaged = index + 1 == trainer.options().layers;
-                attention(graph, layer, trainer.options().heads, averaged, &x)
+                let parts = ["weight", "attention.source", "attention.destination"];
+                attention(graph, parts.map(|part| parameters.get(&name(part))), options.heads, averaged, x)
             }
         };
-        next.iter_mut().for_each(|row| row.iter_mut().zip(bias).for_each(|(value, b)| *value += b));
-        x = next;
+        add_row(out, bias)
+    };
+    let mut x = x;
+    if options.residual {
+        x = activated(model, parameters.linear("input.", &x));
+        for index in 0..layers {
+            let normed = parameters.norm(&format!("layers.{index}.norm."), x.clone());
+            let inner = activated(model, layer(index, false, &normed));
+            x = add(&x, &parameters.linear(&format!("layers.{index}.second."), &inner));
+        }
+        return parameters.linear("output.", &parameters.norm("output.norm.", x));
+    }
+    for index in 0..layers {
+        x = layer(index, index + 1 == layers, &x);
+        if index + 1 < layers {
+            x = activated(model, parameters.norm(&format!("layers.{index}.norm."), x));
+        }
     }
     x
 }
@@ -179,6 +239,29 @@ fn evaluation_layer_by_layer_equals_the_dense_model() {
                 .unwrap();
             let expected = dense_evaluation(&graph, &trainer, rows(&graph), &ids);
             assert_close(&found, &expected, &format!("{model:?} {dim} {hidden} {layers}"));
+        }
+    }
+}
+
+#[test]
+fn deeper_networks_with_residuals_and_norms_equal_the_dense_model_either_way() {
+    for model in MODELS {
+        for (residual, norm) in SHAPES_OF_NETS {
+            let graph = Graph::random(60, 7, 3, 6);
+            let options = TrainerOptions { residual, norm, ..options(model, 8, 4) };
+            let trainer = Trainer::new(&options, 7, 3, TrainDevice::Cpu).unwrap();
+            fill_biases(&trainer);
+            let seeds: Vec<usize> = (0..60).rev().step_by(3).collect();
+            let expected = dense_evaluation(&graph, &trainer, rows(&graph), &seeds);
+            let what = format!("{model:?} {residual} {norm:?}");
+            let batch = graph.batch(&seeds, &[usize::MAX; 4]);
+            let blocks = batch.blocks();
+            let found = trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap();
+            assert_close(&found, &expected, &what);
+            let ids: Vec<i64> = seeds.iter().map(|&v| v as i64).collect();
+            let labels = Labels::Single(&graph.labels);
+            let found = trainer.evaluate_full(graph.csc(), graph.table(), labels, &ids).unwrap();
+            assert_close(&found, &expected, &what);
         }
     }
 }

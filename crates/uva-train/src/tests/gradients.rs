@@ -1,9 +1,10 @@
 //! Gradients against central finite differences, in f64, where the error of a step of 1e-5 is about 1e-10.
 
-use super::support::{Graph, MODELS, fill_biases, options};
+use super::support::{Graph, MODELS, SHAPES_OF_NETS, fill_biases, options};
 use crate::aggregate::Block;
 use crate::convolution::projects_first;
 use crate::device::TrainDevice;
+use crate::model::Step;
 use crate::options::TrainerOptions;
 use crate::trainer::Trainer;
 use tch::{Kind, Tensor};
@@ -80,38 +81,51 @@ fn gradients_of_whole_models_equal_finite_differences() {
 }
 
 #[test]
-fn gradients_with_dropout_equal_finite_differences_over_the_same_masks() {
+fn gradients_of_every_kind_of_network_equal_finite_differences_with_dropout_over_the_same_masks() {
     for model in MODELS {
-        let graph = Graph::random(40, 5, 3, 21);
-        let options = TrainerOptions {
-            dropout: 0.4,
-            attention_dropout: 0.3,
-            input_dropout: 0.2,
-            ..options(model, 6, 2)
-        };
-        let trainer = Trainer::with_kind(&options, 5, 3, Kind::Double, TrainDevice::Cpu).unwrap();
-        fill_biases(&trainer);
-        let batch = graph.batch(&[0, 3, 8, 20, 31, 12], &[3, 3]);
-        let inputs = batch.blocks();
-        let blocks: Vec<Block> =
-            inputs.iter().map(|b| Block::new(model, b, &batch.degrees, Kind::Double).unwrap()).collect();
-        let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, 5]);
-        let _generator = crate::trainer::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let forward = || {
-            tch::manual_seed(5);
-            trainer.model.forward(x.shallow_clone(), &blocks, true).unwrap()
-        };
-        let loss = || forward().logits.square().sum(Kind::Double);
-        let first = forward();
-        let gradients = trainer.model.backward(&first, &blocks, &first.logits * 2.0).unwrap();
-        check(&trainer.model.parameters(), &gradients, &loss, &format!("{model:?}"));
+        for (residual, norm) in SHAPES_OF_NETS {
+            for dropped in [false, true] {
+                let p = |share: f64| if dropped { share } else { 0.0 };
+                let options = TrainerOptions {
+                    residual,
+                    norm,
+                    dropout: p(0.4),
+                    attention_dropout: p(0.3),
+                    input_dropout: p(0.2),
+                    ..options(model, 6, 2)
+                };
+                check_model(&options, &format!("{model:?} {residual} {norm:?} {dropped}"));
+            }
+        }
     }
+}
+
+/// A whole model by its parameters, the loss being the sum of the squares of its logits. Equal seeds before each pass
+/// drop the same elements.
+fn check_model(options: &TrainerOptions, what: &str) {
+    let graph = Graph::random(40, 5, 3, 21);
+    let trainer = Trainer::with_kind(options, 5, 3, Kind::Double, TrainDevice::Cpu).unwrap();
+    fill_biases(&trainer);
+    let batch = graph.batch(&[0, 3, 8, 20, 31, 12], &[3, 3]);
+    let inputs = batch.blocks();
+    let blocks: Vec<Block> =
+        inputs.iter().map(|b| Block::new(options.model, b, &batch.degrees, Kind::Double).unwrap()).collect();
+    let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, 5]);
+    let _generator = crate::trainer::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let forward = || {
+        tch::manual_seed(5);
+        trainer.model.forward(x.shallow_clone(), &blocks, true).unwrap()
+    };
+    let loss = || forward().logits.square().sum(Kind::Double);
+    let first = forward();
+    let gradients = trainer.model.backward(&first, &blocks, &first.logits * 2.0).unwrap();
+    check(&trainer.model.parameters(), &gradients, &loss, what);
 }
 
 /// One layer by its parameters and its input, the loss being the sum of the squares of its outputs, so that every
 /// output has a gradient of its own.
 fn check_layer(trainer: &Trainer, x: &Tensor, block: &Block<'_>, what: &str) {
-    let layer = &trainer.model.layers[0];
+    let Step::Hop(layer) = &trainer.model.steps[0].step else { panic!("a plain model begins with a layer") };
     let loss = || layer.forward(x, block, true, false).unwrap().0.square().sum(Kind::Double);
     let (out, saved) = layer.forward(x, block, true, false).unwrap();
     let (mut gradients, of_x) = layer.backward(x, &saved, block, &(out * 2.0), true).unwrap();

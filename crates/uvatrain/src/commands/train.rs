@@ -54,7 +54,7 @@ mod with_models {
     use uva_runtime::training;
     use uva_runtime::training::{EvaluateBy, TrainerOptions, TrainingOptions};
 
-    use crate::flags::{Evaluation, FeatureNorm, Metric, Model, TrainFlags};
+    use crate::flags::{Evaluation, FeatureNorm, Metric, Model, Norm, TrainFlags};
 
     /// The flags as the runtime takes them.
     pub fn training_options(flags: &TrainFlags) -> TrainingOptions {
@@ -68,6 +68,11 @@ mod with_models {
                 hidden: flags.hidden as usize,
                 heads: flags.heads() as usize,
                 attention_dropout: flags.attention_dropout.unwrap_or(0.0),
+                residual: flags.residual,
+                norm: match flags.norm {
+                    Norm::None => training::NormKind::None,
+                    Norm::Layer => training::NormKind::Layer,
+                },
                 layers: flags.loader.fanouts.layers(),
                 dropout: flags.dropout,
                 input_dropout: flags.input_dropout,

@@ -52,6 +52,15 @@ pub struct TrainFlags {
     #[arg(long, value_name = "P", value_parser = probability, help_heading = MODEL)]
     pub attention_dropout: Option<f64>,
 
+    /// Let each layer add to its rows instead of replacing them, between a linear map to --hidden columns and one to the
+    /// classes: for deeper networks
+    #[arg(long, help_heading = MODEL)]
+    pub residual: bool,
+
+    /// What is done to rows between layers
+    #[arg(long, value_enum, default_value_t = Norm::None, help_heading = MODEL)]
+    pub norm: Norm,
+
     /// Share of hidden values dropped while training, 0 to below 1
     #[arg(long, value_name = "P", default_value_t = 0.5, value_parser = probability, help_heading = MODEL)]
     pub dropout: f64,
@@ -202,6 +211,16 @@ pub enum Model {
     Gcn,
     /// Graph attention network: neighbours weighted by what attention makes of their rows and the node's own
     Gat,
+}
+
+/// What is done to rows between layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Norm {
+    /// Nothing
+    None,
+    /// Layer normalisation: each row brought to mean 0 and variance 1, then scaled and shifted
+    Layer,
 }
 
 /// How feature rows are scaled before the model sees them.
