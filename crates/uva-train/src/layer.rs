@@ -37,7 +37,8 @@ impl Layer {
             ModelKind::Sage => Self::Convolution(Convolution::sage(inputs, outputs, place, random)?),
             ModelKind::Gcn => Self::Convolution(Convolution::gcn(inputs, outputs, place, random)?),
             ModelKind::Gat => {
-                let heads = Heads { number: options.heads, averaged: last };
+                let number = if last { options.output_heads.unwrap_or(options.heads) } else { options.heads };
+                let heads = Heads { number, averaged: last };
                 let dropout = options.attention_dropout;
                 Self::Attention(Attention::new((inputs, outputs), heads, dropout, place, random)?)
             }

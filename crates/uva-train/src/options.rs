@@ -73,10 +73,13 @@ pub struct TrainerOptions {
     pub model: ModelKind,
     /// Width of every layer but the last, which is as wide as there are classes.
     pub hidden: usize,
-    /// GAT: heads of every layer. Those of hidden layers share its width and stand beside each other; those of the last
-    /// are as wide as there are classes, and averaged.
+    /// GAT: heads of a hidden layer, which share its width and stand beside each other.
     #[serde(default = "usual_heads", skip_serializing_if = "are_usual_heads")]
     pub heads: usize,
+    /// GAT: heads of the last layer, each as wide as there are classes, which are averaged; `None` for as many as the
+    /// others have. With `residual` no layer is the last in this sense.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub output_heads: Option<usize>,
     /// GAT: probability of dropping a neighbour's weight; 0 ≤ p < 1.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub attention_dropout: f64,
@@ -112,6 +115,7 @@ impl Default for TrainerOptions {
             model: ModelKind::Sage,
             hidden: 128,
             heads: HEADS,
+            output_heads: None,
             attention_dropout: 0.0,
             residual: false,
             norm: NormKind::None,
@@ -131,6 +135,9 @@ impl TrainerOptions {
     /// Widest layer that is accepted: far above any use, and small enough that no size computed from it overflows.
     const MAX_WIDTH: usize = 1 << 24;
 
+    /// Most heads of a last layer, likewise.
+    const MAX_HEADS: usize = 1 << 10;
+
     /// Refuses what no network can be made of. Comparisons are written so that NaN is refused too.
     pub(crate) fn check(&self, input_dim: usize, classes: usize) -> Result<(), TrainError> {
         let refuse = |option, problem: String| Err(TrainError::Option { option, problem });
@@ -143,6 +150,9 @@ impl TrainerOptions {
         if self.model == ModelKind::Gat && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
             let problem = format!("{} heads do not divide a --hidden of {}", self.heads, self.hidden);
             return refuse("--heads", problem);
+        }
+        if self.output_heads.is_some_and(|heads| heads == 0 || heads > Self::MAX_HEADS) {
+            return refuse("--output-heads", format!("not between 1 and {}", Self::MAX_HEADS));
         }
         for (option, value) in [
             ("--dropout", self.dropout),

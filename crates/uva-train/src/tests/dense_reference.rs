@@ -154,7 +154,9 @@ pub(super) fn dense_forward(graph: &Graph, trainer: &Trainer, x: Matrix) -> Matr
             ModelKind::Gcn => linear(&product(&matrix, x), values("weight"), bias.len()),
             ModelKind::Gat => {
                 let parts = ["weight", "attention.source", "attention.destination"];
-                attention(graph, parts.map(|part| parameters.get(&name(part))), options.heads, averaged, x)
+                let heads =
+                    if averaged { options.output_heads.unwrap_or(options.heads) } else { options.heads };
+                attention(graph, parts.map(|part| parameters.get(&name(part))), heads, averaged, x)
             }
         };
         add_row(out, bias)

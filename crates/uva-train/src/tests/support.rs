@@ -160,6 +160,7 @@ pub(crate) fn options(model: ModelKind, hidden: usize, layers: usize) -> Trainer
         model,
         hidden,
         heads: if hidden.is_multiple_of(2) { 2 } else { 1 },
+        output_heads: hidden.is_multiple_of(4).then_some(3),
         attention_dropout: 0.0,
         residual: false,
         norm: NormKind::None,

@@ -258,7 +258,7 @@ fn the_best_parameters_come_back() {
 fn options_that_cannot_work_are_refused_by_name() {
     let good = options(ModelKind::Sage, 4, 2);
     type Change = fn(&mut TrainerOptions);
-    let changes: [(&str, Change); 11] = [
+    let changes: [(&str, Change); 12] = [
         ("--hidden", |o| o.hidden = 0),
         ("--fanouts", |o| o.layers = 0),
         ("--dropout", |o| o.dropout = 1.0),
@@ -267,6 +267,7 @@ fn options_that_cannot_work_are_refused_by_name() {
         ("--lr", |o| o.learning_rate = f64::INFINITY),
         ("--heads", |o| (o.model, o.heads) = (ModelKind::Gat, 3)),
         ("--heads", |o| (o.model, o.heads) = (ModelKind::Gat, 0)),
+        ("--output-heads", |o| o.output_heads = Some(0)),
         ("--attention-dropout", |o| o.attention_dropout = 1.0),
         ("--weight-decay", |o| o.weight_decay = -1.0),
         ("--train-threads", |o| o.threads = Some(0)),

@@ -67,6 +67,7 @@ mod with_models {
                 },
                 hidden: flags.hidden as usize,
                 heads: flags.heads() as usize,
+                output_heads: flags.output_heads.map(|heads| heads as usize),
                 attention_dropout: flags.attention_dropout.unwrap_or(0.0),
                 residual: flags.residual,
                 norm: match flags.norm {

@@ -43,10 +43,19 @@ pub struct TrainFlags {
     )]
     pub hidden: u32,
 
-    /// GAT: attention heads of each layer, which divide --hidden between them; the last layer averages as
-    /// many [default: 8]
+    /// GAT: attention heads of a hidden layer, which divide --hidden between them [default: 8]
     #[arg(long, value_name = "HEADS", value_parser = clap::value_parser!(u32).range(1..), help_heading = MODEL)]
     pub heads: Option<u32>,
+
+    /// GAT: attention heads of the last layer, which are averaged [default: as many as the others have]
+    #[arg(
+        long,
+        value_name = "HEADS",
+        value_parser = clap::value_parser!(u32).range(1..=1024),
+        conflicts_with = "residual",
+        help_heading = MODEL
+    )]
+    pub output_heads: Option<u32>,
 
     /// GAT: share of attention weights dropped while training, 0 to below 1 [default: 0]
     #[arg(long, value_name = "P", value_parser = probability, help_heading = MODEL)]
@@ -171,9 +180,11 @@ impl TrainFlags {
     /// Bad usage; the message names the options and what would do instead.
     pub fn check(&self) -> anyhow::Result<()> {
         self.loader.check()?;
-        for (option, given) in
-            [("--heads", self.heads.is_some()), ("--attention-dropout", self.attention_dropout.is_some())]
-        {
+        for (option, given) in [
+            ("--heads", self.heads.is_some()),
+            ("--output-heads", self.output_heads.is_some()),
+            ("--attention-dropout", self.attention_dropout.is_some()),
+        ] {
             if given && self.model != Model::Gat {
                 return Err(exit::usage(format!("{option}: only --model gat has attention")).into());
             }
@@ -312,6 +323,8 @@ mod tests {
         parsed(&["--model", "gat", "--heads", "4", "--attention-dropout", "0.6"]).unwrap().check().unwrap();
         let refused = |args: &[&str]| parsed(args).unwrap().check().unwrap_err().to_string();
         assert!(refused(&["--heads", "4"]).contains("--heads"));
+        assert!(refused(&["--output-heads", "1"]).contains("--output-heads"));
+        assert!(parsed(&["--model", "gat", "--output-heads", "1", "--residual"]).is_err());
         assert!(refused(&["--model", "gcn", "--attention-dropout", "0"]).contains("--attention-dropout"));
         assert!(refused(&["--model", "gat", "--hidden", "100"]).contains("8 heads"));
     }
