@@ -145,13 +145,17 @@ impl std::ops::AddAssign for CacheCounts {
 pub struct EpochEvent {
     /// Epoch, from 0.
     pub epoch: u32,
-    /// Mean loss over the epoch's labelled seeds.
+    /// Mean loss over the epoch's labelled seeds, or of several labels a seed over those.
     pub train_loss: f64,
-    /// Share of the epoch's labelled seeds that were classified right while training.
+    /// Share of the epoch's labelled seeds that were classified right while training; of several labels a node, of the
+    /// labels.
     pub train_accuracy: f64,
     /// Share of the labelled validation nodes that were classified right; absent where there are none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub valid_accuracy: Option<f64>,
+    /// Area under the ROC curve of the validation nodes, where a run is judged by it and it is defined.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub valid_roc_auc: Option<f64>,
     /// Seconds from the epoch's first batch to the end of its validation. After a resume inside an epoch only the
     /// part behind the resume.
     pub seconds: f64,
@@ -163,9 +167,15 @@ pub struct End {
     /// Share of the labelled test nodes classified right, by the best model where early stopping kept one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub test_accuracy: Option<f64>,
-    /// The best validation accuracy and its epoch.
+    /// Area under the ROC curve of the test nodes, where the run was judged by it and it is defined.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub test_roc_auc: Option<f64>,
+    /// The best validation accuracy, where the run was judged by it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub best_valid_accuracy: Option<f64>,
+    /// The largest area under the ROC curve of the validation nodes, where the run was judged by it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub best_valid_roc_auc: Option<f64>,
     /// Whether early stopping ended training before its last epoch.
     pub stopped_early: bool,
     /// The role that worked the largest share of its time.
@@ -393,6 +403,7 @@ mod tests {
             train_loss: 0.1,
             train_accuracy: 0.5,
             valid_accuracy: None,
+            valid_roc_auc: None,
             seconds: 1.0,
         })
     }

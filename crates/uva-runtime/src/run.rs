@@ -82,7 +82,9 @@ impl CommandRun {
         let using = nanoseconds as f64 * 1e-9;
         End {
             test_accuracy: None,
+            test_roc_auc: None,
             best_valid_accuracy: None,
+            best_valid_roc_auc: None,
             stopped_early: false,
             bottleneck: roles.bottleneck().to_owned(),
             epochs: u32::try_from(epochs).unwrap_or(u32::MAX),

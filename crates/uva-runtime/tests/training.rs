@@ -34,6 +34,7 @@ fn training(checkpoint: Option<PathBuf>, evaluate_by: EvaluateBy) -> TrainingOpt
             ..TrainerOptions::default()
         },
         evaluate_by,
+        metric: None,
         patience: None,
         resume: checkpoint.is_some(),
         checkpoint,

@@ -53,6 +53,7 @@ pub(crate) struct Block<'a> {
     pub(crate) edges: usize,
     offsets: Borrowed<'a>,
     indices: Borrowed<'a>,
+    /// Of each edge; of GAT none, whose layers compute them from the rows.
     pub(crate) weights: Tensor,
     transposing: Transposing<'a>,
     /// GCN: the weight of each destination's own row, [destinations, 1].
@@ -68,7 +69,7 @@ enum Transposing<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// `degrees` are the whole-graph in-degrees of at least the block's sources; GraphSAGE doesn't read them.
+    /// `degrees` are the whole-graph in-degrees of at least the block's sources; only GCN reads them.
     /// The block has been checked.
     pub(crate) fn new(
         model: ModelKind,
@@ -78,6 +79,7 @@ impl<'a> Block<'a> {
     ) -> Result<Self, TrainError> {
         let (weights, own) = match model {
             ModelKind::Sage => (mean_weights(block), None),
+            ModelKind::Gat => (Vec::new(), None),
             ModelKind::Gcn => {
                 let (weights, own) = gcn_weights(block, degrees);
                 let own = Tensor::f_from_slice(&own)?.f_to_kind(kind)?.f_unsqueeze(1)?;
@@ -120,6 +122,16 @@ impl<'a> Block<'a> {
         })
     }
 
+    /// Its lists with each destination itself at the end of its own, as tensors on whichever device they lie.
+    pub(crate) fn lists_with_own(&self) -> Result<TensorBlock, TrainError> {
+        match &self.transposing {
+            Transposing::Counting { .. } => {
+                TensorBlock::new(self.offsets.tensor(), self.indices.tensor(), self.sources)?.with_own()
+            }
+            Transposing::Sorting(block) => block.with_own(),
+        }
+    }
+
     /// One row a destination: the weighted sum of its neighbours' rows.
     pub(crate) fn aggregate(&self, rows: &Tensor) -> Result<Tensor, TrainError> {
         weighted_sums(rows, self.indices.tensor(), self.offsets.tensor(), &self.weights)
@@ -139,8 +151,8 @@ impl<'a> Block<'a> {
                 weighted_sums(rows, indices.tensor(), offsets.tensor(), &weights)
             }
             Transposing::Sorting(block) => {
-                let Transposed { offsets, indices, weights } = block.transposed(&self.weights)?;
-                weighted_sums(rows, &indices, &offsets, &weights)
+                let Transposed { offsets, indices, order } = block.transposed()?;
+                weighted_sums(rows, &indices, &offsets, &self.weights.f_index_select(0, &order)?)
             }
         }
     }

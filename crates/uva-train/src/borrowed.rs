@@ -52,7 +52,7 @@ impl<'a> Borrowed<'a> {
         rows: usize,
         dim: usize,
     ) -> Result<Self, TrainError> {
-        check_bytes(bytes.len(), element, rows, dim)?;
+        check_bytes(bytes.len(), element, rows, dim, "features")?;
         if bytes.as_ptr().align_offset(element.bytes()) != 0 {
             return Err(TrainError::Input(format!(
                 "feature rows start at an address that is not a multiple of {} bytes",
@@ -85,11 +85,12 @@ impl<'a> Borrowed<'a> {
         element: ElementType,
         rows: usize,
         dim: usize,
+        what: &str,
         device: usize,
     ) -> Result<Self, TrainError> {
-        check_bytes(slice.bytes(), element, rows, dim)?;
+        check_bytes(slice.bytes(), element, rows, dim, what)?;
         let shape = [rows as i64, dim as i64];
-        Self::on_device(slice, kind_of(element), element.bytes(), &shape, "feature rows", device)
+        Self::on_device(slice, kind_of(element), element.bytes(), &shape, what, device)
     }
 
     /// A tensor with storage of its own, where either will do.
@@ -155,12 +156,18 @@ impl<'a> Borrowed<'a> {
 }
 
 /// Refuses a number of bytes that is not that of a table.
-fn check_bytes(bytes: usize, element: ElementType, rows: usize, dim: usize) -> Result<(), TrainError> {
+fn check_bytes(
+    bytes: usize,
+    element: ElementType,
+    rows: usize,
+    dim: usize,
+    what: &str,
+) -> Result<(), TrainError> {
     if rows.checked_mul(dim).and_then(|n| n.checked_mul(element.bytes())) == Some(bytes) {
         return Ok(());
     }
     Err(TrainError::Input(format!(
-        "{bytes} bytes of features are not {rows} rows of {dim} {} elements",
+        "{bytes} bytes of {what} are not {rows} rows of {dim} {} elements",
         element.name()
     )))
 }

@@ -370,7 +370,11 @@ fn model_fingerprint(trainer: &Trainer) -> Result<Value, CheckpointError> {
     if let Value::Object(fields) = &mut value {
         fields.shift_remove("threads");
         fields.insert("input_dim".to_owned(), trainer.input_dim().into());
-        fields.insert("classes".to_owned(), trainer.classes().into());
+        fields.insert("classes".to_owned(), trainer.task().classes.into());
+        // Only where it is not as ever, so that checkpoints of before it was there go on.
+        if trainer.task().multi_label {
+            fields.insert("multi_label".to_owned(), true.into());
+        }
     }
     Ok(value)
 }

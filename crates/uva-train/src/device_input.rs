@@ -40,7 +40,7 @@ pub struct DeviceBatch<'a> {
     pub rows: usize,
     /// Feature columns.
     pub dim: usize,
-    /// Labels of the seeds, i64; −1 means none.
+    /// Labels of the seeds: i64, −1 meaning none; or of a multi-label task u8 zeros and ones, a row a seed.
     pub labels: DeviceSlice<'a>,
     /// In-degree of each input node in the whole graph, i32. Only GCN reads it, and cannot do without.
     pub degrees: Option<DeviceSlice<'a>>,

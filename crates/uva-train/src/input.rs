@@ -59,30 +59,6 @@ impl<'a> From<&BatchInput<'a>> for Batch<'a> {
     }
 }
 
-/// The labels of single-label data. Refuses multi-label data, which needs another loss.
-pub(crate) fn single_labels<'a>(labels: &Labels<'a>) -> Result<&'a [i64], TrainError> {
-    match *labels {
-        Labels::Single(values) => Ok(values),
-        Labels::Multi { classes, .. } => Err(TrainError::Unsupported(format!(
-            "its labels are multi-label (label.npy is uint8 [N, {classes}]), and only one class a node is supported"
-        ))),
-    }
-}
-
-/// How many of `labels` are not −1. Refuses one that is no class.
-pub(crate) fn count_labelled(labels: &[i64], classes: usize) -> Result<usize, TrainError> {
-    let mut labelled = 0;
-    for (position, &label) in labels.iter().enumerate() {
-        if label < -1 || label >= classes as i64 {
-            return Err(TrainError::Input(format!(
-                "label {label} at position {position} is neither −1 nor one of {classes} classes"
-            )));
-        }
-        labelled += usize::from(label != -1);
-    }
-    Ok(labelled)
-}
-
 /// Compares the sizes of a batch with each other and with the model's: `blocks` are (destinations, sources) of each
 /// hop, above `rows` input nodes of `dim` columns; the model takes `layers` of them and `wanted_dim` columns.
 pub(crate) fn check_shapes(

@@ -1,137 +1,86 @@
-//! One layer: its parameters, its forward pass over a block, and its gradients.
+//! One layer of a network: its parameters, its forward pass over a block, and its gradients.
 
 use crate::TrainError;
 use crate::aggregate::Block;
-use crate::options::ModelKind;
+use crate::attention::{Attention, Heads};
+use crate::convolution::Convolution;
+use crate::options::{ModelKind, TrainerOptions};
 use crate::random::SplitMix64;
+use crate::{attention, convolution};
 use tch::{Device, Kind, Tensor};
 
-/// A linear map without bias, [outputs, inputs] as PyTorch stores one.
-type Weight = Tensor;
-
-/// One layer's parameters.
+/// A layer, by what decides the weight of a neighbour.
 pub(crate) enum Layer {
-    /// h_v = W_own x_v + W_neighbours mean(x_u) + b.
-    Sage {
-        /// For the node's own row.
-        own: Weight,
-        /// For the mean of its neighbours' rows.
-        neighbours: Weight,
-        /// Added once.
-        bias: Tensor,
-    },
-    /// h_v = W Σ w_uv x_u + b, the sum including v itself.
-    Gcn {
-        /// For the weighted sum.
-        weight: Weight,
-        /// Added after it.
-        bias: Tensor,
-    },
+    /// The block's lists.
+    Convolution(Convolution),
+    /// The rows themselves.
+    Attention(Attention),
 }
 
-/// What a forward pass leaves for the backward pass, by the order that was taken.
+/// What a forward pass leaves for the backward pass.
 pub(crate) enum Saved {
-    /// Aggregated first: the weighted sums, [destinations, inputs].
-    Aggregated(Tensor),
-    /// Multiplied first: nothing is needed.
-    MultipliedFirst,
-}
-
-/// Cost of one element of a neighbour's row, in multiply-adds of a matrix product, and of its way back as a multiple
-/// of that: 0.13 to 0.41 ns against 0.013 to 0.04 ns, and 1.7 to 5 times, by the measurement in `aggregate.rs`.
-const GATHER_COST: f64 = 10.0;
-const GATHER_BACKWARD: f64 = 2.0;
-
-/// Whether a layer had better multiply its sources' rows by the weight first and aggregate the products: the two
-/// orders give the same up to rounding, as aggregation is linear. First multiplying is a product over all sources
-/// instead of the destinations alone, and in exchange aggregates narrower rows if the layer narrows.
-///
-/// It depends on shapes only, so that a repeated run takes the same way.
-pub(crate) fn projects_first(
-    destinations: usize,
-    sources: usize,
-    edges: usize,
-    inputs: usize,
-    outputs: usize,
-    input_gradient: bool,
-) -> bool {
-    let [destinations, sources, edges, inputs, outputs] =
-        [destinations, sources, edges, inputs, outputs].map(|n| n as f64);
-    // Products: forward and for the weight's gradient, and one more where the input has a gradient too.
-    let products = if input_gradient { 3.0 } else { 2.0 };
-    let gathers = if input_gradient { 1.0 + GATHER_BACKWARD } else { 1.0 };
-    let aggregate_first = edges * inputs * GATHER_COST * gathers + destinations * inputs * outputs * products;
-    let project_first =
-        edges * outputs * GATHER_COST * (1.0 + GATHER_BACKWARD) + sources * inputs * outputs * products;
-    project_first < aggregate_first
+    Convolution(convolution::Saved),
+    Attention(attention::Saved),
 }
 
 impl Layer {
+    /// One of `options.model` from rows of `inputs` to rows of `outputs` numbers; `last` says whether those are the
+    /// logits.
     pub(crate) fn new(
-        model: ModelKind,
-        inputs: usize,
-        outputs: usize,
-        (kind, device): (Kind, Device),
+        options: &TrainerOptions,
+        (inputs, outputs): (usize, usize),
+        last: bool,
+        place: (Kind, Device),
         random: &mut SplitMix64,
     ) -> Result<Self, TrainError> {
-        let mut weight = || glorot(inputs, outputs, (kind, device), random);
-        let bias =
-            || -> Result<Tensor, TrainError> { Ok(Tensor::f_zeros([outputs as i64], (kind, device))?) };
-        Ok(match model {
-            ModelKind::Sage => Self::Sage { own: weight()?, neighbours: weight()?, bias: bias()? },
-            ModelKind::Gcn => Self::Gcn { weight: weight()?, bias: bias()? },
+        Ok(match options.model {
+            ModelKind::Sage => Self::Convolution(Convolution::sage(inputs, outputs, place, random)?),
+            ModelKind::Gcn => Self::Convolution(Convolution::gcn(inputs, outputs, place, random)?),
+            ModelKind::Gat => {
+                let number = if last { options.output_heads.unwrap_or(options.heads) } else { options.heads };
+                let heads = Heads { number, averaged: last };
+                let dropout = options.attention_dropout;
+                Self::Attention(Attention::new((inputs, outputs), heads, dropout, place, random)?)
+            }
         })
     }
 
     /// A copy on `device`; where it is there already, of the same storage.
     pub(crate) fn on(&self, device: Device) -> Result<Self, TrainError> {
-        let copy = |tensor: &Tensor| tensor.f_to_device(device);
         Ok(match self {
-            Self::Sage { own, neighbours, bias } => {
-                Self::Sage { own: copy(own)?, neighbours: copy(neighbours)?, bias: copy(bias)? }
-            }
-            Self::Gcn { weight, bias } => Self::Gcn { weight: copy(weight)?, bias: copy(bias)? },
+            Self::Convolution(layer) => Self::Convolution(layer.on(device)?),
+            Self::Attention(layer) => Self::Attention(layer.on(device)?),
         })
     }
 
+    /// Its parameters by name, in an order that never changes.
     pub(crate) fn parameters(&self) -> Vec<(&'static str, &Tensor)> {
         match self {
-            Self::Sage { own, neighbours, bias } => {
-                vec![("own.weight", own), ("neighbours.weight", neighbours), ("bias", bias)]
-            }
-            Self::Gcn { weight, bias } => vec![("weight", weight), ("bias", bias)],
+            Self::Convolution(layer) => layer.parameters(),
+            Self::Attention(layer) => layer.parameters(),
         }
     }
 
     /// From [sources, inputs] to [destinations, outputs], and what [`Layer::backward`] needs besides `x`.
-    /// `input_gradient` says whether it will be asked for that of `x`; it decides nothing but the order.
+    /// `input_gradient` says whether it will be asked for that of `x`; it decides nothing but the order of sums. With
+    /// `training`, attention is dropped by libtorch's own generator.
     pub(crate) fn forward(
         &self,
         x: &Tensor,
         block: &Block<'_>,
         input_gradient: bool,
+        training: bool,
     ) -> Result<(Tensor, Saved), TrainError> {
-        let own_rows = |rows: &Tensor| rows.f_narrow(0, 0, block.destinations as i64);
-        let (Self::Sage { neighbours: weight, .. } | Self::Gcn { weight, .. }) = self;
-        let (outputs, inputs) = weight.size2()?;
-        let (inputs, outputs) = (inputs as usize, outputs as usize);
-        let multiply_first =
-            projects_first(block.destinations, block.sources, block.edges, inputs, outputs, input_gradient);
-        let rows = if multiply_first { linear(x, weight)? } else { x.shallow_clone() };
-        let mut sums = block.aggregate(&rows)?;
-        if let Some(own) = &block.own {
-            let _ = sums.f_addcmul_(&own_rows(&rows)?, own)?;
-        }
-        let saved =
-            if multiply_first { Saved::MultipliedFirst } else { Saved::Aggregated(sums.shallow_clone()) };
-        let from_neighbours = if multiply_first { sums } else { linear(&sums, weight)? };
-        let out = match self {
-            Self::Sage { own, bias, .. } => {
-                own_rows(x)?.f_linear(own, Some(bias))?.f_add_(&from_neighbours)?
+        match self {
+            Self::Convolution(layer) => {
+                let (out, saved) = layer.forward(x, block, input_gradient)?;
+                Ok((out, Saved::Convolution(saved)))
             }
-            Self::Gcn { bias, .. } => from_neighbours.f_add(bias)?,
-        };
-        Ok((out, saved))
+            Self::Attention(layer) => {
+                let (out, saved) = layer.forward(x, block, training)?;
+                Ok((out, Saved::Attention(saved)))
+            }
+        }
     }
 
     /// Gradients of the parameters, in their order, and of `x` where asked for, from that of the result.
@@ -147,39 +96,15 @@ impl Layer {
         gradient: &Tensor,
         input_gradient: bool,
     ) -> Result<(Vec<Tensor>, Option<Tensor>), TrainError> {
-        let destinations = block.destinations as i64;
-        let (Self::Sage { neighbours: weight, .. } | Self::Gcn { weight, .. }) = self;
-        let of_bias = gradient.f_sum_dim_intlist([0i64].as_slice(), false, None)?;
-        let transposed = gradient.f_tr()?;
-        // Back through the aggregation, the own row's share of it included.
-        let spread = |of_sums: &Tensor| -> Result<Tensor, TrainError> {
-            let rows = block.spread(of_sums)?;
-            if let Some(own) = &block.own {
-                let _ = rows.f_narrow(0, 0, destinations)?.f_addcmul_(of_sums, own)?;
+        match (self, saved) {
+            (Self::Convolution(layer), Saved::Convolution(saved)) => {
+                layer.backward(x, saved, block, gradient, input_gradient)
             }
-            Ok(rows)
-        };
-        let (of_weight, mut of_x) = match saved {
-            Saved::Aggregated(sums) => {
-                let of_x = if input_gradient { Some(spread(&gradient.f_mm(weight)?)?) } else { None };
-                (transposed.f_mm(sums)?, of_x)
+            (Self::Attention(layer), Saved::Attention(saved)) => {
+                layer.backward(x, saved, block, gradient, input_gradient)
             }
-            Saved::MultipliedFirst => {
-                let of_products = spread(gradient)?;
-                let of_x = if input_gradient { Some(of_products.f_mm(weight)?) } else { None };
-                (of_products.f_tr()?.f_mm(x)?, of_x)
-            }
-        };
-        let of_parameters = match self {
-            Self::Sage { own, .. } => {
-                if let Some(of_x) = &mut of_x {
-                    let _ = of_x.f_narrow(0, 0, destinations)?.f_addmm_(gradient, own)?;
-                }
-                vec![transposed.f_mm(&x.f_narrow(0, 0, destinations)?)?, of_weight, of_bias]
-            }
-            Self::Gcn { .. } => vec![of_weight, of_bias],
-        };
-        Ok((of_parameters, of_x))
+            _ => Err(TrainError::Input("a backward pass behind another layer's forward pass".to_owned())),
+        }
     }
 }
 
@@ -188,17 +113,18 @@ pub(crate) fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor, TrainError> 
     Ok(x.f_linear::<Tensor>(weight, None)?)
 }
 
-/// Uniform in ±√(6 / (inputs + outputs)) (Glorot & Bengio 2010).
+/// Uniform in ±√(6 / fans) (Glorot & Bengio 2010), `fans` being inputs + outputs.
 ///
 /// Drawn on the host whatever the device, so that equal seeds give equal parameters everywhere.
-fn glorot(
-    inputs: usize,
-    outputs: usize,
+pub(crate) fn glorot(
+    shape: &[usize],
+    fans: usize,
     (kind, device): (Kind, Device),
     random: &mut SplitMix64,
 ) -> Result<Tensor, TrainError> {
-    let bound = (6.0 / (inputs + outputs) as f64).sqrt();
-    let values: Vec<f64> = (0..inputs * outputs).map(|_| bound * random.symmetric()).collect();
-    let weight = Tensor::f_from_slice(&values)?.f_to_kind(kind)?.f_view([outputs as i64, inputs as i64])?;
+    let bound = (6.0 / fans as f64).sqrt();
+    let values: Vec<f64> = (0..shape.iter().product()).map(|_| bound * random.symmetric()).collect();
+    let shape: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
+    let weight = Tensor::f_from_slice(&values)?.f_to_kind(kind)?.f_view(&shape[..])?;
     Ok(weight.f_to_device(device)?)
 }

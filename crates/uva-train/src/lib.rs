@@ -20,22 +20,30 @@
 
 #![deny(unsafe_code)]
 
+mod activation;
 mod adam;
 mod aggregate;
+mod attention;
 mod borrowed;
 pub mod checkpoint;
+mod convolution;
 pub mod cuda;
 mod device;
 mod device_input;
 mod durable;
 mod error;
 mod evaluate;
+mod evaluation;
+mod full_layer;
 mod input;
 mod layer;
 mod model;
 mod options;
 mod prepared;
 mod random;
+mod rowwise;
+mod targets;
+mod task;
 mod tensor_block;
 mod trainer;
 
@@ -46,7 +54,8 @@ pub use checkpoint::{Checkpoint, CheckpointError};
 pub use device::TrainDevice;
 pub use device_input::{DeviceBatch, DeviceBlock};
 pub use error::TrainError;
-pub use evaluate::Evaluation;
+pub use evaluation::Evaluation;
 pub use input::{Batch, BatchInput, BlockInput};
-pub use options::{FeatureNorm, ModelKind, TrainerOptions};
+pub use options::{FeatureNorm, ModelKind, NormKind, TrainerOptions};
+pub use task::{Metric, Task};
 pub use trainer::{Confirm, Step, Trainer};

@@ -1,51 +1,159 @@
-//! The networks: layers one after the other over sampled blocks, forward and backward.
+//! The networks: steps one after the other over sampled blocks, forward and backward.
 
 use crate::TrainError;
+use crate::activation::{self, Activation, dropout_mask};
 use crate::aggregate::Block;
 use crate::layer::{Layer, Saved};
-use crate::options::TrainerOptions;
+use crate::options::{NormKind, TrainerOptions};
 use crate::random::SplitMix64;
+use crate::rowwise::{LayerNorm, Linear, Normalised};
 use tch::{Device, Kind, Tensor};
 
-/// A network: layers in the order in which rows pass them.
+/// One thing that is done to all rows.
+pub(crate) enum Step {
+    /// A layer over the next block: from the rows of sources to those of destinations.
+    Hop(Layer),
+    /// A linear map of each row.
+    Linear(Linear),
+    /// Layer normalisation.
+    Norm(LayerNorm),
+    /// The activation, then dropout.
+    Activate,
+    /// Dropout alone.
+    Drop,
+    /// What the steps make of the rows is added to the rows that destinations had before.
+    Residual(Vec<Named>),
+}
+
+/// A step with the name that its parameters begin with.
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) step: Step,
+}
+
+/// A network: steps in the order in which rows pass them.
+///
+/// A plain one is layer, then normalisation where asked for, activation, layer, and so on. One with residuals is that of
+/// Platonov et al. 2023: a linear map to the hidden width, for each hop x + linear(activation(layer(norm(x)))), and at the
+/// end norm and a linear map to the logits. Their layers' second linear map is ours, their first is the layer's own.
 pub(crate) struct Model {
-    pub(crate) layers: Vec<Layer>,
+    pub(crate) steps: Vec<Named>,
+    pub(crate) activation: Activation,
     dropout: f64,
     input_dropout: f64,
 }
 
+/// Draws the parameters of a network, step by step in their order.
+struct Builder<'o> {
+    options: &'o TrainerOptions,
+    place: (Kind, Device),
+    random: SplitMix64,
+}
+
+impl Builder<'_> {
+    fn hop(&mut self, hop: usize, shape: (usize, usize), last: bool) -> Result<Named, TrainError> {
+        let layer = Layer::new(self.options, shape, last, self.place, &mut self.random)?;
+        Ok(Named { name: format!("layers.{hop}."), step: Step::Hop(layer) })
+    }
+
+    fn linear(&mut self, name: String, inputs: usize, outputs: usize) -> Result<Named, TrainError> {
+        let linear = Linear::new(inputs, outputs, self.place, &mut self.random)?;
+        Ok(Named { name, step: Step::Linear(linear) })
+    }
+
+    /// Nothing where no normalisation was asked for.
+    fn norm(&self, name: String) -> Result<Option<Named>, TrainError> {
+        Ok(match self.options.norm {
+            NormKind::None => None,
+            NormKind::Layer => {
+                Some(Named { name, step: Step::Norm(LayerNorm::new(self.options.hidden, self.place)?) })
+            }
+        })
+    }
+
+    fn plain(&mut self, input_dim: usize, classes: usize) -> Result<Vec<Named>, TrainError> {
+        let TrainerOptions { hidden, layers, .. } = *self.options;
+        let mut steps = Vec::new();
+        for hop in 0..layers {
+            let last = hop + 1 == layers;
+            let inputs = if hop == 0 { input_dim } else { hidden };
+            steps.push(self.hop(hop, (inputs, if last { classes } else { hidden }), last)?);
+            if !last {
+                steps.extend(self.norm(format!("layers.{hop}.norm."))?);
+                steps.push(Named::without_parameters(Step::Activate));
+            }
+        }
+        Ok(steps)
+    }
+
+    fn residual(&mut self, input_dim: usize, classes: usize) -> Result<Vec<Named>, TrainError> {
+        let TrainerOptions { hidden, layers, .. } = *self.options;
+        let mut steps = vec![self.linear("input.".to_owned(), input_dim, hidden)?];
+        steps.push(Named::without_parameters(Step::Activate));
+        for hop in 0..layers {
+            let mut branch = Vec::new();
+            branch.extend(self.norm(format!("layers.{hop}.norm."))?);
+            branch.push(self.hop(hop, (hidden, hidden), false)?);
+            branch.push(Named::without_parameters(Step::Activate));
+            branch.push(self.linear(format!("layers.{hop}.second."), hidden, hidden)?);
+            branch.push(Named::without_parameters(Step::Drop));
+            steps.push(Named::without_parameters(Step::Residual(branch)));
+        }
+        steps.extend(self.norm("output.norm.".to_owned())?);
+        steps.push(self.linear("output.".to_owned(), hidden, classes)?);
+        Ok(steps)
+    }
+}
+
+impl Named {
+    fn without_parameters(step: Step) -> Self {
+        Self { name: String::new(), step }
+    }
+
+    fn add_parameters(&self, parameters: &mut Vec<(String, Tensor)>) {
+        let of_step = match &self.step {
+            Step::Hop(layer) => layer.parameters(),
+            Step::Linear(linear) => linear.parameters(),
+            Step::Norm(norm) => norm.parameters(),
+            Step::Activate | Step::Drop => Vec::new(),
+            Step::Residual(branch) => {
+                branch.iter().for_each(|named| named.add_parameters(parameters));
+                Vec::new()
+            }
+        };
+        let named =
+            of_step.into_iter().map(|(name, tensor)| (self.name.clone() + name, tensor.shallow_clone()));
+        parameters.extend(named);
+    }
+}
+
 impl Model {
-    /// `kind` is f32 except where gradients are compared with finite differences.
+    /// `place` is of f32 except where gradients are compared with finite differences.
     pub(crate) fn new(
         options: &TrainerOptions,
         input_dim: usize,
         classes: usize,
-        (kind, device): (Kind, Device),
+        place: (Kind, Device),
     ) -> Result<Self, TrainError> {
-        let mut random = SplitMix64::new(options.seed);
-        let mut layers = Vec::with_capacity(options.layers);
-        let mut inputs = input_dim;
-        for layer in 0..options.layers {
-            let outputs = if layer + 1 == options.layers { classes } else { options.hidden };
-            layers.push(Layer::new(options.model, inputs, outputs, (kind, device), &mut random)?);
-            inputs = outputs;
-        }
-        Ok(Self { layers, dropout: options.dropout, input_dropout: options.input_dropout })
+        let mut builder = Builder { options, place, random: SplitMix64::new(options.seed) };
+        let steps = if options.residual {
+            builder.residual(input_dim, classes)?
+        } else {
+            builder.plain(input_dim, classes)?
+        };
+        let activation = Activation::of(options.model);
+        Ok(Self { steps, activation, dropout: options.dropout, input_dropout: options.input_dropout })
     }
 
     /// Every parameter with its name (`layers.0.own.weight`), in an order that never changes. The tensors share
     /// storage with the model.
     pub(crate) fn parameters(&self) -> Vec<(String, Tensor)> {
         let mut parameters = Vec::new();
-        for (index, layer) in self.layers.iter().enumerate() {
-            for (name, tensor) in layer.parameters() {
-                parameters.push((format!("layers.{index}.{name}"), tensor.shallow_clone()));
-            }
-        }
+        self.steps.iter().for_each(|named| named.add_parameters(&mut parameters));
         parameters
     }
 
-    /// From the input nodes' rows to the seeds' logits. `blocks[0]` is the hop at the seeds, so layers take the
+    /// From the input nodes' rows to the seeds' logits. `blocks[0]` is the hop at the seeds, so hops take the
     /// blocks from the last to the first. With `training`, elements are dropped by libtorch's own generator.
     pub(crate) fn forward(
         &self,
@@ -57,21 +165,10 @@ impl Model {
         if training && self.input_dropout > 0.0 {
             x = x.f_dropout(self.input_dropout, true)?;
         }
-        let mut inputs = Vec::with_capacity(self.layers.len());
-        for (index, (layer, block)) in self.layers.iter().zip(blocks.iter().rev()).enumerate() {
-            if index > 0 {
-                let _ = x.f_relu_()?;
-                if training && self.dropout > 0.0 {
-                    x = x.f_dropout(self.dropout, true)?;
-                }
-            }
-            let (out, saved) = layer.forward(&x, block, index > 0)?;
-            if training {
-                inputs.push((x, saved));
-            }
-            x = out;
-        }
-        Ok(Forward { logits: x, inputs })
+        let dropout = if training { self.dropout } else { 0.0 };
+        let mut pass = ForwardPass { model: self, blocks, training, dropout, begun: false, tape: Vec::new() };
+        let logits = pass.run(&self.steps, x)?;
+        Ok(Forward { logits, tape: pass.tape })
     }
 
     /// Gradients of all parameters, in the order of [`Model::parameters`], from that of the logits. `forward` is of
@@ -82,26 +179,133 @@ impl Model {
         blocks: &[Block<'_>],
         of_logits: Tensor,
     ) -> Result<Vec<Tensor>, TrainError> {
-        let mut gradients = Vec::new();
-        let mut gradient = of_logits;
-        for (index, block) in (0..self.layers.len()).rev().zip(blocks) {
-            let (x, saved) = &forward.inputs[index];
-            let (of_parameters, of_x) = self.layers[index].backward(x, saved, block, &gradient, index > 0)?;
-            gradients.push(of_parameters);
-            if let Some(of_x) = of_x {
-                // An element of x that is positive has passed ReLU and was not dropped, but scaled by 1 / (1 − p).
-                gradient = x.f_threshold_backward(&of_x, 0.0)?;
-                if self.dropout > 0.0 {
-                    let _ = gradient.f_div_scalar_(1.0 - self.dropout)?;
-                }
-            }
-        }
-        Ok(gradients.into_iter().rev().flatten().collect())
+        let mut pass = BackwardPass { blocks, tape: &forward.tape, gradients: Vec::new() };
+        drop(pass.run(&self.steps, of_logits, true)?);
+        Ok(pass.gradients.into_iter().rev().flatten().collect())
     }
 }
 
-/// A forward pass: its result, and after training what each layer was given and saved, first layer first.
+/// A forward pass: its result, and after training what its steps left, in their order.
 pub(crate) struct Forward {
     pub(crate) logits: Tensor,
-    inputs: Vec<(Tensor, Saved)>,
+    tape: Vec<Left>,
+}
+
+/// What a step left for its way back.
+enum Left {
+    /// What the layer was given, and what it kept.
+    Hop(Tensor, Saved),
+    /// What it was given.
+    Linear(Tensor),
+    Norm(Normalised),
+    Activated(activation::Saved),
+    /// What rows were multiplied by.
+    Dropped(Option<Tensor>),
+}
+
+struct ForwardPass<'p, 'b> {
+    model: &'p Model,
+    /// Those of the hops to come; the last is the next one's.
+    blocks: &'p [Block<'b>],
+    training: bool,
+    dropout: f64,
+    /// Whether a step has been done: what stands before the first needs no gradient.
+    begun: bool,
+    tape: Vec<Left>,
+}
+
+impl ForwardPass<'_, '_> {
+    fn run(&mut self, steps: &[Named], mut x: Tensor) -> Result<Tensor, TrainError> {
+        for named in steps {
+            let (out, left) = match &named.step {
+                Step::Hop(layer) => {
+                    let (block, rest) = self.blocks.split_last().ok_or_else(no_block)?;
+                    self.blocks = rest;
+                    let (out, saved) = layer.forward(&x, block, self.begun, self.training)?;
+                    (out, Left::Hop(x, saved))
+                }
+                Step::Linear(linear) => (linear.forward(&x)?, Left::Linear(x)),
+                Step::Norm(norm) => {
+                    let (out, saved) = norm.forward(x)?;
+                    (out, Left::Norm(saved))
+                }
+                Step::Activate => {
+                    let (out, saved) = self.model.activation.forward(x, self.dropout)?;
+                    (out, Left::Activated(saved))
+                }
+                Step::Drop => match dropout_mask(&x, self.dropout)? {
+                    Some(mask) => (x.f_mul(&mask)?, Left::Dropped(Some(mask))),
+                    None => (x, Left::Dropped(None)),
+                },
+                Step::Residual(branch) => {
+                    let added = self.run(branch, x.shallow_clone())?;
+                    x = x.f_narrow(0, 0, added.size2()?.0)?.f_add(&added)?;
+                    continue;
+                }
+            };
+            if self.training {
+                self.tape.push(left);
+            }
+            self.begun = true;
+            x = out;
+        }
+        Ok(x)
+    }
+}
+
+struct BackwardPass<'p, 'b> {
+    /// Those of the hops to come; the first is the next one's.
+    blocks: &'p [Block<'b>],
+    /// What the steps to come left; the last is the next one's.
+    tape: &'p [Left],
+    /// Of the steps' parameters, the last step's first.
+    gradients: Vec<Vec<Tensor>>,
+}
+
+impl<'p> BackwardPass<'p, '_> {
+    /// The gradient of what the first of `steps` was given from that of what the last one gave, or nothing if they are
+    /// `outermost`: before the first step nothing is trained.
+    fn run(&mut self, steps: &[Named], mut gradient: Tensor, outermost: bool) -> Result<Tensor, TrainError> {
+        for (index, named) in steps.iter().enumerate().rev() {
+            let input_gradient = !(outermost && index == 0);
+            if let Step::Residual(branch) = &named.step {
+                let of_x = self.run(branch, gradient.shallow_clone(), false)?;
+                let _ = of_x.f_narrow(0, 0, gradient.size2()?.0)?.f_add_(&gradient)?;
+                gradient = of_x;
+                continue;
+            }
+            let (left, rest) = self.tape.split_last().ok_or_else(another_tape)?;
+            self.tape = rest;
+            let (of_parameters, of_x) = match (&named.step, left) {
+                (Step::Hop(layer), Left::Hop(x, saved)) => {
+                    let (block, rest) = self.blocks.split_first().ok_or_else(no_block)?;
+                    self.blocks = rest;
+                    layer.backward(x, saved, block, &gradient, input_gradient)?
+                }
+                (Step::Linear(linear), Left::Linear(x)) => linear.backward(x, &gradient, input_gradient)?,
+                (Step::Norm(norm), Left::Norm(saved)) => {
+                    let (of_parameters, of_x) = norm.backward(saved, &gradient)?;
+                    (of_parameters, Some(of_x))
+                }
+                (Step::Activate, Left::Activated(saved)) => (Vec::new(), Some(saved.backward(gradient)?)),
+                (Step::Drop, Left::Dropped(Some(mask))) => (Vec::new(), Some(gradient.f_mul(mask)?)),
+                (Step::Drop, Left::Dropped(None)) => (Vec::new(), Some(gradient)),
+                _ => return Err(another_tape()),
+            };
+            self.gradients.push(of_parameters);
+            match of_x {
+                Some(of_x) => gradient = of_x,
+                None => return Ok(Tensor::new()),
+            }
+        }
+        Ok(gradient)
+    }
+}
+
+fn no_block() -> TrainError {
+    TrainError::Input("a batch of fewer blocks than the model has layers".to_owned())
+}
+
+fn another_tape() -> TrainError {
+    TrainError::Input("a backward pass behind another model's forward pass".to_owned())
 }

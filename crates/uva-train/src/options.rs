@@ -12,6 +12,8 @@ pub enum ModelKind {
     Sage,
     /// GCN (Kipf & Welling 2017), with the weights of sampled neighbourhoods scaled to stand for whole ones.
     Gcn,
+    /// GAT (Veličković et al. 2018): neighbours weighted by what attention makes of both rows.
+    Gat,
 }
 
 impl ModelKind {
@@ -20,6 +22,7 @@ impl ModelKind {
         match self {
             Self::Sage => "sage",
             Self::Gcn => "gcn",
+            Self::Gat => "gat",
         }
     }
 }
@@ -35,7 +38,34 @@ pub enum FeatureNorm {
     Row,
 }
 
-/// Everything a [`crate::Trainer`] depends on besides the data. It is kept in checkpoints.
+/// What is done to rows between layers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NormKind {
+    /// Nothing.
+    #[default]
+    None,
+    /// Layer normalisation (Ba et al. 2016): each row brought to mean 0 and variance 1, then scaled and shifted.
+    Layer,
+}
+
+/// Heads unless somebody says otherwise.
+const HEADS: usize = 8;
+
+fn usual_heads() -> usize {
+    HEADS
+}
+
+fn are_usual_heads(heads: &usize) -> bool {
+    *heads == HEADS
+}
+
+fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Everything a [`crate::Trainer`] depends on besides the data. It is kept in checkpoints, options of some models only
+/// where they are not as usual: so that checkpoints of before they were there go on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainerOptions {
@@ -43,6 +73,23 @@ pub struct TrainerOptions {
     pub model: ModelKind,
     /// Width of every layer but the last, which is as wide as there are classes.
     pub hidden: usize,
+    /// GAT: heads of a hidden layer, which share its width and stand beside each other.
+    #[serde(default = "usual_heads", skip_serializing_if = "are_usual_heads")]
+    pub heads: usize,
+    /// GAT: heads of the last layer, each as wide as there are classes, which are averaged; `None` for as many as the
+    /// others have. With `residual` no layer is the last in this sense.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub output_heads: Option<usize>,
+    /// GAT: probability of dropping a neighbour's weight; 0 ≤ p < 1.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub attention_dropout: f64,
+    /// Whether each layer adds to its rows instead of replacing them, between a linear map to `hidden` columns and one
+    /// to the logits (Platonov et al. 2023).
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub residual: bool,
+    /// What is done to rows between layers: behind each but the last; with `residual` before each, and at the end.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub norm: NormKind,
     /// Number of layers, and so of blocks in a batch.
     pub layers: usize,
     /// Probability of dropping an element between two layers; 0 ≤ p < 1.
@@ -67,6 +114,11 @@ impl Default for TrainerOptions {
         Self {
             model: ModelKind::Sage,
             hidden: 128,
+            heads: HEADS,
+            output_heads: None,
+            attention_dropout: 0.0,
+            residual: false,
+            norm: NormKind::None,
             layers: 2,
             dropout: 0.5,
             input_dropout: 0.0,
@@ -83,6 +135,9 @@ impl TrainerOptions {
     /// Widest layer that is accepted: far above any use, and small enough that no size computed from it overflows.
     const MAX_WIDTH: usize = 1 << 24;
 
+    /// Most heads of a last layer, likewise.
+    const MAX_HEADS: usize = 1 << 10;
+
     /// Refuses what no network can be made of. Comparisons are written so that NaN is refused too.
     pub(crate) fn check(&self, input_dim: usize, classes: usize) -> Result<(), TrainError> {
         let refuse = |option, problem: String| Err(TrainError::Option { option, problem });
@@ -92,7 +147,18 @@ impl TrainerOptions {
         if self.layers == 0 || self.layers > 32 {
             return refuse("--fanouts", format!("{} layers, and between 1 and 32 are possible", self.layers));
         }
-        for (option, value) in [("--dropout", self.dropout), ("--input-dropout", self.input_dropout)] {
+        if self.model == ModelKind::Gat && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
+            let problem = format!("{} heads do not divide a --hidden of {}", self.heads, self.hidden);
+            return refuse("--heads", problem);
+        }
+        if self.output_heads.is_some_and(|heads| heads == 0 || heads > Self::MAX_HEADS) {
+            return refuse("--output-heads", format!("not between 1 and {}", Self::MAX_HEADS));
+        }
+        for (option, value) in [
+            ("--dropout", self.dropout),
+            ("--input-dropout", self.input_dropout),
+            ("--attention-dropout", self.attention_dropout),
+        ] {
             if !(0.0..1.0).contains(&value) {
                 return refuse(option, format!("{value} is not at least 0 and below 1"));
             }

@@ -5,17 +5,18 @@ use crate::aggregate::Block;
 use crate::borrowed::{Borrowed, Number};
 use crate::device::TrainDevice;
 use crate::device_input::DeviceBatch;
-use crate::input::{Batch, BatchInput, count_labelled, single_labels};
+use crate::input::{Batch, BatchInput};
 use crate::options::ModelKind;
+use crate::targets::Targets;
 use crate::trainer::Trainer;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 
 /// A batch that has at least one seed.
 pub(crate) struct Prepared<'a> {
     /// Feature rows of the input nodes, as they lie.
     pub(crate) rows: Borrowed<'a>,
-    /// The seeds' labels, i64.
-    pub(crate) targets: Borrowed<'a>,
+    /// The seeds' labels.
+    pub(crate) targets: Targets<'a>,
     /// The hops, that at the seeds first.
     pub(crate) blocks: Vec<Block<'a>>,
 }
@@ -23,7 +24,7 @@ pub(crate) struct Prepared<'a> {
 /// A batch as tensors on one device, as yet without what is computed from them.
 struct Tensors<'a> {
     rows: Borrowed<'a>,
-    labels: Borrowed<'a>,
+    targets: Targets<'a>,
     degrees: Option<Borrowed<'a>>,
     blocks: Vec<BlockTensors<'a>>,
 }
@@ -51,14 +52,11 @@ impl<'a> Prepared<'a> {
 
     /// The way of the CPU: every number checked, weights and transposed lists by loops on the host.
     fn on_host(trainer: &Trainer, input: &BatchInput<'a>) -> Result<Option<Self>, TrainError> {
-        let (labels, labelled) = check_host(trainer, input)?;
-        if labelled == 0 {
-            return Ok(None);
-        }
+        let Some(targets) = check_host(trainer, input)? else { return Ok(None) };
         let (model, kind) = (trainer.options().model, trainer.kind());
         let blocks: Result<_, TrainError> =
             input.blocks.iter().map(|block| Block::new(model, block, input.degrees, kind)).collect();
-        Ok(Some(Self { rows: input.feature_rows()?, targets: Borrowed::vector(labels)?, blocks: blocks? }))
+        Ok(Some(Self { rows: input.feature_rows()?, targets, blocks: blocks? }))
     }
 
     /// Host memory checked as on the CPU, then copied to `device` and treated like what lies there.
@@ -67,13 +65,10 @@ impl<'a> Prepared<'a> {
         input: &BatchInput<'a>,
         device: Device,
     ) -> Result<Option<Self>, TrainError> {
-        let (labels, labelled) = check_host(trainer, input)?;
-        if labelled == 0 {
-            return Ok(None);
-        }
+        let Some(targets) = check_host(trainer, input)? else { return Ok(None) };
         let degrees = match trainer.options().model {
             ModelKind::Gcn => Some(copy(input.degrees, device)?),
-            ModelKind::Sage => None,
+            ModelKind::Sage | ModelKind::Gat => None,
         };
         let block = |block: &crate::BlockInput<'a>| -> Result<BlockTensors<'a>, TrainError> {
             let indptr = copy(block.indptr, device)?;
@@ -81,7 +76,7 @@ impl<'a> Prepared<'a> {
         };
         let blocks: Result<_, TrainError> = input.blocks.iter().map(block).collect();
         let rows = Borrowed::owned(input.feature_rows()?.tensor().f_to_device(device)?);
-        let tensors = Tensors { rows, labels: copy(labels, device)?, degrees, blocks: blocks? };
+        let tensors = Tensors { rows, targets: targets.to(device)?, degrees, blocks: blocks? };
         Self::from_tensors(trainer, tensors).map(Some)
     }
 
@@ -93,7 +88,7 @@ impl<'a> Prepared<'a> {
         let needs_degrees = trainer.options().model == ModelKind::Gcn;
         input.check(trainer.options().layers, trainer.input_dim(), needs_degrees)?;
         let vector = |slice, length, what: &str| Borrowed::device_vector::<i32>(slice, length, what, device);
-        let labels = Borrowed::device_vector::<i64>(input.labels, input.seeds(), "labels", device)?;
+        let targets = Targets::on_device(input.labels, trainer.task(), input.seeds(), device)?;
         let degrees = input.degrees.filter(|_| needs_degrees);
         let degrees = degrees.map(|slice| vector(slice, input.rows, "degrees")).transpose()?;
         let mut blocks = Vec::with_capacity(input.blocks.len());
@@ -105,18 +100,25 @@ impl<'a> Prepared<'a> {
                 indices: vector(block.indices, block.edges, &what("indices"))?,
             });
         }
-        let rows = Borrowed::device_table(input.features, input.element, input.rows, input.dim, device)?;
+        let rows = Borrowed::device_table(
+            input.features,
+            input.element,
+            input.rows,
+            input.dim,
+            "feature rows",
+            device,
+        )?;
         if input.seeds() == 0 {
             // Nothing to compute; but bringing a number over waits for what was enqueued before, as a loss would.
-            labels.tensor().f_sum(Kind::Int64)?.f_int64_value(&[])?;
+            targets.tensor().f_sum(tch::Kind::Int64)?.f_int64_value(&[])?;
             return Ok(None);
         }
-        Self::from_tensors(trainer, Tensors { rows, labels, degrees, blocks }).map(Some)
+        Self::from_tensors(trainer, Tensors { rows, targets, degrees, blocks }).map(Some)
     }
 
     /// The way of a device: everything by operations on tensors, and the host waits for none of them.
     fn from_tensors(trainer: &Trainer, tensors: Tensors<'a>) -> Result<Self, TrainError> {
-        let Tensors { rows, labels, degrees, blocks } = tensors;
+        let Tensors { rows, targets, degrees, blocks } = tensors;
         let (model, kind) = (trainer.options().model, trainer.kind());
         let degrees = degrees.as_ref().map(Borrowed::tensor);
         let block = |block: &BlockTensors<'a>| {
@@ -124,21 +126,15 @@ impl<'a> Prepared<'a> {
             Block::from_tensors(model, block.sources, indptr, indices, degrees, kind)
         };
         let blocks: Result<_, TrainError> = blocks.iter().map(block).collect();
-        // The loss's kernel stops the device at a label that is no class. Datasets are checked when they are opened.
-        let targets = labels.tensor().f_clamp(crate::trainer::UNLABELLED, trainer.classes() as i64 - 1)?;
-        Ok(Self { rows, targets: Borrowed::owned(targets), blocks: blocks? })
+        Ok(Self { rows, targets: targets.within_range(trainer.task())?, blocks: blocks? })
     }
 }
 
-/// Checks a batch in host memory, and returns the seeds' labels and how many of them are labels.
-fn check_host<'a>(trainer: &Trainer, input: &BatchInput<'a>) -> Result<(&'a [i64], usize), TrainError> {
-    let labels = single_labels(&input.labels)?;
+/// Checks a batch in host memory, and returns the seeds' labels if any of them has one.
+fn check_host<'a>(trainer: &Trainer, input: &BatchInput<'a>) -> Result<Option<Targets<'a>>, TrainError> {
     let needs_degrees = trainer.options().model == ModelKind::Gcn;
     input.check(trainer.options().layers, trainer.input_dim(), needs_degrees)?;
-    if labels.len() != input.seeds() {
-        return Err(TrainError::Input(format!("{} labels for {} seeds", labels.len(), input.seeds())));
-    }
-    Ok((labels, count_labelled(labels, trainer.classes())?))
+    Targets::on_host(input.labels, trainer.task(), input.seeds())
 }
 
 /// A copy on `device`: on the host of the same storage. The copy has been made when this returns.

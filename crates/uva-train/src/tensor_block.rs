@@ -6,6 +6,7 @@
 //! there; `tests/tensor_blocks.rs` compares the two.
 
 use crate::TrainError;
+use crate::attention::Lists;
 use crate::options::ModelKind;
 use tch::{Kind, Tensor};
 
@@ -15,8 +16,8 @@ pub(crate) struct TensorBlock {
     pub(crate) offsets: Tensor,
     /// [edges], i32.
     pub(crate) indices: Tensor,
-    /// [edges], i32: whose list each edge is in.
-    destination_of_edge: Tensor,
+    /// [edges], i32: whose list each edge is in; never falling.
+    pub(crate) destination_of_edge: Tensor,
     sources: usize,
 }
 
@@ -26,8 +27,8 @@ pub(crate) struct Transposed {
     pub(crate) offsets: Tensor,
     /// [edges], i32: the destinations that picked each source, in their order.
     pub(crate) indices: Tensor,
-    /// [edges].
-    pub(crate) weights: Tensor,
+    /// [edges], i64: where each of these edges stands in the lists of destinations.
+    pub(crate) order: Tensor,
 }
 
 impl TensorBlock {
@@ -70,19 +71,53 @@ impl TensorBlock {
                 Ok((weights.f_to_kind(kind)?, Some(own)))
             }
             (ModelKind::Gcn, None) => Err(TrainError::Input("a GCN's batch without degrees".to_owned())),
+            // Computed from the rows.
+            (ModelKind::Gat, _) => Ok((Tensor::f_zeros([0], (kind, picks.device()))?, None)),
             (ModelKind::Sage, _) => Ok((per_edge(&picks.f_reciprocal()?.f_to_kind(kind)?)?, None)),
         }
     }
 
-    /// The transposed lists with the weights of their edges, of which there is at least one. Destinations stay in order within a source, so that sums
-    /// repeat.
-    pub(crate) fn transposed(&self, weights: &Tensor) -> Result<Transposed, TrainError> {
+    /// The lists with each destination itself at the end of its own.
+    pub(crate) fn with_own(&self) -> Result<Self, TrainError> {
+        let destination_of_edge = &self.destination_of_edge;
+        let (destinations, edges) = (self.offsets.numel() as i64 - 1, destination_of_edge.numel() as i64);
+        let numbers = |count| Tensor::f_arange(count, (Kind::Int, destination_of_edge.device()));
+        let own = numbers(destinations)?;
+        // An edge of list v moves back by the v destinations before it, and list v ends behind the edges up to it.
+        let of_edges = numbers(edges)?.f_add(destination_of_edge)?;
+        let of_own = count_up_to(destination_of_edge, &own, Ties::Counted)?.f_add(&own)?;
+        let places = Tensor::f_cat(&[&of_edges, &of_own], 0)?.f_to_kind(Kind::Int64)?;
+        let placed = |of_edges: &Tensor| -> Result<Tensor, TrainError> {
+            let values = Tensor::f_cat(&[of_edges, &own], 0)?;
+            Ok(values.f_empty_like()?.f_index_copy_(0, &places, &values)?)
+        };
+        let start = Tensor::f_zeros([1], (Kind::Int, destination_of_edge.device()))?;
+        Ok(Self {
+            offsets: Tensor::f_cat(&[&start, &of_own.f_add_scalar(1)?], 0)?,
+            indices: placed(&self.indices)?,
+            destination_of_edge: placed(destination_of_edge)?,
+            sources: self.sources,
+        })
+    }
+
+    /// Its lists, each of which holds its destination.
+    pub(crate) fn view(&self) -> Lists<'_> {
+        Lists {
+            offsets: &self.offsets,
+            indices: &self.indices,
+            destination_of_edge: &self.destination_of_edge,
+        }
+    }
+
+    /// The transposed lists of the edges, of which there is at least one. Destinations stay in order within a source,
+    /// so that sums repeat.
+    pub(crate) fn transposed(&self) -> Result<Transposed, TrainError> {
         let (sorted, order) = self.indices.f_sort_stable(true, 0, false)?;
         let bounds = Tensor::f_arange(self.sources as i64 + 1, (Kind::Int, sorted.device()))?;
         Ok(Transposed {
             offsets: count_up_to(&sorted, &bounds, Ties::NotCounted)?,
             indices: self.destination_of_edge.f_index_select(0, &order)?,
-            weights: weights.f_index_select(0, &order)?,
+            order,
         })
     }
 }

@@ -3,18 +3,17 @@
 use crate::adam::Adam;
 use crate::cuda::TorchCuda;
 use crate::device::TrainDevice;
-use crate::evaluate::Evaluation;
+use crate::evaluation::Evaluation;
 use crate::input::Batch;
 use crate::model::Model;
 use crate::options::{FeatureNorm, TrainerOptions};
 use crate::prepared::Prepared;
 use crate::random::batch_seed;
+use crate::targets::Tally;
+use crate::task::Task;
 use crate::{TrainError, borrowed::Borrowed};
 use std::sync::{Mutex, PoisonError};
-use tch::{Device, Kind, Reduction, Tensor};
-
-/// Marks a node without a label, for libtorch's loss.
-pub(crate) const UNLABELLED: i64 = -1;
+use tch::{Kind, Reduction, Tensor};
 
 /// Rows whose absolute values sum to less than this are divided by it instead: a row of zeros stays one.
 const SMALLEST_ROW_SUM: f64 = 1e-12;
@@ -33,11 +32,11 @@ pub type Confirm<'a> = &'a mut dyn FnMut() -> Result<(), String>;
 /// What one training batch did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Step {
-    /// Mean cross-entropy over the labelled seeds, before the step. 0 if no seed has a label; then there was no step.
+    /// Mean loss over what is labelled, before the step. 0 if no seed has a label; then there was no step.
     pub loss: f32,
-    /// Labelled seeds whose class had the largest logit, with dropout on.
+    /// Labelled seeds whose class had the largest logit, with dropout on; of several labels a seed, labels told right.
     pub correct: usize,
-    /// Seeds with a label.
+    /// Seeds with a label, or labels.
     pub labelled: usize,
 }
 
@@ -45,7 +44,7 @@ pub struct Step {
 pub struct Trainer {
     options: TrainerOptions,
     input_dim: usize,
-    classes: usize,
+    task: Task,
     kind: Kind,
     device: TrainDevice,
     pub(crate) model: Model,
@@ -55,35 +54,38 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// A network with fresh parameters, drawn from `options.seed`, the same on every device.
+    /// A network with fresh parameters, drawn from `options.seed`, the same on every device. A `task` that is a number
+    /// is that of so many classes, one a node, judged by accuracy.
     ///
     /// # Errors
-    /// [`TrainError::Option`] for an option out of range, [`TrainError::Unsupported`] for no columns or no classes,
+    /// [`TrainError::Option`] for an option out of range or a metric that such labels cannot be judged by, [`TrainError::Unsupported`] for no columns or no classes,
     /// [`TrainError::Cuda`] for a CUDA device that libtorch cannot use.
     pub fn new(
         options: &TrainerOptions,
         input_dim: usize,
-        classes: usize,
+        task: impl Into<Task>,
         device: TrainDevice,
     ) -> Result<Self, TrainError> {
-        Self::with_kind(options, input_dim, classes, Kind::Float, device)
+        Self::with_kind(options, input_dim, task, Kind::Float, device)
     }
 
     pub(crate) fn with_kind(
         options: &TrainerOptions,
         input_dim: usize,
-        classes: usize,
+        task: impl Into<Task>,
         kind: Kind,
         device: TrainDevice,
     ) -> Result<Self, TrainError> {
-        options.check(input_dim, classes)?;
+        let task = task.into();
+        options.check(input_dim, task.classes)?;
+        task.check()?;
         if let TrainDevice::Cuda(ordinal) = device {
             TorchCuda::load()?.check_device(ordinal)?;
         }
-        let model = Model::new(options, input_dim, classes, (kind, device.torch()))?;
+        let model = Model::new(options, input_dim, task.classes, (kind, device.torch()))?;
         let adam = Adam::new(&model.parameters(), options.learning_rate, options.weight_decay)?;
         let options = options.clone();
-        let trainer = Self { options, input_dim, classes, kind, device, model, adam, best: None };
+        let trainer = Self { options, input_dim, task, kind, device, model, adam, best: None };
         trainer.use_threads();
         Ok(trainer)
     }
@@ -98,9 +100,9 @@ impl Trainer {
         self.input_dim
     }
 
-    /// Classes it tells apart.
-    pub fn classes(&self) -> usize {
-        self.classes
+    /// What it tells of a node.
+    pub fn task(&self) -> Task {
+        self.task
     }
 
     /// Where it computes.
@@ -131,8 +133,8 @@ impl Trainer {
     ///
     /// # Errors
     /// [`TrainError::Unconfirmed`] if `confirm` refuses, and [`TrainError::Diverged`] if it does not and the loss is
-    /// not finite; the parameters are then as before. [`TrainError::Input`] for a batch that contradicts itself or
-    /// the model, [`TrainError::Unsupported`] for multi-label data; `confirm` is then not asked.
+    /// not finite; the parameters are then as before. [`TrainError::Input`] for a batch that contradicts itself, the
+    /// model or its task; `confirm` is then not asked.
     pub fn train_batch<'a>(
         &mut self,
         epoch: u32,
@@ -165,8 +167,8 @@ impl Trainer {
         };
         // The loss alone is differentiated by autograd; its leaf is a fresh name for the logits.
         let logits = forward.logits.f_detach()?.f_set_requires_grad(true)?;
-        let loss = tch::with_grad(|| cross_entropy(&logits, targets.tensor(), Reduction::Mean))?;
-        let Tally { loss: value, correct, labelled } = Tally::read(&loss, &logits, targets.tensor())?;
+        let loss = tch::with_grad(|| targets.loss(&logits, Reduction::Mean))?;
+        let Tally { loss: value, correct, labelled } = targets.tally(&loss, &logits)?;
         confirm().map_err(TrainError::Unconfirmed)?;
         if labelled == 0 {
             return Ok(Step::default());
@@ -198,7 +200,7 @@ impl Trainer {
         };
         let Prepared { rows, targets, blocks } = &prepared;
         let forward = self.model.forward(self.features(rows)?, blocks, false)?;
-        let evaluation = evaluate_logits(&forward.logits, targets.tensor())?;
+        let evaluation = targets.evaluate(&forward.logits, self.task)?;
         confirm().map_err(TrainError::Unconfirmed)?;
         Ok(evaluation)
     }
@@ -262,49 +264,9 @@ impl std::fmt::Debug for Trainer {
         f.debug_struct("Trainer")
             .field("options", &self.options)
             .field("input_dim", &self.input_dim)
-            .field("classes", &self.classes)
+            .field("task", &self.task)
             .field("device", &self.device)
             .field("steps", &self.adam.steps)
             .finish_non_exhaustive()
     }
-}
-
-/// Cross-entropy over the labelled rows; without any, the mean is NaN and the sum 0.
-fn cross_entropy(logits: &Tensor, targets: &Tensor, reduction: Reduction) -> Result<Tensor, TrainError> {
-    Ok(logits.f_cross_entropy_loss::<Tensor>(targets, None, reduction, UNLABELLED, 0.0)?)
-}
-
-/// What a batch comes to, on the host.
-struct Tally {
-    loss: f64,
-    /// Rows whose largest logit is their label.
-    correct: usize,
-    /// Rows with a label.
-    labelled: usize,
-}
-
-impl Tally {
-    /// Brings all three over in one copy: on a device each copy waits for everything that was enqueued before it.
-    fn read(loss: &Tensor, logits: &Tensor, targets: &Tensor) -> Result<Self, TrainError> {
-        let _no_grad = tch::no_grad_guard();
-        let correct = logits.f_detach()?.f_argmax(1, false)?.f_eq_tensor(targets)?.f_sum(Kind::Int64)?;
-        let labelled = targets.f_ne(UNLABELLED)?.f_sum(Kind::Int64)?;
-        // f64 holds an f32 loss and any count of rows exactly.
-        let numbers = [&loss.f_detach()?, &correct, &labelled];
-        let numbers: Result<Vec<Tensor>, _> = numbers.iter().map(|n| n.f_to_kind(Kind::Double)).collect();
-        let numbers = Tensor::f_stack(&numbers?, 0)?.f_to_device(Device::Cpu)?;
-        // No logit has index −1, so unlabelled rows never count as correct.
-        Ok(Self {
-            loss: numbers.f_double_value(&[0])?,
-            correct: numbers.f_double_value(&[1])? as usize,
-            labelled: numbers.f_double_value(&[2])? as usize,
-        })
-    }
-}
-
-/// Summed loss and hits of `logits`, one row a label of `targets`.
-pub(crate) fn evaluate_logits(logits: &Tensor, targets: &Tensor) -> Result<Evaluation, TrainError> {
-    let loss = cross_entropy(logits, targets, Reduction::Sum)?;
-    let Tally { loss: loss_sum, correct, labelled } = Tally::read(&loss, logits, targets)?;
-    Ok(Evaluation { loss_sum, correct, labelled })
 }

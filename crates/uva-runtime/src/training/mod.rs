@@ -7,9 +7,11 @@ mod arrays;
 mod gpu;
 mod run;
 pub mod session;
+mod task;
 mod trial;
 
 pub use gpu::torch_on_gpu;
 pub use run::{TrainingRun, consume};
 pub use session::{EvaluateBy, TrainingOptions, TrainingOutcome};
-pub use uva_train::{FeatureNorm, ModelKind, TrainerOptions};
+pub use task::task;
+pub use uva_train::{FeatureNorm, Metric, ModelKind, NormKind, Task, TrainerOptions};

@@ -11,7 +11,7 @@ use signal_hook::iterator::Signals;
 use uva_graph::Dataset;
 
 use uva_sample::{Expand, SamplerKind};
-use uva_train::ModelKind;
+use uva_train::{Metric, ModelKind};
 
 use super::session::{self, EvaluateBy, TrainingOptions, TrainingOutcome};
 use super::trial;
@@ -61,7 +61,8 @@ impl TrainingRun {
         caches: Option<CacheRequest>,
         in_process: bool,
     ) -> Result<Self, RuntimeError> {
-        session::check_trainable(&dataset)?;
+        let task = super::task(&dataset, options.metric)?;
+        options.metric = Some(task.metric);
         options.fingerprint = fingerprint(&dataset, loader, &options)?;
         // Before the state is read: another run would go on changing it.
         let checkpoint = options.checkpoint.as_deref().map(CheckpointDirectory::claim).transpose()?;
@@ -120,9 +121,13 @@ impl TrainingRun {
             self.in_processes(launcher, observer)?
         };
         let cache = outcome.cache.and_then(|counts| self.preparation.cache_outcome(counts));
+        let best_by =
+            |metric| outcome.best.filter(|_| self.options.metric == Some(metric)).map(|best| best.value);
         let end = End {
             test_accuracy: outcome.test_accuracy,
-            best_valid_accuracy: outcome.best.map(|best| best.accuracy),
+            test_roc_auc: outcome.test_roc_auc,
+            best_valid_accuracy: best_by(Metric::Accuracy),
+            best_valid_roc_auc: best_by(Metric::RocAuc),
             stopped_early: outcome.stopped_early,
             bottleneck: roles.bottleneck().to_owned(),
             epochs: outcome.epochs,
@@ -155,7 +160,10 @@ impl TrainingRun {
 
     fn tell_the_start(&self, options: Value, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
         let roles = if self.in_process { "threads" } else { "processes" };
-        let more = [("train_threads", json!(self.options.trainer.threads))];
+        let more = [
+            ("train_threads", json!(self.options.trainer.threads)),
+            ("metric", json!(self.options.metric.map(Metric::name))),
+        ];
         observer.event(&self.preparation.start_event(options, roles, &more))?;
         observer.note(&self.preparation.opened());
         if let Some(cuda) = self.preparation.plan.backend.cuda() {
@@ -254,6 +262,9 @@ fn fingerprint(
     // Only where it changes a batch, so that checkpoints of before it was there go on.
     if loader.batch_dependency > 1 {
         fingerprint["batch_dependency"] = loader.batch_dependency.into();
+    }
+    if let Some(metric) = options.metric.filter(|metric| *metric != Metric::Accuracy) {
+        fingerprint["metric"] = metric.name().into();
     }
     if loader.expand != Expand::All {
         fingerprint["expand"] = loader.expand.name().into();

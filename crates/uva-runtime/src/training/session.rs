@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use uva_graph::{Dataset, Labels, Split};
+use uva_graph::{Dataset, Split};
 use uva_train::checkpoint;
-use uva_train::{CheckpointError, Evaluation, TrainError, Trainer, TrainerOptions};
+use uva_train::{CheckpointError, Evaluation, Metric, TrainError, Trainer, TrainerOptions};
 
 use super::arrays::BatchArrays;
-use super::gpu;
+use super::{gpu, task};
 use crate::RuntimeError;
 use crate::batch::Batch;
 use crate::control::Stop;
@@ -39,7 +39,10 @@ pub struct TrainingOptions {
     pub trainer: TrainerOptions,
     /// How to validate and test.
     pub evaluate_by: EvaluateBy,
-    /// Stop when this many epochs in a row brought no better validation accuracy, and test the best model. May change
+    /// What the best model is best by, and early stopping stops by; `None` for what is usual ([`super::task()`]).
+    #[serde(default)]
+    pub metric: Option<Metric>,
+    /// Stop when this many epochs in a row brought no better validation, and test the best model. May change
     /// on a resume.
     pub patience: Option<u32>,
     /// Directory for checkpoints.
@@ -59,7 +62,7 @@ pub struct TrainingState {
     pub cursor: Cursor,
     /// Sums of the epoch under way.
     pub sums: PassSums,
-    /// The best validation accuracy and its epoch.
+    /// The best validation and its epoch.
     pub best: Option<Best>,
     /// Epochs since then.
     pub epochs_without_gain: u32,
@@ -70,8 +73,9 @@ pub struct TrainingState {
 pub struct Best {
     /// From 0.
     pub epoch: u32,
-    /// Share of the labelled validation nodes classified right.
-    pub accuracy: f64,
+    /// Its validation, by the run's metric.
+    #[serde(alias = "accuracy")]
+    pub value: f64,
 }
 
 /// What came of training.
@@ -85,6 +89,9 @@ pub struct TrainingOutcome {
     pub training_seconds: f64,
     /// See [`crate::metrics::End::test_accuracy`].
     pub test_accuracy: Option<f64>,
+    /// See [`crate::metrics::End::test_roc_auc`].
+    #[serde(default)]
+    pub test_roc_auc: Option<f64>,
     /// The best epoch by validation.
     pub best: Option<Best>,
     /// Early stopping ended it.
@@ -138,7 +145,7 @@ pub(super) struct Session<'a> {
     state: TrainingState,
     outcome: TrainingOutcome,
     /// Sums of the validation or test pass under way.
-    evaluation: PassSums,
+    evaluation: Evaluation,
     epochs: u32,
     epoch_began: Instant,
     pass_began: Instant,
@@ -154,8 +161,9 @@ impl<'a> Session<'a> {
         observer: &mut dyn Observer,
     ) -> Result<Self, RuntimeError> {
         let device = gpu::prepare(receiver)?;
-        let mut trainer = Trainer::new(&options.trainer, dataset.features().dim, dataset.classes(), device)
-            .map_err(train_error)?;
+        let task = task(dataset, options.metric)?;
+        let mut trainer =
+            Trainer::new(&options.trainer, dataset.features().dim, task, device).map_err(train_error)?;
         if let Some(directory) = &options.checkpoint {
             // Of a run that nobody could clean up behind. One run at a time writes there, and now it is this one.
             checkpoint::remove_leftovers(directory).map_err(checkpoint_error)?;
@@ -180,7 +188,7 @@ impl<'a> Session<'a> {
             cached: receiver.caches().are_there(),
             state,
             outcome: TrainingOutcome::default(),
-            evaluation: PassSums::default(),
+            evaluation: Evaluation::default(),
             epochs,
             epoch_began: Instant::now(),
             pass_began: Instant::now(),
@@ -228,7 +236,7 @@ impl<'a> Session<'a> {
                         _ => schedule.test_batches(),
                     };
                     let last = u64::from(batch.index()) + 1 == batches;
-                    self.progress(&batch, batches, self.evaluation, observer);
+                    self.progress(&batch, batches, sums_of(&self.evaluation), observer);
                     drop(batch);
                     if last && split == Split::Valid {
                         self.end_epoch(receiver, observer)?;
@@ -240,10 +248,11 @@ impl<'a> Session<'a> {
         if receiver.stop() >= Stop::Soon {
             return self.interrupt();
         }
-        self.outcome.test_accuracy = match self.options.evaluate_by {
-            EvaluateBy::Sampled => self.evaluation.accuracy(),
-            EvaluateBy::Full => self.evaluate_fully(Split::Test)?.accuracy(),
+        let test = match self.options.evaluate_by {
+            EvaluateBy::Sampled => std::mem::take(&mut self.evaluation),
+            EvaluateBy::Full => self.evaluate_fully(Split::Test)?,
         };
+        (self.outcome.test_accuracy, self.outcome.test_roc_auc) = (test.accuracy(), test.roc_auc());
         Ok(())
     }
 
@@ -296,21 +305,18 @@ impl<'a> Session<'a> {
             .trainer
             .evaluate_batch(arrays.input(), &mut confirm)
             .map_err(|error| train_or_batch_error(error, batch))?;
-        add(&mut self.evaluation, evaluation);
+        self.evaluation += evaluation;
         Ok(())
     }
 
-    fn evaluate_fully(&mut self, split: Split) -> Result<PassSums, RuntimeError> {
+    fn evaluate_fully(&self, split: Split) -> Result<Evaluation, RuntimeError> {
         let dataset = self.dataset;
-        let mut sums = PassSums::default();
-        if !dataset.split(split).is_empty() {
-            let evaluation = self
-                .trainer
-                .evaluate_full(dataset.csc(), dataset.features(), dataset.labels(), dataset.split(split))
-                .map_err(train_error)?;
-            add(&mut sums, evaluation);
+        if dataset.split(split).is_empty() {
+            return Ok(Evaluation::default());
         }
-        Ok(sums)
+        self.trainer
+            .evaluate_full(dataset.csc(), dataset.features(), dataset.labels(), dataset.split(split))
+            .map_err(train_error)
     }
 
     fn end_of_training_pass(&mut self) {
@@ -327,10 +333,9 @@ impl<'a> Session<'a> {
             self.evaluation = self.evaluate_fully(Split::Valid)?;
         }
         let epoch = self.state.cursor.epoch;
-        let valid_accuracy = self.evaluation.accuracy();
-        if let Some(accuracy) = valid_accuracy {
-            if self.state.best.is_none_or(|best| accuracy > best.accuracy) {
-                self.state.best = Some(Best { epoch, accuracy });
+        if let Some(value) = self.evaluation.judged_by(self.trainer.task().metric) {
+            if self.state.best.is_none_or(|best| value > best.value) {
+                self.state.best = Some(Best { epoch, value });
                 self.state.epochs_without_gain = 0;
                 self.trainer.keep_best().map_err(train_error)?;
             } else {
@@ -341,11 +346,12 @@ impl<'a> Session<'a> {
             epoch,
             train_loss: self.state.sums.mean_loss(),
             train_accuracy: self.state.sums.accuracy().unwrap_or(0.0),
-            valid_accuracy,
+            valid_accuracy: self.evaluation.accuracy(),
+            valid_roc_auc: self.evaluation.roc_auc(),
             seconds: self.epoch_began.elapsed().as_secs_f64(),
         }))?;
         self.state.sums = PassSums::default();
-        self.evaluation = PassSums::default();
+        self.evaluation = Evaluation::default();
         self.state.cursor = Cursor { epoch: epoch + 1, batch: 0 };
         self.write_checkpoint()?;
         if self.is_over() {
@@ -401,10 +407,13 @@ impl<'a> Session<'a> {
     }
 }
 
-fn add(sums: &mut PassSums, evaluation: Evaluation) {
-    sums.loss += evaluation.loss_sum;
-    sums.correct += evaluation.correct as u64;
-    sums.labelled += evaluation.labelled as u64;
+/// What a progress bar shows of an evaluation under way.
+fn sums_of(evaluation: &Evaluation) -> PassSums {
+    PassSums {
+        loss: evaluation.loss_sum,
+        correct: evaluation.correct as u64,
+        labelled: evaluation.labelled as u64,
+    }
 }
 
 /// A batch that was not whole says so itself, with what the run is to end of.
@@ -428,23 +437,5 @@ fn checkpoint_error(error: CheckpointError) -> RuntimeError {
         RuntimeError::Input(error.to_string())
     } else {
         RuntimeError::Failed(error.to_string())
-    }
-}
-
-/// Labels that the built-in models can be trained on.
-///
-/// # Errors
-/// [`RuntimeError::Input`] for multi-label datasets and for ones without any class.
-pub fn check_trainable(dataset: &Dataset) -> Result<(), RuntimeError> {
-    let name = dataset.path().display();
-    match dataset.labels() {
-        Labels::Multi { .. } => Err(RuntimeError::Input(format!(
-            "{name}: label.npy holds several labels a node; the built-in models take one class a node"
-        ))),
-        Labels::Single(_) if dataset.classes() < 2 => Err(RuntimeError::Input(format!(
-            "{name}: label.npy names {} class; at least two are needed to train",
-            dataset.classes()
-        ))),
-        Labels::Single(_) => Ok(()),
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::support::{Batch, Graph, options, parameter_bits};
+use super::support::{Batch, Graph, MODELS, options, parameter_bits};
 use crate::cuda::TorchCuda;
 use crate::device::TrainDevice;
 use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
@@ -115,7 +115,7 @@ fn a_trainer_on_a_device_equals_one_on_the_cpu_to_rounding() {
     if !device() {
         return;
     }
-    for model in [ModelKind::Sage, ModelKind::Gcn] {
+    for model in MODELS {
         let graph = Graph::random(50, 6, 3, 6);
         let (mut host, mut device) = (new(model, TrainDevice::Cpu, 0.0), new(model, GPU, 0.0));
         assert_eq!(parameter_bits(&device), parameter_bits(&host), "parameters are drawn on the host");
@@ -174,7 +174,7 @@ fn garbage_on_a_device_is_unconfirmed_and_the_device_goes_on() {
     }
     let graph = Graph::random(50, 6, 3, 6);
     let batch = graph.batch(&[0, 1, 2, 5, 6], &[3, 4]);
-    for model in [ModelKind::Sage, ModelKind::Gcn] {
+    for model in MODELS {
         let mut trainer = new(model, GPU, 0.5);
         let before = parameter_bits(&trainer);
         let on_device = OnDevice::new(&batch);

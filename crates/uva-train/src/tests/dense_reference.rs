@@ -1,13 +1,13 @@
 //! Each model's forward pass against loops in plain Rust that know nothing of blocks, bags or libtorch.
 
-use super::support::{Graph, fill_biases, options, parameters};
+use super::support::{Graph, MODELS, SHAPES_OF_NETS, fill_biases, options, parameters};
 use crate::device::TrainDevice;
-use crate::evaluate::Evaluation;
-use crate::options::{FeatureNorm, ModelKind};
+use crate::evaluation::Evaluation;
+use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
 use crate::trainer::Trainer;
 use uva_graph::{ElementType, FeatureTable, Labels};
 
-type Matrix = Vec<Vec<f64>>;
+pub(super) type Matrix = Vec<Vec<f64>>;
 
 /// Row v of the result: the sum of `weights[v][u] · x[u]` over all u.
 fn product(weights: &Matrix, x: &Matrix) -> Matrix {
@@ -38,7 +38,7 @@ fn aggregation(graph: &Graph, model: ModelKind) -> Matrix {
     for (v, row) in matrix.iter_mut().enumerate() {
         for &u in graph.list(v) {
             row[u as usize] += match model {
-                ModelKind::Sage => 1.0 / degree(v),
+                ModelKind::Sage | ModelKind::Gat => 1.0 / degree(v),
                 ModelKind::Gcn => 1.0 / ((degree(v) + 1.0) * (degree(u as usize) + 1.0)).sqrt(),
             };
         }
@@ -49,27 +49,133 @@ fn aggregation(graph: &Graph, model: ModelKind) -> Matrix {
     matrix
 }
 
-/// Logits of all nodes.
-fn dense_forward(graph: &Graph, trainer: &Trainer, x: Matrix) -> Matrix {
-    let model = trainer.options().model;
-    let matrix = aggregation(graph, model);
-    let parameters = parameters(trainer);
-    let per_layer = parameters.len() / trainer.options().layers;
-    let mut x = x;
-    for (index, layer) in parameters.chunks(per_layer).enumerate() {
-        if index > 0 {
-            x.iter_mut().flatten().for_each(|value| *value = value.max(0.0));
-        }
-        let bias = &layer[per_layer - 1].2;
-        let mut next = match model {
-            ModelKind::Sage => {
-                let own = linear(&x, &layer[0].2, bias.len());
-                add(&own, &linear(&product(&matrix, &x), &layer[1].2, bias.len()))
+/// A GAT layer as its paper writes it, without the bias: node by node, head by head.
+fn attention(
+    graph: &Graph,
+    layer: [&(String, Vec<i64>, Vec<f64>); 3],
+    heads: usize,
+    averaged: bool,
+    x: &Matrix,
+) -> Matrix {
+    let columns = layer[0].1[0] as usize;
+    let width = columns / heads;
+    let z = linear(x, &layer[0].2, columns);
+    let part = |of: &[f64], v: usize, head: usize| -> f64 {
+        (0..width).map(|c| of[head * width + c] * z[v][head * width + c]).sum()
+    };
+    let mut out = vec![vec![0.0; if averaged { width } else { columns }]; graph.nodes()];
+    for (v, row) in out.iter_mut().enumerate() {
+        let list: Vec<usize> = graph.list(v).iter().map(|&u| u as usize).chain([v]).collect();
+        for head in 0..heads {
+            let score = |u: usize| part(&layer[1].2, u, head) + part(&layer[2].2, v, head);
+            let leaky: Vec<f64> =
+                list.iter().map(|&u| score(u)).map(|s| if s > 0.0 { s } else { 0.2 * s }).collect();
+            let whole: f64 = leaky.iter().map(|s| s.exp()).sum();
+            for (&u, s) in list.iter().zip(&leaky) {
+                for c in 0..width {
+                    let value = s.exp() / whole * z[u][head * width + c];
+                    if averaged {
+                        row[c] += value / heads as f64;
+                    } else {
+                        row[head * width + c] += value;
+                    }
+                }
             }
-            ModelKind::Gcn => linear(&product(&matrix, &x), &layer[0].2, bias.len()),
+        }
+    }
+    out
+}
+
+/// A trainer's parameters by name.
+struct Parameters(Vec<(String, Vec<i64>, Vec<f64>)>);
+
+impl Parameters {
+    fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|parameter| parameter.0 == name)
+    }
+
+    fn get(&self, name: &str) -> &(String, Vec<i64>, Vec<f64>) {
+        self.0.iter().find(|parameter| parameter.0 == name).unwrap_or_else(|| panic!("no parameter {name}"))
+    }
+
+    fn values(&self, name: &str) -> &[f64] {
+        &self.get(name).2
+    }
+
+    /// x Wᵀ + b.
+    fn linear(&self, prefix: &str, x: &Matrix) -> Matrix {
+        let bias = self.values(&format!("{prefix}bias"));
+        add_row(linear(x, self.values(&format!("{prefix}weight")), bias.len()), bias)
+    }
+
+    /// Layer normalisation where there are parameters for one.
+    fn norm(&self, prefix: &str, mut x: Matrix) -> Matrix {
+        if !self.has(&format!("{prefix}weight")) {
+            return x;
+        }
+        let (scale, shift) = (self.values(&format!("{prefix}weight")), self.values(&format!("{prefix}bias")));
+        for row in &mut x {
+            let mean = row.iter().sum::<f64>() / row.len() as f64;
+            let variance = row.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / row.len() as f64;
+            for (c, value) in row.iter_mut().enumerate() {
+                *value = (*value - mean) / (variance + 1e-5).sqrt() * scale[c] + shift[c];
+            }
+        }
+        x
+    }
+}
+
+fn add_row(mut x: Matrix, row: &[f64]) -> Matrix {
+    x.iter_mut().for_each(|values| values.iter_mut().zip(row).for_each(|(value, b)| *value += b));
+    x
+}
+
+fn activated(model: ModelKind, mut x: Matrix) -> Matrix {
+    x.iter_mut().flatten().for_each(|value| {
+        *value = if model == ModelKind::Gat { value.max(value.exp_m1().min(0.0)) } else { value.max(0.0) }
+    });
+    x
+}
+
+/// Logits of all nodes.
+pub(super) fn dense_forward(graph: &Graph, trainer: &Trainer, x: Matrix) -> Matrix {
+    let (options, parameters) = (trainer.options(), Parameters(parameters(trainer)));
+    let (model, layers) = (options.model, options.layers);
+    let matrix = aggregation(graph, model);
+    let layer = |index: usize, averaged: bool, x: &Matrix| {
+        let name = |part: &str| format!("layers.{index}.{part}");
+        let values = |part: &str| parameters.values(&name(part));
+        let bias = values("bias");
+        let out = match model {
+            ModelKind::Sage => {
+                let own = linear(x, values("own.weight"), bias.len());
+                add(&own, &linear(&product(&matrix, x), values("neighbours.weight"), bias.len()))
+            }
+            ModelKind::Gcn => linear(&product(&matrix, x), values("weight"), bias.len()),
+            ModelKind::Gat => {
+                let parts = ["weight", "attention.source", "attention.destination"];
+                let heads =
+                    if averaged { options.output_heads.unwrap_or(options.heads) } else { options.heads };
+                attention(graph, parts.map(|part| parameters.get(&name(part))), heads, averaged, x)
+            }
         };
-        next.iter_mut().for_each(|row| row.iter_mut().zip(bias).for_each(|(value, b)| *value += b));
-        x = next;
+        add_row(out, bias)
+    };
+    let mut x = x;
+    if options.residual {
+        x = activated(model, parameters.linear("input.", &x));
+        for index in 0..layers {
+            let normed = parameters.norm(&format!("layers.{index}.norm."), x.clone());
+            let inner = activated(model, layer(index, false, &normed));
+            x = add(&x, &parameters.linear(&format!("layers.{index}.second."), &inner));
+        }
+        return parameters.linear("output.", &parameters.norm("output.norm.", x));
+    }
+    for index in 0..layers {
+        x = layer(index, index + 1 == layers, &x);
+        if index + 1 < layers {
+            x = activated(model, parameters.norm(&format!("layers.{index}.norm."), x));
+        }
     }
     x
 }
@@ -88,7 +194,7 @@ fn dense_evaluation(graph: &Graph, trainer: &Trainer, x: Matrix, ids: &[usize]) 
     evaluation
 }
 
-fn rows(graph: &Graph) -> Matrix {
+pub(super) fn rows(graph: &Graph) -> Matrix {
     graph.features.chunks(graph.dim).map(|row| row.iter().map(|&x| f64::from(x)).collect()).collect()
 }
 
@@ -106,7 +212,7 @@ const SHAPES: [(usize, usize, usize); 5] = [(3, 8, 2), (40, 4, 2), (40, 4, 3), (
 
 #[test]
 fn full_neighbourhoods_through_blocks_equal_the_dense_model() {
-    for model in [ModelKind::Sage, ModelKind::Gcn] {
+    for model in MODELS {
         for (dim, hidden, layers) in SHAPES {
             let graph = Graph::random(40, dim, 3, 5);
             let trainer = Trainer::new(&options(model, hidden, layers), dim, 3, TrainDevice::Cpu).unwrap();
@@ -123,7 +229,7 @@ fn full_neighbourhoods_through_blocks_equal_the_dense_model() {
 
 #[test]
 fn evaluation_layer_by_layer_equals_the_dense_model() {
-    for model in [ModelKind::Sage, ModelKind::Gcn] {
+    for model in MODELS {
         for (dim, hidden, layers) in SHAPES {
             let graph = Graph::random(60, dim, 3, 6);
             let trainer = Trainer::new(&options(model, hidden, layers), dim, 3, TrainDevice::Cpu).unwrap();
@@ -140,12 +246,35 @@ fn evaluation_layer_by_layer_equals_the_dense_model() {
 }
 
 #[test]
+fn deeper_networks_with_residuals_and_norms_equal_the_dense_model_either_way() {
+    for model in MODELS {
+        for (residual, norm) in SHAPES_OF_NETS {
+            let graph = Graph::random(60, 7, 3, 6);
+            let options = TrainerOptions { residual, norm, ..options(model, 8, 4) };
+            let trainer = Trainer::new(&options, 7, 3, TrainDevice::Cpu).unwrap();
+            fill_biases(&trainer);
+            let seeds: Vec<usize> = (0..60).rev().step_by(3).collect();
+            let expected = dense_evaluation(&graph, &trainer, rows(&graph), &seeds);
+            let what = format!("{model:?} {residual} {norm:?}");
+            let batch = graph.batch(&seeds, &[usize::MAX; 4]);
+            let blocks = batch.blocks();
+            let found = trainer.evaluate_batch(&batch.input(&blocks), &mut || Ok(())).unwrap();
+            assert_close(&found, &expected, &what);
+            let ids: Vec<i64> = seeds.iter().map(|&v| v as i64).collect();
+            let labels = Labels::Single(&graph.labels);
+            let found = trainer.evaluate_full(graph.csc(), graph.table(), labels, &ids).unwrap();
+            assert_close(&found, &expected, &what);
+        }
+    }
+}
+
+#[test]
 fn both_orders_of_multiplying_and_aggregating_are_among_the_shapes() {
     let orders = [(3, 8), (200, 2)].map(|(dim, hidden)| {
         let graph = Graph::random(40, dim, 3, 5);
         let batch = graph.batch(&(0..40).collect::<Vec<_>>(), &[usize::MAX; 2]);
         let block = &batch.blocks[1];
-        crate::layer::projects_first(
+        crate::convolution::projects_first(
             block.destinations,
             block.sources,
             block.indices.len(),
@@ -179,6 +308,7 @@ fn picked_neighbours_get_the_documented_weights() {
             for &u in picks {
                 let weight = match model {
                     ModelKind::Sage => 1.0 / picks.len() as f64,
+                    ModelKind::Gat => unreachable!("its weights are no constants"),
                     ModelKind::Gcn => {
                         degree(v)
                             / picks.len() as f64

@@ -82,8 +82,11 @@ fn slices_of_another_size_place_or_device_are_refused() {
     refused(Borrowed::device_vector::<i32>(slice(12), usize::MAX / 2, "x", 0), "12 bytes are not");
     refused(Borrowed::device_vector::<i64>(slice(24), 3, "labels", 1), "labels are on device 0");
     refused(Borrowed::device_vector::<i64>(at(0x1004, 24), 3, "labels", 0), "multiple of 8 bytes");
-    refused(Borrowed::device_table(slice(23), ElementType::F16, 3, 4, 0), "not 3 rows of 4 f16 elements");
-    refused(Borrowed::device_table(at(0x1001, 24), ElementType::F16, 3, 4, 0), "multiple of 2 bytes");
+    refused(
+        Borrowed::device_table(slice(23), ElementType::F16, 3, 4, "rows", 0),
+        "not 3 rows of 4 f16 elements",
+    );
+    refused(Borrowed::device_table(at(0x1001, 24), ElementType::F16, 3, 4, "rows", 0), "multiple of 2 bytes");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Gradients against central finite differences, in f64, where the error of a step of 1e-5 is about 1e-10.
 
-use super::support::{Graph, fill_biases, options};
+use super::support::{Graph, MODELS, SHAPES_OF_NETS, fill_biases, options};
 use crate::aggregate::Block;
+use crate::convolution::projects_first;
 use crate::device::TrainDevice;
-use crate::layer::projects_first;
-use crate::options::ModelKind;
+use crate::model::Step;
+use crate::options::TrainerOptions;
 use crate::trainer::Trainer;
 use tch::{Kind, Tensor};
 
@@ -46,7 +47,7 @@ const SHAPES: [(usize, usize, usize); 4] = [(3, 6, 2), (60, 2, 2), (4, 5, 3), (5
 
 #[test]
 fn gradients_of_whole_models_equal_finite_differences() {
-    for model in [ModelKind::Sage, ModelKind::Gcn] {
+    for model in MODELS {
         for (dim, hidden, layers) in SHAPES {
             let graph = Graph::random(40, dim, 3, 21);
             let trainer =
@@ -79,12 +80,54 @@ fn gradients_of_whole_models_equal_finite_differences() {
     }
 }
 
+#[test]
+fn gradients_of_every_kind_of_network_equal_finite_differences_with_dropout_over_the_same_masks() {
+    for model in MODELS {
+        for (residual, norm) in SHAPES_OF_NETS {
+            for dropped in [false, true] {
+                let p = |share: f64| if dropped { share } else { 0.0 };
+                let options = TrainerOptions {
+                    residual,
+                    norm,
+                    dropout: p(0.4),
+                    attention_dropout: p(0.3),
+                    input_dropout: p(0.2),
+                    ..options(model, 6, 2)
+                };
+                check_model(&options, &format!("{model:?} {residual} {norm:?} {dropped}"));
+            }
+        }
+    }
+}
+
+/// A whole model by its parameters, the loss being the sum of the squares of its logits. Equal seeds before each pass
+/// drop the same elements.
+fn check_model(options: &TrainerOptions, what: &str) {
+    let graph = Graph::random(40, 5, 3, 21);
+    let trainer = Trainer::with_kind(options, 5, 3, Kind::Double, TrainDevice::Cpu).unwrap();
+    fill_biases(&trainer);
+    let batch = graph.batch(&[0, 3, 8, 20, 31, 12], &[3, 3]);
+    let inputs = batch.blocks();
+    let blocks: Vec<Block> =
+        inputs.iter().map(|b| Block::new(options.model, b, &batch.degrees, Kind::Double).unwrap()).collect();
+    let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, 5]);
+    let _generator = crate::trainer::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let forward = || {
+        tch::manual_seed(5);
+        trainer.model.forward(x.shallow_clone(), &blocks, true).unwrap()
+    };
+    let loss = || forward().logits.square().sum(Kind::Double);
+    let first = forward();
+    let gradients = trainer.model.backward(&first, &blocks, &first.logits * 2.0).unwrap();
+    check(&trainer.model.parameters(), &gradients, &loss, what);
+}
+
 /// One layer by its parameters and its input, the loss being the sum of the squares of its outputs, so that every
 /// output has a gradient of its own.
 fn check_layer(trainer: &Trainer, x: &Tensor, block: &Block<'_>, what: &str) {
-    let layer = &trainer.model.layers[0];
-    let loss = || layer.forward(x, block, true).unwrap().0.square().sum(Kind::Double);
-    let (out, saved) = layer.forward(x, block, true).unwrap();
+    let Step::Hop(layer) = &trainer.model.steps[0].step else { panic!("a plain model begins with a layer") };
+    let loss = || layer.forward(x, block, true, false).unwrap().0.square().sum(Kind::Double);
+    let (out, saved) = layer.forward(x, block, true, false).unwrap();
     let (mut gradients, of_x) = layer.backward(x, &saved, block, &(out * 2.0), true).unwrap();
     gradients.push(of_x.unwrap());
     let mut leaves = trainer.model.parameters();
@@ -95,7 +138,7 @@ fn check_layer(trainer: &Trainer, x: &Tensor, block: &Block<'_>, what: &str) {
 #[test]
 fn gradients_of_one_layer_by_input_and_parameters_equal_finite_differences() {
     let mut orders = Vec::new();
-    for model in [ModelKind::Sage, ModelKind::Gcn] {
+    for model in MODELS {
         for (dim, outputs) in [(2, 6), (24, 2)] {
             let graph = Graph::random(40, dim, 2, 22);
             let trainer =
@@ -111,13 +154,17 @@ fn gradients_of_one_layer_by_input_and_parameters_equal_finite_differences() {
             check_layer(&trainer, &x, &block, &format!("{model:?} {dim} {outputs}"));
         }
     }
-    assert_eq!(orders, [false, true, false, true], "both orders of multiplying and aggregating are tested");
+    assert_eq!(
+        orders,
+        [false, true].repeat(MODELS.len()),
+        "both orders of multiplying and aggregating are tested"
+    );
 }
 
 #[test]
 fn a_block_without_edges_has_gradients_too() {
     let graph = Graph::random(40, 3, 2, 23);
-    for model in [ModelKind::Sage, ModelKind::Gcn] {
+    for model in MODELS {
         let trainer =
             Trainer::with_kind(&options(model, 4, 1), 3, 2, Kind::Double, TrainDevice::Cpu).unwrap();
         fill_biases(&trainer);

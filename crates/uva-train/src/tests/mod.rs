@@ -8,5 +8,6 @@ mod dense_reference;
 mod device_input;
 mod gradients;
 mod support;
+mod tasks;
 mod tensor_blocks;
 mod training;

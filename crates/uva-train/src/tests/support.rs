@@ -1,7 +1,7 @@
 //! Small graphs, their blocks, and a network in plain Rust to compare with.
 
 use crate::input::{BatchInput, BlockInput};
-use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
+use crate::options::{FeatureNorm, ModelKind, NormKind, TrainerOptions};
 use crate::random::SplitMix64;
 use crate::trainer::Trainer;
 use std::collections::HashMap;
@@ -147,11 +147,23 @@ impl Batch {
     }
 }
 
+/// Every network.
+pub(crate) const MODELS: [ModelKind; 3] = [ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat];
+
+/// Every way to put layers together: with residuals or without, with normalisation or without.
+pub(crate) const SHAPES_OF_NETS: [(bool, NormKind); 4] =
+    [(false, NormKind::None), (false, NormKind::Layer), (true, NormKind::None), (true, NormKind::Layer)];
+
 /// Options without dropout or weight decay, one thread.
 pub(crate) fn options(model: ModelKind, hidden: usize, layers: usize) -> TrainerOptions {
     TrainerOptions {
         model,
         hidden,
+        heads: if hidden.is_multiple_of(2) { 2 } else { 1 },
+        output_heads: hidden.is_multiple_of(4).then_some(3),
+        attention_dropout: 0.0,
+        residual: false,
+        norm: NormKind::None,
         layers,
         dropout: 0.0,
         input_dropout: 0.0,
@@ -163,10 +175,12 @@ pub(crate) fn options(model: ModelKind, hidden: usize, layers: usize) -> Trainer
     }
 }
 
-/// Gives the biases, which start as zeros, values that show where they are added.
+/// Gives the biases, which start as zeros, and the scales of norms, which start as ones, values that show where they
+/// are used.
 pub(crate) fn fill_biases(trainer: &Trainer) {
     let mut random = SplitMix64::new(3);
-    for (_, tensor) in trainer.model.parameters().into_iter().filter(|(name, _)| name.ends_with("bias")) {
+    let start_alike = |name: &String| name.ends_with("bias") || name.ends_with("norm.weight");
+    for (_, tensor) in trainer.model.parameters().into_iter().filter(|(name, _)| start_alike(name)) {
         let values: Vec<f64> = (0..tensor.numel()).map(|_| 0.5 * random.symmetric()).collect();
         tch::no_grad(|| tensor.shallow_clone().copy_(&tch::Tensor::from_slice(&values)));
     }

@@ -1,7 +1,7 @@
 //! Blocks in tensors, the way of a device, against blocks on the host: both on the CPU here, so that libtorch's own
 //! kernels are the only difference that a device makes.
 
-use super::support::{Batch, Graph, OwnedBlock, fill_biases, options};
+use super::support::{Batch, Graph, MODELS, OwnedBlock, fill_biases, options};
 use crate::aggregate::{Block, transposed};
 use crate::device::TrainDevice;
 use crate::input::BlockInput;
@@ -94,11 +94,28 @@ proptest! {
             let edge_weights: Vec<f64> = (0..block.indices.len()).map(|edge| edge as f64).collect();
             let (offsets, picked_by, weights) = transposed(&input, &edge_weights);
             let lists = TensorBlock::new(&indptr, &indices, block.sources).unwrap();
-            let lists = lists.transposed(&Tensor::from_slice(&edge_weights)).unwrap();
+            let lists = lists.transposed().unwrap();
             prop_assert_eq!(numbers(&lists.offsets), offsets);
             prop_assert_eq!(numbers(&lists.indices), picked_by);
-            prop_assert_eq!(Vec::<f64>::try_from(lists.weights).unwrap(), weights);
+            let order: Vec<f64> = weights;
+            prop_assert_eq!(Vec::<f64>::try_from(lists.order.to_kind(Kind::Double)).unwrap(), order);
         }
+    }
+
+    #[test]
+    fn lists_with_each_destination_at_their_ends_equal_those_made_by_loops((block, _) in any_block()) {
+        let (indptr, indices) = (Tensor::from_slice(&block.indptr), Tensor::from_slice(&block.indices));
+        let found = TensorBlock::new(&indptr, &indices, block.sources).unwrap().with_own().unwrap();
+        let (mut offsets, mut sources, mut destinations) = (vec![0], Vec::new(), Vec::new());
+        for v in 0..block.destinations {
+            sources.extend(&block.indices[block.indptr[v] as usize..block.indptr[v + 1] as usize]);
+            sources.push(v as i32);
+            destinations.resize(sources.len(), v as i32);
+            offsets.push(sources.len() as i32);
+        }
+        prop_assert_eq!(numbers(&found.offsets), offsets);
+        prop_assert_eq!(numbers(&found.indices), sources);
+        prop_assert_eq!(numbers(&found.destination_of_edge), destinations);
     }
 
     /// What a producer that died half way may have left.
@@ -116,7 +133,13 @@ proptest! {
         prop_assert!(offsets.iter().all(|&offset| 0 <= offset && offset as usize <= edges), "{:?}", offsets);
         let in_range = |found: &[i32], end: usize| found.iter().all(|&n| 0 <= n && (n as usize) < end);
         prop_assert!(in_range(&numbers(&block.indices), sources));
-        let lists = block.transposed(&Tensor::zeros([edges as i64], (Kind::Float, Device::Cpu))).unwrap();
+        let own = block.with_own().unwrap();
+        let (offsets, all) = (numbers(&own.offsets), (edges + destinations) as i32);
+        prop_assert_eq!((offsets[0], offsets[destinations]), (0, all));
+        prop_assert!(offsets.windows(2).all(|pair| pair[0] < pair[1]), "{:?}", offsets);
+        prop_assert!(in_range(&numbers(&own.indices), sources));
+        prop_assert!(in_range(&numbers(&own.destination_of_edge), destinations));
+        let lists = block.transposed().unwrap();
         prop_assert!(in_range(&numbers(&lists.indices), destinations));
         let offsets = numbers(&lists.offsets);
         prop_assert_eq!((offsets[0], offsets[sources] as usize), (0, edges));
@@ -137,7 +160,7 @@ fn batches(graph: &Graph) -> Vec<Batch> {
 
 #[test]
 fn training_through_tensors_equals_training_through_the_host() {
-    for model in [ModelKind::Sage, ModelKind::Gcn] {
+    for model in MODELS {
         // Both orders of multiplying and aggregating.
         for (dim, hidden) in [(3, 8), (200, 2)] {
             let graph = Graph::random(50, dim, 3, 6);
@@ -167,7 +190,7 @@ fn training_through_tensors_equals_training_through_the_host() {
 
 #[test]
 fn gradients_through_tensors_equal_those_through_the_host() {
-    for model in [ModelKind::Sage, ModelKind::Gcn] {
+    for model in MODELS {
         for (dim, hidden) in [(3, 8), (200, 2)] {
             let graph = Graph::random(50, dim, 3, 6);
             let trainer =

@@ -1,6 +1,6 @@
 //! Steps, losses, repeatability and refusals.
 
-use super::support::{Graph, below, options, parameter_bits, parameters};
+use super::support::{Graph, MODELS, below, options, parameter_bits, parameters};
 use crate::aggregate::Block;
 use crate::device::TrainDevice;
 use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
@@ -35,12 +35,18 @@ fn bits(steps: &[Step]) -> Vec<u32> {
 }
 
 fn with_dropout(model: ModelKind) -> TrainerOptions {
-    TrainerOptions { dropout: 0.5, input_dropout: 0.2, weight_decay: 5e-4, ..options(model, 16, 2) }
+    TrainerOptions {
+        dropout: 0.5,
+        input_dropout: 0.2,
+        attention_dropout: 0.3,
+        weight_decay: 5e-4,
+        ..options(model, 16, 2)
+    }
 }
 
 #[test]
 fn the_loss_of_a_toy_problem_falls_and_its_classes_are_found() {
-    for model in [ModelKind::Sage, ModelKind::Gcn] {
+    for model in MODELS {
         let graph = Graph::random(120, 8, 4, 1);
         let mut trainer =
             Trainer::new(&TrainerOptions { dropout: 0.2, ..options(model, 32, 2) }, 8, 4, TrainDevice::Cpu)
@@ -60,7 +66,7 @@ fn the_loss_of_a_toy_problem_falls_and_its_classes_are_found() {
 
 #[test]
 fn equal_seeds_give_losses_equal_bit_for_bit_and_others_do_not() {
-    for model in [ModelKind::Sage, ModelKind::Gcn] {
+    for model in MODELS {
         let graph = Graph::random(100, 30, 4, 2);
         let run = |seed| {
             let mut trainer =
@@ -252,13 +258,17 @@ fn the_best_parameters_come_back() {
 fn options_that_cannot_work_are_refused_by_name() {
     let good = options(ModelKind::Sage, 4, 2);
     type Change = fn(&mut TrainerOptions);
-    let changes: [(&str, Change); 8] = [
+    let changes: [(&str, Change); 12] = [
         ("--hidden", |o| o.hidden = 0),
         ("--fanouts", |o| o.layers = 0),
         ("--dropout", |o| o.dropout = 1.0),
         ("--dropout", |o| o.dropout = f64::NAN),
         ("--input-dropout", |o| o.input_dropout = -0.1),
         ("--lr", |o| o.learning_rate = f64::INFINITY),
+        ("--heads", |o| (o.model, o.heads) = (ModelKind::Gat, 3)),
+        ("--heads", |o| (o.model, o.heads) = (ModelKind::Gat, 0)),
+        ("--output-heads", |o| o.output_heads = Some(0)),
+        ("--attention-dropout", |o| o.attention_dropout = 1.0),
         ("--weight-decay", |o| o.weight_decay = -1.0),
         ("--train-threads", |o| o.threads = Some(0)),
     ];

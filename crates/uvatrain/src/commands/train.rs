@@ -54,7 +54,7 @@ mod with_models {
     use uva_runtime::training;
     use uva_runtime::training::{EvaluateBy, TrainerOptions, TrainingOptions};
 
-    use crate::flags::{Evaluation, FeatureNorm, Model, TrainFlags};
+    use crate::flags::{Evaluation, FeatureNorm, Metric, Model, Norm, TrainFlags};
 
     /// The flags as the runtime takes them.
     pub fn training_options(flags: &TrainFlags) -> TrainingOptions {
@@ -63,8 +63,17 @@ mod with_models {
                 model: match flags.model {
                     Model::Sage => training::ModelKind::Sage,
                     Model::Gcn => training::ModelKind::Gcn,
+                    Model::Gat => training::ModelKind::Gat,
                 },
                 hidden: flags.hidden as usize,
+                heads: flags.heads() as usize,
+                output_heads: flags.output_heads.map(|heads| heads as usize),
+                attention_dropout: flags.attention_dropout.unwrap_or(0.0),
+                residual: flags.residual,
+                norm: match flags.norm {
+                    Norm::None => training::NormKind::None,
+                    Norm::Layer => training::NormKind::Layer,
+                },
                 layers: flags.loader.fanouts.layers(),
                 dropout: flags.dropout,
                 input_dropout: flags.input_dropout,
@@ -80,6 +89,11 @@ mod with_models {
             evaluate_by: match flags.eval {
                 Evaluation::Sampled => EvaluateBy::Sampled,
                 Evaluation::Full => EvaluateBy::Full,
+            },
+            metric: match flags.metric {
+                Metric::Auto => None,
+                Metric::Accuracy => Some(training::Metric::Accuracy),
+                Metric::RocAuc => Some(training::Metric::RocAuc),
             },
             patience: flags.patience,
             checkpoint: flags.checkpoint.clone(),

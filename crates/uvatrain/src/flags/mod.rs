@@ -33,7 +33,7 @@ pub use run::RunFlags;
 pub use size::ByteSize;
 pub use train::TrainFlags;
 #[cfg(feature = "train")]
-pub use train::{Evaluation, FeatureNorm, Model};
+pub use train::{Evaluation, FeatureNorm, Metric, Model, Norm};
 
 use crate::commands::probe::ProbeArgs;
 use crate::commands::role::RoleArgs;

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::loader::share_of_cores;
 use super::{BackendFlags, CacheFlags, LoaderFlags};
+use crate::exit;
 
 const MODEL: &str = "Model";
 const OPTIMISATION: &str = "Optimisation";
@@ -28,7 +29,7 @@ pub struct TrainFlags {
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
-    /// The model: GraphSAGE with mean aggregation, or a graph convolutional network
+    /// The model: GraphSAGE with mean aggregation, a graph convolutional network, or a graph attention network
     #[arg(long, value_enum, default_value_t = Model::Sage, help_heading = MODEL)]
     pub model: Model,
 
@@ -41,6 +42,33 @@ pub struct TrainFlags {
         help_heading = MODEL
     )]
     pub hidden: u32,
+
+    /// GAT: attention heads of a hidden layer, which divide --hidden between them [default: 8]
+    #[arg(long, value_name = "HEADS", value_parser = clap::value_parser!(u32).range(1..), help_heading = MODEL)]
+    pub heads: Option<u32>,
+
+    /// GAT: attention heads of the last layer, which are averaged [default: as many as the others have]
+    #[arg(
+        long,
+        value_name = "HEADS",
+        value_parser = clap::value_parser!(u32).range(1..=1024),
+        conflicts_with = "residual",
+        help_heading = MODEL
+    )]
+    pub output_heads: Option<u32>,
+
+    /// GAT: share of attention weights dropped while training, 0 to below 1 [default: 0]
+    #[arg(long, value_name = "P", value_parser = probability, help_heading = MODEL)]
+    pub attention_dropout: Option<f64>,
+
+    /// Let each layer add to its rows instead of replacing them, between a linear map to --hidden columns and one to the
+    /// classes: for deeper networks
+    #[arg(long, help_heading = MODEL)]
+    pub residual: bool,
+
+    /// What is done to rows between layers
+    #[arg(long, value_enum, default_value_t = Norm::None, help_heading = MODEL)]
+    pub norm: Norm,
 
     /// Share of hidden values dropped while training, 0 to below 1
     #[arg(long, value_name = "P", default_value_t = 0.5, value_parser = probability, help_heading = MODEL)]
@@ -78,7 +106,7 @@ pub struct TrainFlags {
     )]
     pub weight_decay: f64,
 
-    /// Stop after this many epochs without a better validation accuracy [default: never]
+    /// Stop after this many epochs without a better validation, by --metric [default: never]
     #[arg(
         long,
         value_name = "EPOCHS",
@@ -98,6 +126,11 @@ pub struct TrainFlags {
     /// Evaluate on sampled neighbours (fast) or on all of them, layer by layer (exact)
     #[arg(long, value_enum, default_value_t = Evaluation::Sampled, help_heading = EVALUATION)]
     pub eval: Evaluation,
+
+    /// What the best model is best by: the share told right, or the area under the ROC curve (for two classes
+    /// or several labels a node). auto: accuracy for one class a node, roc-auc for several labels
+    #[arg(long, value_enum, default_value_t = Metric::Auto, help_heading = EVALUATION)]
+    pub metric: Metric,
 
     /// Keep checkpoints in this directory; Ctrl-C then finishes the batch and writes one
     #[arg(long, value_name = "DIR", help_heading = CHECKPOINTS)]
@@ -147,7 +180,29 @@ impl TrainFlags {
     /// Bad usage; the message names the options and what would do instead.
     pub fn check(&self) -> anyhow::Result<()> {
         self.loader.check()?;
+        for (option, given) in [
+            ("--heads", self.heads.is_some()),
+            ("--output-heads", self.output_heads.is_some()),
+            ("--attention-dropout", self.attention_dropout.is_some()),
+        ] {
+            if given && self.model != Model::Gat {
+                return Err(exit::usage(format!("{option}: only --model gat has attention")).into());
+            }
+        }
+        let heads = self.heads();
+        if self.model == Model::Gat && !self.hidden.is_multiple_of(heads) {
+            return Err(exit::usage(format!(
+                "--heads: {heads} heads do not divide a --hidden of {} between them",
+                self.hidden
+            ))
+            .into());
+        }
         self.backend.check()
+    }
+
+    /// Attention heads.
+    pub fn heads(&self) -> u32 {
+        self.heads.unwrap_or(8)
     }
 
     /// The number of the model's threads: what was asked for, or half the cores.
@@ -165,6 +220,18 @@ pub enum Model {
     Sage,
     /// Graph convolutional network: a degree-normalised sum over neighbours and the node itself
     Gcn,
+    /// Graph attention network: neighbours weighted by what attention makes of their rows and the node's own
+    Gat,
+}
+
+/// What is done to rows between layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Norm {
+    /// Nothing
+    None,
+    /// Layer normalisation: each row brought to mean 0 and variance 1, then scaled and shifted
+    Layer,
 }
 
 /// How feature rows are scaled before the model sees them.
@@ -185,6 +252,18 @@ pub enum Evaluation {
     Sampled,
     /// On all neighbours, layer by layer over the whole graph
     Full,
+}
+
+/// What the best model is best by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// What is usual for the dataset's labels
+    Auto,
+    /// Share of the nodes, or of their labels, told right
+    Accuracy,
+    /// Area under the receiver operating characteristic
+    RocAuc,
 }
 
 fn number(text: &str) -> Result<f64, String> {
@@ -240,10 +319,22 @@ mod tests {
     }
 
     #[test]
+    fn attention_is_for_gat_and_its_heads_divide_the_width() {
+        parsed(&["--model", "gat", "--heads", "4", "--attention-dropout", "0.6"]).unwrap().check().unwrap();
+        let refused = |args: &[&str]| parsed(args).unwrap().check().unwrap_err().to_string();
+        assert!(refused(&["--heads", "4"]).contains("--heads"));
+        assert!(refused(&["--output-heads", "1"]).contains("--output-heads"));
+        assert!(parsed(&["--model", "gat", "--output-heads", "1", "--residual"]).is_err());
+        assert!(refused(&["--model", "gcn", "--attention-dropout", "0"]).contains("--attention-dropout"));
+        assert!(refused(&["--model", "gat", "--hidden", "100"]).contains("8 heads"));
+    }
+
+    #[test]
     fn rates_out_of_range_are_refused() {
         for (option, value) in [
             ("--dropout", "1"),
             ("--dropout", "-0.1"),
+            ("--attention-dropout", "1"),
             ("--lr", "0"),
             ("--lr", "nan"),
             ("--weight-decay", "-1"),

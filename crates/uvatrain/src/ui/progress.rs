@@ -148,6 +148,9 @@ fn epoch_line(epoch: &EpochEvent, epochs: u32, rate: f64, bottleneck: &str) -> S
     if let Some(valid) = epoch.valid_accuracy {
         line += &format!("  valid {}", format::percent(valid));
     }
+    if let Some(area) = epoch.valid_roc_auc {
+        line += &format!("  ROC-AUC {}", format::percent(area));
+    }
     line += &format!("  {}", format::seconds(epoch.seconds));
     if rate > 0.0 {
         line += &format!("  {rate:.1} batches/s");
@@ -188,13 +191,16 @@ mod tests {
             train_loss: 2.103_44,
             train_accuracy: 0.451,
             valid_accuracy: Some(0.612),
+            valid_roc_auc: None,
             seconds: 12.3,
         };
         assert_eq!(
             epoch_line(&epoch, 12, 45.23, "sampler"),
             "epoch  1/12  loss 2.1034  train 45.1 %  valid 61.2 %  12.3 s  45.2 batches/s  bottleneck sampler"
         );
-        epoch.valid_accuracy = None;
+        epoch.valid_roc_auc = Some(0.75);
+        assert!(epoch_line(&epoch, 12, 0.0, "").contains("valid 61.2 %  ROC-AUC 75.0 %  12.3 s"));
+        (epoch.valid_accuracy, epoch.valid_roc_auc) = (None, None);
         assert_eq!(epoch_line(&epoch, 3, 0.0, ""), "epoch 1/3  loss 2.1034  train 45.1 %  12.3 s");
     }
 

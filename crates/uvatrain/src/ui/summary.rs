@@ -53,6 +53,12 @@ fn facts(end: &End, metrics: Option<&Path>, checkpoint: Option<&Path>) -> String
     if let Some(accuracy) = end.test_accuracy {
         fact("test accuracy", format::percent(accuracy).to_string());
     }
+    if let Some(area) = end.test_roc_auc {
+        fact("test ROC-AUC", format::percent(area).to_string());
+    }
+    if let Some(area) = end.best_valid_roc_auc {
+        fact("best validation ROC-AUC", format::percent(area).to_string());
+    }
     if let Some(accuracy) = end.best_valid_accuracy {
         fact("best validation accuracy", format::percent(accuracy).to_string());
     }
@@ -96,7 +102,9 @@ mod tests {
         };
         End {
             test_accuracy: Some(0.815),
+            test_roc_auc: None,
             best_valid_accuracy: None,
+            best_valid_roc_auc: None,
             stopped_early: true,
             bottleneck: "consumer".to_owned(),
             epochs: 3,
@@ -129,6 +137,14 @@ mod tests {
         assert!(text.contains("3, stopped early"), "{text}");
         assert!(text.contains("run.jsonl"), "{text}");
         assert!(!text.contains("validation") && !text.contains("checkpoint"), "{text}");
+    }
+
+    #[test]
+    fn areas_under_the_curve_stand_beside_the_accuracy() {
+        let end = End { test_roc_auc: Some(0.9351), best_valid_roc_auc: Some(0.94), ..end() };
+        let text = of_run(&end, None, None);
+        assert!(text.contains("81.5 %") && text.contains("test ROC-AUC             93.5 %"), "{text}");
+        assert!(text.contains("best validation ROC-AUC  94.0 %"), "{text}");
     }
 
     #[test]

@@ -1,0 +1,27 @@
+//! What is to be learned from a dataset's labels.
+
+use uva_graph::{Dataset, Labels};
+use uva_train::{Metric, Task};
+
+use crate::RuntimeError;
+
+/// What a model is to tell of a node, judged by `metric` or by what is usual for such labels: accuracy for one class a
+/// node, the area under the ROC curve for several labels.
+///
+/// # Errors
+/// [`RuntimeError::Input`] for a dataset without enough classes, [`RuntimeError::Usage`] for a metric that its labels
+/// cannot be judged by.
+pub fn task(dataset: &Dataset, metric: Option<Metric>) -> Result<Task, RuntimeError> {
+    let (name, classes) = (dataset.path().display(), dataset.classes());
+    let multi_label = matches!(dataset.labels(), Labels::Multi { .. });
+    let needed = if multi_label { 1 } else { 2 };
+    if classes < needed {
+        return Err(RuntimeError::Input(format!(
+            "{name}: label.npy names {classes} class; to train it takes at least {needed}"
+        )));
+    }
+    let metric = metric.unwrap_or(Task::usual_metric(multi_label));
+    let task = Task { classes, multi_label, metric };
+    task.check().map_err(|error| RuntimeError::Usage(error.to_string()))?;
+    Ok(task)
+}

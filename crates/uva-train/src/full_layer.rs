@@ -1,0 +1,211 @@
+//! A layer over a whole graph: every node with its whole neighbourhood, in chunks.
+
+use crate::TrainError;
+use crate::aggregate::{inverse_root, weighted_sums};
+use crate::attention::{self, Attention};
+use crate::borrowed::Borrowed;
+use crate::convolution::Convolution;
+use crate::layer::{Layer, linear};
+use std::ops::Range;
+use tch::{Device, Kind, Tensor};
+use uva_graph::Csc;
+
+/// Destination nodes in a chunk, and the edges that end one early: about 100 MB of intermediates together at 256
+/// columns. A node with more edges than that is a chunk of its own.
+pub(crate) const CHUNK_NODES: usize = 1 << 15;
+const CHUNK_EDGES: usize = 1 << 22;
+
+/// The rows that a layer reads, by chunk of nodes: [nodes of the chunk, inputs].
+pub(crate) type RowsOf<'r> = &'r dyn Fn(&Range<usize>) -> Result<Tensor, TrainError>;
+
+/// All nodes' chunks of so many at most.
+pub(crate) fn chunks(nodes: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..nodes).step_by(CHUNK_NODES).map(move |start| start..nodes.min(start + CHUNK_NODES))
+}
+
+/// The rows of a chunk in a table of all nodes.
+pub(crate) fn slice(table: &Tensor, chunk: &Range<usize>) -> Result<Tensor, TrainError> {
+    Ok(table.f_narrow(0, chunk.start as i64, chunk.len() as i64)?)
+}
+
+/// One layer for all nodes of `csc`, without what follows it: [nodes, outputs] on the host, where `layer` is too.
+/// Offsets have been checked; neighbours are checked here.
+pub(crate) fn full_layer(
+    layer: &Layer,
+    rows: RowsOf<'_>,
+    csc: &Csc<'_>,
+    kind: Kind,
+) -> Result<Tensor, TrainError> {
+    let graph = Graph { csc, kind };
+    match layer {
+        Layer::Convolution(layer) => graph.convolution(layer, rows),
+        Layer::Attention(layer) => graph.attention(layer, rows),
+    }
+}
+
+struct Graph<'a> {
+    csc: &'a Csc<'a>,
+    kind: Kind,
+}
+
+impl Graph<'_> {
+    /// A table of zeros of all nodes.
+    fn table(&self, columns: i64) -> Result<Tensor, TrainError> {
+        Ok(Tensor::f_zeros([self.csc.nodes() as i64, columns], (self.kind, Device::Cpu))?)
+    }
+
+    /// Rows are multiplied by the neighbours' weight first and then aggregated: with as many sources as destinations
+    /// that is never more work than the other order unless the layer widens, and the table is then read front to
+    /// back instead of at random.
+    fn convolution(&self, layer: &Convolution, rows: RowsOf<'_>) -> Result<Tensor, TrainError> {
+        let (Convolution::Sage { neighbours: weight, .. } | Convolution::Gcn { weight, .. }) = layer;
+        let outputs = weight.size2()?.0;
+        let (projected, result) = (self.table(outputs)?, self.table(outputs)?);
+        for chunk in chunks(self.csc.nodes()) {
+            let x = rows(&chunk)?;
+            slice(&projected, &chunk)?.f_copy_(&linear(&x, weight)?)?;
+            if let Convolution::Sage { own, bias, .. } = layer {
+                slice(&result, &chunk)?.f_copy_(&x.f_linear(own, Some(bias))?)?;
+            }
+        }
+        let mut start = 0;
+        while start < self.csc.nodes() {
+            let chunk = self.next_chunk(start, CHUNK_EDGES);
+            let lists = Lists::new(self.csc, &chunk)?;
+            let (weights, own) = match layer {
+                Convolution::Sage { .. } => (lists.mean_weights(), None),
+                Convolution::Gcn { bias, .. } => {
+                    let (weights, own) = lists.gcn_weights(self.csc, &chunk);
+                    (weights, Some((own, bias)))
+                }
+            };
+            let weights = Tensor::f_from_slice(&weights)?.f_to_kind(self.kind)?;
+            let (indices, offsets) = (Borrowed::vector(&lists.indices)?, Borrowed::vector(&lists.offsets)?);
+            let sums = weighted_sums(&projected, indices.tensor(), offsets.tensor(), &weights)?;
+            let mut target = slice(&result, &chunk)?;
+            let _ = target.f_add_(&sums)?;
+            if let Some((own, bias)) = own {
+                let own = Tensor::f_from_slice(&own)?.f_to_kind(self.kind)?.f_unsqueeze(1)?;
+                let _ = target.f_add_(&slice(&projected, &chunk)?.f_mul(&own)?)?.f_add_(bias)?;
+            }
+            start = chunk.end;
+        }
+        Ok(result)
+    }
+
+    /// Scores of all nodes first, then each chunk's softmax and sums.
+    fn attention(&self, layer: &Attention, rows: RowsOf<'_>) -> Result<Tensor, TrainError> {
+        let heads = layer.heads();
+        let tables: Result<Vec<Tensor>, TrainError> =
+            (0..heads).map(|_| self.table(layer.width()?)).collect();
+        let tables = tables?;
+        let (of_sources, of_destinations) = (self.table(heads as i64)?, self.table(heads as i64)?);
+        for chunk in chunks(self.csc.nodes()) {
+            let (products, sources, destinations) = layer.project(&rows(&chunk)?)?;
+            for (table, products) in tables.iter().zip(&products) {
+                slice(table, &chunk)?.f_copy_(products)?;
+            }
+            slice(&of_sources, &chunk)?.f_copy_(&sources)?;
+            slice(&of_destinations, &chunk)?.f_copy_(&destinations)?;
+        }
+        let result = self.table(layer.outputs())?;
+        let mut start = 0;
+        while start < self.csc.nodes() {
+            // Several tensors of edges × heads lie side by side.
+            let chunk = self.next_chunk(start, CHUNK_EDGES / heads);
+            let lists = Lists::new(self.csc, &chunk)?.with_own(&chunk);
+            let destination_of_edge = lists.destination_of_edge();
+            let [offsets, indices, destination_of_edge] =
+                [&lists.offsets, &lists.indices, &destination_of_edge].map(|values| Borrowed::vector(values));
+            let (offsets, indices, destination_of_edge) = (offsets?, indices?, destination_of_edge?);
+            let lists = attention::Lists {
+                offsets: offsets.tensor(),
+                indices: indices.tensor(),
+                destination_of_edge: destination_of_edge.tensor(),
+            };
+            let destinations = slice(&of_destinations, &chunk)?;
+            let attended = layer.evaluate(&tables, &of_sources, &destinations, &lists)?;
+            slice(&result, &chunk)?.f_copy_(&attended)?;
+            start = chunk.end;
+        }
+        Ok(result)
+    }
+
+    /// The destinations from `start` that make one chunk: at least one.
+    fn next_chunk(&self, start: usize, edges: usize) -> Range<usize> {
+        let (indptr, nodes) = (self.csc.indptr, self.csc.nodes());
+        let mut end = start + 1;
+        while end < nodes && end - start < CHUNK_NODES && indptr[end + 1] - indptr[start] <= edges as i64 {
+            end += 1;
+        }
+        start..end
+    }
+}
+
+/// The neighbour lists of a chunk.
+struct Lists {
+    offsets: Vec<i64>,
+    indices: Vec<i64>,
+}
+
+impl Lists {
+    fn new(csc: &Csc<'_>, chunk: &Range<usize>) -> Result<Self, TrainError> {
+        let nodes = csc.nodes();
+        let first = csc.indptr[chunk.start];
+        let edges = first as usize..csc.indptr[chunk.end] as usize;
+        let offsets = csc.indptr[chunk.start..=chunk.end].iter().map(|offset| offset - first).collect();
+        let mut indices = Vec::with_capacity(edges.len());
+        for edge in edges {
+            let source = csc.indices.get(edge);
+            if source < 0 || source >= nodes as i64 {
+                return Err(TrainError::Input(format!(
+                    "neighbour {source} at edge {edge} in a graph of {nodes} nodes"
+                )));
+            }
+            indices.push(source);
+        }
+        Ok(Self { offsets, indices })
+    }
+
+    /// Each list, one after the other.
+    fn each(&self) -> impl Iterator<Item = &[i64]> {
+        self.offsets.windows(2).map(|ends| &self.indices[ends[0] as usize..ends[1] as usize])
+    }
+
+    /// The same with each node of the chunk at the end of its own list.
+    fn with_own(&self, chunk: &Range<usize>) -> Self {
+        let mut indices = Vec::with_capacity(self.indices.len() + chunk.len());
+        for (v, list) in chunk.clone().zip(self.each()) {
+            indices.extend_from_slice(list);
+            indices.push(v as i64);
+        }
+        Self { offsets: (0..).zip(&self.offsets).map(|(place, offset)| offset + place).collect(), indices }
+    }
+
+    /// Whose list each edge is in, by its place in the chunk.
+    fn destination_of_edge(&self) -> Vec<i64> {
+        (0..).zip(self.each()).flat_map(|(v, list)| std::iter::repeat_n(v, list.len())).collect()
+    }
+
+    /// The weights of a mean, as `aggregate.rs` defines them for whole neighbourhoods.
+    fn mean_weights(&self) -> Vec<f64> {
+        let mut weights = Vec::with_capacity(self.indices.len());
+        for list in self.each() {
+            weights.extend(std::iter::repeat_n(1.0 / list.len() as f64, list.len()));
+        }
+        weights
+    }
+
+    /// GCN's weights of edges and of each node's own row, likewise.
+    fn gcn_weights(&self, csc: &Csc<'_>, chunk: &Range<usize>) -> (Vec<f64>, Vec<f64>) {
+        let degree = |v: usize| csc.indptr[v + 1] - csc.indptr[v];
+        let mut weights = Vec::with_capacity(self.indices.len());
+        let mut own = Vec::with_capacity(chunk.len());
+        for (v, list) in chunk.clone().zip(self.each()) {
+            let root = inverse_root(degree(v));
+            weights.extend(list.iter().map(|&u| root * inverse_root(degree(u as usize))));
+            own.push(root * root);
+        }
+        (weights, own)
+    }
+}

@@ -1,0 +1,113 @@
+//! Steps that look at one row at a time: a linear map with bias, and layer normalisation.
+
+use crate::TrainError;
+use crate::layer::glorot;
+use crate::random::SplitMix64;
+use tch::{Device, Kind, Tensor};
+
+/// Added to a variance before its root is taken, as PyTorch does.
+const EPSILON: f64 = 1e-5;
+
+/// Sums of columns: the gradient of what is added to every row.
+fn column_sums(rows: &Tensor) -> Result<Tensor, TrainError> {
+    Ok(rows.f_sum_dim_intlist([0i64].as_slice(), false, None)?)
+}
+
+/// x Wᵀ + b.
+pub(crate) struct Linear {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl Linear {
+    pub(crate) fn new(
+        inputs: usize,
+        outputs: usize,
+        place: (Kind, Device),
+        random: &mut SplitMix64,
+    ) -> Result<Self, TrainError> {
+        let weight = glorot(&[outputs, inputs], inputs + outputs, place, random)?;
+        Ok(Self { weight, bias: Tensor::f_zeros([outputs as i64], place)? })
+    }
+
+    pub(crate) fn on(&self, device: Device) -> Result<Self, TrainError> {
+        Ok(Self { weight: self.weight.f_to_device(device)?, bias: self.bias.f_to_device(device)? })
+    }
+
+    pub(crate) fn parameters(&self) -> Vec<(&'static str, &Tensor)> {
+        vec![("weight", &self.weight), ("bias", &self.bias)]
+    }
+
+    /// Columns of the result.
+    pub(crate) fn outputs(&self) -> i64 {
+        self.bias.numel() as i64
+    }
+
+    pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor, TrainError> {
+        Ok(x.f_linear(&self.weight, Some(&self.bias))?)
+    }
+
+    /// Gradients of the parameters, in their order, and of `x` where asked for, from that of the result.
+    pub(crate) fn backward(
+        &self,
+        x: &Tensor,
+        gradient: &Tensor,
+        input_gradient: bool,
+    ) -> Result<(Vec<Tensor>, Option<Tensor>), TrainError> {
+        let of_parameters = vec![gradient.f_tr()?.f_mm(x)?, column_sums(gradient)?];
+        let of_x = if input_gradient { Some(gradient.f_mm(&self.weight)?) } else { None };
+        Ok((of_parameters, of_x))
+    }
+}
+
+/// Each row brought to mean 0 and variance 1, then scaled and shifted column by column (Ba et al. 2016).
+pub(crate) struct LayerNorm {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+/// What a normalisation leaves for its way back.
+pub(crate) struct Normalised {
+    x: Tensor,
+    /// Of each row, [rows, 1].
+    mean: Tensor,
+    /// 1 / standard deviation of each row, [rows, 1].
+    scale: Tensor,
+}
+
+impl LayerNorm {
+    pub(crate) fn new(width: usize, place: (Kind, Device)) -> Result<Self, TrainError> {
+        let width = [width as i64];
+        Ok(Self { weight: Tensor::f_ones(width, place)?, bias: Tensor::f_zeros(width, place)? })
+    }
+
+    pub(crate) fn on(&self, device: Device) -> Result<Self, TrainError> {
+        Ok(Self { weight: self.weight.f_to_device(device)?, bias: self.bias.f_to_device(device)? })
+    }
+
+    pub(crate) fn parameters(&self) -> Vec<(&'static str, &Tensor)> {
+        vec![("weight", &self.weight), ("bias", &self.bias)]
+    }
+
+    pub(crate) fn forward(&self, x: Tensor) -> Result<(Tensor, Normalised), TrainError> {
+        let width = [self.weight.numel() as i64];
+        let (out, mean, scale) =
+            x.f_native_layer_norm(width, Some(&self.weight), Some(&self.bias), EPSILON)?;
+        Ok((out, Normalised { x, mean, scale }))
+    }
+
+    /// Gradients of the parameters, in their order, and of `x`, from that of the result.
+    pub(crate) fn backward(
+        &self,
+        saved: &Normalised,
+        gradient: &Tensor,
+    ) -> Result<(Vec<Tensor>, Tensor), TrainError> {
+        let normalised = saved.x.f_sub(&saved.mean)?.f_mul(&saved.scale)?;
+        let of_weight = column_sums(&gradient.f_mul(&normalised)?)?;
+        let scaled = gradient.f_mul(&self.weight)?;
+        let mean = |rows: &Tensor| rows.f_mean_dim([1i64].as_slice(), true, None);
+        let along = normalised.f_mul(&mean(&scaled.f_mul(&normalised)?)?)?;
+        let of_x = scaled.f_sub(&mean(&scaled)?)?.f_sub(&along)?.f_mul(&saved.scale)?;
+        Ok((vec![of_weight, column_sums(gradient)?], of_x))
+    }
+}
