@@ -8,6 +8,7 @@ mod bench;
 mod cache;
 mod dataset;
 mod fanouts;
+mod generate;
 mod loader;
 mod mps;
 mod plan;
@@ -24,8 +25,9 @@ pub use bench::{
 #[cfg(feature = "request-model")]
 pub use bench::{Gpu, RequestsBenchFlags};
 pub use cache::{CacheFlags, Policy};
-pub use dataset::{FeatureType, GenerateFlags, GraphKind, ImportFlags, InfoFlags, SelfLoops, SourceFormat};
+pub use dataset::{ImportFlags, InfoFlags, SelfLoops, SourceFormat};
 pub use fanouts::Fanouts;
+pub use generate::GenerateFlags;
 pub use loader::LoaderFlags;
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
 pub use plan::PlanFlags;
@@ -67,7 +69,7 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Make a graph with planted classes, to try things on
-    Generate(GenerateFlags),
+    Generate(Box<GenerateFlags>),
     /// Turn a graph in another format into a dataset
     Import(ImportFlags),
     /// Show what a dataset holds, and check it
