@@ -7,14 +7,18 @@ mod backend;
 mod bench;
 mod cache;
 mod dataset;
+mod duration;
 mod fanouts;
 mod generate;
 mod loader;
 mod mps;
 mod plan;
 mod run;
+mod shell;
 mod size;
 mod train;
+
+use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -26,12 +30,14 @@ pub use bench::{
 pub use bench::{Gpu, RequestsBenchFlags};
 pub use cache::{CacheFlags, Policy};
 pub use dataset::{ImportFlags, InfoFlags, SelfLoops, SourceFormat};
+pub use duration::Seconds;
 pub use fanouts::Fanouts;
 pub use generate::GenerateFlags;
 pub use loader::LoaderFlags;
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
 pub use plan::PlanFlags;
 pub use run::RunFlags;
+pub use shell::{CompletionsFlags, ManFlags};
 pub use size::ByteSize;
 pub use train::TrainFlags;
 #[cfg(feature = "train")]
@@ -63,7 +69,17 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+
+    /// Take options from this TOML file too, from the section of the command, as [train]; those typed come first
+    #[arg(long, global = true, value_name = "FILE", help_heading = CONFIGURATION)]
+    pub config: Option<PathBuf>,
+
+    /// Print the options in force as such a file, and do nothing
+    #[arg(long, global = true, help_heading = CONFIGURATION)]
+    pub print_config: bool,
 }
+
+const CONFIGURATION: &str = "Configuration";
 
 /// What to do.
 #[derive(Subcommand, Debug)]
@@ -88,6 +104,10 @@ pub enum Command {
     /// Start, show or stop an MPS daemon, through which processes share a GPU
     #[command(subcommand)]
     Mps(MpsCommand),
+    /// Print what lets a shell complete commands, options and values
+    Completions(CompletionsFlags),
+    /// Print the manual page, or write those of all commands
+    Man(ManFlags),
 
     // The roles, started by the launcher and by nobody else. Their names are what `ps` shows.
     /// The process that samples batches
