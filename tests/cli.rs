@@ -350,7 +350,8 @@ fn memory_does_not_grow_with_the_edges() {
     for kind in ["powerlaw", "rmat", "sbm"] {
         let temp = directory();
         // 30 million edges are 120 MB as they are written, and more than may be had for all that the program allocates.
-        let args = format!("generate graph --kind {kind} --nodes 1000000 --avg-degree 30 --feat-dim 1 --threads 2");
+        let args =
+            format!("generate graph --kind {kind} --nodes 1000000 --avg-degree 30 --feat-dim 1 --threads 2");
         let limited = format!("ulimit -d {DATA_KIB} && exec \"$0\" {args}");
         let outcome = std::process::Command::new("sh")
             .args(["-c", &limited, env!("CARGO_BIN_EXE_uvatrain")])

@@ -204,16 +204,18 @@ fn colours_are_for_terminals_and_no_color_takes_them_away() {
     assert!(!refused(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]), "NO_COLOR is stronger");
     assert!(!refused(&[("CLICOLOR", "0")]));
 
-    // The program's own trace keeps to the same.
-    six_nodes(&temp.path().join("six"));
+    // The program's own trace, here of what a file says, keeps to the same.
+    fs::write(temp.path().join("run.toml"), "[mps.status]\ntimeout = '5s'\n").unwrap();
     let traced = |variables: &[(&str, &str)]| {
-        let call = uvatrain(temp.path(), ["bench", "pipeline", "six", "--fanouts", "2", "--json"]);
+        let call = uvatrain(temp.path(), ["mps", "status", "--config", "run.toml", "--print-config"]);
         let call = variables.iter().fold(call, |call, (name, value)| call.env(name, value));
-        let outcome = call.env("UVATRAIN_LOG", "trace").run().succeeds();
-        outcome.stderr
+        let outcome = call.env("UVATRAIN_LOG", "debug").run().succeeds();
+        assert!(outcome.stderr.contains("run.toml:2"), "{outcome}");
+        outcome.stderr.contains('\x1b')
     };
-    assert!(!traced(&[("CLICOLOR_FORCE", "1")]).contains('\x1b'), "NO_COLOR is set by the tests");
-    assert!(!traced(&[("NO_COLOR", "")]).contains('\x1b'), "coloured in a pipe");
+    assert!(!traced(&[("NO_COLOR", "")]), "coloured in a pipe");
+    assert!(traced(&[("NO_COLOR", ""), ("CLICOLOR_FORCE", "1")]), "asked for by CLICOLOR_FORCE");
+    assert!(!traced(&[("NO_COLOR", "1"), ("CLICOLOR_FORCE", "1")]), "NO_COLOR is stronger");
 }
 
 #[test]
@@ -251,8 +253,9 @@ fn a_reader_that_leaves_ends_every_command_without_a_word() {
 fn a_closed_stderr_changes_no_exit_code() {
     let temp = directory();
     six_nodes(&temp.path().join("six"));
+    fs::write(temp.path().join("run.toml"), "[generate]\nnodes = 50\navg-degree = 3\n").unwrap();
     let cases: [(&[&str], i32); 4] = [
-        (&["generate", "g", "--nodes", "50", "--avg-degree", "3"], 0),
+        (&["generate", "g", "--config", "run.toml"], 0),
         (&["info", "nowhere"], 2),
         (&["trian"], 2),
         (&["bench", "pipeline", "six", "--fanouts", "2", "--json"], 0),

@@ -17,11 +17,11 @@ use std::process::ExitCode;
 use config::Asked;
 
 fn main() -> ExitCode {
+    ui::log::install();
     let asked = match config::parse(std::env::args_os().collect()) {
         Ok(asked) => asked,
         Err(refusal) => return ExitCode::from(refusal.say()),
     };
-    ui::log::install();
     exit::conclude(match asked {
         Asked::Command(cli) => commands::run(cli.command),
         Asked::Config(text) => ui::out::text(&text),

@@ -50,6 +50,9 @@ pub fn parse(typed: Vec<OsString>) -> Result<Asked, Refusal> {
     };
     let entries: Vec<file::Entry> =
         entries.into_iter().filter(|entry| !line.options.contains(&entry.option)).collect();
+    for entry in &entries {
+        tracing::debug!("{}: {}", entry.place, entry.word().unwrap_or_default());
+    }
     let all = line.with(&entries);
     let at_fault = |error: clap::Error| {
         let place = words::option_at_fault(&error)
