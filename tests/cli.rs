@@ -80,6 +80,8 @@ fn options_that_contradict_each_other_are_refused_with_what_would_do() {
     }
 }
 
+// A build without models says that it has none.
+#[cfg(feature = "train")]
 #[test]
 fn a_gpu_that_this_machine_does_not_have_ends_with_3() {
     let temp = directory();
@@ -279,7 +281,7 @@ fn a_generated_graph_is_what_was_asked_for_and_passes_every_check() {
 #[test]
 fn every_kind_of_graph_passes_every_check_and_has_the_train_share_asked_for() {
     let temp = directory();
-    for kind in ["powerlaw", "citation", "web"] {
+    for kind in ["powerlaw", "citation", "web", "rmat", "sbm"] {
         generate(temp.path(), kind, &["--kind", kind, "--train-share", "0.05"]).succeeds();
         let facts = uvatrain(temp.path(), ["info", kind, "--verify", "--json"]).run().succeeds().json();
         assert_eq!(facts["nodes"], 3000);
@@ -292,10 +294,85 @@ fn every_kind_of_graph_passes_every_check_and_has_the_train_share_asked_for() {
 }
 
 #[test]
+fn options_of_another_kind_and_values_out_of_range_are_refused_by_name_and_leave_nothing() {
+    let cases: [(&[&str], &[&str]); 8] = [
+        (&["--kind", "web", "--homophily", "0.5"], &["--homophily", "sbm"]),
+        (&["--quadrants", "0.57,0.19,0.19,0.05"], &["--quadrants", "rmat"]),
+        (&["--kind", "rmat", "--quadrants", "0.57,0.19,0.19"], &["--quadrants", "4", "3"]),
+        (&["--kind", "rmat", "--quadrants", "0.5,0.5,0.5,0.5"], &["--quadrants", "add up"]),
+        (&["--kind", "rmat", "--noise", "0.3"], &["--noise", "0.19"]),
+        (&["--kind", "sbm", "--homophily", "1", "--classes", "1000"], &["--homophily", "own class"]),
+        (&["--kind", "sbm", "--p-in", "0.1"], &["--p-out"]),
+        (&["--preset", "product"], &["product", "products"]),
+    ];
+    for (options, message) in cases {
+        let temp = directory();
+        let size: &[&str] = if options.contains(&"--preset") { &[] } else { &["--nodes", "3000"] };
+        uvatrain(temp.path(), [&["generate", "graph"], size, options].concat()).run().refuses(2, message);
+        assert_same_contents(&Default::default(), &contents(temp.path()));
+    }
+}
+
+#[test]
+fn a_preset_is_a_known_graph_made_smaller_and_its_size_is_told_first() {
+    let temp = directory();
+    let args = ["generate", "papers", "--preset", "papers100m", "--scale", "0.0001", "--feat-dim", "4"];
+    let outcome = uvatrain(temp.path(), args).run().succeeds();
+    let first = outcome.stderr.lines().next().unwrap_or_default();
+    for part in ["11,106 nodes", "161,5", "on disk", "of memory"] {
+        assert!(first.contains(part), "{part} is missing\n{outcome}");
+    }
+    let facts = uvatrain(temp.path(), ["info", "papers", "--verify", "--json"]).run().succeeds().json();
+    assert_eq!(facts["nodes"], 11_106);
+    assert_eq!(facts["classes"], 172);
+    assert_eq!(facts["feature_dim"], 4, "an option changes its part of the preset");
+    let train = facts["splits"]["train"].as_i64().unwrap();
+    assert!((80..160).contains(&train), "{train} train nodes, of which 1.09 % are 121");
+    // The help has them all.
+    let help = uvatrain(temp.path(), ["generate", "--help"]).run().succeeds();
+    for part in ["igb-medium", "papers100m  111,059,956  1,615,685,872", "1.087 %", "768 f16"] {
+        assert!(help.stdout.contains(part), "{part} is missing\n{help}");
+    }
+}
+
+#[test]
+fn a_graph_that_the_disk_has_no_room_for_is_refused_with_3_before_anything_is_written() {
+    let temp = directory();
+    // 27 billion nodes with rows of 4 KiB: 120 TB.
+    let args = ["generate", "graph", "--preset", "igb-full", "--scale", "100"];
+    uvatrain(temp.path(), args).run().refuses(3, &["graph", "room for", "GiB"]);
+    assert_same_contents(&Default::default(), &contents(temp.path()));
+}
+
+/// About 10 s of one core in all, and 130 MB on the disk at a time.
+#[test]
+fn memory_does_not_grow_with_the_edges() {
+    for kind in ["powerlaw", "rmat", "sbm"] {
+        let temp = directory();
+        // 30 million edges are 120 MB as they are written, and more than may be had for all that the program allocates.
+        let args =
+            format!("generate graph --kind {kind} --nodes 1000000 --avg-degree 30 --feat-dim 1 --threads 2");
+        let limited = format!("ulimit -d {DATA_KIB} && exec \"$0\" {args}");
+        let outcome = std::process::Command::new("sh")
+            .args(["-c", &limited, env!("CARGO_BIN_EXE_uvatrain")])
+            .current_dir(temp.path())
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&outcome.stderr);
+        assert!(outcome.status.success(), "{kind}: {}\n{stderr}", outcome.status);
+        let facts = uvatrain(temp.path(), ["info", "graph", "--json"]).run().succeeds().json();
+        assert!(facts["edges"].as_u64().unwrap() > 27_000_000, "{kind}: {facts}");
+    }
+}
+
+/// Heap, anonymous maps and threads' stacks (RLIMIT_DATA), in units of 1024 bytes. Files that are mapped do not count.
+const DATA_KIB: u64 = 80 << 10;
+
+#[test]
 fn ctrl_c_while_generating_ends_with_130_and_leaves_nothing() {
     let temp = directory();
-    // So large that it is still being written when the signal comes: hours, on any machine.
-    let args = ["generate", "graph", "--nodes", "1000000000", "--avg-degree", "8", "--feat-dim", "64"];
+    // So large that it is still being written when the signal comes, and 2 GB if it ever were whole.
+    let args = ["generate", "graph", "--nodes", "40000000", "--avg-degree", "8", "--feat-dim", "1"];
     let running = uvatrain(temp.path(), args).start();
     // The signal is sent once the half-written directory is there.
     let is_partial = |entry: std::io::Result<fs::DirEntry>| {

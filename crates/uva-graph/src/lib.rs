@@ -37,6 +37,7 @@ pub mod kinds;
 pub mod meta;
 pub mod npy;
 pub mod reorder;
+mod room;
 pub mod staged;
 mod stamp;
 mod steps;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::GraphError;
 
 /// Bytes of output that one step holds in memory before it is written.
-const STEP_BYTES: usize = 64 << 20;
+pub(crate) const STEP_BYTES: usize = 64 << 20;
 
 /// How far a generator, an importer or a reordering is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

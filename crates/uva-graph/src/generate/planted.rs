@@ -12,13 +12,14 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
+use super::estimate::{Estimate, id_bytes};
 use super::random::{Purpose, Stream};
 use super::{Progress, Summary};
 use crate::files::names;
 use crate::npy::{NpyType, NpyWriter};
 use crate::staged::StagedDirectory;
 use crate::steps::in_steps;
-use crate::{ElementType, GraphError, Meta, Split};
+use crate::{ElementType, GraphError, Meta, Split, room};
 
 /// The options that do not depend on a graph's shape.
 #[derive(Debug, Clone, PartialEq)]
@@ -230,6 +231,7 @@ pub(super) fn write(
 ) -> Result<Summary, GraphError> {
     let start = Instant::now();
     let staged = StagedDirectory::new(out)?;
+    room::check(out, Estimate::of(common).disk_bytes)?;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(common.threads.unwrap_or(0))
         .build()
@@ -262,8 +264,7 @@ impl<S: Shape> Writer<'_, S> {
     /// Writes `indptr.npy` and `indices.npy` side by side, a run of nodes at a time. Returns the number of edges.
     fn edges(&self, progress: &dyn Fn(Progress)) -> Result<u64, GraphError> {
         let nodes = self.common.nodes;
-        // Ids that fit 32 bits take half the space, and half the reads.
-        let narrow = nodes <= i32::MAX as u64;
+        let narrow = id_bytes(nodes) == 4;
         let kind = if narrow { NpyType::I32 } else { NpyType::I64 };
         let mut indptr = NpyWriter::create(&self.directory.join(names::INDPTR), NpyType::I64, &[])?;
         let mut indices = NpyWriter::create(&self.directory.join(names::INDICES), kind, &[])?;

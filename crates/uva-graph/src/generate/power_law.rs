@@ -95,7 +95,30 @@ pub fn power_law(out: &Path, options: &PowerLaw, progress: &dyn Fn(Progress)) ->
 }
 
 impl PowerLaw {
-    fn common(&self) -> Common {
+    /// The same, with other options of those that all shapes share.
+    pub(super) fn with_common(self, common: Common) -> PowerLaw {
+        let Common { nodes, average_degree, feature_dim, classes, seed, feature_element, threads, .. } =
+            common;
+        let Common { feature_signal, label_noise, train_share, valid_share, test_share, name, .. } = common;
+        PowerLaw {
+            nodes,
+            average_degree,
+            feature_dim,
+            classes,
+            seed,
+            feature_element,
+            threads,
+            homophily: self.homophily,
+            feature_signal,
+            label_noise,
+            train_share,
+            valid_share,
+            test_share,
+            name,
+        }
+    }
+
+    pub(super) fn common(&self) -> Common {
         Common {
             nodes: self.nodes,
             average_degree: self.average_degree,

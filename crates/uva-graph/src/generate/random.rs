@@ -17,6 +17,7 @@ pub(super) enum Purpose {
     Host = 9,
     HostClass = 10,
     Navigation = 11,
+    Quadrants = 12,
 }
 
 /// splitmix64 started at a point that (seed, purpose, key) choose.

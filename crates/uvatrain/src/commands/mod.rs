@@ -11,6 +11,7 @@ mod plan;
 pub mod probe;
 pub mod role;
 mod run;
+mod shell;
 mod train;
 mod written;
 
@@ -36,6 +37,8 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Bench(command) => bench::run(&command),
         Command::Doctor(flags) => doctor::run(&flags),
         Command::Mps(command) => mps::run(&command),
+        Command::Completions(flags) => shell::completions(&flags),
+        Command::Man(flags) => shell::man(&flags),
         Command::Sampler(args) => role::run(Role::Sampler, &args),
         Command::Producer(args) => role::run(Role::Producer, &args),
         Command::Consumer(args) => role::run(Role::Consumer, &args),

@@ -8,7 +8,7 @@ use uva_gather::cuda::pcie::{IdOrder, TablePages};
 use uva_kernel_sim::gather::{IdWidth, Kernel};
 
 use super::cache::Policy;
-use super::{ByteSize, Fanouts, LoaderFlags, NeighborsPicked};
+use super::{ByteSize, Fanouts, LoaderFlags, NeighborsPicked, Seconds};
 
 /// What to measure.
 #[derive(Subcommand, Debug)]
@@ -305,9 +305,9 @@ pub struct PcieBenchFlags {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=100))]
     pub samples: u32,
 
-    /// Leave out what has not begun after so many seconds
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
-    pub seconds: Option<u64>,
+    /// Leave out what has not begun after this time: 90s, 5m; a number alone is seconds
+    #[arg(long, value_name = "TIME")]
+    pub seconds: Option<Seconds>,
 
     /// NVRTC, which compiles the kernels: the library or its folder [default: looked for, as by train]
     #[arg(long, value_name = "PATH")]

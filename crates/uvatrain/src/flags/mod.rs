@@ -7,13 +7,18 @@ mod backend;
 mod bench;
 mod cache;
 mod dataset;
+mod duration;
 mod fanouts;
+mod generate;
 mod loader;
 mod mps;
 mod plan;
 mod run;
+mod shell;
 mod size;
 mod train;
+
+use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -24,12 +29,15 @@ pub use bench::{
 #[cfg(feature = "request-model")]
 pub use bench::{Gpu, RequestsBenchFlags};
 pub use cache::{CacheFlags, Policy};
-pub use dataset::{FeatureType, GenerateFlags, GraphKind, ImportFlags, InfoFlags, SelfLoops, SourceFormat};
+pub use dataset::{ImportFlags, InfoFlags, SelfLoops, SourceFormat};
+pub use duration::Seconds;
 pub use fanouts::Fanouts;
+pub use generate::GenerateFlags;
 pub use loader::{LoaderFlags, NeighborsPicked};
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
 pub use plan::PlanFlags;
 pub use run::RunFlags;
+pub use shell::{CompletionsFlags, ManFlags};
 pub use size::ByteSize;
 pub use train::TrainFlags;
 #[cfg(feature = "train")]
@@ -61,13 +69,23 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+
+    /// Take options from this TOML file too, from the section of the command, as [train]; those typed come first
+    #[arg(long, global = true, value_name = "FILE", help_heading = CONFIGURATION)]
+    pub config: Option<PathBuf>,
+
+    /// Print the options in force as such a file, and do nothing
+    #[arg(long, global = true, help_heading = CONFIGURATION)]
+    pub print_config: bool,
 }
+
+const CONFIGURATION: &str = "Configuration";
 
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Make a graph with planted classes, to try things on
-    Generate(GenerateFlags),
+    Generate(Box<GenerateFlags>),
     /// Turn a graph in another format into a dataset
     Import(ImportFlags),
     /// Show what a dataset holds, and check it
@@ -86,6 +104,10 @@ pub enum Command {
     /// Start, show or stop an MPS daemon, through which processes share a GPU
     #[command(subcommand)]
     Mps(MpsCommand),
+    /// Print what lets a shell complete commands, options and values
+    Completions(CompletionsFlags),
+    /// Print the manual page, or write those of all commands
+    Man(ManFlags),
 
     // The roles, started by the launcher and by nobody else. Their names are what `ps` shows.
     /// The process that samples batches

@@ -1,9 +1,9 @@
 //! `uvatrain mps`.
 
-use std::time::Duration;
-
 use clap::{Args, Subcommand};
 use uva_runtime::mps::{Device, Environment};
+
+use super::Seconds;
 
 /// What to do with the MPS daemon.
 #[derive(Subcommand, Debug)]
@@ -52,9 +52,14 @@ pub struct MpsStopFlags {
 /// What `mps start`, `status` and `stop` have in common.
 #[derive(Args, Clone, Debug)]
 pub struct MpsCommon {
-    /// How long nvidia-cuda-mps-control may take for one answer
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
-    pub timeout: u64,
+    /// How long nvidia-cuda-mps-control may take for one answer: 10s, 5m; a number alone is seconds
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10s",
+        value_parser = Seconds::within(Seconds::new(1), Seconds::new(600))
+    )]
+    pub timeout: Seconds,
 
     /// Print one JSON object
     #[arg(long)]
@@ -64,7 +69,7 @@ pub struct MpsCommon {
 impl MpsCommon {
     /// The environment of this process, with the time-out that was asked for.
     pub fn environment(&self) -> Environment {
-        Environment { timeout: Duration::from_secs(self.timeout), ..Environment::of_process() }
+        Environment { timeout: self.timeout.duration(), ..Environment::of_process() }
     }
 }
 

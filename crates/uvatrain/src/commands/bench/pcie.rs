@@ -5,7 +5,6 @@ mod text;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use uva_cuda::{CacheKind, Context, CudaError, Driver, ErrorKind, Module, ModuleOptions};
@@ -13,7 +12,7 @@ use uva_gather::cuda::Kernel;
 use uva_gather::cuda::pcie::{self, PcieError, PcieOptions, PcieReport, Progress, ROW_BYTES, Sweep};
 
 use crate::exit;
-use crate::flags::PcieBenchFlags;
+use crate::flags::{PcieBenchFlags, Seconds};
 use crate::ui::out;
 
 /// Tables unless others are asked for; the base point's first.
@@ -91,7 +90,7 @@ fn options(flags: &PcieBenchFlags, simulator: bool) -> anyhow::Result<PcieOption
             |threads| threads as usize,
         ),
         ways: !flags.zero_copy_only,
-        limit: flags.seconds.map(Duration::from_secs),
+        limit: flags.seconds.map(Seconds::duration),
     })
 }
 

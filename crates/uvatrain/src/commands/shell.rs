@@ -1,0 +1,37 @@
+//! `uvatrain completions` and `uvatrain man`: both come from the options' own declarations.
+
+use anyhow::Context;
+use clap::{Command, CommandFactory};
+
+use crate::flags::{Cli, CompletionsFlags, ManFlags};
+use crate::ui::out;
+
+/// Prints the script for the shell.
+pub fn completions(flags: &CompletionsFlags) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(flags.shell, &mut without_roles(), "uvatrain", &mut script);
+    out::text(&String::from_utf8(script).context("the completions are no text")?)
+}
+
+/// What people call. That a command is hidden from help does not hide it from every shell.
+fn without_roles() -> Command {
+    let all = Cli::command();
+    let shown = all.get_subcommands().filter(|command| !command.is_hide_set());
+    Command::new("uvatrain")
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_subcommand(true)
+        .args(all.get_arguments())
+        .subcommands(shown)
+}
+
+/// Prints the program's page, or writes all pages into a directory, which is created.
+pub fn man(flags: &ManFlags) -> anyhow::Result<()> {
+    let Some(directory) = &flags.directory else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(Cli::command()).render(&mut page).context("cannot lay out the page")?;
+        return out::text(&String::from_utf8(page).context("the page is no text")?);
+    };
+    let cannot = || format!("cannot write manual pages to {}", directory.display());
+    std::fs::create_dir_all(directory).with_context(cannot)?;
+    clap_mangen::generate_to(Cli::command(), directory).with_context(cannot)
+}

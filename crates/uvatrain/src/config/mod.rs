@@ -1,0 +1,87 @@
+//! `--config FILE` and `--print-config`: options kept in a file, under the names that they have on the command line.
+//!
+//! A file has a section for each command, `[train]`, `[bench.sample]`, and in it options without their dashes. [`file`]
+//! reads it; what it says becomes words of the command line, in front of those that were typed, and only options that
+//! were not typed, so that there is one parser and one set of checks for both ([`words`]). [`print`] writes the options in
+//! force as such a section.
+
+mod file;
+mod print;
+mod words;
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory, Parser};
+
+use crate::flags::Cli;
+use crate::{exit, ui};
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Asked {
+    /// To run a command.
+    Command(Box<Cli>),
+    /// To print this, which is the options in force.
+    Config(String),
+}
+
+/// Why it asks for nothing.
+#[derive(Debug)]
+pub enum Refusal {
+    /// What clap says of it, help and version among it, and where the option stands that it is about, if in a file.
+    Usage(clap::Error, Option<String>),
+    /// What is wrong with the file.
+    Problem(exit::Problem),
+}
+
+/// Reads the command line, and the file that it names.
+///
+/// # Errors
+/// Where help is asked for, and where anything is wrong.
+pub fn parse(typed: Vec<OsString>) -> Result<Asked, Refusal> {
+    let root = Cli::command();
+    let line = words::Line::new(&root, &typed);
+    let entries = match &line.config {
+        Some(path) => {
+            let file = file::read(&root, path).map_err(Refusal::Problem)?;
+            file.section(&line.path)
+        }
+        None => Vec::new(),
+    };
+    let entries: Vec<file::Entry> =
+        entries.into_iter().filter(|entry| !line.options.contains(&entry.option)).collect();
+    for entry in &entries {
+        tracing::debug!("{}: {}", entry.place, entry.word().unwrap_or_default());
+    }
+    let all = line.with(&entries);
+    let at_fault = |error: clap::Error| {
+        let place = words::option_at_fault(&error)
+            .and_then(|option| entries.iter().find(|entry| entry.option == option))
+            .map(|entry| entry.place.clone());
+        Refusal::Usage(error, place)
+    };
+    if line.prints {
+        return print::in_force(root, &line.path, all).map(Asked::Config).map_err(at_fault);
+    }
+    Cli::try_parse_from(all).map(|cli| Asked::Command(Box::new(cli))).map_err(at_fault)
+}
+
+impl Refusal {
+    /// Says it; returns the exit code. Help and version go to stdout and are a success, all else goes to stderr. A write
+    /// may fail (a closed pipe): there is nobody left to tell.
+    pub fn say(self) -> u8 {
+        match self {
+            Refusal::Usage(error, place) => {
+                if let Some(place) = place {
+                    ui::out::say(&format!("{place}:"));
+                }
+                let _ = error.print();
+                error.exit_code() as u8
+            }
+            Refusal::Problem(problem) => {
+                ui::out::say(&format!("uvatrain: {problem}"));
+                exit::Code::BadInput as u8
+            }
+        }
+    }
+}
