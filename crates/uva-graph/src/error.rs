@@ -34,6 +34,14 @@ pub enum GraphError {
         /// What is wrong with it and what would do.
         message: String,
     },
+    /// The machine has not got what the work needs: room on the disk, for one.
+    #[error("{}: {message}", path.display())]
+    Lacking {
+        /// Where it would be needed.
+        path: PathBuf,
+        /// What is needed, what is there, and what mends it.
+        message: String,
+    },
 }
 
 impl GraphError {
@@ -45,6 +53,7 @@ impl GraphError {
                 matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
             }
             GraphError::Invalid { .. } | GraphError::Usage { .. } => true,
+            GraphError::Lacking { .. } => false,
         }
     }
 

@@ -5,7 +5,7 @@
 //! | 0 | done |
 //! | 1 | the run failed: a peer died, training diverged, the disk filled up |
 //! | 2 | bad usage or bad input: an option, a file or a value has to change |
-//! | 3 | the machine lacks what was asked for: no GPU, no libtorch |
+//! | 3 | the machine lacks what was asked for: no GPU, no libtorch, no room on the disk for an import |
 //! | 130, 143 | ended by SIGINT, by SIGTERM |
 //!
 //! Commands return `anyhow::Result<()>`. What they put into it decides the code: a [`Problem`] carries its own,
@@ -89,7 +89,11 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
         return Some(problem.code);
     }
     if let Some(graph) = error.downcast_ref::<GraphError>() {
-        return Some(if graph.is_bad_input() { Code::BadInput } else { Code::Failed });
+        return Some(match graph {
+            GraphError::Lacking { .. } => Code::Lacking,
+            graph if graph.is_bad_input() => Code::BadInput,
+            _ => Code::Failed,
+        });
     }
     if let Some(run) = error.downcast_ref::<RuntimeError>() {
         // The library has a code of its own for each, since roles pass theirs on to the launcher.
