@@ -17,7 +17,7 @@ use support::{assert_same_contents, contents, directory, shared_datasets, uvatra
 fn help_names_every_command_and_hides_the_roles() {
     let temp = directory();
     let help = uvatrain(temp.path(), ["--help"]).run().succeeds();
-    for command in ["generate", "import", "info", "train", "bench", "doctor"] {
+    for command in ["generate", "import", "export", "info", "train", "bench", "doctor"] {
         assert!(help.stdout.contains(&format!("\n  {command} ")), "{command} is not listed\n{help}");
     }
     for role in ["janitor", "consumer "] {
@@ -597,4 +597,57 @@ fn a_truncated_planetoid_file_is_refused_by_name_and_leaves_nothing() {
     let args = ["import", "--from", "planetoid", "raw", "cora", "--name", "cora"];
     uvatrain(temp.path(), args).run().refuses(2, &["ind.cora.allx"]);
     assert_same_contents(&before, &contents(temp.path()));
+}
+
+#[test]
+fn an_edge_list_is_imported_exported_and_imported_again() {
+    let temp = directory();
+    fs::write(temp.path().join("graph.txt"), "# who follows whom\n10 20\n30 10\n20 10\n").unwrap();
+    let run = |args: &[&str]| uvatrain(temp.path(), args).run();
+    let outcome = run(&["import", "--from", "edgelist", "graph.txt", "first"]).succeeds();
+    assert!(outcome.stdout.is_empty(), "{outcome}");
+    for text in [
+        "estimate: 3 nodes, up to 3 edges; ",
+        " on the disk; ",
+        " of memory for edges",
+        "first: 3 nodes, 3 edges",
+    ] {
+        assert!(outcome.stderr.contains(text), "{text} is missing\n{outcome}");
+    }
+    run(&["info", "first", "--verify"]).succeeds();
+    let said = run(&["export", "first", "lines", "--to", "edgelist", "--gzip"]).succeeds();
+    assert!(said.stderr.contains("back: uvatrain import --from edgelist lines DIRECTORY\n"), "{said}");
+    run(&["import", "--from", "edgelist", "lines", "second", "--name", "first"]).succeeds();
+    for name in ["indptr.npy", "indices.npy", "feat.npy", "label.npy", "node_id.npy", "meta.json"] {
+        let read = |directory: &str| fs::read(temp.path().join(directory).join(name)).unwrap();
+        assert!(read("first") == read("second"), "{name} differs");
+    }
+    run(&["export", "first", "lines", "--to", "npy"]).refuses(2, &["lines", "exists"]);
+    run(&["export", "first", "other", "--to", "npy", "--gzip"]).refuses(2, &["--gzip"]);
+    run(&["export", "nothing", "other", "--to", "npy"]).refuses(2, &["nothing"]);
+}
+
+#[test]
+fn what_is_wrong_with_an_import_ends_with_2_and_leaves_nothing() {
+    let temp = directory();
+    fs::write(temp.path().join("graph.txt"), "1 2\n3 x\n").unwrap();
+    fs::write(temp.path().join("graph.npz"), "PK, but nothing more").unwrap();
+    fs::create_dir(temp.path().join("directory")).unwrap();
+    let before = contents(temp.path());
+    let cases: [(&[&str], &[&str]); 9] = [
+        (&["edgelist", "graph.txt"], &["graph.txt", "line 2", "'3 x'", "--ids name"]),
+        (&["edgelist", "graph.txt", "--memory", "1MiB"], &["line 2"]),
+        (&["edgelist", "graph.txt", "--ids", "name", "--memory", "1MiB"], &["--memory", "64 MiB"]),
+        (&["edgelist", "graph.txt", "--split", "random"], &["--split", "edgelist"]),
+        (&["gnn-npz", "graph.npz"], &["graph.npz", "zip"]),
+        (&["gnn-npz", "graph.npz", "--split", "halves"], &["--split", "'halves'"]),
+        (&["ogb", "directory"], &["directory", "--symmetrise"]),
+        (&["graphbolt", "directory"], &["metadata.yaml"]),
+        (&["igb", "directory"], &["node_feat.npy"]),
+    ];
+    for (args, message) in cases {
+        let args = [&["import", "--from", args[0], args[1], "out"], &args[2..]].concat();
+        uvatrain(temp.path(), args).run().refuses(2, message);
+        assert_same_contents(&before, &contents(temp.path()));
+    }
 }

@@ -6,7 +6,9 @@ use std::sync::Mutex;
 
 use uva_cache::{CacheError, Hotness, Workload, count, count_batches};
 use uva_graph::Split;
-use uva_sample::{BatchBounds, BatchKey, GraphView, MiniBatch, SamplerKind, SamplerOptions, SeedOrder, sampler};
+use uva_sample::{
+    BatchBounds, BatchKey, GraphView, MiniBatch, SamplerKind, SamplerOptions, SeedOrder, sampler,
+};
 
 use common::{by_hand, options, stored};
 

@@ -26,22 +26,20 @@ pub enum GraphError {
         /// What is wrong in it, with offset and value.
         problem: Problem,
     },
-    /// The disk has not got the room for what was asked for. Nothing has been written.
-    #[error("{}: takes {}, and there is room for {}: name a directory on another disk, or ask for less", path.display(), Gibibytes(*needs), Gibibytes(*free))]
-    NoRoom {
-        /// What was to be written.
-        path: PathBuf,
-        /// Bytes it takes.
-        needs: u64,
-        /// Bytes there are for us.
-        free: u64,
-    },
     /// An option or an argument is wrong.
     #[error("{option}: {message}")]
     Usage {
         /// The option or argument.
         option: String,
         /// What is wrong with it and what would do.
+        message: String,
+    },
+    /// The machine has not got what the work needs: room on the disk, for one. Nothing has been written.
+    #[error("{}: {message}", path.display())]
+    Lacking {
+        /// Where it would be needed.
+        path: PathBuf,
+        /// What is needed, what is there, and what mends it.
         message: String,
     },
 }
@@ -54,8 +52,8 @@ impl GraphError {
             GraphError::Io { source, .. } => {
                 matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
             }
-            GraphError::NoRoom { .. } => false,
             GraphError::Invalid { .. } | GraphError::Usage { .. } => true,
+            GraphError::Lacking { .. } => false,
         }
     }
 
@@ -75,15 +73,6 @@ impl GraphError {
 
     pub(crate) fn usage(option: impl Into<String>, message: impl Into<String>) -> GraphError {
         GraphError::Usage { option: option.into(), message: message.into() }
-    }
-}
-
-/// Bytes as people read them where disks are meant.
-struct Gibibytes(u64);
-
-impl fmt::Display for Gibibytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.1} GiB", self.0 as f64 / (1_u64 << 30) as f64)
     }
 }
 

@@ -14,6 +14,10 @@ pub(crate) mod names {
     pub(crate) const LABELS: &str = "label.npy";
     pub(crate) const WEIGHTS: &str = "weight.npy";
     pub(crate) const ORIGINAL_IDS: &str = "orig_id.npy";
+    /// What an import leaves beside the arrays where nodes had other ids than their places: int64 [N].
+    pub(crate) const NODE_IDS: &str = "node_id.npy";
+    /// The same where ids were text: line k is the name of node k.
+    pub(crate) const NODE_NAMES: &str = "node_names.txt";
 }
 
 /// `indices.npy`, in the width it has.

@@ -1,4 +1,4 @@
-//! Graph datasets on disk: opening, checking, importing, generating and reordering them.
+//! Graph datasets on disk: opening, checking, importing, exporting, generating and reordering them.
 //!
 //! A dataset is a directory of `.npy` files that numpy can write and read back: the in-neighbours of every node as
 //! compressed sparse columns, feature rows, labels and three splits. [`Dataset`] maps those files, checks them once
@@ -25,9 +25,10 @@
 //! This crate must not know of processes, of sampling, of training, or of any GPU.
 #![forbid(unsafe_code)]
 
-mod adjacency;
+mod csc;
 pub mod dataset;
 pub mod error;
+pub mod export;
 mod files;
 mod fingerprint;
 pub mod generate;

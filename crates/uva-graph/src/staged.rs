@@ -187,6 +187,7 @@ fn is_of_dataset(name: &OsStr) -> bool {
     name.extension().is_some_and(|extension| extension == "npy")
         || name == Path::new(crate::meta::FILE_NAME)
         || name == Path::new(crate::stamp::FILE_NAME)
+        || name == Path::new(crate::files::names::NODE_NAMES)
 }
 
 fn refuse_other_than_dataset(out: &Path) -> Result<(), GraphError> {

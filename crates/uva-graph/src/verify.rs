@@ -107,10 +107,16 @@ pub(crate) fn edges(files: &Files) -> Result<(), GraphError> {
 
 /// Checks that edge weights are finite.
 pub(crate) fn weights(array: &NpyArray, values: &[f32]) -> Result<(), GraphError> {
+    weights_from(array, 0, values)
+}
+
+/// The same for a part of the array, whose first element is number `first` there.
+pub(crate) fn weights_from(array: &NpyArray, first: usize, values: &[f32]) -> Result<(), GraphError> {
     match first_wrong(values, |weight| !weight.is_finite()) {
         None => Ok(()),
-        Some(position) => {
-            let (at, value) = (offset(array, position), values[position]);
+        Some(wrong) => {
+            let position = first + wrong;
+            let (at, value) = (offset(array, position), values[wrong]);
             Err(invalid(array, ContentProblem::Weight { position, at, value }))
         }
     }
@@ -240,10 +246,21 @@ pub(crate) fn split_ids(array: &NpyArray, values: &[i64], nodes: usize) -> Resul
 
 /// Checks that `values`, which `array` holds in whatever width, are ids of nodes.
 pub(crate) fn ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), GraphError> {
+    ids_from(array, 0, values, nodes)
+}
+
+/// The same for a part of the array, whose first element is number `first` there.
+pub(crate) fn ids_from(
+    array: &NpyArray,
+    first: usize,
+    values: &[i64],
+    nodes: usize,
+) -> Result<(), GraphError> {
     match first_wrong(values, |id| id.cast_unsigned() >= nodes as u64) {
         None => Ok(()),
-        Some(position) => {
-            let (at, value) = (offset(array, position), values[position]);
+        Some(wrong) => {
+            let position = first + wrong;
+            let (at, value) = (offset(array, position), values[wrong]);
             Err(invalid(array, ContentProblem::Id { position, at, value, nodes }))
         }
     }

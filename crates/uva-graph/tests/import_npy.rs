@@ -6,14 +6,14 @@ use std::fs;
 use std::path::PathBuf;
 
 use common::{FEATURES, INDICES, INDPTR, LABELS, Small, names, small};
-use uva_graph::import::{self, ImportOptions, SelfLoops};
+use uva_graph::import::{self, Format, ImportOptions, SelfLoops, Watch};
 use uva_graph::npy::NpyType;
 use uva_graph::{Dataset, ElementType, GraphError, Indices, Labels, Split, Verify};
 
 fn import(small: &Small, options: &ImportOptions) -> Result<Dataset, GraphError> {
     let out = out(small);
     let _ = fs::remove_dir_all(&out);
-    import::npy(&small.path, &out, options)?;
+    import::run(Format::Npy, &small.path, &out, options, &Watch::NONE)?;
     Ok(Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap())
 }
 
@@ -188,7 +188,8 @@ fn an_existing_out_is_refused_and_kept() {
     let small = small();
     fs::create_dir(out(&small)).unwrap();
     fs::write(out(&small).join("mine"), "").unwrap();
-    let error = import::npy(&small.path, &out(&small), &ImportOptions::default()).unwrap_err();
+    let error = import::run(Format::Npy, &small.path, &out(&small), &ImportOptions::default(), &Watch::NONE)
+        .unwrap_err();
     assert!(error.is_bad_input() && error.to_string().contains("exists already"), "{error}");
     assert_eq!(names(&out(&small)), ["mine"]);
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::names;
-use uva_graph::import::{self, ImportOptions, SelfLoops};
+use uva_graph::import::{self, Format, ImportOptions, SelfLoops, Watch};
 use uva_graph::{Dataset, Labels, Split, Verify};
 
 fn raw() -> Option<PathBuf> {
@@ -25,7 +25,7 @@ fn raw() -> Option<PathBuf> {
 fn import(source: &Path, out: &str, options: &ImportOptions) -> (tempfile::TempDir, Dataset) {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join(out);
-    import::planetoid(source, &out, options).unwrap();
+    import::run(Format::Planetoid, source, &out, options, &Watch::NONE).unwrap();
     let dataset = Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap();
     (directory, dataset)
 }
@@ -84,6 +84,7 @@ fn edge_options_count_as_they_should() {
         deduplicate: Some(false),
         self_loops: Some(SelfLoops::Keep),
         name: Some("mine".into()),
+        ..Default::default()
     };
     let (_directory, cora) = import(&raw, "x", &as_it_lies);
     assert_eq!(cora.name(), "mine");
@@ -105,12 +106,20 @@ fn a_directory_of_several_graphs_needs_a_name() {
     let Some(raw) = raw() else { return };
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("graph");
-    let error = import::planetoid(&raw, &out, &ImportOptions::default()).unwrap_err();
+    let error =
+        import::run(Format::Planetoid, &raw, &out, &ImportOptions::default(), &Watch::NONE).unwrap_err();
     assert!(error.is_bad_input() && error.to_string().contains("(citeseer, cora)"), "{error}");
-    let error = import::planetoid(&raw.join("ind.pubmed"), &out, &ImportOptions::default()).unwrap_err();
+    let error = import::run(
+        Format::Planetoid,
+        &raw.join("ind.pubmed"),
+        &out,
+        &ImportOptions::default(),
+        &Watch::NONE,
+    )
+    .unwrap_err();
     assert!(error.is_bad_input() && error.to_string().contains("ind.pubmed.graph"), "{error}");
     let named = ImportOptions { name: Some("cora".into()), ..Default::default() };
-    import::planetoid(&raw, &out, &named).unwrap();
+    import::run(Format::Planetoid, &raw, &out, &named, &Watch::NONE).unwrap();
     assert_eq!(Dataset::open(&out).unwrap().nodes(), 2708);
 }
 
@@ -130,14 +139,15 @@ fn damaged_files_are_refused_and_leave_nothing() {
     let out = directory.path().join("out");
     for (name, bytes) in &whole {
         fs::write(source.join(name), &bytes[..bytes.len() / 2]).unwrap();
-        let error = import::planetoid(&source, &out, &ImportOptions::default()).unwrap_err();
+        let error = import::run(Format::Planetoid, &source, &out, &ImportOptions::default(), &Watch::NONE)
+            .unwrap_err();
         assert!(error.is_bad_input() && error.to_string().contains("source/ind.cora."), "{error}");
         assert_eq!(names(directory.path()), ["source"], "{error}");
         for at in [1, 7, 40, 90, 150, bytes.len() - 2] {
             let mut changed = bytes.clone();
             changed[at] ^= 0x41;
             fs::write(source.join(name), &changed).unwrap();
-            match import::planetoid(&source, &out, &ImportOptions::default()) {
+            match import::run(Format::Planetoid, &source, &out, &ImportOptions::default(), &Watch::NONE) {
                 Ok(()) => fs::remove_dir_all(&out).unwrap(),
                 Err(error) => assert!(error.is_bad_input(), "{error}"),
             }
@@ -146,7 +156,8 @@ fn damaged_files_are_refused_and_leave_nothing() {
         fs::write(source.join(name), bytes).unwrap();
     }
     fs::remove_file(source.join("ind.cora.tx")).unwrap();
-    let error = import::planetoid(&source, &out, &ImportOptions::default()).unwrap_err();
+    let error =
+        import::run(Format::Planetoid, &source, &out, &ImportOptions::default(), &Watch::NONE).unwrap_err();
     assert!(error.is_bad_input() && error.to_string().contains("ind.cora.tx: cannot open"), "{error}");
 }
 
@@ -164,8 +175,14 @@ fn a_hostile_pickle_is_refused_by_the_name_it_calls() {
     // Copies keep the source's read-only mode.
     fs::remove_file(&graph).unwrap();
     fs::write(&graph, format!("cposix\nsystem\n(S'touch {}'\ntR.", witness.display())).unwrap();
-    let error =
-        import::planetoid(&source, &directory.path().join("out"), &ImportOptions::default()).unwrap_err();
+    let error = import::run(
+        Format::Planetoid,
+        &source,
+        &directory.path().join("out"),
+        &ImportOptions::default(),
+        &Watch::NONE,
+    )
+    .unwrap_err();
     assert!(
         error.to_string().contains("ind.cora.graph: the pickle names posix.system at offset 0"),
         "{error}"

@@ -90,7 +90,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
     }
     if let Some(graph) = error.downcast_ref::<GraphError>() {
         return Some(match graph {
-            GraphError::NoRoom { .. } => Code::Lacking,
+            GraphError::Lacking { .. } => Code::Lacking,
             graph if graph.is_bad_input() => Code::BadInput,
             _ => Code::Failed,
         });

@@ -17,9 +17,10 @@ use super::random::{Purpose, Stream};
 use super::{Progress, Summary};
 use crate::files::names;
 use crate::npy::{NpyType, NpyWriter};
+use crate::room::{self, Gibibytes};
 use crate::staged::StagedDirectory;
 use crate::steps::in_steps;
-use crate::{ElementType, GraphError, Meta, Split, room};
+use crate::{ElementType, GraphError, Meta, Split};
 
 /// The options that do not depend on a graph's shape.
 #[derive(Debug, Clone, PartialEq)]
@@ -231,7 +232,9 @@ pub(super) fn write(
 ) -> Result<Summary, GraphError> {
     let start = Instant::now();
     let staged = StagedDirectory::new(out)?;
-    room::check(out, Estimate::of(common).disk_bytes)?;
+    let needs = Estimate::of(common).disk_bytes;
+    let what = format!("it takes {}: name a directory on another disk, or ask for less", Gibibytes(needs));
+    room::check(out, needs, what)?;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(common.threads.unwrap_or(0))
         .build()

@@ -15,15 +15,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{ImportOptions, SelfLoops, check, write_lists};
-use crate::adjacency::{self, Changes, Lists};
+use super::output::{CHUNK, Output, Sizes, feature_type};
+use super::{Request, values};
+use crate::csc::{Changes, CscBuilder};
 use crate::files::{feature_element, names};
 use crate::npy::{NpyArray, NpyType, NpyWriter, write_array};
-use crate::staged::StagedDirectory;
-use crate::{ElementType, GraphError, Meta, Split, verify};
-
-/// Values that are converted at a time.
-const CHUNK: usize = 1 << 16;
+use crate::{ElementType, GraphError, Meta, verify};
 
 #[derive(Debug, thiserror::Error)]
 enum ImportProblem {
@@ -35,60 +32,90 @@ enum ImportProblem {
     NoMark { position: usize, value: f64 },
 }
 
-/// Imports the `.npy` files in the directory `source`; the module's table says which are looked for.
-///
-/// The edges stay as they are unless `options` say otherwise. Edges given as pairs are held in memory while they are
-/// sorted, about 24 bytes each; features never are.
-///
-/// # Errors
-/// Where files are missing, malformed or don't fit together, or `out` exists; nothing is left behind then.
-pub fn npy(source: &Path, out: &Path, options: &ImportOptions) -> Result<(), GraphError> {
-    let source = Source { directory: source.to_owned(), meta: Meta::read(source)? };
-    let changes =
-        options.changes(Changes { symmetrise: false, deduplicate: false, self_loops: SelfLoops::Keep });
+/// Imports the `.npy` files in a directory; the module's table says which are looked for. The edges stay as they are
+/// unless the options say otherwise.
+pub(super) fn npy(request: &Request<'_>) -> Result<(), GraphError> {
+    request.options.only("npy", &[])?;
+    let changes = request.options.changes(Changes::NONE);
+    let arrays = Arrays::open(request.source)?;
+    let nodes = arrays.nodes();
+    let edges = arrays.source.edges(nodes)?;
+    let weights = arrays.source.weights(edges.count(), changes)?;
 
-    let features = source.features()?;
-    let nodes = features.array.shape()[0];
-    let labels = source.labels(nodes)?;
-    let splits = source.splits(nodes)?;
-    let original_ids =
-        source.optional(&["orig_id"])?.map(|array| source.ids_of_nodes(&array, nodes)).transpose()?;
-    let weights = source.optional(&["weight", "edge_weight"])?;
-    if let Some(weights) = &weights
-        && !changes.is_none()
-    {
-        let message = format!(
-            "{} cannot follow edges that are symmetrised, deduplicated or given self-loops: leave the edges as they \
-             are, or take the weights away",
-            weights.path().display()
-        );
-        return Err(GraphError::usage("--symmetrise, --dedup or --self-loops", message));
-    }
-    let lists = source.lists(nodes, changes, weights.is_some())?;
-    let weights = weights.map(|weights| weights_in_order(&weights, &lists)).transpose()?;
+    let mut sizes = arrays.sizes();
+    sizes.edges = Some(edges.count() as u64);
+    sizes.weighted = weights.is_some();
+    let output = Output::begin(request, sizes, changes)?;
+    let mut lists = output.lists(nodes as u64, weights.is_some())?;
+    edges.push_into(&mut lists, weights.as_ref(), nodes, &output)?;
+    output.finish_lists(lists)?;
+    let mut meta = arrays.write(&output)?;
+    meta.name = request.name(meta.name);
+    output.finish(meta)
+}
 
-    let staged = StagedDirectory::new(out)?;
-    let to = staged.path();
-    write_lists(to, &lists)?;
-    drop(lists);
-    features.write(&to.join(names::FEATURES))?;
-    labels.write(&to.join(names::LABELS))?;
-    for (split, ids) in Split::ALL.into_iter().zip(&splits) {
-        write_array(&to.join(split.file_name()), NpyType::I64, &[], ids)?;
+/// Everything but the edges, found and checked.
+pub(super) struct Arrays {
+    source: Source,
+    features: Features,
+    labels: ImportedLabels,
+    splits: [Vec<i64>; 3],
+    original_ids: Option<Vec<i64>>,
+}
+
+impl Arrays {
+    /// Opens the arrays in `directory` and checks them against each other.
+    pub(super) fn open(directory: &Path) -> Result<Arrays, GraphError> {
+        let source = Source { directory: directory.to_owned(), meta: Meta::read(directory)? };
+        let features = source.features()?;
+        let nodes = features.array.shape()[0];
+        let labels = source.labels(nodes)?;
+        let splits = source.splits(nodes)?;
+        let original_ids =
+            source.optional(&["orig_id"])?.map(|array| source.ids_of_nodes(&array, nodes)).transpose()?;
+        Ok(Arrays { source, features, labels, splits, original_ids })
     }
-    if let Some(weights) = weights {
-        write_array(&to.join(names::WEIGHTS), NpyType::F32, &[], &weights)?;
+
+    /// How many nodes there are: the features have a row for each.
+    pub(super) fn nodes(&self) -> usize {
+        self.features.array.shape()[0]
     }
-    if let Some(ids) = original_ids {
-        write_array(&to.join(names::ORIGINAL_IDS), NpyType::I64, &[], &ids)?;
+
+    /// What is known of the output.
+    pub(super) fn sizes(&self) -> Sizes {
+        let label_row_bytes = match &self.labels {
+            ImportedLabels::Single(_) => 8,
+            ImportedLabels::Multi { classes, .. } => *classes as u64,
+        };
+        Sizes {
+            nodes: Some(self.nodes() as u64),
+            feature_row_bytes: (self.features.array.shape()[1] * self.features.element.bytes()) as u64,
+            label_row_bytes: label_row_bytes + if self.original_ids.is_some() { 8 } else { 0 },
+            ..Sizes::default()
+        }
     }
-    let mut meta = source.meta;
-    meta.feat_dtype = Some(features.element.name().to_owned());
-    let directory_name = out.file_name().map(|name| name.to_string_lossy().into_owned());
-    meta.name = options.name.clone().or(meta.name).or(directory_name);
-    meta.write(to)?;
-    check(to)?;
-    staged.commit()
+
+    /// Ids that nodes have elsewhere, as an earlier import left them.
+    pub(super) fn node_ids(&self) -> Result<Option<Vec<i64>>, GraphError> {
+        let Some(array) = self.source.optional(&["node_id"])? else { return Ok(None) };
+        if array.shape() != [self.nodes()] {
+            return Err(array.wrong_shape(format!("[{}], one id for each row of the features", self.nodes())));
+        }
+        integers(&array).map(Some)
+    }
+
+    /// Writes the arrays, and returns what `meta.json` says.
+    pub(super) fn write(self, output: &Output<'_>) -> Result<Meta, GraphError> {
+        self.features.write(&output.path(names::FEATURES))?;
+        self.labels.write(&output.path(names::LABELS))?;
+        output.splits(&self.splits)?;
+        if let Some(ids) = self.original_ids {
+            write_array(&output.path(names::ORIGINAL_IDS), NpyType::I64, &[], &ids)?;
+        }
+        let mut meta = self.source.meta;
+        meta.feat_dtype = Some(self.features.element.name().to_owned());
+        Ok(meta)
+    }
 }
 
 /// The directory that is imported.
@@ -124,18 +151,13 @@ impl Source {
         if array.shape().len() != 2 || array.shape()[1] == 0 {
             return Err(array.wrong_shape("[nodes, features]"));
         }
+        let said = self.meta.feat_dtype.as_deref().and_then(ElementType::from_name);
         let element = match array.kind() {
+            // What meta.json says of these has to be true.
             NpyType::F32 | NpyType::F16 | NpyType::I8 | NpyType::U8 => {
                 feature_element(&self.directory, &self.meta, &array)?
             }
-            NpyType::Bool => ElementType::U8,
-            NpyType::U16
-                if self.meta.feat_dtype.as_deref().and_then(ElementType::from_name)
-                    == Some(ElementType::Bf16) =>
-            {
-                ElementType::Bf16
-            }
-            _ => ElementType::F32,
+            kind => feature_type(kind, said == Some(ElementType::Bf16)).0,
         };
         Ok(Features { array, element })
     }
@@ -147,15 +169,11 @@ impl Source {
                 let labels = match array.kind() {
                     NpyType::F32 | NpyType::F64 => {
                         let as_class = |(node, value): (usize, f64)| {
-                            if value.is_nan() {
-                                Ok(-1)
-                            } else if value.fract() == 0.0 && value.abs() < f64::from(u32::MAX) {
-                                Ok(value as i64)
-                            } else {
-                                Err(GraphError::invalid(array.path(), ImportProblem::NoClass { node, value }))
-                            }
+                            values::class(value).ok_or_else(|| {
+                                GraphError::invalid(array.path(), ImportProblem::NoClass { node, value })
+                            })
                         };
-                        floats(&array)?.into_iter().enumerate().map(as_class).collect::<Result<_, _>>()?
+                        floats(&array).into_iter().enumerate().map(as_class).collect::<Result<_, _>>()?
                     }
                     _ => integers(&array)?,
                 };
@@ -209,7 +227,26 @@ impl Source {
         Ok(ids)
     }
 
-    fn lists(&self, nodes: usize, changes: Changes, order_wanted: bool) -> Result<Lists, GraphError> {
+    fn weights(&self, edges: usize, changes: Changes) -> Result<Option<NpyArray>, GraphError> {
+        let Some(weights) = self.optional(&["weight", "edge_weight"])? else { return Ok(None) };
+        if !changes.is_none() {
+            let message = format!(
+                "{} cannot follow edges that are symmetrised, deduplicated or given self-loops: leave the edges as they \
+                 are, or take the weights away",
+                weights.path().display()
+            );
+            return Err(GraphError::usage("--symmetrise, --dedup or --self-loops", message));
+        }
+        if weights.shape() != [edges] {
+            return Err(weights.wrong_shape(format!("[{edges}], one weight for each edge")));
+        }
+        if !matches!(weights.kind(), NpyType::F32 | NpyType::F64) {
+            return Err(weights.wrong_type("float32 or float64"));
+        }
+        Ok(Some(weights))
+    }
+
+    fn edges(&self, nodes: usize) -> Result<Edges, GraphError> {
         let vector = |array: NpyArray| {
             if array.shape().len() == 1 { Ok(array) } else { Err(array.wrong_shape("one-dimensional")) }
         };
@@ -223,51 +260,106 @@ impl Source {
             }
             let ends = integers(&indptr)?;
             verify::indptr(&indptr, &ends, indices.shape()[0])?;
-            let sources = integers(&indices)?;
-            verify::ids(&indices, &sources, nodes)?;
-            if changes.is_none() {
-                return Ok(Lists { indptr: ends, indices: sources, edge_order: None });
-            }
-            let destinations = (0..nodes as i64).flat_map(|node| {
-                let degree = ends[node as usize + 1] - ends[node as usize];
-                std::iter::repeat_n(node, degree as usize)
-            });
-            let edges = sources.iter().copied().zip(destinations).collect();
-            return Ok(adjacency::lists(nodes, edges, changes, false));
+            return Ok(Edges::Lists { ends, indices });
         }
-        let edges: Vec<(i64, i64)> = if let Some(array) = self.optional(&["edge_index"])? {
-            let values = |array: &NpyArray| -> Result<Vec<i64>, GraphError> {
-                let values = integers(array)?;
-                verify::ids(array, &values, nodes)?;
-                Ok(values)
+        if let Some(array) = self.optional(&["edge_index"])? {
+            return match *array.shape() {
+                [2, _] => Ok(Edges::Rows(array)),
+                [_, 2] => Ok(Edges::Pairs(array)),
+                _ => Err(array.wrong_shape("[2, edges]: sources, then destinations")),
             };
-            match *array.shape() {
-                [2, edges] => {
-                    let values = values(&array)?;
-                    let (sources, destinations) = values.split_at(edges);
-                    sources.iter().copied().zip(destinations.iter().copied()).collect()
+        }
+        let graph = "graph";
+        let names = ["indptr", "edge_index", "src"];
+        let sources = vector(self.required(graph, &names[2..]).map_err(|error| match error {
+            GraphError::Usage { .. } => self.missing(graph, &names),
+            error => error,
+        })?)?;
+        let destinations = vector(self.required("destinations", &["dst"])?)?;
+        if destinations.shape() != sources.shape() {
+            let edges = sources.shape()[0];
+            return Err(destinations.wrong_shape(format!("[{edges}], as long as src.npy")));
+        }
+        Ok(Edges::Two { sources, destinations })
+    }
+}
+
+/// Edges as they are in the source.
+enum Edges {
+    Lists {
+        ends: Vec<i64>,
+        indices: NpyArray,
+    },
+    /// [2, edges]
+    Rows(NpyArray),
+    /// [edges, 2]
+    Pairs(NpyArray),
+    Two {
+        sources: NpyArray,
+        destinations: NpyArray,
+    },
+}
+
+impl Edges {
+    fn count(&self) -> usize {
+        match self {
+            Edges::Lists { indices, .. } => indices.shape()[0],
+            Edges::Rows(array) => array.shape()[1],
+            Edges::Pairs(array) => array.shape()[0],
+            Edges::Two { sources, .. } => sources.shape()[0],
+        }
+    }
+
+    /// Gives all edges to `lists`, a piece at a time, each checked before.
+    fn push_into(
+        &self,
+        lists: &mut CscBuilder,
+        weights: Option<&NpyArray>,
+        nodes: usize,
+        output: &Output<'_>,
+    ) -> Result<(), GraphError> {
+        let count = self.count();
+        // Which node's list the edges have come to, where they are lists already.
+        let mut node = 0;
+        for first in (0..count).step_by(CHUNK) {
+            let last = (first + CHUNK).min(count);
+            let ids = |array: &NpyArray, first: usize, last: usize| {
+                let values = integers_of(array, first, last)?;
+                verify::ids_from(array, first, &values, nodes)?;
+                Ok::<_, GraphError>(values)
+            };
+            let (sources, destinations) = match self {
+                Edges::Lists { ends, indices } => {
+                    let sources = ids(indices, first, last)?;
+                    let destinations = (first..last).map(|edge| {
+                        while ends[node + 1] <= edge as i64 {
+                            node += 1;
+                        }
+                        node as i64
+                    });
+                    (sources, destinations.collect())
                 }
-                [_, 2] => values(&array)?.as_chunks::<2>().0.iter().map(|&[from, to]| (from, to)).collect(),
-                _ => return Err(array.wrong_shape("[2, edges]: sources, then destinations")),
+                Edges::Rows(array) => (ids(array, first, last)?, ids(array, count + first, count + last)?),
+                Edges::Pairs(array) => ids(array, 2 * first, 2 * last)?
+                    .as_chunks::<2>()
+                    .0
+                    .iter()
+                    .map(|&[from, to]| (from, to))
+                    .unzip(),
+                Edges::Two { sources, destinations } => {
+                    (ids(sources, first, last)?, ids(destinations, first, last)?)
+                }
+            };
+            let weights = weights.map(|array| weights_of(array, first, last)).transpose()?;
+            for (edge, (source, destination)) in sources.into_iter().zip(destinations).enumerate() {
+                let weight = weights.as_ref().map_or(0.0, |weights: &Vec<f32>| weights[edge]);
+                lists.push(source as u64, destination as u64, weight)?;
             }
-        } else {
-            let graph = "graph";
-            let names = ["indptr", "edge_index", "src"];
-            let sources = vector(self.required(graph, &names[2..]).map_err(|error| match error {
-                GraphError::Usage { .. } => self.missing(graph, &names),
-                error => error,
-            })?)?;
-            let destinations = vector(self.required("destinations", &["dst"])?)?;
-            if destinations.shape() != sources.shape() {
-                let edges = sources.shape()[0];
-                return Err(destinations.wrong_shape(format!("[{edges}], as long as src.npy")));
+            if (first / CHUNK).is_multiple_of(64) {
+                output.progress("edges", first as u64, count as u64);
             }
-            let (from, to) = (integers(&sources)?, integers(&destinations)?);
-            verify::ids(&sources, &from, nodes)?;
-            verify::ids(&destinations, &to, nodes)?;
-            from.into_iter().zip(to).collect()
-        };
-        Ok(adjacency::lists(nodes, edges, changes, order_wanted))
+        }
+        Ok(())
     }
 }
 
@@ -294,7 +386,7 @@ impl Features {
                 writer.write_bytes(chunk)?;
             } else {
                 let values: Vec<f32> =
-                    decode_floats(kind, chunk).into_iter().map(|value| value as f32).collect();
+                    values::floats(kind, chunk).into_iter().map(|value| value as f32).collect();
                 writer.write(&values)?;
             }
         }
@@ -316,76 +408,41 @@ impl ImportedLabels {
     }
 }
 
-/// Weights in the order of the lists.
-fn weights_in_order(weights: &NpyArray, lists: &Lists) -> Result<Vec<f32>, GraphError> {
-    if weights.shape() != [lists.indices.len()] {
-        return Err(weights.wrong_shape(format!("[{}], one weight for each edge", lists.indices.len())));
-    }
-    if !matches!(weights.kind(), NpyType::F32 | NpyType::F64) {
-        return Err(weights.wrong_type("float32 or float64"));
-    }
-    let values: Vec<f32> = floats(weights)?.into_iter().map(|weight| weight as f32).collect();
-    verify::weights(weights, &values)?;
-    Ok(match &lists.edge_order {
-        Some(order) => order.iter().map(|&edge| values[edge as usize]).collect(),
-        None => values,
-    })
+/// Weights of the edges `first..last`.
+fn weights_of(weights: &NpyArray, first: usize, last: usize) -> Result<Vec<f32>, GraphError> {
+    let bytes = &weights.bytes()[first * weights.kind().bytes()..last * weights.kind().bytes()];
+    let values: Vec<f32> =
+        values::floats(weights.kind(), bytes).into_iter().map(|weight| weight as f32).collect();
+    verify::weights_from(weights, first, &values)?;
+    Ok(values)
 }
 
 /// The elements as integers, where that is what they are.
 fn integers(array: &NpyArray) -> Result<Vec<i64>, GraphError> {
-    fn each<const SIZE: usize>(bytes: &[u8], decode: impl Fn([u8; SIZE]) -> i64) -> Vec<i64> {
-        bytes.as_chunks::<SIZE>().0.iter().map(|&bytes| decode(bytes)).collect()
+    integers_of(array, 0, array.header().elements())
+}
+
+/// The same of the elements `first..last`.
+fn integers_of(array: &NpyArray, first: usize, last: usize) -> Result<Vec<i64>, GraphError> {
+    if !values::is_integer(array.kind()) {
+        return Err(array.wrong_type("an integer type"));
     }
-    let bytes = array.bytes();
-    Ok(match array.kind() {
-        NpyType::I8 => each(bytes, |bytes| i8::from_le_bytes(bytes).into()),
-        NpyType::U8 => each(bytes, |bytes| u8::from_le_bytes(bytes).into()),
-        NpyType::I16 => each(bytes, |bytes| i16::from_le_bytes(bytes).into()),
-        NpyType::U16 => each(bytes, |bytes| u16::from_le_bytes(bytes).into()),
-        NpyType::I32 => each(bytes, |bytes| i32::from_le_bytes(bytes).into()),
-        NpyType::U32 => each(bytes, |bytes| u32::from_le_bytes(bytes).into()),
-        NpyType::I64 => each(bytes, i64::from_le_bytes),
-        NpyType::U64 => {
-            let values = each(bytes, |bytes| u64::from_le_bytes(bytes).cast_signed());
-            if let Some(position) = values.iter().position(|&value| value < 0) {
-                let value = values[position].cast_unsigned();
-                return Err(GraphError::invalid(array.path(), ImportProblem::TooLarge { position, value }));
-            }
-            values
-        }
-        _ => return Err(array.wrong_type("an integer type")),
+    let size = array.kind().bytes();
+    values::integers(array.kind(), &array.bytes()[first * size..last * size]).map_err(|wrong| {
+        let problem = ImportProblem::TooLarge { position: first + wrong.position, value: wrong.value };
+        GraphError::invalid(array.path(), problem)
     })
 }
 
 /// The elements as doubles, whatever number type they have.
-fn floats(array: &NpyArray) -> Result<Vec<f64>, GraphError> {
-    Ok(decode_floats(array.kind(), array.bytes()))
-}
-
-fn decode_floats(kind: NpyType, bytes: &[u8]) -> Vec<f64> {
-    fn each<const SIZE: usize>(bytes: &[u8], decode: impl Fn([u8; SIZE]) -> f64) -> Vec<f64> {
-        bytes.as_chunks::<SIZE>().0.iter().map(|&bytes| decode(bytes)).collect()
-    }
-    match kind {
-        NpyType::Bool | NpyType::U8 => each(bytes, |bytes| u8::from_le_bytes(bytes).into()),
-        NpyType::I8 => each(bytes, |bytes| i8::from_le_bytes(bytes).into()),
-        NpyType::I16 => each(bytes, |bytes| i16::from_le_bytes(bytes).into()),
-        NpyType::U16 => each(bytes, |bytes| u16::from_le_bytes(bytes).into()),
-        NpyType::I32 => each(bytes, |bytes| i32::from_le_bytes(bytes).into()),
-        NpyType::U32 => each(bytes, |bytes| u32::from_le_bytes(bytes).into()),
-        NpyType::I64 => each(bytes, |bytes| i64::from_le_bytes(bytes) as f64),
-        NpyType::U64 => each(bytes, |bytes| u64::from_le_bytes(bytes) as f64),
-        NpyType::F16 => each(bytes, |bytes| half::f16::from_le_bytes(bytes).to_f64()),
-        NpyType::F32 => each(bytes, |bytes| f32::from_le_bytes(bytes).into()),
-        NpyType::F64 => each(bytes, f64::from_le_bytes),
-    }
+fn floats(array: &NpyArray) -> Vec<f64> {
+    values::floats(array.kind(), array.bytes())
 }
 
 /// Elements that are all 0 or 1, as bytes.
 fn marks(array: &NpyArray) -> Result<Vec<u8>, GraphError> {
     let mut marks = Vec::with_capacity(array.header().elements());
-    for (position, value) in floats(array)?.into_iter().enumerate() {
+    for (position, value) in floats(array).into_iter().enumerate() {
         if value != 0.0 && value != 1.0 {
             return Err(GraphError::invalid(array.path(), ImportProblem::NoMark { position, value }));
         }

@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, json};
 
+use super::output::{Output, Sizes};
 use super::pickle::Pickle;
 use super::scipy::SparseRows;
-use super::{ImportOptions, SelfLoops, check, write_lists};
-use crate::adjacency::{self, Changes};
+use super::{ImportOptions, Request, SelfLoops};
+use crate::csc::Changes;
 use crate::files::names;
 use crate::npy::{NpyType, NpyWriter, write_array};
-use crate::staged::StagedDirectory;
-use crate::{GraphError, Meta, Split};
+use crate::{GraphError, Meta};
 
 /// Nodes that validate, after those that train.
 const VALID_NODES: usize = 500;
@@ -29,6 +29,10 @@ const MOST_NODES: usize = 1 << 24;
 
 /// The same for features and classes.
 const MOST_COLUMNS: usize = 1 << 24;
+
+/// What every user of these graphs does with their edges.
+pub(super) const UNDIRECTED: Changes =
+    Changes { symmetrise: true, deduplicate: true, self_loops: SelfLoops::Remove };
 
 /// What is wrong with the files, taken together.
 #[derive(Debug, thiserror::Error)]
@@ -52,14 +56,12 @@ enum PlanetoidProblem {
 }
 
 /// Imports one Planetoid graph. `source` is the directory with the files, or any of the files, or their common start
-/// (`…/ind.cora`). Where the directory has several graphs, `options.name` says which, or else the name of `out`.
-///
-/// # Errors
-/// Where the files are missing, malformed or don't fit together, or `out` exists; nothing is left behind then.
-pub fn planetoid(source: &Path, out: &Path, options: &ImportOptions) -> Result<(), GraphError> {
-    let (directory, name) = resolve(source, out, options)?;
-    let changes =
-        options.changes(Changes { symmetrise: true, deduplicate: true, self_loops: SelfLoops::Remove });
+/// (`…/ind.cora`). Where the directory has several graphs, the name that was asked for says which, or else that of the
+/// output.
+pub(super) fn planetoid(request: &Request<'_>) -> Result<(), GraphError> {
+    request.options.only("planetoid", &[])?;
+    let (directory, name) = resolve(request.source, request.out, request.options)?;
+    let changes = request.options.changes(UNDIRECTED);
     let file = |part: &str| directory.join(format!("ind.{name}.{part}"));
 
     let x = sparse_rows(&file("x"))?;
@@ -108,10 +110,20 @@ pub fn planetoid(source: &Path, out: &Path, options: &ImportOptions) -> Result<(
     }
     let edges = edges(&file("graph"), nodes)?;
 
-    let staged = StagedDirectory::new(out)?;
-    let to = staged.path();
-    write_lists(to, &adjacency::lists(nodes, edges, changes, false))?;
-    let mut features = NpyWriter::create(&to.join(names::FEATURES), NpyType::F32, &[all_x.columns])?;
+    let sizes = Sizes {
+        nodes: Some(nodes as u64),
+        edges: Some(edges.len() as u64),
+        feature_row_bytes: 4 * all_x.columns as u64,
+        label_row_bytes: 8,
+        ..Sizes::default()
+    };
+    let output = Output::begin(request, sizes, changes)?;
+    let mut lists = output.lists(nodes as u64, false)?;
+    for (source, destination) in edges {
+        lists.push(source as u64, destination as u64, 0.0)?;
+    }
+    output.finish_lists(lists)?;
+    let mut features = NpyWriter::create(&output.path(names::FEATURES), NpyType::F32, &[all_x.columns])?;
     for (node, test_row) in test_row.iter().enumerate() {
         let mut row = vec![0_f32; all_x.columns];
         let mut add = |(column, value): (usize, f32)| row[column] += value;
@@ -123,24 +135,20 @@ pub fn planetoid(source: &Path, out: &Path, options: &ImportOptions) -> Result<(
         features.write(&row)?;
     }
     features.finish()?;
-    write_array(&to.join(names::LABELS), NpyType::I64, &[], &labels)?;
+    write_array(&output.path(names::LABELS), NpyType::I64, &[], &labels)?;
 
     let train: Vec<i64> = (0..x.rows as i64).collect();
     let valid: Vec<i64> = (x.rows..(x.rows + VALID_NODES).min(all_x.rows)).map(|node| node as i64).collect();
     let test: Vec<i64> = BTreeSet::from_iter(&test).into_iter().map(|&node| node as i64).collect();
-    for (split, ids) in Split::ALL.into_iter().zip([train, valid, test]) {
-        write_array(&to.join(split.file_name()), NpyType::I64, &[], &ids)?;
-    }
+    output.splits(&[train, valid, test])?;
     let meta = Meta {
-        name: Some(options.name.clone().unwrap_or(name)),
+        name: Some(request.options.name.clone().unwrap_or(name)),
         classes: Some(all_y.classes as u64),
         feat_dtype: None,
         licence: None,
         other: Map::from_iter([("source".to_owned(), json!("planetoid"))]),
     };
-    meta.write(to)?;
-    check(to)?;
-    staged.commit()
+    output.finish(meta)
 }
 
 /// The directory of the files and the graph's name in theirs.

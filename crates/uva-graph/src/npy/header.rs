@@ -143,6 +143,16 @@ pub(crate) enum HeaderProblem {
     Overflow { shape: Vec<u64>, bytes: usize },
 }
 
+impl HeaderProblem {
+    /// How long the header is at least, where more of it has to be looked at to tell what is wrong, if anything.
+    pub(crate) fn bytes_needed(&self) -> Option<usize> {
+        match self {
+            HeaderProblem::Truncated { needed, .. } => Some(*needed),
+            _ => None,
+        }
+    }
+}
+
 /// What a `.npy` header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {

@@ -78,6 +78,18 @@ impl NpyWriter {
     /// # Errors
     /// Where the system refuses to write, or the last row is not whole.
     pub fn finish(self) -> Result<u64, GraphError> {
+        self.write_header(None)
+    }
+
+    /// The same where rows may be of no bytes, and so cannot be counted: `rows` says how many there are.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish), and where it is another number of rows that was written.
+    pub(crate) fn finish_with_rows(self, rows: u64) -> Result<(), GraphError> {
+        self.write_header(Some(rows)).map(drop)
+    }
+
+    fn write_header(self, said: Option<u64>) -> Result<u64, GraphError> {
         let row = self.row_shape.iter().product::<usize>() as u64 * self.kind.bytes() as u64;
         if !self.written.is_multiple_of(row) {
             return Err(GraphError::invalid(
@@ -86,7 +98,13 @@ impl NpyWriter {
             ));
         }
         // Rows of no bytes cannot be counted.
-        let rows = self.written.checked_div(row).unwrap_or(0);
+        let rows = self.written.checked_div(row).unwrap_or(said.unwrap_or(0));
+        if said.is_some_and(|said| said != rows) {
+            return Err(GraphError::invalid(
+                &self.path,
+                WriterProblem::HalfRow { written: self.written, row },
+            ));
+        }
         let shape: Vec<u64> =
             std::iter::once(rows).chain(self.row_shape.iter().map(|&axis| axis as u64)).collect();
         let header = header(self.kind, &shape)

@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
-use uva_graph::import::{self, ImportOptions};
+use uva_graph::import::{self, EdgeList, Estimate, Format, Ids, ImportOptions, Watch};
 
 use super::written;
-use crate::flags::{ImportFlags, SelfLoops, SourceFormat};
+use crate::flags::{ByteSize, EdgeListFlags, EdgeListIds, ImportFlags, SelfLoops, SourceFormat, ThirdColumn};
 use crate::ui::work::Work;
+use crate::ui::{format, out};
 
 /// Reads the graph, writes the dataset, and says what it is and how long that took.
 pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
@@ -20,13 +21,64 @@ pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
             SelfLoops::Remove => import::SelfLoops::Remove,
         }),
         name: flags.name.clone(),
+        memory: flags.memory.bytes(),
+        split: flags.split,
+        seed: flags.seed,
+        edge_list: edge_list(&flags.edge_list),
+        variant: flags.variant.clone(),
+    };
+    let format = match flags.from {
+        SourceFormat::Npy => Format::Npy,
+        SourceFormat::Ogb => Format::Ogb,
+        SourceFormat::Planetoid => Format::Planetoid,
+        SourceFormat::GnnNpz => Format::GnnNpz,
+        SourceFormat::Graphbolt => Format::GraphBolt,
+        SourceFormat::Edgelist => Format::EdgeList,
+        SourceFormat::Igb => Format::Igb,
     };
     let start = Instant::now();
-    let work = Work::of_unknown_length("importing");
-    match flags.from {
-        SourceFormat::Npy => import::npy(&flags.source, &flags.out, &options)?,
-        SourceFormat::Planetoid => import::planetoid(&flags.source, &flags.out, &options)?,
-    }
+    let work = Work::new();
+    let estimate = |estimate: &Estimate| work.beside(|| out::say(&line(estimate)));
+    let progress = |progress| work.show(progress);
+    let watch = Watch { estimate: &estimate, progress: &progress };
+    import::run(format, &flags.source, &flags.out, &options, &watch)?;
     drop(work);
     written::say(&flags.out, start.elapsed())
+}
+
+fn edge_list(flags: &EdgeListFlags) -> EdgeList {
+    EdgeList {
+        ids: match flags.ids {
+            None | Some(EdgeListIds::Number) => Ids::Number,
+            Some(EdgeListIds::Name) => Ids::Name,
+        },
+        nodes: flags.nodes,
+        skip_lines: flags.skip_lines,
+        third_column: flags.third_column.map(|column| match column {
+            ThirdColumn::Weight => import::ThirdColumn::Weight,
+            ThirdColumn::Ignore => import::ThirdColumn::Ignore,
+        }),
+        arrays: flags.arrays.clone(),
+    }
+}
+
+/// `estimate: 2,449,029 nodes, up to 123,718,280 edges; 1.4 GiB on the disk; 4 GiB of memory`
+fn line(estimate: &Estimate) -> String {
+    let count = |count: Option<u64>, what: &str| match count {
+        Some(count) => format!("{} {what}", format::count(count)),
+        None => format!("a number of {what} that the source does not say"),
+    };
+    let mut parts =
+        vec![format!("{}, up to {}", count(estimate.nodes, "nodes"), count(estimate.edges, "edges"))];
+    if estimate.edges.is_some() {
+        parts.push(format!("{} on the disk", ByteSize::from_bytes(estimate.disk)));
+    }
+    if estimate.temporary > 0 {
+        parts.push(format!("{} more while it is made", ByteSize::from_bytes(estimate.temporary)));
+    }
+    parts.push(format!("{} of memory for edges", ByteSize::from_bytes(estimate.memory)));
+    if let Some(seconds) = estimate.seconds {
+        parts.push(format!("about {} to read it", format::seconds(seconds)));
+    }
+    format!("estimate: {}", parts.join("; "))
 }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod doctor;
+mod export;
 mod generate;
 mod import;
 mod info;
@@ -30,6 +31,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Generate(flags) => generate::run(&flags),
         Command::Import(flags) => import::run(&flags),
+        Command::Export(flags) => export::run(&flags),
         Command::Info(flags) => info::run(&flags),
         Command::Train(flags) => train::run(&flags),
         Command::Run(flags) => run::run(&flags),

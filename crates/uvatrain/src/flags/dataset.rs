@@ -1,8 +1,11 @@
-//! The commands that take datasets in and look at them: `import`, `info`.
+//! The commands that take datasets in, look at them and give them away: `import`, `info`, `export`.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use uva_graph::import::{self, SplitRule};
+
+use super::ByteSize;
 
 /// The options of `uvatrain import`.
 #[derive(Args, Clone, Debug)]
@@ -10,8 +13,11 @@ use clap::{Args, ValueEnum};
 Examples:
   uvatrain import --from planetoid planetoid/data data/cora --name cora
   uvatrain import --from npy my_arrays data/mine --symmetrise --dedup
+  uvatrain import --from ogb dataset/ogbn_products data/products
+  uvatrain import --from gnn-npz amazon_computers.npz data/computers --split per-class:20,30 --seed 1
+  uvatrain import --from edgelist soc-pokec.txt.gz data/pokec --memory 2GiB
 
-SRC is only read. OUT appears only when it is complete.")]
+SRC is only read. OUT appears only when it is complete. What it will take on the disk and in memory is said first.")]
 pub struct ImportFlags {
     /// What SRC is
     #[arg(long, value_enum, value_name = "FORMAT")]
@@ -29,7 +35,8 @@ pub struct ImportFlags {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
-    /// Add the other direction of every edge [default: true for planetoid, false for npy]
+    /// Add the other direction of every edge [default: true for planetoid and gnn-npz; for ogb what ogb does; else
+    /// false]
     #[arg(
         long,
         visible_alias = "symmetrize",
@@ -40,13 +47,76 @@ pub struct ImportFlags {
     )]
     pub symmetrise: Option<bool>,
 
-    /// Keep one of several equal edges [default: true for planetoid, false for npy]
+    /// Keep one of several equal edges [default: true for planetoid and gnn-npz, else false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub dedup: Option<bool>,
 
-    /// Edges from a node to itself [default: remove for planetoid, keep for npy]
+    /// Edges from a node to itself [default: remove for planetoid and gnn-npz, add for igb, else keep]
     #[arg(long, value_enum)]
     pub self_loops: Option<SelfLoops>,
+
+    /// Memory for edges; what is more goes through a temporary file beside OUT. The result is the same
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize::from_bytes(import::DEFAULT_MEMORY))]
+    pub memory: ByteSize,
+
+    /// For gnn-npz: none, per-class[:TRAIN,VALID] (of every class so many, all others test), or random[:TRAIN,VALID]
+    /// (shares of all nodes) [default: per-class:20,30, or random:0.6,0.2 where nodes have several classes]
+    #[arg(long, value_name = "RULE", value_parser = split_rule)]
+    pub split: Option<SplitRule>,
+
+    /// What the nodes of such splits are drawn by
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub seed: u64,
+
+    /// Which of several: the split of ogb, the task of graphbolt, the classes of igb (19 or 2K)
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
+
+    #[command(flatten)]
+    pub edge_list: EdgeListFlags,
+}
+
+/// What the lines of an edge list mean.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Edge lists")]
+pub struct EdgeListFlags {
+    /// What ids are [default: number]
+    #[arg(long, value_enum)]
+    pub ids: Option<EdgeListIds>,
+
+    /// How many nodes there are, where ids are 0 to N - 1 [default: those that occur, or the rows of the features]
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<u64>,
+
+    /// Lines at the beginning that are no edges
+    #[arg(long, value_name = "LINES", default_value_t = 0)]
+    pub skip_lines: u64,
+
+    /// What a third column is
+    #[arg(long, value_enum)]
+    pub third_column: Option<ThirdColumn>,
+
+    /// A directory with features, labels and splits, as for npy [default: SRC, where it is a directory]
+    #[arg(long, value_name = "DIR")]
+    pub arrays: Option<PathBuf>,
+}
+
+/// What the ids of an edge list are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EdgeListIds {
+    /// Integers
+    Number,
+    /// Any text
+    Name,
+}
+
+/// What the third column of an edge list is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ThirdColumn {
+    /// The edge's weight
+    Weight,
+    /// Nothing that matters, and so are further ones
+    Ignore,
 }
 
 /// A format that `import` reads.
@@ -54,8 +124,54 @@ pub struct ImportFlags {
 pub enum SourceFormat {
     /// A directory of .npy files
     Npy,
+    /// What the Open Graph Benchmark's package unpacks: the directory with raw and split
+    Ogb,
     /// The ind.NAME.* files of cora, citeseer and pubmed; their pickles are read, never executed
     Planetoid,
+    /// A .npz of the gnn-benchmark collection: amazon_computers, coauthor_cs, ...
+    GnnNpz,
+    /// A directory with the metadata.yaml of a DGL GraphBolt OnDiskDataset
+    Graphbolt,
+    /// Lines of text with an edge each, plain, .gz or .zst
+    Edgelist,
+    /// A homogeneous graph of the Illinois Graph Benchmark: the directory with processed
+    Igb,
+}
+
+/// The options of `uvatrain export`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Example:
+  uvatrain export data/mine mine_graphbolt --to graphbolt
+
+DATA is only read. OUT appears only when it is complete, and can be imported again.")]
+pub struct ExportFlags {
+    /// The dataset
+    #[arg(value_name = "DATA")]
+    pub data: PathBuf,
+
+    /// The directory to write; it must not exist
+    #[arg(value_name = "OUT")]
+    pub out: PathBuf,
+
+    /// What to write
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub to: TargetFormat,
+
+    /// Compress the lines of an edge list
+    #[arg(long)]
+    pub gzip: bool,
+}
+
+/// A format that `export` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TargetFormat {
+    /// .npy files, the edges as edge_index.npy
+    Npy,
+    /// A line an edge in edges.tsv, everything else as .npy files
+    Edgelist,
+    /// A DGL GraphBolt OnDiskDataset
+    Graphbolt,
 }
 
 /// What `import` does about edges from a node to itself.
@@ -84,4 +200,10 @@ pub struct InfoFlags {
     /// Print one JSON object instead of the table
     #[arg(long)]
     pub json: bool,
+}
+
+fn split_rule(text: &str) -> Result<SplitRule, String> {
+    SplitRule::from_text(text).ok_or_else(|| {
+        format!("'{text}' is none of none, per-class, per-class:20,30, random and random:0.6,0.2")
+    })
 }

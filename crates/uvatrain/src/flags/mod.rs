@@ -29,7 +29,10 @@ pub use bench::{
 #[cfg(feature = "request-model")]
 pub use bench::{Gpu, RequestsBenchFlags};
 pub use cache::{CacheFlags, Policy};
-pub use dataset::{ImportFlags, InfoFlags, SelfLoops, SourceFormat};
+pub use dataset::{
+    EdgeListFlags, EdgeListIds, ExportFlags, ImportFlags, InfoFlags, SelfLoops, SourceFormat, TargetFormat,
+    ThirdColumn,
+};
 pub use duration::Seconds;
 pub use fanouts::Fanouts;
 pub use generate::GenerateFlags;
@@ -87,7 +90,9 @@ pub enum Command {
     /// Make a graph with planted classes, to try things on
     Generate(Box<GenerateFlags>),
     /// Turn a graph in another format into a dataset
-    Import(ImportFlags),
+    Import(Box<ImportFlags>),
+    /// Turn a dataset into what other programs read
+    Export(ExportFlags),
     /// Show what a dataset holds, and check it
     Info(InfoFlags),
     /// Train a built-in model

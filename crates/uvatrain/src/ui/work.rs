@@ -32,6 +32,11 @@ impl Work {
         Work { bar }
     }
 
+    /// Does something that writes to the terminal, with the bar out of its way.
+    pub fn beside(&self, say: impl FnOnce()) {
+        self.bar.suspend(say);
+    }
+
     /// Shows how far the work is.
     pub fn show(&self, progress: Progress) {
         if self.bar.message() != progress.stage {

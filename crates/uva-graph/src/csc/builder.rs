@@ -1,0 +1,328 @@
+//! Edges in, `indptr.npy`, `indices.npy` and `weight.npy` out.
+
+use std::path::{Path, PathBuf};
+
+use bytemuck::Pod;
+use rayon::prelude::*;
+
+use super::Changes;
+use super::buckets::{Buckets, CHUNK_BYTES};
+use crate::GraphError;
+use crate::files::names;
+use crate::import::SelfLoops;
+use crate::npy::{NpyType, NpyWriter};
+use crate::steps::Progress;
+
+/// Buckets there are at most: enough that one of a large graph fits the caches' neighbourhood while it is sorted, few
+/// enough that each has memory worth writing at once.
+const MOST_BUCKETS: u64 = 256;
+
+/// Lists that one task sorts.
+const NODES_PER_TASK: usize = 4096;
+
+/// The least memory that is accepted: a chunk for every bucket, twice, and as much again to sort in.
+pub(crate) const LEAST_MEMORY: u64 = 4 * MOST_BUCKETS * CHUNK_BYTES as u64;
+
+/// Builds the lists of all nodes, in two halves: [`push`](CscBuilder::push) every edge, then
+/// [`finish`](CscBuilder::finish).
+///
+/// Half of the memory holds edges before they go to the temporary file, the other half the lists that are being sorted.
+#[derive(Debug)]
+pub(crate) struct CscBuilder {
+    directory: PathBuf,
+    nodes: u64,
+    changes: Changes,
+    weighted: bool,
+    memory: u64,
+    /// A bucket has `1 << shift` nodes.
+    shift: u32,
+    /// Whether sources take 32 bits.
+    narrow: bool,
+    buckets: Buckets,
+}
+
+/// An id as `indices.npy` stores it.
+trait NeighbourId: Pod + Ord + Send {
+    const KIND: NpyType;
+    fn of(id: u64) -> Self;
+}
+
+impl NeighbourId for i32 {
+    const KIND: NpyType = NpyType::I32;
+    fn of(id: u64) -> i32 {
+        id as i32
+    }
+}
+
+impl NeighbourId for i64 {
+    const KIND: NpyType = NpyType::I64;
+    fn of(id: u64) -> i64 {
+        id as i64
+    }
+}
+
+impl CscBuilder {
+    /// For a graph of `nodes` nodes whose lists are written to `directory`, which also takes the temporary file. `weighted`
+    /// edges have a weight each, which only unchanged edges can keep. `memory` is in bytes, for all of the work.
+    ///
+    /// # Errors
+    /// Where `memory` is less than [`LEAST_MEMORY`].
+    pub(crate) fn new(
+        directory: &Path,
+        nodes: u64,
+        changes: Changes,
+        weighted: bool,
+        memory: u64,
+    ) -> Result<CscBuilder, GraphError> {
+        if memory < LEAST_MEMORY {
+            let message = format!("{memory} bytes is too little: at least {} MiB", LEAST_MEMORY >> 20);
+            return Err(GraphError::usage("--memory", message));
+        }
+        debug_assert!(!weighted || changes.is_none());
+        let last = nodes.saturating_sub(1);
+        let shift = (0..64).find(|&shift| last >> shift < MOST_BUCKETS).unwrap_or(0);
+        let narrow = u32::try_from(last).is_ok();
+        let record_bytes = 4 + if narrow { 4 } else { 8 } + if weighted { 4 } else { 0 };
+        let buckets = Buckets::new(directory, (last >> shift) as usize + 1, record_bytes, memory / 2);
+        let directory = directory.to_owned();
+        Ok(CscBuilder { directory, nodes, changes, weighted, memory, shift, narrow, buckets })
+    }
+
+    /// Takes an edge, with the changes that were asked for. Both ends are below the number of nodes; an edge without a
+    /// weight has any.
+    #[inline]
+    pub(crate) fn push(&mut self, source: u64, destination: u64, weight: f32) -> Result<(), GraphError> {
+        if source == destination {
+            // Those that are added come with the lists; a self-loop is its own other direction.
+            return match self.changes.self_loops {
+                SelfLoops::Keep => self.put(source, destination, weight),
+                SelfLoops::Add | SelfLoops::Remove => Ok(()),
+            };
+        }
+        self.put(source, destination, weight)?;
+        if self.changes.symmetrise { self.put(destination, source, weight) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn put(&mut self, source: u64, destination: u64, weight: f32) -> Result<(), GraphError> {
+        let bucket = (destination >> self.shift) as usize;
+        let local = (destination - ((bucket as u64) << self.shift)) as u32;
+        let mut record = [0; 16];
+        record[..4].copy_from_slice(&local.to_le_bytes());
+        let mut length = if self.narrow {
+            record[4..8].copy_from_slice(&(source as u32).to_le_bytes());
+            8
+        } else {
+            record[4..12].copy_from_slice(&source.to_le_bytes());
+            12
+        };
+        if self.weighted {
+            record[length..length + 4].copy_from_slice(&weight.to_le_bytes());
+            length += 4;
+        }
+        self.buckets.push(bucket, &record[..length])
+    }
+
+    /// Writes the lists, ids in 32 bits where they fit, and returns how many edges there are.
+    ///
+    /// # Errors
+    /// Where the system refuses to write or read, or one node has more in-neighbours than the memory holds.
+    pub(crate) fn finish(self, progress: &dyn Fn(Progress)) -> Result<u64, GraphError> {
+        if self.nodes > i32::MAX as u64 { self.write::<i64>(progress) } else { self.write::<i32>(progress) }
+    }
+
+    fn write<I: NeighbourId>(mut self, progress: &dyn Fn(Progress)) -> Result<u64, GraphError> {
+        self.buckets.seal()?;
+        let mut lists = Lists::<I> {
+            ends: NpyWriter::create(&self.directory.join(names::INDPTR), NpyType::I64, &[])?,
+            ids: NpyWriter::create(&self.directory.join(names::INDICES), I::KIND, &[])?,
+            weights: match self.weighted {
+                true => Some(NpyWriter::create(&self.directory.join(names::WEIGHTS), NpyType::F32, &[])?),
+                false => None,
+            },
+            edges: 0,
+            id: std::marker::PhantomData,
+        };
+        lists.ends.write(&[0_i64])?;
+        let count = self.nodes.div_ceil(1 << self.shift);
+        for bucket in 0..count {
+            progress(Progress { stage: "lists", done: bucket, total: count });
+            self.write_bucket(bucket, &mut lists)?;
+            self.buckets.forget(bucket as usize);
+        }
+        progress(Progress { stage: "lists", done: count, total: count });
+        lists.ends.finish()?;
+        lists.ids.finish()?;
+        lists.weights.map(NpyWriter::finish).transpose()?;
+        Ok(lists.edges)
+    }
+
+    /// Sorts a bucket and appends its lists; in several runs of nodes, each read anew, where it is too large for one.
+    fn write_bucket<I: NeighbourId>(&self, bucket: u64, lists: &mut Lists<I>) -> Result<(), GraphError> {
+        let first = bucket << self.shift;
+        let nodes = (self.nodes - first).min(1 << self.shift) as usize;
+        let loops = u64::from(self.changes.self_loops == SelfLoops::Add);
+        let mut degrees = vec![loops; nodes];
+        self.each(bucket, |local, _, _| degrees[local] += 1)?;
+
+        let bytes = (size_of::<I>() + if self.weighted { 4 } else { 0 }) as u64;
+        let most = self.memory / 2 / bytes;
+        let mut start = 0;
+        while start < nodes {
+            let mut end = start;
+            let mut edges = 0;
+            while end < nodes && (edges + degrees[end] <= most) {
+                edges += degrees[end];
+                end += 1;
+            }
+            if end == start {
+                let message = format!(
+                    "node {} has {} in-neighbours, which take {} bytes while they are sorted: give at least twice that",
+                    first + start as u64,
+                    degrees[start],
+                    degrees[start] * bytes,
+                );
+                return Err(GraphError::usage("--memory", message));
+            }
+            self.write_run(bucket, start..end, &degrees[start..end], lists)?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn write_run<I: NeighbourId>(
+        &self,
+        bucket: u64,
+        run: std::ops::Range<usize>,
+        degrees: &[u64],
+        lists: &mut Lists<I>,
+    ) -> Result<(), GraphError> {
+        // Where each list starts; while it is filled, where its next entry goes.
+        let mut next = Vec::with_capacity(degrees.len() + 1);
+        let mut edges = 0;
+        next.push(0);
+        for &degree in degrees {
+            edges += degree as usize;
+            next.push(edges);
+        }
+        let mut starts = next.clone();
+        let mut ids = vec![I::zeroed(); edges];
+        let mut weights = vec![0_f32; if self.weighted { edges } else { 0 }];
+        self.each(bucket, |local, source, weight| {
+            if run.contains(&local) {
+                let place = &mut next[local - run.start];
+                ids[*place] = I::of(source);
+                if let Some(kept) = weights.get_mut(*place) {
+                    *kept = weight;
+                }
+                *place += 1;
+            }
+        })?;
+        if self.changes.self_loops == SelfLoops::Add {
+            let first = (bucket << self.shift) + run.start as u64;
+            for (node, place) in next[..degrees.len()].iter().enumerate() {
+                ids[*place] = I::of(first + node as u64);
+            }
+        }
+        drop(next);
+        if self.changes.sorts() {
+            for_each_list(&starts, &mut ids, <[I]>::sort_unstable);
+        }
+        if self.changes.deduplicate {
+            deduplicate(&mut starts, &mut ids);
+        }
+        lists.append(&starts, &ids, &weights)
+    }
+
+    /// Calls `work` with place in the bucket, source and weight of every record.
+    fn each(&self, bucket: u64, mut work: impl FnMut(usize, u64, f32)) -> Result<(), GraphError> {
+        let u32_at = |record: &[u8], at: usize| {
+            u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]])
+        };
+        match (self.narrow, self.weighted) {
+            (true, false) => self.buckets.read(bucket as usize, |run| {
+                for record in run.as_chunks::<8>().0 {
+                    work(u32_at(record, 0) as usize, u32_at(record, 4).into(), 0.0);
+                }
+            }),
+            (true, true) => self.buckets.read(bucket as usize, |run| {
+                for record in run.as_chunks::<12>().0 {
+                    let weight = f32::from_bits(u32_at(record, 8));
+                    work(u32_at(record, 0) as usize, u32_at(record, 4).into(), weight);
+                }
+            }),
+            (false, weighted) => self.buckets.read(bucket as usize, |run| {
+                for record in run.chunks_exact(if weighted { 16 } else { 12 }) {
+                    let source = u64::from(u32_at(record, 4)) | u64::from(u32_at(record, 8)) << 32;
+                    let weight = if weighted { f32::from_bits(u32_at(record, 12)) } else { 0.0 };
+                    work(u32_at(record, 0) as usize, source, weight);
+                }
+            }),
+        }
+    }
+}
+
+/// The files that lists are appended to.
+struct Lists<I> {
+    ends: NpyWriter,
+    ids: NpyWriter,
+    weights: Option<NpyWriter>,
+    edges: u64,
+    id: std::marker::PhantomData<I>,
+}
+
+impl<I: NeighbourId> Lists<I> {
+    fn append(&mut self, starts: &[usize], ids: &[I], weights: &[f32]) -> Result<(), GraphError> {
+        let ends: Vec<i64> = starts[1..].iter().map(|&end| (self.edges + end as u64) as i64).collect();
+        self.ends.write(&ends)?;
+        self.ids.write(ids)?;
+        if let Some(writer) = &mut self.weights {
+            writer.write(weights)?;
+        }
+        self.edges += ids.len() as u64;
+        Ok(())
+    }
+}
+
+/// Calls `work` on every list, in parallel.
+fn for_each_list<I: Send>(starts: &[usize], ids: &mut [I], work: impl Fn(&mut [I]) + Sync) {
+    let mut tasks = Vec::new();
+    let mut rest = ids;
+    let mut first = 0;
+    while first + 1 < starts.len() {
+        let last = (first + NODES_PER_TASK).min(starts.len() - 1);
+        let (lists, after) = rest.split_at_mut(starts[last] - starts[first]);
+        rest = after;
+        tasks.push((&starts[first..=last], lists));
+        first = last;
+    }
+    tasks.into_par_iter().for_each(|(starts, mut lists)| {
+        for pair in starts.windows(2) {
+            let (list, after) = lists.split_at_mut(pair[1] - pair[0]);
+            lists = after;
+            work(list);
+        }
+    });
+}
+
+/// Keeps the first of equal neighbours in each list, which ascends.
+fn deduplicate<I: Copy + PartialEq>(starts: &mut [usize], ids: &mut Vec<I>) {
+    let mut kept = 0;
+    let mut start = 0;
+    for end in starts.iter_mut().skip(1) {
+        let list_start = kept;
+        for position in start..*end {
+            if kept == list_start || ids[kept - 1] != ids[position] {
+                ids[kept] = ids[position];
+                kept += 1;
+            }
+        }
+        start = *end;
+        *end = kept;
+    }
+    ids.truncate(kept);
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;
