@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `npy` | a `.npy` file | [`uva_graph::npy`] |
 //! | `dataset` | some files of a dataset, its stamp and metadata among them | [`uva_graph::Dataset`], in full |
-//! | `import-npy`, `import-planetoid` | some files of a source | the importer, and what it made is opened |
+//! | `import-…` | some files of a source, unpacked | each importer, and what it made is opened |
 //! | `plan` | a plan and its files of ids | [`uva_cache`] |
 //! | `slot` | the eight words of a slot's header | the ring's protocol, as each side |
 //! | `ring` | a ring's memory | [`uva_mem::ring::Ring::open`] |
@@ -41,6 +41,12 @@ pub const TARGETS: &[Target] = &[
     Target { name: "dataset", run: dataset::dataset, seeds: dataset::dataset_seeds },
     Target { name: "import-npy", run: import::npy, seeds: import::npy_seeds },
     Target { name: "import-planetoid", run: import::planetoid, seeds: import::planetoid_seeds },
+    Target { name: "import-gnn-npz", run: import::gnn_npz, seeds: import::gnn_npz_seeds },
+    Target { name: "import-edgelist", run: import::edgelist, seeds: import::edgelist_seeds },
+    Target { name: "import-ogb-text", run: import::ogb_text, seeds: import::ogb_text_seeds },
+    Target { name: "import-ogb-archives", run: import::ogb_archives, seeds: import::ogb_archives_seeds },
+    Target { name: "import-graphbolt", run: import::graphbolt, seeds: import::graphbolt_seeds },
+    Target { name: "import-igb", run: import::igb, seeds: import::igb_seeds },
     Target { name: "plan", run: plan::plan, seeds: plan::seeds },
     Target { name: "slot", run: slots::slot, seeds: slots::slot_seeds },
     Target { name: "ring", run: slots::ring, seeds: slots::ring_seeds },
