@@ -337,3 +337,44 @@ fn published_accuracies_on_cora_are_reached_within_a_point() {
     assert!(ended.status.success(), "{said}");
     assert_eq!(said.lines().filter(|line| line.starts_with("cora")).count(), 2, "{said}");
 }
+
+/// What ui.perfetto.dev needs: every batch a bar on each of three tracks, with an arrow through them, in the order of time.
+#[test]
+fn a_trace_has_a_track_for_each_process_and_an_arrow_for_each_batch() {
+    let temp = directory();
+    small_graph(temp.path());
+    for mode in ["", "--in-process"] {
+        let options = format!("--epochs 2 --samplers 2 --trace trace.json {mode}");
+        train(temp.path(), "run.jsonl", &options).run().succeeds();
+        let text = fs::read_to_string(temp.path().join("trace.json")).unwrap();
+        let events: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+        let of = |kind: &'static str| events.iter().filter(move |event| event["ph"] == kind);
+        let mut tracks: Vec<&str> = of("M").filter_map(|event| event["args"]["name"].as_str()).collect();
+        tracks.sort_unstable();
+        assert_eq!(tracks, ["consumer", "producer", "sampler 0", "sampler 1"]);
+
+        let trained = Metrics::read(&temp.path().join("run.jsonl")).trained().len();
+        assert_eq!(of("X").count(), 3 * trained);
+        let number = |event: &serde_json::Value, name: &str| event[name].as_u64().unwrap();
+        let mut ends = std::collections::HashMap::new();
+        for bar in of("X") {
+            let (begin, end) = (number(bar, "ts"), number(bar, "ts") + number(bar, "dur"));
+            let before = ends.insert(number(bar, "pid"), end).unwrap_or(0);
+            // Both ends are cut to microseconds.
+            assert!(before <= begin + 1, "bars of a track overlap: {bar}");
+        }
+        for arrow in ["s", "t", "f"] {
+            assert_eq!(of(arrow).count(), trained);
+        }
+        for ((sampled, gathered), used) in of("s").zip(of("t")).zip(of("f")) {
+            assert!(sampled["id"] == gathered["id"] && gathered["id"] == used["id"]);
+            let times = [sampled, gathered, used].map(|event| number(event, "ts"));
+            assert!(times.is_sorted(), "{times:?}");
+        }
+    }
+    let refused = train(temp.path(), "run.jsonl", "--epochs 1 --trace nowhere/trace.json").run();
+    refused.refuses(2, &["--trace nowhere/trace.json"]);
+    train(temp.path(), "run.jsonl", "--epochs 1 --trace /dev/full")
+        .run()
+        .refuses(1, &["trace file /dev/full", "No space"]);
+}

@@ -17,7 +17,7 @@
 //! | [`launcher`] | the roles as processes |
 //! | [`run`] | a run whose consumer is a command of the user's |
 //! | [`training`] | the built-in consumer (feature `train`) |
-//! | [`metrics`] | what a run tells about itself |
+//! | [`metrics`], [`trace`] | what a run tells about itself, as lines and as a timeline |
 //! | [`mps`] | the daemon through which producer and consumer share a GPU |
 //!
 //! What it must not know: command lines and terminals.
@@ -27,6 +27,7 @@ pub mod backend;
 pub mod batch;
 pub mod cache;
 mod checkpoint_files;
+mod clock;
 pub mod consumer;
 pub mod control;
 pub mod device;
@@ -42,6 +43,7 @@ pub mod roles;
 pub mod run;
 pub mod schedule;
 mod stage;
+pub mod trace;
 #[cfg(feature = "train")]
 pub mod training;
 

@@ -57,10 +57,22 @@ pub struct BatchEvent {
     /// Mean loss over the labelled seeds; absent where the consumer is a command of the user's, which keeps it to itself.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub loss: Option<f32>,
+    /// Which sampler made it, from 0.
+    #[serde(default)]
+    pub sampler: u32,
+    /// When the sampler began with it: microseconds of the machine's monotonic clock.
+    #[serde(default)]
+    pub sample_at_us: u64,
     /// Microseconds the sampler worked on it.
     pub sample_us: u64,
+    /// When the producer began with it, by the same clock.
+    #[serde(default)]
+    pub gather_at_us: u64,
     /// Microseconds the producer worked on it.
     pub gather_us: u64,
+    /// When the consumer began with it, by the same clock.
+    #[serde(default)]
+    pub train_at_us: u64,
     /// Microseconds the consumer worked on it.
     pub train_us: u64,
     /// Batches that waited for the consumer when the producer turned to this one: what its pace follows.
@@ -79,6 +91,7 @@ impl BatchEvent {
     /// known once the batch is confirmed. `cached`: the run has caches.
     pub(crate) fn of(batch: &Batch, cached: bool) -> Self {
         let lists = batch.list_reads();
+        let [sampled, gathered] = batch.began().map(|began| began.as_micros() as u64);
         Self {
             epoch: batch.epoch(),
             batch: batch.index(),
@@ -87,8 +100,12 @@ impl BatchEvent {
             input_nodes: batch.node_count(),
             edges: (0..batch.layers()).map(|layer| batch.counts(layer).edges).collect(),
             loss: None,
+            sampler: batch.sampler(),
+            sample_at_us: sampled,
             sample_us: batch.sample_time().as_micros() as u64,
+            gather_at_us: gathered,
             gather_us: batch.gather_time().as_micros() as u64,
+            train_at_us: 0,
             train_us: 0,
             queue: batch.queue(),
             pace: batch.pace(),

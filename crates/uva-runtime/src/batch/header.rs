@@ -1,5 +1,7 @@
 //! The first bytes of a slot: which batch it holds and how much of each array is in use.
 
+use std::time::Duration;
+
 use bytemuck::{Pod, Zeroable};
 use uva_graph::Split;
 use uva_sample::{BatchCounts, BatchKey, LayerCounts, ListReads, MAX_LAYERS};
@@ -25,12 +27,15 @@ struct LayerHeader {
     edges: u32,
 }
 
-/// The first bytes of a slot. Written by the sampler; the producer adds how long it gathered.
+/// The first bytes of a slot. Written by the sampler; the producer adds when and how long it gathered.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct BatchHeader {
     hash: u64,
+    /// Nanoseconds of the clock that processes share, and from there on.
+    sample_began: u64,
     sample_ns: u64,
+    gather_began: u64,
     gather_ns: u64,
     list_reads: u64,
     list_reads_cached: u64,
@@ -44,8 +49,8 @@ pub(crate) struct BatchHeader {
     seeds: u32,
     nodes: u32,
     layer_count: u32,
+    sampler: u32,
     layers: [LayerHeader; MAX_LAYERS],
-    padding: u32,
 }
 
 impl BatchHeader {
@@ -168,6 +173,16 @@ impl BatchHeader {
         self.gather_ns
     }
 
+    /// When sampling and gathering began.
+    pub fn began(&self) -> [Duration; 2] {
+        [self.sample_began, self.gather_began].map(Duration::from_nanos)
+    }
+
+    /// Which sampler made it.
+    pub fn sampler(&self) -> u32 {
+        self.sampler
+    }
+
     /// What was read of the graph.
     pub fn list_reads(&self) -> ListReads {
         ListReads { all: self.list_reads, cached: self.list_reads_cached }
@@ -196,12 +211,20 @@ impl BatchHeader {
         self.rows_cached = rows;
     }
 
-    pub fn set_sample_ns(&mut self, nanoseconds: u64) {
-        self.sample_ns = nanoseconds;
+    /// Who sampled it, and from when ([`since_boot`](crate::clock::since_boot)) to when.
+    pub fn set_sampled(&mut self, sampler: u32, began: Duration, ended: Duration) {
+        (self.sampler, self.sample_began) = (sampler, began.as_nanos() as u64);
+        self.sample_ns = ended.saturating_sub(began).as_nanos() as u64;
     }
 
-    pub fn set_gather_ns(&mut self, nanoseconds: u64) {
-        self.gather_ns = nanoseconds;
+    /// When the producer turned to it; on a GPU how long it took is known later, and elsewhere.
+    pub fn set_gather_began(&mut self, began: Duration) {
+        self.gather_began = began.as_nanos() as u64;
+    }
+
+    /// When the producer was done with it.
+    pub fn set_gathered(&mut self, ended: Duration) {
+        self.gather_ns = (ended.as_nanos() as u64).saturating_sub(self.gather_began);
     }
 
     pub fn seeds(&self) -> usize {
@@ -241,7 +264,7 @@ mod tests {
         counts.layers[0] = LayerCounts { destinations: 7, sources: 25, edges: 21 };
         counts.layers[1] = LayerCounts { destinations: 25, sources: 40, edges: 50 };
         let mut header = BatchHeader::of_batch(BatchKey { split: Split::Valid, epoch: 5, batch: 3 }, &counts);
-        header.set_sample_ns(17);
+        header.set_sampled(3, Duration::from_nanos(5), Duration::from_nanos(22));
         header.check(layout).unwrap();
         header
     }

@@ -250,6 +250,17 @@ impl Batch {
         }
     }
 
+    /// Which sampler made it, from 0.
+    pub fn sampler(&self) -> u32 {
+        self.header.sampler()
+    }
+
+    /// When its sampling and its gathering began, by a clock that all processes of the machine share
+    /// (`CLOCK_MONOTONIC`).
+    pub fn began(&self) -> [Duration; 2] {
+        self.header.began()
+    }
+
     /// How long the sampler worked on it.
     pub fn sample_time(&self) -> Duration {
         Duration::from_nanos(self.header.sample_ns())

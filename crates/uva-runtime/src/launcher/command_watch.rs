@@ -22,9 +22,9 @@ use uva_mem::handover::HandoverError;
 
 use super::fleet::Fleet;
 use super::janitor::Janitor;
-use super::messages::since_boot;
 use super::watch::{GRACE, Heard, Rank, Speaker, Watch};
 use crate::RuntimeError;
+use crate::clock::since_boot;
 use crate::control::CONSUMER;
 use crate::error::signal_name;
 use crate::metrics::Observer;

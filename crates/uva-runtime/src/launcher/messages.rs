@@ -158,13 +158,7 @@ pub(crate) enum Report {
         message: String,
         /// Whether another role's end is the cause.
         follows: bool,
-        /// When it failed ([`since_boot`]).
+        /// When it failed ([`since_boot`](crate::clock::since_boot)).
         at: Duration,
     },
-}
-
-/// A clock that all processes of the machine share.
-pub(crate) fn since_boot() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use uva_mem::handover::Channel;
 
-use super::messages::{Report, since_boot};
+use super::messages::Report;
 use crate::RuntimeError;
+use crate::clock::since_boot;
 use crate::metrics::{Event, Observer, Progress};
 
 impl Report {

@@ -10,6 +10,7 @@ use uva_mem::handover::Channel;
 use super::reports::ChannelObserver;
 use crate::RuntimeError;
 use crate::batch::{Batch, Used, UsedBatch};
+use crate::clock::since_boot;
 use crate::control::{Control, Tally};
 use crate::metrics::{BatchEvent, Event, Observer, Progress};
 use crate::plan::RunPlan;
@@ -89,7 +90,8 @@ impl Usage {
 
     /// This batch is in use from now on.
     pub fn taken(&mut self, batch: &mut Batch) {
-        let event = BatchEvent::of(batch, self.cached);
+        let train_at_us = since_boot().as_micros() as u64;
+        let event = BatchEvent { train_at_us, ..BatchEvent::of(batch, self.cached) };
         let progress = Progress {
             split: batch.split(),
             epoch: batch.epoch(),

@@ -1,7 +1,6 @@
 //! The producer: feature rows of each batch's nodes into feature slots.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use uva_gather::{CachedRows, FifoCache, GatherError, HostGather, RowCache, RowGather};
 use uva_graph::Dataset;
@@ -12,6 +11,7 @@ use super::{Pace, Peer};
 use crate::RuntimeError;
 use crate::batch::{BatchHeader, Kind};
 use crate::cache::Caches;
+use crate::clock::since_boot;
 use crate::control::{CONSUMER, Control, PRODUCER, Stop};
 use crate::device::{DeviceGather, DeviceSetup};
 use crate::plan::RunPlan;
@@ -91,6 +91,7 @@ impl ProducerRole<'_> {
             let from = batch.payload();
             let mut header = BatchHeader::read(from, &plan.layout)
                 .map_err(|what| RuntimeError::Failed(format!("batch slot {}: {what}", batch.slot())))?;
+            header.set_gather_began(since_boot());
             let length = match gather {
                 _ if header.kind() != Kind::Batch => BatchHeader::BYTES,
                 Gather::Host(host) => {
@@ -158,7 +159,6 @@ fn fill_on_host(
     from: &[u8],
     to: &mut [u8],
 ) -> Result<usize, RuntimeError> {
-    let began = Instant::now();
     let layout = &plan.layout;
     for range in layout.used(header) {
         to[range.clone()].copy_from_slice(&from[range]);
@@ -170,6 +170,6 @@ fn fill_on_host(
         .gather(nodes, &mut to[features])
         .map_err(|error| RuntimeError::Failed(format!("feat.npy: {error}")))?;
     header.set_rows_cached(gather.hits().last);
-    header.set_gather_ns(began.elapsed().as_nanos() as u64);
+    header.set_gathered(since_boot());
     Ok(length)
 }

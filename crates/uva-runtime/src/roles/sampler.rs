@@ -12,6 +12,7 @@ use super::Peer;
 use crate::RuntimeError;
 use crate::batch::{BatchHeader, Kind};
 use crate::cache::{Engine, OnGpu, SampledGraph};
+use crate::clock::since_boot;
 use crate::control::{Control, FIRST_SAMPLER, Stop};
 use crate::plan::{RunPlan, seed_order};
 use crate::schedule::Item;
@@ -60,9 +61,9 @@ impl SamplerRole<'_> {
             let turn = control.turn();
             let (header, length) = match plan.schedule.item(sequence, turn) {
                 Item::Batch(key) => {
-                    let began = std::time::Instant::now();
+                    let began = since_boot();
                     let mut header = sampling.sample(key, slot.payload_mut())?;
-                    header.set_sample_ns(began.elapsed().as_nanos() as u64);
+                    header.set_sampled(self.index as u32, began, since_boot());
                     (header, plan.layout.batch_bytes())
                 }
                 Item::Skipped => (BatchHeader::without_batch(Kind::Skipped), BatchHeader::BYTES),

@@ -16,6 +16,7 @@ use super::arrays::BatchArrays;
 use super::{gpu, task};
 use crate::RuntimeError;
 use crate::batch::Batch;
+use crate::clock::since_boot;
 use crate::control::Stop;
 use crate::metrics::{BatchEvent, CacheCounts, EpochEvent, Event, Observer, PassSums, Progress};
 use crate::options::Cursor;
@@ -274,7 +275,7 @@ impl<'a> Session<'a> {
         batch: &Batch,
         observer: &mut dyn Observer,
     ) -> Result<(), RuntimeError> {
-        let began = Instant::now();
+        let began = since_boot();
         let arrays = BatchArrays::of(batch);
         let mut confirm = || batch.confirm().map_err(|error| error.to_string());
         let step = self
@@ -289,7 +290,8 @@ impl<'a> Session<'a> {
         self.since_checkpoint += 1;
         let event = BatchEvent {
             loss: Some(step.loss),
-            train_us: began.elapsed().as_micros() as u64,
+            train_at_us: began.as_micros() as u64,
+            train_us: since_boot().saturating_sub(began).as_micros() as u64,
             ..BatchEvent::of(batch, self.cached)
         };
         if let Some(counts) = event.cache {

@@ -2,6 +2,7 @@
 
 use uva_runtime::backend::{BackendOptions, SamplerChoice};
 use uva_runtime::metrics::{Event, MetricsFile, Observer, Progress};
+use uva_runtime::trace::TraceFile;
 use uva_runtime::{LoaderOptions, RuntimeError};
 
 use crate::exit;
@@ -34,9 +35,10 @@ pub fn backend_options(backend: &BackendFlags, cache: &CacheFlags) -> BackendOpt
     options
 }
 
-/// The metrics file and the view, both told everything.
+/// The metrics file, the timeline and the view, all told everything.
 pub struct Observers<'a> {
     pub metrics: Option<MetricsFile>,
+    pub trace: Option<TraceFile>,
     pub view: &'a mut progress::Training,
 }
 
@@ -44,6 +46,9 @@ impl Observer for Observers<'_> {
     fn event(&mut self, event: &Event) -> Result<(), RuntimeError> {
         if let Some(metrics) = &mut self.metrics {
             metrics.write(event)?;
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.write(event)?;
         }
         self.view.event(event)
     }

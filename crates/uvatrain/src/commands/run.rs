@@ -4,6 +4,7 @@ use uva_graph::Dataset;
 use uva_runtime::launcher::UserCommand;
 use uva_runtime::metrics::{Event, MetricsFile};
 use uva_runtime::run::CommandRun;
+use uva_runtime::trace::TraceFile;
 
 use super::pipeline::{Observers, backend_options, loader_options};
 use crate::flags::RunFlags;
@@ -26,10 +27,11 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
         command,
     )?;
     let metrics = flags.metrics.as_deref().map(|path| MetricsFile::open(path, false)).transpose()?;
+    let trace = flags.trace.as_deref().map(TraceFile::create).transpose()?;
     let mut view = progress::Training::of_batches_alone();
     let end = {
-        let events = metrics.is_some();
-        let mut observer = Observers { metrics, view: &mut view };
+        let events = metrics.is_some() || trace.is_some();
+        let mut observer = Observers { metrics, trace, view: &mut view };
         run.run(serde_json::to_value(flags)?, events, &mut observer)
     };
     view.finish();

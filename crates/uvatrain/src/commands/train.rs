@@ -11,6 +11,7 @@ pub use without_models::{NO_MODELS, run};
 pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
     use uva_graph::Dataset;
     use uva_runtime::metrics::{Event, MetricsFile};
+    use uva_runtime::trace::TraceFile;
     use uva_runtime::training::TrainingRun;
 
     use super::pipeline::{Observers, backend_options, loader_options};
@@ -31,9 +32,10 @@ pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
         with_models::restart_with(run.environment())?;
     }
     let metrics = flags.metrics.as_deref().map(|path| MetricsFile::open(path, flags.resume)).transpose()?;
+    let trace = flags.trace.as_deref().map(TraceFile::create).transpose()?;
     let mut view = progress::Training::new();
     let end = {
-        let mut observer = Observers { metrics, view: &mut view };
+        let mut observer = Observers { metrics, trace, view: &mut view };
         run.run(serde_json::to_value(flags)?, &mut observer)
     };
     view.finish();

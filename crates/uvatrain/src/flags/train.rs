@@ -168,6 +168,10 @@ pub struct TrainFlags {
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub metrics: Option<PathBuf>,
 
+    /// Write a timeline of the batches to this file, for ui.perfetto.dev and chrome://tracing
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub trace: Option<PathBuf>,
+
     /// Print the result as one JSON object on stdout
     #[arg(long, help_heading = OUTPUT)]
     pub json: bool,

@@ -1,0 +1,156 @@
+//! A run as a timeline: `--trace`, in the format of Chrome's tracer, which ui.perfetto.dev and chrome://tracing open.
+//!
+//! Each sampler, the producer and the consumer have a track of their own, on which a batch is a bar for as long as they
+//! worked on it; arrows lead from one bar of a batch to the next. It is made from the lines of the metrics alone
+//! ([`crate::metrics`]), so that a run need not be told twice.
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::RuntimeError;
+use crate::metrics::{BatchEvent, Event};
+
+/// Tracks, as the format's process numbers: the order in which they are shown is another.
+const CONSUMER: u32 = 1;
+const PRODUCER: u32 = 2;
+const FIRST_SAMPLER: u32 = 3;
+
+/// The file. It can be opened while the run goes on, and after it was killed: its readers need no last bracket.
+#[derive(Debug)]
+pub struct TraceFile {
+    path: PathBuf,
+    file: BufWriter<File>,
+    /// Tracks that have been named.
+    named: BTreeSet<u32>,
+    /// Batches so far: the number of a batch's arrows.
+    batches: u64,
+    /// When the last batch was done with: where what has no time of its own is put.
+    last_us: u64,
+}
+
+impl TraceFile {
+    /// Creates the file, for the user only; what was there goes.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Input`] naming the file.
+    pub fn create(path: &Path) -> Result<Self, RuntimeError> {
+        let file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path);
+        let file =
+            file.map_err(|error| RuntimeError::Input(format!("--trace {}: {error}", path.display())))?;
+        let mut trace = Self {
+            path: path.to_owned(),
+            file: BufWriter::new(file),
+            named: BTreeSet::new(),
+            batches: 0,
+            last_us: 0,
+        };
+        trace.put("[\n")?;
+        Ok(trace)
+    }
+
+    /// Takes in an event of the run.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] naming the file, such as when the disk is full.
+    pub fn write(&mut self, event: &Event) -> Result<(), RuntimeError> {
+        match event {
+            Event::Start(_) => Ok(()),
+            Event::Batch(batch) => self.batch(batch),
+            Event::Epoch(epoch) => self.line(&json!({
+                "name": format!("epoch {} ends", epoch.epoch), "ph": "i", "s": "g", "pid": CONSUMER, "tid": CONSUMER,
+                "ts": self.last_us,
+            })),
+            Event::End(_) => {
+                // The last line is one without a comma behind it.
+                self.put(&format!("{}\n]\n", json!({ "name": "end", "ph": "i", "s": "g", "pid": CONSUMER,
+                    "tid": CONSUMER, "ts": self.last_us })))?;
+                self.flush()
+            }
+        }
+    }
+
+    fn batch(&mut self, batch: &BatchEvent) -> Result<(), RuntimeError> {
+        let sampler = FIRST_SAMPLER + batch.sampler;
+        let stages = [
+            (sampler, batch.sample_at_us, batch.sample_us, "s"),
+            (PRODUCER, batch.gather_at_us, batch.gather_us, "t"),
+            (CONSUMER, batch.train_at_us, batch.train_us, "f"),
+        ];
+        let name = format!("batch {}.{}", batch.epoch, batch.batch);
+        self.batches += 1;
+        for (track, at, took, arrow) in stages {
+            self.name(track)?;
+            self.line(&json!({
+                "name": name, "ph": "X", "pid": track, "tid": track, "ts": at, "dur": took, "args": arguments(batch, track),
+            }))?;
+            // An arrow ends at the bar that it lies in.
+            let mut arrow = json!({
+                "name": "batch", "cat": "batch", "ph": arrow, "id": self.batches, "pid": track, "tid": track, "ts": at,
+            });
+            if arrow["ph"] == "f" {
+                arrow["bp"] = json!("e");
+            }
+            self.line(&arrow)?;
+        }
+        self.line(&json!({
+            "name": "batches ready for the consumer", "ph": "C", "pid": PRODUCER, "ts": batch.gather_at_us,
+            "args": { "batches": batch.queue },
+        }))?;
+        self.last_us = batch.train_at_us + batch.train_us;
+        self.flush()
+    }
+
+    /// Names a track before its first bar.
+    fn name(&mut self, track: u32) -> Result<(), RuntimeError> {
+        if !self.named.insert(track) {
+            return Ok(());
+        }
+        let (name, place) = match track {
+            CONSUMER => ("consumer".to_owned(), u32::MAX / 2),
+            PRODUCER => ("producer".to_owned(), u32::MAX / 4),
+            sampler => (format!("sampler {}", sampler - FIRST_SAMPLER), sampler),
+        };
+        for (what, argument) in [
+            ("process_name", json!({ "name": name })),
+            ("process_sort_index", json!({ "sort_index": place })),
+        ] {
+            self.line(&json!({ "name": what, "ph": "M", "pid": track, "tid": track, "args": argument }))?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, event: &Value) -> Result<(), RuntimeError> {
+        self.put(&format!("{event},\n"))
+    }
+
+    fn put(&mut self, text: &str) -> Result<(), RuntimeError> {
+        let written = self.file.write_all(text.as_bytes());
+        written.map_err(|error| self.failed(&error))
+    }
+
+    /// A batch is there as a whole, for whoever opens the file meanwhile.
+    fn flush(&mut self) -> Result<(), RuntimeError> {
+        let flushed = self.file.flush();
+        flushed.map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &std::io::Error) -> RuntimeError {
+        RuntimeError::Failed(format!("trace file {}: {error}", self.path.display()))
+    }
+}
+
+/// What a bar tells of its batch when it is clicked on.
+fn arguments(batch: &BatchEvent, track: u32) -> Value {
+    match track {
+        CONSUMER => json!({ "loss": batch.loss, "seeds": batch.seeds }),
+        PRODUCER => json!({ "rows": batch.input_nodes, "threads": batch.pace, "cache": batch.cache }),
+        _ => {
+            json!({ "seeds": batch.seeds, "nodes": batch.input_nodes, "edges": batch.edges, "hash": batch.hash })
+        }
+    }
+}
