@@ -3,10 +3,11 @@
 mod support;
 
 use std::fs;
+use std::io::{Read, Write};
 
 use rustix::process::{Pid, Signal, kill_process};
 use support::arrays::{npy, six_nodes};
-use support::runs::{Metrics, small_graph, train, wait_for_batches};
+use support::runs::{Metrics, small_graph, train, wait_for_batches, wait_until};
 use support::{assert_same_contents, contents, directory, real_graph, uvatrain};
 
 #[test]
@@ -377,4 +378,60 @@ fn a_trace_has_a_track_for_each_process_and_an_arrow_for_each_batch() {
     train(temp.path(), "run.jsonl", "--epochs 1 --trace /dev/full")
         .run()
         .refuses(1, &["trace file /dev/full", "No space"]);
+}
+
+/// What a client gets from this port: the head and the body.
+fn asked(port: u16, request: &str) -> Option<(String, String)> {
+    let mut client = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
+    client.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).ok()?;
+    answer.split_once("\r\n\r\n").map(|(head, body)| (head.to_owned(), body.to_owned()))
+}
+
+#[test]
+fn figures_of_a_run_under_way_are_told_over_http_as_prometheus_reads_them() {
+    let temp = directory();
+    small_graph(temp.path());
+    // A port that was free a moment ago; the system gives such a number again late.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let run = train(temp.path(), "run.jsonl", &format!("--epochs 100000 --metrics-listen {port}")).start();
+    let value = |body: &str, name: &str| -> Option<f64> {
+        body.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    };
+    wait_until("an epoch is told", || {
+        asked(port, "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").is_some_and(|(_, body)| {
+            value(&body, "uvatrain_epochs_total").is_some_and(|epochs| epochs >= 1.0)
+        })
+    });
+    let (head, body) = asked(port, "GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("text/plain; version=0.0.4"), "{head}");
+    assert!(body.contains("dataset=\"graph\"} 1\n"), "{body}");
+    for name in ["batches_total", "seeds_total", "edges_total", "batch_loss", "epoch_loss"] {
+        assert!(
+            value(&body, &format!("uvatrain_{name}")).is_some_and(|value| value > 0.0),
+            "{name} in {body}"
+        );
+    }
+    for stage in ["sample", "gather", "train"] {
+        let name = format!("uvatrain_stage_seconds_total{{stage=\"{stage}\"}}");
+        assert!(value(&body, &name).is_some_and(|seconds| seconds > 0.0), "{name} in {body}");
+    }
+    // Every line is a comment or a sample, and every sample's family was announced.
+    for line in body.lines().filter(|line| !line.starts_with("# ")) {
+        let name = line.split(['{', ' ']).next().unwrap();
+        assert!(body.contains(&format!("# TYPE {name} ")), "{line}");
+    }
+    assert!(asked(port, "GET /other HTTP/1.1\r\n\r\n").unwrap().0.starts_with("HTTP/1.1 404"));
+    assert!(asked(port, "POST /metrics HTTP/1.1\r\n\r\n").unwrap().0.starts_with("HTTP/1.1 405"));
+    // One who says nothing holds nobody up for long, and not the run.
+    let silent = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    assert!(asked(port, "GET / HTTP/1.1\r\n\r\n").is_some());
+    drop(silent);
+
+    let taken = train(temp.path(), "other.jsonl", &format!("--epochs 1 --metrics-listen {port}")).run();
+    taken.refuses(2, &[&format!("--metrics-listen 127.0.0.1:{port}"), "in use"]);
+    kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
+    let outcome = run.wait().ends_with(130);
+    assert!(outcome.stderr.contains(&format!("figures at http://127.0.0.1:{port}/metrics")), "{outcome}");
 }

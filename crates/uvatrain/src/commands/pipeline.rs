@@ -1,5 +1,8 @@
 //! What the commands share that start the whole pipeline: `train` and `run`.
 
+use std::net::SocketAddr;
+use std::path::Path;
+
 use uva_runtime::backend::{BackendOptions, SamplerChoice};
 use uva_runtime::metrics::{Event, MetricsFile, Observer, Progress};
 use uva_runtime::trace::TraceFile;
@@ -7,6 +10,7 @@ use uva_runtime::{LoaderOptions, RuntimeError};
 
 use crate::exit;
 use crate::flags::{BackendFlags, CacheFlags, LoaderFlags, Sampler};
+use crate::ui::listen::Listener;
 use crate::ui::progress;
 
 /// The loader's flags as the runtime takes them: one sampler, where it is to be on the GPU.
@@ -35,11 +39,42 @@ pub fn backend_options(backend: &BackendFlags, cache: &CacheFlags) -> BackendOpt
     options
 }
 
-/// The metrics file, the timeline and the view, all told everything.
+/// The metrics' file and port, the timeline and the view, all told everything.
 pub struct Observers<'a> {
-    pub metrics: Option<MetricsFile>,
-    pub trace: Option<TraceFile>,
-    pub view: &'a mut progress::Training,
+    metrics: Option<MetricsFile>,
+    trace: Option<TraceFile>,
+    listener: Option<Listener>,
+    view: &'a mut progress::Training,
+}
+
+/// Where a run is told besides the terminal.
+pub struct Outputs<'f> {
+    pub metrics: Option<&'f Path>,
+    /// The metrics go on where they ended.
+    pub append: bool,
+    pub trace: Option<&'f Path>,
+    pub listen: Option<SocketAddr>,
+}
+
+impl<'a> Observers<'a> {
+    /// Opens what is asked for, and says where figures can be had.
+    ///
+    /// # Errors
+    /// Naming the option whose file or address cannot be had.
+    pub fn open(outputs: &Outputs<'_>, view: &'a mut progress::Training) -> Result<Self, RuntimeError> {
+        let metrics = outputs.metrics.map(|path| MetricsFile::open(path, outputs.append)).transpose()?;
+        let trace = outputs.trace.map(TraceFile::create).transpose()?;
+        let listener = outputs.listen.map(Listener::start).transpose()?;
+        if let Some(listener) = &listener {
+            view.note(&format!("figures at http://{}/metrics", listener.address));
+        }
+        Ok(Self { metrics, trace, listener, view })
+    }
+
+    /// Whether somebody besides the terminal wants to hear of each batch.
+    pub fn want_events(&self) -> bool {
+        self.metrics.is_some() || self.trace.is_some() || self.listener.is_some()
+    }
 }
 
 impl Observer for Observers<'_> {
@@ -49,6 +84,9 @@ impl Observer for Observers<'_> {
         }
         if let Some(trace) = &mut self.trace {
             trace.write(event)?;
+        }
+        if let Some(listener) = &self.listener {
+            listener.event(event);
         }
         self.view.event(event)
     }

@@ -2,11 +2,10 @@
 
 use uva_graph::Dataset;
 use uva_runtime::launcher::UserCommand;
-use uva_runtime::metrics::{Event, MetricsFile};
+use uva_runtime::metrics::Event;
 use uva_runtime::run::CommandRun;
-use uva_runtime::trace::TraceFile;
 
-use super::pipeline::{Observers, backend_options, loader_options};
+use super::pipeline::{Observers, Outputs, backend_options, loader_options};
 use crate::flags::RunFlags;
 use crate::ui::{out, progress, summary};
 
@@ -26,12 +25,16 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
         flags.cache.request(),
         command,
     )?;
-    let metrics = flags.metrics.as_deref().map(|path| MetricsFile::open(path, false)).transpose()?;
-    let trace = flags.trace.as_deref().map(TraceFile::create).transpose()?;
+    let outputs = Outputs {
+        metrics: flags.metrics.as_deref(),
+        append: false,
+        trace: flags.trace.as_deref(),
+        listen: flags.metrics_listen,
+    };
     let mut view = progress::Training::of_batches_alone();
     let end = {
-        let events = metrics.is_some() || trace.is_some();
-        let mut observer = Observers { metrics, trace, view: &mut view };
+        let mut observer = Observers::open(&outputs, &mut view)?;
+        let events = observer.want_events();
         run.run(serde_json::to_value(flags)?, events, &mut observer)
     };
     view.finish();

@@ -10,11 +10,10 @@ pub use without_models::{NO_MODELS, run};
 #[cfg(feature = "train")]
 pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
     use uva_graph::Dataset;
-    use uva_runtime::metrics::{Event, MetricsFile};
-    use uva_runtime::trace::TraceFile;
+    use uva_runtime::metrics::Event;
     use uva_runtime::training::TrainingRun;
 
-    use super::pipeline::{Observers, backend_options, loader_options};
+    use super::pipeline::{Observers, Outputs, backend_options, loader_options};
     use crate::ui::{out, progress, summary};
 
     flags.check()?;
@@ -31,11 +30,15 @@ pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
     if flags.loader.in_process {
         with_models::restart_with(run.environment())?;
     }
-    let metrics = flags.metrics.as_deref().map(|path| MetricsFile::open(path, flags.resume)).transpose()?;
-    let trace = flags.trace.as_deref().map(TraceFile::create).transpose()?;
+    let outputs = Outputs {
+        metrics: flags.metrics.as_deref(),
+        append: flags.resume,
+        trace: flags.trace.as_deref(),
+        listen: flags.metrics_listen,
+    };
     let mut view = progress::Training::new();
     let end = {
-        let mut observer = Observers { metrics, trace, view: &mut view };
+        let mut observer = Observers::open(&outputs, &mut view)?;
         run.run(serde_json::to_value(flags)?, &mut observer)
     };
     view.finish();

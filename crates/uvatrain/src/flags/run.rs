@@ -8,6 +8,7 @@ use serde::Serializer;
 
 use super::{BackendFlags, CacheFlags, LoaderFlags};
 use crate::exit;
+use crate::ui::listen;
 
 const OUTPUT: &str = "Output";
 
@@ -53,6 +54,11 @@ pub struct RunFlags {
     /// Write one JSON object per training batch to this file, a line each
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub metrics: Option<PathBuf>,
+
+    /// Tell the figures of the run over HTTP, for Prometheus: at /metrics of this port, to this machine only unless a
+    /// HOST is given
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = listen::address, help_heading = OUTPUT)]
+    pub metrics_listen: Option<std::net::SocketAddr>,
 
     /// Write a timeline of the batches to this file, for ui.perfetto.dev and chrome://tracing
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]

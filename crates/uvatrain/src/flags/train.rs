@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use super::loader::share_of_cores;
 use super::{BackendFlags, CacheFlags, LoaderFlags};
 use crate::exit;
+use crate::ui::listen;
 
 const MODEL: &str = "Model";
 const OPTIMISATION: &str = "Optimisation";
@@ -167,6 +168,11 @@ pub struct TrainFlags {
     /// Write one JSON object per batch and epoch to this file, a line each
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub metrics: Option<PathBuf>,
+
+    /// Tell the figures of the run over HTTP, for Prometheus: at /metrics of this port, to this machine only unless a
+    /// HOST is given
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = listen::address, help_heading = OUTPUT)]
+    pub metrics_listen: Option<std::net::SocketAddr>,
 
     /// Write a timeline of the batches to this file, for ui.perfetto.dev and chrome://tracing
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]

@@ -1,6 +1,7 @@
 //! What people see: lines and bars on stderr, tables and JSON on stdout.
 
 pub mod format;
+pub mod listen;
 pub mod log;
 pub mod out;
 #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "only `train` shows its progress"))]
