@@ -226,7 +226,7 @@ pub enum Gpu {
 #[command(after_help = "\
 Examples:
   uvatrain bench pcie --json --svg pcie.svg
-  uvatrain bench pcie --kernels wide --row-bytes 400,512 --multiprocessors 8,all --table-size 4GiB --seconds 60")]
+  uvatrain bench pcie --kernels wide --row-bytes 400,512 --multiprocessors 8,all --seconds 60")]
 pub struct PcieBenchFlags {
     /// The GPU's number
     #[arg(long, value_name = "I", default_value_t = 0)]

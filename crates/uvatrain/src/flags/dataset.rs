@@ -14,7 +14,7 @@ Examples:
   uvatrain import --from planetoid planetoid/data data/cora --name cora
   uvatrain import --from npy my_arrays data/mine --symmetrise --dedup
   uvatrain import --from ogb dataset/ogbn_products data/products
-  uvatrain import --from gnn-npz amazon_computers.npz data/computers --split per-class:20,30 --seed 1
+  uvatrain import --from gnn-npz amazon_computers.npz data/computers --split per-class:20,30
   uvatrain import --from edgelist soc-pokec.txt.gz data/pokec --memory 2GiB
 
 SRC is only read. OUT appears only when it is complete. What it will take on the disk and in memory is said first.")]

@@ -1,0 +1,162 @@
+//! The documentation is true of this program as far as a test can tell: examples parse, links lead somewhere, every page is
+//! in the book.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::{directory, uvatrain};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// README.md and the pages of docs/, with their text.
+fn pages() -> Vec<(PathBuf, String)> {
+    let mut paths: Vec<PathBuf> = fs::read_dir(root().join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect();
+    paths.push(root().join("README.md"));
+    paths.sort();
+    paths.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+}
+
+/// The lines of a page's ```sh blocks that call `uvatrain`, with where they stand.
+fn examples_of(path: &Path, text: &str) -> Vec<(String, String)> {
+    let mut examples = Vec::new();
+    let mut shell = false;
+    for (number, line) in text.lines().enumerate() {
+        match line {
+            "```sh" => shell = true,
+            "```" => shell = false,
+            _ if shell && line.starts_with("uvatrain ") => {
+                examples.push((format!("{}:{}", path.display(), number + 1), line.to_owned()));
+            }
+            _ => {}
+        }
+    }
+    examples
+}
+
+/// The examples of the commands' own help.
+fn examples_of_help() -> Vec<(String, String)> {
+    let temp = directory();
+    let help = |words: &[&str]| uvatrain(temp.path(), [words, &["--help"]].concat()).run().succeeds().stdout;
+    let commands = |help: &str| -> Vec<String> {
+        let list =
+            help.split("\nCommands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).unwrap_or_default();
+        let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+        names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+    };
+    let mut examples = Vec::new();
+    let mut take = |of: &str, help: &str| {
+        let lines = help
+            .lines()
+            .map(str::trim)
+            .filter(|line| line.starts_with("uvatrain ") && !line.contains("DATA"));
+        examples.extend(lines.map(|line| (format!("uvatrain {of} --help"), line.to_owned())));
+    };
+    let first = help(&[]);
+    take("", &first);
+    for command in commands(&first) {
+        let text = help(&[&command]);
+        take(&command, &text);
+        for inner in commands(&text) {
+            take(&format!("{command} {inner}"), &help(&[&command, &inner]));
+        }
+    }
+    examples
+}
+
+/// What the line asks of `uvatrain` alone: up to a comment, a pipe or a redirection. None is quoted in an example.
+fn call(line: &str) -> &str {
+    let end = [" #", " |", " >", " 2>", " &&"].into_iter().filter_map(|end| line.find(end)).min();
+    line[..end.unwrap_or(line.len())].trim()
+}
+
+#[test]
+fn every_example_is_understood_by_the_program() {
+    let temp = directory();
+    let mut examples: Vec<(String, String)> =
+        pages().iter().flat_map(|(path, text)| examples_of(path, text)).collect();
+    assert!(examples.len() > 10, "{examples:?}");
+    let of_help = examples_of_help();
+    assert!(of_help.len() > 10, "{of_help:?}");
+    examples.extend(of_help);
+    for (place, line) in examples {
+        let call = call(&line).replacen("uvatrain", "", 1);
+        // A build without the model of requests has no such bench.
+        if call.starts_with(" bench requests") && cfg!(not(feature = "request-model")) {
+            continue;
+        }
+        // Says which options are in force, and does nothing.
+        let asked = match call.split_once(" -- ") {
+            Some((ours, theirs)) => format!("{ours} --print-config -- {theirs}"),
+            None => format!("{call} --print-config"),
+        };
+        let outcome = Command::new("sh")
+            .args(["-c", &format!("\"$0\" {asked}"), env!("CARGO_BIN_EXE_uvatrain")])
+            .current_dir(temp.path())
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&outcome.stderr);
+        assert!(outcome.status.success(), "{place}: {line}\n{stderr}");
+    }
+}
+
+/// What GitHub and mdBook make of a heading: small letters, digits, hyphens.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut code = false;
+    let mut found = BTreeSet::new();
+    for line in text.lines() {
+        code ^= line.starts_with("```");
+        if !code && line.starts_with('#') {
+            found.insert(anchor(line.trim_start_matches('#')));
+        }
+    }
+    found
+}
+
+/// Targets of `[text](target)`, those of other sites left out.
+fn links(text: &str) -> Vec<&str> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
+    targets.filter(|target| !target.contains("://") && !target.is_empty()).collect()
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_to_a_heading_of_it() {
+    for (path, text) in pages() {
+        for link in links(&text) {
+            let (file, heading) =
+                link.split_once('#').map_or((link, None), |(file, rest)| (file, Some(rest)));
+            let target = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            assert!(target.exists(), "{}: {link} leads nowhere", path.display());
+            if let Some(heading) = heading {
+                let there = anchors(&fs::read_to_string(&target).unwrap());
+                assert!(there.contains(heading), "{}: {link}, of {there:?}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_page_is_in_the_book() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let listed: BTreeSet<&str> = links(&summary).into_iter().collect();
+    for (path, _) in pages() {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let listed = listed.contains(name) || ["SUMMARY.md", "README.md"].contains(&name);
+        assert!(listed, "docs/SUMMARY.md does not name {name}");
+    }
+    assert!(fs::read_to_string(root().join("book.toml")).unwrap().contains("src = \"docs\""));
+}
