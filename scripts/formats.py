@@ -177,12 +177,17 @@ def main():
     arguments.add_argument("--memory", default="256MiB", help="what the imports are given")
     arguments.add_argument("--binary", type=Path, default=ROOT / "target/release/uvatrain")
     arguments.add_argument("--work", type=Path, help="where the files are written [default: the system's place]")
+    arguments.add_argument("--no-times", action="store_true", help="leave times out: the machine has other work")
     arguments.add_argument("--out", type=Path)
     chosen = arguments.parse_args()
     sizes = {}
     for edges in chosen.edges:
         with tempfile.TemporaryDirectory(dir=chosen.work) as work:
             sizes[str(edges)] = run(chosen.binary, edges, chosen.memory, Path(work))
+    if chosen.no_times:
+        for results in sizes.values():
+            for result in results:
+                del result["seconds"]
     result = {
         "machine": {"cores": os.cpu_count(), "load_1min": os.getloadavg()[0], "system": platform.platform()},
         "memory": chosen.memory,
