@@ -32,8 +32,11 @@ pub(super) fn write(export: &Export<'_>, gzip: bool) -> Result<(), GraphError> {
     let file = File::create_new(&path).map_err(GraphError::io(&path, "create"))?;
     let file = BufWriter::with_capacity(1 << 18, file);
     let written = if gzip {
-        let mut encoder = GzEncoder::new(file, Compression::default());
-        lines(export, &ids, &mut encoder).and_then(|()| encoder.finish()?.flush())
+        // Two buffers: what is compressed at a time, and what is written.
+        let mut encoder = BufWriter::with_capacity(1 << 16, GzEncoder::new(file, Compression::default()));
+        lines(export, &ids, &mut encoder)
+            .and_then(|()| encoder.into_inner().map_err(io::IntoInnerError::into_error))
+            .and_then(|encoder| encoder.finish()?.flush())
     } else {
         let mut file = file;
         lines(export, &ids, &mut file).and_then(|()| file.flush())

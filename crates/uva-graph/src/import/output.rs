@@ -27,7 +27,7 @@ pub(super) struct Sizes {
     pub(super) feature_row_bytes: u64,
     pub(super) label_row_bytes: u64,
     pub(super) weighted: bool,
-    /// Whether all edges are held beside the builder, as they are where the source is small.
+    /// Time to read the source, where it is large enough to ask.
     pub(super) seconds: Option<f64>,
 }
 
@@ -161,10 +161,10 @@ impl<'r> Output<'r> {
         value: T,
         times: u64,
     ) -> Result<(), GraphError> {
-        let chunk = vec![value; CHUNK];
+        let chunk = [value; 1024];
         let mut left = times;
         while left > 0 {
-            let now = left.min(CHUNK as u64);
+            let now = left.min(chunk.len() as u64);
             writer.write(&chunk[..now as usize])?;
             left -= now;
         }

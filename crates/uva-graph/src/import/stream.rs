@@ -175,7 +175,8 @@ impl Read for Content {
 /// One array, read from its first element to its last.
 pub(super) struct ArrayStream {
     place: PathBuf,
-    content: Content,
+    /// Boxed, because decompressing takes a state that would make every holder large.
+    content: Box<Content>,
     header: Header,
     /// Bytes that come before the content's end by what is known of its size.
     bytes: u64,
@@ -203,7 +204,7 @@ impl ArrayStream {
         let header = Header { kind, shape, data_offset: 0 };
         let stream = ArrayStream {
             place: path.to_owned(),
-            content: Content::Plain(BufReader::with_capacity(BUFFER_BYTES, file)),
+            content: Box::new(Content::Plain(BufReader::with_capacity(BUFFER_BYTES, file))),
             header,
             bytes,
             position: 0,
@@ -241,7 +242,15 @@ impl ArrayStream {
             crc.update(&start[..filled]);
             (crc, said)
         });
-        let stream = ArrayStream { place, content, header, bytes, position: 0, crc, buffer: Vec::new() };
+        let stream = ArrayStream {
+            place,
+            content: Box::new(content),
+            header,
+            bytes,
+            position: 0,
+            crc,
+            buffer: Vec::new(),
+        };
         stream.check_size()?;
         Ok(stream)
     }
@@ -286,7 +295,7 @@ impl ArrayStream {
     pub(super) fn skip(&mut self, elements: u64) -> Result<(), GraphError> {
         let bytes = elements * self.kind().bytes() as u64;
         self.crc = None;
-        match &mut self.content {
+        match &mut *self.content {
             Content::Plain(file) => {
                 file.seek_relative(bytes as i64).map_err(GraphError::io(&self.place, "read"))?;
             }

@@ -100,8 +100,7 @@ fn other_names_dense_attributes_and_several_classes_are_read() {
 #[test]
 fn what_is_wrong_is_told_by_array_place_and_value() {
     let none = ImportOptions::default();
-    let good =
-        || vec![adjacency("adj_"), attributes(), label(npy(NpyType::I8, &[], &[1_i8, 0, 1, 1]))].concat();
+    let good = || [adjacency("adj_"), attributes(), label(npy(NpyType::I8, &[], &[1_i8, 0, 1, 1]))].concat();
     let refused = |name: &str, bytes: Option<Vec<u8>>, part: &str| {
         let place = Place::new();
         let mut members = good();

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::super::npy::Arrays;
 use super::super::output::Output;
@@ -91,7 +91,7 @@ pub(super) fn known(
 }
 
 /// Names as an earlier import left them.
-fn named(path: &PathBuf) -> Result<Numbering, GraphError> {
+fn named(path: &Path) -> Result<Numbering, GraphError> {
     let mut survey = Survey::new(Ids::Name);
     each_line(path, &|_| {}, |line, name| {
         let before = survey.names.len() as u64;

@@ -67,6 +67,9 @@ struct SetData {
     path: PathBuf,
 }
 
+/// Seeds, and their labels where they have any.
+pub(super) type SeedSet = (ArrayStream, Option<ArrayStream>);
+
 #[derive(Debug, thiserror::Error)]
 enum MetadataProblem {
     #[error("{0}")]
@@ -186,10 +189,7 @@ impl Described {
     }
 
     /// Seeds and labels of a task's sets: train, validation, test; nothing for a set that is not there.
-    pub(super) fn sets(
-        &self,
-        task: &Task,
-    ) -> Result<[Option<(ArrayStream, Option<ArrayStream>)>; 3], GraphError> {
+    pub(super) fn sets(&self, task: &Task) -> Result<[Option<SeedSet>; 3], GraphError> {
         let set = |set: &Option<Vec<Set>>, what: &str| {
             let data = match set.as_deref().unwrap_or_default() {
                 [] => return Ok(None),

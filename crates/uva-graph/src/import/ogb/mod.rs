@@ -13,7 +13,7 @@
 mod binary;
 mod text;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Map, json};
 
@@ -140,7 +140,7 @@ fn split_ids(path: &Path, nodes: u64) -> Result<Vec<i64>, GraphError> {
 }
 
 /// The one number of a file that counts nodes or edges of each graph; nothing where there is no such file.
-fn count(path: &PathBuf, what: &'static str) -> Result<Option<u64>, GraphError> {
+fn count(path: &Path, what: &'static str) -> Result<Option<u64>, GraphError> {
     if !path.exists() {
         return Ok(None);
     }

@@ -3,7 +3,7 @@
 //! Nodes without `node-feat.csv.gz` (ogbn-proteins) get one feature, 1. Labels of one column are classes, an empty or NaN one
 //! −1; of several columns, zeros and ones.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::super::output::{Output, Sizes};
 use super::super::text::{LineError, each_line, each_line_until, float, integer};
@@ -34,7 +34,7 @@ impl Text {
         let features = features.exists().then_some(features);
         Ok(Text {
             edges: request.file("raw/edge.csv.gz"),
-            columns: features.as_ref().map_or(Ok(1), columns)?,
+            columns: features.as_deref().map_or(Ok(1), columns)?,
             features,
             label_columns: columns(&labels)?,
             labels,
@@ -131,7 +131,7 @@ impl Text {
         writer.finish().map(drop)
     }
 
-    fn check_rows(&self, path: &PathBuf, rows: u64) -> Result<(), GraphError> {
+    fn check_rows(&self, path: &Path, rows: u64) -> Result<(), GraphError> {
         if rows == self.nodes {
             return Ok(());
         }
@@ -162,7 +162,7 @@ impl Raw for Text {
 }
 
 /// How many columns the first line has.
-fn columns(path: &PathBuf) -> Result<usize, GraphError> {
+fn columns(path: &Path) -> Result<usize, GraphError> {
     let mut columns = 1;
     each_line_until(path, &|_| {}, |_, text| {
         columns = text.iter().filter(|&&c| c == b',').count() + 1;
