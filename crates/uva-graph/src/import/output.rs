@@ -50,7 +50,12 @@ impl Sizes {
             edges,
             disk,
             temporary: if in_memory { 0 } else { records },
-            memory: if in_memory { (2 * records).min(options.memory) } else { options.memory },
+            // How many edges there are may be known only when they have been read.
+            memory: if in_memory && edges.is_some() {
+                (2 * records).min(options.memory)
+            } else {
+                options.memory
+            },
             seconds: self.seconds,
         }
     }

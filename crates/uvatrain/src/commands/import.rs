@@ -62,21 +62,24 @@ fn edge_list(flags: &EdgeListFlags) -> EdgeList {
     }
 }
 
-/// `estimate: 2,449,029 nodes, up to 123,718,280 edges; 1.4 GiB on the disk; 4 GiB of memory`
+/// `estimate: 2,449,029 nodes, up to 123,718,280 edges; 1.4 GiB on the disk; at most 4 GiB of memory for edges`
 fn line(estimate: &Estimate) -> String {
-    let count = |count: Option<u64>, what: &str| match count {
-        Some(count) => format!("{} {what}", format::count(count)),
-        None => format!("a number of {what} that the source does not say"),
+    let nodes = match estimate.nodes {
+        Some(nodes) => format!("{} nodes", format::count(nodes)),
+        None => "nodes still to be counted".to_owned(),
     };
-    let mut parts =
-        vec![format!("{}, up to {}", count(estimate.nodes, "nodes"), count(estimate.edges, "edges"))];
+    let edges = match estimate.edges {
+        Some(edges) => format!("up to {} edges", format::count(edges)),
+        None => "edges still to be counted".to_owned(),
+    };
+    let mut parts = vec![format!("{nodes}, {edges}")];
     if estimate.edges.is_some() {
         parts.push(format!("{} on the disk", ByteSize::from_bytes(estimate.disk)));
     }
     if estimate.temporary > 0 {
         parts.push(format!("{} more while it is made", ByteSize::from_bytes(estimate.temporary)));
     }
-    parts.push(format!("{} of memory for edges", ByteSize::from_bytes(estimate.memory)));
+    parts.push(format!("at most {} of memory for edges", ByteSize::from_bytes(estimate.memory)));
     if let Some(seconds) = estimate.seconds {
         parts.push(format!("about {} to read it", format::seconds(seconds)));
     }
