@@ -5,12 +5,13 @@ mod common;
 use std::sync::Arc;
 
 use uva_cache::CachePolicy;
+use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Dataset, Split};
 use uva_runtime::backend::{Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, SamplerChoice};
 use uva_runtime::cache::{self, CacheContents, CachedDataset};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{LoaderOptions, Passes, Runtime, RuntimeError};
-use uva_sample::{BatchKey, MiniBatch, NeighborSampler};
+use uva_sample::{BatchKey, GraphView, MiniBatch, NeighborSampler, SamplerKind, sampler};
 
 fn options() -> LoaderOptions {
     LoaderOptions { fanouts: vec![4, 3], batch_size: 64, seed: 11, ..LoaderOptions::default() }
@@ -96,6 +97,36 @@ fn sample_and_load_give_what_the_plain_sampler_and_the_table_give() {
     for bytes in [40_000, 200_000] {
         for policy in CachePolicy::ALL {
             check(&dataset, &Backend::Cpu, &planned(&dataset, bytes, policy));
+        }
+    }
+}
+
+#[test]
+fn every_kind_of_sampler_makes_its_own_batches_behind_a_list_cache() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = common::graph(temp.path(), 2000, 8.0);
+    let edges = Dataset::open(&path).unwrap().edges();
+    let weights: Vec<f32> = (0..edges).map(|edge| (edge * 31 % 17) as f32).collect();
+    write_array(&path.join("weight.npy"), NpyType::F32, &[], &weights).unwrap();
+    let dataset = Arc::new(Dataset::open(&path).unwrap());
+    let contents = planned(&dataset, 200_000, CachePolicy::Presample);
+    assert!(contents.caches().lists > 0, "{:?}", contents.caches());
+    for sampler_kind in SamplerKind::ALL {
+        let options = LoaderOptions { sampler_kind, edge_ids: true, ..options() };
+        let mut cached = CachedDataset::new(&dataset, &options, &Backend::Cpu, &contents).unwrap();
+        // The weights, and the edge ids, are those of the dataset's own order in either case.
+        let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
+        let mut plain = sampler(graph, &options.sampling()).unwrap();
+        let (mut batch, mut expected) = (cached.room(), cached.room());
+        for number in 0..4 {
+            let counts = cached.sample(key(number), seeds(&dataset, number), &mut batch).unwrap();
+            assert!(counts.list_reads.cached > 0, "{sampler_kind}");
+            plain.sample_into(key(number), seeds(&dataset, number), &mut expected).unwrap();
+            assert_eq!((batch.hash(), batch.nodes()), (expected.hash(), expected.nodes()), "{sampler_kind}");
+            for (block, expected) in batch.blocks().zip(expected.blocks()) {
+                assert_eq!(block.edge_ids, expected.edge_ids, "{sampler_kind}");
+                assert_eq!(block.edge_ids.len(), block.indices.len());
+            }
         }
     }
 }

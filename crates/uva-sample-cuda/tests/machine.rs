@@ -12,7 +12,8 @@ use uva_cuda::{CudaError, Stream};
 use uva_graph::generate::{PowerLaw, power_law};
 use uva_graph::{Dataset, Split};
 use uva_sample::{
-    BatchBounds, BatchKey, InvalidOption, NeighborSampler, SampleError, SamplerOptions, SeedOrder,
+    BatchBounds, BatchKey, InvalidOption, NeighborSampler, SampleError, SamplerKind, SamplerOptions,
+    SeedOrder,
 };
 use uva_sample_cuda::{CudaSampleError, CudaSampler, CudaSamplerOptions, GraphSource, PinnedArray};
 
@@ -184,6 +185,15 @@ fn what_can_never_work_is_refused_when_the_sampler_is_made() {
     assert_eq!(
         refused(&graph, &of_sampler(SamplerOptions { batch_dependency: 0, ..options(&[2]) })),
         invalid(InvalidOption::BatchDependency)
+    );
+    for kind in [SamplerKind::Labor, SamplerKind::Weighted] {
+        let refused = refused(&graph, &of_sampler(SamplerOptions { kind, ..options(&[2]) }));
+        assert!(refused.to_string().contains("--sampler cpu"), "{refused}");
+        assert_eq!(refused, invalid(InvalidOption::KindOnDevice { kind }));
+    }
+    assert_eq!(
+        refused(&graph, &of_sampler(SamplerOptions { edge_ids: true, ..options(&[2]) })),
+        invalid(InvalidOption::EdgeIdsOnDevice)
     );
     let mismatch = SampleError::LayerMismatch { expected: 2, given: 1 };
     assert_eq!(refused(&graph, &of_sampler(options(&[2, 2]))), CudaSampleError::Sample(mismatch));

@@ -14,7 +14,7 @@ fn graph() -> Graph {
     let list = |node: i64| {
         let entry = |place: i64| {
             let mixed = uva_graph::mix((node * 1000 + place) as u64);
-            (mixed >> 1) as i64 % if mixed % 2 == 0 { 2000 } else { 20_000 }
+            (mixed >> 1) as i64 % if mixed.is_multiple_of(2) { 2000 } else { 20_000 }
         };
         (0..10 + node % 50).map(entry).collect()
     };
