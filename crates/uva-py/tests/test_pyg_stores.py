@@ -177,9 +177,11 @@ def test_epochs_and_workers_have_picks_of_their_own_and_a_seed_repeats_them(grap
     assert one.n_id.tolist() != other.n_id.tolist()
 
 
-def test_samples_by_name_are_the_batches_of_a_loader(graph):
-    options = dict(fanouts=[4, 3], batch_size=64, seed=9, expand="new")
-    sampler = NeighborSampler(graph, [4, 3], seed=9)
+@pytest.mark.parametrize("kind", ["neighbor", "labor"])
+def test_samples_by_name_are_the_batches_of_a_loader(graph, kind):
+    options = dict(fanouts=[4, 3], batch_size=64, seed=9, expand="new", sampler_kind=kind)
+    # A copy, as workers have it.
+    sampler = copy.copy(NeighborSampler(graph, [4, 3], seed=9, kind=kind))
     with uvatrain.Loader(graph, **options) as batches:
         for epoch in range(2):
             for batch in batches:
@@ -367,6 +369,8 @@ def test_what_is_not_supported_is_refused_and_says_what_is(graph):
         (dict(num_neighbors=[3, 0]), "num_neighbors: hop 1 has fanout 0"),
         (dict(num_neighbors=[2**31]), "numbers below 2**31"),
         (dict(seed=-1), "seed=-1: 0 to"),
+        (dict(kind="weighted"), "is for uvatrain.Loader"),
+        (dict(kind="labour"), 'kind "labour": it is "neighbor"'),
         (dict(dataset=Data()), "uvatrain.from_pyg writes a dataset from a Data"),
         (dict(dataset=HeteroData()), "dataset is a HeteroData"),
     ]:
