@@ -22,16 +22,19 @@ pub(crate) fn check(out: &Path, needs: u64, what: impl fmt::Display) -> Result<(
     if found.f_blocks == 0 || needs <= free {
         return Ok(());
     }
-    let message = format!("there is room for {}, but {what}", Gibibytes(free));
+    let message = format!("there is room for {}, but {what}", BytesOnDisk(free));
     Err(GraphError::Lacking { path: out.to_owned(), message })
 }
 
 /// Bytes as people read them where disks are meant.
-pub(crate) struct Gibibytes(pub u64);
+pub(crate) struct BytesOnDisk(pub u64);
 
-impl fmt::Display for Gibibytes {
+impl fmt::Display for BytesOnDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.1} GiB", self.0 as f64 / (1_u64 << 30) as f64)
+        let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        // Less than one of the smallest is told in it all the same.
+        let (size, unit) = units.into_iter().find(|(size, _)| self.0 >= *size).unwrap_or(units[2]);
+        write!(f, "{:.1} {unit}", self.0 as f64 / size as f64)
     }
 }
 

@@ -17,7 +17,7 @@ use super::random::{Purpose, Stream};
 use super::{Progress, Summary};
 use crate::files::names;
 use crate::npy::{NpyType, NpyWriter};
-use crate::room::{self, Gibibytes};
+use crate::room::{self, BytesOnDisk};
 use crate::staged::StagedDirectory;
 use crate::steps::in_steps;
 use crate::{ElementType, GraphError, Meta, Split};
@@ -233,7 +233,7 @@ pub(super) fn write(
     let start = Instant::now();
     let staged = StagedDirectory::new(out)?;
     let needs = Estimate::of(common).disk_bytes;
-    let what = format!("it takes {}: name a directory on another disk, or ask for less", Gibibytes(needs));
+    let what = format!("it takes {}: name a directory on another disk, or ask for less", BytesOnDisk(needs));
     room::check(out, needs, what)?;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(common.threads.unwrap_or(0))

@@ -7,7 +7,7 @@ use super::{Estimate, ImportOptions, Request, values};
 use crate::csc::{Changes, CscBuilder};
 use crate::files::{Files, names};
 use crate::npy::{NpyType, NpyWriter, write_array};
-use crate::room::{self, Gibibytes};
+use crate::room::{self, BytesOnDisk};
 use crate::staged::StagedDirectory;
 use crate::steps::Progress;
 use crate::{ElementType, GraphError, Meta, Split, verify};
@@ -85,8 +85,8 @@ impl<'r> Output<'r> {
         let what = format!(
             "the dataset takes {} and its making {} more for a while: make room, name an OUT on another disk, or give more \
              --memory, so that less goes through the temporary file",
-            Gibibytes(estimate.disk),
-            Gibibytes(estimate.temporary),
+            BytesOnDisk(estimate.disk),
+            BytesOnDisk(estimate.temporary),
         );
         room::check(request.out, estimate.disk.saturating_add(estimate.temporary), what)?;
         Ok(Output { staged, request, changes })
