@@ -308,12 +308,12 @@ fn a_second_interrupt_ends_a_command_that_does_not_listen() {
     assert!([130, 143].contains(&outcome.code()), "{outcome}");
 }
 
-/// The roles prepare such a batch in a fraction of a millisecond.
+/// The roles prepare such a batch in a fraction of a millisecond: a command that holds each for 30 ms is what they wait for,
+/// and one that holds none takes them as they come. Who waits for whom then is the scheduler's to say, and is not asked.
 #[test]
 fn a_command_far_slower_or_far_faster_than_the_roles_gets_the_same_batches_from_the_same_slots() {
     let temp = directory();
     small_graph(temp.path());
-    let mut bottlenecks = Vec::new();
     for hold in [0, 30] {
         let _ = std::fs::remove_file(temp.path().join(command::RECORD));
         let steps = format!("attach; hold {hold}; take 60; close");
@@ -324,12 +324,11 @@ fn a_command_far_slower_or_far_faster_than_the_roles_gets_the_same_batches_from_
         let train: Vec<_> =
             expected(temp.path(), epochs).into_iter().filter(|batch| batch.0 == "train").collect();
         assert_eq!(taken, train[..60]);
-        let metrics = Metrics::read(&temp.path().join("run.jsonl"));
-        bottlenecks
-            .push(metrics.of("end").next().expect("an end")["bottleneck"].as_str().unwrap().to_owned());
+        if hold > 0 {
+            let metrics = Metrics::read(&temp.path().join("run.jsonl"));
+            assert_eq!(metrics.of("end").next().expect("an end")["bottleneck"], "consumer", "{outcome}");
+        }
     }
-    assert_ne!(bottlenecks[0], "consumer");
-    assert_eq!(bottlenecks[1], "consumer");
 }
 
 #[test]
