@@ -18,6 +18,7 @@ use serde_json::json;
 use support::runs::{Metrics, Process, Traces, processes_of, wait_for_batches, wait_until};
 use support::slots::{RINGS, Rings, STATES};
 use support::{Running, Uvatrain, directory, uvatrain};
+use uva_graph::mix;
 
 const ROLES: [&str; 4] = ["sampler", "producer", "consumer", "launcher"];
 /// Kills of each role in each state of each ring's slots, then so many stops.
@@ -40,17 +41,12 @@ impl Round {
         let mut random = Random(number as u64);
         let kind = number % (KILLS + STOPS);
         let stopped = (kind >= KILLS).then(|| Duration::from_millis(random.below(1500)));
-        let (kind, roles) = if kind < KILLS {
-            (kind, ROLES.len())
-        } else {
-            // A launcher that is stopped hears of nothing: the others just go on.
-            (random.below(KILLS as u64) as usize, ROLES.len())
-        };
+        let place = if kind < KILLS { kind } else { random.below(KILLS as u64) as usize };
         Round {
             number,
-            role: ROLES[kind % roles],
-            ring: kind / roles % RINGS.len(),
-            state: kind / roles / RINGS.len() % STATES.len(),
+            role: ROLES[place % ROLES.len()],
+            ring: place / ROLES.len() % RINGS.len(),
+            state: place / ROLES.len() / RINGS.len(),
             stopped,
             random,
         }
@@ -62,16 +58,14 @@ impl Round {
     }
 }
 
-/// splitmix64: the same rounds every time.
+/// The same numbers every time.
 struct Random(u64);
 
 impl Random {
     fn below(&mut self, bound: u64) -> u64 {
+        // splitmix64's step: consecutive states are far apart.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
+        mix(self.0) % bound
     }
 }
 
@@ -171,7 +165,7 @@ fn kill(round: &mut Round, run: Running, roles: &[&Process]) -> i32 {
         let struck = of_role[round.random.below(of_role.len() as u64) as usize];
         struck.signal(Signal::KILL);
         go_on(Some(struck));
-        let name = format!("the {}", if round.role == "sampler" { "sampler" } else { round.role });
+        let name = format!("the {}", round.role);
         run.wait().refuses(1, &[&name, "killed by SIGKILL at ", "--resume"])
     };
     assert!(!outcome.stderr.contains("panicked"), "round {}\n{outcome}", round.name());

@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
 use uva_mem::ring::protocol::{Patience, SlotHeader, State, StateWord, checksum};
-use uva_mem::ring::{Gone, Ring, RingShape, Word};
+use uva_mem::ring::{Gone, Ring, RingShape, SharedWord, Word};
 
 /// Whoever waits asks at once, and hears that nobody is there.
 const PATIENCE: Patience = Patience { spins: 0, interval: Duration::from_nanos(1) };
@@ -21,36 +21,8 @@ const GENERATION: u32 = 5;
 const SEQUENCE: u64 = 11;
 const CAPACITY: u64 = 4096;
 
-/// A word of a thread's own, which nobody else changes: waiting for it is over at once.
-#[derive(Debug)]
-struct OwnWord(AtomicU32);
-
-impl Word for OwnWord {
-    fn load(&self, order: Ordering) -> u32 {
-        self.0.load(order)
-    }
-
-    fn store(&self, value: u32, order: Ordering) {
-        self.0.store(value, order);
-    }
-
-    fn compare_exchange(
-        &self,
-        current: u32,
-        new: u32,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<u32, u32> {
-        self.0.compare_exchange(current, new, success, failure)
-    }
-
-    fn wait(&self, _: u32, _: Duration) {}
-
-    fn wake_all(&self) {}
-}
-
 /// The header's words in their order in memory: state, generation, sequence, length, checksum.
-fn header(input: &[u8]) -> SlotHeader<OwnWord> {
+fn header(input: &[u8]) -> SlotHeader<SharedWord> {
     let words = input.chunks(4).map(|chunk| {
         let mut bytes = [0; 4];
         bytes[..chunk.len()].copy_from_slice(chunk);
@@ -60,7 +32,9 @@ fn header(input: &[u8]) -> SlotHeader<OwnWord> {
     let next = Cell::new(0);
     SlotHeader::new(0, |_| {
         let at = next.replace(next.get() + 1);
-        OwnWord(AtomicU32::new(words[at]))
+        let word = SharedWord::default();
+        word.store(words[at], Ordering::Relaxed);
+        word
     })
 }
 

@@ -1,10 +1,10 @@
 //! The directory of a run's checkpoints, as launcher and janitor see it, which have no trainer: whose it is, and what a
 //! failed run leaves in it.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -45,17 +45,26 @@ impl CheckpointDirectory {
             ))
         };
         let mut made = false;
-        if !path.is_dir() {
-            match DirBuilder::new().recursive(true).mode(0o700).create(path) {
-                Ok(()) => made = true,
-                Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
-                Err(error) => return Err(failed("create", &error)),
-            }
-        }
-        let lock = File::open(path).map_err(|error| failed("open", &error))?;
-        let claimed = Self { path: path.to_owned(), lock, made };
         let since = Instant::now();
-        while let Err(Errno::WOULDBLOCK) = flock(&claimed.lock, FlockOperation::NonBlockingLockExclusive) {
+        loop {
+            if !path.is_dir() {
+                match DirBuilder::new().recursive(true).mode(0o700).create(path) {
+                    Ok(()) => made = true,
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
+                    Err(error) => return Err(failed("create", &error)),
+                }
+            }
+            let lock = match File::open(path) {
+                Ok(lock) => lock,
+                Err(error) if error.kind() == ErrorKind::NotFound && since.elapsed() < PATIENCE => continue,
+                Err(error) => return Err(failed("open", &error)),
+            };
+            // Any other error is of a file system that cannot lock directories: there nobody watches over them.
+            let held = flock(&lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK);
+            // Whoever had it before may have removed it: a lock on what no path leads to keeps nobody out.
+            if !held && is_at(&lock, path) {
+                return Ok(Self { path: path.to_owned(), lock, made });
+            }
             if since.elapsed() > PATIENCE {
                 return Err(RuntimeError::Input(format!(
                     "--checkpoint {}: another run is writing its checkpoints there; wait for its end, or name \
@@ -65,8 +74,6 @@ impl CheckpointDirectory {
             }
             thread::sleep(INTERVAL);
         }
-        // Any other error is of a file system that cannot lock directories: there nobody watches over them.
-        Ok(claimed)
     }
 
     /// What it is called.
@@ -104,11 +111,62 @@ impl CheckpointDirectory {
     }
 }
 
+/// Whether the path still leads to this directory.
+fn is_at(directory: &File, path: &Path) -> bool {
+    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    let (opened, named) = (directory.metadata().map(identity), fs::metadata(path).map(identity));
+    matches!((opened, named), (Ok(opened), Ok(named)) if opened == named)
+}
+
 impl Drop for CheckpointDirectory {
     fn drop(&mut self) {
         if self.made {
             // Only an empty one goes; and by then every checkpoint of the run has been written.
             let _ = fs::remove_dir(&self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn whoever_waits_for_a_directory_that_its_maker_removes_gets_one_that_others_see() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("kept");
+        for _ in 0..20 {
+            let maker = CheckpointDirectory::claim(&path).unwrap();
+            let (waits, waiting) = mpsc::channel();
+            let waiter = thread::spawn({
+                let path = path.clone();
+                move || {
+                    waits.send(()).unwrap();
+                    CheckpointDirectory::claim(&path).unwrap()
+                }
+            });
+            waiting.recv().unwrap();
+            drop(maker);
+            let claimed = waiter.join().unwrap();
+            assert!(is_at(&claimed.lock, &path));
+            let other = File::open(&path).unwrap();
+            assert_eq!(flock(&other, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK));
+        }
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_directory_that_was_removed_is_not_the_one_that_was_made_in_its_place() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("kept");
+        fs::create_dir(&path).unwrap();
+        let directory = File::open(&path).unwrap();
+        assert!(is_at(&directory, &path));
+        fs::remove_dir(&path).unwrap();
+        assert!(!is_at(&directory, &path));
+        fs::create_dir(&path).unwrap();
+        assert!(!is_at(&directory, &path));
     }
 }

@@ -11,6 +11,8 @@ mod random;
 mod recipe;
 mod rmat;
 mod sbm;
+#[cfg(test)]
+mod testing;
 mod web;
 
 pub use citation::{Citation, citation};

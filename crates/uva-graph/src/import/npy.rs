@@ -382,13 +382,7 @@ impl Features {
         };
         let mut writer = NpyWriter::create(path, target, row_shape)?;
         for chunk in bytes.chunks(CHUNK * kind.bytes()) {
-            if kind == target || kind == NpyType::Bool {
-                writer.write_bytes(chunk)?;
-            } else {
-                let values: Vec<f32> =
-                    values::floats(kind, chunk).into_iter().map(|value| value as f32).collect();
-                writer.write(&values)?;
-            }
+            values::write_kept_or_widened(&mut writer, kind, target, chunk)?;
         }
         writer.finish().map(drop)
     }

@@ -129,13 +129,7 @@ impl<'r> Output<'r> {
             if chunk.is_empty() {
                 break;
             }
-            if kind == target || kind == NpyType::Bool {
-                writer.write_bytes(chunk)?;
-            } else {
-                let values: Vec<f32> =
-                    values::floats(kind, chunk).into_iter().map(|value| value as f32).collect();
-                writer.write(&values)?;
-            }
+            values::write_kept_or_widened(&mut writer, kind, target, chunk)?;
             if table.position() - told >= 1 << 22 {
                 told = table.position();
                 self.progress("features", told, total);

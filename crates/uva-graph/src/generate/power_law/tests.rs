@@ -1,4 +1,6 @@
 use super::*;
+use crate::generate::Recipe;
+use crate::generate::testing::{assert_bytes_depend_on_the_seed_alone, assert_refused};
 use crate::{Dataset, Labels, Verify};
 
 fn small() -> PowerLaw {
@@ -14,14 +16,7 @@ fn generate(options: &PowerLaw) -> (tempfile::TempDir, std::path::PathBuf) {
 
 #[test]
 fn the_bytes_are_the_same_for_any_number_of_threads() {
-    let (_first, one) = generate(&PowerLaw { threads: Some(1), ..small() });
-    let (_second, four) = generate(&PowerLaw { threads: Some(4), ..small() });
-    let (_third, other) = generate(&PowerLaw { seed: 1, ..small() });
-    for name in ["indptr", "indices", "feat", "label", "train_idx", "valid_idx", "test_idx"] {
-        let read = |out: &Path| std::fs::read(out.join(format!("{name}.npy"))).unwrap();
-        assert!(read(&one) == read(&four), "{name} differs between 1 and 4 threads");
-        assert!(read(&one) != read(&other), "{name} is the same for another seed");
-    }
+    assert_bytes_depend_on_the_seed_alone(&Recipe::PowerLaw(small()));
 }
 
 #[test]
@@ -136,8 +131,6 @@ fn features_alone_tell_at_least_ten_points_less_than_features_and_neighbours() {
 
 #[test]
 fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
-    let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join("graph");
     let cases: [(&str, PowerLaw); 10] = [
         ("--nodes", PowerLaw { nodes: 1, ..small() }),
         ("--avg-degree", PowerLaw { average_degree: f64::NAN, ..small() }),
@@ -150,12 +143,7 @@ fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
         ("--train-share", PowerLaw { train_share: 0.9, ..small() }),
         ("--threads", PowerLaw { threads: Some(0), ..small() }),
     ];
-    for (option, options) in cases {
-        let error = power_law(&out, &options, &|_| ()).unwrap_err();
-        assert!(error.is_bad_input());
-        assert!(error.to_string().starts_with(option), "{error}");
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "{error}");
-    }
+    assert_refused(cases.map(|(option, options)| (option, Recipe::PowerLaw(options))));
 }
 
 #[test]

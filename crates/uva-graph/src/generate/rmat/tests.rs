@@ -1,5 +1,7 @@
 use super::*;
-use crate::{Dataset, Verify};
+use crate::Dataset;
+use crate::generate::Recipe;
+use crate::generate::testing::{assert_bytes_depend_on_the_seed_alone, assert_refused, generated};
 
 fn small() -> Rmat {
     let defaults = Rmat::default();
@@ -13,24 +15,12 @@ fn with(change: impl FnOnce(&mut Rmat)) -> Rmat {
 }
 
 fn generate(options: &Rmat) -> (tempfile::TempDir, Dataset) {
-    let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join("graph");
-    let summary = rmat(&out, options, &|_| ()).unwrap();
-    let dataset = Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap();
-    assert_eq!(summary.edges, dataset.edges() as u64);
-    (directory, dataset)
+    generated(&Recipe::Rmat(options.clone()))
 }
 
 #[test]
 fn the_bytes_are_the_same_for_any_number_of_threads() {
-    let (_first, one) = generate(&with(|options| options.common.threads = Some(1)));
-    let (_second, four) = generate(&with(|options| options.common.threads = Some(4)));
-    let (_third, other) = generate(&with(|options| options.common.seed = 1));
-    for name in ["indptr", "indices", "feat", "label", "train_idx", "valid_idx", "test_idx"] {
-        let read = |dataset: &Dataset| std::fs::read(dataset.path().join(format!("{name}.npy"))).unwrap();
-        assert!(read(&one) == read(&four), "{name} differs between 1 and 4 threads");
-        assert!(read(&one) != read(&other), "{name} is the same for another seed");
-    }
+    assert_bytes_depend_on_the_seed_alone(&Recipe::Rmat(small()));
 }
 
 #[test]
@@ -181,8 +171,6 @@ fn tiny_graphs_and_any_number_of_nodes_do() {
 
 #[test]
 fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
-    let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join("graph");
     let cases = [
         ("--nodes", with(|options| options.common.nodes = 1)),
         ("--homophily", with(|options| options.homophily = 1.5)),
@@ -194,10 +182,5 @@ fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
         ("--noise", with(|options| options.noise = f64::NAN)),
         ("--train-share", with(|options| options.common.train_share = 1.0)),
     ];
-    for (option, options) in cases {
-        let error = rmat(&out, &options, &|_| ()).unwrap_err();
-        assert!(error.is_bad_input());
-        assert!(error.to_string().starts_with(option), "{error}");
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "{error}");
-    }
+    assert_refused(cases.map(|(option, options)| (option, Recipe::Rmat(options))));
 }

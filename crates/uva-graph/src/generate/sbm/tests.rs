@@ -1,5 +1,7 @@
 use super::*;
-use crate::{Dataset, Labels, Verify};
+use crate::generate::Recipe;
+use crate::generate::testing::{assert_bytes_depend_on_the_seed_alone, assert_refused, generated, list};
+use crate::{Dataset, Labels};
 
 fn small() -> Sbm {
     let defaults = Sbm::default();
@@ -13,29 +15,12 @@ fn with(change: impl FnOnce(&mut Sbm)) -> Sbm {
 }
 
 fn generate(options: &Sbm) -> (tempfile::TempDir, Dataset) {
-    let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join("graph");
-    let summary = sbm(&out, options, &|_| ()).unwrap();
-    let dataset = Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap();
-    assert_eq!(summary.edges, dataset.edges() as u64);
-    (directory, dataset)
-}
-
-fn list(dataset: &Dataset, node: usize) -> Vec<i64> {
-    let csc = dataset.csc();
-    (csc.indptr[node]..csc.indptr[node + 1]).map(|edge| csc.indices.get(edge as usize)).collect()
+    generated(&Recipe::Sbm(options.clone()))
 }
 
 #[test]
 fn the_bytes_are_the_same_for_any_number_of_threads() {
-    let (_first, one) = generate(&with(|options| options.common.threads = Some(1)));
-    let (_second, four) = generate(&with(|options| options.common.threads = Some(4)));
-    let (_third, other) = generate(&with(|options| options.common.seed = 1));
-    for name in ["indptr", "indices", "feat", "label", "train_idx", "valid_idx", "test_idx"] {
-        let read = |dataset: &Dataset| std::fs::read(dataset.path().join(format!("{name}.npy"))).unwrap();
-        assert!(read(&one) == read(&four), "{name} differs between 1 and 4 threads");
-        assert!(read(&one) != read(&other), "{name} is the same for another seed");
-    }
+    assert_bytes_depend_on_the_seed_alone(&Recipe::Sbm(small()));
 }
 
 #[test]
@@ -136,8 +121,6 @@ fn labels_are_the_communities_but_for_the_noise_and_tiny_graphs_do() {
 
 #[test]
 fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
-    let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join("graph");
     let pairs = |within, between| with(|options| options.mixing = Mixing::Probabilities { within, between });
     let cases = [
         ("--nodes", with(|options| options.common.nodes = 1)),
@@ -152,10 +135,5 @@ fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
         ("--p-in", pairs(0.9, 0.9)),
         ("--train-share", with(|options| options.common.train_share = 1.0)),
     ];
-    for (option, options) in cases {
-        let error = sbm(&out, &options, &|_| ()).unwrap_err();
-        assert!(error.is_bad_input());
-        assert!(error.to_string().starts_with(option), "{error}");
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "{error}");
-    }
+    assert_refused(cases.map(|(option, options)| (option, Recipe::Sbm(options))));
 }

@@ -1,5 +1,7 @@
 use super::*;
-use crate::{Dataset, Verify};
+use crate::Dataset;
+use crate::generate::Recipe;
+use crate::generate::testing::{assert_bytes_depend_on_the_seed_alone, assert_refused, generated};
 
 fn small() -> Web {
     let defaults = Web::default();
@@ -13,11 +15,7 @@ fn with(change: impl FnOnce(&mut Web)) -> Web {
 }
 
 fn generate(options: &Web) -> (tempfile::TempDir, Dataset) {
-    let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join("graph");
-    web(&out, options, &|_| ()).unwrap();
-    let dataset = Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap();
-    (directory, dataset)
+    generated(&Recipe::Web(options.clone()))
 }
 
 /// All hosts, in order.
@@ -38,14 +36,7 @@ fn hosts(options: &Web) -> Vec<Host> {
 
 #[test]
 fn the_bytes_are_the_same_for_any_number_of_threads() {
-    let (_first, one) = generate(&with(|options| options.common.threads = Some(1)));
-    let (_second, four) = generate(&with(|options| options.common.threads = Some(4)));
-    let (_third, other) = generate(&with(|options| options.common.seed = 1));
-    for name in ["indptr", "indices", "feat", "label", "train_idx", "valid_idx", "test_idx"] {
-        let read = |dataset: &Dataset| std::fs::read(dataset.path().join(format!("{name}.npy"))).unwrap();
-        assert!(read(&one) == read(&four), "{name} differs between 1 and 4 threads");
-        assert!(read(&one) != read(&other), "{name} is the same for another seed");
-    }
+    assert_bytes_depend_on_the_seed_alone(&Recipe::Web(small()));
 }
 
 #[test]
@@ -118,8 +109,6 @@ fn pages_of_a_directory_share_links() {
 
 #[test]
 fn options_out_of_range_are_refused_by_name_and_tiny_graphs_are_fine() {
-    let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join("graph");
     let cases = [
         ("--nodes", with(|options| options.common.nodes = 1)),
         ("--within-host", with(|options| options.within_host = 1.5)),
@@ -127,12 +116,7 @@ fn options_out_of_range_are_refused_by_name_and_tiny_graphs_are_fine() {
         ("--near", with(|options| options.near = f64::NAN)),
         ("--train-share", with(|options| options.common.train_share = 1.0)),
     ];
-    for (option, options) in cases {
-        let error = web(&out, &options, &|_| ()).unwrap_err();
-        assert!(error.is_bad_input());
-        assert!(error.to_string().starts_with(option), "{error}");
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "{error}");
-    }
+    assert_refused(cases.map(|(option, options)| (option, Recipe::Web(options))));
     for nodes in [2, 3, 70, 5000] {
         let (_directory, dataset) = generate(&with(|options| {
             options.common.nodes = nodes;
