@@ -9,8 +9,8 @@ use std::path::Path;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::mps::Machine;
-use support::runs::{Metrics, role_of, small_graph, train, wait_for_batches};
-use support::{Uvatrain, directory};
+use support::runs::{Metrics, TRAIN, role_of, small_graph, train, wait_for_batches};
+use support::{Uvatrain, directory, uvatrain_behind};
 
 /// Everything that a run's metrics say of what was computed.
 #[derive(Debug, PartialEq)]
@@ -76,6 +76,26 @@ fn batches_and_losses_are_those_of_the_cpu_whichever_way_the_rows_take() {
             .or_else(|| partition_in_force.as_object().and_then(|object| object.keys().next().cloned()));
         assert_eq!(name.as_deref(), Some(partition), "{options}: {partition_in_force}");
     }
+}
+
+/// NVIDIA's driver pins whatever the limit says, so a low one is no refusal; where a system does count, it is the cause.
+#[test]
+fn a_limit_on_locked_memory_changes_nothing_unless_pinning_is_refused_and_is_named_then() {
+    let temp = directory();
+    small_graph(temp.path());
+    train(temp.path(), "cpu.jsonl", "--device cpu --epochs 1").run().succeeds();
+    // What root may do beyond the limit is given up first.
+    let line =
+        "ulimit -l 16\n[ \"$(id -u)\" != 0 ] || exec setpriv --bounding-set=-ipc_lock -- \"$@\"\nexec \"$@\"";
+    let limited = || {
+        let args = format!("{TRAIN} --metrics gpu.jsonl --device cuda:0 --epochs 1 --partition none");
+        uvatrain_behind(temp.path(), line, args.split_whitespace()).simulated()
+    };
+    limited().run().succeeds();
+    assert_eq!(computed(&temp.path().join("cpu.jsonl")), computed(&temp.path().join("gpu.jsonl")));
+    let refused =
+        limited().env("CUDA_SIM_FAIL", "producer:cuMemHostRegister:*=CUDA_ERROR_OUT_OF_MEMORY").run();
+    refused.refuses(1, &["feat.npy", "RLIMIT_MEMLOCK is 16.0 KiB, less than the ", "ulimit -l unlimited"]);
 }
 
 #[test]

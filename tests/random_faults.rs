@@ -2,7 +2,7 @@
 //! all: each round takes up the last good checkpoint of the round before.
 //!
 //! Forty rounds, about two and a half seconds each: starting four processes and loading libtorch twice is most of it.
-//! `UVATRAIN_FAULT_ROUNDS=200 UVATRAIN_FAULT_RESULTS=FILE.json cargo test --release --test random_faults` plays more, and
+//! `UVATRAIN_FAULT_ROUNDS=200 UVATRAIN_FAULT_RESULTS=FILE.json cargo test --test random_faults` plays more, and
 //! writes down how each ended.
 
 mod support;

@@ -18,11 +18,13 @@ pub fn small_graph(directory: &Path) -> PathBuf {
     graph
 }
 
-/// `uvatrain train graph …` with small batches, one thread a stage, and its metrics in `metrics`.
+/// Training with small batches and one thread a stage.
+pub const TRAIN: &str =
+    "train graph --fanouts 5,4 --batch-size 100 --hidden 16 --train-threads 1 --gather-threads 1";
+
+/// [`TRAIN`] with its metrics in `metrics`.
 pub fn train(directory: &Path, metrics: &str, extra: &str) -> Uvatrain {
-    let common =
-        "train graph --fanouts 5,4 --batch-size 100 --hidden 16 --train-threads 1 --gather-threads 1";
-    uvatrain(directory, format!("{common} --metrics {metrics} {extra}").split_whitespace())
+    uvatrain(directory, format!("{TRAIN} --metrics {metrics} {extra}").split_whitespace())
 }
 
 /// What a metrics file says. Objects are compared as they are written, floats by their shortest digits.

@@ -192,9 +192,7 @@ impl PinnedTable {
                         start,
                     ));
                 }
-                Err(error) if may_be_copied(&error) => {
-                    refused = Some(with_doubts(error.to_string(), &doubts))
-                }
+                Err(error) if may_be_copied(&error) => refused = Some((error.to_string(), doubts)),
                 Err(error) => return Err(error),
             }
         }
@@ -214,7 +212,11 @@ impl PinnedTable {
                 &options.what,
             )
         }
-        .map_err(|error| explain_refusal(error, refused.as_deref(), &doubts))?;
+        .map_err(|error| {
+            // The same limits stood in the way of both, and are named once.
+            let before = refused.as_ref().map(|(error, _)| error.as_str());
+            explain_refusal(error, before, &doubts)
+        })?;
         let address = registered.address;
         let page_kind = match region.pages() {
             PageKind::Base => "base",
@@ -231,7 +233,7 @@ impl PinnedTable {
             PinHow::Copied,
             Some(page_kind),
             bytes,
-            refused,
+            refused.map(|(error, doubts)| with_doubts(error, &doubts)),
             start,
         ))
     }
