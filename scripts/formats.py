@@ -4,7 +4,7 @@
     scripts/formats.py [--edges 1000000 10000000] [--memory 256MiB] [--out docs/results/formats.json]
 
 A graph is generated, exported, and its files are put together again as each format has them; then each is imported. The
-edges of what comes back are compared with the ones that went in. Needs nothing but Python, and room for about 120 bytes
+edges of what comes back are compared with the ones that went in. Sizes that --out holds already and that are not asked for stay. Needs nothing but Python, and room for about 120 bytes
 an edge under --work. Peak memory is what the kernel counts (VmHWM), pages of mapped files among it; "own" is the most that was
 seen of the process's own pages (RssAnon). Both are looked at every 5 ms: what wait4 tells has this script's own memory in it.
 """
@@ -45,7 +45,7 @@ def elements(path, kind):
 
 
 def measured(command):
-    """Runs a command; seconds, peak memory, and the peak of its own pages."""
+    """Runs a command; seconds, seconds of the CPU, peak memory, and the peak of its own pages."""
     start = time.perf_counter()
     process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     peak, ended = {"VmHWM": 0, "RssAnon": 0}, threading.Event()
@@ -63,13 +63,15 @@ def measured(command):
     watcher = threading.Thread(target=look)
     watcher.start()
     said = process.stderr.read()
-    code = process.wait()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = code = os.waitstatus_to_exitcode(status)
     seconds = time.perf_counter() - start
     ended.set()
     watcher.join()
     if code != 0:
         sys.exit(f"{' '.join(map(str, command))}\nended with {code}:\n{said}")
-    return {"seconds": round(seconds, 2), "peak_bytes": peak["VmHWM"], "own_peak_bytes": peak["RssAnon"]}
+    cpu_seconds = usage.ru_utime + usage.ru_stime
+    return {"seconds": round(seconds, 2), "cpu_seconds": round(cpu_seconds, 2), "peak_bytes": peak["VmHWM"], "own_peak_bytes": peak["RssAnon"]}
 
 
 def sources(binary, work, dataset, measure):
@@ -152,7 +154,8 @@ def run(binary, edges, memory, work):
 
     def measure(name, command, **more):
         results.append({"what": name, **measured(command), **more})
-        print(f"{edges:>11,}  {name:<28}{results[-1]['seconds']:>8.2f} s  {results[-1]['peak_bytes'] / 2**20:>8.0f} MiB")
+        print(f"{edges:>11,}  {name:<28}{results[-1]['seconds']:>8.2f} s  "
+              f"{results[-1]['cpu_seconds']:>8.2f} s of the CPU  {results[-1]['peak_bytes'] / 2**20:>8.0f} MiB")
 
     dataset = work / "dataset"
     options = ["--nodes", edges // DEGREE, "--avg-degree", DEGREE, "--feat-dim", FEATURES, "--classes", "19"]
@@ -177,14 +180,15 @@ def main():
     arguments.add_argument("--memory", default="256MiB", help="what the imports are given")
     arguments.add_argument("--binary", type=Path, default=ROOT / "target/release/uvatrain")
     arguments.add_argument("--work", type=Path, help="where the files are written [default: the system's place]")
-    arguments.add_argument("--no-times", action="store_true", help="leave times out: the machine has other work")
+    arguments.add_argument("--busy", action="store_true", help="leave out all times but the CPU's: there is other work")
     arguments.add_argument("--out", type=Path)
     chosen = arguments.parse_args()
+    former = json.loads(chosen.out.read_text())["edges"] if chosen.out and chosen.out.exists() else {}
     sizes = {}
     for edges in chosen.edges:
         with tempfile.TemporaryDirectory(dir=chosen.work) as work:
             sizes[str(edges)] = run(chosen.binary, edges, chosen.memory, Path(work))
-    if chosen.no_times:
+    if chosen.busy:
         for results in sizes.values():
             for result in results:
                 del result["seconds"]
@@ -193,7 +197,7 @@ def main():
         "memory": chosen.memory,
         "degree": DEGREE,
         "features": FEATURES,
-        "edges": sizes,
+        "edges": dict(sorted((former | sizes).items(), key=lambda size: int(size[0]))),
     }
     if chosen.out:
         chosen.out.parent.mkdir(parents=True, exist_ok=True)
