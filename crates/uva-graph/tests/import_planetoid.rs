@@ -161,20 +161,54 @@ fn damaged_files_are_refused_and_leave_nothing() {
     assert!(error.is_bad_input() && error.to_string().contains("ind.cora.tx: cannot open"), "{error}");
 }
 
-#[test]
-fn a_hostile_pickle_is_refused_by_the_name_it_calls() {
-    let Some(raw) = raw() else { return };
+/// Cora's files, which may be changed, in `source` beside the directory that is returned.
+fn writable_cora(raw: &Path) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("source");
     fs::create_dir(&source).unwrap();
-    for name in names(&raw).into_iter().filter(|name| name.starts_with("ind.cora.")) {
-        fs::copy(raw.join(&name), source.join(&name)).unwrap();
+    for name in names(raw).into_iter().filter(|name| name.starts_with("ind.cora.")) {
+        // A copy would keep the source's read-only mode.
+        fs::write(source.join(&name), fs::read(raw.join(&name)).unwrap()).unwrap();
     }
+    (directory, source)
+}
+
+#[test]
+fn a_test_index_names_nodes_that_are_there_once_each_and_not_far_beyond_those_that_files_describe() {
+    let Some(raw) = raw() else { return };
+    let (directory, source) = writable_cora(&raw);
+    let index = source.join("ind.cora.test.index");
+    let whole = fs::read_to_string(&index).unwrap();
+    let (first, rest) = whole.split_once('\n').unwrap();
+    let second = rest.lines().next().unwrap();
+    for (line, message) in [
+        ("5416", "line 1 is '5416', not a node id below 5416 (allx and tx describe 2708 nodes)"),
+        ("38622222", "line 1 is '38622222', not a node id below 5416"),
+        ("-1", "line 1 is '-1', not a node id"),
+        ("1707", "line 1 names node 1707, which allx describes already (it has 1708 rows)"),
+        (second, &format!("line 2 names node {second} again")),
+    ] {
+        fs::write(&index, format!("{line}\n{rest}")).unwrap();
+        let out = directory.path().join("out");
+        let error = import::run(Format::Planetoid, &source, &out, &ImportOptions::default(), &Watch::NONE);
+        let error = error.unwrap_err();
+        assert!(error.is_bad_input() && error.to_string().contains(message), "{error}");
+        assert_eq!(names(directory.path()), ["source"], "{error}");
+    }
+    // In range, so that there is a gap, and a list that names the node whose line is gone is fine.
+    fs::write(&index, format!("5415\n{rest}")).unwrap();
+    let (_directory, dataset) = import(&source, "out", &ImportOptions::default());
+    assert_eq!(dataset.nodes(), 5416);
+    assert_eq!(labels(&dataset)[first.parse::<usize>().unwrap()], -1);
+}
+
+#[test]
+fn a_hostile_pickle_is_refused_by_the_name_it_calls() {
+    let Some(raw) = raw() else { return };
+    let (directory, source) = writable_cora(&raw);
     let witness = directory.path().join("witness");
-    let graph = source.join("ind.cora.graph");
-    // Copies keep the source's read-only mode.
-    fs::remove_file(&graph).unwrap();
-    fs::write(&graph, format!("cposix\nsystem\n(S'touch {}'\ntR.", witness.display())).unwrap();
+    fs::write(source.join("ind.cora.graph"), format!("cposix\nsystem\n(S'touch {}'\ntR.", witness.display()))
+        .unwrap();
     let error = import::run(
         Format::Planetoid,
         &source,

@@ -24,10 +24,11 @@ use crate::{GraphError, Meta};
 /// Nodes that validate, after those that train.
 const VALID_NODES: usize = 500;
 
-/// More nodes than the largest file could describe; keeps a wrong test index from asking for a table of terabytes.
-const MOST_NODES: usize = 1 << 24;
+/// How many nodes there may be for each that the files describe. The published graphs have 15 in 3,327 that none does; without
+/// a limit a test index of a few bytes asks for a table of terabytes.
+const NODES_PER_DESCRIBED: usize = 2;
 
-/// The same for features and classes.
+/// More features and classes than the largest file could describe.
 const MOST_COLUMNS: usize = 1 << 24;
 
 /// What every user of these graphs does with their edges.
@@ -45,8 +46,8 @@ enum PlanetoidProblem {
     Shape(Vec<usize>),
     #[error("row {0} marks more than one class")]
     SeveralClasses(usize),
-    #[error("line {line} is '{text}', not a node id below {MOST_NODES}")]
-    TestLine { line: usize, text: String },
+    #[error("line {line} is '{text}', not a node id below {most} (allx and tx describe {described} nodes)")]
+    TestLine { line: usize, text: String, most: usize, described: usize },
     #[error("line {line} names node {node}, which allx describes already (it has {rows} rows)")]
     TestNode { line: usize, node: usize, rows: usize },
     #[error("line {line} names node {node} again")]
@@ -93,7 +94,7 @@ pub(super) fn planetoid(request: &Request<'_>) -> Result<(), GraphError> {
         let problem = PlanetoidProblem::Rows { rows: x.rows, other: "allx", other_rows: all_x.rows };
         return Err(GraphError::invalid(&file("x"), problem));
     }
-    let test = test_index(&file("test.index"), all_x.rows)?;
+    let test = test_index(&file("test.index"), all_x.rows, test_x.rows)?;
     if test.len() != test_x.rows {
         let problem = PlanetoidProblem::Rows { rows: test.len(), other: "tx", other_rows: test_x.rows };
         return Err(GraphError::invalid(&file("test.index"), problem));
@@ -250,8 +251,10 @@ impl Classes {
     }
 }
 
-/// The nodes of `tx`'s rows, in their order.
-fn test_index(path: &Path, described: usize) -> Result<Vec<usize>, GraphError> {
+/// The nodes of `tx`'s rows, in their order; `trained` nodes are `allx`'s.
+fn test_index(path: &Path, trained: usize, tested: usize) -> Result<Vec<usize>, GraphError> {
+    let described = trained + tested;
+    let most = described.saturating_mul(NODES_PER_DESCRIBED);
     let text = fs::read_to_string(path).map_err(GraphError::io(path, "read"))?;
     let mut seen = BTreeSet::new();
     let mut nodes = Vec::new();
@@ -260,15 +263,12 @@ fn test_index(path: &Path, described: usize) -> Result<Vec<usize>, GraphError> {
         if text.is_empty() {
             continue;
         }
-        let node = text.parse().ok().filter(|&node| node < MOST_NODES).ok_or_else(|| {
+        let node = text.parse().ok().filter(|&node| node < most).ok_or_else(|| {
             let text = text.chars().take(40).collect();
-            GraphError::invalid(path, PlanetoidProblem::TestLine { line, text })
+            GraphError::invalid(path, PlanetoidProblem::TestLine { line, text, most, described })
         })?;
-        if node < described {
-            return Err(GraphError::invalid(
-                path,
-                PlanetoidProblem::TestNode { line, node, rows: described },
-            ));
+        if node < trained {
+            return Err(GraphError::invalid(path, PlanetoidProblem::TestNode { line, node, rows: trained }));
         }
         if !seen.insert(node) {
             return Err(GraphError::invalid(path, PlanetoidProblem::TestTwice { line, node }));
