@@ -162,6 +162,7 @@ impl Door {
                 let reason = reason.unwrap_or_default();
                 // One that is gone need not hear it.
                 let _ = hand_over(&channel, &Answer::Refused(reason.clone()), &[]);
+                tracing::debug!(pid = knock.pid, reason, "a process is sent away");
                 self.refused = Some(reason);
                 return Ok(());
             }
@@ -190,6 +191,7 @@ impl Door {
         }
         // Each descriptor leaves this process here: only then does that one's death close what it shares with a role.
         drop(fds);
+        tracing::debug!(pid = knock.pid, "a process has taken up the consumer's place");
         self.attached = Some(AttachedProcess {
             pidfd,
             channel: Some(channel),
