@@ -24,6 +24,7 @@ mod handed;
 mod janitor;
 mod messages;
 mod planner;
+mod protocol;
 mod reports;
 mod role_process;
 mod signals;
@@ -54,6 +55,7 @@ pub use attach::{Attached, attach, attach_unless};
 pub use door::VARIABLE;
 pub(crate) use fleet::own_program;
 pub use messages::Role;
+pub use protocol::PROTOCOL;
 pub use role_process::{Consume, run as run_role};
 pub use user_command::UserCommand;
 
