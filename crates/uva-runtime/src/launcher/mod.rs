@@ -324,8 +324,9 @@ impl Launcher {
         let plan = launch.plan;
         let environments = launch.environments.clone().divided(self.mps.as_deref(), &plan.backend);
         let launch = Launch { environments, ..launch };
-        let control = Control::create(plan.options.samplers)?;
+        let control = Arc::new(Control::create(plan.options.samplers)?);
         let fleet = Fleet::start(&launch, &control, &self.janitor, self.mps.clone())?;
+        observer.begun(&fleet.gauges(&control, plan));
         let ended = watch::watch(fleet, &control, &mut self.signals, plan, &self.janitor, observer);
         // A role killed while it wrote a checkpoint leaves its temporary file.
         if let (Err(_), Some(directory)) = (&ended, &self.checkpoint) {

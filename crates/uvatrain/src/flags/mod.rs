@@ -16,6 +16,7 @@ mod plan;
 mod run;
 mod shell;
 mod size;
+mod top;
 mod train;
 
 use std::path::PathBuf;
@@ -42,6 +43,7 @@ pub use plan::PlanFlags;
 pub use run::RunFlags;
 pub use shell::{CompletionsFlags, ManFlags};
 pub use size::ByteSize;
+pub use top::TopFlags;
 pub use train::TrainFlags;
 #[cfg(feature = "train")]
 pub use train::{Evaluation, FeatureNorm, Metric, Model, Norm};
@@ -100,6 +102,8 @@ pub enum Command {
     Train(Box<TrainFlags>),
     /// Make batches for a command of your own: `uvatrain run DATA -- python train.py`
     Run(Box<RunFlags>),
+    /// Watch a run as it goes on: who works and who waits, the slots, speed and loss
+    Top(TopFlags),
     /// Find out which neighbour lists and feature rows are worth caching, and write it down
     Plan(Box<PlanFlags>),
     /// Measure the parts of the pipeline on this machine
