@@ -34,6 +34,7 @@ step "Python" scripts/python.sh
 step "format" cargo fmt --all --check
 step "builds without libtorch" without_libtorch
 step "clippy" cargo clippy --workspace --all-targets -- -D warnings
+step "book" scripts/book.sh
 step "real graphs" scripts/datasets.sh
 step "NVRTC" scripts/nvrtc.sh
 step "kernels compile for every GPU" scripts/check-kernels.py --require

@@ -155,6 +155,42 @@ fn every_link_leads_to_a_file_and_to_a_heading_of_it() {
 }
 
 #[test]
+fn the_example_of_embedding_is_the_one_that_compiles() {
+    let page = fs::read_to_string(root().join("docs/embedding.md")).unwrap();
+    let shown = page.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next());
+    let example = fs::read_to_string(root().join("crates/uva-runtime/examples/batches.rs")).unwrap();
+    assert_eq!(shown, Some(example.as_str()), "docs/embedding.md shows another examples/batches.rs");
+}
+
+#[test]
+fn the_accuracies_that_models_md_tells_are_the_measured_ones() {
+    let page = fs::read_to_string(root().join("docs/models.md")).unwrap();
+    let raw = fs::read_to_string(root().join("docs/results/accuracy.json")).unwrap();
+    let raw: serde_json::Value = serde_json::from_str(&raw).unwrap();
+    let mut found = 0;
+    for row in raw["rows"].as_array().unwrap() {
+        let of_graph = format!("| {} |", row["graph"].as_str().unwrap());
+        // What was measured since is not on the page yet.
+        let Some(line) = page.lines().find(|line| line.starts_with(&of_graph)) else { continue };
+        let column = ["sage", "gcn", "gat"].iter().position(|model| row["model"] == *model).unwrap();
+        let cell = line.split('|').nth(column + 2).unwrap().trim();
+        if !cell.is_empty() {
+            let mean = format!("{:.2} (", row["mean"].as_f64().unwrap());
+            assert!(cell.starts_with(&mean), "{of_graph} {cell} instead of {mean}…)");
+            found += 1;
+        }
+    }
+    assert!(found >= 10, "{found} figures of the page are in the raw results");
+}
+
+#[test]
+fn the_protocol_number_that_is_told_is_the_one_in_force() {
+    let page = fs::read_to_string(root().join("docs/wire-protocol.md")).unwrap();
+    let line = format!("| `PROTOCOL` (`uva_runtime::launcher`) | {} |", uva_runtime::launcher::PROTOCOL);
+    assert!(page.contains(&line), "docs/wire-protocol.md does not say: {line}");
+}
+
+#[test]
 fn every_page_is_in_the_book() {
     let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
     let listed: BTreeSet<&str> = links(&summary).into_iter().collect();

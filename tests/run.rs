@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use support::command::{self, recorded, run};
 use support::runs::{Metrics, small_graph, wait_until};
 use support::{Running, directory};
+use uva_runtime::launcher::PROTOCOL;
 use uva_runtime::{LoaderOptions, Runtime};
 
 /// What the runs of this file start; in the test run itself it does nothing.
@@ -192,6 +193,26 @@ fn a_module_of_another_version_is_refused_with_both() {
 }
 
 #[test]
+fn a_module_of_another_build_of_one_version_is_refused_with_both_protocols() {
+    let temp = directory();
+    small_graph(temp.path());
+    // The launcher's variable as builds with another number, and with none, would have written it.
+    let rest = "${UVATRAIN_ATTACH#*:*:}";
+    let version = env!("CARGO_PKG_VERSION");
+    let both = format!("protocol {PROTOCOL};");
+    for (prefix, named) in
+        [(format!("{version}:77:"), "protocol 77"), (format!("{version}:"), "no protocol number")]
+    {
+        let other = format!(r#"UVATRAIN_ATTACH="{prefix}{rest}" "$@""#);
+        let outcome = run(temp.path(), "", Some(&other), "attach").run().ends_with(1);
+        for part in [named, both.as_str(), "pip install", "exit code 70"] {
+            assert!(outcome.stderr.contains(part), "{part}\n{outcome}");
+        }
+        assert!(!outcome.stderr.contains("of hand-over is unknown"), "{outcome}");
+    }
+}
+
+#[test]
 fn whoever_attaches_outside_of_a_run_is_told_how_to_start_one() {
     let temp = directory();
     let command = |variable: Option<&str>| {
@@ -209,7 +230,7 @@ fn whoever_attaches_outside_of_a_run_is_told_how_to_start_one() {
     let version = env!("CARGO_PKG_VERSION");
     // A launcher's variable without its socket: closed by a program between, or another file by now.
     for number in [99, 1] {
-        let (code, said) = command(Some(&format!("{version}:1:{number}:5")));
+        let (code, said) = command(Some(&format!("{version}:{PROTOCOL}:1:{number}:5")));
         assert!(code == Some(70) && said.contains("did not reach this process"), "{code:?} {said}");
     }
     let (code, said) = command(Some("nonsense"));

@@ -40,6 +40,8 @@ pub fn uvatrain<S: AsRef<OsStr>>(directory: &Path, args: impl IntoIterator<Item 
         .env("XDG_CACHE_HOME", directory.join("cache"))
         .env("NO_COLOR", "1")
         .env_remove("UVATRAIN_LOG")
+        .env_remove("UVATRAIN_LOG_FORMAT")
+        .env_remove("RUST_LOG")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -221,7 +221,8 @@ fn turn_words(turns: u64) -> usize {
     TURN + (turns % 2) as usize * TURN_WORDS
 }
 
-fn words(samplers: usize) -> usize {
+/// Words of the page of a run with so many samplers.
+pub(crate) fn words(samplers: usize) -> usize {
     COUNTERS + (FIRST_SAMPLER + samplers) * COUNTERS_PER_ROLE + LINE
 }
 

@@ -18,6 +18,7 @@
 //! | [`run`] | a run whose consumer is a command of the user's |
 //! | [`training`] | the built-in consumer (feature `train`) |
 //! | [`metrics`], [`trace`] | what a run tells about itself, as lines and as a timeline |
+//! | [`gauges`] | what can be seen of a run under way |
 //! | [`mps`] | the daemon through which producer and consumer share a GPU |
 //!
 //! What it must not know: command lines and terminals.
@@ -32,6 +33,7 @@ pub mod consumer;
 pub mod control;
 pub mod device;
 mod error;
+pub mod gauges;
 pub mod launcher;
 pub mod metrics;
 pub mod mps;

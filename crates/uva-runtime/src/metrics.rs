@@ -11,6 +11,7 @@ use uva_graph::Split;
 
 use crate::RuntimeError;
 use crate::batch::Batch;
+use crate::gauges::Gauges;
 
 /// One line of the metrics file. Field names and units are a contract (docs/commands.md).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -336,6 +337,10 @@ pub trait Observer {
 
     /// A line for the person who watches.
     fn note(&mut self, line: &str);
+
+    /// The roles are there, and can be looked at until the run's end. A run that tries something out first begins more than
+    /// once.
+    fn begun(&mut self, _gauges: &Gauges) {}
 }
 
 /// The metrics file, one JSON object a line, each line whole on disk or absent.

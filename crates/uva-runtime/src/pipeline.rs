@@ -24,6 +24,7 @@ use uva_sample::BatchKey;
 use crate::batch::Batch;
 use crate::cache::CacheContents;
 use crate::control::{Control, Stop, peak_rss_bytes};
+use crate::gauges::{Gauges, RoleProcess};
 use crate::metrics::Roles;
 use crate::options::{Cursor, LoaderOptions, Passes};
 use crate::plan::RunPlan;
@@ -115,8 +116,8 @@ pub struct Runtime {
     control: Arc<Control>,
     receiver: BatchReceiver,
     threads: Vec<RoleThread>,
-    /// Whether all roles are threads of this process.
-    alone: bool,
+    /// A look into the run, where all roles are threads of this process.
+    alone: Option<Gauges>,
 }
 
 impl Runtime {
@@ -150,6 +151,9 @@ impl Runtime {
         let control = Arc::new(Control::create(plan.options.samplers)?);
         let batches = plan.create_batch_ring()?;
         let features = plan.create_feature_ring()?;
+        let process = RoleProcess { role: "consumer".to_owned(), pid: std::process::id() };
+        let rings = (batches.clone(), features.clone());
+        let gauges = Gauges::new(Arc::clone(&control), rings, plan.layout.row_bytes(), vec![process]);
         let plan = Arc::new(plan);
         let producer = ThreadName::new("producer");
         let consumer = ThreadName::new("consumer");
@@ -168,7 +172,7 @@ impl Runtime {
             control: Arc::clone(&control),
             receiver,
             threads: Vec::new(),
-            alone: true,
+            alone: Some(gauges),
         };
         for (index, sampler) in samplers.iter().enumerate() {
             let (dataset, plan, control) = (Arc::clone(&dataset), Arc::clone(&plan), Arc::clone(&control));
@@ -202,7 +206,7 @@ impl Runtime {
 
     /// The consumer's side of a run whose other roles are processes, but for those that [`Runtime::start_role`] starts.
     pub(crate) fn beside(dataset: Arc<Dataset>, control: Arc<Control>, receiver: BatchReceiver) -> Self {
-        Self { dataset, control, receiver, threads: Vec::new(), alone: false }
+        Self { dataset, control, receiver, threads: Vec::new(), alone: None }
     }
 
     /// Starts another role as a thread of this process. With this it ends too.
@@ -233,10 +237,15 @@ impl Runtime {
         self.receiver.schedule()
     }
 
+    /// A look into the run, where all of it is in this process.
+    pub fn gauges(&self) -> Option<&Gauges> {
+        self.alone.as_ref()
+    }
+
     /// What each role did with its time so far.
     pub fn roles(&self) -> Roles {
         let mut roles = self.control.roles();
-        if !self.alone {
+        if self.alone.is_none() {
             return roles;
         }
         // All are threads of this process, and a process has one resident set.
@@ -314,7 +323,7 @@ impl Runtime {
     /// As [`Runtime::next_batch`].
     pub fn stop(&mut self) -> Result<(), RuntimeError> {
         // Processes are their launcher's to stop.
-        if self.alone || !self.threads.is_empty() {
+        if self.alone.is_some() || !self.threads.is_empty() {
             self.control.set_stop(Stop::Now);
         }
         join_all(self.threads.drain(..))

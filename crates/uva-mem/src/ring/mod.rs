@@ -41,7 +41,8 @@ pub const LIVENESS_INTERVAL: Duration = Duration::from_millis(100);
 const SPINS: u32 = 128;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"uva-ring");
-const VERSION: u64 = 1;
+/// The version of a ring's layout in memory, which its first line says.
+pub const VERSION: u64 = 1;
 /// Region header words: magic, version, slots, payload bytes, checksum.
 const REGION_WORDS: usize = 5;
 /// Headers stand two cache lines apart: adjacent-line prefetch would otherwise tie neighbouring slots together.

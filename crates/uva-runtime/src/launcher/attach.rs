@@ -32,10 +32,11 @@ use uva_graph::{Dataset, Split};
 use uva_mem::PidFd;
 use uva_mem::handover::{Channel, HandoverError, Received};
 
-use super::door::{Address, VARIABLE, VERSION};
+use super::door::{Address, VARIABLE};
 use super::fleet::hand_over;
 use super::handed::Place;
 use super::messages::{Answer, AttachedJob, Knock, Report};
+use super::protocol::{PROTOCOL, VERSION};
 use super::reports::say;
 use super::usage::Usage;
 use crate::batch::Batch;
@@ -137,7 +138,7 @@ fn knock(address: &Address, interrupted: &dyn Fn() -> bool) -> Result<(Channel, 
     };
     let own = PidFd::open(std::process::id()).map_err(|error| failed(&error))?;
     let (ours, theirs) = Channel::pair().map_err(|error| failed(&error))?;
-    let knock = Knock { version: VERSION.to_owned(), pid: std::process::id() };
+    let knock = Knock { version: VERSION.to_owned(), protocol: Some(PROTOCOL), pid: std::process::id() };
     match hand_over(&door, &knock, &[own.as_fd(), theirs.as_fd()]) {
         Ok(()) => {}
         Err(HandoverError::Closed) => return Err(gone()),

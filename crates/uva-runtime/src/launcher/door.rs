@@ -16,15 +16,13 @@ use uva_mem::handover::{Channel, HandoverError, Received};
 use super::fleet::hand_over;
 use super::janitor::Janitor;
 use super::messages::{Answer, JanitorWord, Knock, Setup};
+use super::protocol::{PROTOCOL, VERSION, check};
 use crate::RuntimeError;
 
 /// The variable that names the socket to the command's processes.
 pub const VARIABLE: &str = "UVATRAIN_ATTACH";
 
-/// The version that both sides must have: that of this crate, in the program and in what attaches.
-pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// What [`VARIABLE`] says: `VERSION:LAUNCHER:DESCRIPTOR:IDENTITY`.
+/// What [`VARIABLE`] says: `VERSION:PROTOCOL:LAUNCHER:DESCRIPTOR:IDENTITY`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     /// The launcher's process number, for messages.
@@ -37,17 +35,21 @@ pub(super) struct Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{VERSION}:{}:{}:{}", self.launcher, self.number, self.identity)
+        write!(f, "{VERSION}:{PROTOCOL}:{}:{}:{}", self.launcher, self.number, self.identity)
     }
 }
 
 impl FromStr for Address {
     type Err = String;
 
-    /// Says why it cannot be used: another version, named with this one, or nothing that a launcher wrote.
+    /// Says why it cannot be used: another version or protocol, named with this one's, or nothing that a launcher wrote.
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = text.split(':');
-        check_version(parts.next().unwrap_or_default())?;
+        let mut parts = text.split(':').peekable();
+        let version = parts.next().unwrap_or_default();
+        // What a launcher wrote from before there were protocols has a part less.
+        let numbered = text.matches(':').count() != 3;
+        let protocol = parts.next_if(|_| numbered).map(|part| part.parse().ok());
+        check(version, protocol.unwrap_or(None))?;
         let mut number = || parts.next().and_then(|part| part.parse::<i64>().ok());
         let (launcher, descriptor, identity) = (number(), number(), number());
         let address = (|| {
@@ -61,17 +63,6 @@ impl FromStr for Address {
             .filter(|_| parts.next().is_none())
             .ok_or_else(|| format!("{VARIABLE}={text} is not what a launcher writes there"))
     }
-}
-
-/// Both sides hold the other's version against theirs, since what they share has no layout of its own that would tell.
-fn check_version(of_the_other: &str) -> Result<(), String> {
-    if of_the_other == VERSION {
-        return Ok(());
-    }
-    Err(format!(
-        "one side is uvatrain {of_the_other}, the other {VERSION}: the launcher and the module have to be of one version; \
-         pip install the module from the launcher's checkout, or the other way round"
-    ))
 }
 
 /// The launcher's side: the consumer's place, and who has it.
@@ -142,7 +133,7 @@ impl Door {
             self.refused = Some("what it said cannot be read".to_owned());
             return Ok(());
         };
-        let reason = match (check_version(&knock.version), &self.attached) {
+        let reason = match (check(&knock.version, knock.protocol), &self.attached) {
             (Err(reason), _) => Some(reason),
             (_, Some(other)) => {
                 let (other, ended) =
@@ -162,6 +153,7 @@ impl Door {
                 let reason = reason.unwrap_or_default();
                 // One that is gone need not hear it.
                 let _ = hand_over(&channel, &Answer::Refused(reason.clone()), &[]);
+                tracing::debug!(pid = knock.pid, reason, "a process is sent away");
                 self.refused = Some(reason);
                 return Ok(());
             }
@@ -190,6 +182,7 @@ impl Door {
         }
         // Each descriptor leaves this process here: only then does that one's death close what it shares with a role.
         drop(fds);
+        tracing::debug!(pid = knock.pid, "a process has taken up the consumer's place");
         self.attached = Some(AttachedProcess {
             pidfd,
             channel: Some(channel),
@@ -230,14 +223,17 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named_with_this_one_and_nonsense_is_told_as_such() {
-        let other = "0.0.7:1:2:3".parse::<Address>().unwrap_err();
+    fn another_version_or_protocol_is_named_with_this_one_and_nonsense_is_told_as_such() {
+        let refused = |text: &str| text.parse::<Address>().unwrap_err();
+        let other = refused(&format!("0.0.7:{PROTOCOL}:1:2:3"));
         assert!(other.contains("0.0.7") && other.contains(VERSION), "{other}");
+        assert!(refused(&format!("{VERSION}:77:1:2:3")).contains("protocol 77"));
+        assert!(refused(&format!("{VERSION}:1:2:3")).contains("no protocol number"));
         for text in ["", ":", "1:2:3", "::::", "\u{0}"] {
-            text.parse::<Address>().unwrap_err();
+            refused(text);
         }
-        for rest in ["", ":", ":1", ":1:2", ":1:2:3:4", ":1:x:3", ":-1:2:3", ":1:99999999999:3"] {
-            let refused = format!("{VERSION}{rest}").parse::<Address>().unwrap_err();
+        for rest in ["", ":1", ":1:2:3:4", ":1:x:3", ":-1:2:3", ":1:99999999999:3"] {
+            let refused = refused(&format!("{VERSION}:{PROTOCOL}{rest}"));
             assert!(refused.contains("not what a launcher writes"), "{rest}: {refused}");
         }
     }

@@ -17,6 +17,8 @@ use super::janitor::Janitor;
 use super::messages::{JanitorWord, Role, Setup};
 use super::{Consumer, Environments, Launch};
 use crate::control::{CONSUMER, Control, FIRST_SAMPLER, PRODUCER};
+use crate::gauges::{Gauges, RoleProcess};
+use crate::plan::RunPlan;
 use crate::{RuntimeError, mps};
 
 /// One process of a run.
@@ -114,6 +116,8 @@ pub(crate) struct Fleet {
     pub door: Option<Door>,
     /// Told before a client of it is killed.
     mps: Option<Arc<mps::Session>>,
+    /// Of batch slots and of feature slots. The launcher only looks at their states.
+    rings: (Ring, Ring),
 }
 
 impl Fleet {
@@ -127,7 +131,8 @@ impl Fleet {
         let plan = launch.plan;
         let batch_ring = plan.create_batch_ring()?;
         let feature_ring = plan.create_feature_ring()?;
-        let mut fleet = Self { members: Vec::new(), door: None, mps };
+        let rings = (batch_ring.clone(), feature_ring.clone());
+        let mut fleet = Self { members: Vec::new(), door: None, mps, rings };
         let backend = &plan.backend;
         let start = |role: Role, index| {
             start_process(role, index, launch.dataset, &launch.environments, role.is_on_gpu(backend))
@@ -219,6 +224,20 @@ impl Fleet {
             }
         }
         Ok(fleet)
+    }
+
+    /// A look into the run, this process among those that it knows.
+    pub fn gauges(&self, control: &Arc<Control>, plan: &RunPlan) -> Gauges {
+        let own = RoleProcess { role: "launcher".to_owned(), pid: std::process::id() };
+        let roles = self.members.iter().map(|member| RoleProcess {
+            role: match member.role {
+                Role::Sampler => format!("sampler {}", member.index),
+                role => role.name().to_owned(),
+            },
+            pid: member.pidfd.pid(),
+        });
+        let processes = std::iter::once(own).chain(roles).collect();
+        Gauges::new(Arc::clone(control), self.rings.clone(), plan.layout.row_bytes(), processes)
     }
 
     /// Whether every role has been reaped, and whoever attached has ended.
@@ -348,6 +367,7 @@ pub(super) fn start_process(
     let child = command.spawn().map_err(|error| cannot_start(role.name(), error))?;
     // The command holds the role's end of the channel; only without it does the role's end mean that it closes.
     drop(command);
+    tracing::debug!(started = role.name(), index, pid = child.id(), on_gpu, "a role's process is started");
     Member::of_child(role, index, child, Some(ours), on_gpu)
 }
 

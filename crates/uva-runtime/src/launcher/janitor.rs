@@ -78,6 +78,7 @@ pub(crate) fn run(channel: &Channel) -> Result<(), RuntimeError> {
     // A launcher that died before its first word has started nothing that a parent-death signal would miss.
     let Ok(first) = channel.recv() else { return Ok(()) };
     let mut done = known.hear(first)?;
+    tracing::debug!(launcher = known.launcher.as_ref().map(PidFd::pid), "waits for the launcher's end");
     let mut listening = true;
     while !done {
         let Some(launcher) = &known.launcher else { return Ok(()) };
@@ -137,6 +138,10 @@ impl Known {
     }
 
     fn clean_up(self) -> Result<(), RuntimeError> {
+        tracing::info!(
+            roles = self.roles.len(),
+            "the launcher has ended without a word: cleaning up behind it"
+        );
         // The kernel has sent the roles their parent-death signal. A role it missed (one that was being started, say) is
         // killed here.
         let deadline = Instant::now() + GRACE;

@@ -90,6 +90,9 @@ pub(crate) struct Setup {
 pub(crate) struct Knock {
     /// The version of this crate in it.
     pub version: String,
+    /// Its [`PROTOCOL`](super::protocol::PROTOCOL); builds from before there was one say none.
+    #[serde(default)]
+    pub protocol: Option<u32>,
     /// Its process number.
     pub pid: u32,
 }

@@ -24,6 +24,7 @@ mod handed;
 mod janitor;
 mod messages;
 mod planner;
+mod protocol;
 mod reports;
 mod role_process;
 mod signals;
@@ -54,6 +55,7 @@ pub use attach::{Attached, attach, attach_unless};
 pub use door::VARIABLE;
 pub(crate) use fleet::own_program;
 pub use messages::Role;
+pub use protocol::PROTOCOL;
 pub use role_process::{Consume, run as run_role};
 pub use user_command::UserCommand;
 
@@ -322,8 +324,9 @@ impl Launcher {
         let plan = launch.plan;
         let environments = launch.environments.clone().divided(self.mps.as_deref(), &plan.backend);
         let launch = Launch { environments, ..launch };
-        let control = Control::create(plan.options.samplers)?;
+        let control = Arc::new(Control::create(plan.options.samplers)?);
         let fleet = Fleet::start(&launch, &control, &self.janitor, self.mps.clone())?;
+        observer.begun(&fleet.gauges(&control, plan));
         let ended = watch::watch(fleet, &control, &mut self.signals, plan, &self.janitor, observer);
         // A role killed while it wrote a checkpoint leaves its temporary file.
         if let (Err(_), Some(directory)) = (&ended, &self.checkpoint) {

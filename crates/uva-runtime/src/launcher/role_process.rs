@@ -46,11 +46,17 @@ pub fn run(role: Role, channel: RawFd, consume: Consume) -> i32 {
     };
     let report = match ended {
         Ok(done) => Report::Done(done),
-        Err(Ended::Stopped) => return 0,
+        Err(Ended::Stopped) => {
+            tracing::debug!("stopped by the launcher");
+            return 0;
+        }
         Err(Ended::Failed(error)) => Report::failed(&error),
     };
     let code = match &report {
-        Report::Failed { code, .. } => *code,
+        Report::Failed { code, message, .. } => {
+            tracing::debug!(code, message, "it cannot go on");
+            *code
+        }
         _ => 0,
     };
     // A launcher that cannot hear it is gone, and its janitor sees to the rest.
@@ -81,6 +87,14 @@ fn take_part(role: Role, channel: &Arc<Channel>, consume: Consume) -> Result<Val
         .map_err(|error| RuntimeError::PeerGone(format!("no word from the launcher: {error}")))?;
     let setup: Setup = serde_json::from_slice(&first.payload).map_err(|error| failed(&error))?;
     let (index, job) = (setup.index, setup.job.clone());
+    tracing::debug!(
+        dataset = %setup.dataset.display(),
+        samplers = setup.loader.samplers,
+        batch_size = setup.loader.batch_size,
+        seed = setup.loader.seed,
+        descriptors = first.fds.len(),
+        "the launcher has handed over"
+    );
     let mut place = Place::of_setup(setup, first.fds)?;
     let control = Arc::clone(&place.control);
     if role.is_on_gpu(&place.plan.backend) {
@@ -103,6 +117,11 @@ fn take_part(role: Role, channel: &Arc<Channel>, consume: Consume) -> Result<Val
         }
     };
     control.note_peak_rss(counters);
+    tracing::debug!(
+        position = control.position(counters),
+        failed = ended.is_err(),
+        "the role's work has ended"
+    );
     match ended {
         Err(RuntimeError::PeerGone(_)) if control.stop() == Stop::Now => Err(Ended::Stopped),
         other => Ok(other?),

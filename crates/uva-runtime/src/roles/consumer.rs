@@ -226,6 +226,7 @@ impl BatchReceiver {
             }
         };
         self.clock.now(Doing::Working);
+        tracing::trace!(sequence = self.position, batch = %expected, slot = slot.slot(), "taken");
         self.position += 1;
         Ok(Some(Batch::new(slot, loan, Arc::clone(&self.plan), header)))
     }

@@ -62,6 +62,12 @@ impl ProducerRole<'_> {
                 Gather::Device(Box::new(device))
             }
         };
+        tracing::debug!(
+            threads = plan.options.gather_threads,
+            on_gpu = matches!(gather, Gather::Device(_)),
+            slots = plan.options.feature_slots,
+            "ready to gather"
+        );
         let ended = self.gather_all(&mut gather, &mut clock);
         match (&ended, gather, &self.consumer) {
             // The GPU may wait for ever for a consumer whose process has gone. Of one that is a thread of this process
@@ -107,6 +113,10 @@ impl ProducerRole<'_> {
                 }
             };
             header.write(slot.payload_mut());
+            if header.kind() == Kind::Batch {
+                let (rows, to) = (header.nodes(), slot.slot());
+                tracing::trace!(sequence, batch = %header.key(), from = batch.slot(), to, rows, queue, "gathered");
+            }
             slot.publish(length as u64)?;
             batch.release()?;
             if let Gather::Device(device) = gather {

@@ -50,6 +50,12 @@ impl SamplerRole<'_> {
             _ => Engine::on_host(self.dataset, &graph, &plan.options, lists)?,
         };
         let mut sampling = Sampling::new(self.dataset, plan, &graph, engine)?;
+        tracing::debug!(
+            index = self.index,
+            of = plan.options.samplers,
+            on_gpu = self.gpu.is_some(),
+            "ready to sample"
+        );
         let stride = plan.options.samplers as u64;
         for sequence in (self.index as u64..).step_by(stride as usize) {
             control.note_position(place, sequence);
@@ -63,7 +69,10 @@ impl SamplerRole<'_> {
                 Item::Batch(key) => {
                     let began = since_boot();
                     let mut header = sampling.sample(key, slot.payload_mut())?;
-                    header.set_sampled(self.index as u32, began, since_boot());
+                    let ended = since_boot();
+                    header.set_sampled(self.index as u32, began, ended);
+                    let microseconds = (ended - began).as_micros() as u64;
+                    tracing::trace!(sequence, batch = %key, slot = slot.slot(), microseconds, "sampled");
                     (header, plan.layout.batch_bytes())
                 }
                 Item::Skipped => (BatchHeader::without_batch(Kind::Skipped), BatchHeader::BYTES),

@@ -204,6 +204,9 @@ impl TrainingRun {
         let started = Instant::now();
         let Preparation { dataset, plan, contents, .. } = &self.preparation;
         let mut runtime = Runtime::start_with(Arc::clone(dataset), plan.clone(), contents.clone())?;
+        if let Some(gauges) = runtime.gauges() {
+            observer.begun(gauges);
+        }
         let (receiver, dataset, control) = runtime.parts();
         let signals = SignalThread::start(Arc::clone(control))?;
         let trained = session::train(receiver, dataset, &self.options, observer);

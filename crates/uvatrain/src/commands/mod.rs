@@ -13,6 +13,7 @@ pub mod probe;
 pub mod role;
 mod run;
 mod shell;
+mod top;
 mod train;
 mod written;
 
@@ -35,6 +36,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Info(flags) => info::run(&flags),
         Command::Train(flags) => train::run(&flags),
         Command::Run(flags) => run::run(&flags),
+        Command::Top(flags) => top::run(&flags),
         Command::Plan(flags) => plan::run(&flags),
         Command::Bench(command) => bench::run(&command),
         Command::Doctor(flags) => doctor::run(&flags),

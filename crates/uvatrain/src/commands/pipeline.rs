@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use uva_runtime::backend::{BackendOptions, SamplerChoice};
+use uva_runtime::gauges::Gauges;
 use uva_runtime::metrics::{Event, MetricsFile, Observer, Progress};
 use uva_runtime::trace::TraceFile;
 use uva_runtime::{LoaderOptions, RuntimeError};
@@ -92,10 +93,19 @@ impl Observer for Observers<'_> {
     }
 
     fn progress(&mut self, progress: &Progress, busiest: &str) {
+        if let Some(listener) = &self.listener {
+            listener.progress(progress);
+        }
         self.view.progress(progress, busiest);
     }
 
     fn note(&mut self, line: &str) {
         self.view.note(line);
+    }
+
+    fn begun(&mut self, gauges: &Gauges) {
+        if let Some(listener) = &self.listener {
+            listener.begun(gauges);
+        }
     }
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use uva_runtime::launcher::{Consume, Role, run_role};
 
+use crate::ui::log;
+
 /// What the launcher tells a role on its command line; everything else comes over the inherited channel.
 #[derive(Args, Clone, Debug)]
 pub struct RoleArgs {
@@ -27,6 +29,9 @@ pub struct RoleArgs {
 
 /// Runs the role to its end; never returns, since the launcher reads the exit code that the role's end has.
 pub fn run(role: Role, args: &RoleArgs) -> ! {
+    log::name_process(
+        args.index.map_or_else(|| role.name().to_owned(), |index| format!("{} {index}", role.name())),
+    );
     std::process::exit(run_role(role, args.channel, CONSUME))
 }
 

@@ -7,11 +7,12 @@ use uva_runtime::run::CommandRun;
 
 use super::pipeline::{Observers, Outputs, backend_options, loader_options};
 use crate::flags::RunFlags;
-use crate::ui::{out, progress, summary};
+use crate::ui::{log, out, progress, summary};
 
 /// Makes batches for a command of the user's.
 pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
     flags.check()?;
+    log::name_process("launcher");
     // Before the dataset is checked, which may take its time.
     let mut command = UserCommand::new(flags.command.clone())?;
     if flags.json {

@@ -14,9 +14,11 @@ pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
     use uva_runtime::training::TrainingRun;
 
     use super::pipeline::{Observers, Outputs, backend_options, loader_options};
-    use crate::ui::{out, progress, summary};
+    use crate::ui::{log, out, progress, summary};
 
     flags.check()?;
+    // In one process the thread of the command is the consumer.
+    log::name_process(if flags.loader.in_process { "consumer" } else { "launcher" });
     let dataset = Dataset::open(&flags.data)?;
     let run = TrainingRun::new(
         dataset,

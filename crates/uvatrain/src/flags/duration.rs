@@ -21,6 +21,11 @@ impl Seconds {
         Seconds { milliseconds: seconds * 1000 }
     }
 
+    /// So many milliseconds.
+    pub const fn from_milliseconds(milliseconds: u64) -> Seconds {
+        Seconds { milliseconds }
+    }
+
     /// The same, as the standard library has it.
     pub const fn duration(self) -> Duration {
         Duration::from_millis(self.milliseconds)

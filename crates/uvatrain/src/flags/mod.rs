@@ -16,6 +16,7 @@ mod plan;
 mod run;
 mod shell;
 mod size;
+mod top;
 mod train;
 
 use std::path::PathBuf;
@@ -42,6 +43,7 @@ pub use plan::PlanFlags;
 pub use run::RunFlags;
 pub use shell::{CompletionsFlags, ManFlags};
 pub use size::ByteSize;
+pub use top::TopFlags;
 pub use train::TrainFlags;
 #[cfg(feature = "train")]
 pub use train::{Evaluation, FeatureNorm, Metric, Model, Norm};
@@ -66,7 +68,8 @@ From nothing to a trained model:
 
 Every command explains itself with --help.
 Exit codes: 0 done, 1 the run failed, 2 bad usage or input, 3 the machine lacks what was asked for,
-130 and 143 after SIGINT and SIGTERM. UVATRAIN_LOG=debug shows what goes on inside."
+130 and 143 after SIGINT and SIGTERM. RUST_LOG=debug, or UVATRAIN_LOG=debug, shows what goes on inside;
+UVATRAIN_LOG_FORMAT=json writes it as one JSON object a line."
 )]
 pub struct Cli {
     /// What to do.
@@ -99,6 +102,8 @@ pub enum Command {
     Train(Box<TrainFlags>),
     /// Make batches for a command of your own: `uvatrain run DATA -- python train.py`
     Run(Box<RunFlags>),
+    /// Watch a run as it goes on: who works and who waits, the slots, speed and loss
+    Top(TopFlags),
     /// Find out which neighbour lists and feature rows are worth caching, and write it down
     Plan(Box<PlanFlags>),
     /// Measure the parts of the pipeline on this machine

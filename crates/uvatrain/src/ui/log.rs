@@ -1,22 +1,178 @@
-//! The program's own trace, off unless `UVATRAIN_LOG` asks for it.
+//! The program's own trace on stderr: warnings, and what `UVATRAIN_LOG` or `RUST_LOG` asks for besides.
+//!
+//! Every process of a run inherits the variables and has its own trace, so each line says whose it is: the role, as
+//! [`name_process`] was told it, or the thread's where roles are threads.
+
+use std::fmt;
+use std::sync::OnceLock;
 
 use anstream::{AutoStream, ColorChoice};
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
-/// The variable that turns it on: `debug`, or `uva_runtime=trace`, as `tracing-subscriber` reads it.
-pub const VARIABLE: &str = "UVATRAIN_LOG";
+use super::out;
 
-/// Sends traces to stderr at the level of `UVATRAIN_LOG`; warnings only where it is not set. They are coloured where what
-/// clap says is: on a terminal, unless `NO_COLOR`, `CLICOLOR` or `TERM` say otherwise, and where `CLICOLOR_FORCE` does.
+/// The variables that say what is shown, in `tracing-subscriber`'s directives: `debug`, or `uva_runtime=trace`. The first
+/// that is set counts, whatever the second says.
+const FILTERS: [&str; 2] = ["UVATRAIN_LOG", "RUST_LOG"];
+/// The variable that says how: `text` or `json`.
+const FORMAT: &str = "UVATRAIN_LOG_FORMAT";
+/// What is shown where nothing was said.
+const USUAL: &str = "warn";
+
+/// Who this process is.
+static NAME: OnceLock<String> = OnceLock::new();
+
+/// From now on the lines of this process are this role's.
+pub fn name_process(name: impl Into<String>) {
+    // A process has one role in its life.
+    let _ = NAME.set(name.into());
+}
+
+/// Sends traces to stderr. They are coloured where what clap says is: on a terminal, unless `NO_COLOR`, `CLICOLOR` or `TERM`
+/// say otherwise, and where `CLICOLOR_FORCE` does. A variable that cannot be read is told and passed over.
 pub fn install() {
-    let filter = EnvFilter::try_from_env(VARIABLE).unwrap_or_else(|_| EnvFilter::new("warn"));
-    let coloured = AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let (json, complaint) = match variable(FORMAT).as_deref() {
+        None | Some("text") => (false, None),
+        Some("json") => (true, None),
+        Some(other) => (false, Some(format!("{FORMAT}={other}: it is text or json; taken as text"))),
+    };
+    let asked = FILTERS.into_iter().find_map(|name| variable(name).map(|value| (name, value)));
+    let (filter, misread) = match asked {
+        None => (EnvFilter::new(USUAL), None),
+        Some((name, value)) => match EnvFilter::try_new(&value) {
+            Ok(filter) => (filter, None),
+            Err(error) => {
+                let example = "write a level, as debug, or uva_runtime=trace; warnings are shown";
+                (EnvFilter::new(USUAL), Some(format!("{name}={value}: {error}: {example}")))
+            }
+        },
+    };
+    let coloured = !json && AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(coloured)
         // It would tell of a stderr that is closed on that very stderr, and panic.
-        .log_internal_errors(false);
+        .log_internal_errors(false)
+        .event_format(Line { json });
     // A second call would fail, and changes nothing.
     let _ = log.try_init();
+    // Whoever started a role has said it.
+    if !is_role() {
+        complaint.iter().chain(&misread).for_each(|line| out::say(&format!("uvatrain: {line}")));
+    }
+}
+
+/// Whether a launcher has started this process; it is asked before the command line is parsed.
+fn is_role() -> bool {
+    std::env::args_os().skip(2).any(|word| word.to_str().is_some_and(|word| word.starts_with("--channel=")))
+}
+
+/// Whose line this thread's is. The threads that roles are have names of ours.
+fn speaker() -> String {
+    let thread = std::thread::current();
+    match thread.name().and_then(|name| name.strip_prefix("uva-")) {
+        Some(role) => role.to_owned(),
+        None => NAME.get().map_or("uvatrain", String::as_str).to_owned(),
+    }
+}
+
+/// How an event becomes a line.
+struct Line {
+    json: bool,
+}
+
+impl<S, N> FormatEvent<S, N> for Line
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let (level, target) = (*event.metadata().level(), event.metadata().target());
+        if self.json {
+            return writeln!(writer, "{}", object(event, level, target));
+        }
+        SystemTime.format_time(&mut writer)?;
+        if writer.has_ansi_escapes() {
+            let colour = match level {
+                Level::ERROR => 31,
+                Level::WARN => 33,
+                Level::INFO => 32,
+                Level::DEBUG => 34,
+                Level::TRACE => 35,
+            };
+            write!(writer, " \x1b[{colour}m{level:>5}\x1b[0m {} \x1b[2m{target}:\x1b[0m ", speaker())?;
+        } else {
+            write!(writer, " {level:>5} {} {target}: ", speaker())?;
+        }
+        context.format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
+}
+
+/// One JSON object: `timestamp`, `level`, `role`, `process` (its number), `target`, `message`, and the event's own fields.
+fn object(event: &Event<'_>, level: Level, target: &str) -> Value {
+    let mut time = String::new();
+    // Writing to a string cannot fail.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut time));
+    let mut fields = Fields(Map::new());
+    for (name, value) in [
+        ("timestamp", time.into()),
+        ("level", level.as_str().to_lowercase().into()),
+        ("role", speaker().into()),
+        ("process", std::process::id().into()),
+        ("target", target.into()),
+    ] {
+        fields.0.insert(name.to_owned(), value);
+    }
+    event.record(&mut fields);
+    Value::Object(fields.0)
+}
+
+/// An event's fields in the types that JSON has.
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn add(&mut self, field: &Field, value: Value) {
+        self.0.insert(field.name().to_owned(), value);
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.add(field, format!("{value:?}").into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.add(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.add(field, value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.add(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.add(field, value.into());
+    }
 }

@@ -1,104 +1,14 @@
-//! `--metrics-listen`: the figures of a run under way over HTTP, as Prometheus reads them.
-//!
-//! One thread answers one request after the other, and never holds the run up: it shows what the last event left.
+//! The figures, and how Prometheus reads them.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
 
-use uva_runtime::RuntimeError;
-use uva_runtime::metrics::{BatchEvent, CacheCounts, EpochEvent, Event};
-
-/// How long a client may take to say what it wants. Meanwhile others wait.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// More than any request of a metrics reader has.
-const MOST_REQUEST: usize = 8 << 10;
-
-/// Parses `PORT`, `:PORT` and `HOST:PORT`; without a host only this machine can ask.
-pub fn address(text: &str) -> Result<SocketAddr, String> {
-    let refuse = || format!("'{text}' is no address; write a port, as 9184, or HOST:PORT");
-    if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
-        return Ok((Ipv4Addr::LOCALHOST, port).into());
-    }
-    text.to_socket_addrs().ok().and_then(|mut found| found.next()).ok_or_else(refuse)
-}
-
-/// The open port.
-pub struct Listener {
-    figures: Arc<Mutex<Figures>>,
-    /// Where it listens: the port that the system chose, where 0 was asked for.
-    pub address: SocketAddr,
-}
-
-impl Listener {
-    /// Listens from now on, for as long as the process lives.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Input`] naming the address, when it cannot be had.
-    pub fn start(address: SocketAddr) -> Result<Self, RuntimeError> {
-        let failed =
-            |error: std::io::Error| RuntimeError::Input(format!("--metrics-listen {address}: {error}"));
-        let socket = TcpListener::bind(address).map_err(failed)?;
-        let bound = socket.local_addr().map_err(failed)?;
-        let figures = Arc::new(Mutex::new(Figures::default()));
-        let shown = Arc::clone(&figures);
-        thread::Builder::new()
-            .name("metrics".to_owned())
-            .spawn(move || {
-                for client in socket.incoming().flatten() {
-                    // A client that went away is no concern of the run's.
-                    let _ = answer(client, &shown);
-                }
-            })
-            .map_err(failed)?;
-        Ok(Self { figures, address: bound })
-    }
-
-    /// Takes in an event of the run.
-    pub fn event(&self, event: &Event) {
-        // Nothing panics while it is locked.
-        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        figures.take(event);
-    }
-}
-
-fn answer(mut client: TcpStream, figures: &Mutex<Figures>) -> std::io::Result<()> {
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
-    let mut request = Vec::new();
-    let mut chunk = [0; 1024];
-    while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < MOST_REQUEST {
-        match client.read(&mut chunk)? {
-            0 => break,
-            count => request.extend_from_slice(&chunk[..count]),
-        }
-    }
-    let line =
-        String::from_utf8_lossy(request.split(|&byte| byte == b'\r').next().unwrap_or_default()).into_owned();
-    let mut words = line.split(' ');
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let (status, body) = match (method, path.split('?').next()) {
-        ("GET" | "HEAD", Some("/metrics" | "/")) => {
-            ("200 OK", figures.lock().unwrap_or_else(PoisonError::into_inner).text())
-        }
-        ("GET" | "HEAD", _) => ("404 Not Found", "the figures are at /metrics\n".to_owned()),
-        _ => ("405 Method Not Allowed", "GET /metrics\n".to_owned()),
-    };
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n",
-        body.len()
-    );
-    client.write_all(head.as_bytes())?;
-    if method == "HEAD" { Ok(()) } else { client.write_all(body.as_bytes()) }
-}
+use uva_graph::Split;
+use uva_runtime::gauges::Gauges;
+use uva_runtime::metrics::{BatchEvent, CacheCounts, EpochEvent, Event, Progress};
 
 /// What is shown.
 #[derive(Default)]
-struct Figures {
+pub struct Figures {
     /// Version and dataset, once the run has begun.
     info: Option<(String, String)>,
     batches: u64,
@@ -111,10 +21,15 @@ struct Figures {
     epochs: u64,
     last_epoch: Option<EpochEvent>,
     cache: Option<CacheCounts>,
+    /// How far the pass under way has come.
+    pub progress: Option<Progress>,
+    /// The roles, once they are there.
+    pub gauges: Option<Gauges>,
 }
 
 impl Figures {
-    fn take(&mut self, event: &Event) {
+    /// Takes in an event of the run.
+    pub fn take(&mut self, event: &Event) {
         match event {
             Event::Start(start) => {
                 let name = start.dataset["name"].as_str().unwrap_or_default().to_owned();
@@ -144,7 +59,7 @@ impl Figures {
     }
 
     /// In Prometheus' text format.
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let mut text = String::new();
         let mut family = |name: &str, kind: &str, help: &str, samples: &[(&str, f64)]| {
             if samples.is_empty() {
@@ -195,8 +110,82 @@ impl Figures {
                 [("{cache=\"lists\"}", cache.list_hits as f64), ("{cache=\"rows\"}", cache.row_hits as f64)];
             family("cache_hits_total", "counter", "What they had.", &hits);
         }
+        if let Some(progress) = &self.progress {
+            let loss = self.last.as_ref().and_then(|batch| batch.loss);
+            of_progress(progress, loss.is_some(), &mut family);
+        }
+        if let Some(gauges) = &self.gauges {
+            let bytes = self.input_nodes.saturating_mul(gauges.row_bytes());
+            family(
+                "gathered_bytes_total",
+                "counter",
+                "Bytes of feature rows gathered.",
+                &[("", bytes as f64)],
+            );
+            of_roles(gauges, &mut family);
+        }
         text
     }
+}
+
+/// Takes a family's name, kind and help, and its samples with their labels.
+type Family<'f> = &'f mut dyn FnMut(&str, &str, &str, &[(&str, f64)]);
+
+/// Where the pass under way is. Loss and accuracy where somebody tells them.
+fn of_progress(progress: &Progress, trains: bool, family: Family<'_>) {
+    let split = format!("{{split=\"{}\"}}", progress.split.name());
+    family("epoch", "gauge", "Epoch under way, from 1.", &[("", f64::from(progress.epoch) + 1.0)]);
+    if progress.epochs > 0 {
+        family("epochs", "gauge", "Epochs in all.", &[("", f64::from(progress.epochs))]);
+    }
+    family("pass_batch", "gauge", "Batches done of the pass under way.", &[(&split, progress.batch as f64)]);
+    family("pass_batches", "gauge", "Batches of the pass under way.", &[(&split, progress.batches as f64)]);
+    if trains {
+        if progress.split == Split::Train {
+            family("pass_loss", "gauge", "Mean loss of the pass under way.", &[(&split, progress.loss)]);
+        }
+        family("pass_accuracy", "gauge", "Accuracy of the pass under way.", &[(&split, progress.accuracy)]);
+    }
+}
+
+/// What is to be seen of the roles now.
+fn of_roles(gauges: &Gauges, family: Family<'_>) {
+    let mut samples: Vec<(String, f64)> = Vec::new();
+    let mut give = |name: &str, kind: &str, help: &str, samples: &mut Vec<(String, f64)>| {
+        let all: Vec<_> = samples.iter().map(|(labels, value)| (labels.as_str(), *value)).collect();
+        family(name, kind, help, &all);
+        samples.clear();
+    };
+    let roles = gauges.roles();
+    for (role, times) in roles.each() {
+        let doings = [
+            ("working", times.working_s),
+            ("waiting_input", times.waiting_input_s),
+            ("waiting_output", times.waiting_output_s),
+        ];
+        samples.extend(
+            doings.map(|(doing, seconds)| (format!("{{role=\"{role}\",doing=\"{doing}\"}}"), seconds)),
+        );
+    }
+    let help = "Seconds of each role by what it did; of samplers the mean.";
+    give("role_seconds_total", "counter", help, &mut samples);
+    for (role, times) in roles.each() {
+        samples.push((format!("{{role=\"{role}\"}}"), times.processes as f64));
+    }
+    give("role_processes", "gauge", "Processes of each role, or threads.", &mut samples);
+    for (ring, states) in gauges.slots() {
+        let each = states.each().into_iter();
+        samples.extend(
+            each.map(|(state, slots)| (format!("{{ring=\"{ring}\",state=\"{state}\"}}"), slots as f64)),
+        );
+    }
+    give("slots", "gauge", "Slots of the rings by state.", &mut samples);
+    for (process, bytes) in gauges.resident() {
+        let labels = format!("{{role=\"{}\",process=\"{}\"}}", label(&process.role), process.pid);
+        samples.push((labels, bytes as f64));
+    }
+    let help = "Memory of each process; shared memory counts in each.";
+    give("resident_bytes", "gauge", help, &mut samples);
 }
 
 /// A label's value, in the format's own escapes.
@@ -207,17 +196,6 @@ fn label(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_port_alone_is_this_machines_only() {
-        assert_eq!(address("9184").unwrap(), "127.0.0.1:9184".parse().unwrap());
-        assert_eq!(address(":0").unwrap(), "127.0.0.1:0".parse().unwrap());
-        assert_eq!(address("0.0.0.0:80").unwrap(), "0.0.0.0:80".parse().unwrap());
-        assert_eq!(address("[::1]:80").unwrap(), "[::1]:80".parse().unwrap());
-        for wrong in ["", "port", "1.2.3.4", "70000", "host:", ":-1"] {
-            assert!(address(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn names_in_labels_are_escaped() {

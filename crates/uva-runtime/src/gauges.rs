@@ -1,0 +1,142 @@
+//! What can be seen of a run under way without asking its roles: the words of the control page, the state words of the
+//! slots, and what the system says of the processes.
+
+use std::sync::Arc;
+
+use uva_mem::ring::Ring;
+use uva_mem::ring::protocol::State;
+
+use crate::control::Control;
+use crate::metrics::Roles;
+
+/// A look into a run under way. It only reads: no role notices. Clones look into the same run.
+#[derive(Clone, Debug)]
+pub struct Gauges {
+    control: Arc<Control>,
+    batches: Ring,
+    features: Ring,
+    row_bytes: u64,
+    processes: Arc<[RoleProcess]>,
+}
+
+/// A process of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleProcess {
+    /// Its role, as messages name it: `sampler 0`, `producer`.
+    pub role: String,
+    /// Its number.
+    pub pid: u32,
+}
+
+/// How many slots of a ring are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotStates {
+    /// To be written.
+    pub free: usize,
+    /// A writer has them.
+    pub filling: usize,
+    /// Published, and not yet taken.
+    pub ready: usize,
+    /// The reader has them.
+    pub reading: usize,
+}
+
+impl SlotStates {
+    /// The states by name, in the order in which a slot goes through them.
+    pub fn each(&self) -> [(&'static str, usize); 4] {
+        [("free", self.free), ("filling", self.filling), ("ready", self.ready), ("reading", self.reading)]
+    }
+
+    /// Each slot is looked at once, one after the other: the sum is the number of slots, while the parts may be of moments a
+    /// few nanoseconds apart.
+    fn of(ring: &Ring) -> Self {
+        let mut states = Self::default();
+        for slot in 0..ring.shape().slots {
+            *match ring.state(slot).state() {
+                State::Free => &mut states.free,
+                State::Filling => &mut states.filling,
+                State::Ready => &mut states.ready,
+                State::Reading => &mut states.reading,
+            } += 1;
+        }
+        states
+    }
+}
+
+impl Gauges {
+    /// A look into the run with this page and these rings, whose feature rows have so many bytes.
+    pub(crate) fn new(
+        control: Arc<Control>,
+        (batches, features): (Ring, Ring),
+        row_bytes: usize,
+        processes: Vec<RoleProcess>,
+    ) -> Self {
+        Self { control, batches, features, row_bytes: row_bytes as u64, processes: processes.into() }
+    }
+
+    /// What each role did with its time so far. Time is counted where a role turns from one thing to another, so that of a
+    /// long wait is there once it is over.
+    pub fn roles(&self) -> Roles {
+        self.control.roles()
+    }
+
+    /// The slots between samplers and producer (`batch`), and those between producer and consumer (`feature`).
+    pub fn slots(&self) -> [(&'static str, SlotStates); 2] {
+        [("batch", SlotStates::of(&self.batches)), ("feature", SlotStates::of(&self.features))]
+    }
+
+    /// Bytes of a feature row, as it is gathered.
+    pub fn row_bytes(&self) -> u64 {
+        self.row_bytes
+    }
+
+    /// The processes of the run that still are there, and what each has of memory now, in bytes. Shared memory, such as the
+    /// dataset's pages and the slots, counts in each of them.
+    pub fn resident(&self) -> Vec<(RoleProcess, u64)> {
+        let processes = self.processes.iter();
+        processes.filter_map(|process| Some((process.clone(), resident_bytes(process.pid)?))).collect()
+    }
+}
+
+/// The resident set of a process, in bytes; `None` where there is no such process, or one that has ended.
+fn resident_bytes(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use uva_mem::ring::{AlwaysAlive, RingShape};
+
+    use super::*;
+    use crate::control::{CONSUMER, Counter};
+
+    #[test]
+    fn slots_are_counted_by_state_and_processes_that_are_gone_left_out() {
+        let control = Arc::new(Control::create(1).unwrap());
+        let ring = |name| Ring::create(name, RingShape { slots: 4, payload_bytes: 8 }).unwrap();
+        let (batches, features) = (ring("batch"), ring("feature"));
+        let process = |role: &str, pid| RoleProcess { role: role.to_owned(), pid };
+        // No process has the largest number that there is.
+        let processes = vec![process("consumer", std::process::id()), process("producer", i32::MAX as u32)];
+        let gauges = Gauges::new(Arc::clone(&control), (batches.clone(), features.clone()), 480, processes);
+
+        let (mut writer, mut reader) = (batches.writer(), batches.reader());
+        for sequence in 0..2 {
+            writer.acquire(sequence, &AlwaysAlive).unwrap().publish(8).unwrap();
+        }
+        let _read = reader.acquire(0, &AlwaysAlive).unwrap();
+        let _written = writer.acquire(2, &AlwaysAlive).unwrap();
+        let [(name, states), (_, others)] = gauges.slots();
+        assert_eq!((name, states), ("batch", SlotStates { free: 1, filling: 1, ready: 1, reading: 1 }));
+        assert_eq!(others, SlotStates { free: 4, ..SlotStates::default() });
+
+        control.count(CONSUMER, Counter::Working, 2_000_000_000);
+        assert_eq!(gauges.roles().consumer.working_s, 2.0);
+        let resident = gauges.resident();
+        assert_eq!(resident.len(), 1, "{resident:?}");
+        assert!(resident[0].0.role == "consumer" && resident[0].1 > 100_000, "{resident:?}");
+    }
+}

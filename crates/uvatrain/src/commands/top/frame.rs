@@ -1,0 +1,266 @@
+//! What one sees of a run: the figures of now, and against those of a while ago how fast they change.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::scrape::Figures;
+use crate::flags::ByteSize;
+use crate::ui::format;
+use crate::ui::table::Table;
+
+/// How far back speeds and shares look.
+const WINDOW: Duration = Duration::from_secs(10);
+const ROLES: [&str; 3] = ["sampler", "producer", "consumer"];
+const DOINGS: [&str; 3] = ["working", "waiting_input", "waiting_output"];
+
+/// The last looks at a run.
+pub struct History {
+    address: String,
+    looks: VecDeque<(Instant, Figures)>,
+}
+
+impl History {
+    /// Of the run at this address.
+    pub fn new(address: String) -> Self {
+        Self { address, looks: VecDeque::new() }
+    }
+
+    /// Takes in a look. Those before the window go, but for one.
+    pub fn take(&mut self, figures: Figures, at: Instant) {
+        let batches = |figures: &Figures| figures.value("uvatrain_batches_total", &[]);
+        if self.looks.back().is_some_and(|(_, before)| batches(before) > batches(&figures)) {
+            // Another run listens there now.
+            self.looks.clear();
+        }
+        self.looks.push_back((at, figures));
+        while self.looks.len() > 2 && at.duration_since(self.looks[1].0) >= WINDOW {
+            self.looks.pop_front();
+        }
+    }
+
+    /// The view as plain text.
+    pub fn frame(&self) -> String {
+        let Some((_, now)) = self.looks.back() else { return String::new() };
+        let parts = [self.head(now), self.roles(now), rings(now), caches(now), memory(now)];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
+    }
+
+    /// How much a counter has grown a second; `None` where that cannot be said.
+    fn rate(&self, name: &str) -> Option<f64> {
+        let ((then, before), (now, after)) = (self.looks.front()?, self.looks.back()?);
+        let seconds = now.duration_since(*then).as_secs_f64();
+        let grown = after.value(name, &[])? - before.value(name, &[]).unwrap_or(0.0);
+        (seconds > 0.0).then(|| grown / seconds)
+    }
+
+    fn head(&self, now: &Figures) -> Option<String> {
+        let label = |name| now.label("uvatrain_info", name);
+        let mut facts = Table::of_facts();
+        let run = match (label("dataset"), label("version")) {
+            (Some(dataset), Some(version)) => format!("{dataset} at {}, uvatrain {version}", self.address),
+            _ => format!("at {}, about to begin", self.address),
+        };
+        facts.row(&["run", &run]);
+        if let Some(place) = place(now) {
+            facts.row(&["epoch", &place]);
+        }
+        let number = |name: &str| now.value(name, &[]);
+        let mut learnt = Vec::new();
+        learnt.extend(number("uvatrain_batch_loss").map(|loss| format!("{loss:.4} of the last batch")));
+        learnt.extend(number("uvatrain_pass_loss").map(|loss| format!("{loss:.4} of this epoch")));
+        learnt.extend(number("uvatrain_epoch_loss").map(|loss| format!("{loss:.4} of the last epoch")));
+        if !learnt.is_empty() {
+            facts.row(&["loss", &learnt.join(", ")]);
+        }
+        let mut right = Vec::new();
+        right.extend(
+            number("uvatrain_pass_accuracy").map(|share| format!("{} so far", format::percent(share))),
+        );
+        right.extend(now.all("uvatrain_validation").map(|(labels, value)| {
+            let metric = labels.get("metric").map_or("", String::as_str).replace("roc_auc", "ROC-AUC");
+            format!("{} validation {metric}", format::percent(value))
+        }));
+        if !right.is_empty() {
+            facts.row(&["accuracy", &right.join(", ")]);
+        }
+        let batches = number("uvatrain_batches_total").unwrap_or(0.0) as u64;
+        let mut speed = Vec::new();
+        speed.extend(self.rate("uvatrain_batches_total").map(|rate| format!("{rate:.1} batches/s")));
+        speed.extend(
+            self.rate("uvatrain_input_nodes_total")
+                .map(|rate| format!("{} rows/s", format::count(rate as u64))),
+        );
+        speed.extend(
+            self.rate("uvatrain_gathered_bytes_total").map(|rate| format!("{}/s gathered", bytes(rate))),
+        );
+        facts.row(&["speed", &speed.join(", ")]);
+        let gathered =
+            number("uvatrain_gathered_bytes_total").map(|all| format!(", {} gathered", bytes(all)));
+        facts.row(&[
+            "so far",
+            &format!("{} training batches{}", format::count(batches), gathered.unwrap_or_default()),
+        ]);
+        Some(facts.render())
+    }
+
+    /// What each role did lately, or where nothing was counted lately, since the run began.
+    fn roles(&self, now: &Figures) -> Option<String> {
+        let before = self.looks.front().map(|(_, figures)| figures).filter(|_| self.looks.len() > 1);
+        let mut shares = Vec::new();
+        for role in ROLES {
+            let seconds = |figures: &Figures| -> Option<Vec<f64>> {
+                let value =
+                    |doing| figures.value("uvatrain_role_seconds_total", &[("role", role), ("doing", doing)]);
+                DOINGS.into_iter().map(value).collect()
+            };
+            let all = seconds(now)?;
+            let lately: Vec<f64> = match before.and_then(seconds) {
+                Some(before) => all.iter().zip(before).map(|(now, before)| now - before).collect(),
+                None => all.clone(),
+            };
+            let counted = if lately.iter().sum::<f64>() > 0.0 { lately } else { all };
+            let whole = counted.iter().sum::<f64>();
+            shares.push(
+                counted
+                    .into_iter()
+                    .map(|part| if whole > 0.0 { part / whole } else { 0.0 })
+                    .collect::<Vec<_>>(),
+            );
+        }
+        let busiest = shares.iter().map(|parts| parts[0]).fold(0.0, f64::max);
+        let mut table = Table::with_heading(&[
+            "role",
+            "processes",
+            "working",
+            "waiting for input",
+            "waiting for output",
+            "",
+        ]);
+        for (role, parts) in ROLES.into_iter().zip(&shares) {
+            let processes = now.value("uvatrain_role_processes", &[("role", role)]).unwrap_or(1.0);
+            let mut row = vec![role.to_owned(), processes.to_string()];
+            row.extend(parts.iter().map(|share| format!("{:.0} %", 100.0 * share)));
+            if busiest > 0.0 && parts[0] == busiest {
+                row.push("bottleneck".to_owned());
+            }
+            table.row(&row);
+        }
+        Some(table.render())
+    }
+}
+
+/// Epoch, split and batch.
+fn place(now: &Figures) -> Option<String> {
+    let epoch = now.value("uvatrain_epoch", &[])?;
+    let of = now.value("uvatrain_epochs", &[]).map_or_else(String::new, |epochs| format!(" of {epochs}"));
+    let split = now.label("uvatrain_pass_batch", "split")?;
+    let batch = now.value("uvatrain_pass_batch", &[])?;
+    let batches = now.value("uvatrain_pass_batches", &[])?;
+    Some(format!(
+        "{epoch}{of}, {split} batch {} of {}",
+        format::count(batch as u64),
+        format::count(batches as u64)
+    ))
+}
+
+fn rings(now: &Figures) -> Option<String> {
+    let states = ["free", "filling", "ready", "reading"];
+    let mut table = Table::with_heading(&[&["slots", "all"], &states[..]].concat());
+    for ring in ["batch", "feature"] {
+        let slots = |state| now.value("uvatrain_slots", &[("ring", ring), ("state", state)]);
+        let each: Vec<f64> = states.into_iter().map(slots).collect::<Option<_>>()?;
+        let numbers = std::iter::once(each.iter().sum()).chain(each.iter().copied());
+        let row: Vec<String> =
+            std::iter::once(ring.to_owned()).chain(numbers.map(|slots: f64| slots.to_string())).collect();
+        table.row(&row);
+    }
+    Some(table.render())
+}
+
+fn caches(now: &Figures) -> Option<String> {
+    let mut table = Table::with_heading(&["cache", "reads", "hits", "hit rate"]);
+    for cache in ["lists", "rows"] {
+        let value = |name: &str| now.value(name, &[("cache", cache)]);
+        let (reads, hits) = (value("uvatrain_cache_reads_total")?, value("uvatrain_cache_hits_total")?);
+        let rate = if reads > 0.0 { format::percent(hits / reads).to_string() } else { "–".to_owned() };
+        table.row(&[cache.to_owned(), format::count(reads as u64), format::count(hits as u64), rate]);
+    }
+    Some(table.render())
+}
+
+fn memory(now: &Figures) -> Option<String> {
+    let mut table = Table::with_heading(&["process", "number", "resident"]);
+    let mut processes = now.all("uvatrain_resident_bytes").peekable();
+    processes.peek()?;
+    for (labels, resident) in processes {
+        let label = |name: &str| labels.get(name).cloned().unwrap_or_default();
+        table.row(&[label("role"), label("process"), bytes(resident)]);
+    }
+    Some(table.render())
+}
+
+fn bytes(number: f64) -> String {
+    ByteSize::from_bytes(number.max(0.0) as u64).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(batches: u32, working: f64, waiting: f64) -> Figures {
+        let mut text = format!(
+            "uvatrain_info{{version=\"1\",dataset=\"g\"}} 1\nuvatrain_batches_total {batches}\nuvatrain_input_nodes_total 0\n"
+        );
+        for role in ROLES {
+            let (working, waiting) = if role == "producer" { (working, waiting) } else { (0.0, 1.0) };
+            for (doing, seconds) in
+                [("working", working), ("waiting_input", waiting), ("waiting_output", 0.0)]
+            {
+                text +=
+                    &format!("uvatrain_role_seconds_total{{role=\"{role}\",doing=\"{doing}\"}} {seconds}\n");
+            }
+        }
+        Figures::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn speeds_and_shares_are_those_of_lately() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut history = History::new("here:1".to_owned());
+        history.take(figures(0, 100.0, 0.0), at(0));
+        assert_eq!(history.rate("uvatrain_batches_total"), None);
+        assert!(history.frame().contains("100 %"), "{}", history.frame());
+        history.take(figures(40, 101.0, 3.0), at(4));
+        assert_eq!(history.rate("uvatrain_batches_total"), Some(10.0));
+        let frame = history.frame();
+        let producer = frame.lines().find(|line| line.starts_with("producer")).unwrap();
+        assert!(
+            producer.contains("25 %") && producer.contains("75 %") && producer.ends_with("bottleneck"),
+            "{frame}"
+        );
+        // Nothing counted since: what was before it is shown.
+        for second in 5..40 {
+            history.take(figures(40, 101.0, 3.0), at(second));
+        }
+        assert_eq!(history.rate("uvatrain_batches_total"), Some(0.0));
+        assert!(history.looks.len() <= 12, "{}", history.looks.len());
+        assert!(history.frame().contains("97 %"), "{}", history.frame());
+    }
+
+    #[test]
+    fn another_run_at_the_address_begins_anew() {
+        let start = Instant::now();
+        let mut history = History::new("here:1".to_owned());
+        history.take(figures(400, 1.0, 1.0), start);
+        history.take(figures(3, 1.0, 1.0), start + Duration::from_secs(1));
+        assert_eq!(history.rate("uvatrain_batches_total"), None);
+    }
+
+    #[test]
+    fn a_run_that_has_not_begun_is_shown_as_such() {
+        let mut history = History::new("here:1".to_owned());
+        history.take(Figures::parse("uvatrain_batches_total 0\n").unwrap(), Instant::now());
+        assert_eq!(history.frame(), "run     at here:1, about to begin\nspeed\nso far  0 training batches\n");
+    }
+}

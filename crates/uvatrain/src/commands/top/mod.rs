@@ -1,0 +1,88 @@
+//! `uvatrain top`: a run as it goes on. It reads what `--metrics-listen` tells, so it needs nothing of the run but its port,
+//! and works from another machine too.
+
+mod frame;
+mod scrape;
+mod screen;
+mod source;
+
+use std::io::{self, IsTerminal};
+use std::time::Instant;
+
+use self::frame::History;
+use self::screen::{Heard, Screen};
+use self::source::{Source, Trouble};
+use crate::exit;
+use crate::flags::TopFlags;
+use crate::ui::out;
+
+/// Shows the run until it ends, or somebody wants no more of it.
+pub fn run(flags: &TopFlags) -> anyhow::Result<()> {
+    let source = Source::new(&flags.address)?;
+    let mut history = History::new(source.shown());
+    history.take(source.ask().map_err(|trouble| trouble.at_first(&source))?, Instant::now());
+    let interval = flags.interval.duration();
+    if flags.once || !io::stdout().is_terminal() {
+        // A speed takes two looks. A run that ends between them is shown as it was.
+        std::thread::sleep(interval);
+        if let Ok(figures) = source.ask() {
+            history.take(figures, Instant::now());
+        }
+        return out::text(&history.frame());
+    }
+    let ended = watch(&source, &mut history, Screen::open()?, interval);
+    // Behind the screen's end, so that it stays to be seen.
+    out::text(&history.frame())?;
+    match ended {
+        Ok(()) => Ok(()),
+        Err(Trouble::Refused) => {
+            out::say(&format!("the run at {} has ended", source.shown()));
+            Ok(())
+        }
+        Err(trouble) => {
+            Err(anyhow::anyhow!("the connection to the run at {} is lost: {trouble}", source.shown()))
+        }
+    }
+}
+
+/// Draws again and again, until a person has seen enough or the run cannot be asked any more.
+fn watch(
+    source: &Source,
+    history: &mut History,
+    mut screen: Screen,
+    interval: std::time::Duration,
+) -> Result<(), Trouble> {
+    loop {
+        screen.draw(&history.frame())?;
+        let next = Instant::now() + interval;
+        while let Some(left) = next.checked_duration_since(Instant::now()) {
+            match screen.wait(left)? {
+                Heard::Quit => return Ok(()),
+                Heard::Resized => screen.draw(&history.frame())?,
+                Heard::Nothing => {}
+            }
+        }
+        let figures = match source.ask() {
+            // What ends in the middle of an answer is the run; whether it has is seen by asking again.
+            Err(Trouble::Broken(_)) => source.ask()?,
+            other => other?,
+        };
+        history.take(figures, Instant::now());
+    }
+}
+
+impl Trouble {
+    /// What it means where nothing was heard of a run before.
+    fn at_first(self, source: &Source) -> exit::Problem {
+        let shown = source.shown();
+        let how = "start it with --metrics-listen 9184, and name that port, or the address that it prints";
+        exit::usage(match self {
+            Trouble::Refused => {
+                format!("nobody listens at {shown}: a run tells its figures where it was asked to; {how}")
+            }
+            Trouble::Other(what) => format!("{shown} is no run of uvatrain: {what}; {how}"),
+            Trouble::Broken(what) => format!("no answer from {shown}: {what}"),
+            Trouble::Terminal(what) => what,
+        })
+    }
+}

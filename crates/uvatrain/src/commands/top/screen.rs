@@ -1,0 +1,137 @@
+//! A terminal for a view that is drawn again and again: another screen while it lasts, keys without Enter, and all as it was
+//! behind it, however it ends.
+
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
+use signal_hook::low_level::pipe;
+
+/// Another screen, and no cursor on it.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// What came while nothing was drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// The time has passed.
+    Nothing,
+    /// The view has another size now.
+    Resized,
+    /// `q`, or a signal that asks for the end.
+    Quit,
+}
+
+/// The terminal, as long as the view lasts.
+pub struct Screen {
+    /// Readable when a signal came: the end, and another size.
+    ends: UnixStream,
+    resizes: UnixStream,
+    /// The keyboard's settings as they were; `None` where stdin is no terminal, and so no key comes.
+    keyboard: Option<Termios>,
+    /// Stdin has come to its end.
+    deaf: bool,
+}
+
+impl Screen {
+    /// Takes the terminal of stdout, and the keys of stdin where that is one too.
+    ///
+    /// # Errors
+    /// Where signals or the terminal cannot be had.
+    pub fn open() -> io::Result<Self> {
+        let (ends, from_ends) = UnixStream::pair()?;
+        let (resizes, from_resizes) = UnixStream::pair()?;
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            pipe::register(signal, from_ends.try_clone()?)?;
+        }
+        pipe::register(SIGWINCH, from_resizes)?;
+        [&ends, &resizes].into_iter().try_for_each(|stream| stream.set_nonblocking(true))?;
+        let keyboard = tcgetattr(io::stdin()).ok();
+        if let Some(before) = &keyboard {
+            let mut at_once = before.clone();
+            // Ctrl-C stays a signal.
+            at_once.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+            tcsetattr(io::stdin(), OptionalActions::Now, &at_once)?;
+        }
+        // From here on dropping it restores what was changed.
+        let screen = Self { ends, resizes, keyboard, deaf: false };
+        let mut out = io::stdout().lock();
+        out.write_all(ENTER.as_bytes())?;
+        out.flush()?;
+        drop(out);
+        Ok(screen)
+    }
+
+    /// Draws text in the place of what was there, cut to the terminal's size.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn draw(&mut self, text: &str) -> io::Result<()> {
+        let size = tcgetwinsize(io::stdout())?;
+        // A terminal that does not know its size has none.
+        let known = |size: u16, usual: usize| if size == 0 { usual } else { usize::from(size) };
+        let (columns, rows) = (known(size.ws_col, 80), known(size.ws_row, 24));
+        let mut drawn = String::from("\x1b[H");
+        for (place, line) in text.lines().take(rows).enumerate() {
+            drawn += if place == 0 { "" } else { "\r\n" };
+            drawn.extend(line.chars().take(columns));
+            drawn += "\x1b[K";
+        }
+        drawn += "\x1b[J";
+        let mut out = io::stdout().lock();
+        out.write_all(drawn.as_bytes())?;
+        out.flush()
+    }
+
+    /// Waits, for so long at most.
+    ///
+    /// # Errors
+    /// Where it cannot.
+    pub fn wait(&mut self, most: Duration) -> io::Result<Heard> {
+        let stdin = io::stdin();
+        let mut fds = vec![PollFd::new(&self.ends, PollFlags::IN), PollFd::new(&self.resizes, PollFlags::IN)];
+        if self.keyboard.is_some() && !self.deaf {
+            fds.push(PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::IN));
+        }
+        let timeout = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let heard: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        if heard[0] {
+            return Ok(Heard::Quit);
+        }
+        if heard[1] {
+            let mut word = [0; 64];
+            // What cannot be read was read before.
+            let _ = io::Read::read(&mut &self.resizes, &mut word);
+            return Ok(Heard::Resized);
+        }
+        if heard.get(2) == Some(&true) {
+            let mut keys = [0; 64];
+            // Of the descriptor itself: what a buffer keeps, no poll tells of.
+            let count = rustix::io::read(&stdin, &mut keys)?;
+            self.deaf = count == 0;
+            if keys[..count].iter().any(|key| matches!(key, b'q' | b'Q')) {
+                return Ok(Heard::Quit);
+            }
+        }
+        Ok(Heard::Nothing)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Nothing can be done about a terminal that is gone.
+        if let Some(before) = &self.keyboard {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        }
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(LEAVE.as_bytes()).and_then(|()| out.flush());
+    }
+}

@@ -1,0 +1,184 @@
+//! A run's figures over HTTP: one request, one answer, and what may go wrong.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::scrape::Figures;
+use crate::exit;
+use crate::ui::listen;
+
+/// How long a run may take to answer. It never works on an answer for longer than a few milliseconds.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// More than a run of the most samplers tells.
+const MOST: usize = 4 << 20;
+
+/// Where a run is asked.
+pub struct Source {
+    address: SocketAddr,
+}
+
+/// Why a run could not be asked.
+#[derive(Debug)]
+pub enum Trouble {
+    /// Nobody listens there: there is no run, or no longer one.
+    Refused,
+    /// What came is no answer of a run's.
+    Other(String),
+    /// No answer came, or not all of it.
+    Broken(String),
+    /// Not the run's fault: the terminal cannot be used.
+    Terminal(String),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused => f.write_str("nobody listens there any more"),
+            Self::Other(what) | Self::Broken(what) | Self::Terminal(what) => f.write_str(what),
+        }
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Terminal(format!("terminal: {error}"))
+    }
+}
+
+impl Source {
+    /// Of an address as people have it: a port, a host and a port, or what the run printed.
+    ///
+    /// # Errors
+    /// Bad usage, with what an address is.
+    pub fn new(text: &str) -> Result<Self, exit::Problem> {
+        let bare = text.strip_prefix("http://").unwrap_or(text);
+        let bare = bare.strip_suffix("/metrics").unwrap_or(bare).trim_end_matches('/');
+        match listen::address(bare) {
+            Ok(address) => Ok(Self { address }),
+            Err(_) if Path::new(text).exists() => Err(exit::usage(format!(
+                "{text} is a file, and `uvatrain top` asks a run: start it with --metrics-listen 9184, then `uvatrain top 9184`"
+            ))),
+            Err(refusal) => Err(exit::usage(refusal)),
+        }
+    }
+
+    /// The address, for messages.
+    pub fn shown(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Asks for the figures of this moment.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn ask(&self) -> Result<Figures, Trouble> {
+        let broken = |error: io::Error| {
+            Trouble::Broken(match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    format!("it did not answer within {} s", PATIENCE.as_secs())
+                }
+                _ => error.to_string(),
+            })
+        };
+        let until = Instant::now() + PATIENCE;
+        let mut stream =
+            TcpStream::connect_timeout(&self.address, PATIENCE).map_err(|error| match error.kind() {
+                io::ErrorKind::ConnectionRefused => Trouble::Refused,
+                _ => broken(error),
+            })?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(broken)?;
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address);
+        stream.write_all(request.as_bytes()).map_err(broken)?;
+        let mut answer = Vec::new();
+        let mut chunk = [0; 16 << 10];
+        loop {
+            // All of it within that time, however slowly it comes.
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(broken(io::ErrorKind::TimedOut.into()));
+            }
+            stream.set_read_timeout(Some(left)).map_err(broken)?;
+            match stream.read(&mut chunk) {
+                Ok(0) => break,
+                Ok(count) => answer.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(broken(error)),
+            }
+            if answer.len() > MOST {
+                return Err(Trouble::Other(format!("its answer has more than {MOST} bytes")));
+            }
+        }
+        of_answer(&answer)
+    }
+}
+
+/// The figures in an answer.
+fn of_answer(answer: &[u8]) -> Result<Figures, Trouble> {
+    if answer.is_empty() {
+        return Err(Trouble::Broken("it closed the connection without an answer".to_owned()));
+    }
+    let text = String::from_utf8_lossy(answer);
+    let shown = |text: &str| text.chars().take(40).collect::<String>().escape_debug().to_string();
+    let Some((head, body)) = text.split_once("\r\n\r\n").filter(|(head, _)| head.starts_with("HTTP/1."))
+    else {
+        return Err(Trouble::Other(format!("it answers \"{}\"", shown(&text))));
+    };
+    let mut lines = head.lines();
+    let status = lines.next().unwrap_or_default();
+    if status.split(' ').nth(1) != Some("200") {
+        return Err(Trouble::Other(format!("it answers \"{}\"", shown(status))));
+    }
+    let length = lines
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    if let Some(length) = length.and_then(|(_, value)| value.trim().parse::<usize>().ok())
+        && body.len() < length
+    {
+        return Err(Trouble::Broken(format!(
+            "it closed the connection after {} of {length} bytes",
+            body.len()
+        )));
+    }
+    let figures =
+        Figures::parse(body).map_err(|line| Trouble::Other(format!("it tells \"{}\"", shown(&line))))?;
+    // Before a run has begun it tells its counters already.
+    if figures.value("uvatrain_batches_total", &[]).is_none() {
+        return Err(Trouble::Other("it tells figures of something else".to_owned()));
+    }
+    Ok(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_taken_as_the_run_prints_it() {
+        for text in
+            ["9184", ":9184", "127.0.0.1:9184", "http://127.0.0.1:9184/metrics", "http://127.0.0.1:9184/"]
+        {
+            assert_eq!(Source::new(text).unwrap_or_else(|e| panic!("{text}: {e}")).shown(), "127.0.0.1:9184");
+        }
+        assert!(Source::new("nowhere").is_err());
+    }
+
+    #[test]
+    fn what_a_run_does_not_say_is_told_from_what_is_cut_off() {
+        let answer = |text: &str| of_answer(text.as_bytes()).map(|_| ());
+        let ok = "HTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\nuvatrain_batches_total 7\n";
+        assert!(answer(ok).is_ok());
+        assert!(matches!(answer(&ok[..ok.len() - 3]), Err(Trouble::Broken(_))));
+        assert!(matches!(answer(""), Err(Trouble::Broken(_))));
+        for other in [
+            "SSH-2.0-OpenSSH_9.6\r\n",
+            "HTTP/1.1 404 Not Found\r\n\r\n",
+            "HTTP/1.1 200 OK\r\n\r\n<html></html>",
+            "HTTP/1.1 200 OK\r\n\r\nnode_load1 0.5\n",
+        ] {
+            assert!(matches!(answer(other), Err(Trouble::Other(_))), "{other}");
+        }
+    }
+}

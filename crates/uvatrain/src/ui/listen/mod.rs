@@ -1,0 +1,131 @@
+//! `--metrics-listen`: the figures of a run under way over HTTP, as Prometheus reads them.
+//!
+//! One thread answers one request after the other, and never holds the run up: it shows what the last event left, and
+//! what is to be seen of the roles at that moment.
+
+mod figures;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use uva_runtime::RuntimeError;
+use uva_runtime::gauges::Gauges;
+use uva_runtime::metrics::{Event, Progress};
+
+use self::figures::Figures;
+
+/// How long a client may take to say what it wants. Meanwhile others wait.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// More than any request of a metrics reader has.
+const MOST_REQUEST: usize = 8 << 10;
+
+/// Parses `PORT`, `:PORT` and `HOST:PORT`; without a host only this machine can ask.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    let refuse = || format!("'{text}' is no address; write a port, as 9184, or HOST:PORT");
+    if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    text.to_socket_addrs().ok().and_then(|mut found| found.next()).ok_or_else(refuse)
+}
+
+/// The open port.
+pub struct Listener {
+    figures: Arc<Mutex<Figures>>,
+    /// Where it listens: the port that the system chose, where 0 was asked for.
+    pub address: SocketAddr,
+}
+
+impl Listener {
+    /// Listens from now on, for as long as the process lives.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Input`] naming the address, when it cannot be had.
+    pub fn start(address: SocketAddr) -> Result<Self, RuntimeError> {
+        let failed =
+            |error: std::io::Error| RuntimeError::Input(format!("--metrics-listen {address}: {error}"));
+        let socket = TcpListener::bind(address).map_err(failed)?;
+        let bound = socket.local_addr().map_err(failed)?;
+        let figures = Arc::new(Mutex::new(Figures::default()));
+        let shown = Arc::clone(&figures);
+        thread::Builder::new()
+            .name("metrics".to_owned())
+            .spawn(move || {
+                for client in socket.incoming().flatten() {
+                    // A client that went away is no concern of the run's.
+                    let _ = answer(client, &shown);
+                }
+            })
+            .map_err(failed)?;
+        Ok(Self { figures, address: bound })
+    }
+
+    /// Takes in an event of the run.
+    pub fn event(&self, event: &Event) {
+        self.figures().take(event);
+    }
+
+    /// Takes in how far the run has come.
+    pub fn progress(&self, progress: &Progress) {
+        self.figures().progress = Some(*progress);
+    }
+
+    /// From now on the roles can be looked at.
+    pub fn begun(&self, gauges: &Gauges) {
+        self.figures().gauges = Some(gauges.clone());
+    }
+
+    fn figures(&self) -> MutexGuard<'_, Figures> {
+        // Nothing panics while it is locked.
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn answer(mut client: TcpStream, figures: &Mutex<Figures>) -> std::io::Result<()> {
+    client.set_read_timeout(Some(PATIENCE))?;
+    client.set_write_timeout(Some(PATIENCE))?;
+    let mut request = Vec::new();
+    let mut chunk = [0; 1024];
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < MOST_REQUEST {
+        match client.read(&mut chunk)? {
+            0 => break,
+            count => request.extend_from_slice(&chunk[..count]),
+        }
+    }
+    let line =
+        String::from_utf8_lossy(request.split(|&byte| byte == b'\r').next().unwrap_or_default()).into_owned();
+    let mut words = line.split(' ');
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (status, body) = match (method, path.split('?').next()) {
+        ("GET" | "HEAD", Some("/metrics" | "/")) => {
+            ("200 OK", figures.lock().unwrap_or_else(PoisonError::into_inner).text())
+        }
+        ("GET" | "HEAD", _) => ("404 Not Found", "the figures are at /metrics\n".to_owned()),
+        _ => ("405 Method Not Allowed", "GET /metrics\n".to_owned()),
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    client.write_all(head.as_bytes())?;
+    if method == "HEAD" { Ok(()) } else { client.write_all(body.as_bytes()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_this_machines_only() {
+        assert_eq!(address("9184").unwrap(), "127.0.0.1:9184".parse().unwrap());
+        assert_eq!(address(":0").unwrap(), "127.0.0.1:0".parse().unwrap());
+        assert_eq!(address("0.0.0.0:80").unwrap(), "0.0.0.0:80".parse().unwrap());
+        assert_eq!(address("[::1]:80").unwrap(), "[::1]:80".parse().unwrap());
+        for wrong in ["", "port", "1.2.3.4", "70000", "host:", ":-1"] {
+            assert!(address(wrong).is_err(), "{wrong}");
+        }
+    }
+}

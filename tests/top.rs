@@ -1,0 +1,229 @@
+//! `uvatrain top`: a run watched from beside, and whatever else may be at an address. The real binary on both sides.
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread::JoinHandle;
+
+use rustix::process::{Pid, Signal, kill_process};
+use support::runs::{small_graph, train, wait_until};
+use support::{Running, directory, uvatrain};
+
+/// A run that does not end by itself, and its port.
+fn watched_run(directory: &std::path::Path, options: &str) -> (Running, u16) {
+    // A port that was free a moment ago; the system gives such a number again late.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let options = format!("--epochs 100000 --metrics-listen {port} {options}");
+    let run = train(directory, "run.jsonl", &options).start();
+    wait_until("an epoch is told", || figures(port).contains("uvatrain_epoch_loss "));
+    (run, port)
+}
+
+/// What the run tells; nothing while it does not listen yet.
+fn figures(port: u16) -> String {
+    let mut answer = String::new();
+    if let Ok(mut client) = TcpStream::connect(("127.0.0.1", port)) {
+        let _ = client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n");
+        let _ = client.read_to_string(&mut answer);
+    }
+    answer
+}
+
+fn interrupt(run: Running) {
+    kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
+    run.wait().ends_with(130);
+}
+
+/// The words of the line that begins with these.
+fn row<'f>(frame: &'f str, name: &str) -> Vec<&'f str> {
+    let line =
+        frame.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name} in\n{frame}"));
+    line.split_whitespace().collect()
+}
+
+#[test]
+fn one_view_of_a_run_shows_roles_slots_speed_loss_and_memory() {
+    let temp = directory();
+    small_graph(temp.path());
+    let (run, port) = watched_run(temp.path(), "--samplers 2 --slots 3 --batch-slots 5 --gpu-cache 64KiB");
+    // Stdout is a pipe: no terminal is drawn on, with --once or without.
+    let port_alone = port.to_string();
+    let printed = format!("http://127.0.0.1:{port}/metrics");
+    for args in [["top", &port_alone, "--once"], ["top", &printed, "--interval=500ms"]] {
+        let outcome = uvatrain(temp.path(), args).run().succeeds();
+        let frame = &outcome.stdout;
+        assert!(!frame.contains('\x1b') && outcome.stderr.is_empty(), "{outcome}");
+        assert!(row(frame, "run").starts_with(&["run", "graph", "at"]), "{outcome}");
+        let epoch = row(frame, "epoch");
+        assert!(epoch[1].parse::<u32>().unwrap() >= 1 && epoch.contains(&"100000,"), "{outcome}");
+        for name in ["loss", "accuracy"] {
+            assert!(row(frame, name).len() > 3, "{name}: {outcome}");
+        }
+        assert!(frame.contains("% validation accuracy"), "{outcome}");
+        let speed = row(frame, "speed");
+        assert!(speed[1].parse::<f64>().unwrap() > 0.0 && speed[2] == "batches/s,", "{outcome}");
+        assert!(frame.contains("/s gathered") && frame.contains(" training batches, "), "{outcome}");
+        // Shares of each role are its whole time.
+        let mut bottlenecks = 0;
+        for (role, processes) in [("sampler ", "2"), ("producer", "1"), ("consumer", "1")] {
+            let words = row(frame, role);
+            assert_eq!(words[1], processes, "{outcome}");
+            let shares: Vec<i32> = words[2..].iter().filter_map(|word| word.parse().ok()).collect();
+            assert!(shares.len() == 3 && (98..=102).contains(&shares.iter().sum::<i32>()), "{outcome}");
+            bottlenecks += usize::from(words.last() == Some(&"bottleneck"));
+        }
+        assert_eq!(bottlenecks, 1, "{outcome}");
+        // Every slot is in one of the four states.
+        for (ring, slots) in [("batch", 5), ("feature", 3)] {
+            let words = row(frame, ring);
+            let numbers: Vec<i32> = words[1..].iter().map(|word| word.parse().unwrap()).collect();
+            assert_eq!(
+                (numbers[0], numbers[1..].iter().sum(), numbers.len()),
+                (slots, slots, 5),
+                "{outcome}"
+            );
+        }
+        assert!(row(frame, "rows").last() == Some(&"%") && row(frame, "lists").len() > 3, "{outcome}");
+        let launcher = row(frame, "launcher");
+        assert_eq!(launcher[1], run.child.id().to_string(), "{outcome}");
+        for process in ["sampler 0", "sampler 1"] {
+            assert!(row(frame, process).last().unwrap().ends_with('B'), "{outcome}");
+        }
+    }
+    interrupt(run);
+    // Behind the run's end nobody listens.
+    uvatrain(temp.path(), ["top", &port_alone])
+        .run()
+        .refuses(2, &["nobody listens", &port_alone, "--metrics-listen"]);
+}
+
+#[test]
+fn the_figures_that_it_lives_on_are_told_as_prometheus_reads_them() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (options, processes) in [("--samplers 2", 5), ("--samplers 2 --in-process", 1)] {
+        let (run, port) = watched_run(temp.path(), options);
+        let body = figures(port);
+        let of = |name: &str| body.lines().filter(|line| line.starts_with(&format!("{name}{{"))).count();
+        assert_eq!(of("uvatrain_role_seconds_total"), 9, "{body}");
+        assert_eq!(of("uvatrain_slots"), 8, "{body}");
+        assert_eq!(of("uvatrain_resident_bytes"), processes, "{body}");
+        for line in body.lines().filter(|line| line.starts_with("uvatrain_")) {
+            let name = line.split(['{', ' ']).next().unwrap();
+            assert_eq!(body.matches(&format!("# TYPE {name} ")).count(), 1, "{line}");
+        }
+        interrupt(run);
+    }
+}
+
+/// Answers each client with this, and counts them.
+fn server(answer: &'static [u8], clients: usize) -> (u16, JoinHandle<()>) {
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let serve = move || {
+        for client in socket.incoming().take(clients) {
+            let mut client = client.unwrap();
+            let mut request = [0; 1024];
+            let asked = client.read(&mut request).unwrap();
+            assert!(request[..asked].starts_with(b"GET /metrics HTTP/1.1\r\n"));
+            let _ = client.write_all(answer);
+        }
+    };
+    (port, std::thread::spawn(serve))
+}
+
+#[test]
+fn what_is_no_run_is_refused_with_what_it_said() {
+    let temp = directory();
+    let cases: [(&[u8], &str); 6] = [
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "SSH-2.0"),
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "404 Not Found"),
+        (b"HTTP/1.1 200 OK\r\n\r\n<html>", "<html>"),
+        (b"HTTP/1.1 200 OK\r\n\r\n# TYPE node_load1 gauge\nnode_load1 0.5\n", "something else"),
+        (b"\xff\xfe\x00\x80", "is no run of uvatrain"),
+        (b"", "without an answer"),
+    ];
+    for (answer, part) in cases {
+        let (port, served) = server(answer, 1);
+        let port = port.to_string();
+        uvatrain(temp.path(), ["top", &port]).run().refuses(2, &[&format!("127.0.0.1:{port}"), part]);
+        served.join().unwrap();
+    }
+    // One that listens and never says anything.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port().to_string();
+    uvatrain(temp.path(), ["top", &port]).run().refuses(2, &["no answer", "did not answer within"]);
+}
+
+#[test]
+fn what_is_no_address_is_refused_and_a_file_is_told_from_it() {
+    let temp = directory();
+    fs::write(temp.path().join("run.jsonl"), "{}\n").unwrap();
+    uvatrain(temp.path(), ["top", "run.jsonl"])
+        .run()
+        .refuses(2, &["run.jsonl is a file", "--metrics-listen"]);
+    uvatrain(temp.path(), ["top", "nowhere"]).run().refuses(2, &["'nowhere'", "HOST:PORT"]);
+    uvatrain(temp.path(), ["top", "--interval", "1ms"]).run().refuses(2, &["--interval", "from 100ms to 1m"]);
+}
+
+/// A terminal of `script`'s: `uvatrain top` on it, with what is typed. What it drew, and its exit code as the last line.
+fn on_a_terminal(directory: &std::path::Path, port: u16, keys: Keys<'_>) -> Option<String> {
+    let top = format!(
+        "'{}' top {port} --interval 200ms; echo \"code $?\"; stty -a | tr ' ' '\\n' | grep icanon",
+        env!("CARGO_BIN_EXE_uvatrain")
+    );
+    let mut command = std::process::Command::new("script");
+    command.args(["-qfec", &top, "/dev/null"]).current_dir(directory);
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let Ok(mut terminal) = command.spawn() else {
+        println!("skipped: there is no script(1)");
+        return None;
+    };
+    let mut drawn = terminal.stdout.take().unwrap();
+    let (mut seen, mut chunk, mut typed) = (Vec::new(), [0; 4096], false);
+    loop {
+        match drawn.read(&mut chunk).unwrap() {
+            0 => break,
+            count => seen.extend_from_slice(&chunk[..count]),
+        }
+        // A second frame: it is drawn in place.
+        if !typed && seen.windows(3).filter(|bytes| bytes == b"\x1b[H").count() >= 2 {
+            typed = true;
+            match keys {
+                Keys::Typed(keys) => terminal.stdin.as_mut().unwrap().write_all(keys).unwrap(),
+                Keys::EndOf(run) => kill_process(Pid::from_child(&run.child), Signal::INT).unwrap(),
+            }
+        }
+    }
+    terminal.wait().unwrap();
+    Some(String::from_utf8_lossy(&seen).into_owned())
+}
+
+/// What ends the view.
+#[derive(Clone, Copy)]
+enum Keys<'r> {
+    Typed(&'r [u8]),
+    EndOf(&'r Running),
+}
+
+#[test]
+fn on_a_terminal_it_is_drawn_in_place_until_q_ctrl_c_or_the_runs_end() {
+    let temp = directory();
+    small_graph(temp.path());
+    let (run, port) = watched_run(temp.path(), "");
+    for keys in [Keys::Typed(b"q"), Keys::Typed(b"\x03"), Keys::EndOf(&run)] {
+        let Some(seen) = on_a_terminal(temp.path(), port, keys) else { break };
+        let (drawn, behind) = seen.split_once("\x1b[?1049l").unwrap_or_else(|| panic!("it stays in: {seen}"));
+        assert!(drawn.starts_with("\x1b[?1049h\x1b[?25l"), "{seen}");
+        assert!(drawn.matches("bottleneck").count() >= 2, "{seen}");
+        // The last view stays, and the terminal is as it was.
+        assert!(behind.contains("bottleneck") && behind.contains("code 0"), "{seen}");
+        assert!(behind.lines().any(|line| line.trim() == "icanon"), "{seen}");
+        assert_eq!(behind.contains("has ended"), matches!(keys, Keys::EndOf(_)), "{seen}");
+    }
+    // The last of them has ended it, where there is a script(1).
+    let _ = kill_process(Pid::from_child(&run.child), Signal::INT);
+    run.wait().ends_with(130);
+}
