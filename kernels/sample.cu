@@ -4,7 +4,9 @@
 //   sample_seeds, sample_check         the seeds become the first nodes of the batch
 //   then for each layer:
 //     sample_lists, sample_offsets     where lists lie; the block's indptr
-//     sample_picks, sample_ids_{i32,i64}    which positions are picked; the ids there
+//     sample_picks                     which positions are picked
+//     sample_edge_ids                  where that is in the dataset; only where somebody asks
+//     sample_ids_{i32,i64}             the ids at these positions
 //     sample_fresh, sample_assign      which of them are new nodes; their local ids
 //     sample_relabel                   the block's indices
 //   sample_nodes                       the nodes' names and degrees; completes the report
@@ -113,6 +115,7 @@ UVA_SAMPLE sample_lists(SampleArguments arguments) {
       }
       arguments.begins[at] = begin;
       arguments.degrees[at] = (uva::u32)(end - begin);
+      if (arguments.homes != nullptr) arguments.homes[at] = uva::home_of(arguments, node);
     }
     const uva::u64 of_list = uva::picks_of(arguments, arguments.degrees[at]);
     picks += of_list;
@@ -180,6 +183,18 @@ UVA_SAMPLE sample_picks(SampleArguments arguments) {
   const uva::u64 destinations = arguments.report->picking;
   const uva::u64 warps = uva::launch_threads() / uva::LANES;
   for (uva::u64 at = uva::launch_thread() / uva::LANES; at < destinations; at += warps) uva::pick(arguments, at);
+}
+
+// A warp a destination. A list keeps the order of its entries wherever it lies.
+UVA_SAMPLE sample_edge_ids(SampleArguments arguments) {
+  const uva::u64 destinations = arguments.report->picking;
+  const uva::u64 warps = uva::launch_threads() / uva::LANES;
+  for (uva::u64 at = uva::launch_thread() / uva::LANES; at < destinations; at += warps) {
+    const uva::u64 way = (uva::u64)uva::home_begin(arguments, at) - (uva::u64)arguments.begins[at];
+    const int end = arguments.block_indptr[at + 1];
+    for (int edge = arguments.block_indptr[at] + (int)(threadIdx.x % uva::LANES); edge < end; edge += uva::LANES)
+      arguments.edge_ids[edge] = (uva::i64)((uva::u64)arguments.slots[edge] + way);
+  }
 }
 
 UVA_SAMPLE sample_ids_i32(SampleArguments arguments) { uva::find_ids<int>(arguments); }

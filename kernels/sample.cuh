@@ -66,6 +66,8 @@ struct SampleArguments {
   const void* dataset_ids;              // what comes out as the batch's nodes
   unsigned long long original_ids_wide; // 0: int32, 1: int64
   unsigned long long dataset_ids_wide;
+  // The dataset's indptr, where the graph is the dataset's in another order: the way back to the dataset's edges.
+  const long long* home_indptr;         // nodes + 1 entries; null where a list is at home where it lies
   // The batch.
   unsigned long long seed;
   unsigned int batch;
@@ -85,15 +87,17 @@ struct SampleArguments {
   unsigned long long destinations_room;
   int* block_indices;
   unsigned long long edges_room;        // below 2^31
+  long long* edge_ids;                  // one a pick: its position in the dataset's indices; null where nobody asks
   // Scratch.
   unsigned long long* local_ids;        // one a node: see local_id_base
   long long* slots;                     // one a pick: its position in indices, then the id found there
   long long* begins;                    // one a destination: where its list begins
   unsigned int* degrees;                // one a destination
+  long long* homes;                     // one a destination: where its list begins in the dataset; null as home_indptr
   unsigned long long* totals;           // one a block of the launch
   SampleReport* report;
 };
-static_assert(sizeof(SampleArguments) == 248, "mirrored on the host");
+static_assert(sizeof(SampleArguments) == 272, "mirrored on the host");
 
 namespace uva {
 
@@ -129,6 +133,17 @@ __device__ __forceinline__ u64 fresh_value(const u64* address) { return *reinter
 __device__ __forceinline__ i64 name_of(const void* names, u64 wide, i64 node) {
   if (names == nullptr) return node;
   return wide ? reinterpret_cast<const i64*>(names)[node] : reinterpret_cast<const int*>(names)[node];
+}
+
+// Where the list of a node begins in the dataset's indices, if that is elsewhere; -1 for a node that the dataset has not.
+__device__ __forceinline__ i64 home_of(const SampleArguments& arguments, i64 node) {
+  const u64 id = (u64)name_of(arguments.dataset_ids, arguments.dataset_ids_wide, node);
+  return id > arguments.nodes ? -1 : arguments.home_indptr[id];
+}
+
+// The same of a destination whose list has been found.
+__device__ __forceinline__ i64 home_begin(const SampleArguments& arguments, u64 destination) {
+  return (arguments.homes == nullptr ? arguments.begins : arguments.homes)[destination];
 }
 
 // The part of `count` things that is this block's: all of a launch's blocks have one part each, in order, and the same in

@@ -78,16 +78,15 @@ fn the_published_batches_are_made() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/test-vectors.json");
     let vectors: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let mut checked = 0;
-    // Expanding new nodes only, other kinds of sampler and edge ids are for the CPU.
-    let on_device =
-        |case: &&Value| ["expand", "kind", "edge_ids"].iter().all(|option| case["options"][option].is_null());
+    // Expanding new nodes only and other kinds of sampler are for the CPU.
+    let on_device = |case: &&Value| ["expand", "kind"].iter().all(|option| case["options"][option].is_null());
     for case in vectors["graphs"].as_array().unwrap().iter().filter(on_device) {
         let indices = match case["indices_dtype"].as_str() {
             Some("int32") => Ids::I32(integers(&case["indices"])),
             _ => Ids::I64(integers(&case["indices"])),
         };
         let original_ids = (!case["orig_id"].is_null()).then(|| integers(&case["orig_id"]));
-        let graph = Graph { indptr: integers(&case["indptr"]), indices, original_ids };
+        let graph = Graph { indptr: integers(&case["indptr"]), indices, original_ids, home: None };
         let sampler = SamplerOptions {
             fanouts: integers(&case["options"]["fanouts"]),
             replace: case["options"]["replace"].as_bool().unwrap(),
@@ -117,7 +116,7 @@ fn the_published_batches_are_made() {
                 order.batch(key.batch as usize).iter().map(|&place| index[place as usize]).collect();
             let (counts, nodes, blocks) = on_gpu(&mut device, &bounds, key, &seeds, &mut []).unwrap();
             assert_eq!(nodes, integers::<i64>(&expected["nodes"]), "{}: {key}", case["name"]);
-            for ((indptr, indices), block) in blocks.iter().zip(expected["blocks"].as_array().unwrap()) {
+            for ((indptr, indices, _), block) in blocks.iter().zip(expected["blocks"].as_array().unwrap()) {
                 assert_eq!(*indptr, integers::<i32>(&block["indptr"]), "{}: {key}", case["name"]);
                 assert_eq!(*indices, integers::<i32>(&block["indices"]), "{}: {key}", case["name"]);
             }
@@ -191,10 +190,6 @@ fn what_can_never_work_is_refused_when_the_sampler_is_made() {
         assert!(refused.to_string().contains("--sampler cpu"), "{refused}");
         assert_eq!(refused, invalid(InvalidOption::KindOnDevice { kind }));
     }
-    assert_eq!(
-        refused(&graph, &of_sampler(SamplerOptions { edge_ids: true, ..options(&[2]) })),
-        invalid(InvalidOption::EdgeIdsOnDevice)
-    );
     let mismatch = SampleError::LayerMismatch { expected: 2, given: 1 };
     assert_eq!(refused(&graph, &of_sampler(options(&[2, 2]))), CudaSampleError::Sample(mismatch));
     let short = [1, 2, 3];

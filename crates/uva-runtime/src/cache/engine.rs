@@ -11,7 +11,9 @@ use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
 use uva_mem::FrozenBytes;
 use uva_sample::{BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, GraphView, sampler};
-use uva_sample_cuda::{CudaSampleError, CudaSampler, CudaSamplerOptions, GraphSource, PinnedArray};
+use uva_sample_cuda::{
+    CudaSampleError, CudaSampler, CudaSamplerOptions, DatasetArray, GraphSource, PinnedArray,
+};
 
 use super::SampledGraph;
 use crate::backend::{CudaBackend, Partition};
@@ -52,7 +54,7 @@ impl<'a> Engine<'a> {
         bounds: &BatchBounds,
         cached_lists: usize,
     ) -> Result<Self, RuntimeError> {
-        let sampler = at.sampler(&at.source()?, graph, loader, bounds, cached_lists)?;
+        let sampler = at.sampler(&at.source(loader)?, graph, loader, bounds, cached_lists)?;
         Ok(Self::Device(Box::new(sampler)))
     }
 
@@ -87,8 +89,10 @@ impl<'a> Engine<'a> {
 }
 
 impl OnGpu<'_> {
-    /// The graph, pinned.
-    pub fn source(&self) -> Result<GraphSource, RuntimeError> {
+    /// The graph, pinned, and what else of the dataset samplers with these options read.
+    pub fn source(&self, loader: &LoaderOptions) -> Result<GraphSource, RuntimeError> {
+        let of_dataset =
+            |array| PinnedArray::of_dataset(self.context, self.dataset, array, &PinOptions::default());
         let Some(region) = self.reordered else {
             return Ok(GraphSource::of_dataset(self.context, self.dataset, &PinOptions::default())?);
         };
@@ -98,7 +102,11 @@ impl OnGpu<'_> {
         let table = Arc::new(PinnedTable::new(self.context, owner, &options)?);
         let array = |range| PinnedArray::new(Arc::clone(&table), range);
         let width = if layout.id_bytes() == 4 { IdWidth::I32 } else { IdWidth::I64 };
-        Ok(GraphSource::new(array(layout.indptr_range())?, array(layout.indices_range())?, width)?)
+        let source = GraphSource::new(array(layout.indptr_range())?, array(layout.indices_range())?, width)?;
+        if !loader.edge_ids {
+            return Ok(source);
+        }
+        Ok(source.with_home(of_dataset(DatasetArray::Indptr)?)?)
     }
 
     /// A sampler of that graph, with its first lists on the device.

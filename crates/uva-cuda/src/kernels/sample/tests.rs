@@ -61,9 +61,12 @@ fn every_kernel_that_is_launched_is_in_the_source_and_at_its_place() {
     for name in NAMES {
         assert!(SAMPLE.text.contains(&format!(" {name}(")), "{name}");
     }
-    let places = [BEGIN, SEEDS, CHECK, LISTS, OFFSETS, PICKS, IDS, IDS + 1, FRESH, ASSIGN, RELABEL, NODES];
+    let places =
+        [BEGIN, SEEDS, CHECK, LISTS, OFFSETS, PICKS, IDS, IDS + 1, FRESH, ASSIGN, RELABEL, NODES, EDGE_IDS];
     assert!(places.into_iter().eq(0..NAMES.len()));
-    for (place, step) in [(LISTS, "lists"), (OFFSETS, "offsets"), (PICKS, "picks"), (FRESH, "fresh")] {
+    for (place, step) in
+        [(LISTS, "lists"), (OFFSETS, "offsets"), (PICKS, "picks"), (FRESH, "fresh"), (EDGE_IDS, "edge_ids")]
+    {
         assert_eq!(NAMES[place], format!("sample_{step}"));
     }
     assert_eq!(NAMES[IDS + IdWidth::I32 as usize], "sample_ids_i32");
@@ -129,6 +132,8 @@ fn arguments_that_no_memory_can_satisfy_are_refused() {
         (SampleArguments { layer: 32, ..good }, "layer 32"),
         (SampleArguments { report: 0xb004, ..good }, "the report"),
         (SampleArguments { totals: 0, ..good }, "the totals"),
+        (SampleArguments { home_indptr: 0x100, ..good }, "the places in the dataset"),
+        (SampleArguments { edge_ids: 0x104, ..good }, "the edge ids"),
     ] {
         let error = wrong.check(IdWidth::I64).unwrap_err();
         assert!(error.to_string().contains(told), "{error} should tell {told}");
