@@ -4,7 +4,7 @@
 //   sample_seeds, sample_check         the seeds become the first nodes of the batch
 //   then for each layer:
 //     sample_lists, sample_offsets     where lists lie; the block's indptr
-//     sample_picks                     which positions are picked
+//     sample_picks, or sample_labor_{i32,i64}    which positions are picked
 //     sample_edge_ids                  where that is in the dataset; only where somebody asks
 //     sample_ids_{i32,i64}             the ids at these positions
 //     sample_fresh, sample_assign      which of them are new nodes; their local ids
@@ -14,14 +14,11 @@
 // In one stream, in this order, each with any grid of whole warps; sample_lists and sample_offsets have the same grid, so
 // have sample_fresh and sample_assign. The picks are those of docs/reproducible-batches.md, and docs/kernels.md tells how
 // they are found. What is no node is never looked up, what has no room is never written; the report names the first.
-#include "sample_pick.cuh"
+#include "sample_labor.cuh"
 
 #define UVA_SAMPLE __global__ void __launch_bounds__(UVA_SAMPLE_BLOCK_THREADS, UVA_SAMPLE_BLOCKS_PER_MULTIPROCESSOR)
 
 namespace uva {
-
-__device__ __forceinline__ u64 launch_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
-__device__ __forceinline__ u64 launch_threads() { return (u64)gridDim.x * blockDim.x; }
 
 __device__ __forceinline__ u32 picks_of(const SampleArguments& arguments, u32 degree) {
   return degree < arguments.fanout ? degree : arguments.fanout;
@@ -62,7 +59,8 @@ __global__ void sample_begin(SampleArguments arguments) {
   SampleReport* const report = arguments.report;
   uva::u64* const words = reinterpret_cast<uva::u64*>(report);
   for (uva::u32 word = 0; word < sizeof(SampleReport) / 8; ++word) words[word] = 0;
-  report->bad_seed = report->bad_list = report->overflow = report->bad_edge = report->no_room = uva::NONE;
+  report->bad_seed = report->bad_list = report->overflow = uva::NONE;
+  report->bad_entry = report->bad_edge = report->no_room = uva::NONE;
   report->began_ns = uva::global_nanoseconds();
 }
 
@@ -118,9 +116,10 @@ UVA_SAMPLE sample_lists(SampleArguments arguments) {
       if (arguments.homes != nullptr) arguments.homes[at] = uva::home_of(arguments, node);
     }
     const uva::u64 of_list = uva::picks_of(arguments, arguments.degrees[at]);
+    const uva::u64 of_reads = 1 + (arguments.reads_whole_lists ? arguments.degrees[at] : of_list);
     picks += of_list;
-    reads += 1 + of_list;
-    if (cached) cached_reads += 1 + of_list;
+    reads += of_reads;
+    if (cached) cached_reads += of_reads;
   }
   picks = uva::block_sum(picks);
   if (threadIdx.x == 0) arguments.totals[blockIdx.x] = picks;
@@ -185,6 +184,13 @@ UVA_SAMPLE sample_picks(SampleArguments arguments) {
   for (uva::u64 at = uva::launch_thread() / uva::LANES; at < destinations; at += warps) uva::pick(arguments, at);
 }
 
+UVA_SAMPLE sample_labor_i32(SampleArguments arguments) {
+  uva::for_each_list(0, arguments.report->picking, uva::Labor<int>{arguments});
+}
+UVA_SAMPLE sample_labor_i64(SampleArguments arguments) {
+  uva::for_each_list(0, arguments.report->picking, uva::Labor<long long>{arguments});
+}
+
 // A warp a destination. A list keeps the order of its entries wherever it lies.
 UVA_SAMPLE sample_edge_ids(SampleArguments arguments) {
   const uva::u64 destinations = arguments.report->picking;
@@ -215,7 +221,14 @@ UVA_SAMPLE sample_fresh(SampleArguments arguments) {
   const uva::u64 base = report->destinations, sources = base + fresh;
   report->base = base;
   if (report->bad_edge != uva::NONE) report->bad_position = ~arguments.slots[report->bad_edge];
-  const bool fails = report->bad_edge != uva::NONE || sources > arguments.nodes_room;
+  const bool of_this_layer = report->failure == 0 || report->failed_layer == arguments.layer;
+  if (report->bad_entry != uva::NONE && of_this_layer) {
+    const uva::u64 destination = report->bad_entry >> 32;
+    report->bad_entry_position = (uva::u64)arguments.begins[destination] + (uva::u32)report->bad_entry;
+    report->bad_entry_edge = (uva::u64)arguments.block_indptr[destination / arguments.group * arguments.group];
+  }
+  const bool bad = report->bad_edge != uva::NONE || report->bad_entry != uva::NONE;
+  const bool fails = bad || sources > arguments.nodes_room;
   if (fails && report->failure == 0) {
     report->failure = uva::FAILED_LAYER;
     report->failed_layer = arguments.layer;

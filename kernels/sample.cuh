@@ -39,6 +39,9 @@ struct SampleReport {
   unsigned long long bad_edge;      // first pick whose id is no node
   unsigned long long bad_position;  // its position in the graph's indices
   unsigned long long no_room;       // first pick whose node is new and has no room
+  unsigned long long bad_entry;     // first entry without a name, being no node: destination << 32 | place in list
+  unsigned long long bad_entry_edge;      // the first pick of the destinations that are looked at together with that one
+  unsigned long long bad_entry_position;  // its position in the graph's indices
   unsigned long long destinations;  // nodes so far: the kernels' own, as what follows
   unsigned long long known;         // nodes whose lists have been found
   unsigned long long picking;       // destinations that are picked for
@@ -47,7 +50,7 @@ struct SampleReport {
   unsigned long long done;          // blocks of a launch that have done their part
   SampleLayer layers[UVA_SAMPLE_LAYERS];
 };
-static_assert(sizeof(SampleReport) == 22 * 8 + UVA_SAMPLE_LAYERS * 24, "mirrored on the host");
+static_assert(sizeof(SampleReport) == 25 * 8 + UVA_SAMPLE_LAYERS * 24, "mirrored on the host");
 
 // Passed by value; mirrored in crates/uva-cuda.
 struct SampleArguments {
@@ -78,6 +81,7 @@ struct SampleArguments {
   unsigned int fanout;                  // all ones: every list is taken as it stands
   unsigned int replace;                 // whether a neighbour may be picked more than once
   unsigned int group;                   // destinations that are looked at before any of them is picked for
+  unsigned long long reads_whole_lists; // whether a list is read whole whatever is picked
   unsigned long long seeds;             // in batch_nodes already
   // What a batch is written to.
   long long* batch_nodes;
@@ -97,14 +101,14 @@ struct SampleArguments {
   unsigned long long* totals;           // one a block of the launch
   SampleReport* report;
 };
-static_assert(sizeof(SampleArguments) == 272, "mirrored on the host");
+static_assert(sizeof(SampleArguments) == 280, "mirrored on the host");
 
 namespace uva {
 
 // What `failure` tells; in which layer `failed_layer` tells, and where in it the first ones.
 constexpr u64 FAILED_SEEDS = 1;         // bad_seed
 constexpr u64 FAILED_DESTINATIONS = 2;  // more destinations than there is room for
-constexpr u64 FAILED_LAYER = 3;         // one of bad_list, overflow, bad_edge and no_room
+constexpr u64 FAILED_LAYER = 3;         // one of bad_list, overflow, bad_entry, bad_edge and no_room
 
 constexpr u64 NONE = ~0ull;
 constexpr u64 TAG_SEEDS = 0, TAG_NODES = 1, TAG_BLOCKS = 16;
@@ -115,6 +119,9 @@ constexpr u32 WHOLE_LISTS = ~0u;
 // atomicMin alone finds a node's first pick, leaves a local id as it is and does away with the past.
 __device__ __forceinline__ u64 local_id_base(const SampleArguments& arguments) { return (u64)~arguments.stamp << 32; }
 constexpr u64 CANDIDATE = 1ull << 31;
+
+__device__ __forceinline__ u64 launch_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
+__device__ __forceinline__ u64 launch_threads() { return (u64)gridDim.x * blockDim.x; }
 
 // splitmix64's finaliser.
 __device__ __forceinline__ u64 mix(u64 z) {

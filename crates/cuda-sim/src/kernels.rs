@@ -114,7 +114,7 @@ fn hold_sample(name: &str, arguments: &SampleArguments) -> Result<Vec<Hold>, Cod
     let homes = if arguments.homes == 0 { 0 } else { arguments.destinations_room };
     let edge_ids = if arguments.edge_ids == 0 { 0 } else { arguments.edges_room };
     // Only the kernels that read ids know how wide they are.
-    let (edges, cached_edges) = match name.contains("_ids_") {
+    let (edges, cached_edges) = match name.ends_with("_i32") || name.ends_with("_i64") {
         true => (arguments.edges, arguments.cached_edges),
         false => (0, 0),
     };

@@ -126,6 +126,7 @@ pub struct SampleArguments {
     pub seed: u64,
     /// Batch, epoch and split, batch dependency, stamp, layer, fanout, replace, group.
     pub numbers: [u32; 8],
+    pub reads_whole_lists: u64,
     pub seeds: u64,
     pub batch_nodes: u64,
     pub nodes_room: u64,
@@ -145,7 +146,7 @@ pub struct SampleArguments {
 }
 
 /// Bytes of the kernels' SampleReport.
-pub const SAMPLE_REPORT_BYTES: u64 = 22 * 8 + 32 * 24;
+pub const SAMPLE_REPORT_BYTES: u64 = 25 * 8 + 32 * 24;
 
 #[cfg(test)]
 mod tests {
@@ -184,7 +185,7 @@ mod tests {
         );
         assert_eq!(size_of::<GatherArguments>(), 72);
         assert_eq!(size_of::<InsertArguments>(), 48);
-        assert_eq!(size_of::<SampleArguments>(), 272);
+        assert_eq!(size_of::<SampleArguments>(), 280);
     }
 
     #[test]

@@ -103,6 +103,7 @@ inline void __syncwarp(unsigned mask = 0xffffffffu) {
 inline void __syncthreads() { uva_shim::sync_block(); }
 
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
 
 inline unsigned long long atomicAdd(unsigned long long* address, unsigned long long value) {
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);

@@ -28,13 +28,13 @@ pub(crate) fn of_report(
             })
         }
         2 => Some(too_large(Capacity::Destinations { layer }, arguments.destinations_room as usize)),
+        // Names of entries are looked at for a group, before any of the group's picks is.
+        _ if report.bad_entry != NONE && report.bad_entry_edge <= report.bad_edge.min(report.no_room) => {
+            Some(no_node(report.bad_entry_position, csc))
+        }
         // Picks are looked at after the lists of their group and before those of the next, so what is wrong with a pick
         // that was made comes before what is wrong with a list.
-        _ if report.bad_edge < report.no_room => {
-            let position = report.bad_position as usize;
-            let neighbor = if position < csc.edges() { csc.indices.get(position) } else { -1 };
-            Some(SampleError::InvalidNeighbor { position, neighbor, nodes: csc.nodes() })
-        }
+        _ if report.bad_edge < report.no_room => Some(no_node(report.bad_position, csc)),
         _ if report.no_room != NONE => Some(too_large(Capacity::Nodes, arguments.nodes_room as usize)),
         // Within a group, lists are looked at before the picks are counted.
         _ if group(report.bad_list, arguments) <= group(report.overflow, arguments)
@@ -47,6 +47,13 @@ pub(crate) fn of_report(
         }
         _ => Some(too_large(Capacity::Edges { layer }, arguments.edges_room as usize)),
     }
+}
+
+/// The error for an entry that is no node.
+fn no_node(position: u64, csc: &Csc<'_>) -> SampleError {
+    let position = position as usize;
+    let neighbor = if position < csc.edges() { csc.indices.get(position) } else { -1 };
+    SampleError::InvalidNeighbor { position, neighbor, nodes: csc.nodes() }
 }
 
 /// The group that a destination is in; that of none is behind all others.

@@ -1,7 +1,7 @@
 //! The sampler: its memory, and a batch's way through the kernels.
 
 use uva_cuda::kernels::gather::GridBound;
-use uva_cuda::kernels::sample::{SampleArguments, SampleKernels, SampleReport, WHOLE_LISTS};
+use uva_cuda::kernels::sample::{PickKind, SampleArguments, SampleKernels, SampleReport, WHOLE_LISTS};
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, device_to_host, fill, host_to_device};
 use uva_cuda::{CudaError, DeviceSlice, Stream};
 use uva_graph::Csc;
@@ -27,6 +27,7 @@ use crate::source::{GraphSource, PinnedArray};
 pub struct CudaSampler {
     kernels: SampleKernels,
     stream: Stream,
+    kind: PickKind,
     options: SamplerOptions,
     grid: GridBound,
     /// The arguments that every batch shares; those of each layer are made from them.
@@ -54,7 +55,7 @@ impl CudaSampler {
     ///
     /// # Errors
     /// What [`SamplerOptions::check`] says; [`InvalidOption::ExpandOnDevice`] for [`Expand::New`],
-    /// [`InvalidOption::KindOnDevice`] for another kind than [`SamplerKind::Neighbor`]; [`SampleError::LayerMismatch`] where
+    /// [`InvalidOption::KindOnDevice`] for a kind that has no kernels; [`SampleError::LayerMismatch`] where
     /// `bounds` has another number of layers than there are fanouts; [`SampleError::InvalidList`] where the cached lists
     /// are no beginning of the graph's; [`CudaError::OutOfMemory`] with what is free; [`CudaError::Refused`] for dataset ids of
     /// another number than there are nodes, and where there are none for a graph in another order than its dataset's.
@@ -70,9 +71,9 @@ impl CudaSampler {
         if sampler.expand == Expand::New {
             return Err(SampleError::from(InvalidOption::ExpandOnDevice).into());
         }
-        if sampler.kind != SamplerKind::Neighbor {
+        let Some(kind) = pick_kind(sampler.kind) else {
             return Err(SampleError::from(InvalidOption::KindOnDevice { kind: sampler.kind }).into());
-        }
+        };
         if bounds.layers.len() != sampler.fanouts.len() {
             let (expected, given) = (sampler.fanouts.len(), bounds.layers.len());
             return Err(SampleError::LayerMismatch { expected, given }.into());
@@ -139,6 +140,7 @@ impl CudaSampler {
             seed: sampler.seed,
             batch_dependency: sampler.batch_dependency,
             replace: sampler.replace.into(),
+            reads_whole_lists: sampler.kind.reads_whole_lists().into(),
             local_ids: local_ids.address(),
             ..arguments
         };
@@ -151,6 +153,7 @@ impl CudaSampler {
         Ok(Self {
             kernels,
             stream,
+            kind,
             options: sampler.clone(),
             grid: options.grid,
             common,
@@ -366,7 +369,7 @@ impl CudaSampler {
     /// # Safety
     /// The stream is waited for before anything of `self` is touched, also after an error.
     unsafe fn enqueue(&mut self, seed_bytes: usize) -> Result<(), CudaError> {
-        let Self { kernels, stream, grid, launched, seeds, report_host, graph, common, .. } = self;
+        let Self { kernels, stream, kind, grid, launched, seeds, report_host, graph, common, .. } = self;
         let (Some(first), Some(last)) = (launched.first(), launched.last()) else {
             return Err(CudaError::Refused("a sampler without layers".to_owned()));
         };
@@ -377,7 +380,7 @@ impl CudaSampler {
             host_to_device(stream, &seeds.as_slice()[..seed_bytes], common.batch_nodes)?;
             kernels.begin(stream, first, *grid)?;
             for arguments in launched.iter() {
-                kernels.layer(stream, graph.width(), arguments, *grid)?;
+                kernels.layer(stream, *kind, graph.width(), arguments, *grid)?;
             }
             kernels.finish(stream, last, *grid)?;
             device_to_host(stream, common.report, &mut report_host.as_mut_slice()[..SampleReport::BYTES])
@@ -396,6 +399,13 @@ impl CudaSampler {
         self.stamp += 1;
         Ok(self.stamp)
     }
+}
+
+/// The kernels for a kind of sampler; `None` where there are none.
+fn pick_kind(kind: SamplerKind) -> Option<PickKind> {
+    [(SamplerKind::Neighbor, PickKind::Neighbor), (SamplerKind::Labor, PickKind::Labor)]
+        .into_iter()
+        .find_map(|(known, kernels)| (known == kind).then_some(kernels))
 }
 
 fn counts_of(report: &SampleReport, seeds: usize, layers: usize) -> BatchCounts {

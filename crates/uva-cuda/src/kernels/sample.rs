@@ -16,6 +16,15 @@ pub const BLOCK_THREADS: u32 = 512;
 /// Threads of a warp.
 const WARP: u32 = 32;
 
+/// How positions are picked: `SamplerKind` of the samplers, as far as there are kernels for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PickKind {
+    /// Each entry alike, each list's picks on their own.
+    Neighbor,
+    /// The entries with the smallest variates, which lists share.
+    Labor,
+}
+
 /// The sampling kernels, ready to be launched. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct SampleKernels {
@@ -27,7 +36,7 @@ pub struct SampleKernels {
 }
 
 /// The kernels' names; the numbers below are their places.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 15] = [
     "sample_begin",
     "sample_seeds",
     "sample_check",
@@ -41,6 +50,8 @@ const NAMES: [&str; 13] = [
     "sample_relabel",
     "sample_nodes",
     "sample_edge_ids",
+    "sample_labor_i32",
+    "sample_labor_i64",
 ];
 const BEGIN: usize = 0;
 const SEEDS: usize = 1;
@@ -54,6 +65,7 @@ const ASSIGN: usize = 9;
 const RELABEL: usize = 10;
 const NODES: usize = 11;
 const EDGE_IDS: usize = 12;
+const LABOR: usize = 13;
 
 impl SampleKernels {
     /// The kernels of [`Module::sample`].
@@ -128,6 +140,7 @@ impl SampleKernels {
     pub unsafe fn layer(
         &self,
         stream: &Stream,
+        kind: PickKind,
         width: IdWidth,
         arguments: &SampleArguments,
         bound: GridBound,
@@ -136,10 +149,14 @@ impl SampleKernels {
         let destinations = self.shape(bound, arguments.destinations_room, BLOCK_THREADS);
         let warps = self.shape(bound, arguments.destinations_room, BLOCK_THREADS / WARP);
         let edges = self.shape(bound, arguments.edges_room, BLOCK_THREADS);
+        let picks = match kind {
+            PickKind::Neighbor => PICKS,
+            PickKind::Labor => LABOR + width as usize,
+        };
         let steps = [
             Some((LISTS, destinations)),
             Some((OFFSETS, destinations)),
-            Some((PICKS, warps)),
+            Some((picks, warps)),
             (arguments.edge_ids != 0).then_some((EDGE_IDS, warps)),
             Some((IDS + width as usize, edges)),
             Some((FRESH, edges)),

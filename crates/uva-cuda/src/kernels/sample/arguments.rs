@@ -60,6 +60,8 @@ pub struct SampleArguments {
     /// Destinations that are looked at before any of them is picked for, at least 1: decides which of several errors is
     /// told.
     pub group: u32,
+    /// 1 where a list is read whole whatever is picked from it, else 0: for the counts of reads.
+    pub reads_whole_lists: u64,
     /// Seeds, which lie in `batch_nodes`.
     pub seeds: u64,
     /// int64, room for `nodes_room` node ids.
@@ -94,7 +96,7 @@ pub struct SampleArguments {
     pub report: u64,
 }
 
-const _: () = assert!(size_of::<SampleArguments>() == 272 && align_of::<SampleArguments>() == 8);
+const _: () = assert!(size_of::<SampleArguments>() == 280 && align_of::<SampleArguments>() == 8);
 
 /// The size of one block of the batch. `SampleLayer` of `kernels/sample.cuh`.
 #[repr(C)]
@@ -127,7 +129,8 @@ pub struct SampleReport {
     pub cached_reads: u64,
     /// Nodes of the batch.
     pub nodes: u64,
-    /// 0: none; 1: a seed; 2: more destinations than room; 3: one of `bad_list`, `overflow`, `bad_edge`, `no_room`.
+    /// 0: none; 1: a seed; 2: more destinations than room; 3: one of `bad_list`, `overflow`, `bad_entry`, `bad_edge`,
+    /// `no_room`.
     pub failure: u64,
     /// The layer of failures 2 and 3.
     pub failed_layer: u64,
@@ -145,6 +148,13 @@ pub struct SampleReport {
     pub bad_position: u64,
     /// The first pick whose node is new and has no room.
     pub no_room: u64,
+    /// The first entry that was looked at for its name and is no node: its destination in the upper half, its place in the
+    /// list in the lower.
+    pub bad_entry: u64,
+    /// The first pick of the destinations that were looked at together with that one.
+    pub bad_entry_edge: u64,
+    /// The entry's position in `indices`.
+    pub bad_entry_position: u64,
     /// The kernels' own.
     pub destinations: u64,
     /// The kernels' own.
@@ -165,7 +175,7 @@ const _: () = assert!(size_of::<SampleReport>() == SampleReport::BYTES && align_
 
 impl SampleReport {
     /// Bytes of a report.
-    pub const BYTES: usize = 22 * 8 + LAYERS * 24;
+    pub const BYTES: usize = 25 * 8 + LAYERS * 24;
 
     /// A report from the bytes that were copied from the device.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {

@@ -61,8 +61,23 @@ fn every_kernel_that_is_launched_is_in_the_source_and_at_its_place() {
     for name in NAMES {
         assert!(SAMPLE.text.contains(&format!(" {name}(")), "{name}");
     }
-    let places =
-        [BEGIN, SEEDS, CHECK, LISTS, OFFSETS, PICKS, IDS, IDS + 1, FRESH, ASSIGN, RELABEL, NODES, EDGE_IDS];
+    let places = [
+        BEGIN,
+        SEEDS,
+        CHECK,
+        LISTS,
+        OFFSETS,
+        PICKS,
+        IDS,
+        IDS + 1,
+        FRESH,
+        ASSIGN,
+        RELABEL,
+        NODES,
+        EDGE_IDS,
+        LABOR,
+        LABOR + 1,
+    ];
     assert!(places.into_iter().eq(0..NAMES.len()));
     for (place, step) in
         [(LISTS, "lists"), (OFFSETS, "offsets"), (PICKS, "picks"), (FRESH, "fresh"), (EDGE_IDS, "edge_ids")]
@@ -71,6 +86,8 @@ fn every_kernel_that_is_launched_is_in_the_source_and_at_its_place() {
     }
     assert_eq!(NAMES[IDS + IdWidth::I32 as usize], "sample_ids_i32");
     assert_eq!(NAMES[IDS + IdWidth::I64 as usize], "sample_ids_i64");
+    assert_eq!(NAMES[LABOR + IdWidth::I32 as usize], "sample_labor_i32");
+    assert_eq!(NAMES[LABOR + IdWidth::I64 as usize], "sample_labor_i64");
 }
 
 #[test]
@@ -80,9 +97,9 @@ fn a_report_is_read_from_its_bytes() {
         bytes[word * 8..][..8].copy_from_slice(&(word as u64 + 1).to_ne_bytes());
     }
     let report = SampleReport::from_bytes(&bytes);
-    assert_eq!((report.stamp, report.hash, report.no_room, report.done), (1, 4, 16, 22));
-    assert_eq!(report.layers[0], SampleLayer { destinations: 23, sources: 24, edges: 25 });
-    assert_eq!(report.layers[31].edges, 118);
+    assert_eq!((report.stamp, report.hash, report.no_room, report.done), (1, 4, 16, 25));
+    assert_eq!(report.layers[0], SampleLayer { destinations: 26, sources: 27, edges: 28 });
+    assert_eq!(report.layers[31].edges, 121);
 }
 
 fn arguments() -> SampleArguments {
