@@ -35,6 +35,9 @@ struct SampleReport {
   unsigned long long bad_seed;      // first seed that cannot be: twice its position, one more where it is a repetition
   unsigned long long bad_list;      // first destination whose list is none
   unsigned long long bad_node;      // that node
+  unsigned long long bad_home;      // first destination that the dataset has no weights for
+  unsigned long long bad_home_node;   // that node
+  unsigned long long bad_home_begin;  // where its list should begin in the dataset
   unsigned long long overflow;      // first destination whose picks have no room
   unsigned long long bad_edge;      // first pick whose id is no node
   unsigned long long bad_position;  // its position in the graph's indices
@@ -50,7 +53,7 @@ struct SampleReport {
   unsigned long long done;          // blocks of a launch that have done their part
   SampleLayer layers[UVA_SAMPLE_LAYERS];
 };
-static_assert(sizeof(SampleReport) == 25 * 8 + UVA_SAMPLE_LAYERS * 24, "mirrored on the host");
+static_assert(sizeof(SampleReport) == 28 * 8 + UVA_SAMPLE_LAYERS * 24, "mirrored on the host");
 
 // Passed by value; mirrored in crates/uva-cuda.
 struct SampleArguments {
@@ -71,6 +74,7 @@ struct SampleArguments {
   unsigned long long dataset_ids_wide;
   // The dataset's indptr, where the graph is the dataset's in another order: the way back to the dataset's edges.
   const long long* home_indptr;         // nodes + 1 entries; null where a list is at home where it lies
+  const unsigned int* weights;          // float32, one an edge of the dataset; null where nobody picks by weight
   // The batch.
   unsigned long long seed;
   unsigned int batch;
@@ -98,17 +102,19 @@ struct SampleArguments {
   long long* begins;                    // one a destination: where its list begins
   unsigned int* degrees;                // one a destination
   long long* homes;                     // one a destination: where its list begins in the dataset; null as home_indptr
+  unsigned int* existing;               // one a destination: its list's entries of a weight; null as weights
+  unsigned int* heaviest;               // one a destination: the bits of their largest weight; null as weights
   unsigned long long* totals;           // one a block of the launch
   SampleReport* report;
 };
-static_assert(sizeof(SampleArguments) == 280, "mirrored on the host");
+static_assert(sizeof(SampleArguments) == 304, "mirrored on the host");
 
 namespace uva {
 
 // What `failure` tells; in which layer `failed_layer` tells, and where in it the first ones.
 constexpr u64 FAILED_SEEDS = 1;         // bad_seed
 constexpr u64 FAILED_DESTINATIONS = 2;  // more destinations than there is room for
-constexpr u64 FAILED_LAYER = 3;         // one of bad_list, overflow, bad_entry, bad_edge and no_room
+constexpr u64 FAILED_LAYER = 3;         // one of bad_list, bad_home, overflow, bad_entry, bad_edge and no_room
 
 constexpr u64 NONE = ~0ull;
 constexpr u64 TAG_SEEDS = 0, TAG_NODES = 1, TAG_BLOCKS = 16;

@@ -41,7 +41,7 @@ __device__ __forceinline__ u32 word_of(const Stream& stream, u32 index) {
 }
 
 // What words are for, where it stands in the counter.
-constexpr u32 PURPOSE_NEIGHBORS = 0;
+constexpr u32 PURPOSE_NEIGHBORS = 0, PURPOSE_WEIGHTS = 5 << 21;
 
 // The stream of the node with this original id.
 __device__ __forceinline__ Stream stream_of(const SampleArguments& arguments, u64 original_id, u32 purpose) {

@@ -123,6 +123,7 @@ pub struct SampleArguments {
     pub original_ids_wide: u64,
     pub dataset_ids_wide: u64,
     pub home_indptr: u64,
+    pub weights: u64,
     pub seed: u64,
     /// Batch, epoch and split, batch dependency, stamp, layer, fanout, replace, group.
     pub numbers: [u32; 8],
@@ -141,12 +142,14 @@ pub struct SampleArguments {
     pub begins: u64,
     pub degrees: u64,
     pub homes: u64,
+    pub existing: u64,
+    pub heaviest: u64,
     pub totals: u64,
     pub report: u64,
 }
 
 /// Bytes of the kernels' SampleReport.
-pub const SAMPLE_REPORT_BYTES: u64 = 25 * 8 + 32 * 24;
+pub const SAMPLE_REPORT_BYTES: u64 = 28 * 8 + 32 * 24;
 
 #[cfg(test)]
 mod tests {
@@ -185,7 +188,7 @@ mod tests {
         );
         assert_eq!(size_of::<GatherArguments>(), 72);
         assert_eq!(size_of::<InsertArguments>(), 48);
-        assert_eq!(size_of::<SampleArguments>(), 280);
+        assert_eq!(size_of::<SampleArguments>(), 304);
     }
 
     #[test]

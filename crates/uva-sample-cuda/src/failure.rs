@@ -36,14 +36,23 @@ pub(crate) fn of_report(
         // that was made comes before what is wrong with a list.
         _ if report.bad_edge < report.no_room => Some(no_node(report.bad_position, csc)),
         _ if report.no_room != NONE => Some(too_large(Capacity::Nodes, arguments.nodes_room as usize)),
-        // Within a group, lists are looked at before the picks are counted.
-        _ if group(report.bad_list, arguments) <= group(report.overflow, arguments)
-            && report.bad_list != NONE =>
+        // Within a group, lists are looked at before their weights, and these before the picks are counted.
+        _ if report.bad_list != NONE
+            && group(report.bad_list, arguments)
+                <= group(report.bad_home.min(report.overflow), arguments) =>
         {
             let node = report.bad_node as usize;
             let end_of = |at: usize| csc.indptr.get(at).copied().unwrap_or(-1);
             let (begin, end) = (end_of(node), end_of(node + 1));
             Some(SampleError::InvalidList { node: node as i64, begin, end, edges: csc.edges() })
+        }
+        _ if report.bad_home != NONE
+            && group(report.bad_home, arguments) <= group(report.overflow, arguments) =>
+        {
+            let node = report.bad_home_node as usize;
+            let begin = report.bad_home_begin as usize;
+            let end = begin.saturating_add(csc.degree(node)) as i64;
+            Some(SampleError::InvalidList { node: node as i64, begin: begin as i64, end, edges: csc.edges() })
         }
         _ => Some(too_large(Capacity::Edges { layer }, arguments.edges_room as usize)),
     }

@@ -24,6 +24,8 @@ pub(crate) struct Extras {
     pub(crate) degrees: bool,
     /// Where the lists are at home.
     pub(crate) homes: bool,
+    /// What the weights of lists come to.
+    pub(crate) weights: bool,
 }
 
 /// Arrays side by side.
@@ -76,6 +78,8 @@ impl Layout {
             begins: take(destinations, 8),
             degrees: take(destinations, 4),
             homes: if extras.homes { take(destinations, 8) } else { 0 },
+            existing: if extras.weights { take(destinations, 4) } else { 0 },
+            heaviest: if extras.weights { take(destinations, 4) } else { 0 },
             totals: take(blocks, 8),
             report: take(1, SampleReport::BYTES),
             ..SampleArguments::default()

@@ -55,7 +55,8 @@ impl CudaSampler {
     ///
     /// # Errors
     /// What [`SamplerOptions::check`] says; [`InvalidOption::ExpandOnDevice`] for [`Expand::New`],
-    /// [`InvalidOption::KindOnDevice`] for a kind that has no kernels; [`SampleError::LayerMismatch`] where
+    /// [`InvalidOption::KindOnDevice`] for a kind that has no kernels, [`InvalidOption::NoWeights`] where there are none to
+    /// pick by; [`SampleError::LayerMismatch`] where
     /// `bounds` has another number of layers than there are fanouts; [`SampleError::InvalidList`] where the cached lists
     /// are no beginning of the graph's; [`CudaError::OutOfMemory`] with what is free; [`CudaError::Refused`] for dataset ids of
     /// another number than there are nodes, and where there are none for a graph in another order than its dataset's.
@@ -111,7 +112,13 @@ impl CudaSampler {
         let cleared = unsafe { fill(&stream, local_ids.address(), 0xff, local_ids.bytes()) };
         cleared.and(stream.synchronize())?;
 
-        let extras = Extras { degrees: options.degrees, homes: graph.home().is_some() };
+        let weights = match (sampler.kind, graph.weights()) {
+            (SamplerKind::Weighted, None) => return Err(SampleError::from(InvalidOption::NoWeights).into()),
+            (SamplerKind::Weighted, Some(weights)) => weights.address(),
+            _ => 0,
+        };
+        let extras =
+            Extras { degrees: options.degrees, homes: graph.home().is_some(), weights: weights != 0 };
         let blocks = kernels.blocks(options.grid) as usize;
         let layout = |address| Layout::at(address, sampler, bounds, blocks, extras);
         let batch = DeviceBuffer::new(context, layout(0).bytes, "the batches of a sampler")?;
@@ -137,6 +144,7 @@ impl CudaSampler {
             original_ids_wide,
             dataset_ids_wide,
             home_indptr: graph.home().map_or(0, PinnedArray::address),
+            weights,
             seed: sampler.seed,
             batch_dependency: sampler.batch_dependency,
             replace: sampler.replace.into(),
@@ -403,9 +411,13 @@ impl CudaSampler {
 
 /// The kernels for a kind of sampler; `None` where there are none.
 fn pick_kind(kind: SamplerKind) -> Option<PickKind> {
-    [(SamplerKind::Neighbor, PickKind::Neighbor), (SamplerKind::Labor, PickKind::Labor)]
-        .into_iter()
-        .find_map(|(known, kernels)| (known == kind).then_some(kernels))
+    [
+        (SamplerKind::Neighbor, PickKind::Neighbor),
+        (SamplerKind::Labor, PickKind::Labor),
+        (SamplerKind::Weighted, PickKind::Weighted),
+    ]
+    .into_iter()
+    .find_map(|(known, kernels)| (known == kind).then_some(kernels))
 }
 
 fn counts_of(report: &SampleReport, seeds: usize, layers: usize) -> BatchCounts {

@@ -77,6 +77,7 @@ pub struct GraphSource {
     indices: PinnedArray,
     width: IdWidth,
     home: Option<PinnedArray>,
+    weights: Option<PinnedArray>,
 }
 
 impl GraphSource {
@@ -92,7 +93,7 @@ impl GraphSource {
             IdWidth::I64 => bytemuck::try_cast_slice::<u8, i64>(indices.host()).map(|_| ()),
         };
         whole.map_err(|error| no_numbers("indices", error))?;
-        let source = Self { indptr, indices, width, home: None };
+        let source = Self { indptr, indices, width, home: None, weights: None };
         source.check_context("indices", &source.indices)?;
         Ok(source)
     }
@@ -116,6 +117,23 @@ impl GraphSource {
         }
         self.check_context(what, &indptr)?;
         self.home = Some(indptr);
+        Ok(self)
+    }
+
+    /// The same with the weight of each edge, float32, in the order of the dataset's edges.
+    ///
+    /// # Errors
+    /// As [`with_home`](Self::with_home).
+    pub fn with_weights(mut self, weights: PinnedArray) -> Result<Self, CudaError> {
+        let what = "the weights";
+        let values: &[f32] =
+            bytemuck::try_cast_slice(weights.host()).map_err(|error| no_numbers(what, error))?;
+        let (given, edges) = (values.len(), self.csc().edges());
+        if given != edges {
+            return Err(CudaError::Refused(format!("{given} weights for the {edges} edges of the graph")));
+        }
+        self.check_context(what, &weights)?;
+        self.weights = Some(weights);
         Ok(self)
     }
 
@@ -174,6 +192,10 @@ impl GraphSource {
     pub(crate) fn home(&self) -> Option<&PinnedArray> {
         self.home.as_ref()
     }
+
+    pub(crate) fn weights(&self) -> Option<&PinnedArray> {
+        self.weights.as_ref()
+    }
 }
 
 fn no_numbers(what: &str, error: PodCastError) -> CudaError {
@@ -187,6 +209,8 @@ pub enum DatasetArray {
     Indptr,
     /// `indices.npy`, of the width that it has.
     Indices,
+    /// `weight.npy`, float32; empty where there is none.
+    Weights,
 }
 
 impl DatasetArray {
@@ -194,6 +218,7 @@ impl DatasetArray {
         match self {
             Self::Indptr => "indptr.npy",
             Self::Indices => "indices.npy",
+            Self::Weights => "weight.npy",
         }
     }
 }
@@ -209,6 +234,7 @@ impl TableBytes for ArrayBytes {
         let csc = self.dataset.csc();
         match (self.array, csc.indices) {
             (DatasetArray::Indptr, _) => bytemuck::cast_slice(csc.indptr),
+            (DatasetArray::Weights, _) => bytemuck::cast_slice(self.dataset.weights().unwrap_or_default()),
             (DatasetArray::Indices, Indices::I32(ids)) => bytemuck::cast_slice(ids),
             (DatasetArray::Indices, Indices::I64(ids)) => bytemuck::cast_slice(ids),
         }

@@ -82,3 +82,51 @@ fn labor_takes_hubs_by_blocks() {
         }
     }
 }
+
+#[test]
+fn weights_pick_the_same_edges_whatever_they_are() {
+    if !cuda_sim::in_process("weights_pick_the_same_edges_whatever_they_are") {
+        return;
+    }
+    let gpu = Gpu::new();
+    let plain = rough(90).weighted();
+    for graph in [&plain, &plain.clone().narrow(), &reordered(&plain), &reordered(&plain.clone().narrow())] {
+        for fanouts in
+            [&[1][..], &[2, 1], &[31], &[32, 3], &[33], &[100, 2], &[269], &[270], &[-1, 2], &[3, -1]]
+        {
+            for replace in [false, true] {
+                let sampler = SamplerOptions { kind: SamplerKind::Weighted, replace, ..options(fanouts) };
+                same(&gpu, graph, &sampler, 30, 1, 9);
+            }
+        }
+        for (batch_dependency, edge_ids, replace) in [(1, true, false), (4, false, true), (4, true, false)] {
+            let kept = SamplerOptions { batch_dependency, edge_ids, replace, ..options(&[4, 3, 2]) };
+            same(&gpu, graph, &SamplerOptions { kind: SamplerKind::Weighted, ..kept }, 0, 6, 7);
+        }
+    }
+}
+
+#[test]
+fn weights_of_hubs_are_taken_by_blocks() {
+    if !cuda_sim::in_process("weights_of_hubs_are_taken_by_blocks") {
+        return;
+    }
+    let gpu = Gpu::new();
+    let kept = |graph: Graph| {
+        // The hub's list has weights of every sort.
+        let graph = graph.weighted();
+        let weights = graph.weights.unwrap();
+        let hub = graph.indptr[1] as usize;
+        let of_hub = (0..hub).map(|at| weights[weights.len() - 1 - at % 100] + (at % 11) as f32);
+        Graph { weights: Some(of_hub.chain(weights[hub..].iter().copied()).collect()), ..graph }
+    };
+    for graph in [kept(hub(4096)).narrow(), kept(hub(4097)), reordered(&kept(hub(20_000)).narrow())] {
+        for fanouts in [&[5, 5][..], &[40, 3], &[2000], &[-1]] {
+            for replace in [false, true] {
+                let kind = SamplerKind::Weighted;
+                let sampler = SamplerOptions { kind, edge_ids: true, replace, ..options(fanouts) };
+                same(&gpu, &graph, &sampler, 100, 2, 20);
+            }
+        }
+    }
+}

@@ -14,7 +14,7 @@ use uva_sample_cuda::CudaSamplerOptions;
 /// Random cases a test: a launch under the simulator takes a while.
 const CASES: u32 = 100;
 
-const KINDS: [SamplerKind; 2] = [SamplerKind::Neighbor, SamplerKind::Labor];
+const KINDS: [SamplerKind; 3] = [SamplerKind::Neighbor, SamplerKind::Labor, SamplerKind::Weighted];
 
 /// A graph, options and seeds of any kind, small.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ prop_compose! {
         (kind, edge_ids) in (proptest::sample::select(&KINDS[..]), any::<bool>()),
         order in prop_oneof![Just(None), Just((0..nodes as i64).collect::<Vec<_>>()).prop_shuffle().prop_map(Some)],
     ) -> Case {
-        let graph = Graph { original_ids: original, ..Graph::from_lists(&lists) };
+        let graph = Graph { original_ids: original, ..Graph::from_lists(&lists).weighted() };
         let graph = if narrow { graph.narrow() } else { graph };
         let replace = replace && kind != SamplerKind::Labor;
         Case {
@@ -104,9 +104,10 @@ fn a_batch_that_cannot_be_has_the_error_of_the_cpu() {
         vec((any::<usize>(), -3..200_i64), 0..3),
         0..40_usize,
         0..3_i64,
+        vec((any::<usize>(), -3..200_i64), 0..2),
     );
     TestRunner::new(config)
-        .run(&spoilt, |(mut case, ends, ids, room, seed)| {
+        .run(&spoilt, |(mut case, ends, ids, room, seed, homes)| {
             let bounds = case.graph.bounds_of(case.seeds.len(), &case.sampler);
             let cached_end = case.cached_lists.min(case.graph.csc().nodes());
             for (at, value) in ends {
@@ -114,6 +115,15 @@ fn a_batch_that_cannot_be_has_the_error_of_the_cpu() {
                 let at = at % case.graph.indptr.len();
                 if at != cached_end {
                     case.graph.indptr[at] = value;
+                }
+            }
+            // The way home may lead astray too, as nothing but a fault of memory could have it.
+            for (at, value) in homes {
+                if let Some((indptr, nodes)) = &mut case.graph.home {
+                    let (of_indptr, at) = (at % 2 == 0, at / 2);
+                    let spoilt = if of_indptr { indptr } else { nodes };
+                    let at = at % spoilt.len();
+                    spoilt[at] = value;
                 }
             }
             for (at, value) in ids {
@@ -167,7 +177,8 @@ fn of_several_faults_both_samplers_tell_the_same_one() {
             _ => vec![0, 1],
         })
         .collect();
-    let sane = Graph::from_lists(&lists);
+    let edges = lists.iter().map(Vec::len).sum();
+    let sane = Graph { weights: Some(vec![1.0; edges]), ..Graph::from_lists(&lists) };
     let fanouts = [-1, 2, 3, 200, 1024, 1100, 2048];
     for (fanout, kind) in fanouts.into_iter().flat_map(|fanout| KINDS.map(|kind| (fanout, kind))) {
         for (bad_id, small_room, overflow, bad_list) in

@@ -23,6 +23,8 @@ pub enum PickKind {
     Neighbor,
     /// The entries with the smallest variates, which lists share.
     Labor,
+    /// In proportion to weights.
+    Weighted,
 }
 
 /// The sampling kernels, ready to be launched. Cheap to clone.
@@ -36,7 +38,7 @@ pub struct SampleKernels {
 }
 
 /// The kernels' names; the numbers below are their places.
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 18] = [
     "sample_begin",
     "sample_seeds",
     "sample_check",
@@ -52,6 +54,9 @@ const NAMES: [&str; 15] = [
     "sample_edge_ids",
     "sample_labor_i32",
     "sample_labor_i64",
+    "sample_weigh",
+    "sample_totals",
+    "sample_weighted",
 ];
 const BEGIN: usize = 0;
 const SEEDS: usize = 1;
@@ -66,6 +71,9 @@ const RELABEL: usize = 10;
 const NODES: usize = 11;
 const EDGE_IDS: usize = 12;
 const LABOR: usize = 13;
+const WEIGH: usize = 15;
+const TOTALS: usize = 16;
+const WEIGHTED: usize = 17;
 
 impl SampleKernels {
     /// The kernels of [`Module::sample`].
@@ -149,12 +157,19 @@ impl SampleKernels {
         let destinations = self.shape(bound, arguments.destinations_room, BLOCK_THREADS);
         let warps = self.shape(bound, arguments.destinations_room, BLOCK_THREADS / WARP);
         let edges = self.shape(bound, arguments.edges_room, BLOCK_THREADS);
+        let weighted = kind == PickKind::Weighted;
+        if weighted == (arguments.weights == 0) {
+            return Err(CudaError::Refused("weights are for picks by weight, which need them".to_owned()));
+        }
         let picks = match kind {
             PickKind::Neighbor => PICKS,
             PickKind::Labor => LABOR + width as usize,
+            PickKind::Weighted => WEIGHTED,
         };
         let steps = [
             Some((LISTS, destinations)),
+            weighted.then_some((WEIGH, warps)),
+            weighted.then_some((TOTALS, destinations)),
             Some((OFFSETS, destinations)),
             Some((picks, warps)),
             (arguments.edge_ids != 0).then_some((EDGE_IDS, warps)),

@@ -10,7 +10,9 @@ use uva_cuda::{Context, Module, ModuleOptions, Stream};
 use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
 use uva_mem::FrozenBytes;
-use uva_sample::{BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, GraphView, sampler};
+use uva_sample::{
+    BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, GraphView, SamplerKind, sampler,
+};
 use uva_sample_cuda::{
     CudaSampleError, CudaSampler, CudaSamplerOptions, DatasetArray, GraphSource, PinnedArray,
 };
@@ -93,20 +95,29 @@ impl OnGpu<'_> {
     pub fn source(&self, loader: &LoaderOptions) -> Result<GraphSource, RuntimeError> {
         let of_dataset =
             |array| PinnedArray::of_dataset(self.context, self.dataset, array, &PinOptions::default());
-        let Some(region) = self.reordered else {
-            return Ok(GraphSource::of_dataset(self.context, self.dataset, &PinOptions::default())?);
+        let weighted = loader.sampler_kind == SamplerKind::Weighted;
+        let mut source = match self.reordered {
+            Some(region) => self.reordered_source(region)?,
+            None => GraphSource::of_dataset(self.context, self.dataset, &PinOptions::default())?,
         };
+        // Weights and edge ids are the dataset's, whatever order the graph is in.
+        if self.reordered.is_some() && (weighted || loader.edge_ids) {
+            source = source.with_home(of_dataset(DatasetArray::Indptr)?)?;
+        }
+        if weighted && self.dataset.weights().is_some() {
+            source = source.with_weights(of_dataset(DatasetArray::Weights)?)?;
+        }
+        Ok(source)
+    }
+
+    fn reordered_source(&self, region: &Arc<FrozenBytes>) -> Result<GraphSource, RuntimeError> {
         let layout = ReorderedLayout::new(self.dataset);
         let options = PinOptions { what: "the reordered graph".to_owned(), ..PinOptions::default() };
         let owner: Arc<dyn TableBytes> = Arc::new(GraphBytes(Arc::clone(region)));
         let table = Arc::new(PinnedTable::new(self.context, owner, &options)?);
         let array = |range| PinnedArray::new(Arc::clone(&table), range);
         let width = if layout.id_bytes() == 4 { IdWidth::I32 } else { IdWidth::I64 };
-        let source = GraphSource::new(array(layout.indptr_range())?, array(layout.indices_range())?, width)?;
-        if !loader.edge_ids {
-            return Ok(source);
-        }
-        Ok(source.with_home(of_dataset(DatasetArray::Indptr)?)?)
+        Ok(GraphSource::new(array(layout.indptr_range())?, array(layout.indices_range())?, width)?)
     }
 
     /// A sampler of that graph, with its first lists on the device.

@@ -72,6 +72,8 @@ pub struct Graph {
     pub original_ids: Option<Vec<i64>>,
     /// Where this is another graph's in another order: that one's `indptr`, and its id of each node.
     pub home: Option<(Vec<i64>, Vec<i64>)>,
+    /// The weight of each edge, where it is at home.
+    pub weights: Option<Vec<f32>>,
 }
 
 /// Neighbour ids in one of the two widths.
@@ -93,6 +95,7 @@ impl Graph {
             indices: Ids::I64(lists.concat()),
             original_ids: None,
             home: None,
+            weights: None,
         }
     }
 
@@ -112,6 +115,7 @@ impl Graph {
         let graph = Self {
             original_ids: Some(order.iter().map(original).collect()),
             home: Some((self.indptr.clone(), order.to_vec())),
+            weights: self.weights.clone(),
             ..Self::from_lists(&lists)
         };
         if matches!(self.indices, Ids::I32(_)) { graph.narrow() } else { graph }
@@ -125,6 +129,31 @@ impl Graph {
         self
     }
 
+    /// The same with weights that are as different as weights can be; every third list has none above 0.
+    pub fn weighted(self) -> Self {
+        let weight = |at: usize| match at.wrapping_mul(2_654_435_761) >> 7 & 15 {
+            0 => 0.0,
+            1 => -0.0,
+            2 => f32::from_bits(1 + at as u32 % 1000),
+            3 => f32::MIN_POSITIVE,
+            4 => f32::MAX,
+            5..8 => 1.0,
+            other => (at % 97) as f32 * other as f32 * 0.01,
+        };
+        let lists = self.indptr.windows(2).enumerate();
+        let of_list = |(node, ends): (usize, &[i64])| {
+            let alike = move |at: usize| match node % 6 {
+                0 | 3 => 0.0,
+                1 => 0.5,
+                // Nothing but the lightest there are.
+                2 => f32::from_bits(at as u32 % 4),
+                _ => weight(at),
+            };
+            (ends[0] as usize..ends[1] as usize).map(alike).collect::<Vec<_>>()
+        };
+        Self { weights: Some(lists.flat_map(of_list).collect()), ..self }
+    }
+
     pub fn csc(&self) -> Csc<'_> {
         let indices = match &self.indices {
             Ids::I32(ids) => Indices::I32(ids),
@@ -136,7 +165,7 @@ impl Graph {
     /// As a sampler on the CPU sees it, with so many lists counted as cached.
     pub fn view(&self, cached_lists: usize) -> GraphView<'_> {
         let home = self.home.as_ref().map(|(indptr, nodes)| Home { indptr, nodes });
-        GraphView { home, cached_lists, ..self.csc().into() }
+        GraphView { weights: self.weights.as_deref(), home, cached_lists, ..self.csc().into() }
     }
 
     /// Options of a sampler on the GPU over this graph, whose batches come out under the dataset's ids where it has a
@@ -189,6 +218,9 @@ impl Graph {
         let mut source = source.unwrap();
         if let Some((indptr, _)) = &self.home {
             source = source.with_home(Self::pinned_array(context, bytemuck::cast_slice(indptr))).unwrap();
+        }
+        if let Some(weights) = &self.weights {
+            source = source.with_weights(Self::pinned_array(context, bytemuck::cast_slice(weights))).unwrap();
         }
         source
     }

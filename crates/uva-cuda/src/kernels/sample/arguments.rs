@@ -41,6 +41,8 @@ pub struct SampleArguments {
     /// int64, `nodes + 1` entries: where each node's list begins in the dataset's indices, by the dataset's ids. 0 where the
     /// lists are at home where they lie.
     pub home_indptr: u64,
+    /// float32, one an edge of the dataset. 0 where nobody picks by weight.
+    pub weights: u64,
     /// The run's seed.
     pub seed: u64,
     /// The batch within its epoch.
@@ -90,13 +92,17 @@ pub struct SampleArguments {
     pub degrees: u64,
     /// int64, one a destination: scratch, kept within a batch. 0 where `home_indptr` is.
     pub homes: u64,
+    /// uint32, one a destination: scratch, kept within a batch. 0 where `weights` is.
+    pub existing: u64,
+    /// The same.
+    pub heaviest: u64,
     /// uint64, one for each block of a launch: scratch.
     pub totals: u64,
     /// A [`SampleReport`].
     pub report: u64,
 }
 
-const _: () = assert!(size_of::<SampleArguments>() == 280 && align_of::<SampleArguments>() == 8);
+const _: () = assert!(size_of::<SampleArguments>() == 304 && align_of::<SampleArguments>() == 8);
 
 /// The size of one block of the batch. `SampleLayer` of `kernels/sample.cuh`.
 #[repr(C)]
@@ -129,7 +135,7 @@ pub struct SampleReport {
     pub cached_reads: u64,
     /// Nodes of the batch.
     pub nodes: u64,
-    /// 0: none; 1: a seed; 2: more destinations than room; 3: one of `bad_list`, `overflow`, `bad_entry`, `bad_edge`,
+    /// 0: none; 1: a seed; 2: more destinations than room; 3: one of `bad_list`, `bad_home`, `overflow`, `bad_entry`, `bad_edge`,
     /// `no_room`.
     pub failure: u64,
     /// The layer of failures 2 and 3.
@@ -140,6 +146,12 @@ pub struct SampleReport {
     pub bad_list: u64,
     /// That node.
     pub bad_node: u64,
+    /// The first destination that the dataset has no weights for.
+    pub bad_home: u64,
+    /// That node.
+    pub bad_home_node: u64,
+    /// Where its list should begin in the dataset.
+    pub bad_home_begin: u64,
     /// The first destination whose picks have no room.
     pub overflow: u64,
     /// The first pick whose id is no node.
@@ -175,7 +187,7 @@ const _: () = assert!(size_of::<SampleReport>() == SampleReport::BYTES && align_
 
 impl SampleReport {
     /// Bytes of a report.
-    pub const BYTES: usize = 25 * 8 + LAYERS * 24;
+    pub const BYTES: usize = 28 * 8 + LAYERS * 24;
 
     /// A report from the bytes that were copied from the device.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
@@ -193,6 +205,7 @@ impl SampleArguments {
         let named = |address: u64| if address == 0 { 0 } else { self.nodes };
         let if_any = |address: u64, many: u64| if address == 0 { 0 } else { many };
         let homes = if_any(self.home_indptr, self.destinations_room);
+        let weighed = if_any(self.weights, self.destinations_room);
         let cached = if self.cached_lists == 0 { 0 } else { self.cached_lists.saturating_add(1) };
         for (what, address, many, each) in [
             ("indptr", self.indptr, self.nodes.saturating_add(1), 8),
@@ -207,6 +220,7 @@ impl SampleArguments {
                 if_any(self.home_indptr, self.nodes.saturating_add(1)),
                 8,
             ),
+            ("the weights", self.weights, if_any(self.weights, self.edges), 4),
             ("the nodes of the batch", self.batch_nodes, self.nodes_room, 8),
             ("the degrees of the nodes", self.node_degrees, 0, 4),
             ("the block's indptr", self.block_indptr, self.destinations_room.saturating_add(1), 4),
@@ -217,6 +231,8 @@ impl SampleArguments {
             ("the begins", self.begins, self.destinations_room, 8),
             ("the degrees", self.degrees, self.destinations_room, 4),
             ("the places in the dataset", self.homes, homes, 8),
+            ("the counts of entries", self.existing, weighed, 4),
+            ("the heaviest weights", self.heaviest, weighed, 4),
             ("the totals", self.totals, 1, 8),
             ("the report", self.report, 1, SampleReport::BYTES as u64),
         ] {

@@ -77,11 +77,21 @@ fn every_kernel_that_is_launched_is_in_the_source_and_at_its_place() {
         EDGE_IDS,
         LABOR,
         LABOR + 1,
+        WEIGH,
+        TOTALS,
+        WEIGHTED,
     ];
     assert!(places.into_iter().eq(0..NAMES.len()));
-    for (place, step) in
-        [(LISTS, "lists"), (OFFSETS, "offsets"), (PICKS, "picks"), (FRESH, "fresh"), (EDGE_IDS, "edge_ids")]
-    {
+    for (place, step) in [
+        (LISTS, "lists"),
+        (OFFSETS, "offsets"),
+        (PICKS, "picks"),
+        (FRESH, "fresh"),
+        (EDGE_IDS, "edge_ids"),
+        (WEIGH, "weigh"),
+        (TOTALS, "totals"),
+        (WEIGHTED, "weighted"),
+    ] {
         assert_eq!(NAMES[place], format!("sample_{step}"));
     }
     assert_eq!(NAMES[IDS + IdWidth::I32 as usize], "sample_ids_i32");
@@ -97,9 +107,9 @@ fn a_report_is_read_from_its_bytes() {
         bytes[word * 8..][..8].copy_from_slice(&(word as u64 + 1).to_ne_bytes());
     }
     let report = SampleReport::from_bytes(&bytes);
-    assert_eq!((report.stamp, report.hash, report.no_room, report.done), (1, 4, 16, 25));
-    assert_eq!(report.layers[0], SampleLayer { destinations: 26, sources: 27, edges: 28 });
-    assert_eq!(report.layers[31].edges, 121);
+    assert_eq!((report.stamp, report.hash, report.no_room, report.done), (1, 4, 19, 28));
+    assert_eq!(report.layers[0], SampleLayer { destinations: 29, sources: 30, edges: 31 });
+    assert_eq!(report.layers[31].edges, 124);
 }
 
 fn arguments() -> SampleArguments {
@@ -150,6 +160,8 @@ fn arguments_that_no_memory_can_satisfy_are_refused() {
         (SampleArguments { report: 0xb004, ..good }, "the report"),
         (SampleArguments { totals: 0, ..good }, "the totals"),
         (SampleArguments { home_indptr: 0x100, ..good }, "the places in the dataset"),
+        (SampleArguments { weights: 0x102, ..good }, "the weights"),
+        (SampleArguments { weights: 0x104, ..good }, "the counts of entries"),
         (SampleArguments { edge_ids: 0x104, ..good }, "the edge ids"),
     ] {
         let error = wrong.check(IdWidth::I64).unwrap_err();
