@@ -3,26 +3,45 @@
 //   sample_begin                       one thread; resets the report
 //   sample_seeds, sample_check         the seeds become the first nodes of the batch
 //   then for each layer:
-//     sample_lists, sample_offsets     where lists lie; the block's indptr
-//     sample_picks, sample_ids_{i32,i64}    which positions are picked; the ids there
+//     sample_lists                     where lists lie
+//     sample_weigh, sample_totals      which of their entries exist; only where these are picked by weight
+//     sample_offsets                   the block's indptr
+//     sample_picks, or sample_labor_{i32,i64} or sample_weighted    which positions are picked
+//     sample_edge_ids                  where that is in the dataset; only where somebody asks
+//     sample_ids_{i32,i64}             the ids at these positions
 //     sample_fresh, sample_assign      which of them are new nodes; their local ids
 //     sample_relabel                   the block's indices
 //   sample_nodes                       the nodes' names and degrees; completes the report
 //
-// In one stream, in this order, each with any grid of whole warps; sample_lists and sample_offsets have the same grid, so
-// have sample_fresh and sample_assign. The picks are those of docs/reproducible-batches.md, and docs/kernels.md tells how
+// In one stream, in this order, each with any grid of whole warps; sample_lists, sample_totals and sample_offsets have the
+// same grid, so have sample_fresh and sample_assign. The picks are those of docs/reproducible-batches.md, and docs/kernels.md tells how
 // they are found. What is no node is never looked up, what has no room is never written; the report names the first.
-#include "sample_pick.cuh"
+#include "sample_labor.cuh"
+#include "sample_weighted.cuh"
 
 #define UVA_SAMPLE __global__ void __launch_bounds__(UVA_SAMPLE_BLOCK_THREADS, UVA_SAMPLE_BLOCKS_PER_MULTIPROCESSOR)
 
 namespace uva {
 
-__device__ __forceinline__ u64 launch_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
-__device__ __forceinline__ u64 launch_threads() { return (u64)gridDim.x * blockDim.x; }
+__device__ __forceinline__ u32 picks_of(const SampleArguments& arguments, u64 destination) {
+  const u32 entries = (arguments.existing == nullptr ? arguments.degrees : arguments.existing)[destination];
+  return entries < arguments.fanout ? entries : arguments.fanout;
+}
 
-__device__ __forceinline__ u32 picks_of(const SampleArguments& arguments, u32 degree) {
-  return degree < arguments.fanout ? degree : arguments.fanout;
+// How many picks the lists of this block's part have, and how often lists are read. Every thread comes here.
+__device__ __forceinline__ void count_picks(const SampleArguments& arguments, const Part& part) {
+  u64 picks = 0, reads = 0, cached_reads = 0;
+  for (u64 at = part.begin + threadIdx.x; at < part.end; at += blockDim.x) {
+    const u32 of_list = picks_of(arguments, at);
+    const u64 of_reads = 1 + (u64)(arguments.reads_whole_lists ? arguments.degrees[at] : of_list);
+    picks += of_list;
+    reads += of_reads;
+    if ((u64)arguments.batch_nodes[at] < arguments.cached_lists) cached_reads += of_reads;
+  }
+  picks = block_sum(picks);
+  if (threadIdx.x == 0) arguments.totals[blockIdx.x] = picks;
+  add_to(&arguments.report->reads, reads);
+  add_to(&arguments.report->cached_reads, cached_reads);
 }
 
 // Whether the node at this pick is new to the batch, and this its first pick.
@@ -60,7 +79,8 @@ __global__ void sample_begin(SampleArguments arguments) {
   SampleReport* const report = arguments.report;
   uva::u64* const words = reinterpret_cast<uva::u64*>(report);
   for (uva::u32 word = 0; word < sizeof(SampleReport) / 8; ++word) words[word] = 0;
-  report->bad_seed = report->bad_list = report->overflow = report->bad_edge = report->no_room = uva::NONE;
+  report->bad_seed = report->bad_list = report->bad_home = report->overflow = uva::NONE;
+  report->bad_entry = report->bad_edge = report->no_room = uva::NONE;
   report->began_ns = uva::global_nanoseconds();
 }
 
@@ -91,7 +111,7 @@ UVA_SAMPLE sample_check(SampleArguments arguments) {
   }
 }
 
-// Where the lists of the nodes so far lie, and how many picks each block of the launch has.
+// Where the lists of the nodes so far lie, and, unless that depends on weights, how many picks each block of the launch has.
 UVA_SAMPLE sample_lists(SampleArguments arguments) {
   SampleReport* const report = arguments.report;
   const uva::u64 known = report->known;
@@ -99,39 +119,53 @@ UVA_SAMPLE sample_lists(SampleArguments arguments) {
   const bool fits = destinations <= arguments.destinations_room;
   if (!fits) destinations = 0;
   const uva::Part part = uva::part_of(destinations);
-  uva::u64 picks = 0, reads = 0, cached_reads = 0;
   for (uva::u64 at = part.begin + threadIdx.x; at < part.end; at += blockDim.x) {
+    if (at < known) continue;
     const uva::i64 node = arguments.batch_nodes[at];
     const bool cached = (uva::u64)node < arguments.cached_lists;
-    if (at >= known) {
-      const long long* const ends = (cached ? arguments.cached_indptr : arguments.indptr) + node;
-      uva::u64 begin = ends[0], end = ends[1];
-      // One comparison each refuses negative numbers too.
-      if (begin > end || end > arguments.edges) {
-        atomicMin(&report->bad_list, at);
+    const long long* const ends = (cached ? arguments.cached_indptr : arguments.indptr) + node;
+    uva::u64 begin = ends[0], end = ends[1];
+    // One comparison each refuses negative numbers too.
+    if (begin > end || end > arguments.edges) {
+      atomicMin(&report->bad_list, at);
+      begin = end = 0;
+    }
+    if (arguments.homes != nullptr) {
+      const uva::u64 home = (uva::u64)uva::home_of(arguments, node);
+      arguments.homes[at] = (uva::i64)home;
+      if (arguments.weights != nullptr && (home > arguments.edges || end - begin > arguments.edges - home)) {
+        atomicMin(&report->bad_home, at);
         begin = end = 0;
       }
-      arguments.begins[at] = begin;
-      arguments.degrees[at] = (uva::u32)(end - begin);
     }
-    const uva::u64 of_list = uva::picks_of(arguments, arguments.degrees[at]);
-    picks += of_list;
-    reads += 1 + of_list;
-    if (cached) cached_reads += 1 + of_list;
+    arguments.begins[at] = begin;
+    arguments.degrees[at] = (uva::u32)(end - begin);
   }
-  picks = uva::block_sum(picks);
-  if (threadIdx.x == 0) arguments.totals[blockIdx.x] = picks;
-  uva::add_to(&report->reads, reads);
-  uva::add_to(&report->cached_reads, cached_reads);
+  const bool counts = arguments.weights == nullptr;
+  if (counts) uva::count_picks(arguments, part);
   if (!uva::is_last_block(report)) return;
-  uva::scan_totals(arguments.totals);
+  if (counts) uva::scan_totals(arguments.totals);
   if (threadIdx.x != 0) return;
-  report->known = destinations;
+  if (counts) report->known = destinations;
   if (!fits) {
     report->failure = uva::FAILED_DESTINATIONS;
     report->failed_layer = arguments.layer;
     report->destinations = 0;
   }
+}
+
+// How many entries exist of each list that has just been found, and how many picks each block of the launch has then.
+UVA_SAMPLE sample_weigh(SampleArguments arguments) {
+  uva::for_each_list(arguments.report->known, arguments.report->destinations, uva::Weigh{arguments});
+}
+
+UVA_SAMPLE sample_totals(SampleArguments arguments) {
+  SampleReport* const report = arguments.report;
+  const uva::u64 destinations = report->destinations;
+  uva::count_picks(arguments, uva::part_of(destinations));
+  if (!uva::is_last_block(report)) return;
+  uva::scan_totals(arguments.totals);
+  if (threadIdx.x == 0) report->known = destinations;
 }
 
 // The block's indptr. Where a list is none, or picks have no room, the layer goes on as far as it would if destinations
@@ -144,7 +178,7 @@ UVA_SAMPLE sample_offsets(SampleArguments arguments) {
   uva::u64 before = arguments.totals[blockIdx.x], hash = 0;
   for (uva::u64 first = part.begin; first < part.end; first += blockDim.x) {
     const uva::u64 at = first + threadIdx.x;
-    const uva::u32 picks = at < part.end ? uva::picks_of(arguments, arguments.degrees[at]) : 0;
+    const uva::u32 picks = at < part.end ? uva::picks_of(arguments, at) : 0;
     const uva::Scanned scanned = uva::block_scan(picks);
     const uva::u64 end = before + scanned.before + picks;
     before += scanned.all;
@@ -163,13 +197,18 @@ UVA_SAMPLE sample_offsets(SampleArguments arguments) {
   uva::add_to(&report->hash, hash);
   if (!uva::is_last_block(report) || threadIdx.x != 0) return;
   const uva::u64 bad_list = uva::fresh_value(&report->bad_list), overflow = uva::fresh_value(&report->overflow);
-  const uva::u64 limit = bad_list < overflow ? bad_list : overflow;
+  const uva::u64 bad_home = uva::fresh_value(&report->bad_home);
+  const uva::u64 bad = bad_list < bad_home ? bad_list : bad_home, limit = bad < overflow ? bad : overflow;
   uva::u64 picking = destinations;
   if (limit != uva::NONE && report->failure == 0) {
     picking = limit / arguments.group * arguments.group;
     report->failure = uva::FAILED_LAYER;
     report->failed_layer = arguments.layer;
     if (bad_list != uva::NONE) report->bad_node = arguments.batch_nodes[bad_list];
+    if (bad_home != uva::NONE) {
+      report->bad_home_node = arguments.batch_nodes[bad_home];
+      report->bad_home_begin = arguments.homes[bad_home];
+    }
   }
   report->picking = picking;
   report->edges = picking == 0 ? 0 : *reinterpret_cast<volatile int*>(&arguments.block_indptr[picking]);
@@ -180,6 +219,29 @@ UVA_SAMPLE sample_picks(SampleArguments arguments) {
   const uva::u64 destinations = arguments.report->picking;
   const uva::u64 warps = uva::launch_threads() / uva::LANES;
   for (uva::u64 at = uva::launch_thread() / uva::LANES; at < destinations; at += warps) uva::pick(arguments, at);
+}
+
+UVA_SAMPLE sample_labor_i32(SampleArguments arguments) {
+  uva::for_each_list(0, arguments.report->picking, uva::Labor<int>{arguments});
+}
+UVA_SAMPLE sample_labor_i64(SampleArguments arguments) {
+  uva::for_each_list(0, arguments.report->picking, uva::Labor<long long>{arguments});
+}
+
+UVA_SAMPLE sample_weighted(SampleArguments arguments) {
+  uva::for_each_list(0, arguments.report->picking, uva::Weighted{arguments});
+}
+
+// A warp a destination. A list keeps the order of its entries wherever it lies.
+UVA_SAMPLE sample_edge_ids(SampleArguments arguments) {
+  const uva::u64 destinations = arguments.report->picking;
+  const uva::u64 warps = uva::launch_threads() / uva::LANES;
+  for (uva::u64 at = uva::launch_thread() / uva::LANES; at < destinations; at += warps) {
+    const uva::u64 way = (uva::u64)uva::home_begin(arguments, at) - (uva::u64)arguments.begins[at];
+    const int end = arguments.block_indptr[at + 1];
+    for (int edge = arguments.block_indptr[at] + (int)(threadIdx.x % uva::LANES); edge < end; edge += uva::LANES)
+      arguments.edge_ids[edge] = (uva::i64)((uva::u64)arguments.slots[edge] + way);
+  }
 }
 
 UVA_SAMPLE sample_ids_i32(SampleArguments arguments) { uva::find_ids<int>(arguments); }
@@ -200,7 +262,14 @@ UVA_SAMPLE sample_fresh(SampleArguments arguments) {
   const uva::u64 base = report->destinations, sources = base + fresh;
   report->base = base;
   if (report->bad_edge != uva::NONE) report->bad_position = ~arguments.slots[report->bad_edge];
-  const bool fails = report->bad_edge != uva::NONE || sources > arguments.nodes_room;
+  const bool of_this_layer = report->failure == 0 || report->failed_layer == arguments.layer;
+  if (report->bad_entry != uva::NONE && of_this_layer) {
+    const uva::u64 destination = report->bad_entry >> 32;
+    report->bad_entry_position = (uva::u64)arguments.begins[destination] + (uva::u32)report->bad_entry;
+    report->bad_entry_edge = (uva::u64)arguments.block_indptr[destination / arguments.group * arguments.group];
+  }
+  const bool bad = report->bad_edge != uva::NONE || report->bad_entry != uva::NONE;
+  const bool fails = bad || sources > arguments.nodes_room;
   if (fails && report->failure == 0) {
     report->failure = uva::FAILED_LAYER;
     report->failed_layer = arguments.layer;

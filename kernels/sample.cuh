@@ -35,10 +35,16 @@ struct SampleReport {
   unsigned long long bad_seed;      // first seed that cannot be: twice its position, one more where it is a repetition
   unsigned long long bad_list;      // first destination whose list is none
   unsigned long long bad_node;      // that node
+  unsigned long long bad_home;      // first destination that the dataset has no weights for
+  unsigned long long bad_home_node;   // that node
+  unsigned long long bad_home_begin;  // where its list should begin in the dataset
   unsigned long long overflow;      // first destination whose picks have no room
   unsigned long long bad_edge;      // first pick whose id is no node
   unsigned long long bad_position;  // its position in the graph's indices
   unsigned long long no_room;       // first pick whose node is new and has no room
+  unsigned long long bad_entry;     // first entry without a name, being no node: destination << 32 | place in list
+  unsigned long long bad_entry_edge;      // the first pick of the destinations that are looked at together with that one
+  unsigned long long bad_entry_position;  // its position in the graph's indices
   unsigned long long destinations;  // nodes so far: the kernels' own, as what follows
   unsigned long long known;         // nodes whose lists have been found
   unsigned long long picking;       // destinations that are picked for
@@ -47,7 +53,7 @@ struct SampleReport {
   unsigned long long done;          // blocks of a launch that have done their part
   SampleLayer layers[UVA_SAMPLE_LAYERS];
 };
-static_assert(sizeof(SampleReport) == 22 * 8 + UVA_SAMPLE_LAYERS * 24, "mirrored on the host");
+static_assert(sizeof(SampleReport) == 28 * 8 + UVA_SAMPLE_LAYERS * 24, "mirrored on the host");
 
 // Passed by value; mirrored in crates/uva-cuda.
 struct SampleArguments {
@@ -66,6 +72,9 @@ struct SampleArguments {
   const void* dataset_ids;              // what comes out as the batch's nodes
   unsigned long long original_ids_wide; // 0: int32, 1: int64
   unsigned long long dataset_ids_wide;
+  // The dataset's indptr, where the graph is the dataset's in another order: the way back to the dataset's edges.
+  const long long* home_indptr;         // nodes + 1 entries; null where a list is at home where it lies
+  const unsigned int* weights;          // float32, one an edge of the dataset; null where nobody picks by weight
   // The batch.
   unsigned long long seed;
   unsigned int batch;
@@ -76,6 +85,7 @@ struct SampleArguments {
   unsigned int fanout;                  // all ones: every list is taken as it stands
   unsigned int replace;                 // whether a neighbour may be picked more than once
   unsigned int group;                   // destinations that are looked at before any of them is picked for
+  unsigned long long reads_whole_lists; // whether a list is read whole whatever is picked
   unsigned long long seeds;             // in batch_nodes already
   // What a batch is written to.
   long long* batch_nodes;
@@ -85,22 +95,26 @@ struct SampleArguments {
   unsigned long long destinations_room;
   int* block_indices;
   unsigned long long edges_room;        // below 2^31
+  long long* edge_ids;                  // one a pick: its position in the dataset's indices; null where nobody asks
   // Scratch.
   unsigned long long* local_ids;        // one a node: see local_id_base
   long long* slots;                     // one a pick: its position in indices, then the id found there
   long long* begins;                    // one a destination: where its list begins
   unsigned int* degrees;                // one a destination
+  long long* homes;                     // one a destination: where its list begins in the dataset; null as home_indptr
+  unsigned int* existing;               // one a destination: its list's entries of a weight; null as weights
+  unsigned int* heaviest;               // one a destination: the bits of their largest weight; null as weights
   unsigned long long* totals;           // one a block of the launch
   SampleReport* report;
 };
-static_assert(sizeof(SampleArguments) == 248, "mirrored on the host");
+static_assert(sizeof(SampleArguments) == 304, "mirrored on the host");
 
 namespace uva {
 
 // What `failure` tells; in which layer `failed_layer` tells, and where in it the first ones.
 constexpr u64 FAILED_SEEDS = 1;         // bad_seed
 constexpr u64 FAILED_DESTINATIONS = 2;  // more destinations than there is room for
-constexpr u64 FAILED_LAYER = 3;         // one of bad_list, overflow, bad_edge and no_room
+constexpr u64 FAILED_LAYER = 3;         // one of bad_list, bad_home, overflow, bad_entry, bad_edge and no_room
 
 constexpr u64 NONE = ~0ull;
 constexpr u64 TAG_SEEDS = 0, TAG_NODES = 1, TAG_BLOCKS = 16;
@@ -111,6 +125,9 @@ constexpr u32 WHOLE_LISTS = ~0u;
 // atomicMin alone finds a node's first pick, leaves a local id as it is and does away with the past.
 __device__ __forceinline__ u64 local_id_base(const SampleArguments& arguments) { return (u64)~arguments.stamp << 32; }
 constexpr u64 CANDIDATE = 1ull << 31;
+
+__device__ __forceinline__ u64 launch_thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
+__device__ __forceinline__ u64 launch_threads() { return (u64)gridDim.x * blockDim.x; }
 
 // splitmix64's finaliser.
 __device__ __forceinline__ u64 mix(u64 z) {
@@ -129,6 +146,17 @@ __device__ __forceinline__ u64 fresh_value(const u64* address) { return *reinter
 __device__ __forceinline__ i64 name_of(const void* names, u64 wide, i64 node) {
   if (names == nullptr) return node;
   return wide ? reinterpret_cast<const i64*>(names)[node] : reinterpret_cast<const int*>(names)[node];
+}
+
+// Where the list of a node begins in the dataset's indices, if that is elsewhere; -1 for a node that the dataset has not.
+__device__ __forceinline__ i64 home_of(const SampleArguments& arguments, i64 node) {
+  const u64 id = (u64)name_of(arguments.dataset_ids, arguments.dataset_ids_wide, node);
+  return id > arguments.nodes ? -1 : arguments.home_indptr[id];
+}
+
+// The same of a destination whose list has been found.
+__device__ __forceinline__ i64 home_begin(const SampleArguments& arguments, u64 destination) {
+  return (arguments.homes == nullptr ? arguments.begins : arguments.homes)[destination];
 }
 
 // The part of `count` things that is this block's: all of a launch's blocks have one part each, in order, and the same in

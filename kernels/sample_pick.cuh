@@ -11,10 +11,14 @@ struct Stream {
   u32 node, node_and_layer, batch, epoch_and_split;
 };
 
-// Philox 4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11): word `index` of a
-// stream.
-__device__ __forceinline__ u32 word_of(const Stream& stream, u32 index) {
-  u32 c0 = stream.node, c1 = stream.node_and_layer | (index / 4 & 0xffff), c2 = stream.batch, c3 = stream.epoch_and_split;
+// The four words of a block.
+struct Words {
+  u32 first, second, third, fourth;
+};
+
+// Philox 4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11): a block of a stream.
+__device__ __forceinline__ Words words_of(const Stream& stream, u32 block) {
+  u32 c0 = stream.node, c1 = stream.node_and_layer | (block & 0xffff), c2 = stream.batch, c3 = stream.epoch_and_split;
   u32 key0 = stream.key0, key1 = stream.key1;
   for (int round = 0; round < 10; ++round) {
     const u64 product0 = (u64)c0 * 0xD2511F53u, product1 = (u64)c2 * 0xCD9E8D57u;
@@ -25,18 +29,27 @@ __device__ __forceinline__ u32 word_of(const Stream& stream, u32 index) {
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
   }
+  return {c0, c1, c2, c3};
+}
+
+// Word `index` of a stream.
+__device__ __forceinline__ u32 word_of(const Stream& stream, u32 index) {
+  const Words words = words_of(stream, index / 4);
   // Chosen by selects: an array with a computed index would lie in local memory.
-  const u32 low = index & 1 ? c1 : c0, high = index & 1 ? c3 : c2;
+  const u32 low = index & 1 ? words.second : words.first, high = index & 1 ? words.fourth : words.third;
   return index & 2 ? high : low;
 }
 
-// The stream of a destination: purpose 0, picks of neighbours.
-__device__ __forceinline__ Stream stream_of(const SampleArguments& arguments, u64 original_id) {
+// What words are for, where it stands in the counter.
+constexpr u32 PURPOSE_NEIGHBORS = 0, PURPOSE_WEIGHTS = 5 << 21;
+
+// The stream of the node with this original id.
+__device__ __forceinline__ Stream stream_of(const SampleArguments& arguments, u64 original_id, u32 purpose) {
   // Picks stay for batch_dependency batches, staggered by node.
   const u64 kept = arguments.batch_dependency;
   const u64 batch = kept == 1 ? arguments.batch : (arguments.batch + mix(original_id) % kept) / kept;
   return {(u32)arguments.seed, (u32)(arguments.seed >> 32),
-          (u32)original_id, arguments.layer << 16 | ((u32)(original_id >> 32) & 0xff) << 24,
+          (u32)original_id, arguments.layer << 16 | purpose | ((u32)(original_id >> 32) & 0xff) << 24,
           (u32)batch, arguments.epoch_and_split};
 }
 
@@ -151,7 +164,7 @@ __device__ __forceinline__ void pick(const SampleArguments& arguments, u64 desti
   }
   const i64 node = arguments.batch_nodes[destination];
   const i64 original_id = name_of(arguments.original_ids, arguments.original_ids_wide, node);
-  const u32 drawn = draw(arguments, stream_of(arguments, (u64)original_id), degree, picks);
+  const u32 drawn = draw(arguments, stream_of(arguments, (u64)original_id, PURPOSE_NEIGHBORS), degree, picks);
   if (arguments.replace) {
     for (u32 index = lane; index < fanout; index += LANES) picks[index] += begin;
   } else if (fanout <= LANES) {

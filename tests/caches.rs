@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::arrays::npy;
+use support::arrays::{npy, write_weights};
 use support::runs::{Metrics, role_of, small_graph, train, wait_until};
 use support::{Uvatrain, directory, uvatrain};
 
@@ -264,6 +264,31 @@ fn on_a_gpu_caches_and_its_own_sampler_change_nothing_but_the_way() {
             assert!(samples_on_gpu || cache["list_hits"] == 0, "{options}: {cache}");
             assert!(!options.contains("dma") || cache["row_hits"] == 0, "{options}: {cache}");
         }
+    }
+}
+
+#[test]
+fn a_gpu_samples_every_kind_that_it_has_as_the_cpu_does() {
+    let temp = directory();
+    let graph = small_graph(temp.path());
+    let info = uvatrain(temp.path(), ["info", "graph", "--json"]).run().succeeds().json();
+    write_weights(&graph, info["edges"].as_u64().expect("a count"));
+    for (number, (kind, on_the_gpu)) in [
+        ("--sampler-kind labor --batch-dependency 3", "--gpu-cache 250KiB"),
+        ("--sampler-kind weighted", "--gpu-cache 250KiB --edge-ids"),
+        ("--sampler-kind weighted --replace", "--in-process"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let [cpu, gpu] = ["cpu", "gpu"].map(|place| format!("{place}-{number}.jsonl"));
+        let options = format!("--epochs 1 --seed 3 {kind}");
+        train(temp.path(), &cpu, &format!("--device cpu {options}")).run().succeeds();
+        let line = format!("{options} --sampler gpu {on_the_gpu}");
+        let partition = if line.contains("--in-process") { "" } else { "--partition none" };
+        let outcome = on_gpu(temp.path(), &gpu, &format!("{line} {partition}")).run().succeeds();
+        let [expected, found] = [cpu, gpu].map(|name| computed(&temp.path().join(name)));
+        assert_eq!(expected, found, "{line}\n{outcome}");
     }
 }
 

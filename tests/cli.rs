@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
-use support::arrays::{header, npy, six_nodes};
+use support::arrays::{header, npy, six_nodes, write_weights};
 use support::{assert_same_contents, contents, directory, shared_datasets, uvatrain};
 
 // ---- help and usage
@@ -436,14 +436,6 @@ fn benches_measure_the_same_batches_whatever_the_number_of_threads() {
     for key in ["batches_per_second", "input_nodes_per_second", "feature_gb_per_second"] {
         assert!(pipeline[key].as_f64().unwrap() > 0.0, "{key}");
     }
-}
-
-/// Writes `weight.npy`: 0.5 to 2 for most edges, 0 for every seventh.
-fn write_weights(graph: &Path, edges: u64) -> Vec<f32> {
-    let weight = |edge: u64| if edge % 7 == 3 { 0.0 } else { 0.5 + (edge * 37 % 100) as f32 / 66.0 };
-    let weights: Vec<f32> = (0..edges).map(weight).collect();
-    fs::write(graph.join("weight.npy"), npy(&[edges], false, &weights)).expect("weights");
-    weights
 }
 
 #[test]

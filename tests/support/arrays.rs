@@ -62,3 +62,11 @@ pub fn six_nodes(directory: &Path) {
     write("test_idx.npy", npy::<i64>(&[2], false, &[3, 4]));
     write("meta.json", br#"{"name": "six", "classes": 2}"#.to_vec());
 }
+
+/// Writes `weight.npy`: 0.5 to 2 for most edges, 0 for every seventh.
+pub fn write_weights(graph: &Path, edges: u64) -> Vec<f32> {
+    let weight = |edge: u64| if edge % 7 == 3 { 0.0 } else { 0.5 + (edge * 37 % 100) as f32 / 66.0 };
+    let weights: Vec<f32> = (0..edges).map(weight).collect();
+    fs::write(graph.join("weight.npy"), npy(&[edges], false, &weights)).expect("weights");
+    weights
+}

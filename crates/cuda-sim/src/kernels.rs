@@ -110,8 +110,13 @@ fn hold_sample(name: &str, arguments: &SampleArguments) -> Result<Vec<Hold>, Cod
     let wide = |flag: u64| if flag == 0 { 4 } else { 8 };
     let cached = if arguments.cached_lists == 0 { 0 } else { arguments.cached_lists + 1 };
     let degrees = if arguments.node_degrees == 0 { 0 } else { arguments.nodes_room };
+    let home = if arguments.home_indptr == 0 { 0 } else { nodes + 1 };
+    let homes = if arguments.homes == 0 { 0 } else { arguments.destinations_room };
+    let (weights, weighed) =
+        if arguments.weights == 0 { (0, 0) } else { (arguments.edges, arguments.destinations_room) };
+    let edge_ids = if arguments.edge_ids == 0 { 0 } else { arguments.edges_room };
     // Only the kernels that read ids know how wide they are.
-    let (edges, cached_edges) = match name.contains("_ids_") {
+    let (edges, cached_edges) = match name.ends_with("_i32") || name.ends_with("_i64") {
         true => (arguments.edges, arguments.cached_edges),
         false => (0, 0),
     };
@@ -128,14 +133,20 @@ fn hold_sample(name: &str, arguments: &SampleArguments) -> Result<Vec<Hold>, Cod
             Access::Read,
         ),
         (arguments.dataset_ids, named(arguments.dataset_ids), wide(arguments.dataset_ids_wide), Access::Read),
+        (arguments.home_indptr, home, 8, Access::Read),
+        (arguments.weights, weights, 4, Access::Read),
         (arguments.batch_nodes, arguments.nodes_room, 8, Access::Write),
         (arguments.node_degrees, degrees, 4, Access::Write),
         (arguments.block_indptr, arguments.destinations_room + 1, 4, Access::Write),
         (arguments.block_indices, arguments.edges_room, 4, Access::Write),
+        (arguments.edge_ids, edge_ids, 8, Access::Write),
         (arguments.local_ids, nodes, 8, Access::Write),
         (arguments.slots, arguments.edges_room, 8, Access::Write),
         (arguments.begins, arguments.destinations_room, 8, Access::Write),
         (arguments.degrees, arguments.destinations_room, 4, Access::Write),
+        (arguments.homes, homes, 8, Access::Write),
+        (arguments.existing, weighed, 4, Access::Write),
+        (arguments.heaviest, weighed, 4, Access::Write),
         (arguments.totals, 1, 8, Access::Write),
         (arguments.report, 1, SAMPLE_REPORT_BYTES, Access::Write),
     ] {

@@ -122,9 +122,12 @@ pub struct SampleArguments {
     pub dataset_ids: u64,
     pub original_ids_wide: u64,
     pub dataset_ids_wide: u64,
+    pub home_indptr: u64,
+    pub weights: u64,
     pub seed: u64,
     /// Batch, epoch and split, batch dependency, stamp, layer, fanout, replace, group.
     pub numbers: [u32; 8],
+    pub reads_whole_lists: u64,
     pub seeds: u64,
     pub batch_nodes: u64,
     pub nodes_room: u64,
@@ -133,16 +136,20 @@ pub struct SampleArguments {
     pub destinations_room: u64,
     pub block_indices: u64,
     pub edges_room: u64,
+    pub edge_ids: u64,
     pub local_ids: u64,
     pub slots: u64,
     pub begins: u64,
     pub degrees: u64,
+    pub homes: u64,
+    pub existing: u64,
+    pub heaviest: u64,
     pub totals: u64,
     pub report: u64,
 }
 
 /// Bytes of the kernels' SampleReport.
-pub const SAMPLE_REPORT_BYTES: u64 = 22 * 8 + 32 * 24;
+pub const SAMPLE_REPORT_BYTES: u64 = 28 * 8 + 32 * 24;
 
 #[cfg(test)]
 mod tests {
@@ -181,7 +188,7 @@ mod tests {
         );
         assert_eq!(size_of::<GatherArguments>(), 72);
         assert_eq!(size_of::<InsertArguments>(), 48);
-        assert_eq!(size_of::<SampleArguments>(), 248);
+        assert_eq!(size_of::<SampleArguments>(), 304);
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub(crate) const SAMPLE: Source<'static> = Source {
         ("intrinsics.cuh", include_str!("../../../kernels/intrinsics.cuh")),
         ("sample.cuh", include_str!("../../../kernels/sample.cuh")),
         ("sample_pick.cuh", include_str!("../../../kernels/sample_pick.cuh")),
+        ("sample_select.cuh", include_str!("../../../kernels/sample_select.cuh")),
+        ("sample_labor.cuh", include_str!("../../../kernels/sample_labor.cuh")),
+        ("sample_weighted.cuh", include_str!("../../../kernels/sample_weighted.cuh")),
     ],
 };
 

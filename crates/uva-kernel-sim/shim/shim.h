@@ -103,6 +103,32 @@ inline void __syncwarp(unsigned mask = 0xffffffffu) {
 inline void __syncthreads() { uva_shim::sync_block(); }
 
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
+inline int __clzll(long long bits) { return bits == 0 ? 64 : __builtin_clzll((unsigned long long)bits); }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return (unsigned long long)((unsigned __int128)a * b >> 64);
+}
+
+// The host's doubles are those of IEEE 754, rounded to nearest, as long as nobody asks the compiler for less.
+#ifdef __FAST_MATH__
+#error "the shim needs exact division"
+#endif
+inline double __ddiv_rn(double a, double b) { return a / b; }
+inline float __uint_as_float(unsigned bits) {
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline double __longlong_as_double(long long bits) {
+  double value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline long long __double_as_longlong(double value) {
+  long long bits;
+  __builtin_memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
 
 inline unsigned long long atomicAdd(unsigned long long* address, unsigned long long value) {
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
@@ -110,6 +136,13 @@ inline unsigned long long atomicAdd(unsigned long long* address, unsigned long l
 
 inline unsigned atomicAdd(unsigned* address, unsigned value) {
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+}
+
+inline unsigned atomicMax(unsigned* address, unsigned value) {
+  unsigned old = __atomic_load_n(address, __ATOMIC_RELAXED);
+  while (value > old && !__atomic_compare_exchange_n(address, &old, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+  return old;
 }
 
 inline unsigned long long atomicMin(unsigned long long* address, unsigned long long value) {

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use uva_cache::CachePolicy;
@@ -101,32 +102,63 @@ fn sample_and_load_give_what_the_plain_sampler_and_the_table_give() {
     }
 }
 
-#[test]
-fn every_kind_of_sampler_makes_its_own_batches_behind_a_list_cache() {
-    let temp = tempfile::tempdir().unwrap();
-    let path = common::graph(temp.path(), 2000, 8.0);
+/// A dataset with weights, some of them 0, and what 200,000 bytes cache of it.
+fn weighted_and_cached(directory: &Path) -> (Arc<Dataset>, CacheContents) {
+    let path = common::graph(directory, 2000, 8.0);
     let edges = Dataset::open(&path).unwrap().edges();
     let weights: Vec<f32> = (0..edges).map(|edge| (edge * 31 % 17) as f32).collect();
     write_array(&path.join("weight.npy"), NpyType::F32, &[], &weights).unwrap();
     let dataset = Arc::new(Dataset::open(&path).unwrap());
     let contents = planned(&dataset, 200_000, CachePolicy::Presample);
     assert!(contents.caches().lists > 0, "{:?}", contents.caches());
+    (dataset, contents)
+}
+
+/// The batches of one kind of sampler, with edge ids, against those of a plain sampler on the CPU.
+fn check_kind(
+    dataset: &Arc<Dataset>,
+    backend: &Backend,
+    contents: &CacheContents,
+    (sampler_kind, replace): (SamplerKind, bool),
+) {
+    let options = LoaderOptions { sampler_kind, replace, edge_ids: true, ..options() };
+    let mut cached = CachedDataset::new(dataset, &options, backend, contents).unwrap();
+    // The weights, and the edge ids, are those of the dataset's own order in either case.
+    let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
+    let mut plain = sampler(graph, &options.sampling()).unwrap();
+    let (mut batch, mut expected) = (cached.room(), cached.room());
+    for number in 0..4 {
+        let counts = cached.sample(key(number), seeds(dataset, number), &mut batch).unwrap();
+        assert_eq!(counts.list_reads.cached > 0, contents.caches().lists > 0, "{sampler_kind}");
+        plain.sample_into(key(number), seeds(dataset, number), &mut expected).unwrap();
+        assert_eq!((batch.hash(), batch.nodes()), (expected.hash(), expected.nodes()), "{sampler_kind}");
+        for (block, expected) in batch.blocks().zip(expected.blocks()) {
+            assert_eq!(block.edge_ids, expected.edge_ids, "{sampler_kind}");
+            assert_eq!(block.edge_ids.len(), block.indices.len());
+        }
+    }
+}
+
+#[test]
+fn every_kind_of_sampler_makes_its_own_batches_behind_a_list_cache() {
+    let temp = tempfile::tempdir().unwrap();
+    let (dataset, contents) = weighted_and_cached(temp.path());
     for sampler_kind in SamplerKind::ALL {
-        let options = LoaderOptions { sampler_kind, edge_ids: true, ..options() };
-        let mut cached = CachedDataset::new(&dataset, &options, &Backend::Cpu, &contents).unwrap();
-        // The weights, and the edge ids, are those of the dataset's own order in either case.
-        let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
-        let mut plain = sampler(graph, &options.sampling()).unwrap();
-        let (mut batch, mut expected) = (cached.room(), cached.room());
-        for number in 0..4 {
-            let counts = cached.sample(key(number), seeds(&dataset, number), &mut batch).unwrap();
-            assert!(counts.list_reads.cached > 0, "{sampler_kind}");
-            plain.sample_into(key(number), seeds(&dataset, number), &mut expected).unwrap();
-            assert_eq!((batch.hash(), batch.nodes()), (expected.hash(), expected.nodes()), "{sampler_kind}");
-            for (block, expected) in batch.blocks().zip(expected.blocks()) {
-                assert_eq!(block.edge_ids, expected.edge_ids, "{sampler_kind}");
-                assert_eq!(block.edge_ids.len(), block.indices.len());
-            }
+        check_kind(&dataset, &Backend::Cpu, &contents, (sampler_kind, false));
+    }
+}
+
+#[test]
+fn on_a_gpu_the_kinds_that_it_has_make_the_same_cached_or_not() {
+    if !cuda_sim::in_process("on_a_gpu_the_kinds_that_it_has_make_the_same_cached_or_not") {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let (dataset, cached) = weighted_and_cached(temp.path());
+    let (neighbor, labor, weighted) = (SamplerKind::Neighbor, SamplerKind::Labor, SamplerKind::Weighted);
+    for contents in [CacheContents::default(), cached] {
+        for kind in [(neighbor, false), (labor, false), (weighted, false), (weighted, true)] {
+            check_kind(&dataset, &on_gpu(SamplerChoice::Gpu), &contents, kind);
         }
     }
 }

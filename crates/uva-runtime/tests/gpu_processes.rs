@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use uva_graph::Dataset;
+use uva_graph::npy::{NpyType, write_array};
 use uva_runtime::backend::{Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, SamplerChoice};
 use uva_runtime::cache::{CacheContents, CachePlan, CachePolicy, Search};
 use uva_runtime::control::Stop;
@@ -25,6 +26,7 @@ use uva_runtime::metrics::{Event, Observer, Progress};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::roles::BatchReceiver;
 use uva_runtime::{LoaderOptions, Passes, RuntimeError};
+use uva_sample::SamplerKind;
 
 /// A run that takes longer hangs: it has some twenty small batches. Generous, for machines that do other things too.
 const WATCHDOG: Duration = Duration::from_secs(60);
@@ -136,6 +138,9 @@ fn launch(dataset: &Path, what: &str) -> i32 {
             batch_size: what["batch_size"].as_u64().unwrap_or(40) as usize,
             samplers: what["samplers"].as_u64().unwrap_or(1) as usize,
             feature_slots: what["slots"].as_u64().unwrap_or(2) as usize,
+            sampler_kind: SamplerKind::from_name(what["kind"].as_str().unwrap_or("neighbor"))
+                .expect("a kind"),
+            edge_ids: what["edge_ids"] == true,
             ..LoaderOptions::default()
         };
         let backend: Backend = serde_json::from_value(what["backend"].clone()).expect("a backend");
@@ -224,6 +229,9 @@ impl Place {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let graph = common::graph(directory.path(), 600, 6.0);
+        let edges = Dataset::open(&graph).expect("a dataset").edges();
+        let weights: Vec<f32> = (0..edges).map(|edge| (edge * 31 % 17) as f32).collect();
+        write_array(&graph.join("weight.npy"), NpyType::F32, &[], &weights).expect("weights");
         std::fs::create_dir(directory.path().join("tmp")).expect("a directory");
         Self { directory, graph }
     }
@@ -285,7 +293,12 @@ fn end(mut command: Command, case: &[(&str, String)]) -> Ended {
 
 /// The hashes of a run on the CPU: what every other must have.
 fn expected(place: &Place) -> Value {
-    let ended = place.run(&json!({ "backend": Backend::Cpu }), &[]);
+    expected_of(place, "neighbor")
+}
+
+/// The same of a kind of sampler.
+fn expected_of(place: &Place, kind: &str) -> Value {
+    let ended = place.run(&json!({ "backend": Backend::Cpu, "kind": kind }), &[]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     assert!(ended.done["hashes"].as_array().is_some_and(|hashes| hashes.len() >= 8), "{}", ended.done);
     ended.done["hashes"].clone()
@@ -333,6 +346,22 @@ fn every_way_of_sharing_and_gathering_brings_the_datasets_own_bytes() {
             assert_eq!(ended.done["hashes"], hashes, "{what}");
             let hit = |name: &str| ended.done[name].as_u64().expect("a count") > 0;
             assert_eq!(hit("list_hits") || hit("row_hits"), policy.is_some(), "{what}: {}", ended.done);
+        }
+    }
+    for kind in ["neighbor", "labor", "weighted"] {
+        let hashes = expected_of(&place, kind);
+        for cache in [None, Some(CACHE)] {
+            // Rows are cached for the zero-copy gather only, so that here all bytes go to lists.
+            let backend = sampling(Partition::None, GatherChoice::Dma);
+            let mut what = json!({ "backend": backend, "kind": kind, "edge_ids": true });
+            if let Some(bytes) = cache {
+                what["gpu_cache"] = bytes.into();
+            }
+            let ended = place.run(&what, &[("CUDA_SIM_DELAY_US", "300".into())]);
+            assert_eq!(ended.code, Some(0), "{what}\n{}", ended.stderr);
+            assert_eq!(ended.done["hashes"], hashes, "{what}");
+            let lists = ended.done["list_hits"].as_u64().expect("a count");
+            assert_eq!(lists > 0, cache.is_some(), "{what}: {}", ended.done);
         }
     }
     place.nothing_is_left("clean runs");

@@ -20,4 +20,6 @@ pub struct DeviceBlock<'a> {
     pub indptr: DeviceSlice<'a>,
     /// int32, the local id of each pick.
     pub indices: DeviceSlice<'a>,
+    /// int64, the position of each pick in the dataset's `indices.npy`, if the sampler was asked for them.
+    pub edge_ids: Option<DeviceSlice<'a>>,
 }

@@ -28,25 +28,41 @@ pub(crate) fn of_report(
             })
         }
         2 => Some(too_large(Capacity::Destinations { layer }, arguments.destinations_room as usize)),
+        // Names of entries are looked at for a group, before any of the group's picks is.
+        _ if report.bad_entry != NONE && report.bad_entry_edge <= report.bad_edge.min(report.no_room) => {
+            Some(no_node(report.bad_entry_position, csc))
+        }
         // Picks are looked at after the lists of their group and before those of the next, so what is wrong with a pick
         // that was made comes before what is wrong with a list.
-        _ if report.bad_edge < report.no_room => {
-            let position = report.bad_position as usize;
-            let neighbor = if position < csc.edges() { csc.indices.get(position) } else { -1 };
-            Some(SampleError::InvalidNeighbor { position, neighbor, nodes: csc.nodes() })
-        }
+        _ if report.bad_edge < report.no_room => Some(no_node(report.bad_position, csc)),
         _ if report.no_room != NONE => Some(too_large(Capacity::Nodes, arguments.nodes_room as usize)),
-        // Within a group, lists are looked at before the picks are counted.
-        _ if group(report.bad_list, arguments) <= group(report.overflow, arguments)
-            && report.bad_list != NONE =>
+        // Within a group, lists are looked at before their weights, and these before the picks are counted.
+        _ if report.bad_list != NONE
+            && group(report.bad_list, arguments)
+                <= group(report.bad_home.min(report.overflow), arguments) =>
         {
             let node = report.bad_node as usize;
             let end_of = |at: usize| csc.indptr.get(at).copied().unwrap_or(-1);
             let (begin, end) = (end_of(node), end_of(node + 1));
             Some(SampleError::InvalidList { node: node as i64, begin, end, edges: csc.edges() })
         }
+        _ if report.bad_home != NONE
+            && group(report.bad_home, arguments) <= group(report.overflow, arguments) =>
+        {
+            let node = report.bad_home_node as usize;
+            let begin = report.bad_home_begin as usize;
+            let end = begin.saturating_add(csc.degree(node)) as i64;
+            Some(SampleError::InvalidList { node: node as i64, begin: begin as i64, end, edges: csc.edges() })
+        }
         _ => Some(too_large(Capacity::Edges { layer }, arguments.edges_room as usize)),
     }
+}
+
+/// The error for an entry that is no node.
+fn no_node(position: u64, csc: &Csc<'_>) -> SampleError {
+    let position = position as usize;
+    let neighbor = if position < csc.edges() { csc.indices.get(position) } else { -1 };
+    SampleError::InvalidNeighbor { position, neighbor, nodes: csc.nodes() }
 }
 
 /// The group that a destination is in; that of none is behind all others.

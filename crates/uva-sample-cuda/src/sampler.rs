@@ -1,13 +1,13 @@
 //! The sampler: its memory, and a batch's way through the kernels.
 
 use uva_cuda::kernels::gather::GridBound;
-use uva_cuda::kernels::sample::{SampleArguments, SampleKernels, SampleReport, WHOLE_LISTS};
+use uva_cuda::kernels::sample::{PickKind, SampleArguments, SampleKernels, SampleReport, WHOLE_LISTS};
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, device_to_host, fill, host_to_device};
 use uva_cuda::{CudaError, DeviceSlice, Stream};
 use uva_graph::Csc;
 use uva_sample::{
-    BatchCounts, BatchKey, BatchMut, Capacity, Expand, HopShape, InvalidOption, LayerCounts, ListReads,
-    MAX_EPOCH, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions,
+    BatchCounts, BatchKey, BatchMut, Capacity, Expand, InvalidOption, LayerCounts, ListReads, MAX_EPOCH,
+    MAX_LAYERS, SampleError, SamplerKind, SamplerOptions,
 };
 
 use crate::arena::Arena;
@@ -15,9 +15,10 @@ use crate::batch::{DeviceBatch, DeviceBlock};
 use crate::cache::CachedLists;
 use crate::error::CudaSampleError;
 use crate::failure;
+use crate::layout::{Extras, LayerPlace, Layout};
 use crate::names::Names;
 use crate::options::{CudaSamplerOptions, DeviceBytes};
-use crate::source::GraphSource;
+use crate::source::{GraphSource, PinnedArray};
 
 /// Samples the neighbours of batches of seeds on a GPU.
 ///
@@ -26,6 +27,7 @@ use crate::source::GraphSource;
 pub struct CudaSampler {
     kernels: SampleKernels,
     stream: Stream,
+    kind: PickKind,
     options: SamplerOptions,
     grid: GridBound,
     /// The arguments that every batch shares; those of each layer are made from them.
@@ -47,27 +49,17 @@ pub struct CudaSampler {
     graph: GraphSource,
 }
 
-/// Where a layer's block lies in device memory, and its room.
-#[derive(Clone, Copy, Debug)]
-struct LayerPlace {
-    shape: HopShape,
-    indptr: u64,
-    destinations: usize,
-    indices: u64,
-    edges: usize,
-}
-
 impl CudaSampler {
     /// A sampler over `graph` that works on `stream`, which is of the graph's context or of a green context of its device,
     /// as the kernels' module is. Copies the cached lists and the names of the nodes to the device, and waits for that.
     ///
     /// # Errors
     /// What [`SamplerOptions::check`] says; [`InvalidOption::ExpandOnDevice`] for [`Expand::New`],
-    /// [`InvalidOption::KindOnDevice`] for another kind than [`SamplerKind::Neighbor`] and
-    /// [`InvalidOption::EdgeIdsOnDevice`] for edge ids; [`SampleError::LayerMismatch`] where `bounds` has another number of layers
-    /// than there are fanouts; [`SampleError::InvalidList`] where the cached lists are no beginning of the graph's;
-    /// [`CudaError::OutOfMemory`] with what is free; [`CudaError::Refused`] for dataset ids of another number than there
-    /// are nodes.
+    /// [`InvalidOption::KindOnDevice`] for a kind that has no kernels, [`InvalidOption::NoWeights`] where there are none to
+    /// pick by; [`SampleError::LayerMismatch`] where
+    /// `bounds` has another number of layers than there are fanouts; [`SampleError::InvalidList`] where the cached lists
+    /// are no beginning of the graph's; [`CudaError::OutOfMemory`] with what is free; [`CudaError::Refused`] for dataset ids of
+    /// another number than there are nodes, and where there are none for a graph in another order than its dataset's.
     pub fn new(
         kernels: SampleKernels,
         stream: Stream,
@@ -80,12 +72,9 @@ impl CudaSampler {
         if sampler.expand == Expand::New {
             return Err(SampleError::from(InvalidOption::ExpandOnDevice).into());
         }
-        if sampler.kind != SamplerKind::Neighbor {
+        let Some(kind) = pick_kind(sampler.kind) else {
             return Err(SampleError::from(InvalidOption::KindOnDevice { kind: sampler.kind }).into());
-        }
-        if sampler.edge_ids {
-            return Err(SampleError::from(InvalidOption::EdgeIdsOnDevice).into());
-        }
+        };
         if bounds.layers.len() != sampler.fanouts.len() {
             let (expected, given) = (sampler.fanouts.len(), bounds.layers.len());
             return Err(SampleError::LayerMismatch { expected, given }.into());
@@ -95,6 +84,10 @@ impl CudaSampler {
         {
             let (given, nodes) = (ids.len(), csc.nodes());
             return Err(CudaError::Refused(format!("{given} ids for the {nodes} nodes of the graph")).into());
+        }
+        if graph.home().is_some() && options.dataset_ids.is_none() {
+            let what = "a graph in another order than the dataset's needs the dataset's id of each node";
+            return Err(CudaError::Refused(what.to_owned()).into());
         }
         let context = graph.context();
         let cache = match options.cached_lists.min(csc.nodes()) {
@@ -119,29 +112,17 @@ impl CudaSampler {
         let cleared = unsafe { fill(&stream, local_ids.address(), 0xff, local_ids.bytes()) };
         cleared.and(stream.synchronize())?;
 
-        // Local ids are 32 bits, so memory beyond them is no use.
-        let most = i32::MAX as usize;
-        let nodes_room = bounds.nodes.min(most);
-        let mut arena = Arena::default();
-        let nodes_at = arena.take(nodes_room, 8);
-        let degrees_at = options.degrees.then(|| arena.take(nodes_room, 4));
-        let places: Vec<(usize, usize, usize, usize)> = bounds
-            .layers
-            .iter()
-            .map(|layer| {
-                let (destinations, edges) = (layer.destinations.min(most), layer.edges.min(most));
-                (arena.take(destinations + 1, 4), destinations, arena.take(edges, 4), edges)
-            })
-            .collect();
-        let most_destinations = places.iter().map(|place| place.1).max().unwrap_or(0);
-        let most_edges = places.iter().map(|place| place.3).max().unwrap_or(0);
-        let slots_at = arena.take(most_edges, 8);
-        let begins_at = arena.take(most_destinations, 8);
-        let list_degrees_at = arena.take(most_destinations, 4);
-        let totals_at = arena.take(kernels.blocks(options.grid) as usize, 8);
-        let report_at = arena.take(1, SampleReport::BYTES);
-        let batch = DeviceBuffer::new(context, arena.bytes(), "the batches of a sampler")?;
-        let at = |offset: usize| batch.address() + offset as u64;
+        let weights = match (sampler.kind, graph.weights()) {
+            (SamplerKind::Weighted, None) => return Err(SampleError::from(InvalidOption::NoWeights).into()),
+            (SamplerKind::Weighted, Some(weights)) => weights.address(),
+            _ => 0,
+        };
+        let extras =
+            Extras { degrees: options.degrees, homes: graph.home().is_some(), weights: weights != 0 };
+        let blocks = kernels.blocks(options.grid) as usize;
+        let layout = |address| Layout::at(address, sampler, bounds, blocks, extras);
+        let batch = DeviceBuffer::new(context, layout(0).bytes, "the batches of a sampler")?;
+        let Layout { arguments, layers, .. } = layout(batch.address());
 
         let (original_ids, original_ids_wide) = original.as_ref().map_or((0, 0), Names::place);
         let (dataset_ids, dataset_ids_wide) = match &dataset {
@@ -162,36 +143,25 @@ impl CudaSampler {
             dataset_ids,
             original_ids_wide,
             dataset_ids_wide,
+            home_indptr: graph.home().map_or(0, PinnedArray::address),
+            weights,
             seed: sampler.seed,
             batch_dependency: sampler.batch_dependency,
             replace: sampler.replace.into(),
-            batch_nodes: at(nodes_at),
-            nodes_room: nodes_room as u64,
-            node_degrees: degrees_at.map_or(0, at),
+            reads_whole_lists: sampler.kind.reads_whole_lists().into(),
             local_ids: local_ids.address(),
-            slots: at(slots_at),
-            begins: at(begins_at),
-            degrees: at(list_degrees_at),
-            totals: at(totals_at),
-            report: at(report_at),
-            ..SampleArguments::default()
+            ..arguments
         };
-        let shapes = sampler.fanouts.iter().map(|&fanout| HopShape::of(fanout));
-        let layers: Vec<LayerPlace> = shapes
-            .zip(places)
-            .map(|(shape, (indptr, destinations, indices, edges))| LayerPlace {
-                shape,
-                indptr: at(indptr),
-                destinations,
-                indices: at(indices),
-                edges,
-            })
-            .collect();
-        let seeds = PinnedBuffer::new(context, bounds.seeds.min(nodes_room) * 8, "the seeds of a batch")?;
+        let seeds = PinnedBuffer::new(
+            context,
+            bounds.seeds.min(common.nodes_room as usize) * 8,
+            "the seeds of a batch",
+        )?;
         let report_host = PinnedBuffer::new(context, SampleReport::BYTES, "the report of a batch")?;
         Ok(Self {
             kernels,
             stream,
+            kind,
             options: sampler.clone(),
             grid: options.grid,
             common,
@@ -284,6 +254,7 @@ impl CudaSampler {
                 .map(|(place, counts)| DeviceBlock {
                     indptr: slice(place.indptr, counts.destinations + 1, 4),
                     indices: slice(place.indices, counts.edges, 4),
+                    edge_ids: (place.edge_ids != 0).then(|| slice(place.edge_ids, counts.edges, 8)),
                 })
                 .collect(),
         }
@@ -305,6 +276,9 @@ impl CudaSampler {
         for (block, to) in batch.blocks.iter().zip(out.layers.iter_mut()) {
             copies.push((block.indptr, bytemuck::cast_slice_mut(to.indptr)));
             copies.push((block.indices, bytemuck::cast_slice_mut(to.indices)));
+            if let Some(edge_ids) = block.edge_ids {
+                copies.push((edge_ids, bytemuck::cast_slice_mut(to.edge_ids)));
+            }
         }
         if let Some(slice) = batch.degrees {
             let wanted = degrees.len().min(self.counts.nodes);
@@ -365,7 +339,10 @@ impl CudaSampler {
         for (layer, place) in self.layers.iter().enumerate() {
             let room = out.map(|out| &out.layers[layer]);
             let destinations = room.map_or(usize::MAX, |room| room.indptr.len().saturating_sub(1));
-            let edges = room.map_or(usize::MAX, |room| room.indices.len());
+            let edges = room.map_or(usize::MAX, |room| match place.edge_ids {
+                0 => room.indices.len(),
+                _ => room.indices.len().min(room.edge_ids.len()),
+            });
             self.launched.push(SampleArguments {
                 layer: layer as u32,
                 // A limit is at most 65,536.
@@ -375,6 +352,7 @@ impl CudaSampler {
                 destinations_room: place.destinations.min(destinations) as u64,
                 block_indices: place.indices,
                 edges_room: place.edges.min(edges) as u64,
+                edge_ids: place.edge_ids,
                 ..first
             });
         }
@@ -399,7 +377,7 @@ impl CudaSampler {
     /// # Safety
     /// The stream is waited for before anything of `self` is touched, also after an error.
     unsafe fn enqueue(&mut self, seed_bytes: usize) -> Result<(), CudaError> {
-        let Self { kernels, stream, grid, launched, seeds, report_host, graph, common, .. } = self;
+        let Self { kernels, stream, kind, grid, launched, seeds, report_host, graph, common, .. } = self;
         let (Some(first), Some(last)) = (launched.first(), launched.last()) else {
             return Err(CudaError::Refused("a sampler without layers".to_owned()));
         };
@@ -410,7 +388,7 @@ impl CudaSampler {
             host_to_device(stream, &seeds.as_slice()[..seed_bytes], common.batch_nodes)?;
             kernels.begin(stream, first, *grid)?;
             for arguments in launched.iter() {
-                kernels.layer(stream, graph.width(), arguments, *grid)?;
+                kernels.layer(stream, *kind, graph.width(), arguments, *grid)?;
             }
             kernels.finish(stream, last, *grid)?;
             device_to_host(stream, common.report, &mut report_host.as_mut_slice()[..SampleReport::BYTES])
@@ -429,6 +407,17 @@ impl CudaSampler {
         self.stamp += 1;
         Ok(self.stamp)
     }
+}
+
+/// The kernels for a kind of sampler; `None` where there are none.
+fn pick_kind(kind: SamplerKind) -> Option<PickKind> {
+    [
+        (SamplerKind::Neighbor, PickKind::Neighbor),
+        (SamplerKind::Labor, PickKind::Labor),
+        (SamplerKind::Weighted, PickKind::Weighted),
+    ]
+    .into_iter()
+    .find_map(|(known, kernels)| (known == kind).then_some(kernels))
 }
 
 fn counts_of(report: &SampleReport, seeds: usize, layers: usize) -> BatchCounts {

@@ -39,6 +39,22 @@ impl PinnedArray {
         Self { table, bytes }
     }
 
+    /// Pins an array of an open dataset, in place where that can be. `options.what` is replaced by the array's name.
+    ///
+    /// # Errors
+    /// As [`PinnedTable::new`].
+    pub fn of_dataset(
+        context: &Arc<Context>,
+        dataset: &Arc<Dataset>,
+        array: DatasetArray,
+        options: &PinOptions,
+    ) -> Result<Self, CudaError> {
+        let what = format!("{} of {}", array.file(), dataset.path().display());
+        let bytes: Arc<dyn TableBytes> = Arc::new(ArrayBytes { dataset: Arc::clone(dataset), array });
+        let table = PinnedTable::new(context, bytes, &PinOptions { what, ..options.clone() })?;
+        Ok(Self::whole(Arc::new(table)))
+    }
+
     /// Where the device finds the first byte.
     pub(crate) fn address(&self) -> u64 {
         self.table.address() + self.bytes.start as u64
@@ -60,6 +76,8 @@ pub struct GraphSource {
     indptr: PinnedArray,
     indices: PinnedArray,
     width: IdWidth,
+    home: Option<PinnedArray>,
+    weights: Option<PinnedArray>,
 }
 
 impl GraphSource {
@@ -69,19 +87,61 @@ impl GraphSource {
     /// # Errors
     /// [`CudaError::Refused`] for arrays that are no whole entries, not aligned to them, or pinned for different devices.
     pub fn new(indptr: PinnedArray, indices: PinnedArray, width: IdWidth) -> Result<Self, CudaError> {
-        let refuse = |what: &str, error: PodCastError| {
-            CudaError::Refused(format!("{what} in pinned memory cannot be read as numbers: {error}"))
-        };
-        bytemuck::try_cast_slice::<u8, i64>(indptr.host()).map_err(|error| refuse("indptr", error))?;
+        bytemuck::try_cast_slice::<u8, i64>(indptr.host()).map_err(|error| no_numbers("indptr", error))?;
         let whole = match width {
             IdWidth::I32 => bytemuck::try_cast_slice::<u8, i32>(indices.host()).map(|_| ()),
             IdWidth::I64 => bytemuck::try_cast_slice::<u8, i64>(indices.host()).map(|_| ()),
         };
-        whole.map_err(|error| refuse("indices", error))?;
-        if !Arc::ptr_eq(indptr.context(), indices.context()) {
-            return Err(CudaError::Refused("indptr and indices are pinned in different contexts".to_owned()));
+        whole.map_err(|error| no_numbers("indices", error))?;
+        let source = Self { indptr, indices, width, home: None, weights: None };
+        source.check_context("indices", &source.indices)?;
+        Ok(source)
+    }
+
+    /// The same as a dataset's graph in another order, whose `indptr` this is: the way back to the dataset's edges. Each list
+    /// has its entries in the order that they have in the dataset; which node of the dataset has it are the
+    /// [`dataset_ids`](crate::CudaSamplerOptions::dataset_ids).
+    ///
+    /// # Errors
+    /// [`CudaError::Refused`] for an array that is no whole entries, not aligned to them, of another number than the graph's,
+    /// or pinned for another device.
+    pub fn with_home(mut self, indptr: PinnedArray) -> Result<Self, CudaError> {
+        let what = "the dataset's indptr";
+        let ends: &[i64] =
+            bytemuck::try_cast_slice(indptr.host()).map_err(|error| no_numbers(what, error))?;
+        let (given, needed) = (ends.len(), self.csc().indptr.len());
+        if given != needed {
+            let what =
+                format!("{what} has {given} entries, and that of the graph in another order has {needed}");
+            return Err(CudaError::Refused(what));
         }
-        Ok(Self { indptr, indices, width })
+        self.check_context(what, &indptr)?;
+        self.home = Some(indptr);
+        Ok(self)
+    }
+
+    /// The same with the weight of each edge, float32, in the order of the dataset's edges.
+    ///
+    /// # Errors
+    /// As [`with_home`](Self::with_home).
+    pub fn with_weights(mut self, weights: PinnedArray) -> Result<Self, CudaError> {
+        let what = "the weights";
+        let values: &[f32] =
+            bytemuck::try_cast_slice(weights.host()).map_err(|error| no_numbers(what, error))?;
+        let (given, edges) = (values.len(), self.csc().edges());
+        if given != edges {
+            return Err(CudaError::Refused(format!("{given} weights for the {edges} edges of the graph")));
+        }
+        self.check_context(what, &weights)?;
+        self.weights = Some(weights);
+        Ok(self)
+    }
+
+    fn check_context(&self, what: &str, array: &PinnedArray) -> Result<(), CudaError> {
+        if Arc::ptr_eq(self.indptr.context(), array.context()) {
+            return Ok(());
+        }
+        Err(CudaError::Refused(format!("indptr and {what} are pinned in different contexts")))
     }
 
     /// Pins the graph of an open dataset, in place where that can be. `options.what` is replaced by the arrays' names.
@@ -93,17 +153,12 @@ impl GraphSource {
         dataset: &Arc<Dataset>,
         options: &PinOptions,
     ) -> Result<Self, CudaError> {
-        let pin = |part: Part, file: &str| {
-            let what = format!("{} of {}", file, dataset.path().display());
-            let bytes: Arc<dyn TableBytes> = Arc::new(PartBytes { dataset: Arc::clone(dataset), part });
-            let table = PinnedTable::new(context, bytes, &PinOptions { what, ..options.clone() })?;
-            Ok::<_, CudaError>(PinnedArray::whole(Arc::new(table)))
-        };
+        let pin = |array| PinnedArray::of_dataset(context, dataset, array, options);
         let width = match dataset.csc().indices {
             Indices::I32(_) => IdWidth::I32,
             Indices::I64(_) => IdWidth::I64,
         };
-        Self::new(pin(Part::Indptr, "indptr.npy")?, pin(Part::Indices, "indices.npy")?, width)
+        Self::new(pin(DatasetArray::Indptr)?, pin(DatasetArray::Indices)?, width)
     }
 
     /// The arrays, as the CPU reads them; no original ids.
@@ -132,27 +187,56 @@ impl GraphSource {
     pub(crate) fn indices(&self) -> &PinnedArray {
         &self.indices
     }
+
+    /// The dataset's `indptr`, where the graph is the dataset's in another order.
+    pub(crate) fn home(&self) -> Option<&PinnedArray> {
+        self.home.as_ref()
+    }
+
+    pub(crate) fn weights(&self) -> Option<&PinnedArray> {
+        self.weights.as_ref()
+    }
 }
 
-#[derive(Clone, Copy)]
-enum Part {
+fn no_numbers(what: &str, error: PodCastError) -> CudaError {
+    CudaError::Refused(format!("{what} in pinned memory cannot be read as numbers: {error}"))
+}
+
+/// An array of a dataset that the device reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatasetArray {
+    /// `indptr.npy`, int64.
     Indptr,
+    /// `indices.npy`, of the width that it has.
     Indices,
+    /// `weight.npy`, float32; empty where there is none.
+    Weights,
+}
+
+impl DatasetArray {
+    fn file(self) -> &'static str {
+        match self {
+            Self::Indptr => "indptr.npy",
+            Self::Indices => "indices.npy",
+            Self::Weights => "weight.npy",
+        }
+    }
 }
 
 /// One array of a dataset, which is mapped for as long as it is open.
-struct PartBytes {
+struct ArrayBytes {
     dataset: Arc<Dataset>,
-    part: Part,
+    array: DatasetArray,
 }
 
-impl TableBytes for PartBytes {
+impl TableBytes for ArrayBytes {
     fn bytes(&self) -> &[u8] {
         let csc = self.dataset.csc();
-        match (self.part, csc.indices) {
-            (Part::Indptr, _) => bytemuck::cast_slice(csc.indptr),
-            (Part::Indices, Indices::I32(ids)) => bytemuck::cast_slice(ids),
-            (Part::Indices, Indices::I64(ids)) => bytemuck::cast_slice(ids),
+        match (self.array, csc.indices) {
+            (DatasetArray::Indptr, _) => bytemuck::cast_slice(csc.indptr),
+            (DatasetArray::Weights, _) => bytemuck::cast_slice(self.dataset.weights().unwrap_or_default()),
+            (DatasetArray::Indices, Indices::I32(ids)) => bytemuck::cast_slice(ids),
+            (DatasetArray::Indices, Indices::I64(ids)) => bytemuck::cast_slice(ids),
         }
     }
 }

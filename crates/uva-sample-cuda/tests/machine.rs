@@ -78,17 +78,22 @@ fn the_published_batches_are_made() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/test-vectors.json");
     let vectors: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let mut checked = 0;
-    // Expanding new nodes only, other kinds of sampler and edge ids are for the CPU.
+    // Expanding new nodes only is for the CPU, and so is picking by weight.
     let on_device =
-        |case: &&Value| ["expand", "kind", "edge_ids"].iter().all(|option| case["options"][option].is_null());
+        |case: &&Value| case["options"]["expand"].is_null() && case["options"]["kind"] != "weighted";
     for case in vectors["graphs"].as_array().unwrap().iter().filter(on_device) {
         let indices = match case["indices_dtype"].as_str() {
             Some("int32") => Ids::I32(integers(&case["indices"])),
             _ => Ids::I64(integers(&case["indices"])),
         };
         let original_ids = (!case["orig_id"].is_null()).then(|| integers(&case["orig_id"]));
-        let graph = Graph { indptr: integers(&case["indptr"]), indices, original_ids };
+        let weights = (!case["weight_bits"].is_null())
+            .then(|| integers(&case["weight_bits"]).into_iter().map(f32::from_bits).collect());
+        let graph = Graph { indptr: integers(&case["indptr"]), indices, original_ids, home: None, weights };
+        let kind = case["options"]["kind"].as_str().map(|name| SamplerKind::from_name(name).unwrap());
         let sampler = SamplerOptions {
+            kind: kind.unwrap_or_default(),
+            edge_ids: case["options"]["edge_ids"].as_bool().unwrap_or(false),
             fanouts: integers(&case["options"]["fanouts"]),
             replace: case["options"]["replace"].as_bool().unwrap(),
             seed: case["options"]["seed"].as_u64().unwrap(),
@@ -97,7 +102,7 @@ fn the_published_batches_are_made() {
             ..SamplerOptions::default()
         };
         let batch_size = case["batch_size"].as_u64().unwrap() as usize;
-        let bounds = graph.bounds(batch_size, &sampler.fanouts);
+        let bounds = graph.bounds_of(batch_size, &sampler);
         let of_gpu = CudaSamplerOptions {
             cached_lists: graph.csc().nodes() / 2,
             original_ids: graph.original_ids.as_deref(),
@@ -117,15 +122,20 @@ fn the_published_batches_are_made() {
                 order.batch(key.batch as usize).iter().map(|&place| index[place as usize]).collect();
             let (counts, nodes, blocks) = on_gpu(&mut device, &bounds, key, &seeds, &mut []).unwrap();
             assert_eq!(nodes, integers::<i64>(&expected["nodes"]), "{}: {key}", case["name"]);
-            for ((indptr, indices), block) in blocks.iter().zip(expected["blocks"].as_array().unwrap()) {
+            for ((indptr, indices, edge_ids), block) in
+                blocks.iter().zip(expected["blocks"].as_array().unwrap())
+            {
                 assert_eq!(*indptr, integers::<i32>(&block["indptr"]), "{}: {key}", case["name"]);
                 assert_eq!(*indices, integers::<i32>(&block["indices"]), "{}: {key}", case["name"]);
+                if sampler.edge_ids {
+                    assert_eq!(*edge_ids, integers::<i64>(&block["edge_ids"]), "{}: {key}", case["name"]);
+                }
             }
             assert_eq!(Some(format!("{:016x}", counts.hash).as_str()), expected["hash"].as_str());
             checked += 1;
         }
     }
-    assert!(checked >= 6, "{checked} batches were checked");
+    assert!(checked >= 40, "{checked} batches were checked");
 }
 
 #[test]
@@ -186,15 +196,17 @@ fn what_can_never_work_is_refused_when_the_sampler_is_made() {
         refused(&graph, &of_sampler(SamplerOptions { batch_dependency: 0, ..options(&[2]) })),
         invalid(InvalidOption::BatchDependency)
     );
-    for kind in [SamplerKind::Labor, SamplerKind::Weighted] {
-        let refused = refused(&graph, &of_sampler(SamplerOptions { kind, ..options(&[2]) }));
-        assert!(refused.to_string().contains("--sampler cpu"), "{refused}");
-        assert_eq!(refused, invalid(InvalidOption::KindOnDevice { kind }));
+    let weighted = of_sampler(SamplerOptions { kind: SamplerKind::Weighted, ..options(&[2]) });
+    assert_eq!(refused(&graph, &weighted), invalid(InvalidOption::NoWeights));
+    // Whatever kinds there come to be: the GPU has it, or says which option to change.
+    for kind in SamplerKind::ALL {
+        let made =
+            gpu.sampler(&graph.clone().weighted(), &of_sampler(SamplerOptions { kind, ..options(&[2]) }));
+        assert!(
+            made.map_or_else(|error| error == invalid(InvalidOption::KindOnDevice { kind }), |_| true),
+            "{kind}"
+        );
     }
-    assert_eq!(
-        refused(&graph, &of_sampler(SamplerOptions { edge_ids: true, ..options(&[2]) })),
-        invalid(InvalidOption::EdgeIdsOnDevice)
-    );
     let mismatch = SampleError::LayerMismatch { expected: 2, given: 1 };
     assert_eq!(refused(&graph, &of_sampler(options(&[2, 2]))), CudaSampleError::Sample(mismatch));
     let short = [1, 2, 3];

@@ -8,11 +8,13 @@ use proptest::prelude::*;
 use proptest::sample::subsequence;
 use proptest::test_runner::{Config, TestRunner};
 use uva_cuda::kernels::gather::GridBound;
-use uva_sample::{BatchBounds, NeighborSampler, SamplerOptions};
+use uva_sample::{BatchBounds, SamplerKind, SamplerOptions};
 use uva_sample_cuda::CudaSamplerOptions;
 
 /// Random cases a test: a launch under the simulator takes a while.
-const CASES: u32 = 60;
+const CASES: u32 = 100;
+
+const KINDS: [SamplerKind; 3] = [SamplerKind::Neighbor, SamplerKind::Labor, SamplerKind::Weighted];
 
 /// A graph, options and seeds of any kind, small.
 #[derive(Clone, Debug)]
@@ -39,11 +41,17 @@ prop_compose! {
         (seeds, original) in (subsequence((0..nodes as i64).collect::<Vec<_>>(), 0..=nodes).prop_shuffle(),
             prop_oneof![Just(None), Just((0..nodes as i64).map(|node| node * 3 + 1).collect()).prop_shuffle().prop_map(Some)]),
         (narrow, batch, blocks) in (any::<bool>(), any::<u32>(), 1..4_u32),
+        (kind, edge_ids) in (proptest::sample::select(&KINDS[..]), any::<bool>()),
+        order in prop_oneof![Just(None), Just((0..nodes as i64).collect::<Vec<_>>()).prop_shuffle().prop_map(Some)],
     ) -> Case {
-        let graph = Graph { original_ids: original, ..Graph::from_lists(&lists) };
+        let graph = Graph { original_ids: original, ..Graph::from_lists(&lists).weighted() };
+        let graph = if narrow { graph.narrow() } else { graph };
+        let replace = replace && kind != SamplerKind::Labor;
         Case {
-            graph: if narrow { graph.narrow() } else { graph },
-            sampler: SamplerOptions { fanouts, replace, seed, batch_dependency, ..SamplerOptions::default() },
+            graph: order.map_or(graph.clone(), |order| graph.reordered(&order)),
+            sampler: SamplerOptions {
+                kind, fanouts, replace, seed, batch_dependency, edge_ids, ..SamplerOptions::default()
+            },
             cached_lists, seeds, batch, blocks,
         }
     }
@@ -51,17 +59,16 @@ prop_compose! {
 
 fn check(gpu: &Gpu, case: &Case, bounds: &BatchBounds) {
     let Case { graph, sampler, .. } = case;
-    let mut cpu =
-        NeighborSampler::new(graph.csc(), sampler.clone()).unwrap().with_cached_lists(case.cached_lists);
+    let mut cpu = uva_sample::sampler(graph.view(case.cached_lists), sampler).unwrap();
     let of_gpu = CudaSamplerOptions {
         cached_lists: case.cached_lists,
-        original_ids: graph.original_ids.as_deref(),
         grid: GridBound::Blocks(case.blocks),
-        ..CudaSamplerOptions::new(sampler.clone(), bounds.clone())
+        ..graph.on_gpu(sampler, bounds)
     };
     let mut device = gpu.sampler(graph, &of_gpu).unwrap();
     for batch in [case.batch, case.batch.wrapping_add(1)] {
-        let expected = on_cpu(&mut cpu, bounds, key(batch), &case.seeds);
+        let mut expected = on_cpu(cpu.as_mut(), bounds, key(batch), &case.seeds);
+        graph.in_dataset_ids(&mut expected);
         let found = on_gpu(&mut device, bounds, key(batch), &case.seeds, &mut []);
         assert_eq!(found, expected, "{case:?} within {bounds:?}");
     }
@@ -76,7 +83,7 @@ fn batches_of_any_graph_are_those_of_the_cpu() {
     let config = Config { failure_persistence: None, ..Config::with_cases(CASES) };
     TestRunner::new(config)
         .run(&cases(), |case| {
-            let bounds = case.graph.bounds(case.seeds.len(), &case.sampler.fanouts);
+            let bounds = case.graph.bounds_of(case.seeds.len(), &case.sampler);
             check(&gpu, &case, &bounds);
             Ok(())
         })
@@ -97,16 +104,26 @@ fn a_batch_that_cannot_be_has_the_error_of_the_cpu() {
         vec((any::<usize>(), -3..200_i64), 0..3),
         0..40_usize,
         0..3_i64,
+        vec((any::<usize>(), -3..200_i64), 0..2),
     );
     TestRunner::new(config)
-        .run(&spoilt, |(mut case, ends, ids, room, seed)| {
-            let bounds = case.graph.bounds(case.seeds.len(), &case.sampler.fanouts);
+        .run(&spoilt, |(mut case, ends, ids, room, seed, homes)| {
+            let bounds = case.graph.bounds_of(case.seeds.len(), &case.sampler);
             let cached_end = case.cached_lists.min(case.graph.csc().nodes());
             for (at, value) in ends {
                 // The end of the cached lists is looked at when a sampler is made.
                 let at = at % case.graph.indptr.len();
                 if at != cached_end {
                     case.graph.indptr[at] = value;
+                }
+            }
+            // The way home may lead astray too, as nothing but a fault of memory could have it.
+            for (at, value) in homes {
+                if let Some((indptr, nodes)) = &mut case.graph.home {
+                    let (of_indptr, at) = (at % 2 == 0, at / 2);
+                    let spoilt = if of_indptr { indptr } else { nodes };
+                    let at = at % spoilt.len();
+                    spoilt[at] = value;
                 }
             }
             for (at, value) in ids {
@@ -160,12 +177,16 @@ fn of_several_faults_both_samplers_tell_the_same_one() {
             _ => vec![0, 1],
         })
         .collect();
-    let sane = Graph::from_lists(&lists);
-    for fanout in [-1, 2, 3, 200, 1024, 1100, 2048] {
+    let edges = lists.iter().map(Vec::len).sum();
+    let sane = Graph { weights: Some(vec![1.0; edges]), ..Graph::from_lists(&lists) };
+    let fanouts = [-1, 2, 3, 200, 1024, 1100, 2048];
+    for (fanout, kind) in fanouts.into_iter().flat_map(|fanout| KINDS.map(|kind| (fanout, kind))) {
         for (bad_id, small_room, overflow, bad_list) in
             (0..16).map(|bits| (bits & 1, bits & 2, bits & 4, bits & 8))
         {
-            let mut graph = sane.clone();
+            // With names, LABOR looks at entries that it does not pick.
+            let original_ids = Some((0..nodes).collect());
+            let mut graph = Graph { original_ids, ..sane.clone() };
             if let (0, Ids::I64(ids)) = (bad_id, &mut graph.indices) {
                 ids.iter_mut().for_each(|id| *id = (*id).min(nodes - 1));
             }
@@ -178,7 +199,7 @@ fn of_several_faults_both_samplers_tell_the_same_one() {
             if overflow != 0 {
                 bounds.layers[0].edges = 36;
             }
-            let sampler = SamplerOptions { fanouts: vec![fanout], ..SamplerOptions::default() };
+            let sampler = SamplerOptions { kind, fanouts: vec![fanout], ..SamplerOptions::default() };
             let case = Case { graph, sampler, cached_lists: 0, seeds, batch: 0, blocks: 2 };
             check(&gpu, &case, &bounds);
         }

@@ -185,11 +185,6 @@ pub enum InvalidOption {
         /// The kind.
         kind: SamplerKind,
     },
-    /// Edge ids out of a device.
-    #[error(
-        "--edge-ids is for samplers on the CPU, not for one on a GPU: use --sampler cpu, or leave it out"
-    )]
-    EdgeIdsOnDevice,
     /// Options of one kind of sampler, given to another.
     #[error("options of the {asked} sampler were given to the {this} sampler")]
     OtherKind {

@@ -69,7 +69,7 @@ impl<'d> DeviceTimes<'d> {
     /// included, since that is what a run waits for.
     pub fn sampling_on_gpu(&mut self) -> Result<f64, Failure> {
         let at = self.on_gpu(None);
-        let (source, graph) = (at.source()?, SampledGraph::new(self.dataset, None)?);
+        let (source, graph) = (at.source(self.loader)?, SampledGraph::new(self.dataset, None)?);
         let sampler = at.sampler(&source, &graph, self.loader, self.host.bounds(), 0)?;
         Ok(self.sample(sampler, &graph, Clock::Host)?.ms)
     }
@@ -109,7 +109,7 @@ impl TimedCaches for DeviceTimes<'_> {
         if self.graph.is_none() {
             let order = NodeOrder::from_first(self.dataset.nodes(), order)?;
             let region = Arc::new(contents::reordered_graph(self.dataset, &order)?);
-            let source = self.on_gpu(Some(&region)).source()?;
+            let source = self.on_gpu(Some(&region)).source(self.loader)?;
             self.graph = Some((region, source));
         }
         let Some((region, source)) = &self.graph else { return Err("no graph".into()) };

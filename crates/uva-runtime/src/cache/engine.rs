@@ -10,8 +10,12 @@ use uva_cuda::{Context, Module, ModuleOptions, Stream};
 use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
 use uva_mem::FrozenBytes;
-use uva_sample::{BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, GraphView, sampler};
-use uva_sample_cuda::{CudaSampleError, CudaSampler, CudaSamplerOptions, GraphSource, PinnedArray};
+use uva_sample::{
+    BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, GraphView, SamplerKind, sampler,
+};
+use uva_sample_cuda::{
+    CudaSampleError, CudaSampler, CudaSamplerOptions, DatasetArray, GraphSource, PinnedArray,
+};
 
 use super::SampledGraph;
 use crate::backend::{CudaBackend, Partition};
@@ -52,7 +56,7 @@ impl<'a> Engine<'a> {
         bounds: &BatchBounds,
         cached_lists: usize,
     ) -> Result<Self, RuntimeError> {
-        let sampler = at.sampler(&at.source()?, graph, loader, bounds, cached_lists)?;
+        let sampler = at.sampler(&at.source(loader)?, graph, loader, bounds, cached_lists)?;
         Ok(Self::Device(Box::new(sampler)))
     }
 
@@ -87,11 +91,26 @@ impl<'a> Engine<'a> {
 }
 
 impl OnGpu<'_> {
-    /// The graph, pinned.
-    pub fn source(&self) -> Result<GraphSource, RuntimeError> {
-        let Some(region) = self.reordered else {
-            return Ok(GraphSource::of_dataset(self.context, self.dataset, &PinOptions::default())?);
+    /// The graph, pinned, and what else of the dataset samplers with these options read.
+    pub fn source(&self, loader: &LoaderOptions) -> Result<GraphSource, RuntimeError> {
+        let of_dataset =
+            |array| PinnedArray::of_dataset(self.context, self.dataset, array, &PinOptions::default());
+        let weighted = loader.sampler_kind == SamplerKind::Weighted;
+        let mut source = match self.reordered {
+            Some(region) => self.reordered_source(region)?,
+            None => GraphSource::of_dataset(self.context, self.dataset, &PinOptions::default())?,
         };
+        // Weights and edge ids are the dataset's, whatever order the graph is in.
+        if self.reordered.is_some() && (weighted || loader.edge_ids) {
+            source = source.with_home(of_dataset(DatasetArray::Indptr)?)?;
+        }
+        if weighted && self.dataset.weights().is_some() {
+            source = source.with_weights(of_dataset(DatasetArray::Weights)?)?;
+        }
+        Ok(source)
+    }
+
+    fn reordered_source(&self, region: &Arc<FrozenBytes>) -> Result<GraphSource, RuntimeError> {
         let layout = ReorderedLayout::new(self.dataset);
         let options = PinOptions { what: "the reordered graph".to_owned(), ..PinOptions::default() };
         let owner: Arc<dyn TableBytes> = Arc::new(GraphBytes(Arc::clone(region)));

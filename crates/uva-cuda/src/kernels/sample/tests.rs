@@ -61,13 +61,43 @@ fn every_kernel_that_is_launched_is_in_the_source_and_at_its_place() {
     for name in NAMES {
         assert!(SAMPLE.text.contains(&format!(" {name}(")), "{name}");
     }
-    let places = [BEGIN, SEEDS, CHECK, LISTS, OFFSETS, PICKS, IDS, IDS + 1, FRESH, ASSIGN, RELABEL, NODES];
+    let places = [
+        BEGIN,
+        SEEDS,
+        CHECK,
+        LISTS,
+        OFFSETS,
+        PICKS,
+        IDS,
+        IDS + 1,
+        FRESH,
+        ASSIGN,
+        RELABEL,
+        NODES,
+        EDGE_IDS,
+        LABOR,
+        LABOR + 1,
+        WEIGH,
+        TOTALS,
+        WEIGHTED,
+    ];
     assert!(places.into_iter().eq(0..NAMES.len()));
-    for (place, step) in [(LISTS, "lists"), (OFFSETS, "offsets"), (PICKS, "picks"), (FRESH, "fresh")] {
+    for (place, step) in [
+        (LISTS, "lists"),
+        (OFFSETS, "offsets"),
+        (PICKS, "picks"),
+        (FRESH, "fresh"),
+        (EDGE_IDS, "edge_ids"),
+        (WEIGH, "weigh"),
+        (TOTALS, "totals"),
+        (WEIGHTED, "weighted"),
+    ] {
         assert_eq!(NAMES[place], format!("sample_{step}"));
     }
     assert_eq!(NAMES[IDS + IdWidth::I32 as usize], "sample_ids_i32");
     assert_eq!(NAMES[IDS + IdWidth::I64 as usize], "sample_ids_i64");
+    assert_eq!(NAMES[LABOR + IdWidth::I32 as usize], "sample_labor_i32");
+    assert_eq!(NAMES[LABOR + IdWidth::I64 as usize], "sample_labor_i64");
 }
 
 #[test]
@@ -77,9 +107,9 @@ fn a_report_is_read_from_its_bytes() {
         bytes[word * 8..][..8].copy_from_slice(&(word as u64 + 1).to_ne_bytes());
     }
     let report = SampleReport::from_bytes(&bytes);
-    assert_eq!((report.stamp, report.hash, report.no_room, report.done), (1, 4, 16, 22));
-    assert_eq!(report.layers[0], SampleLayer { destinations: 23, sources: 24, edges: 25 });
-    assert_eq!(report.layers[31].edges, 118);
+    assert_eq!((report.stamp, report.hash, report.no_room, report.done), (1, 4, 19, 28));
+    assert_eq!(report.layers[0], SampleLayer { destinations: 29, sources: 30, edges: 31 });
+    assert_eq!(report.layers[31].edges, 124);
 }
 
 fn arguments() -> SampleArguments {
@@ -129,6 +159,10 @@ fn arguments_that_no_memory_can_satisfy_are_refused() {
         (SampleArguments { layer: 32, ..good }, "layer 32"),
         (SampleArguments { report: 0xb004, ..good }, "the report"),
         (SampleArguments { totals: 0, ..good }, "the totals"),
+        (SampleArguments { home_indptr: 0x100, ..good }, "the places in the dataset"),
+        (SampleArguments { weights: 0x102, ..good }, "the weights"),
+        (SampleArguments { weights: 0x104, ..good }, "the counts of entries"),
+        (SampleArguments { edge_ids: 0x104, ..good }, "the edge ids"),
     ] {
         let error = wrong.check(IdWidth::I64).unwrap_err();
         assert!(error.to_string().contains(told), "{error} should tell {told}");
