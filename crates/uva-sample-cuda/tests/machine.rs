@@ -186,7 +186,7 @@ fn what_can_never_work_is_refused_when_the_sampler_is_made() {
         refused(&graph, &of_sampler(SamplerOptions { batch_dependency: 0, ..options(&[2]) })),
         invalid(InvalidOption::BatchDependency)
     );
-    for kind in [SamplerKind::Labor, SamplerKind::Weighted] {
+    for kind in SamplerKind::ALL.into_iter().filter(|kind| *kind != SamplerKind::Neighbor) {
         let refused = refused(&graph, &of_sampler(SamplerOptions { kind, ..options(&[2]) }));
         assert!(refused.to_string().contains("--sampler cpu"), "{refused}");
         assert_eq!(refused, invalid(InvalidOption::KindOnDevice { kind }));

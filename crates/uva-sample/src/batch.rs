@@ -110,9 +110,9 @@ pub struct BlockRef<'a> {
     /// Where each pick stands in the dataset's `indices.npy`; empty unless asked for
     /// ([`SamplerOptions::edge_ids`](crate::SamplerOptions::edge_ids)).
     pub edge_ids: &'a [i64],
-    /// What each pick counts: the sum over a destination's picks of weight times row stands for the mean over its complete
-    /// list. Empty where the kind of sampler [weighs no edges](crate::SamplerKind::weighs_edges): there it is the mean of the
-    /// picks that stands for it.
+    /// What each pick counts: the sum over a destination's picks of weight times row stands for the mean over its
+    /// complete list. Empty where the kind of sampler [weighs no edges](crate::SamplerKind::weighs_edges): there it is
+    /// the mean of the picks that stands for it.
     pub weights: &'a [f32],
 }
 

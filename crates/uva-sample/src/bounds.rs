@@ -33,12 +33,12 @@ pub struct LayerBounds {
 const MOST: usize = i32::MAX as usize;
 
 impl BatchBounds {
-    /// Bounds of the batches that `options` make of at most `batch_size` seeds, in a graph of `nodes` nodes and `edges` edges:
-    /// [`new`](Self::new), or [`within`](Self::within) `bytes` where they are given. Those two are for [`Expand::All`] and
-    /// kinds of sampler that draw list by list, this is for all.
+    /// Bounds of the batches that `options` make of at most `batch_size` seeds, in a graph of `nodes` nodes and `edges`
+    /// edges: [`new`](Self::new), or [`within`](Self::within) `bytes` where they are given. Those two are for
+    /// [`Expand::All`] and kinds of sampler that draw list by list, this is for all.
     ///
-    /// A layer of a kind that [draws by layer](crate::SamplerKind::draws_by_layer) has at most the graph's edges, since any
-    /// entry of any list may name a node that was drawn, and its fanout more sources than destinations.
+    /// A layer of a kind that [draws by layer](crate::SamplerKind::draws_by_layer) has at most the graph's edges, since
+    /// any entry of any list may name a node that was drawn, and its fanout more sources than destinations.
     ///
     /// # Errors
     /// As [`new`](Self::new) or [`within`](Self::within).
@@ -201,9 +201,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::SamplerKind;
 
     fn layer(destinations: usize, sources: usize, edges: usize) -> LayerBounds {
         LayerBounds { destinations, sources, edges }
+    }
+
+    #[test]
+    fn a_layer_that_is_drawn_as_a_whole_grows_by_its_fanout_and_may_have_every_edge() {
+        for kind in [SamplerKind::Ladies, SamplerKind::FastGcn] {
+            let options = SamplerOptions { kind, fanouts: vec![5, 7, 990], ..SamplerOptions::default() };
+            let bounds = BatchBounds::for_options(&options, 10, 1000, 2000, None).unwrap();
+            let layers = [layer(10, 15, 2000), layer(15, 22, 2000), layer(22, 1000, 2000)];
+            assert_eq!((bounds.nodes, &bounds.layers[..]), (1000, &layers[..]));
+            // A local id and a weight an edge.
+            assert_eq!(bounds.bytes(), 8 * 1000 + 4 * (11 + 16 + 23 + 3 * 2 * 2000));
+            let less = BatchBounds::for_options(&options, 10, 1000, 2000, Some(20_000)).unwrap();
+            assert!(less.weights && less.bytes() <= 20_000 && less.bytes() > 19_900);
+        }
     }
 
     #[test]

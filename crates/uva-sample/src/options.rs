@@ -26,8 +26,9 @@ pub(crate) const MAX_DRAWN: i32 = 1 << 24;
 pub struct SamplerOptions {
     /// Which neighbours are picked.
     pub kind: SamplerKind,
-    /// Neighbours a node gets in each hop, written from the seeds outward; −1 takes all. 1 to [`MAX_LAYERS`] hops. Of a kind
-    /// that [draws by layer](SamplerKind::draws_by_layer): nodes that are drawn for all destinations of the hop together.
+    /// Neighbours a node gets in each hop, written from the seeds outward; −1 takes all. 1 to [`MAX_LAYERS`] hops. Of a
+    /// kind that [draws by layer](SamplerKind::draws_by_layer): nodes that are drawn for all destinations of the hop
+    /// together.
     pub fanouts: Vec<i32>,
     /// Whether a neighbour may be picked more than once. Lists no longer than the fanout are taken as they stand
     /// either way. For [`SamplerKind::Neighbor`] and [`SamplerKind::Weighted`] only.
@@ -85,9 +86,9 @@ impl SamplerOptions {
     /// too long.
     ///
     /// # Errors
-    /// [`SampleError::InvalidOption`] for fanouts that mean nothing, that pick more than 65,536 out of a list, for picks
-    /// that are kept for no batch, for what the kind of sampler cannot do ([`check_kind`](Self::check_kind)), and for graphs
-    /// beyond what the random keys can name.
+    /// [`SampleError::InvalidOption`] for fanouts that mean nothing, that pick more than 65,536 out of a list, for
+    /// picks that are kept for no batch, for what the kind of sampler cannot do ([`check_kind`](Self::check_kind)), and
+    /// for graphs beyond what the random keys can name.
     pub fn check(&self, csc: &Csc<'_>) -> Result<(), SampleError> {
         check_fanouts(&self.fanouts)?;
         if self.batch_dependency == 0 {

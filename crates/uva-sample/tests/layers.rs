@@ -1,12 +1,12 @@
-//! Kinds of sampler that draw the nodes of a layer together: chances of draws, and what the weighted sums come to. Keys are
-//! fixed, so these tests either always pass or always fail.
+//! Kinds of sampler that draw the nodes of a layer together: chances of draws, and what the weighted sums come to. Keys
+//! are fixed, so these tests either always pass or always fail.
 
 mod common;
 
 use std::collections::HashMap;
 
 use common::{Graph, assert_distributed, chances_of_sets, key};
-use uva_sample::{BatchKey, BlockRef, SamplerKind, SamplerOptions};
+use uva_sample::{BlockRef, SamplerKind, SamplerOptions};
 
 /// What a list of so many entries adds to the importance of each.
 fn importance(degree: usize) -> f64 {
@@ -196,22 +196,22 @@ fn a_graph_without_edges_has_nothing_to_draw() {
 
 #[test]
 fn importance_beyond_what_a_double_holds_exactly_stays_at_the_top() {
-    // 2^21 + 8 destinations with one neighbour each, and one with another: sums of the first end at 2^53 - 1.
-    let many = (1_usize << 21) + 8;
-    let mut indptr: Vec<i64> = (0..=many as i64 + 1).collect();
-    indptr.extend([many as i64 + 1; 2]);
-    let mut indices = vec![many as i64 + 1; many];
-    indices.push(many as i64 + 2);
-    let graph = Graph { indptr, indices: common::Ids::I64(indices), original_ids: None, weights: None };
-    let seeds: Vec<i64> = (0..=many as i64).collect();
-    let options = options(SamplerKind::Ladies, &[1]);
-    let (mut sampler, mut batch) = (graph.sampler_for(&options), graph.room_for(seeds.len(), &options));
-    for number in 0..3 {
-        let key = BatchKey { batch: number, ..key(0) };
-        sampler.sample_into(key, &seeds, &mut batch).unwrap();
-        let block = batch.block(0).unwrap();
-        assert_eq!(block.sources, seeds.len() + 1);
-        assert!(block.weights.iter().all(|&weight| weight == 1.0), "the only drawn node of its list");
-        assert_eq!(block.indices.len(), many, "two million times as likely as the other");
+    // Lists of one entry, 2^21 + 8 of one node and twice as many of another, and one that names both: their sums end
+    // at 2^53 - 1 alike, so that this list weighs them alike. A third node makes them too many to be all taken.
+    let (once, twice) = ((1_usize << 21) + 8, 1_usize << 22);
+    let seeds = once + twice + 2;
+    let [first, second, third] = [0, 1, 2].map(|more| (seeds + more) as i64);
+    let mut indices = vec![first; once];
+    indices.resize(once + twice, second);
+    let mut indptr: Vec<i64> = (0..=indices.len() as i64).collect();
+    for list in [&[first, second][..], &[third], &[], &[], &[]] {
+        indices.extend(list);
+        indptr.push(indices.len() as i64);
     }
+    let graph = Graph { indptr, indices: common::Ids::I64(indices), original_ids: None, weights: None };
+    let seeds: Vec<i64> = (0..seeds as i64).collect();
+    batches(&graph, &options(SamplerKind::Ladies, &[2]), &seeds, 2, |_, block| {
+        assert_eq!(block.indices.len(), once + twice + 2, "the third is a million times less likely");
+        assert_eq!(block.weights[once + twice..], [0.5, 0.5]);
+    });
 }

@@ -99,8 +99,8 @@ impl<'a> Block<'a> {
     }
 
     /// The same of a block that lies in tensors, on whichever device, with nothing brought to the host. `indptr` and
-    /// `indices` are i32; `degrees`, i32 too, are needed by GCN only. `sampled_weights` are those of the block's edges, f32,
-    /// where its sampler weighed them.
+    /// `indices` are i32; `degrees`, i32 too, are needed by GCN only. `sampled_weights` are those of the block's edges,
+    /// f32, where its sampler weighed them.
     pub(crate) fn from_tensors(
         model: ModelKind,
         sources: usize,
@@ -218,9 +218,9 @@ fn mean_weights(block: &BlockInput<'_>) -> Vec<f64> {
 ///
 /// A list of which only some edges were picked stands for the whole one, so its weights are scaled by degree / picks:
 /// edge u → v gets (d_v / picks_v) / √((d_v + 1)(d_u + 1)), and the own row, which is never left out, 1 / (d_v + 1).
-/// Where the sampler weighed the edges, w_e takes the place of 1 / picks_v, which is what it stands for.
-/// With uniform picks, and with weights that are right in expectation, the sum is right in expectation, and with whole neighbourhoods of an undirected graph it is
-/// Kipf & Welling's. On a directed graph both degrees are in-degrees.
+/// Where the sampler weighed the edges, w_e takes the place of 1 / picks_v, which is what it stands for. With uniform
+/// picks, and with weights that are right in expectation, the sum is right in expectation, and with whole
+/// neighbourhoods of an undirected graph it is Kipf & Welling's. On a directed graph both degrees are in-degrees.
 fn gcn_weights(block: &BlockInput<'_>, degrees: &[i32]) -> (Vec<f64>, Vec<f64>) {
     let inverse_root: Vec<f64> =
         degrees[..block.sources].iter().map(|&d| inverse_root(i64::from(d))).collect();

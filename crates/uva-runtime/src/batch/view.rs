@@ -321,8 +321,8 @@ pub enum BatchArray {
     Indices(usize),
     /// int64, one an edge of the layer: where it stands in the dataset's `indices.npy`; empty unless the options ask for them.
     EdgeIds(usize),
-    /// float32, one an edge of the layer: what it counts in its destination's sum; empty unless the kind of sampler weighs
-    /// edges.
+    /// float32, one an edge of the layer: what it counts in its destination's sum; empty unless the kind of sampler
+    /// weighs edges.
     Weights(usize),
 }
 

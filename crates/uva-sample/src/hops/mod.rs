@@ -42,7 +42,8 @@ pub trait Picks<'g>: Sized {
         most: usize,
     ) -> Result<Self, SampleError>;
 
-    /// Looks at all destinations that a hop samples for before any list of it is picked from. `lists` is scratch for a group.
+    /// Looks at all destinations that a hop samples for before any list of it is picked from. `lists` is scratch for a
+    /// group.
     ///
     /// # Errors
     /// A graph that cannot be.
@@ -56,8 +57,8 @@ pub trait Picks<'g>: Sized {
         Ok(())
     }
 
-    /// Decides how many entries of each list of a group are picked ([`List::picks`]): no more than the list has, and of kinds
-    /// that do not draw by layer no more than the fanout. `nodes` are the lists' nodes.
+    /// Decides how many entries of each list of a group are picked ([`List::picks`]): no more than the list has, and of
+    /// kinds that do not draw by layer no more than the fanout. `nodes` are the lists' nodes.
     ///
     /// # Errors
     /// A graph that cannot be.
@@ -84,7 +85,7 @@ pub trait Picks<'g>: Sized {
 
 /// Samples batches hop by hop, each list by `P`.
 ///
-/// Its own memory is 8 bytes a node and some scratch, all of it allocated when it is made. Samplers share
+/// Its own memory is 8 bytes a node, what its kind takes and some scratch, all of it allocated when it is made. Samplers share
 /// nothing: for several threads, make several.
 pub struct HopSampler<'g, P> {
     graph: GraphView<'g>,

@@ -1,6 +1,7 @@
 //! Exponentially distributed keys from random words, by integers and one division: the same bits on every machine.
 
-/// Coefficients of q in log₂(1 + t) ≈ t + t·(1 − t)·q(t) for 0 ≤ t < 1, in units of 2⁻³², their signs alternating from plus.
+/// Coefficients of q in log₂(1 + t) ≈ t + t·(1 − t)·q(t) for 0 ≤ t < 1, in units of 2⁻³², their signs alternating from
+/// plus.
 ///
 /// q interpolates (log₂(1 + t) − t) / (t·(1 − t)) at the eleven Chebyshev points of [0, 1]. They are the contract
 /// (docs/reproducible-batches.md): another approximation, however good, would pick other neighbours now and then.

@@ -1,8 +1,9 @@
-//! Nodes of a layer drawn out of the whole graph: FastGCN (Chen, Ma and Xiao, "FastGCN: Fast Learning with Graph Convolutional
-//! Networks via Importance Sampling", ICLR 2018, section 3.1 with the mean as the aggregation).
+//! Nodes of a layer drawn out of the whole graph: FastGCN (Chen, Ma and Xiao, "FastGCN: Fast Learning with Graph
+//! Convolutional Networks via Importance Sampling", ICLR 2018, section 3.1 with the mean as the aggregation).
 //!
-//! A node's chance is proportional to the sum, over all entries of the graph that name it, of 1 / d² of the entry's list: the
-//! squared norm of its column. Draws are independent of each other, so that weighted sums are right in expectation.
+//! A node's chance is proportional to the sum, over all entries of the graph that name it, of 1 / d² of the entry's
+//! list: the squared norm of its column. Draws are independent of each other, so that weighted sums are right in
+//! expectation.
 
 use super::SamplerKind;
 use super::layerwise::{Draw, importance};
@@ -11,7 +12,8 @@ use crate::local_ids::{LocalIds, RelabelError};
 use crate::philox::StreamKey;
 use crate::{GraphView, InvalidOption, SampleError, SamplerOptions};
 
-/// Sums of all nodes' importance, and the nodes drawn. Takes 16 bytes a node, and 8 more where the graph has been reordered.
+/// Sums of all nodes' importance, and the nodes drawn. Takes 16 bytes a node, and 8 more where the graph has been
+/// reordered.
 pub struct FastGcn {
     /// The sum of the importance of all nodes up to each, in the order of original ids.
     ends: Vec<u64>,

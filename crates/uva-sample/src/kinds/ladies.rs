@@ -1,9 +1,10 @@
-//! Nodes of a layer drawn among the neighbours of its destinations: LADIES (Zou et al., "Layer-Dependent Importance Sampling
-//! for Training Deep and Large Graph Convolutional Networks", NeurIPS 2019, algorithm 1 with the mean as the aggregation).
+//! Nodes of a layer drawn among the neighbours of its destinations: LADIES (Zou et al., "Layer-Dependent Importance
+//! Sampling for Training Deep and Large Graph Convolutional Networks", NeurIPS 2019, algorithm 1 with the mean as the
+//! aggregation).
 //!
-//! The importance of a candidate is the sum, over the entries that name it, of 1 / d² of the entry's list: the squared norm of
-//! its column in the layer's matrix. Nodes are drawn without replacement by exponential keys, and each list's weights are
-//! normalised.
+//! The importance of a candidate is the sum, over the entries that name it, of 1 / d² of the entry's list: the squared
+//! norm of its column in the layer's matrix. Nodes are drawn without replacement by exponential keys, and each list's
+//! weights are normalised.
 
 use super::layerwise::{Draw, importance};
 use super::smallest::Smallest;
@@ -20,8 +21,8 @@ const CHUNK: usize = 128;
 /// The most that a candidate's importance comes to: what a double holds exactly.
 const MOST: u64 = (1 << 53) - 1;
 
-/// The candidates of a layer, and which of them are drawn. Takes 24 bytes a node, of which 16 are touched only where a layer has
-/// so many candidates.
+/// The candidates of a layer, and which of them are drawn. Takes 24 bytes a node, of which 16 are touched only where a
+/// layer has so many candidates.
 pub struct Ladies {
     /// Numbers of the candidates, by first appearance.
     numbers: LocalIds,

@@ -1,8 +1,8 @@
 //! What the kinds share that draw the nodes of a layer for all of its destinations together.
 //!
-//! A hop first decides which nodes are drawn ([`Draw`]). Its edges are the entries of the destinations' lists that name a drawn
-//! node, in the order of the lists, and each has a weight, so that the weighted sum of a destination's sources stands for the mean
-//! over its complete list.
+//! A hop first decides which nodes are drawn ([`Draw`]). Its edges are the entries of the destinations' lists that name
+//! a drawn node, in the order of the lists, and each has a weight, so that the weighted sum of a destination's sources
+//! stands for the mean over its complete list.
 
 use super::SamplerKind;
 use crate::hops::{Hop, List, NodeId, Picks, Sink};
@@ -22,7 +22,8 @@ pub trait Draw: Sized {
     /// A graph that cannot be.
     fn new(graph: &GraphView<'_>, options: &SamplerOptions) -> Result<Self, SampleError>;
 
-    /// Draws `hop.fanout` nodes for the lists of `nodes`. False: every entry of these lists is taken, and nothing was drawn.
+    /// Draws `hop.fanout` nodes for the lists of `nodes`. False: every entry of these lists is taken, and nothing was
+    /// drawn.
     ///
     /// # Errors
     /// A graph that cannot be.
@@ -46,8 +47,8 @@ pub trait Draw: Sized {
     fn weight(&self, number: usize, degree: usize, sum: f64) -> f32;
 }
 
-/// The importance of each neighbour of a node with so many: ⌊2³² / d²⌋, and 1 at least. An integer, so that sums over a layer or
-/// a graph are the same in whatever order they are made.
+/// The importance of each neighbour of a node with so many: ⌊2³² / d²⌋, and 1 at least. An integer, so that sums over a
+/// layer or a graph are the same in whatever order they are made.
 #[inline]
 pub(super) fn importance(degree: usize) -> u64 {
     // A list has fewer than 2^32 entries, so the square fits.

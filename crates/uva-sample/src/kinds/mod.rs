@@ -26,11 +26,11 @@ pub enum SamplerKind {
     /// An entry is picked in proportion to its weight (`weight.npy`).
     Weighted,
     /// A layer draws nodes for all of its destinations together, among their neighbours, in proportion to how much the
-    /// destinations' means depend on them (Zou et al., "Layer-Dependent Importance Sampling for Training Deep and Large Graph
-    /// Convolutional Networks", NeurIPS 2019).
+    /// destinations' means depend on them (Zou et al., "Layer-Dependent Importance Sampling for Training Deep and Large
+    /// Graph Convolutional Networks", NeurIPS 2019).
     Ladies,
-    /// A layer draws nodes out of the whole graph, in proportion to how much all nodes' means depend on them (Chen et al.,
-    /// "FastGCN: Fast Learning with Graph Convolutional Networks via Importance Sampling", ICLR 2018).
+    /// A layer draws nodes out of the whole graph, in proportion to how much all nodes' means depend on them (Chen et
+    /// al., "FastGCN: Fast Learning with Graph Convolutional Networks via Importance Sampling", ICLR 2018).
     FastGcn,
 }
 
@@ -63,8 +63,8 @@ impl SamplerKind {
         matches!(self, Self::Labor | Self::Ladies | Self::FastGcn)
     }
 
-    /// Whether a fanout is the number of nodes that a layer draws for all of its destinations together, and not that of the
-    /// picks out of each list.
+    /// Whether a fanout is the number of nodes that a layer draws for all of its destinations together, and not that of
+    /// the picks out of each list.
     #[must_use]
     pub fn draws_by_layer(self) -> bool {
         matches!(self, Self::Ladies | Self::FastGcn)

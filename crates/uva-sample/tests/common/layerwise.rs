@@ -7,7 +7,8 @@ use uva_sample::philox::StreamKey;
 
 use super::{Graph, exponential};
 
-/// Which entries of each list are picked, and what they weigh. `stream_named` is the stream of an original id, or of a draw.
+/// Which entries of each list are picked, and what they weigh. `stream_named` is the stream of an original id, or of a
+/// draw.
 pub fn picks(
     graph: &Graph,
     kind: SamplerKind,

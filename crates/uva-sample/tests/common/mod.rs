@@ -263,8 +263,8 @@ fn smallest(mut keys: Vec<(u64, u32)>, count: usize) -> Vec<u32> {
     places
 }
 
-/// The chance of each set of `count` entries, as a bit mask, when one after the other is drawn in proportion to the weights of
-/// those that are left: by every order in which the set can come about.
+/// The chance of each set of `count` entries, as a bit mask, when one after the other is drawn in proportion to the
+/// weights of those that are left: by every order in which the set can come about.
 pub fn chances_of_sets(weights: &[f64], count: usize) -> Vec<f64> {
     fn go_on(weights: &[f64], set: usize, left: usize, chance: f64, chances: &mut [f64]) {
         if left == 0 {

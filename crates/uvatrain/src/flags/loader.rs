@@ -18,8 +18,8 @@ pub struct LoaderFlags {
     #[arg(long, value_name = "KIND", value_enum, default_value_t = NeighborsPicked::Neighbor, help_heading = BATCHES)]
     pub sampler_kind: NeighborsPicked,
 
-    /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer. Of the kinds
-    /// ladies and fastgcn: nodes drawn a hop
+    /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer. Of the
+    /// kinds ladies and fastgcn: nodes drawn a hop
     #[arg(
         long,
         value_name = "F,F,…",
