@@ -450,9 +450,14 @@ fn each_kind_of_sampler_has_the_same_batches_whoever_makes_them() {
         uvatrain(temp.path(), args).run().succeeds().json()
     };
     let mut seen = Vec::new();
-    for (kind, more) in
-        [("neighbor", &[][..]), ("labor", &[]), ("weighted", &[]), ("weighted", &["--replace"])]
-    {
+    for (kind, more) in [
+        ("neighbor", &[][..]),
+        ("labor", &[]),
+        ("weighted", &[]),
+        ("weighted", &["--replace"]),
+        ("ladies", &[]),
+        ("fastgcn", &[]),
+    ] {
         let pipeline = bench("pipeline", kind, &[&["--samplers", "2"], more].concat());
         let batches = (pipeline["batches"].as_u64().unwrap() + 1).to_string();
         let sample = bench("sample", kind, &[&["--threads", "1", "--batches", &batches], more].concat());
@@ -489,6 +494,14 @@ fn weights_that_edges_cannot_be_picked_by_are_refused_before_anything_starts() {
     bench("sample", "labor", &["--batches", "1"]).succeeds();
     bench("pipeline", "labor", &["--replace"]).refuses(2, &["--replace", "labor", "--sampler-kind neighbor"]);
     bench("sample", "labour", &[]).refuses(2, &["labour", "labor"]);
+    for kind in ["ladies", "fastgcn"] {
+        bench("pipeline", kind, &["--replace"]).refuses(2, &["--replace", kind, "--sampler-kind neighbor"]);
+        bench("pipeline", kind, &["--expand", "new"]).refuses(2, &["--expand new", kind, "use --expand all"]);
+        let policies = ["--policy", "analytic", "--fanouts", "20,20"];
+        bench("cache", kind, &policies).refuses(2, &["analytic", kind, "presample"]);
+        let train = ["train", "graph", "--model", "gat", "--sampler-kind", kind];
+        uvatrain(temp.path(), train).run().refuses(2, &["--sampler-kind", kind, "--model sage or gcn"]);
+    }
 }
 
 #[test]

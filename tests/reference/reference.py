@@ -2,7 +2,8 @@
 """A second implementation of uvatrain's reproducible batches, in plain Python.
 
 It follows docs/reproducible-batches.md and shares nothing with the Rust code: no arrays, no tricks, one obvious
-loop for each sentence of that document. It makes docs/test-vectors.json, which the Rust tests compare with.
+loop for each sentence of that document. words.py has the random words, layers.py the kinds of sampler that draw
+nodes by layer. It makes docs/test-vectors.json, which the Rust tests compare with.
 
     python3 tests/reference/reference.py --write docs/test-vectors.json
     python3 tests/reference/reference.py --check docs/test-vectors.json
@@ -16,69 +17,19 @@ import math
 import struct
 import sys
 
-MASK32 = 2**32 - 1
-MASK64 = 2**64 - 1
-
-SPLITS = {"train": 0, "valid": 1, "test": 2}
-PURPOSES = {"neighbors": 0, "seed_shuffle": 1, "walks": 2, "subgraphs": 3, "negatives": 4, "weights": 5}
-
-
-# --- Random words ---------------------------------------------------------------------------------------------
-
-
-def philox4x32(key, counter):
-    """Philox 4x32-10: four words from a key of two words and a counter of four."""
-    k0, k1 = key
-    x0, x1, x2, x3 = counter
-    for _ in range(10):
-        a = 0xD2511F53 * x0
-        b = 0xCD9E8D57 * x2
-        x0, x1, x2, x3 = (b >> 32) ^ x1 ^ k0, b & MASK32, (a >> 32) ^ x3 ^ k1, a & MASK32
-        k0 = (k0 + 0x9E3779B9) & MASK32
-        k1 = (k1 + 0xBB67AE85) & MASK32
-    return [x0, x1, x2, x3]
-
-
-def counter_of(stream, block):
-    """The Philox counter of one block of a stream."""
-    node, layer = stream["node"], stream["layer"]
-    purpose, split = PURPOSES[stream["purpose"]], SPLITS[stream["split"]]
-    assert 0 <= node < 2**40 and 0 <= layer < 32 and 0 <= stream["epoch"] < 2**30 and 0 <= block < 2**16
-    return [
-        node & MASK32,
-        block | layer << 16 | purpose << 21 | (node >> 32) << 24,
-        stream["batch"],
-        stream["epoch"] | split << 30,
-    ]
-
-
-def words_of(stream):
-    """The words of a stream, one after the other."""
-    seed = stream["seed"]
-    block = 0
-    while True:
-        yield from philox4x32([seed & MASK32, seed >> 32], counter_of(stream, block))
-        block += 1
-
-
-def bounded(words, n):
-    """A uniform integer in [0, n): 32-bit Lemire with rejection."""
-    threshold = 2**32 % n
-    while True:
-        product = next(words) * n
-        if product % 2**32 >= threshold:
-            return product >> 32
-
-
-def bounded64(words, n):
-    """A uniform integer in [0, n) for n up to 64 bits: the same out of pairs of words, the low one first."""
-    threshold = 2**64 % n
-    while True:
-        low = next(words)
-        product = (next(words) << 32 | low) * n
-        if product % 2**64 >= threshold:
-            return product >> 64
-
+from layers import weigh_fastgcn, weigh_ladies
+from words import (
+    MASK32,
+    MASK64,
+    bounded,
+    bounded64,
+    counter_of,
+    exponential,
+    mix,
+    philox4x32,
+    word_at,
+    words_of,
+)
 
 # --- Seeds ----------------------------------------------------------------------------------------------------
 
@@ -121,32 +72,6 @@ def pick_labor(variates, fanout):
     return sorted(position for _, position in smallest)
 
 
-LOG2 = [
-    1901360720, 1196802686, 868614893, 680046808, 555475204, 456913028, 355293914, 236551560, 118923742, 38334212,
-    5783109,
-]  # fmt: skip
-
-
-def exponential(word):
-    """-log2((word + 1/2) / 2**32), in units of 2**-32."""
-    x = 2 * word + 1
-    e = x.bit_length() - 1
-    t = x * 2 ** (32 - e) - 2**32
-    q = 0
-    for coefficient in reversed(LOG2):
-        q = coefficient - q * t // 2**32
-        assert 0 <= q < 2**32
-    bow = t * (2**32 - 1 - t) // 2**30
-    return (33 - e) * 2**32 - t - bow * q // 2**34
-
-
-def word_at(stream, position):
-    """Word `position` of a node, however long its list is."""
-    at, of = position % 2**18, position // 2**18
-    stream = dict(stream, seed=stream["seed"] ^ mix(of))
-    return philox4x32([stream["seed"] & MASK32, stream["seed"] >> 32], counter_of(stream, at // 4))[at % 4]
-
-
 def pick_weighted(stream, weights, fanout, replace):
     """Positions picked in a list whose entries have these weights."""
     there = [position for position, weight in enumerate(weights) if weight > 0]
@@ -167,6 +92,10 @@ def pick_weighted(stream, weights, fanout, replace):
     return sorted(position for _, position in sorted(keys)[:fanout])
 
 
+# Kinds that draw the nodes of a layer together.
+LAYERWISE = ("ladies", "fastgcn")
+
+
 # --- Batches --------------------------------------------------------------------------------------------------
 
 
@@ -178,33 +107,48 @@ def batch_of_picks(batch, node, kappa):
 def sample(graph, options, split, epoch, batch, seeds):
     """One batch: node ids (of the dataset as it is), and a block for each hop."""
     original = graph["orig_id"] or list(range(len(graph["indptr"]) - 1))
+    kind = options.get("kind", "neighbor")
     nodes = list(seeds)
     blocks = []
     for layer, fanout in enumerate(options["fanouts"]):
         destinations = list(nodes)
-        indptr, indices, edge_ids = [0], [], []
+        indptr, indices, edge_ids, weights = [0], [], [], []
         expanded = 0
         if options.get("expand") == "new" and blocks:
             before = blocks[-1]
             expanded = before["destinations"]
             indptr, indices = list(before["indptr"]), list(before["indices"])
             edge_ids = list(before.get("edge_ids", []))
-        for destination in destinations[expanded:]:
+
+        def stream_named(name, purpose):
+            kept = batch_of_picks(batch, name, options.get("batch_dependency", 1))
+            names = dict(seed=options["seed"], node=name, purpose=purpose)
+            return dict(names, layer=layer, batch=kept, epoch=epoch, split=split)
+
+        def stream_of(node, purpose):
+            return stream_named(original[node], purpose)
+
+        weighed = None
+        if kind in LAYERWISE:
+            lists = [list_of(graph, destination) for destination in destinations]
+            if kind == "ladies":
+                weighed = weigh_ladies(lists, fanout, lambda node: stream_of(node, "weights"))
+            else:
+                every = [list_of(graph, node) for node in range(len(graph["indptr"]) - 1)]
+                of_draw = lambda draw: stream_named(draw, "weights")
+                weighed = weigh_fastgcn(every, original, lists, fanout, of_draw)
+        for number, destination in enumerate(destinations[expanded:]):
             begin, end = graph["indptr"][destination], graph["indptr"][destination + 1]
-            neighbors = graph["indices"][begin:end]
-
-            def stream_of(node, purpose):
-                kept = batch_of_picks(batch, original[node], options.get("batch_dependency", 1))
-                names = dict(seed=options["seed"], node=original[node], purpose=purpose)
-                return dict(names, layer=layer, batch=kept, epoch=epoch, split=split)
-
-            kind = options.get("kind", "neighbor")
+            neighbors = list_of(graph, destination)
             if kind == "labor":
                 firsts = [words_of(stream_of(neighbor, "neighbors")) for neighbor in neighbors]
                 picks = pick_labor([next(words) | next(words) << 32 for words in firsts], fanout)
             elif kind == "weighted":
-                weights = [weight_of(bits) for bits in graph["weight_bits"][begin:end]]
-                picks = pick_weighted(stream_of(destination, "weights"), weights, fanout, options["replace"])
+                heavy = [weight_of(bits) for bits in graph["weight_bits"][begin:end]]
+                picks = pick_weighted(stream_of(destination, "weights"), heavy, fanout, options["replace"])
+            elif kind in LAYERWISE:
+                picks = [position for position, weight in enumerate(weighed[number]) if weight is not None]
+                weights += [weighed[number][position] for position in picks]
             else:
                 words = words_of(stream_of(destination, "neighbors"))
                 picks = pick(words, len(neighbors), fanout, options["replace"])
@@ -216,6 +160,8 @@ def sample(graph, options, split, epoch, batch, seeds):
                 indices.append(nodes.index(neighbor))
             indptr.append(len(indices))
         block = dict(destinations=len(destinations), sources=len(nodes), indptr=indptr, indices=indices)
+        if kind in LAYERWISE:
+            block["weight_bits"] = [bits_of(weight) for weight in weights]
         blocks.append(dict(block, edge_ids=edge_ids) if options.get("edge_ids") else block)
     return dict(
         split=split,
@@ -228,19 +174,22 @@ def sample(graph, options, split, epoch, batch, seeds):
     )
 
 
+def list_of(graph, node):
+    """The neighbours of a node, in order."""
+    return graph["indices"][graph["indptr"][node] : graph["indptr"][node + 1]]
+
+
+def bits_of(weight):
+    """The bits of a float32."""
+    return struct.unpack("<I", struct.pack("<f", weight))[0]
+
+
 def weight_of(bits):
     """The number that a float32 of these bits is; a Python float holds it exactly."""
     return struct.unpack("<f", struct.pack("<I", bits))[0]
 
 
 # --- Hash -----------------------------------------------------------------------------------------------------
-
-
-def mix(z):
-    """splitmix64's finaliser."""
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK64
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK64
-    return z ^ (z >> 31)
 
 
 def hash_array(tag, values):
@@ -251,6 +200,7 @@ def batch_hash(original_ids, seeds, blocks):
     total = hash_array(0, original_ids[:seeds]) + hash_array(1, original_ids)
     for layer, block in enumerate(blocks):
         total += hash_array(16 + 2 * layer, block["indptr"]) + hash_array(17 + 2 * layer, block["indices"])
+        total += hash_array(128 + layer, block.get("weight_bits", []))
     return total & MASK64
 
 
@@ -401,7 +351,33 @@ def graph_vectors():
         )
         for kind in ("labor", "weighted")
     ]
-    return [plain, again, multi, kept, expanded_once, *labor, *weighted, *repeated]
+    layers = layer_vectors(directed, splits, moved, train, options)
+    return [plain, again, multi, kept, expanded_once, *labor, *weighted, *repeated, *layers]
+
+
+def layer_vectors(directed, splits, moved, train, options):
+    """The kinds that draw by layer: the directed graph, reordered, and the multigraph."""
+    vectors = []
+    for kind in LAYERWISE:
+        asked = dict(options, kind=kind, fanouts=[6, 9, 40])
+        vector = graph_vector(f"the reordered one, {kind}", moved, dict(asked, edge_ids=True), train, 4, [0, 1])
+        unmoved = graph_vector("", csc(directed, "int32"), asked, dict(train=splits["train"]), 4, [0, 1])
+        assert [b["hash"] for b in unmoved["batches"]] == [b["hash"] for b in vector["batches"]]
+        kept = dict(asked, batch_dependency=3, fanouts=[-1, 7])
+        multi = dict(fanouts=[3, 12], replace=False, seed=42, kind=kind)
+        vectors += [
+            vector,
+            graph_vector(f"the reordered one, {kind}, draws kept for three batches", moved, kept, train, 2, [0]),
+            graph_vector(
+                f"the multigraph, {kind}",
+                csc(multigraph_lists(), "int64"),
+                multi,
+                dict(train=[29, 0, 1, 2, 3, 4, 5]),
+                3,
+                [5],
+            ),
+        ]
+    return vectors
 
 
 # --- The file -------------------------------------------------------------------------------------------------

@@ -37,6 +37,10 @@ impl HotnessPolicy for Analytic {
     }
 
     fn hotness(&self, workload: &Workload<'_>) -> Result<Hotness, CacheError> {
+        let kind = workload.options.kind;
+        if kind.draws_by_layer() {
+            return Err(CacheError::AnalyticByLayer { kind });
+        }
         let seed_chance = workload.seed_chance()?;
         let csc = &workload.csc;
         let nodes = csc.nodes();
@@ -119,7 +123,7 @@ fn scaled(expected: &[f64]) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use uva_graph::Csc;
-    use uva_sample::SamplerOptions;
+    use uva_sample::{SamplerKind, SamplerOptions};
 
     use super::*;
 
@@ -186,6 +190,31 @@ mod tests {
         let hotness = hotness(&[0, 1, 2, 3, 4], &[1, 2, 0, 0], &[0, 1, 2], &[5, 5], 3);
         assert_close(&shares(&hotness.feature_reads), &[1.0, 1.0, 1.0, 0.0]);
         assert_eq!((hotness.feature_reads[3], hotness.list_reads[3]), (0, 0));
+    }
+
+    #[test]
+    fn kinds_that_draw_by_layer_are_refused_with_the_policy_that_can() {
+        let csc = Csc { indptr: &[0, 1], indices: Indices::I64(&[0]), original_ids: None };
+        for kind in SamplerKind::ALL {
+            let options = SamplerOptions { kind, fanouts: vec![1], ..SamplerOptions::default() };
+            let workload = Workload {
+                weights: None,
+                csc,
+                train: &[0],
+                options,
+                batch_size: 1,
+                drop_last: false,
+                threads: 1,
+                batch_bytes: None,
+                progress: None,
+            };
+            match Analytic.hotness(&workload) {
+                Ok(_) => assert!(!kind.draws_by_layer(), "{kind}"),
+                Err(refused) => {
+                    assert!(kind.draws_by_layer() && refused.to_string().contains("presample"), "{refused}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -32,6 +32,15 @@ pub enum CacheError {
         /// Nodes in the graph.
         nodes: usize,
     },
+    /// Chances by calculation, for a kind of sampler whose lists do not pick each on their own.
+    #[error(
+        "the policy analytic computes the chance of each list's picks, and --sampler-kind {kind} draws the nodes of a \
+         layer for all lists together: take presample, which samples and counts"
+    )]
+    AnalyticByLayer {
+        /// The kind.
+        kind: uva_sample::SamplerKind,
+    },
     /// There is nothing to sample.
     #[error("train_idx.npy is empty: without training nodes there are no reads to cache for")]
     EmptyTrainSplit,

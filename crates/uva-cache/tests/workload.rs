@@ -17,14 +17,8 @@ const FANOUTS: [i32; 2] = [4, 3];
 /// Batches of some epochs, sampled in the plainest way.
 fn plainly(workload: &Workload<'_>, epochs: std::ops::Range<u32>, mut visitor: impl FnMut(&MiniBatch)) {
     let csc = workload.csc;
-    let bounds = BatchBounds::within(
-        usize::MAX,
-        workload.batch_size,
-        &workload.options.fanouts,
-        csc.nodes(),
-        csc.edges(),
-    )
-    .unwrap();
+    let (options, size) = (&workload.options, workload.batch_size);
+    let bounds = BatchBounds::for_options(options, size, csc.nodes(), csc.edges(), Some(usize::MAX)).unwrap();
     let mut batch = MiniBatch::with_bounds(&bounds);
     let graph = GraphView { weights: workload.weights, ..csc.into() };
     let mut sampler = sampler(graph, &workload.options).unwrap();

@@ -60,6 +60,12 @@ pub struct Batch {
     expand: &'static str,
     /// Whether blocks have edge ids.
     edge_ids: bool,
+    /// Which kind of sampler made it.
+    #[pyo3(get)]
+    sampler_kind: &'static str,
+    /// Whether blocks have weights.
+    #[pyo3(get)]
+    weighs_edges: bool,
     #[pyo3(get)]
     num_seeds: usize,
     #[pyo3(get)]
@@ -84,6 +90,8 @@ impl Batch {
             hash: batch.hash(),
             expand: options.expand.name(),
             edge_ids: options.edge_ids,
+            sampler_kind: options.sampler_kind.name(),
+            weighs_edges: options.sampler_kind.weighs_edges(),
             num_seeds: batch.seed_count(),
             num_nodes: batch.node_count(),
             counts,
@@ -183,8 +191,15 @@ impl Batch {
             "edge_ids" => Err(PyValueError::new_err(
                 "this batch has no edge ids: Loader(..., edge_ids=True) and uvatrain run --edge-ids make batches with them",
             )),
+            "weights" if self.weighs_edges => of_layer(BatchArray::Weights),
+            "weights" => Err(PyValueError::new_err(format!(
+                "this batch has no weights, for sampler_kind=\"{}\" weighs no edges: the mean of what it picked stands for \
+                 all neighbours",
+                self.sampler_kind
+            ))),
             _ => Err(PyValueError::new_err(format!(
-                "{name:?} is no array of a batch: x, y, seeds, input_nodes, indptr, indices, edge_ids and edge_index are"
+                "{name:?} is no array of a batch: x, y, seeds, input_nodes, indptr, indices, edge_ids, weights and \
+                 edge_index are"
             ))),
         }
     }
@@ -194,6 +209,7 @@ fn element(raw: RawElement) -> Element {
     match raw {
         RawElement::I64 => Element::I64,
         RawElement::I32 => Element::I32,
+        RawElement::F32 => Element::F32,
         RawElement::U8 => Element::U8,
         RawElement::Feature(feature) => of_features(feature),
     }
@@ -212,7 +228,8 @@ pub fn of_features(element: ElementType) -> Element {
 
 #[pymethods]
 impl Batch {
-    /// One of the batch's arrays: x, y, seeds or input_nodes; or indptr, indices, edge_ids or, a copy, edge_index of a layer.
+    /// One of the batch's arrays: x, y, seeds or input_nodes; or indptr, indices, edge_ids, weights or, a copy,
+    /// edge_index of a layer.
     #[pyo3(signature = (name, layer=None))]
     fn array(&self, name: &str, layer: Option<usize>) -> PyResult<Array> {
         self.lend(name, layer)

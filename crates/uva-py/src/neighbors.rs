@@ -65,7 +65,7 @@ impl Worker {
             let mut blocks: Vec<BlockMut<'_>> = self
                 .layers
                 .iter_mut()
-                .map(|(indptr, indices)| BlockMut { indptr, indices, edge_ids: &mut [] })
+                .map(|(indptr, indices)| BlockMut { indptr, indices, ..BlockMut::default() })
                 .collect();
             let mut out = BatchMut { nodes: &mut self.nodes, layers: &mut blocks };
             let error = match self.sampler.sample(key, seeds, &mut out) {
@@ -127,6 +127,12 @@ impl NeighborSampler {
             return Err(PyValueError::new_err(
                 "kind \"weighted\" is for uvatrain.Loader: here it is \"neighbor\" or \"labor\"",
             ));
+        }
+        if kind.draws_by_layer() {
+            return Err(PyValueError::new_err(format!(
+                "kind \"{kind}\" is for uvatrain.Loader: PyG's loaders expand each node once, and it draws the nodes of a \
+                 layer for all of its destinations; here it is \"neighbor\" or \"labor\""
+            )));
         }
         let options = SamplerOptions {
             kind,

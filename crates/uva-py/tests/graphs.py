@@ -112,6 +112,8 @@ def hash_of(batch, original):
     )
     for layer, block in enumerate(batch.blocks):
         total += hash_array(16 + 2 * layer, block.indptr) + hash_array(17 + 2 * layer, block.indices)
+        if batch.weighs_edges:
+            total += hash_array(128 + layer, np.asarray(block.weights).view(np.uint32))
     return format(total % 2**64, "016x")
 
 

@@ -81,13 +81,23 @@ def test_batches_are_those_of_the_reference_implementation(graph, replace):
 
 
 @pytest.mark.parametrize(
-    ("kind", "replace"), [("labor", False), ("weighted", False), ("weighted", True), ("neighbor", False)]
+    ("kind", "replace"),
+    [
+        ("labor", False),
+        ("weighted", False),
+        ("weighted", True),
+        ("neighbor", False),
+        ("ladies", False),
+        ("fastgcn", False),
+    ],
 )
 def test_batches_of_every_kind_of_sampler_are_those_of_the_reference(tmp_path, kind, replace):
     graph = write_graph(tmp_path / "weighted", nodes=200, splits=(120, 10, 10), reordered=True, weighted=True)
     tables = Tables(graph)
-    options = dict(fanouts=[4, 3], replace=replace, seed=6, kind=kind, edge_ids=True)
-    wanted = dict(fanouts=(4, 3), batch_size=60, seed=6, replace=replace, sampler_kind=kind)
+    layers = kind in ("ladies", "fastgcn")
+    fanouts = [50, 70] if layers else [4, 3]
+    options = dict(fanouts=fanouts, replace=replace, seed=6, kind=kind, edge_ids=True)
+    wanted = dict(fanouts=fanouts, batch_size=60, seed=6, replace=replace, sampler_kind=kind)
     order = reference.seed_order(6, "train", 120, 0)
     with uvatrain.Loader(graph, **wanted, edge_ids=True) as loader:
         for batch in loader:
@@ -101,6 +111,11 @@ def test_batches_of_every_kind_of_sampler_are_those_of_the_reference(tmp_path, k
                 )
                 if kind == "weighted":
                     assert (tables.weights[block.edge_ids] > 0).all()
+                if layers:
+                    assert np.asarray(block.weights).view(np.uint32).tolist() == reference_block["weight_bits"]
+                else:
+                    with pytest.raises(ValueError, match=f'sampler_kind="{kind}" weighs no edges'):
+                        block.weights  # noqa: B018
     with uvatrain.Loader(graph, **wanted) as loader:
         with pytest.raises(ValueError, match="edge_ids=True"):
             next(iter(loader)).blocks[0].edge_ids  # noqa: B018

@@ -164,6 +164,22 @@ def test_pygs_graphsage_trains_on_it(graph):
     assert np.mean(losses[-5:]) < 0.6 * np.mean(losses[:5])
 
 
+def test_the_weights_of_edges_are_pygs_edge_weight(graph):
+    kind = dict(sampler_kind="ladies", fanouts=[40, 60], batch_size=64)
+    with uvatrain.Loader(graph, **kind) as loader:
+        for batch in loader:
+            data, (first, second) = batch.to_pyg(), batch.blocks
+            behind = int(second.indptr[first.num_dst])
+            expected = torch.cat([first.weights, second.weights[behind:]])
+            assert data.edge_weight.shape == (data.edge_index.size(1),)
+            assert torch.equal(data.edge_weight, expected)
+            # What a destination's edges weigh together is 1, or nothing where none of its neighbours was drawn.
+            sums = torch.zeros(data.num_nodes).index_add(0, data.edge_index[1], data.edge_weight)
+            assert (((sums - 1).abs() < 1e-5) | (sums == 0)).all() and (sums > 0).any()
+    with uvatrain.Loader(graph, fanouts=[4, 3], batch_size=64) as loader:
+        assert "edge_weight" not in next(iter(loader)).to_pyg()
+
+
 def test_a_data_that_is_kept_is_kept_whole(graph):
     with uvatrain.Loader(graph, fanouts=[4, 3], batch_size=64, expand="new") as loader:
         iterator = iter(loader)

@@ -531,6 +531,8 @@ def test_a_loader_is_not_sent_to_another_process(loader):
         (dict(sampler_kind="labour"), 'sampler_kind "labour": it is "neighbor" or "labor" or "weighted"'),
         (dict(sampler_kind="labor", replace=True), "replace: the labor sampler"),
         (dict(sampler_kind="weighted"), "weight.npy"),
+        (dict(sampler_kind="ladies", replace=True), "replace: the ladies sampler"),
+        (dict(sampler_kind="fastgcn", expand="new"), "expand"),
         (dict(split="validation"), 'split "validation": train, valid or test'),
         (dict(device="gpu"), 'device "gpu": cpu, cuda'),
         (dict(rank=0), "rank without world_size"),

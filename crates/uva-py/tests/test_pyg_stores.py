@@ -370,6 +370,7 @@ def test_what_is_not_supported_is_refused_and_says_what_is(graph):
         (dict(num_neighbors=[2**31]), "numbers below 2**31"),
         (dict(seed=-1), "seed=-1: 0 to"),
         (dict(kind="weighted"), "is for uvatrain.Loader"),
+        (dict(kind="ladies"), "is for uvatrain.Loader"),
         (dict(kind="labour"), 'kind "labour": it is "neighbor"'),
         (dict(dataset=Data()), "uvatrain.from_pyg writes a dataset from a Data"),
         (dict(dataset=HeteroData()), "dataset is a HeteroData"),

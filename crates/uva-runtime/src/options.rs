@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use uva_graph::Dataset;
-use uva_sample::{Expand, InvalidOption, SampleError, SamplerKind, SamplerOptions};
+use uva_sample::{Expand, SampleError, SamplerKind, SamplerOptions};
 
 use crate::RuntimeError;
 
@@ -161,7 +161,7 @@ impl LoaderOptions {
                 Ok(_) => Ok(()),
                 Err(error) => Err(RuntimeError::Input(format!("--sampler-kind weighted: {error}"))),
             },
-            SamplerKind::Neighbor | SamplerKind::Labor => Ok(()),
+            SamplerKind::Neighbor | SamplerKind::Labor | SamplerKind::Ladies | SamplerKind::FastGcn => Ok(()),
         }
     }
 
@@ -177,9 +177,7 @@ impl LoaderOptions {
         if let Some(fanout) = self.fanouts.iter().find(|fanout| **fanout == 0 || **fanout < -1) {
             return usage(format!("--fanouts {fanout}: a fanout is 1 or more, or -1 for all neighbours"));
         }
-        if self.replace && self.sampler_kind == SamplerKind::Labor {
-            return Err(SampleError::from(InvalidOption::Replace { kind: self.sampler_kind }).into());
-        }
+        self.sampling().check_kind().map_err(SampleError::from)?;
         if self.batch_size == 0 {
             return usage("--batch-size 0: a batch needs at least one seed".into());
         }

@@ -25,6 +25,8 @@ pub struct BlockMut<'a> {
     pub indices: &'a mut [i32],
     /// Room for as many edge ids, where [`SamplerOptions::edge_ids`](crate::SamplerOptions::edge_ids) asks for them.
     pub edge_ids: &'a mut [i64],
+    /// Room for as many weights, where the kind of sampler [weighs edges](crate::SamplerKind::weighs_edges).
+    pub weights: &'a mut [f32],
 }
 
 impl BlockMut<'_> {
@@ -32,13 +34,14 @@ impl BlockMut<'_> {
     pub(crate) fn used(&self, counts: &LayerCounts) -> BlockRef<'_> {
         let LayerCounts { destinations, sources, edges } = *counts;
         let (indptr, indices) = (&self.indptr[..=destinations], &self.indices[..edges]);
-        BlockRef { destinations, sources, indptr, indices, edge_ids: used_edge_ids(self.edge_ids, edges) }
+        let (edge_ids, weights) = (used(self.edge_ids, edges), used(self.weights, edges));
+        BlockRef { destinations, sources, indptr, indices, edge_ids, weights }
     }
 }
 
-/// The edge ids of a block of so many edges; none where there is no room for them.
-fn used_edge_ids(edge_ids: &[i64], edges: usize) -> &[i64] {
-    edge_ids.get(..edges).unwrap_or_default()
+/// The edge ids or weights of a block of so many edges; none where there is no room for them.
+fn used<T>(of_edges: &[T], edges: usize) -> &[T] {
+    of_edges.get(..edges).unwrap_or_default()
 }
 
 /// How much of a batch's memory is in use, and the hash of it.
@@ -94,7 +97,7 @@ pub struct LayerCounts {
 }
 
 /// One block, to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockRef<'a> {
     /// Nodes that aggregate.
     pub destinations: usize,
@@ -107,6 +110,10 @@ pub struct BlockRef<'a> {
     /// Where each pick stands in the dataset's `indices.npy`; empty unless asked for
     /// ([`SamplerOptions::edge_ids`](crate::SamplerOptions::edge_ids)).
     pub edge_ids: &'a [i64],
+    /// What each pick counts: the sum over a destination's picks of weight times row stands for the mean over its
+    /// complete list. Empty where the kind of sampler [weighs no edges](crate::SamplerKind::weighs_edges): there it is
+    /// the mean of the picks that stands for it.
+    pub weights: &'a [f32],
 }
 
 /// A batch that owns its memory: for library users, tests and benches.
@@ -120,6 +127,7 @@ struct BlockBuffers {
     indptr: Vec<i32>,
     indices: Vec<i32>,
     edge_ids: Vec<i64>,
+    weights: Vec<f32>,
 }
 
 impl MiniBatch {
@@ -130,6 +138,7 @@ impl MiniBatch {
             indptr: vec![0; layer.destinations + 1],
             indices: vec![0; layer.edges],
             edge_ids: vec![0; if bounds.edge_ids { layer.edges } else { 0 }],
+            weights: vec![0.0; if bounds.weights { layer.edges } else { 0 }],
         });
         Self { nodes: vec![0; bounds.nodes], layers: layers.collect(), counts: BatchCounts::default() }
     }
@@ -149,7 +158,9 @@ impl MiniBatch {
         let layers = self.layers.len().min(MAX_LAYERS);
         let mut buffers = self.layers.iter_mut();
         let mut blocks: [BlockMut<'_>; MAX_LAYERS] = std::array::from_fn(|_| match buffers.next() {
-            Some(BlockBuffers { indptr, indices, edge_ids }) => BlockMut { indptr, indices, edge_ids },
+            Some(BlockBuffers { indptr, indices, edge_ids, weights }) => {
+                BlockMut { indptr, indices, edge_ids, weights }
+            }
             None => BlockMut::default(),
         });
         self.counts = fill(&mut BatchMut { nodes: &mut self.nodes, layers: &mut blocks[..layers] })?;
@@ -178,7 +189,8 @@ impl MiniBatch {
             sources: counts.sources,
             indptr: &buffers.indptr[..=counts.destinations],
             indices: &buffers.indices[..counts.edges],
-            edge_ids: used_edge_ids(&buffers.edge_ids, counts.edges),
+            edge_ids: used(&buffers.edge_ids, counts.edges),
+            weights: used(&buffers.weights, counts.edges),
         })
     }
 

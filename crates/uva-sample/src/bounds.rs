@@ -14,6 +14,8 @@ pub struct BatchBounds {
     pub layers: Vec<LayerBounds>,
     /// Whether blocks have edge ids.
     pub edge_ids: bool,
+    /// Whether blocks have weights.
+    pub weights: bool,
 }
 
 /// The most that one block can hold.
@@ -31,9 +33,12 @@ pub struct LayerBounds {
 const MOST: usize = i32::MAX as usize;
 
 impl BatchBounds {
-    /// Bounds of the batches that `options` make of at most `batch_size` seeds, in a graph of `nodes` nodes and `edges` edges:
-    /// [`new`](Self::new), or [`within`](Self::within) `bytes` where they are given. Those two are for [`Expand::All`],
-    /// this is for either.
+    /// Bounds of the batches that `options` make of at most `batch_size` seeds, in a graph of `nodes` nodes and `edges`
+    /// edges: [`new`](Self::new), or [`within`](Self::within) `bytes` where they are given. Those two are for
+    /// [`Expand::All`] and kinds of sampler that draw list by list, this is for all.
+    ///
+    /// A layer of a kind that [draws by layer](crate::SamplerKind::draws_by_layer) has at most the graph's edges, since
+    /// any entry of any list may name a node that was drawn, and its fanout more sources than destinations.
     ///
     /// # Errors
     /// As [`new`](Self::new) or [`within`](Self::within).
@@ -44,8 +49,7 @@ impl BatchBounds {
         edges: usize,
         bytes: Option<usize>,
     ) -> Result<Self, SampleError> {
-        let mut full = Self::of_graph(batch_size, &options.fanouts, options.expand, nodes, edges)?;
-        full.edge_ids = options.edge_ids;
+        let full = Self::of_graph(options, batch_size, nodes, edges)?;
         match (bytes, options.fanouts.iter().position(|&fanout| fanout == -1)) {
             (Some(bytes), _) => full.shrunk(bytes),
             (None, Some(layer)) => Err(InvalidOption::Unbounded { layer }.into()),
@@ -67,7 +71,7 @@ impl BatchBounds {
         if let Some(layer) = fanouts.iter().position(|&fanout| fanout == -1) {
             return Err(InvalidOption::Unbounded { layer }.into());
         }
-        let bounds = Self::of_graph(batch_size, fanouts, Expand::All, nodes, edges)?;
+        let bounds = Self::of_graph(&list_by_list(fanouts), batch_size, nodes, edges)?;
         bounds.check()?;
         Ok(bounds)
     }
@@ -87,7 +91,7 @@ impl BatchBounds {
         nodes: usize,
         edges: usize,
     ) -> Result<Self, SampleError> {
-        Self::of_graph(batch_size, fanouts, Expand::All, nodes, edges)?.shrunk(bytes)
+        Self::of_graph(&list_by_list(fanouts), batch_size, nodes, edges)?.shrunk(bytes)
     }
 
     /// These, or what of them fits `bytes`.
@@ -107,10 +111,10 @@ impl BatchBounds {
         Ok(self.scaled(factor))
     }
 
-    /// Bytes that the arrays of a batch take: 8 a node id or edge id, 4 an offset or local id.
+    /// Bytes that the arrays of a batch take: 8 a node id or edge id, 4 an offset, local id or weight.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let of_edge = if self.edge_ids { 3 } else { 1 };
+        let of_edge = 1 + if self.edge_ids { 2 } else { 0 } + usize::from(self.weights);
         let words = |layer: &LayerBounds| {
             layer.destinations.saturating_add(1).saturating_add(layer.edges.saturating_mul(of_edge))
         };
@@ -120,12 +124,12 @@ impl BatchBounds {
 
     /// The bounds that options and graph imply; −1 picks every edge.
     fn of_graph(
+        options: &SamplerOptions,
         batch_size: usize,
-        fanouts: &[i32],
-        expand: Expand,
         nodes: usize,
         edges: usize,
     ) -> Result<Self, SampleError> {
+        let SamplerOptions { kind, fanouts, expand, edge_ids, .. } = options;
         check_fanouts(fanouts)?;
         if batch_size == 0 {
             return Err(InvalidOption::BatchSizeZero.into());
@@ -136,11 +140,15 @@ impl BatchBounds {
         let (mut kept, mut new) = (0, seeds);
         let mut layers = Vec::with_capacity(fanouts.len());
         for &fanout in fanouts {
-            let picks = match usize::try_from(fanout) {
-                Ok(fanout) => new.saturating_mul(fanout).min(edges),
-                Err(_) => edges,
+            let (picks, drawn) = match usize::try_from(fanout) {
+                Ok(fanout) if kind.draws_by_layer() => (edges, fanout.min(edges)),
+                Ok(fanout) => {
+                    let picks = new.saturating_mul(fanout).min(edges);
+                    (picks, picks)
+                }
+                Err(_) => (edges, edges),
             };
-            let sources = destinations.saturating_add(picks).min(nodes);
+            let sources = destinations.saturating_add(drawn).min(nodes);
             // A list is picked from once at most, for it and its copies.
             let of_block = picks.saturating_add(kept).min(edges);
             layers.push(LayerBounds { destinations, sources, edges: of_block });
@@ -150,7 +158,8 @@ impl BatchBounds {
             }
             destinations = sources;
         }
-        Ok(Self { seeds, nodes: destinations, layers, edge_ids: false })
+        let (edge_ids, weights) = (*edge_ids, kind.weighs_edges());
+        Ok(Self { seeds, nodes: destinations, layers, edge_ids, weights })
     }
 
     fn check(&self) -> Result<(), InvalidOption> {
@@ -176,8 +185,13 @@ impl BatchBounds {
             edges: scale(layer.edges).min(MOST),
         };
         let layers = self.layers.iter().map(layer).collect();
-        Self { seeds: self.seeds.min(nodes), nodes, layers, edge_ids: self.edge_ids }
+        Self { seeds: self.seeds.min(nodes), nodes, layers, ..*self }
     }
+}
+
+/// Options of these fanouts, all others being the default.
+fn list_by_list(fanouts: &[i32]) -> SamplerOptions {
+    SamplerOptions { fanouts: fanouts.to_vec(), ..SamplerOptions::default() }
 }
 
 const FACTOR_BITS: u32 = 32;
@@ -187,9 +201,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::SamplerKind;
 
     fn layer(destinations: usize, sources: usize, edges: usize) -> LayerBounds {
         LayerBounds { destinations, sources, edges }
+    }
+
+    #[test]
+    fn a_layer_that_is_drawn_as_a_whole_grows_by_its_fanout_and_may_have_every_edge() {
+        for kind in [SamplerKind::Ladies, SamplerKind::FastGcn] {
+            let options = SamplerOptions { kind, fanouts: vec![5, 7, 990], ..SamplerOptions::default() };
+            let bounds = BatchBounds::for_options(&options, 10, 1000, 2000, None).unwrap();
+            let layers = [layer(10, 15, 2000), layer(15, 22, 2000), layer(22, 1000, 2000)];
+            assert_eq!((bounds.nodes, &bounds.layers[..]), (1000, &layers[..]));
+            // A local id and a weight an edge.
+            assert_eq!(bounds.bytes(), 8 * 1000 + 4 * (11 + 16 + 23 + 3 * 2 * 2000));
+            let less = BatchBounds::for_options(&options, 10, 1000, 2000, Some(20_000)).unwrap();
+            assert!(less.weights && less.bytes() <= 20_000 && less.bytes() > 19_900);
+        }
     }
 
     #[test]

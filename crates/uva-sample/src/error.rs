@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::options::{MAX_EPOCH, MAX_LAYERS, MAX_PICKS};
+use crate::options::{MAX_DRAWN, MAX_EPOCH, MAX_LAYERS, MAX_PICKS};
 use crate::{BatchKey, SamplerKind, philox};
 
 /// Why a batch was not sampled.
@@ -193,14 +193,47 @@ pub enum InvalidOption {
         /// What they were given to.
         this: SamplerKind,
     },
-    /// Picks with replacement by a kind that makes none.
+    /// Picks with or without replacement, of a kind that leaves no choice.
     #[error(
-        "--replace: the {kind} sampler picks a neighbour once at most; leave --replace out, or use --sampler-kind \
-         neighbor or weighted"
+        "--replace: the {kind} sampler leaves no choice between picks with and without replacement; leave --replace \
+         out, or use --sampler-kind neighbor or weighted"
     )]
     Replace {
         /// The kind.
         kind: SamplerKind,
+    },
+    /// Picks that are kept over hops, of a kind that draws for all destinations of a hop together.
+    #[error(
+        "--expand new: the {kind} sampler draws the nodes of a layer for all of its destinations together; use \
+         --expand all, or --sampler-kind neighbor, labor or weighted"
+    )]
+    ExpandNew {
+        /// The kind.
+        kind: SamplerKind,
+    },
+    /// A layer of more nodes than a sampler keeps memory for.
+    #[error(
+        "--fanouts: hop {layer} would draw {fanout} nodes; with --sampler-kind {kind} a layer draws {MAX_DRAWN} at \
+         most (-1 takes all)"
+    )]
+    TooManyDrawn {
+        /// The kind.
+        kind: SamplerKind,
+        /// The hop, 0 at the seeds.
+        layer: usize,
+        /// Its fanout.
+        fanout: i32,
+    },
+    /// Chances of nodes that are too many to be summed up.
+    #[error(
+        "--sampler-kind {kind}: the sum of all nodes' importance is beyond 2^64 in a graph of {nodes} nodes; use \
+         --sampler-kind ladies, which needs no sum over the graph"
+    )]
+    ImportanceTooLarge {
+        /// The kind.
+        kind: SamplerKind,
+        /// Nodes in the graph.
+        nodes: usize,
     },
     /// Picks by weights that there are none of.
     #[error("--sampler-kind weighted picks by weight.npy, and the dataset has none")]

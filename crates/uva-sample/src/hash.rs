@@ -9,6 +9,8 @@ use crate::BlockRef;
 
 const TAG_SEEDS: u64 = 0;
 const TAG_NODES: u64 = 1;
+/// The first layer's; the blocks have 16 to 79.
+const TAG_WEIGHTS: u64 = 128;
 
 /// The sum of one array: `mix(mix(tag · 2⁵⁶ + i) xor value)` over its positions `i`, modulo 2⁶⁴.
 #[inline]
@@ -29,6 +31,11 @@ pub(crate) fn block(layer: usize, indptr: &[i32], indices: &[i32]) -> u64 {
     array(tag, indptr.iter().map(value)).wrapping_add(array(tag + 1, indices.iter().map(value)))
 }
 
+/// What the weights of one layer's edges add: nothing where there are none.
+pub(crate) fn weights(layer: usize, weights: &[f32]) -> u64 {
+    array(TAG_WEIGHTS + layer as u64, weights.iter().map(|weight| u64::from(weight.to_bits())))
+}
+
 /// The hash of a batch: `nodes` are the *original* ids of its nodes, the first `seeds` of them its seeds; `blocks`
 /// start at the seeds. Printed as 16 hexadecimal digits.
 ///
@@ -38,6 +45,7 @@ pub fn batch_hash(original_ids: &[i64], seeds: usize, blocks: &[BlockRef<'_>]) -
     let nodes = nodes(original_ids.iter().map(|&id| id as u64), seeds);
     blocks.iter().enumerate().fold(nodes, |sum, (layer, of_layer)| {
         sum.wrapping_add(block(layer, of_layer.indptr, of_layer.indices))
+            .wrapping_add(weights(layer, of_layer.weights))
     })
 }
 
@@ -57,12 +65,17 @@ mod tests {
     #[test]
     fn every_value_and_every_place_counts() {
         let indptr = [0, 2];
-        let block =
-            |indices| BlockRef { destinations: 1, sources: 3, indptr: &indptr, indices, edge_ids: &[] };
+        let block = |indices| {
+            let (edge_ids, weights) = (&[][..], &[][..]);
+            BlockRef { destinations: 1, sources: 3, indptr: &indptr, indices, edge_ids, weights }
+        };
         let base = batch_hash(&[5, 6, 7], 1, &[block(&[1, 2])]);
         assert_ne!(base, batch_hash(&[5, 7, 6], 1, &[block(&[1, 2])]));
         assert_ne!(base, batch_hash(&[5, 6, 7], 2, &[block(&[1, 2])]));
         assert_ne!(base, batch_hash(&[5, 6, 7], 1, &[block(&[2, 1])]));
+        let weighed = |weights| batch_hash(&[5, 6, 7], 1, &[BlockRef { weights, ..block(&[1, 2]) }]);
+        let hashes = [base, weighed(&[0.0, 0.0]), weighed(&[0.5, 1.0]), weighed(&[1.0, 0.5])];
+        assert!((1..4).all(|at| !hashes[..at].contains(&hashes[at])));
         assert_ne!(
             batch_hash(&[5], 1, &[block(&[]), block(&[1])]),
             batch_hash(&[5], 1, &[block(&[1]), block(&[])])

@@ -29,7 +29,7 @@ pub use batch::{BatchCounts, BatchMut, BlockMut, BlockRef, LayerCounts, ListRead
 pub use bounds::{BatchBounds, LayerBounds};
 pub use error::{Capacity, InvalidOption, SampleError};
 pub use hash::batch_hash;
-pub use kinds::{LaborSampler, NeighborSampler, SamplerKind, WeightedSampler};
+pub use kinds::{FastGcnSampler, LaborSampler, LadiesSampler, NeighborSampler, SamplerKind, WeightedSampler};
 pub use options::{BatchKey, Expand, HopShape, MAX_EPOCH, MAX_LAYERS, SamplerOptions, batch_of_picks};
 pub use sampler::{BatchSampler, GraphView, Home, sampler};
 pub use seed_order::SeedOrder;

@@ -13,7 +13,7 @@ pub(crate) struct LocalIds {
 
 /// Why ids could not be relabelled; `at` is the position in the slice given.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum RelabelError {
+pub enum RelabelError {
     /// The id there is no node.
     NotANode { at: usize },
     /// The id there is a new node, and there is no room for it.
@@ -45,6 +45,13 @@ impl LocalIds {
             *entry = base | u64::from(local);
         }
         is_new
+    }
+
+    /// The local id of `node`; `None` where it has none, and an error where it is no node.
+    #[inline]
+    pub(crate) fn get(&self, node: i64) -> Result<Option<usize>, RelabelError> {
+        let entry = self.entries.get(node as usize).ok_or(RelabelError::NotANode { at: 0 })?;
+        Ok((*entry >= u64::from(self.stamp) << 32).then_some(*entry as u32 as usize))
     }
 
     /// Replaces node ids by local ids: `locals[i]` is that of `ids[i]`.
@@ -101,6 +108,7 @@ mod tests {
             assert_eq!((found, &fresh[..2], locals), (2, &[9, 0][..], [2, 0, 3, 2, 1]));
             map.relabel(&[0, 5], 2, &mut fresh, &mut found, &mut locals).unwrap();
             assert_eq!((found, &fresh[..3], &locals[..2]), (3, &[9, 0, 5][..], &[3, 4][..]));
+            assert_eq!([7, 5, 4].map(|node| map.get(node)), [Ok(Some(0)), Ok(Some(4)), Ok(None)]);
         }
     }
 
@@ -122,6 +130,7 @@ mod tests {
         for bad in [3, -1, i64::MIN, i64::MAX] {
             let refused = map.relabel(&[2, bad], 0, &mut [0; 4], &mut 0, &mut [0; 2]);
             assert_eq!(refused, Err(RelabelError::NotANode { at: 1 }));
+            assert_eq!(map.get(bad), Err(RelabelError::NotANode { at: 0 }));
         }
     }
 

@@ -18,15 +18,20 @@ pub const MAX_EPOCH: u32 = (1 << 30) - 1;
 /// one; a quarter of them is always enough in practice (a draw is rejected with a chance below one half).
 pub(crate) const MAX_PICKS: usize = 1 << 16;
 
+/// Most nodes that a layer draws, of the kinds that draw by layer: a sampler's memory is sized by it.
+pub(crate) const MAX_DRAWN: i32 = 1 << 24;
+
 /// How a [`BatchSampler`](crate::BatchSampler) samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SamplerOptions {
     /// Which neighbours are picked.
     pub kind: SamplerKind,
-    /// Neighbours a node gets in each hop, written from the seeds outward; −1 takes all. 1 to [`MAX_LAYERS`] hops.
+    /// Neighbours a node gets in each hop, written from the seeds outward; −1 takes all. 1 to [`MAX_LAYERS`] hops. Of a
+    /// kind that [draws by layer](SamplerKind::draws_by_layer): nodes that are drawn for all destinations of the hop
+    /// together.
     pub fanouts: Vec<i32>,
     /// Whether a neighbour may be picked more than once. Lists no longer than the fanout are taken as they stand
-    /// either way. Not for [`SamplerKind::Labor`].
+    /// either way. For [`SamplerKind::Neighbor`] and [`SamplerKind::Weighted`] only.
     pub replace: bool,
     /// The run's seed.
     pub seed: u64,
@@ -81,18 +86,36 @@ impl SamplerOptions {
     /// too long.
     ///
     /// # Errors
-    /// [`SampleError::InvalidOption`] for fanouts that mean nothing, that pick more than 65,536 out of a list, for picks
-    /// that are kept for no batch, for picks with replacement by a kind that makes none, and for graphs beyond what the
-    /// random keys can name.
+    /// [`SampleError::InvalidOption`] for fanouts that mean nothing, that pick more than 65,536 out of a list, for
+    /// picks that are kept for no batch, for what the kind of sampler cannot do ([`check_kind`](Self::check_kind)), and
+    /// for graphs beyond what the random keys can name.
     pub fn check(&self, csc: &Csc<'_>) -> Result<(), SampleError> {
         check_fanouts(&self.fanouts)?;
         if self.batch_dependency == 0 {
             return Err(InvalidOption::BatchDependency.into());
         }
-        if self.replace && self.kind == SamplerKind::Labor {
-            return Err(InvalidOption::Replace { kind: self.kind }.into());
+        self.check_kind()?;
+        Ok(check_graph(csc, self)?)
+    }
+
+    /// Checks that the kind of sampler can do what is asked of it.
+    ///
+    /// # Errors
+    /// The option that does not go with the kind, and what to use instead.
+    pub fn check_kind(&self) -> Result<(), InvalidOption> {
+        let kind = self.kind;
+        if self.replace && !matches!(kind, SamplerKind::Neighbor | SamplerKind::Weighted) {
+            return Err(InvalidOption::Replace { kind });
         }
-        Ok(check_graph(csc, &self.fanouts)?)
+        if kind.draws_by_layer() {
+            if self.expand == Expand::New {
+                return Err(InvalidOption::ExpandNew { kind });
+            }
+            if let Some(layer) = self.fanouts.iter().position(|&fanout| fanout > MAX_DRAWN) {
+                return Err(InvalidOption::TooManyDrawn { kind, layer, fanout: self.fanouts[layer] });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -145,6 +168,11 @@ impl HopShape {
         let group = limit.map_or(GROUP, |fanout| (GROUP_PICKS / fanout.max(1)).clamp(1, GROUP));
         Self { limit, group }
     }
+
+    /// The shape of a hop for which so many nodes are drawn, by a kind that draws by layer.
+    pub(crate) fn of_layer(drawn: i32) -> Self {
+        Self { limit: usize::try_from(drawn).ok(), group: GROUP }
+    }
 }
 
 /// Checks what does not depend on a graph.
@@ -180,7 +208,7 @@ impl fmt::Display for BatchKey {
 
 /// Refuses graphs that the random keys cannot name and lists that cannot be picked from. Looks at every list only
 /// where one could be too long.
-fn check_graph(csc: &Csc<'_>, fanouts: &[i32]) -> Result<(), InvalidOption> {
+fn check_graph(csc: &Csc<'_>, options: &SamplerOptions) -> Result<(), InvalidOption> {
     let nodes = csc.nodes();
     if nodes as u64 > 1 << 40 {
         return Err(InvalidOption::TooManyNodes { nodes });
@@ -196,8 +224,9 @@ fn check_graph(csc: &Csc<'_>, fanouts: &[i32]) -> Result<(), InvalidOption> {
     if let Some(node) = longer_than(u32::MAX as usize) {
         return Err(InvalidOption::DegreeTooLarge { node, degree: csc.degree(node) });
     }
-    for (layer, &fanout) in fanouts.iter().enumerate() {
-        if fanout as i64 > MAX_PICKS as i64
+    for (layer, &fanout) in options.fanouts.iter().enumerate() {
+        if !options.kind.draws_by_layer()
+            && fanout as i64 > MAX_PICKS as i64
             && let Some(node) = longer_than(fanout as usize)
         {
             return Err(InvalidOption::TooManyPicks { layer, fanout, node, degree: csc.degree(node) });

@@ -2,7 +2,7 @@
 
 use uva_graph::Csc;
 
-use crate::kinds::{LaborSampler, NeighborSampler, WeightedSampler};
+use crate::kinds::{FastGcnSampler, LaborSampler, LadiesSampler, NeighborSampler, WeightedSampler};
 use crate::{
     BatchCounts, BatchKey, BatchMut, InvalidOption, MiniBatch, SampleError, SamplerKind, SamplerOptions,
 };
@@ -112,5 +112,7 @@ pub fn sampler<'g>(
         SamplerKind::Neighbor => Box::new(NeighborSampler::over(graph, options.clone())?),
         SamplerKind::Labor => Box::new(LaborSampler::over(graph, options.clone())?),
         SamplerKind::Weighted => Box::new(WeightedSampler::over(graph, options.clone())?),
+        SamplerKind::Ladies => Box::new(LadiesSampler::over(graph, options.clone())?),
+        SamplerKind::FastGcn => Box::new(FastGcnSampler::over(graph, options.clone())?),
     })
 }

@@ -69,11 +69,16 @@ fn batches_and_epochs_allocate_nothing() {
         for (fanouts, replace) in
             [(&[15, 10, 5][..], false), (&[15, 10, 5], true), (&[-1, 3], false), (&[70_000], true)]
         {
-            let replace = replace && kind != SamplerKind::Labor;
+            let replace = replace && matches!(kind, SamplerKind::Neighbor | SamplerKind::Weighted);
+            // A layer that is drawn as a whole is to have more nodes than a list has picks.
+            let larger = |fanout: i32| if fanout < 0 { fanout } else { (50 * fanout).min(70_000) };
+            let of_layer = kind.draws_by_layer();
+            let fanouts = fanouts.iter().map(|&fanout| if of_layer { larger(fanout) } else { fanout });
+            let fanouts: Vec<i32> = fanouts.collect();
             let options =
-                SamplerOptions { kind, fanouts: fanouts.to_vec(), replace, ..SamplerOptions::default() };
+                SamplerOptions { kind, fanouts: fanouts.clone(), replace, ..SamplerOptions::default() };
             let mut sampler = graph.sampler_for(&options);
-            let mut batch = graph.room(500, fanouts);
+            let mut batch = graph.room_for(500, &options);
             let mut order = SeedOrder::new(1, Split::Train, 5000, true, 500, false).unwrap();
             let mut seeds = Vec::with_capacity(500);
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Graph, content, key, plainly};
+use common::{Graph, content, key, plainly, plainly_weighed, weight_bits};
 use proptest::prelude::*;
 use uva_graph::{Csc, Indices, Split};
 use uva_sample::{
@@ -31,12 +31,17 @@ fn options() -> impl Strategy<Value = SamplerOptions> {
         .prop_map(|(fanouts, replace, seed, batch_dependency, expand, kind, edge_ids)| SamplerOptions {
             kind,
             fanouts,
-            replace: replace && kind != SamplerKind::Labor,
+            replace: replace && replaces(kind),
             seed,
             batch_dependency,
-            expand,
+            expand: if kind.draws_by_layer() { Expand::All } else { expand },
             edge_ids,
         })
+}
+
+/// Whether a kind can pick with replacement.
+fn replaces(kind: SamplerKind) -> bool {
+    matches!(kind, SamplerKind::Neighbor | SamplerKind::Weighted)
 }
 
 /// The graph of these lists, with weights of all sorts: most of one size, some 0, some far lighter and heavier.
@@ -94,11 +99,14 @@ proptest! {
         let graph = graph_of(&lists);
         let seeds = some_seeds(lists.len(), seeds);
         let batch = sample(&graph, &options, key, &seeds);
-        prop_assert_eq!(content(&batch), plainly(&graph, &options, key, &seeds));
+        let plain = plainly_weighed(&graph, &options, key, &seeds);
+        prop_assert_eq!((content(&batch), weight_bits(&batch)), plain);
         let blocks: Vec<BlockRef<'_>> = batch.blocks().collect();
         prop_assert_eq!(batch.hash(), batch_hash(batch.nodes(), batch.seeds().len(), &blocks));
         for block in &blocks {
             prop_assert_eq!(block.edge_ids.len(), if options.edge_ids { block.indices.len() } else { 0 });
+            let weighed = options.kind.weighs_edges();
+            prop_assert_eq!(block.weights.len(), if weighed { block.indices.len() } else { 0 });
             for (&edge_id, &local) in block.edge_ids.iter().zip(block.indices) {
                 prop_assert_eq!(graph.csc().indices.get(edge_id as usize), batch.nodes()[local as usize]);
             }
@@ -155,9 +163,11 @@ proptest! {
         let csc = graph.csc();
         let count = seeds;
         let seeds = some_seeds(lists.len(), count);
-        use SamplerKind::{Labor, Neighbor, Weighted};
-        for (kind, replace) in [(Neighbor, false), (Neighbor, true), (Labor, false), (Weighted, false), (Weighted, true)] {
+        for (kind, replace) in SamplerKind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
           for expand in [Expand::All, Expand::New] {
+            if (replace && !replaces(kind)) || (expand == Expand::New && kind.draws_by_layer()) {
+                continue;
+            }
             let options = SamplerOptions { kind, fanouts: fanouts.clone(), replace, expand, ..SamplerOptions::default() };
             let bounds = BatchBounds::for_options(&options, count, csc.nodes(), csc.edges(), None).unwrap();
             let mut room = MiniBatch::with_bounds(&bounds);
@@ -176,7 +186,10 @@ proptest! {
 proptest! {
     #[test]
     fn where_only_new_nodes_are_expanded_a_block_begins_with_the_block_before(
-        lists in lists(60), options in options(), key in batch_key(), seeds in 1_usize..20,
+        lists in lists(60),
+        options in options().prop_filter("draws by layer", |options| !options.kind.draws_by_layer()),
+        key in batch_key(),
+        seeds in 1_usize..20,
     ) {
         let graph = graph_of(&lists);
         let seeds = some_seeds(lists.len(), seeds);
@@ -231,13 +244,13 @@ fn groups_and_pieces_leave_no_seam() {
                 // The plain method takes its time: the other kinds need not have as many seeds.
                 let few = if kind == SamplerKind::Neighbor { seeds.len() } else { 260 };
                 let seeds = &seeds[seeds.len() - seeds.len().min(few)..];
-                if kind == SamplerKind::Labor && replace {
+                if replace && !replaces(kind) {
                     continue;
                 }
                 let options = SamplerOptions { kind, ..options.clone() };
                 let batch = sample(&graph, &options, key(9), seeds);
-                let plain = plainly(&graph, &options, key(9), seeds);
-                assert_eq!(content(&batch), plain, "{kind} {fanouts:?} {replace}");
+                let plain = plainly_weighed(&graph, &options, key(9), seeds);
+                assert_eq!((content(&batch), weight_bits(&batch)), plain, "{kind} {fanouts:?} {replace}");
             }
         }
     }
@@ -259,13 +272,14 @@ fn a_batch_does_not_depend_on_what_the_sampler_did_before() {
     let graph = large();
     let options = |kind| SamplerOptions { kind, fanouts: vec![5, 5], seed: 1, ..SamplerOptions::default() };
     let seeds = some_seeds(3000, 50);
-    let mut batch = graph.room(500, &[5, 5]);
     for (kind, number) in SamplerKind::ALL.into_iter().flat_map(|kind| [(kind, 3), (kind, 900), (kind, 7)]) {
+        let mut batch = graph.room_for(500, &options(kind));
         let fresh = sample(&graph, &options(kind), key(7), &seeds);
         let mut sampler = graph.sampler_for(&options(kind));
         sampler.sample_into(key(number), &some_seeds(3000, 500), &mut batch).unwrap();
         // A batch that fails half-way leaves no trace either.
-        let mut tiny = MiniBatch::with_bounds(&BatchBounds::within(2000, 50, &[5, 5], 3000, 50_000).unwrap());
+        let bounds = BatchBounds::for_options(&options(kind), 50, 3000, 50_000, Some(2000));
+        let mut tiny = MiniBatch::with_bounds(&bounds.unwrap());
         assert!(sampler.sample_into(key(number), &seeds, &mut tiny).is_err());
         assert!(tiny.nodes().is_empty() && tiny.block(0).is_none());
         sampler.sample_into(key(7), &seeds, &mut batch).unwrap();
@@ -315,7 +329,7 @@ fn memory_of_exactly_the_size_is_enough_and_one_less_is_named() {
         let mut layers: Vec<BlockMut<'_>> = offsets
             .iter_mut()
             .zip(&mut locals)
-            .map(|(indptr, indices)| BlockMut { indptr, indices, edge_ids: &mut [] })
+            .map(|(indptr, indices)| BlockMut { indptr, indices, ..BlockMut::default() })
             .collect();
         sampler.sample(key(3), &seeds, &mut BatchMut { nodes: &mut ids, layers: &mut layers })
     };
@@ -356,7 +370,8 @@ fn edge_ids_need_as_much_room_as_the_picks_and_what_is_missing_is_named() {
     let mut sampler = graph.sampler_for(&options);
     let mut run = |room: usize| {
         let (mut nodes, mut indptr, mut indices, mut ids) = ([0; 4], [0; 3], [0; 9], vec![-1; room]);
-        let block = BlockMut { indptr: &mut indptr, indices: &mut indices, edge_ids: &mut ids };
+        let (indptr, indices, edge_ids) = (&mut indptr[..], &mut indices[..], &mut ids[..]);
+        let block = BlockMut { indptr, indices, edge_ids, weights: &mut [] };
         let mut out = BatchMut { nodes: &mut nodes, layers: &mut [block] };
         sampler.sample(key(0), &[3, 0], &mut out).map(|counts| (counts.edges(), ids))
     };
@@ -365,6 +380,28 @@ fn edge_ids_need_as_much_room_as_the_picks_and_what_is_missing_is_named() {
     assert!(ids[1..].iter().all(|id| (0..3).contains(id)));
     let what = Capacity::Edges { layer: 0 };
     assert_eq!(run(2).unwrap_err(), SampleError::BatchTooLarge { key: key(0), what, capacity: 2 });
+}
+
+#[test]
+fn weights_need_as_much_room_as_the_picks_and_what_is_missing_is_named() {
+    let graph = Graph::from_lists(&[vec![1, 2, 3], vec![3], vec![], vec![0]]);
+    for kind in SamplerKind::ALL.into_iter().filter(|kind| kind.weighs_edges()) {
+        let options = SamplerOptions { kind, fanouts: vec![-1], ..SamplerOptions::default() };
+        let mut sampler = graph.sampler_for(&options);
+        let mut run = |room: usize| {
+            let (mut nodes, mut indptr, mut indices, mut weights) =
+                ([0; 4], [0; 3], [0; 9], vec![-1.0; room]);
+            let (indptr, indices, weights) = (&mut indptr[..], &mut indices[..], &mut weights[..]);
+            let block = BlockMut { indptr, indices, edge_ids: &mut [], weights };
+            let mut out = BatchMut { nodes: &mut nodes, layers: &mut [block] };
+            let counts = sampler.sample(key(0), &[3, 0], &mut out)?;
+            Ok((counts.edges(), out.layers[0].weights.to_vec()))
+        };
+        let third = 1.0 / 3.0;
+        assert_eq!(run(4), Ok((4, vec![1.0, third, third, third])), "{kind}");
+        let what = Capacity::Edges { layer: 0 };
+        assert_eq!(run(3), Err(SampleError::BatchTooLarge { key: key(0), what, capacity: 3 }), "{kind}");
+    }
 }
 
 #[test]
@@ -383,6 +420,23 @@ fn what_a_kind_of_sampler_cannot_do_is_refused_when_it_is_made() {
     assert!(none == InvalidOption::NoWeights && none.to_string().contains("weight.npy"), "{none}");
     let short = GraphView { weights: Some(&[1.0]), ..graph.view() };
     assert_eq!(refused(short, weighted, false), InvalidOption::Weights { given: 1, edges: 3 });
+    let by_layer = |kind, expand, fanout| {
+        let options = SamplerOptions { kind, expand, fanouts: vec![5, fanout], ..SamplerOptions::default() };
+        match sampler(graph.view(), &options).map(drop) {
+            Err(SampleError::InvalidOption(refused)) => Some(refused),
+            other => other.map(|()| None).unwrap(),
+        }
+    };
+    for kind in [SamplerKind::Ladies, SamplerKind::FastGcn] {
+        let replaced = refused(graph.view(), kind, true);
+        assert_eq!(replaced, InvalidOption::Replace { kind });
+        assert!(replaced.to_string().contains("--sampler-kind neighbor or weighted"), "{replaced}");
+        assert_eq!(by_layer(kind, Expand::New, 5), Some(InvalidOption::ExpandNew { kind }));
+        let fanout = (1 << 24) + 1;
+        let too_many = Some(InvalidOption::TooManyDrawn { kind, layer: 1, fanout });
+        assert_eq!(by_layer(kind, Expand::All, fanout), too_many);
+        assert_eq!(by_layer(kind, Expand::All, 1 << 17), None);
+    }
     let home = Home { indptr: &[0, 1], nodes: &[0] };
     let elsewhere = GraphView { home: Some(home), ..graph.view() };
     assert_eq!(refused(elsewhere, labor, false), InvalidOption::OriginalIds { given: 1, nodes: 2 });
@@ -411,12 +465,20 @@ fn seeds_that_cannot_be_are_refused_with_their_position() {
 
 #[test]
 fn a_graph_that_lies_is_an_error_and_not_a_panic() {
+    for kind in SamplerKind::ALL {
+        lies(kind);
+    }
+}
+
+fn lies(kind: SamplerKind) {
     let sample = |indptr: &[i64], indices: Indices<'_>| {
         let csc = Csc { indptr, indices, original_ids: None };
-        let options =
-            SamplerOptions { fanouts: vec![2], replace: false, seed: 1, ..SamplerOptions::default() };
-        let mut batch = MiniBatch::with_bounds(&BatchBounds::within(10_000, 3, &[2], 3, 9).unwrap());
-        NeighborSampler::new(csc, options).unwrap().sample_into(key(0), &[0, 1, 2], &mut batch)
+        let options = SamplerOptions { kind, fanouts: vec![2], seed: 1, ..SamplerOptions::default() };
+        let bounds = BatchBounds::for_options(&options, 3, 3, 9, Some(10_000)).unwrap();
+        let mut batch = MiniBatch::with_bounds(&bounds);
+        let view = GraphView { weights: Some(&[1.0; 4]), ..csc.into() };
+        // Who looks at the whole graph before the first batch says so then.
+        sampler(view, &options)?.sample_into(key(0), &[0, 1, 2], &mut batch)
     };
     let ids = Indices::I32(&[1, 2, 0, 1]);
     assert!(sample(&[0, 2, 3, 4], ids).is_ok());

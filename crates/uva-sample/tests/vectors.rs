@@ -176,7 +176,7 @@ fn picks_of_any_length_agree() {
 fn batches_of_all_graphs_agree() {
     let vectors = vectors();
     let graphs = entries(&vectors, "graphs");
-    assert_eq!(graphs.len(), 13);
+    assert_eq!(graphs.len(), 19);
     for case in graphs {
         let indices = match case["indices_dtype"].as_str() {
             Some("int32") => Ids::I32(integers(&case["indices"])),
@@ -246,6 +246,14 @@ fn batches_of_all_graphs_agree() {
                 assert_eq!(counts.layers[layer].sources, integer::<usize>(&block["sources"]));
                 assert_eq!(*indptr, integers::<i32>(&block["indptr"]), "{}: {key}", case["name"]);
                 assert_eq!(*indices, integers::<i32>(&block["indices"]), "{}: {key}", case["name"]);
+                let weights = batch.block(layer).unwrap().weights;
+                match &block["weight_bits"] {
+                    Value::Null => assert!(weights.is_empty() && !options.kind.weighs_edges()),
+                    bits => {
+                        let found: Vec<u32> = weights.iter().map(|weight| weight.to_bits()).collect();
+                        assert_eq!(found, integers::<u32>(bits), "{}: {key}", case["name"]);
+                    }
+                }
                 let edge_ids = batch.block(layer).unwrap().edge_ids;
                 match &block["edge_ids"] {
                     Value::Null => assert!(edge_ids.is_empty()),

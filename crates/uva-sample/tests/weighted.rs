@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Graph, assert_distributed, assert_uniform, key};
+use common::{Graph, assert_distributed, assert_uniform, chances_of_sets, key};
 use uva_sample::{SamplerKind, SamplerOptions};
 
 /// The positions picked in a list of these weights, batch by batch.
@@ -28,26 +28,6 @@ fn picks(weights: &[f32], fanout: i32, replace: bool, batches: u32, mut each: im
     }
 }
 
-/// The chance of each set of `count` entries, as a bit mask, when one after the other is drawn in proportion to the weights of
-/// those that are left: by every order in which the set can come about.
-fn chances_of_sets(weights: &[f32], count: usize) -> Vec<f64> {
-    fn go_on(weights: &[f32], set: usize, left: usize, chance: f64, chances: &mut [f64]) {
-        if left == 0 {
-            chances[set] += chance;
-            return;
-        }
-        let there = |place: &usize| set >> place & 1 == 0;
-        let total: f64 = (0..weights.len()).filter(there).map(|place| f64::from(weights[place])).sum();
-        for place in (0..weights.len()).filter(there) {
-            let next = chance * f64::from(weights[place]) / total;
-            go_on(weights, set | 1 << place, left - 1, next, chances);
-        }
-    }
-    let mut chances = vec![0.0; 1 << weights.len()];
-    go_on(weights, 0, count, 1.0, &mut chances);
-    chances
-}
-
 const WEIGHTS: [f32; 6] = [1.0, 2.5, 0.25, 4.0, 0.75, 1.5];
 
 #[test]
@@ -71,7 +51,7 @@ fn every_set_of_picks_comes_as_often_as_one_draw_after_the_other_makes_it() {
             assert!(positions.is_sorted_by(|a, b| a < b), "each once, in the order of the list");
             counts[positions.iter().map(|place| 1 << place).sum::<usize>()] += 1;
         });
-        let chances = chances_of_sets(&WEIGHTS, count as usize);
+        let chances = chances_of_sets(&WEIGHTS.map(f64::from), count as usize);
         let sets: Vec<usize> = (0..counts.len()).filter(|&set| chances[set] * 60_000.0 >= 20.0).collect();
         assert!(sets.len() >= 5);
         let counted: u64 = counts.iter().sum();

@@ -79,7 +79,7 @@ impl<'a> Block<'a> {
     ) -> Result<Self, TrainError> {
         let (weights, own) = match model {
             ModelKind::Sage => (mean_weights(block), None),
-            ModelKind::Gat => (Vec::new(), None),
+            ModelKind::Gat => (refuse_weights(!block.weights.is_empty())?, None),
             ModelKind::Gcn => {
                 let (weights, own) = gcn_weights(block, degrees);
                 let own = Tensor::f_from_slice(&own)?.f_to_kind(kind)?.f_unsqueeze(1)?;
@@ -99,17 +99,19 @@ impl<'a> Block<'a> {
     }
 
     /// The same of a block that lies in tensors, on whichever device, with nothing brought to the host. `indptr` and
-    /// `indices` are i32; `degrees`, i32 too, are needed by GCN only.
+    /// `indices` are i32; `degrees`, i32 too, are needed by GCN only. `sampled_weights` are those of the block's edges,
+    /// f32, where its sampler weighed them.
     pub(crate) fn from_tensors(
         model: ModelKind,
         sources: usize,
         indptr: &Tensor,
         indices: &Tensor,
+        sampled_weights: Option<&Tensor>,
         degrees: Option<&Tensor>,
         kind: Kind,
     ) -> Result<Self, TrainError> {
         let block = TensorBlock::new(indptr, indices, sources)?;
-        let (weights, own) = block.weights(model, degrees, kind)?;
+        let (weights, own) = block.weights(model, sampled_weights, degrees, kind)?;
         Ok(Self {
             destinations: indptr.numel() - 1,
             sources,
@@ -187,8 +189,21 @@ fn list(block: &BlockInput<'_>, v: usize) -> std::ops::Range<usize> {
     block.indptr[v] as usize..block.indptr[v + 1] as usize
 }
 
-/// 1 / number of picks, for every edge.
+/// The edges of a model that weighs its neighbours by itself: none may have a weight of its sampler's.
+pub(crate) fn refuse_weights<T>(weighed: bool) -> Result<Vec<T>, TrainError> {
+    if weighed {
+        return Err(TrainError::Input(
+            "a batch with weights of its edges for a GAT, which computes its own".to_owned(),
+        ));
+    }
+    Ok(Vec::new())
+}
+
+/// For every edge 1 / number of picks, or the weight that its sampler gave it.
 fn mean_weights(block: &BlockInput<'_>) -> Vec<f64> {
+    if !block.weights.is_empty() {
+        return block.weights.iter().copied().map(f64::from).collect();
+    }
     let mut weights = vec![0.0; block.indices.len()];
     for v in 0..block.destinations {
         let edges = list(block, v);
@@ -203,17 +218,20 @@ fn mean_weights(block: &BlockInput<'_>) -> Vec<f64> {
 ///
 /// A list of which only some edges were picked stands for the whole one, so its weights are scaled by degree / picks:
 /// edge u → v gets (d_v / picks_v) / √((d_v + 1)(d_u + 1)), and the own row, which is never left out, 1 / (d_v + 1).
-/// With uniform picks the sum is right in expectation, and with whole neighbourhoods of an undirected graph it is
-/// Kipf & Welling's. On a directed graph both degrees are in-degrees.
+/// Where the sampler weighed the edges, w_e takes the place of 1 / picks_v, which is what it stands for. With uniform
+/// picks, and with weights that are right in expectation, the sum is right in expectation, and with whole
+/// neighbourhoods of an undirected graph it is Kipf & Welling's. On a directed graph both degrees are in-degrees.
 fn gcn_weights(block: &BlockInput<'_>, degrees: &[i32]) -> (Vec<f64>, Vec<f64>) {
     let inverse_root: Vec<f64> =
         degrees[..block.sources].iter().map(|&d| inverse_root(i64::from(d))).collect();
     let mut weights = vec![0.0; block.indices.len()];
     for v in 0..block.destinations {
         let edges = list(block, v);
-        let scale = f64::from(degrees[v]) / edges.len() as f64 * inverse_root[v];
-        for (weight, &source) in weights[edges.clone()].iter_mut().zip(&block.indices[edges]) {
-            *weight = scale * inverse_root[source as usize];
+        let degree = f64::from(degrees[v]);
+        let mean = degree / edges.len() as f64 * inverse_root[v];
+        for edge in edges {
+            let scale = block.weights.get(edge).map_or(mean, |&w| degree * f64::from(w) * inverse_root[v]);
+            weights[edge] = scale * inverse_root[block.indices[edge] as usize];
         }
     }
     let own = inverse_root[..block.destinations].iter().map(|root| root * root).collect();

@@ -34,6 +34,10 @@ impl Number for i32 {
     const KIND: Kind = Kind::Int;
 }
 
+impl Number for f32 {
+    const KIND: Kind = Kind::Float;
+}
+
 impl Number for i64 {
     const KIND: Kind = Kind::Int64;
 }

@@ -18,6 +18,9 @@ pub struct DeviceBlock<'a> {
     pub indptr: DeviceSlice<'a>,
     /// `edges` local source ids, each in `0..sources`.
     pub indices: DeviceSlice<'a>,
+    /// The weight of each edge, f32, as in [`crate::BlockInput`]; `None` where it is the mean over the edges that
+    /// counts.
+    pub weights: Option<DeviceSlice<'a>>,
 }
 
 /// One mini-batch on the trainer's device, borrowed from a slot or from anywhere else. The counts are known to the

@@ -16,6 +16,9 @@ pub struct BlockInput<'a> {
     pub indptr: &'a [i32],
     /// Local source ids, each in `0..sources`.
     pub indices: &'a [i32],
+    /// What each edge counts: the sum over a destination's edges of weight times row stands for the mean over all its
+    /// neighbours. Empty: it is the mean over its edges that does.
+    pub weights: &'a [f32],
 }
 
 /// One mini-batch, borrowed from a slot or from anywhere else.
@@ -123,7 +126,7 @@ impl<'a> BatchInput<'a> {
 
 impl BlockInput<'_> {
     fn check(&self) -> Result<(), String> {
-        let Self { destinations, sources, indptr, indices } = *self;
+        let Self { destinations, sources, indptr, indices, weights } = *self;
         debug_assert!(destinations <= sources, "compared by check_shapes");
         if indptr.len() != destinations + 1 {
             return Err(format!("{} offsets for {destinations} destinations", indptr.len()));
@@ -142,6 +145,9 @@ impl BlockInput<'_> {
                 indptr[v],
                 indptr[v + 1]
             ));
+        }
+        if !weights.is_empty() && weights.len() != indices.len() {
+            return Err(format!("{} weights for {} edges", weights.len(), indices.len()));
         }
         // A negative id is a huge one as u32. Branch-free, so that it runs at the speed of memory.
         let bad = indices.iter().fold(false, |bad, &source| bad | (source as u32 as usize >= sources));

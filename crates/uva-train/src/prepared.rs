@@ -33,6 +33,7 @@ struct BlockTensors<'a> {
     sources: usize,
     indptr: Borrowed<'a>,
     indices: Borrowed<'a>,
+    weights: Option<Borrowed<'a>>,
 }
 
 impl<'a> Prepared<'a> {
@@ -72,7 +73,10 @@ impl<'a> Prepared<'a> {
         };
         let block = |block: &crate::BlockInput<'a>| -> Result<BlockTensors<'a>, TrainError> {
             let indptr = copy(block.indptr, device)?;
-            Ok(BlockTensors { sources: block.sources, indptr, indices: copy(block.indices, device)? })
+            let weighed = !block.weights.is_empty();
+            let weights = weighed.then(|| copy(block.weights, device)).transpose()?;
+            let indices = copy(block.indices, device)?;
+            Ok(BlockTensors { sources: block.sources, indptr, indices, weights })
         };
         let blocks: Result<_, TrainError> = input.blocks.iter().map(block).collect();
         let rows = Borrowed::owned(input.feature_rows()?.tensor().f_to_device(device)?);
@@ -98,6 +102,9 @@ impl<'a> Prepared<'a> {
                 sources: block.sources,
                 indptr: vector(block.indptr, block.destinations + 1, &what("offsets"))?,
                 indices: vector(block.indices, block.edges, &what("indices"))?,
+                weights: (block.weights)
+                    .map(|slice| Borrowed::device_vector::<f32>(slice, block.edges, &what("weights"), device))
+                    .transpose()?,
             });
         }
         let rows = Borrowed::device_table(
@@ -123,7 +130,8 @@ impl<'a> Prepared<'a> {
         let degrees = degrees.as_ref().map(Borrowed::tensor);
         let block = |block: &BlockTensors<'a>| {
             let (indptr, indices) = (block.indptr.tensor(), block.indices.tensor());
-            Block::from_tensors(model, block.sources, indptr, indices, degrees, kind)
+            let weights = block.weights.as_ref().map(Borrowed::tensor);
+            Block::from_tensors(model, block.sources, indptr, indices, weights, degrees, kind)
         };
         let blocks: Result<_, TrainError> = blocks.iter().map(block).collect();
         Ok(Self { rows, targets: targets.within_range(trainer.task())?, blocks: blocks? })

@@ -6,6 +6,7 @@
 //! there; `tests/tensor_blocks.rs` compares the two.
 
 use crate::TrainError;
+use crate::aggregate::refuse_weights;
 use crate::attention::Lists;
 use crate::options::ModelKind;
 use tch::{Kind, Tensor};
@@ -49,13 +50,16 @@ impl TensorBlock {
     }
 
     /// The weight of each edge, and for GCN that of each destination's own row, [destinations, 1], both of `kind`:
-    /// see `aggregate.rs`. Computed in f64 like there. `degrees` are those of at least the block's sources.
+    /// see `aggregate.rs`. Computed in f64 like there. `degrees` are those of at least the block's sources, and
+    /// `sampled` the weights that the sampler gave the edges, f32, if it did.
     pub(crate) fn weights(
         &self,
         model: ModelKind,
+        sampled: Option<&Tensor>,
         degrees: Option<&Tensor>,
         kind: Kind,
     ) -> Result<(Tensor, Option<Tensor>), TrainError> {
+        let sampled = sampled.map(|weights| weights.f_to_kind(Kind::Double)).transpose()?;
         // Infinite for an empty list, whose weight no edge takes.
         let picks = self.offsets.f_diff::<Tensor>(1, 0, None, None)?.f_to_kind(Kind::Double)?;
         let per_edge = |of_lists: &Tensor| of_lists.f_index_select(0, &self.destination_of_edge);
@@ -65,15 +69,27 @@ impl TensorBlock {
                 let degrees = degrees.f_narrow(0, 0, self.sources as i64)?.f_to_kind(Kind::Double)?;
                 let roots = degrees.f_add_scalar(1.0)?.f_sqrt()?.f_reciprocal()?;
                 let own_roots = roots.f_narrow(0, 0, destinations)?;
-                let scales = degrees.f_narrow(0, 0, destinations)?.f_div(&picks)?.f_mul(&own_roots)?;
-                let weights = per_edge(&scales)?.f_mul(&roots.f_index_select(0, &self.indices)?)?;
+                let own_degrees = degrees.f_narrow(0, 0, destinations)?;
+                let scales = match sampled {
+                    None => per_edge(&own_degrees.f_div(&picks)?.f_mul(&own_roots)?)?,
+                    Some(sampled) => {
+                        per_edge(&own_degrees)?.f_mul(&sampled)?.f_mul(&per_edge(&own_roots)?)?
+                    }
+                };
+                let weights = scales.f_mul(&roots.f_index_select(0, &self.indices)?)?;
                 let own = own_roots.f_mul(&own_roots)?.f_to_kind(kind)?.f_unsqueeze(1)?;
                 Ok((weights.f_to_kind(kind)?, Some(own)))
             }
             (ModelKind::Gcn, None) => Err(TrainError::Input("a GCN's batch without degrees".to_owned())),
             // Computed from the rows.
-            (ModelKind::Gat, _) => Ok((Tensor::f_zeros([0], (kind, picks.device()))?, None)),
-            (ModelKind::Sage, _) => Ok((per_edge(&picks.f_reciprocal()?.f_to_kind(kind)?)?, None)),
+            (ModelKind::Gat, _) => {
+                refuse_weights::<f64>(sampled.is_some())?;
+                Ok((Tensor::f_zeros([0], (kind, picks.device()))?, None))
+            }
+            (ModelKind::Sage, _) => match sampled {
+                None => Ok((per_edge(&picks.f_reciprocal()?.f_to_kind(kind)?)?, None)),
+                Some(sampled) => Ok((sampled.f_to_kind(kind)?, None)),
+            },
         }
     }
 

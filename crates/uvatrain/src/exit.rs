@@ -15,6 +15,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use uva_cache::CacheError;
 use uva_graph::GraphError;
 use uva_runtime::RuntimeError;
 use uva_sample::SampleError;
@@ -104,6 +105,9 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
             143 => Code::Terminated,
             _ => Code::Failed,
         });
+    }
+    if error.downcast_ref::<CacheError>().is_some_and(CacheError::is_bad_input) {
+        return Some(Code::BadInput);
     }
     // Sampling goes wrong only where options and graph do not fit each other.
     error.is::<SampleError>().then_some(Code::BadInput)

@@ -40,6 +40,10 @@ class Batch:
     @property
     def expand(self) -> str: ...
     @property
+    def sampler_kind(self) -> str: ...
+    @property
+    def weighs_edges(self) -> bool: ...
+    @property
     def counts(self) -> list[tuple[int, int, int]]:
         """Destinations, sources and edges of each layer's block."""
     @property

@@ -93,6 +93,16 @@ class Block:
         return self._tensor("edge_ids")
 
     @property
+    def weights(self) -> torch.Tensor:
+        """float32 [num_edges]: what each edge counts, so that a destination's weighted sum stands for the mean over all
+        its neighbours.
+
+        Only where the kind of sampler weighs edges (`batch.weighs_edges`): "ladies" and "fastgcn". With the others it is
+        the mean over the picked ones that does.
+        """
+        return self._tensor("weights")
+
+    @property
     def edge_index(self) -> torch.Tensor:
         """int64 [2, num_edges]: row 0 is each edge's source, row 1 its destination, as PyG has it. A copy."""
         if self._core.on_host:
@@ -179,6 +189,11 @@ class Batch:
         """Which nodes its hops drew neighbours for: "all" so far, or the "new" ones only."""
         return self._core.expand
 
+    @property
+    def weighs_edges(self) -> bool:
+        """Whether blocks have `weights`."""
+        return self._core.weighs_edges
+
     def _tensor(self, name: str) -> Any:
         made = self._tensors.get(name)
         if made is None:
@@ -225,7 +240,8 @@ class Batch:
     def array(self, name: str, layer: int | None = None) -> _core.Array:
         """One of the arrays as it is, for any library with DLPack, JAX or CuPy for example.
 
-        name: "x", "y", "seeds" or "input_nodes"; or with a layer, "indptr", "indices" or "edge_ids".
+        name: "x", "y", "seeds" or "input_nodes"; or with a layer, "indptr", "indices",
+        "edge_ids" or "weights".
         """
         return self._core.array(name, layer)
 
@@ -252,6 +268,7 @@ class Batch:
     def to_dgl(self) -> Any:
         """The batch as DGL's blocks, a list in the order in which a model runs them: the outermost hop first.
 
+        `blocks[i].edata["weight"]` are the weights, where the kind of sampler weighs edges.
         `blocks[0].srcdata["feat"]` is `x`, `blocks[-1].dstdata["label"]` is `y`, and `dgl.NID` names the nodes of
         each. All of them view the slot. Unavailable where DGL is not installed.
         """

@@ -17,6 +17,8 @@ def to_pyg(batch: Batch) -> Any:
     - `y`: the labels of the seeds, so `y[:batch_size]` is all of it. It views the slot.
     - `edge_index` int64 [2, edges], a copy: row 0 is each edge's source, row 1 its target, positions in
       `n_id`; the edges of the hop at the seeds first.
+    - `edge_weight` float32 [edges], a copy: only where the kind of sampler weighs edges (`batch.weighs_edges`). Layers that
+      sum by it, `GraphConv(aggr="add")` for example, get what stands for the mean over all neighbours.
     - `num_sampled_nodes` and `num_sampled_edges`: lists, nodes (the seeds first) and edges of each hop, for
       `trim_to_layer`.
     - `batch_size`: the number of seeds.
@@ -43,14 +45,20 @@ def to_pyg(batch: Batch) -> Any:
         edges = [block.num_edges for block in blocks]
         num_edges = [after - before for before, after in zip([0, *edges], edges)]
     else:
+        firsts = [0]
         pieces = [blocks[0].edge_index]
         for before, block in zip(blocks, blocks[1:]):
             # The lists of the destinations that the hop before has found are the last ones.
             first = int(block.indptr[before.num_dst])
+            firsts.append(first)
             pieces.append(block.edge_index[:, first:])
         edge_index = torch.cat(pieces, dim=1)
         num_edges = [piece.size(1) for piece in pieces]
     data = Data(x=batch.x, edge_index=edge_index, y=batch.y)
+    if batch.weighs_edges:
+        # Such a kind draws for all nodes.
+        weights = [block.weights[first:] for block, first in zip(blocks, firsts)]
+        data.edge_weight = torch.cat(weights)
     data.n_id = batch.input_nodes
     data.num_sampled_nodes = [batch.num_seeds, *(block.num_src - block.num_dst for block in blocks)]
     data.num_sampled_edges = num_edges
@@ -77,6 +85,8 @@ def to_dgl(batch: Batch) -> Any:
             ("csc", (indptr, indices, edges)), num_src_nodes=block.num_src, num_dst_nodes=block.num_dst
         )
         made.srcdata[dgl.NID] = batch.input_nodes[: block.num_src]
+        if batch.weighs_edges:
+            made.edata["weight"] = block.weights
         made.dstdata[dgl.NID] = batch.input_nodes[: block.num_dst]
         blocks.append(made)
     blocks[0].srcdata["feat"] = batch.x

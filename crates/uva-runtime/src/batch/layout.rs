@@ -30,6 +30,8 @@ pub struct BatchLayout {
     blocks_at: Vec<(usize, usize)>,
     /// Offsets of each layer's edge ids; empty unless the options ask for them.
     edge_ids_at: Vec<usize>,
+    /// Offsets of each layer's weights; empty unless the kind of sampler weighs edges.
+    weights_at: Vec<usize>,
     batch_bytes: usize,
     features_at: usize,
 }
@@ -90,6 +92,12 @@ impl BatchLayout {
                 edge_ids_at.push(place(layer.edges.checked_mul(8)).ok_or_else(overflow)?);
             }
         }
+        let mut weights_at = Vec::new();
+        if bounds.weights {
+            for layer in &bounds.layers {
+                weights_at.push(place(layer.edges.checked_mul(4)).ok_or_else(overflow)?);
+            }
+        }
         let features_at = end.checked_next_multiple_of(PAGE).ok_or_else(overflow)?;
         bounds
             .nodes
@@ -109,6 +117,7 @@ impl BatchLayout {
             degrees_at,
             blocks_at,
             edge_ids_at,
+            weights_at,
             batch_bytes: end,
             features_at,
             bounds,
@@ -204,6 +213,9 @@ impl BatchLayout {
         for ((block, bounds), at) in blocks.iter_mut().zip(&self.bounds.layers).zip(&self.edge_ids_at) {
             block.edge_ids = bytemuck::cast_slice_mut(take(*at, bounds.edges * 8));
         }
+        for ((block, bounds), at) in blocks.iter_mut().zip(&self.bounds.layers).zip(&self.weights_at) {
+            block.weights = bytemuck::cast_slice_mut(take(*at, bounds.edges * 4));
+        }
         fill(labels, degrees, &mut BatchMut { nodes, layers: &mut blocks[..self.blocks_at.len()] })
     }
 
@@ -216,7 +228,8 @@ impl BatchLayout {
             .flat_map(move |layer| [self.indptr_range(&header, layer), self.indices_range(&header, layer)]);
         let edge_ids =
             (0..self.edge_ids_at.len()).filter_map(move |layer| self.edge_ids_range(&header, layer));
-        head.into_iter().flatten().chain(blocks).chain(edge_ids)
+        let weights = (0..self.weights_at.len()).filter_map(move |layer| self.weights_range(&header, layer));
+        head.into_iter().flatten().chain(blocks).chain(edge_ids).chain(weights)
     }
 
     pub(crate) fn nodes_range(&self, header: &BatchHeader) -> std::ops::Range<usize> {
@@ -249,6 +262,11 @@ impl BatchLayout {
         layer: usize,
     ) -> Option<std::ops::Range<usize>> {
         self.edge_ids_at.get(layer).map(|&at| at..at + header.layer(layer).edges * 8)
+    }
+
+    /// `None` where the kind of sampler weighs no edges.
+    pub(crate) fn weights_range(&self, header: &BatchHeader, layer: usize) -> Option<std::ops::Range<usize>> {
+        self.weights_at.get(layer).map(|&at| at..at + header.layer(layer).edges * 4)
     }
 
     pub(crate) fn features_range(&self, header: &BatchHeader) -> std::ops::Range<usize> {
@@ -289,7 +307,7 @@ pub(crate) mod tests {
     use proptest::prelude::*;
     use uva_graph::Split;
     use uva_graph::generate::{PowerLaw, power_law};
-    use uva_sample::{BatchCounts, BatchKey, LayerCounts};
+    use uva_sample::{BatchCounts, BatchKey, LayerCounts, SamplerKind};
 
     use super::*;
 
@@ -335,6 +353,9 @@ pub(crate) mod tests {
             for (layer, edge_ids) in self.bounds.layers.iter().zip(&self.edge_ids_at) {
                 ends.push(edge_ids + layer.edges * 8);
             }
+            for (layer, weights) in self.bounds.layers.iter().zip(&self.weights_at) {
+                ends.push(weights + layer.edges * 4);
+            }
             ends
         }
     }
@@ -364,12 +385,17 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_written_through_the_arrays_is_read_back_whole_through_the_ranges() {
-        for (multi_label, degrees, edge_ids) in
-            [(false, false, false), (true, false, false), (false, true, false), (false, false, true)]
-        {
+        for (multi_label, degrees, edge_ids, sampler_kind) in [
+            (false, false, false, SamplerKind::Neighbor),
+            (true, false, false, SamplerKind::Neighbor),
+            (false, true, false, SamplerKind::Labor),
+            (false, false, true, SamplerKind::Weighted),
+            (false, false, false, SamplerKind::Ladies),
+            (false, true, true, SamplerKind::FastGcn),
+        ] {
             let temp = tempfile::tempdir().unwrap();
             let dataset = if multi_label { multi_label_graph(temp.path()) } else { small_graph(temp.path()) };
-            let options = LoaderOptions { degrees, edge_ids, ..options(&[3, 2], 10, None) };
+            let options = LoaderOptions { degrees, edge_ids, sampler_kind, ..options(&[3, 2], 10, None) };
             let layout = BatchLayout::new(&dataset, &options).unwrap();
             assert_eq!(layout.label_classes(), multi_label.then_some(3));
             // A slot is page-aligned; so is this.
@@ -389,6 +415,8 @@ pub(crate) mod tests {
                     (-base..).zip(block.indices.iter_mut()).for_each(|(value, to)| *to = value);
                     let base = 3 * i64::from(base);
                     (base..).zip(block.edge_ids.iter_mut()).for_each(|(value, to)| *to = value);
+                    let weights = (base..).zip(block.weights.iter_mut());
+                    weights.for_each(|(value, to)| *to = f32::from_bits(value as u32));
                 }
                 (out.nodes.len(), labels.len(), out.layers.len())
             });
@@ -416,6 +444,11 @@ pub(crate) mod tests {
                     let (read, base) = (bytemuck::cast_slice::<_, i64>(&payload[range]), 3 * i64::from(base));
                     assert!(read.iter().copied().eq(base..base + bounds.edges as i64));
                 }
+                assert_eq!(layout.weights_range(&header, layer).is_some(), sampler_kind.weighs_edges());
+                if let Some(range) = layout.weights_range(&header, layer) {
+                    let (read, base) = (bytemuck::cast_slice::<_, u32>(&payload[range]), 3 * base as u32);
+                    assert!(read.iter().copied().eq(base..base + bounds.edges as u32));
+                }
             }
         }
     }
@@ -439,6 +472,7 @@ pub(crate) mod tests {
             slot_bytes in 16_000_u64..100_000,
             degrees in any::<bool>(),
             edge_ids in any::<bool>(),
+            sampler_kind in proptest::sample::select(&SamplerKind::ALL[..]),
         ) {
             // One dataset for all cases: only its sizes matter.
             static DATASET: std::sync::OnceLock<(tempfile::TempDir, Dataset)> = std::sync::OnceLock::new();
@@ -447,7 +481,8 @@ pub(crate) mod tests {
                 let dataset = small_graph(temp.path());
                 (temp, dataset)
             });
-            let options = LoaderOptions { degrees, edge_ids, ..options(&fanouts, batch_size, Some(slot_bytes)) };
+            let slots = options(&fanouts, batch_size, Some(slot_bytes));
+            let options = LoaderOptions { degrees, edge_ids, sampler_kind, ..slots };
             let layout = BatchLayout::new(dataset, &options).unwrap();
             let header = full(&layout);
             let mut ranges: Vec<_> = layout.used(&header).collect();

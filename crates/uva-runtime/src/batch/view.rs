@@ -137,6 +137,10 @@ impl Batch {
                 Some(range) => (range, self.counts(layer).edges, None, RawElement::I64),
                 None => (0..0, 0, None, RawElement::I64),
             },
+            BatchArray::Weights(layer) => match layout.weights_range(header, layer) {
+                Some(range) => (range, self.counts(layer).edges, None, RawElement::F32),
+                None => (0..0, 0, None, RawElement::F32),
+            },
         };
         let (address, device) = match &self.loan {
             None => {
@@ -247,6 +251,7 @@ impl Batch {
                 .layout()
                 .edge_ids_range(&self.header, layer)
                 .map_or(&[], |range| self.slice(range)),
+            weights: self.layout().weights_range(&self.header, layer).map_or(&[], |range| self.slice(range)),
         }
     }
 
@@ -316,6 +321,9 @@ pub enum BatchArray {
     Indices(usize),
     /// int64, one an edge of the layer: where it stands in the dataset's `indices.npy`; empty unless the options ask for them.
     EdgeIds(usize),
+    /// float32, one an edge of the layer: what it counts in its destination's sum; empty unless the kind of sampler
+    /// weighs edges.
+    Weights(usize),
 }
 
 /// What an array's values are.
@@ -325,6 +333,8 @@ pub enum RawElement {
     I64,
     /// int32.
     I32,
+    /// float32.
+    F32,
     /// uint8.
     U8,
     /// As the feature table's.
@@ -412,6 +422,11 @@ impl<'a> DeviceView<'a> {
     /// int64, one an edge of the layer; `None` unless the options ask for them.
     pub fn edge_ids(&self, layer: usize) -> Option<DeviceSlice<'a>> {
         self.layout.edge_ids_range(self.header, layer).map(|range| self.loan.slice(range))
+    }
+
+    /// float32, one an edge of the layer; `None` unless the kind of sampler weighs edges.
+    pub fn weights(&self, layer: usize) -> Option<DeviceSlice<'a>> {
+        self.layout.weights_range(self.header, layer).map(|range| self.loan.slice(range))
     }
 
     /// int32, one an edge of the layer.

@@ -26,6 +26,7 @@ impl<'b> BatchArrays<'b> {
                             edges: counts.edges,
                             indptr: view.indptr(layer),
                             indices: view.indices(layer),
+                            weights: view.weights(layer),
                         }
                     })
                     .collect();
@@ -52,6 +53,7 @@ impl<'b> BatchArrays<'b> {
                     sources: block.sources,
                     indptr: block.indptr,
                     indices: block.indices,
+                    weights: block.weights,
                 }
             })
             .collect();

@@ -42,8 +42,23 @@ pub trait Picks<'g>: Sized {
         most: usize,
     ) -> Result<Self, SampleError>;
 
-    /// Decides how many entries of each list of a group are picked ([`List::picks`]): no more than the fanout, and no more
-    /// than the list has. `nodes` are the lists' nodes.
+    /// Looks at all destinations that a hop samples for before any list of it is picked from. `lists` is scratch for a
+    /// group.
+    ///
+    /// # Errors
+    /// A graph that cannot be.
+    fn begin<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        nodes: &[i64],
+        lists: &mut [List],
+    ) -> Result<(), SampleError> {
+        let _ = (hop, nodes, lists);
+        Ok(())
+    }
+
+    /// Decides how many entries of each list of a group are picked ([`List::picks`]): no more than the list has, and of
+    /// kinds that do not draw by layer no more than the fanout. `nodes` are the lists' nodes.
     ///
     /// # Errors
     /// A graph that cannot be.
@@ -54,7 +69,8 @@ pub trait Picks<'g>: Sized {
         lists: &mut [List],
     ) -> Result<(), SampleError>;
 
-    /// Gives the sink the positions picked in a list: as many as were decided. The lists of a group come one after the
+    /// Gives the sink the positions picked in a list: as many as were decided, and as many weights where the kind
+    /// [weighs edges](SamplerKind::weighs_edges). The lists of a group come one after the
     /// other, each once.
     ///
     /// # Errors
@@ -69,7 +85,7 @@ pub trait Picks<'g>: Sized {
 
 /// Samples batches hop by hop, each list by `P`.
 ///
-/// Its own memory is 8 bytes a node and some scratch, all of it allocated when it is made. Samplers share
+/// Its own memory is 8 bytes a node, what its kind takes and some scratch, all of it allocated when it is made. Samplers share
 /// nothing: for several threads, make several.
 pub struct HopSampler<'g, P> {
     graph: GraphView<'g>,
@@ -187,7 +203,8 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
                 epoch: key.epoch,
                 split: key.split,
             };
-            let HopShape { limit, group } = HopShape::of(self.options.fanouts[layer]);
+            let shape = if P::KIND.draws_by_layer() { HopShape::of_layer } else { HopShape::of };
+            let HopShape { limit, group } = shape(self.options.fanouts[layer]);
             let hop = Hop {
                 batch: key,
                 layer,
@@ -203,12 +220,16 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             let block = &mut block[0];
             let kept = match (self.options.expand, before.last()) {
                 (Expand::New, Some(before)) => before.used(&counts.layers[layer - 1]),
-                _ => BlockRef { destinations: 0, sources: 0, indptr: &[0], indices: &[], edge_ids: &[] },
+                _ => NOTHING_KEPT,
             };
             let (counted, reads) = self.sample_hop(&hop, group, nodes, counts.nodes, kept, block)?;
             let indptr = &block.indptr[..=counted.destinations];
             let picked = hash::block(layer, indptr, &block.indices[..counted.edges]);
             counts.hash = counts.hash.wrapping_add(picked);
+            if P::KIND.weighs_edges() {
+                let weighed = hash::weights(layer, &block.weights[..counted.edges]);
+                counts.hash = counts.hash.wrapping_add(weighed);
+            }
             counts.nodes = counted.sources;
             counts.list_reads.all += reads.all;
             counts.list_reads.cached += reads.cached;
@@ -280,6 +301,11 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             room = room.min(block.edge_ids.len());
             edge_ids = block.edge_ids;
         }
+        let mut weights: &mut [f32] = &mut [];
+        if P::KIND.weighs_edges() {
+            room = room.min(block.weights.len());
+            weights = block.weights;
+        }
         let what = Capacity::Edges { layer: hop.layer };
         let too_many = SampleError::BatchTooLarge { key: hop.batch, what, capacity: room };
         match block.indices[..room].get_mut(..kept.indices.len()) {
@@ -296,6 +322,8 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             indices: &mut block.indices[..room],
             edges: kept.indices.len(),
             edge_ids: &mut *edge_ids,
+            weights: &mut *weights,
+            weighed: kept.indices.len(),
             nodes_room: nodes.len(),
         };
         let (known, fresh) = nodes.split_at_mut(destinations);
@@ -304,6 +332,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         let mut total = kept.indices.len();
         let mut reads = ListReads::default();
         let new = kept.destinations..destinations;
+        picks.begin(hop, &known[new.clone()], &mut lists[..])?;
         for (group, offsets) in known[new.clone()].chunks(group).zip(offsets.chunks_mut(group)) {
             let lists = &mut lists[..group.len()];
             hop.find_lists(group, lists)?;
@@ -325,6 +354,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             sink.write(hop)?;
         }
         let counts = LayerCounts { destinations, sources: destinations + sink.found, edges: sink.edges };
+        weights[..kept.weights.len()].copy_from_slice(kept.weights);
         if options.edge_ids {
             edge_ids[..kept.edge_ids.len()].copy_from_slice(kept.edge_ids);
             if graph.home.is_some() {
@@ -335,6 +365,10 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         Ok((counts, reads))
     }
 }
+
+/// What a hop begins with that keeps nothing of the hop before.
+const NOTHING_KEPT: BlockRef<'static> =
+    BlockRef { destinations: 0, sources: 0, indptr: &[0], indices: &[], edge_ids: &[], weights: &[] };
 
 /// Turns positions in the graph's `indices` into those in the dataset's, list by list. The edges of `nodes` are those between
 /// their `offsets`.

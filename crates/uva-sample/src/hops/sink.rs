@@ -34,6 +34,9 @@ pub struct Sink<'a> {
     pub(super) edges: usize,
     /// Room for the positions themselves; empty where nobody asks for them.
     pub(super) edge_ids: &'a mut [i64],
+    /// Room for the weights of the picks, and how many there are. Empty where the kind weighs none.
+    pub(super) weights: &'a mut [f32],
+    pub(super) weighed: usize,
     /// Room for all nodes: for the message when there is no more.
     pub(super) nodes_room: usize,
 }
@@ -58,6 +61,15 @@ impl Sink<'_> {
     pub(crate) fn push<I: NodeId>(&mut self, hop: &Hop<'_, I>, position: usize) -> Result<(), SampleError> {
         self.room(hop, 1)?[0] = position;
         Ok(())
+    }
+
+    /// Room for the weights of the next `count` picks, to be filled by the caller.
+    #[inline]
+    pub(crate) fn weights(&mut self, count: usize) -> &mut [f32] {
+        // A group's picks are counted against this room before any of them is made.
+        let weights = &mut self.weights[self.weighed..self.weighed + count];
+        self.weighed += count;
+        weights
     }
 
     /// Takes a list as it stands, however long it is.

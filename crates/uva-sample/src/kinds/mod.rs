@@ -4,8 +4,12 @@ use std::fmt;
 
 use crate::hops::HopSampler;
 
+mod exponential;
+mod fastgcn;
 mod floyd;
 mod labor;
+mod ladies;
+mod layerwise;
 mod neighbor;
 mod smallest;
 mod weighted;
@@ -21,11 +25,19 @@ pub enum SamplerKind {
     Labor,
     /// An entry is picked in proportion to its weight (`weight.npy`).
     Weighted,
+    /// A layer draws nodes for all of its destinations together, among their neighbours, in proportion to how much the
+    /// destinations' means depend on them (Zou et al., "Layer-Dependent Importance Sampling for Training Deep and Large
+    /// Graph Convolutional Networks", NeurIPS 2019).
+    Ladies,
+    /// A layer draws nodes out of the whole graph, in proportion to how much all nodes' means depend on them (Chen et
+    /// al., "FastGCN: Fast Learning with Graph Convolutional Networks via Importance Sampling", ICLR 2018).
+    FastGcn,
 }
 
 impl SamplerKind {
     /// All of them, the default first.
-    pub const ALL: [SamplerKind; 3] = [SamplerKind::Neighbor, SamplerKind::Labor, SamplerKind::Weighted];
+    pub const ALL: [SamplerKind; 5] =
+        [Self::Neighbor, Self::Labor, Self::Weighted, Self::Ladies, Self::FastGcn];
 
     /// The name in options and messages.
     #[must_use]
@@ -34,6 +46,8 @@ impl SamplerKind {
             Self::Neighbor => "neighbor",
             Self::Labor => "labor",
             Self::Weighted => "weighted",
+            Self::Ladies => "ladies",
+            Self::FastGcn => "fastgcn",
         }
     }
 
@@ -46,7 +60,20 @@ impl SamplerKind {
     /// Whether each visit of a list reads all of its entries, and not only those that it picks.
     #[must_use]
     pub fn reads_whole_lists(self) -> bool {
-        self == Self::Labor
+        matches!(self, Self::Labor | Self::Ladies | Self::FastGcn)
+    }
+
+    /// Whether a fanout is the number of nodes that a layer draws for all of its destinations together, and not that of
+    /// the picks out of each list.
+    #[must_use]
+    pub fn draws_by_layer(self) -> bool {
+        matches!(self, Self::Ladies | Self::FastGcn)
+    }
+
+    /// Whether each edge of a block has a weight ([`BlockRef::weights`](crate::BlockRef::weights)).
+    #[must_use]
+    pub fn weighs_edges(self) -> bool {
+        matches!(self, Self::Ladies | Self::FastGcn)
     }
 }
 
@@ -64,3 +91,9 @@ pub type LaborSampler<'g> = HopSampler<'g, labor::Labor>;
 
 /// Samples neighbours by weight: [`SamplerKind::Weighted`].
 pub type WeightedSampler<'g> = HopSampler<'g, weighted::Weighted<'g>>;
+
+/// Draws the nodes of a layer among the neighbours of its destinations: [`SamplerKind::Ladies`].
+pub type LadiesSampler<'g> = HopSampler<'g, layerwise::Layerwise<ladies::Ladies>>;
+
+/// Draws the nodes of a layer out of the whole graph: [`SamplerKind::FastGcn`].
+pub type FastGcnSampler<'g> = HopSampler<'g, layerwise::Layerwise<fastgcn::FastGcn>>;

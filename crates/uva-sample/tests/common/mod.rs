@@ -1,6 +1,8 @@
 //! Graphs built from lists, and the sampler as one would write it without caring for speed.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+mod layerwise;
+
 use uva_graph::{Csc, Indices, Split};
 use uva_sample::philox::{Purpose, StreamKey};
 use uva_sample::{
@@ -76,6 +78,11 @@ impl Graph {
         range.map(|position| csc.indices.get(position as usize)).collect()
     }
 
+    /// The original id of a node.
+    pub fn original(&self, node: i64) -> u64 {
+        self.original_ids.as_ref().map_or(node, |ids| ids[node as usize]) as u64
+    }
+
     pub fn sampler(&self, fanouts: &[i32], replace: bool, seed: u64) -> NeighborSampler<'_> {
         NeighborSampler::new(
             self.csc(),
@@ -104,30 +111,49 @@ pub fn key(batch: u32) -> BatchKey {
 /// A batch by the plain method: nodes, and (indptr, indices) for each hop.
 pub type Plain = (Vec<i64>, Vec<(Vec<i32>, Vec<i32>)>);
 
+/// The bits of the weights of each block's edges; none where the kind weighs none.
+pub type WeightBits = Vec<Vec<u32>>;
+
 /// What a sampler must produce, with linear searches and sorting only.
 pub fn plainly(graph: &Graph, options: &SamplerOptions, key: BatchKey, seeds: &[i64]) -> Plain {
+    plainly_weighed(graph, options, key, seeds).0
+}
+
+/// The same with the weights.
+pub fn plainly_weighed(
+    graph: &Graph,
+    options: &SamplerOptions,
+    key: BatchKey,
+    seeds: &[i64],
+) -> (Plain, WeightBits) {
     let mut nodes = seeds.to_vec();
     let mut blocks: Vec<(Vec<i32>, Vec<i32>)> = Vec::new();
+    let mut weights: WeightBits = Vec::new();
     for (layer, &fanout) in options.fanouts.iter().enumerate() {
+        let fanout = usize::try_from(fanout).unwrap_or(usize::MAX);
+        let stream_named = |name: u64, purpose| StreamKey {
+            seed: options.seed,
+            node: name,
+            purpose,
+            layer: layer as u32,
+            batch: batch_of_picks(key.batch, name, options.batch_dependency),
+            epoch: key.epoch,
+            split: key.split,
+        };
+        let stream_of = |node: i64, purpose| stream_named(graph.original(node), purpose);
+        let mut of_layer = Vec::new().into_iter();
+        if options.kind.draws_by_layer() {
+            let lists: Vec<Vec<i64>> = nodes.iter().map(|&node| graph.list(node)).collect();
+            let named = |name| stream_named(name, Purpose::Weights);
+            of_layer = layerwise::picks(graph, options.kind, &lists, fanout, named).into_iter();
+        }
+        let mut block_weights = Vec::new();
         let (mut indptr, mut indices) = match (options.expand, blocks.last()) {
             (Expand::New, Some(before)) => before.clone(),
             _ => (vec![0], Vec::new()),
         };
         for destination in nodes.clone().into_iter().skip(indptr.len() - 1) {
             let list = graph.list(destination);
-            let stream_of = |node: i64, purpose| {
-                let original = graph.original_ids.as_ref().map_or(node, |ids| ids[node as usize]) as u64;
-                StreamKey {
-                    seed: options.seed,
-                    node: original,
-                    purpose,
-                    layer: layer as u32,
-                    batch: batch_of_picks(key.batch, original, options.batch_dependency),
-                    epoch: key.epoch,
-                    split: key.split,
-                }
-            };
-            let fanout = usize::try_from(fanout).unwrap_or(usize::MAX);
             let picks = match options.kind {
                 SamplerKind::Neighbor => {
                     pick_uniformly(stream_of(destination, Purpose::Neighbors), &list, fanout, options.replace)
@@ -145,6 +171,11 @@ pub fn plainly(graph: &Graph, options: &SamplerOptions, key: BatchKey, seeds: &[
                     let weights = &graph.weights.as_ref().unwrap()[begin..begin + list.len()];
                     pick_by_weight(stream_of(destination, Purpose::Weights), weights, fanout, options.replace)
                 }
+                SamplerKind::Ladies | SamplerKind::FastGcn => {
+                    let picked: Vec<(u32, f32)> = of_layer.next().unwrap();
+                    block_weights.extend(picked.iter().map(|(_, weight)| weight.to_bits()));
+                    picked.into_iter().map(|(place, _)| place).collect()
+                }
             };
             for position in picks {
                 let neighbor = list[position as usize];
@@ -157,8 +188,14 @@ pub fn plainly(graph: &Graph, options: &SamplerOptions, key: BatchKey, seeds: &[
             indptr.push(indices.len() as i32);
         }
         blocks.push((indptr, indices));
+        weights.push(block_weights);
     }
-    (nodes, blocks)
+    ((nodes, blocks), weights)
+}
+
+/// The weights of a batch in that form.
+pub fn weight_bits(batch: &MiniBatch) -> WeightBits {
+    batch.blocks().map(|block| block.weights.iter().map(|weight| weight.to_bits()).collect()).collect()
 }
 
 fn pick_uniformly(key: StreamKey, list: &[i64], fanout: usize, replace: bool) -> Vec<u32> {
@@ -224,6 +261,26 @@ fn smallest(mut keys: Vec<(u64, u32)>, count: usize) -> Vec<u32> {
     let mut places: Vec<u32> = keys.into_iter().take(count).map(|(_, place)| place).collect();
     places.sort_unstable();
     places
+}
+
+/// The chance of each set of `count` entries, as a bit mask, when one after the other is drawn in proportion to the
+/// weights of those that are left: by every order in which the set can come about.
+pub fn chances_of_sets(weights: &[f64], count: usize) -> Vec<f64> {
+    fn go_on(weights: &[f64], set: usize, left: usize, chance: f64, chances: &mut [f64]) {
+        if left == 0 {
+            chances[set] += chance;
+            return;
+        }
+        let there = |place: &usize| set >> place & 1 == 0;
+        let total: f64 = (0..weights.len()).filter(there).map(|place| weights[place]).sum();
+        for place in (0..weights.len()).filter(there) {
+            let next = chance * weights[place] / total;
+            go_on(weights, set | 1 << place, left - 1, next, chances);
+        }
+    }
+    let mut chances = vec![0.0; 1 << weights.len()];
+    go_on(weights, 0, count, 1.0, &mut chances);
+    chances
 }
 
 /// The content of a batch in the form of [`plainly`], its counts checked against each other.

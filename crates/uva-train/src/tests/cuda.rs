@@ -56,6 +56,7 @@ impl OnDevice {
                 edges: indices.numel(),
                 indptr: slice(indptr),
                 indices: slice(indices),
+                weights: None,
             });
         }
         blocks

@@ -30,6 +30,7 @@ fn blocks() -> [DeviceBlock<'static>; 2] {
         edges,
         indptr: slice(4 * (destinations + 1)),
         indices: slice(4 * edges),
+        weights: Some(slice(4 * edges)),
     })
 }
 

@@ -6,6 +6,7 @@ mod confirmation;
 mod cuda;
 mod dense_reference;
 mod device_input;
+mod edge_weights;
 mod gradients;
 mod support;
 mod tasks;

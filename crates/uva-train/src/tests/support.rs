@@ -92,7 +92,8 @@ impl Graph {
                 }
                 indptr.push(indices.len() as i32);
             }
-            blocks.push(OwnedBlock { destinations, sources: nodes.len(), indptr, indices });
+            let weights = Vec::new();
+            blocks.push(OwnedBlock { destinations, sources: nodes.len(), indptr, indices, weights });
         }
         let features =
             nodes.iter().flat_map(|&v| self.features[v * self.dim..][..self.dim].to_vec()).collect();
@@ -109,6 +110,7 @@ pub(crate) struct OwnedBlock {
     pub(crate) sources: usize,
     pub(crate) indptr: Vec<i32>,
     pub(crate) indices: Vec<i32>,
+    pub(crate) weights: Vec<f32>,
 }
 
 /// Owned memory of one batch.
@@ -130,6 +132,7 @@ impl Batch {
                 sources: b.sources,
                 indptr: &b.indptr,
                 indices: &b.indices,
+                weights: &b.weights,
             })
             .collect()
     }

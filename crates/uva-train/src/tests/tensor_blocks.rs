@@ -20,22 +20,25 @@ fn any_block() -> impl Strategy<Value = (OwnedBlock, Vec<i32>)> {
             let sources = destinations + more;
             let list = proptest::collection::vec(0..sources.max(1) as i32, 0..6);
             let degrees = proptest::collection::vec(0i32..1000, sources);
-            (proptest::collection::vec(list, destinations), degrees, Just(sources))
+            (proptest::collection::vec(list, destinations), degrees, Just(sources), any::<bool>())
         })
-        .prop_map(|(lists, degrees, sources)| {
+        .prop_map(|(lists, degrees, sources, weighed)| {
             let mut indptr = vec![0];
             indptr.extend(lists.iter().scan(0, |sum, list| {
                 *sum += list.len() as i32;
                 Some(*sum)
             }));
-            let block = OwnedBlock { destinations: lists.len(), sources, indptr, indices: lists.concat() };
+            let indices = lists.concat();
+            let weight = |edge: usize| (edge * 7 % 13) as f32 / 9.0;
+            let weights = if weighed { (0..indices.len()).map(weight).collect() } else { Vec::new() };
+            let block = OwnedBlock { destinations: lists.len(), sources, indptr, indices, weights };
             (block, degrees)
         })
 }
 
 fn view(block: &OwnedBlock) -> BlockInput<'_> {
-    let OwnedBlock { destinations, sources, indptr, indices } = block;
-    BlockInput { destinations: *destinations, sources: *sources, indptr, indices }
+    let OwnedBlock { destinations, sources, indptr, indices, weights } = block;
+    BlockInput { destinations: *destinations, sources: *sources, indptr, indices, weights }
 }
 
 /// Whether two tensors are equal but for the last places of sums of terms up to `largest`: libtorch's square root is
@@ -74,8 +77,10 @@ proptest! {
         let host = Block::new(model, &input, &degrees, kind).unwrap();
         let (indptr, indices) = (Tensor::from_slice(&block.indptr), Tensor::from_slice(&block.indices));
         let of_sources = Tensor::from_slice(&degrees);
+        let weights = (!block.weights.is_empty()).then(|| Tensor::from_slice(&block.weights));
+        let (weights, of_sources) = (weights.as_ref(), Some(&of_sources));
         let found =
-            Block::from_tensors(model, block.sources, &indptr, &indices, Some(&of_sources), kind).unwrap();
+            Block::from_tensors(model, block.sources, &indptr, &indices, weights, of_sources, kind).unwrap();
 
         let counts = |block: &Block<'_>| (block.destinations, block.sources, block.edges);
         prop_assert_eq!(counts(&found), counts(&host));

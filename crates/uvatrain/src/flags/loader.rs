@@ -14,12 +14,12 @@ const PIPELINE: &str = "Pipeline";
 /// How batches are made and handed on.
 #[derive(Args, Clone, Debug, serde::Serialize)]
 pub struct LoaderFlags {
-    /// Which neighbours are picked: any, each node's on its own; such as the nodes of a hop share, so that a batch has fewer
-    /// nodes (LABOR); or by the weights of the edges, in weight.npy
+    /// Which neighbours are picked (docs/samplers.md)
     #[arg(long, value_name = "KIND", value_enum, default_value_t = NeighborsPicked::Neighbor, help_heading = BATCHES)]
     pub sampler_kind: NeighborsPicked,
 
-    /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer
+    /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer. Of the
+    /// kinds ladies and fastgcn: nodes drawn a hop
     #[arg(
         long,
         value_name = "F,F,…",
@@ -129,6 +129,11 @@ pub enum NeighborsPicked {
     Labor,
     /// By the weights of the edges, in weight.npy
     Weighted,
+    /// Those of a layer together, among its nodes' neighbours, by importance: --fanouts are nodes a layer (LADIES)
+    Ladies,
+    /// Those of a layer together, out of the whole graph, by importance: --fanouts are nodes a layer (FastGCN)
+    #[value(name = "fastgcn")]
+    FastGcn,
 }
 
 impl NeighborsPicked {
@@ -138,6 +143,8 @@ impl NeighborsPicked {
             Self::Neighbor => SamplerKind::Neighbor,
             Self::Labor => SamplerKind::Labor,
             Self::Weighted => SamplerKind::Weighted,
+            Self::Ladies => SamplerKind::Ladies,
+            Self::FastGcn => SamplerKind::FastGcn,
         }
     }
 }
@@ -279,6 +286,8 @@ mod tests {
         }
         let problem = flags(&["--sampler-kind", "labor", "--replace"]).check().unwrap_err();
         assert!(problem.to_string().contains("--sampler-kind neighbor or weighted"), "{problem}");
+        let problem = flags(&["--sampler-kind", "ladies", "--expand", "new"]).check().unwrap_err();
+        assert!(problem.to_string().contains("use --expand all"), "{problem}");
     }
 
     #[test]

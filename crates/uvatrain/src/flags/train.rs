@@ -208,6 +208,14 @@ impl TrainFlags {
             ))
             .into());
         }
+        let kind = self.loader.sampler_kind.kind();
+        if self.model == Model::Gat && kind.weighs_edges() {
+            return Err(exit::usage(format!(
+                "--sampler-kind {kind}: its edges have weights, and --model gat computes its own: use --model sage or \
+                 gcn, or --sampler-kind neighbor, labor or weighted"
+            ))
+            .into());
+        }
         self.backend.check()
     }
 

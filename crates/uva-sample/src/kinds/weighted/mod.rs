@@ -5,11 +5,10 @@
 //! any entry with a chance proportional to its weight, the second any other so, and so on. With replacement by draws below
 //! the sum of integer weights. Either way every weight of a longer list is read.
 
-mod exponential;
 mod integer;
 
-use super::SamplerKind;
 use super::smallest::Smallest;
+use super::{SamplerKind, exponential};
 use crate::hops::{Hop, List, NodeId, Picks, Sink};
 use crate::options::GROUP;
 use crate::philox::{Purpose, STREAM_WORDS, StreamKey, words_from};
@@ -150,7 +149,7 @@ impl Weighted<'_> {
             words_from(key, u64::from(place), words);
             for (&weight, &mut word) in chunk.iter().zip(words) {
                 if exists(weight) {
-                    self.smallest.offer(exponential::key(word, weight), place);
+                    self.smallest.offer(exponential::key(word, weight.into()), place);
                 }
                 // A list has fewer than 2^32 entries, so this wraps behind the last at most.
                 place = place.wrapping_add(1);

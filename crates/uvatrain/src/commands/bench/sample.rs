@@ -58,13 +58,19 @@ fn batches(flags: &SampleBenchFlags, dataset: &Dataset) -> anyhow::Result<Vec<Ba
 }
 
 fn bounds(flags: &SampleBenchFlags, dataset: &Dataset) -> Result<BatchBounds, SampleError> {
-    let (size, fanouts) = (flags.batch_size as usize, flags.fanouts.as_slice());
-    let (nodes, edges) = (dataset.nodes(), dataset.edges());
-    if flags.fanouts.take_all() {
-        // No slot limits this memory: the graph itself does.
-        BatchBounds::within(usize::MAX, size, fanouts, nodes, edges)
-    } else {
-        BatchBounds::new(size, fanouts, nodes, edges)
+    // No slot limits this memory: where all are taken, the graph itself does.
+    let bytes = flags.fanouts.take_all().then_some(usize::MAX);
+    let (size, nodes, edges) = (flags.batch_size as usize, dataset.nodes(), dataset.edges());
+    BatchBounds::for_options(&options(flags), size, nodes, edges, bytes)
+}
+
+fn options(flags: &SampleBenchFlags) -> SamplerOptions {
+    SamplerOptions {
+        kind: flags.sampler_kind.kind(),
+        fanouts: flags.fanouts.as_slice().to_vec(),
+        replace: flags.replace,
+        seed: flags.seed,
+        ..SamplerOptions::default()
     }
 }
 
@@ -92,13 +98,7 @@ fn sample(
     bounds: &BatchBounds,
 ) -> Result<Run, SampleError> {
     let threads = flags.threads as usize;
-    let options = SamplerOptions {
-        kind: flags.sampler_kind.kind(),
-        fanouts: flags.fanouts.as_slice().to_vec(),
-        replace: flags.replace,
-        seed: flags.seed,
-        ..SamplerOptions::default()
-    };
+    let options = options(flags);
     let warm = Barrier::new(threads);
     let one_thread = |index: usize| -> Result<(Instant, Instant, Vec<Sampled>), SampleError> {
         let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };

@@ -1,6 +1,7 @@
 //! Exponentially distributed keys from random words, by integers and one division: the same bits on every machine.
 
-/// Coefficients of q in log₂(1 + t) ≈ t + t·(1 − t)·q(t) for 0 ≤ t < 1, in units of 2⁻³², their signs alternating from plus.
+/// Coefficients of q in log₂(1 + t) ≈ t + t·(1 − t)·q(t) for 0 ≤ t < 1, in units of 2⁻³², their signs alternating from
+/// plus.
 ///
 /// q interpolates (log₂(1 + t) − t) / (t·(1 − t)) at the eleven Chebyshev points of [0, 1]. They are the contract
 /// (docs/reproducible-batches.md): another approximation, however good, would pick other neighbours now and then.
@@ -36,12 +37,12 @@ pub(super) fn exponential(word: u32) -> u64 {
     (u64::from(33 - e) << 32) - log
 }
 
-/// The key of an entry of this weight, which is above 0: E / w, as bits that order as the numbers do.
+/// The key of an entry of this weight, which is above 0 and finite: E / w, as bits that order as the numbers do.
 #[inline]
-pub(super) fn key(word: u32, weight: f32) -> u64 {
+pub(super) fn key(word: u32, weight: f64) -> u64 {
     // Both are exact, and the quotient is the double nearest to the true one, as IEEE 754 has it; it is positive, and
     // positive doubles order as their bits.
-    (exponential(word) as f64 / f64::from(weight)).to_bits()
+    (exponential(word) as f64 / weight).to_bits()
 }
 
 #[cfg(test)]
@@ -93,7 +94,8 @@ mod tests {
     #[test]
     fn keys_order_as_the_quotients() {
         assert!(key(7, 2.0) < key(7, 1.0) && key(7, 1.0) < key(7, 1e-30));
-        assert!(key(u32::MAX, f32::MAX) < key(0, f32::from_bits(1)), "and none is infinite");
-        assert!(f64::from_bits(key(0, f32::from_bits(1))).is_finite());
+        let (heaviest, lightest) = (f32::MAX.into(), f32::from_bits(1).into());
+        assert!(key(u32::MAX, heaviest) < key(0, lightest), "and none is infinite");
+        assert!(f64::from_bits(key(0, lightest)).is_finite());
     }
 }
