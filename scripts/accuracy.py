@@ -76,9 +76,16 @@ PUBLISHED = [
 # graph, model, options, and what else each sampler gets: the first is the reference of the others. LABOR and LADIES claim
 # the quality of neighbour sampling.
 SAMPLERS = [
+    ("cora", "gcn", CITATION.replace("--fanouts=-1,-1 ", "") + " --batch-size 140", [
+        ("neighbor 10,10", "--fanouts 10,10"),
+        ("labor 10,10", "--sampler-kind labor --fanouts 10,10"),
+        ("ladies 512,512", "--sampler-kind ladies --fanouts 512,512"),
+        ("fastgcn 512,512", "--sampler-kind fastgcn --fanouts 512,512"),
+    ]),
     ("amazon_computers", "sage", SAMPLED_COMPUTERS, [
         ("neighbor 10,10", "--fanouts 10,10"),
         ("labor 10,10", "--sampler-kind labor --fanouts 10,10"),
+        ("ladies 2400,2400", "--sampler-kind ladies --fanouts 2400,2400 --slot-bytes 256MiB"),
     ]),
     ("cnr2000_web", "sage", SAMPLED_WEB, [
         ("neighbor 5,5", "--fanouts 5,5"),
