@@ -121,6 +121,12 @@ fn hold_sample(name: &str, arguments: &SampleArguments) -> Result<Vec<Hold>, Cod
         false => (0, 0),
     };
     let mut held = Vec::new();
+    // How much is kept of the layer before the report says.
+    for address in [arguments.kept_indptr, arguments.kept_indices, arguments.kept_edge_ids] {
+        if address != 0 {
+            held.push(hold_around(address).ok_or(Code::ILLEGAL_ADDRESS)?);
+        }
+    }
     for (address, count, each, access) in [
         (arguments.indptr, nodes + 1, 8, Access::Read),
         (arguments.indices, edges, id_bytes, Access::Read),
