@@ -136,7 +136,7 @@ UVA_SAMPLE sample_lists(SampleArguments arguments) {
     if (arguments.homes != nullptr) {
       const uva::u64 home = (uva::u64)uva::home_of(arguments, node);
       arguments.homes[at] = (uva::i64)home;
-      if (arguments.weights != nullptr && (home > arguments.edges || end - begin > arguments.edges - home)) {
+      if (arguments.existing != nullptr && (home > arguments.edges || end - begin > arguments.edges - home)) {
         atomicMin(&report->bad_home, at);
         begin = end = 0;
       }
@@ -144,7 +144,7 @@ UVA_SAMPLE sample_lists(SampleArguments arguments) {
     arguments.begins[at] = begin;
     arguments.degrees[at] = (uva::u32)(end - begin);
   }
-  const bool counts = arguments.weights == nullptr;
+  const bool counts = arguments.existing == nullptr;
   if (counts) uva::count_picks(arguments, part);
   if (!uva::is_last_block(report)) return;
   if (counts) uva::scan_totals(arguments.totals);

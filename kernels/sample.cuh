@@ -75,7 +75,7 @@ struct SampleArguments {
   unsigned long long dataset_ids_wide;
   // The dataset's indptr, where the graph is the dataset's in another order: the way back to the dataset's edges.
   const long long* home_indptr;         // nodes + 1 entries; null where a list is at home where it lies
-  const unsigned int* weights;          // float32, one an edge of the dataset; null where nobody picks by weight
+  const unsigned int* weights;          // float32, one an edge of the dataset, where picks are by weight
   // The batch.
   unsigned long long seed;
   unsigned int batch;
@@ -107,8 +107,8 @@ struct SampleArguments {
   long long* begins;                    // one a destination: where its list begins
   unsigned int* degrees;                // one a destination
   long long* homes;                     // one a destination: where its list begins in the dataset; null as home_indptr
-  unsigned int* existing;               // one a destination: its list's entries of a weight; null as weights
-  unsigned int* heaviest;               // one a destination: the bits of their largest weight; null as weights
+  unsigned int* existing;               // one a destination: its list's entries above 0; null unless by weight
+  unsigned int* heaviest;               // one a destination: the bits of their largest weight; null as existing
   unsigned long long* totals;           // one a block of the launch
   SampleReport* report;
 };

@@ -114,8 +114,11 @@ impl CudaSampler {
             (SamplerKind::Weighted, Some(weights)) => weights.address(),
             _ => 0,
         };
-        let extras =
-            Extras { degrees: options.degrees, homes: graph.home().is_some(), weights: weights != 0 };
+        let extras = Extras {
+            degrees: options.degrees,
+            homes: graph.home().is_some(),
+            weights: sampler.kind == SamplerKind::Weighted,
+        };
         let blocks = kernels.blocks(options.grid) as usize;
         let layout = |address| Layout::at(address, sampler, bounds, blocks, extras);
         let batch = DeviceBuffer::new(context, layout(0).bytes, "the batches of a sampler")?;

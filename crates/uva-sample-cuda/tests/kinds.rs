@@ -153,3 +153,23 @@ fn a_node_keeps_its_picks_where_only_new_ones_are_expanded() {
         }
     }
 }
+
+#[test]
+fn graphs_without_edges_or_weights_above_0_have_batches_of_every_kind() {
+    if !cuda_sim::in_process("graphs_without_edges_or_weights_above_0_have_batches_of_every_kind") {
+        return;
+    }
+    let gpu = Gpu::new();
+    for lists in [vec![vec![], vec![]], vec![vec![1, 0], vec![0; 50]]] {
+        let edges = lists.iter().map(Vec::len).sum();
+        let plain = Graph { weights: Some(vec![0.0; edges]), ..Graph::from_lists(&lists) };
+        for graph in [&plain, &plain.reordered(&[1, 0])] {
+            for kind in [SamplerKind::Neighbor, SamplerKind::Labor, SamplerKind::Weighted] {
+                for expand in Expand::ALL {
+                    let sampler = SamplerOptions { kind, expand, edge_ids: true, ..options(&[1, -1]) };
+                    same(&gpu, graph, &sampler, 1, 2, 2);
+                }
+            }
+        }
+    }
+}

@@ -41,7 +41,7 @@ pub struct SampleArguments {
     /// int64, `nodes + 1` entries: where each node's list begins in the dataset's indices, by the dataset's ids. 0
     /// where the lists are at home where they lie.
     pub home_indptr: u64,
-    /// float32, one an edge of the dataset. 0 where nobody picks by weight.
+    /// float32, one an edge of the dataset, where picks are by weight.
     pub weights: u64,
     /// The run's seed.
     pub seed: u64,
@@ -99,7 +99,7 @@ pub struct SampleArguments {
     pub degrees: u64,
     /// int64, one a destination: scratch, kept within a batch. 0 where `home_indptr` is.
     pub homes: u64,
-    /// uint32, one a destination: scratch, kept within a batch. 0 where `weights` is.
+    /// uint32, one a destination: scratch, kept within a batch. 0 unless picks are by weight.
     pub existing: u64,
     /// The same.
     pub heaviest: u64,
@@ -214,7 +214,7 @@ impl SampleArguments {
         let named = |address: u64| if address == 0 { 0 } else { self.nodes };
         let if_any = |address: u64, many: u64| if address == 0 { 0 } else { many };
         let homes = if_any(self.home_indptr, self.destinations_room);
-        let weighed = if_any(self.weights, self.destinations_room);
+        let weighed = if_any(self.existing, self.destinations_room);
         let cached = if self.cached_lists == 0 { 0 } else { self.cached_lists.saturating_add(1) };
         for (what, address, many, each) in [
             ("indptr", self.indptr, self.nodes.saturating_add(1), 8),
@@ -229,7 +229,7 @@ impl SampleArguments {
                 if_any(self.home_indptr, self.nodes.saturating_add(1)),
                 8,
             ),
-            ("the weights", self.weights, if_any(self.weights, self.edges), 4),
+            ("the weights", self.weights, if_any(self.existing, self.edges), 4),
             ("the nodes of the batch", self.batch_nodes, self.nodes_room, 8),
             ("the degrees of the nodes", self.node_degrees, 0, 4),
             ("the block's indptr", self.block_indptr, self.destinations_room.saturating_add(1), 4),
