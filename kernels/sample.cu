@@ -13,9 +13,10 @@
 //     sample_relabel                   the block's indices
 //   sample_nodes                       the nodes' names and degrees; completes the report
 //
-// In one stream, in this order, each with any grid of whole warps; sample_lists, sample_totals and sample_offsets have the
-// same grid, so have sample_fresh and sample_assign. The picks are those of docs/reproducible-batches.md, and docs/kernels.md tells how
-// they are found. What is no node is never looked up, what has no room is never written; the report names the first.
+// In one stream, in this order, each with any grid of whole warps; sample_lists, sample_totals and sample_offsets have
+// the same grid, so have sample_fresh and sample_assign. The picks are those of docs/reproducible-batches.md, and
+// docs/kernels.md tells how they are found. What is no node is never looked up, what has no room is never written; the
+// report names the first.
 #include "sample_labor.cuh"
 #include "sample_weighted.cuh"
 
@@ -55,7 +56,7 @@ template <class Id>
 __device__ __forceinline__ void find_ids(const SampleArguments& arguments) {
   const u64 candidate = local_id_base(arguments) | CANDIDATE;
   const u64 edges = arguments.report->edges;
-  for (u64 edge = launch_thread(); edge < edges; edge += launch_threads()) {
+  for (u64 edge = kept_of(arguments).edges + launch_thread(); edge < edges; edge += launch_threads()) {
     const u64 position = (u64)arguments.slots[edge];
     const void* const indices = position < arguments.cached_edges ? arguments.cached_indices : arguments.indices;
     const i64 id = reinterpret_cast<const Id*>(indices)[position];
@@ -111,14 +112,16 @@ UVA_SAMPLE sample_check(SampleArguments arguments) {
   }
 }
 
-// Where the lists of the nodes so far lie, and, unless that depends on weights, how many picks each block of the launch has.
+// Where the lists of the nodes so far lie, and, unless that depends on weights, how many picks each block of the launch
+// has.
 UVA_SAMPLE sample_lists(SampleArguments arguments) {
   SampleReport* const report = arguments.report;
   const uva::u64 known = report->known;
   uva::u64 destinations = report->destinations;
   const bool fits = destinations <= arguments.destinations_room;
-  if (!fits) destinations = 0;
-  const uva::Part part = uva::part_of(destinations);
+  const uva::Kept kept = uva::kept_of(arguments);
+  if (!fits) destinations = kept.destinations;
+  const uva::Part part = uva::part_of(kept.destinations, destinations);
   for (uva::u64 at = part.begin + threadIdx.x; at < part.end; at += blockDim.x) {
     if (at < known) continue;
     const uva::i64 node = arguments.batch_nodes[at];
@@ -133,7 +136,7 @@ UVA_SAMPLE sample_lists(SampleArguments arguments) {
     if (arguments.homes != nullptr) {
       const uva::u64 home = (uva::u64)uva::home_of(arguments, node);
       arguments.homes[at] = (uva::i64)home;
-      if (arguments.weights != nullptr && (home > arguments.edges || end - begin > arguments.edges - home)) {
+      if (arguments.existing != nullptr && (home > arguments.edges || end - begin > arguments.edges - home)) {
         atomicMin(&report->bad_home, at);
         begin = end = 0;
       }
@@ -141,28 +144,29 @@ UVA_SAMPLE sample_lists(SampleArguments arguments) {
     arguments.begins[at] = begin;
     arguments.degrees[at] = (uva::u32)(end - begin);
   }
-  const bool counts = arguments.weights == nullptr;
+  const bool counts = arguments.existing == nullptr;
   if (counts) uva::count_picks(arguments, part);
   if (!uva::is_last_block(report)) return;
   if (counts) uva::scan_totals(arguments.totals);
   if (threadIdx.x != 0) return;
   if (counts) report->known = destinations;
-  if (!fits) {
-    report->failure = uva::FAILED_DESTINATIONS;
+  if (!fits || kept.edges > arguments.edges_room) {
+    report->failure = fits ? uva::FAILED_KEPT : uva::FAILED_DESTINATIONS;
     report->failed_layer = arguments.layer;
     report->destinations = 0;
   }
 }
 
-// How many entries exist of each list that has just been found, and how many picks each block of the launch has then.
+// How many entries exist of each list that has just been found.
 UVA_SAMPLE sample_weigh(SampleArguments arguments) {
   uva::for_each_list(arguments.report->known, arguments.report->destinations, uva::Weigh{arguments});
 }
 
+// How many picks each block of the launch has, where that depends on weights.
 UVA_SAMPLE sample_totals(SampleArguments arguments) {
   SampleReport* const report = arguments.report;
   const uva::u64 destinations = report->destinations;
-  uva::count_picks(arguments, uva::part_of(destinations));
+  uva::count_picks(arguments, uva::part_of(uva::kept_of(arguments).destinations, destinations));
   if (!uva::is_last_block(report)) return;
   uva::scan_totals(arguments.totals);
   if (threadIdx.x == 0) report->known = destinations;
@@ -174,8 +178,9 @@ UVA_SAMPLE sample_offsets(SampleArguments arguments) {
   SampleReport* const report = arguments.report;
   const uva::u64 tag = uva::TAG_BLOCKS + 2 * arguments.layer;
   const uva::u64 destinations = report->destinations;
-  const uva::Part part = uva::part_of(destinations);
-  uva::u64 before = arguments.totals[blockIdx.x], hash = 0;
+  const uva::Kept kept = uva::kept_of(arguments);
+  const uva::Part part = uva::part_of(kept.destinations, destinations);
+  uva::u64 before = kept.edges + arguments.totals[blockIdx.x], hash = 0;
   for (uva::u64 first = part.begin; first < part.end; first += blockDim.x) {
     const uva::u64 at = first + threadIdx.x;
     const uva::u32 picks = at < part.end ? uva::picks_of(arguments, at) : 0;
@@ -190,6 +195,11 @@ UVA_SAMPLE sample_offsets(SampleArguments arguments) {
       hash += uva::term(tag, at + 1, end);
     }
   }
+  for (uva::u64 at = 1 + uva::launch_thread(); at <= kept.destinations; at += uva::launch_threads()) {
+    const int end = arguments.kept_indptr[at];
+    arguments.block_indptr[at] = end;
+    hash += uva::term(tag, at, (uva::u64)end);
+  }
   if (uva::launch_thread() == 0) {
     arguments.block_indptr[0] = 0;
     hash += uva::term(tag, 0, 0);
@@ -201,9 +211,10 @@ UVA_SAMPLE sample_offsets(SampleArguments arguments) {
   const uva::u64 bad = bad_list < bad_home ? bad_list : bad_home, limit = bad < overflow ? bad : overflow;
   uva::u64 picking = destinations;
   if (limit != uva::NONE && report->failure == 0) {
-    picking = limit / arguments.group * arguments.group;
+    picking = uva::group_begin(arguments, kept, limit);
     report->failure = uva::FAILED_LAYER;
     report->failed_layer = arguments.layer;
+    report->failed_first = kept.destinations;
     if (bad_list != uva::NONE) report->bad_node = arguments.batch_nodes[bad_list];
     if (bad_home != uva::NONE) {
       report->bad_home_node = arguments.batch_nodes[bad_home];
@@ -218,25 +229,29 @@ UVA_SAMPLE sample_offsets(SampleArguments arguments) {
 UVA_SAMPLE sample_picks(SampleArguments arguments) {
   const uva::u64 destinations = arguments.report->picking;
   const uva::u64 warps = uva::launch_threads() / uva::LANES;
-  for (uva::u64 at = uva::launch_thread() / uva::LANES; at < destinations; at += warps) uva::pick(arguments, at);
+  const uva::u64 first = uva::kept_of(arguments).destinations + uva::launch_thread() / uva::LANES;
+  for (uva::u64 at = first; at < destinations; at += warps) uva::pick(arguments, at);
 }
 
 UVA_SAMPLE sample_labor_i32(SampleArguments arguments) {
-  uva::for_each_list(0, arguments.report->picking, uva::Labor<int>{arguments});
+  uva::for_each_list(uva::kept_of(arguments).destinations, arguments.report->picking, uva::Labor<int>{arguments});
 }
 UVA_SAMPLE sample_labor_i64(SampleArguments arguments) {
-  uva::for_each_list(0, arguments.report->picking, uva::Labor<long long>{arguments});
+  uva::for_each_list(uva::kept_of(arguments).destinations, arguments.report->picking, uva::Labor<long long>{arguments});
 }
 
 UVA_SAMPLE sample_weighted(SampleArguments arguments) {
-  uva::for_each_list(0, arguments.report->picking, uva::Weighted{arguments});
+  uva::for_each_list(uva::kept_of(arguments).destinations, arguments.report->picking, uva::Weighted{arguments});
 }
 
 // A warp a destination. A list keeps the order of its entries wherever it lies.
 UVA_SAMPLE sample_edge_ids(SampleArguments arguments) {
   const uva::u64 destinations = arguments.report->picking;
   const uva::u64 warps = uva::launch_threads() / uva::LANES;
-  for (uva::u64 at = uva::launch_thread() / uva::LANES; at < destinations; at += warps) {
+  const uva::Kept kept = uva::kept_of(arguments);
+  for (uva::u64 edge = uva::launch_thread(); edge < kept.edges; edge += uva::launch_threads())
+    arguments.edge_ids[edge] = arguments.kept_edge_ids[edge];
+  for (uva::u64 at = kept.destinations + uva::launch_thread() / uva::LANES; at < destinations; at += warps) {
     const uva::u64 way = (uva::u64)uva::home_begin(arguments, at) - (uva::u64)arguments.begins[at];
     const int end = arguments.block_indptr[at + 1];
     for (int edge = arguments.block_indptr[at] + (int)(threadIdx.x % uva::LANES); edge < end; edge += uva::LANES)
@@ -250,7 +265,8 @@ UVA_SAMPLE sample_ids_i64(SampleArguments arguments) { uva::find_ids<long long>(
 // How many new nodes each block of the launch has, and so how many there are.
 UVA_SAMPLE sample_fresh(SampleArguments arguments) {
   SampleReport* const report = arguments.report;
-  const uva::Part part = uva::part_of(report->edges);
+  const uva::Kept kept = uva::kept_of(arguments);
+  const uva::Part part = uva::part_of(kept.edges, report->edges);
   uva::u64 fresh = 0;
   for (uva::u64 edge = part.begin + threadIdx.x; edge < part.end; edge += blockDim.x)
     fresh += uva::is_fresh(arguments, edge);
@@ -266,7 +282,7 @@ UVA_SAMPLE sample_fresh(SampleArguments arguments) {
   if (report->bad_entry != uva::NONE && of_this_layer) {
     const uva::u64 destination = report->bad_entry >> 32;
     report->bad_entry_position = (uva::u64)arguments.begins[destination] + (uva::u32)report->bad_entry;
-    report->bad_entry_edge = (uva::u64)arguments.block_indptr[destination / arguments.group * arguments.group];
+    report->bad_entry_edge = (uva::u64)arguments.block_indptr[uva::group_begin(arguments, kept, destination)];
   }
   const bool bad = report->bad_edge != uva::NONE || report->bad_entry != uva::NONE;
   const bool fails = bad || sources > arguments.nodes_room;
@@ -282,7 +298,7 @@ UVA_SAMPLE sample_fresh(SampleArguments arguments) {
 UVA_SAMPLE sample_assign(SampleArguments arguments) {
   SampleReport* const report = arguments.report;
   const uva::u64 stamped = uva::local_id_base(arguments), base = report->base;
-  const uva::Part part = uva::part_of(report->edges);
+  const uva::Part part = uva::part_of(uva::kept_of(arguments).edges, report->edges);
   uva::u64 before = base + arguments.totals[blockIdx.x];
   for (uva::u64 first = part.begin; first < part.end; first += blockDim.x) {
     const uva::u64 edge = first + threadIdx.x;
@@ -306,10 +322,11 @@ UVA_SAMPLE sample_relabel(SampleArguments arguments) {
   SampleReport* const report = arguments.report;
   const uva::u64 tag = uva::TAG_BLOCKS + 1 + 2 * arguments.layer, edges = report->edges;
   uva::u64 hash = 0;
+  const uva::u64 kept = uva::kept_of(arguments).edges;
   for (uva::u64 edge = uva::launch_thread(); edge < edges; edge += uva::launch_threads()) {
-    const uva::i64 id = arguments.slots[edge];
+    const uva::i64 id = edge < kept ? 0 : arguments.slots[edge];
     if (id < 0) continue;
-    const uva::u32 local = (uva::u32)arguments.local_ids[id];
+    const uva::u32 local = edge < kept ? (uva::u32)arguments.kept_indices[edge] : (uva::u32)arguments.local_ids[id];
     arguments.block_indices[edge] = (int)local;
     hash += uva::term(tag, edge, local);
   }

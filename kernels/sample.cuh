@@ -32,6 +32,7 @@ struct SampleReport {
   unsigned long long nodes;         // of the batch
   unsigned long long failure;       // one of the numbers below, 0: none
   unsigned long long failed_layer;
+  unsigned long long failed_first;  // the first destination there whose picks are not kept
   unsigned long long bad_seed;      // first seed that cannot be: twice its position, one more where it is a repetition
   unsigned long long bad_list;      // first destination whose list is none
   unsigned long long bad_node;      // that node
@@ -43,7 +44,7 @@ struct SampleReport {
   unsigned long long bad_position;  // its position in the graph's indices
   unsigned long long no_room;       // first pick whose node is new and has no room
   unsigned long long bad_entry;     // first entry without a name, being no node: destination << 32 | place in list
-  unsigned long long bad_entry_edge;      // the first pick of the destinations that are looked at together with that one
+  unsigned long long bad_entry_edge;      // the first pick of the destinations that are looked at together with it
   unsigned long long bad_entry_position;  // its position in the graph's indices
   unsigned long long destinations;  // nodes so far: the kernels' own, as what follows
   unsigned long long known;         // nodes whose lists have been found
@@ -53,7 +54,7 @@ struct SampleReport {
   unsigned long long done;          // blocks of a launch that have done their part
   SampleLayer layers[UVA_SAMPLE_LAYERS];
 };
-static_assert(sizeof(SampleReport) == 28 * 8 + UVA_SAMPLE_LAYERS * 24, "mirrored on the host");
+static_assert(sizeof(SampleReport) == 29 * 8 + UVA_SAMPLE_LAYERS * 24, "mirrored on the host");
 
 // Passed by value; mirrored in crates/uva-cuda.
 struct SampleArguments {
@@ -74,7 +75,7 @@ struct SampleArguments {
   unsigned long long dataset_ids_wide;
   // The dataset's indptr, where the graph is the dataset's in another order: the way back to the dataset's edges.
   const long long* home_indptr;         // nodes + 1 entries; null where a list is at home where it lies
-  const unsigned int* weights;          // float32, one an edge of the dataset; null where nobody picks by weight
+  const unsigned int* weights;          // float32, one an edge of the dataset, where picks are by weight
   // The batch.
   unsigned long long seed;
   unsigned int batch;
@@ -87,6 +88,10 @@ struct SampleArguments {
   unsigned int group;                   // destinations that are looked at before any of them is picked for
   unsigned long long reads_whole_lists; // whether a list is read whole whatever is picked
   unsigned long long seeds;             // in batch_nodes already
+  // The block of the layer before, where its picks are kept; null where every destination gets picks of its own.
+  const int* kept_indptr;
+  const int* kept_indices;
+  const long long* kept_edge_ids;       // null where nobody asks
   // What a batch is written to.
   long long* batch_nodes;
   unsigned long long nodes_room;
@@ -102,18 +107,19 @@ struct SampleArguments {
   long long* begins;                    // one a destination: where its list begins
   unsigned int* degrees;                // one a destination
   long long* homes;                     // one a destination: where its list begins in the dataset; null as home_indptr
-  unsigned int* existing;               // one a destination: its list's entries of a weight; null as weights
-  unsigned int* heaviest;               // one a destination: the bits of their largest weight; null as weights
+  unsigned int* existing;               // one a destination: its list's entries above 0; null unless by weight
+  unsigned int* heaviest;               // one a destination: the bits of their largest weight; null as existing
   unsigned long long* totals;           // one a block of the launch
   SampleReport* report;
 };
-static_assert(sizeof(SampleArguments) == 304, "mirrored on the host");
+static_assert(sizeof(SampleArguments) == 328, "mirrored on the host");
 
 namespace uva {
 
 // What `failure` tells; in which layer `failed_layer` tells, and where in it the first ones.
 constexpr u64 FAILED_SEEDS = 1;         // bad_seed
 constexpr u64 FAILED_DESTINATIONS = 2;  // more destinations than there is room for
+constexpr u64 FAILED_KEPT = 4;          // more picks are kept than there is room for
 constexpr u64 FAILED_LAYER = 3;         // one of bad_list, bad_home, overflow, bad_entry, bad_edge and no_room
 
 constexpr u64 NONE = ~0ull;
@@ -148,7 +154,8 @@ __device__ __forceinline__ i64 name_of(const void* names, u64 wide, i64 node) {
   return wide ? reinterpret_cast<const i64*>(names)[node] : reinterpret_cast<const int*>(names)[node];
 }
 
-// Where the list of a node begins in the dataset's indices, if that is elsewhere; -1 for a node that the dataset has not.
+// Where the list of a node begins in the dataset's indices, if that is elsewhere; -1 for a node that the dataset has
+// not.
 __device__ __forceinline__ i64 home_of(const SampleArguments& arguments, i64 node) {
   const u64 id = (u64)name_of(arguments.dataset_ids, arguments.dataset_ids_wide, node);
   return id > arguments.nodes ? -1 : arguments.home_indptr[id];
@@ -159,20 +166,40 @@ __device__ __forceinline__ i64 home_begin(const SampleArguments& arguments, u64 
   return (arguments.homes == nullptr ? arguments.begins : arguments.homes)[destination];
 }
 
-// The part of `count` things that is this block's: all of a launch's blocks have one part each, in order, and the same in
-// every launch of that shape.
+// The part of the things first…end-1 that is this block's: all of a launch's blocks have one part each, in order, and
+// the same in every launch of that shape.
 struct Part {
   u64 begin;
   u64 end;
 };
 
-__device__ __forceinline__ Part part_of(u64 count) {
+__device__ __forceinline__ Part part_of(u64 first, u64 end) {
+  const u64 count = end - first;
   const u64 tiles = (count + blockDim.x - 1) / blockDim.x;
   const u64 each = (tiles + gridDim.x - 1) / gridDim.x * blockDim.x;
-  Part part = {each * blockIdx.x, each * blockIdx.x + each};
-  if (part.begin > count) part.begin = count;
-  if (part.end > count) part.end = count;
+  Part part = {first + each * blockIdx.x, first + each * blockIdx.x + each};
+  if (part.begin > end) part.begin = end;
+  if (part.end > end) part.end = end;
   return part;
+}
+
+// What this layer keeps of the one before, and what comes first in its block: destinations and their picks. After an
+// error in a layer before it is nothing, as are the counts of that one.
+struct Kept {
+  u64 destinations;
+  u64 edges;
+};
+
+__device__ __forceinline__ Kept kept_of(const SampleArguments& arguments) {
+  const SampleReport* const report = arguments.report;
+  const bool nothing = report->failure == FAILED_DESTINATIONS || report->failure == FAILED_KEPT;
+  if (arguments.kept_indptr == nullptr || nothing) return {0, 0};
+  return {report->layers[arguments.layer - 1].destinations, report->layers[arguments.layer - 1].edges};
+}
+
+// The first of the destinations that are looked at together with this one.
+__device__ __forceinline__ u64 group_begin(const SampleArguments& arguments, const Kept& kept, u64 destination) {
+  return kept.destinations + (destination - kept.destinations) / arguments.group * arguments.group;
 }
 
 // The sum over the block's threads, in its first thread. Every thread comes here.

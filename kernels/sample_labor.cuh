@@ -1,8 +1,8 @@
-// Picks that the nodes of a hop share: LABOR-0 (Balın and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023) with as many
-// picks as the fanout.
+// Picks that the nodes of a hop share: LABOR-0 (Balın and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023) with as
+// many picks as the fanout.
 //
-// Ids are read through the link, in a warp's or a block's coalesced reads: a list that a warp works off crosses it once, one
-// that a block does three to five times as a rule. Each look at an entry is a block of Philox.
+// Ids are read through the link, in a warp's or a block's coalesced reads: a list that a warp works off crosses it
+// once, one that a block does three to five times as a rule. Each look at an entry is a block of Philox.
 #pragma once
 
 #include "sample_select.cuh"

@@ -16,7 +16,8 @@ struct Words {
   u32 first, second, third, fourth;
 };
 
-// Philox 4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11): a block of a stream.
+// Philox 4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11): a block of a
+// stream.
 __device__ __forceinline__ Words words_of(const Stream& stream, u32 block) {
   u32 c0 = stream.node, c1 = stream.node_and_layer | (block & 0xffff), c2 = stream.batch, c3 = stream.epoch_and_split;
   u32 key0 = stream.key0, key1 = stream.key1;

@@ -1,7 +1,7 @@
 // The smallest of many keys, and who works on which list: what the kinds of sampler share that read lists whole.
 //
-// A short list is worked off by a warp, a long one by a block. Neither keeps a list's keys: they are computed from what is
-// read of the graph as often as they are looked at.
+// A short list is worked off by a warp, a long one by a block. Neither keeps a list's keys: they are computed from what
+// is read of the graph as often as they are looked at.
 #pragma once
 
 #include "sample_pick.cuh"
@@ -51,10 +51,11 @@ __device__ __forceinline__ void take_whole(const PickedList& list, u32 thread, u
   for (u64 place = thread; place < list.degree; place += threads) list.picks[place] = list.begin + (i64)place;
 }
 
-// The places of the `want` smallest keys, of equal ones the first, in the order of the list. `keys(place, key)` gives the
-// key of an entry, or says that it has none; more than `want` have one, and `want` is 32 at most. One pass: the smallest so
-// far lie sorted in the lanes, and a key that belongs among them moves the larger ones up. Of a list in random order the
-// entry at place p does with a chance of want / p, so that the moves are want · ln(degree / want) in all.
+// The places of the `want` smallest keys, of equal ones the first, in the order of the list. `keys(place, key)` gives
+// the key of an entry, or says that it has none; more than `want` have one, and `want` is 32 at most. One pass: the
+// smallest so far lie sorted in the lanes, and a key that belongs among them moves the larger ones up. Of a list in
+// random order the entry at place p does with a chance of want / p, so that the moves are want · ln(degree / want) in
+// all.
 template <class Keys>
 __device__ __forceinline__ void select_by_warp(const PickedList& list, u32 want, const Keys& keys) {
   const u32 lane = threadIdx.x % LANES;
@@ -85,9 +86,10 @@ __device__ __forceinline__ void select_by_warp(const PickedList& list, u32 want,
   if (lane < want) list.picks[rank] = list.begin + kept_place;
 }
 
-// The same by a block, for any `want`. A radix select: each pass counts the keys that agree with the sought one as far as
-// it is known by their next eight bits, until no more agree than are wanted; one pass more takes what is below it. Even keys
-// are told apart by about log(degree) / log(256) + 1 passes, and none needs more than eight. Each reads the list again.
+// The same by a block, for any `want`. A radix select: each pass counts the keys that agree with the sought one as far
+// as it is known by their next eight bits, until no more agree than are wanted; one pass more takes what is below it.
+// Even keys are told apart by about log(degree) / log(256) + 1 passes, and none needs more than eight. Each reads the
+// list again.
 template <class Keys>
 __device__ __forceinline__ void select_by_block(const PickedList& list, u32 want, const Keys& keys) {
   constexpr u32 DIGITS = 256;

@@ -1,8 +1,8 @@
 // Picks in proportion to the weights of edges: docs/reproducible-batches.md to the letter.
 //
-// Weights lie where the dataset has them, in host memory, and are read in a warp's or a block's coalesced reads: once to
-// count the entries that exist, and again where there are more than are picked. Doubles are divided and multiplied, never
-// added, so that nothing can be contracted; both are rounded as IEEE 754 has it.
+// Weights lie where the dataset has them, in host memory, and are read in a warp's or a block's coalesced reads: once
+// to count the entries that exist, and again where there are more than are picked. Doubles are divided and multiplied,
+// never added, so that nothing can be contracted; both are rounded as IEEE 754 has it.
 #pragma once
 
 #include "sample_select.cuh"

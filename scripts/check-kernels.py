@@ -152,7 +152,8 @@ def main():
     expected = {f"gather_{kernel}_{width}{form}" for kernel in ("naive", "shift", "wide") for width in ("i32", "i64") for form in ("", "_cached")}
     expected |= {"gather_begin", "gather_finish_i32", "gather_finish_i64", "spin_until", "cache_insert"}
     expected |= {f"sample_{step}" for step in (
-        "begin", "seeds", "check", "lists", "offsets", "picks", "labor_i32", "labor_i64", "weigh", "totals", "weighted", "edge_ids", "ids_i32", "ids_i64", "fresh", "assign", "relabel",
+        "begin", "seeds", "check", "lists", "weigh", "totals", "offsets", "picks", "labor_i32", "labor_i64",
+        "weighted", "edge_ids", "ids_i32", "ids_i64", "fresh", "assign", "relabel",
         "nodes")}
     nvrtc = Nvrtc(tools / "lib")
     problems, results = [], {}

@@ -199,6 +199,8 @@ def kernels(suite):
     found["conformance"] = tests(suite, "test-uva-gather", "wide_kernel_conforms" if suite.simulate else "conforms")
     sampling = ("batches_are_those", "any_grid") if suite.simulate else ()
     found["sampling"] = tests(suite, "test-uva-sample-cuda", *sampling)
+    kinds = ("edge_ids_say",) if suite.simulate else ()
+    found["kinds"] = tests(suite, "test-uva-sample-cuda-kinds", *kinds)
     if suite.simulate:
         return found
     found["models"] = tests(suite, "test-uva-train", "tests::cuda")

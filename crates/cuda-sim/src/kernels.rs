@@ -113,7 +113,7 @@ fn hold_sample(name: &str, arguments: &SampleArguments) -> Result<Vec<Hold>, Cod
     let home = if arguments.home_indptr == 0 { 0 } else { nodes + 1 };
     let homes = if arguments.homes == 0 { 0 } else { arguments.destinations_room };
     let (weights, weighed) =
-        if arguments.weights == 0 { (0, 0) } else { (arguments.edges, arguments.destinations_room) };
+        if arguments.existing == 0 { (0, 0) } else { (arguments.edges, arguments.destinations_room) };
     let edge_ids = if arguments.edge_ids == 0 { 0 } else { arguments.edges_room };
     // Only the kernels that read ids know how wide they are.
     let (edges, cached_edges) = match name.ends_with("_i32") || name.ends_with("_i64") {
@@ -121,6 +121,12 @@ fn hold_sample(name: &str, arguments: &SampleArguments) -> Result<Vec<Hold>, Cod
         false => (0, 0),
     };
     let mut held = Vec::new();
+    // How much is kept of the layer before the report says.
+    for address in [arguments.kept_indptr, arguments.kept_indices, arguments.kept_edge_ids] {
+        if address != 0 {
+            held.push(hold_around(address).ok_or(Code::ILLEGAL_ADDRESS)?);
+        }
+    }
     for (address, count, each, access) in [
         (arguments.indptr, nodes + 1, 8, Access::Read),
         (arguments.indices, edges, id_bytes, Access::Read),

@@ -129,6 +129,9 @@ pub struct SampleArguments {
     pub numbers: [u32; 8],
     pub reads_whole_lists: u64,
     pub seeds: u64,
+    pub kept_indptr: u64,
+    pub kept_indices: u64,
+    pub kept_edge_ids: u64,
     pub batch_nodes: u64,
     pub nodes_room: u64,
     pub node_degrees: u64,
@@ -149,7 +152,7 @@ pub struct SampleArguments {
 }
 
 /// Bytes of the kernels' SampleReport.
-pub const SAMPLE_REPORT_BYTES: u64 = 28 * 8 + 32 * 24;
+pub const SAMPLE_REPORT_BYTES: u64 = 29 * 8 + 32 * 24;
 
 #[cfg(test)]
 mod tests {
@@ -188,7 +191,7 @@ mod tests {
         );
         assert_eq!(size_of::<GatherArguments>(), 72);
         assert_eq!(size_of::<InsertArguments>(), 48);
-        assert_eq!(size_of::<SampleArguments>(), 304);
+        assert_eq!(size_of::<SampleArguments>(), 328);
     }
 
     #[test]

@@ -33,9 +33,9 @@ const uva_shim::Launchable ENTRIES[] = {
     ENTRY(gather_begin), GATHER(naive), GATHER(shift), GATHER(wide),
     ENTRY(gather_finish_i32), ENTRY(gather_finish_i64), ENTRY(spin_until),
     ENTRY(cache_insert),
-    ENTRY(sample_begin), ENTRY(sample_seeds), ENTRY(sample_check), ENTRY(sample_lists), ENTRY(sample_offsets),
-    ENTRY(sample_picks), ENTRY(sample_labor_i32), ENTRY(sample_labor_i64),
-    ENTRY(sample_weigh), ENTRY(sample_totals), ENTRY(sample_weighted), ENTRY(sample_edge_ids), ENTRY(sample_ids_i32), ENTRY(sample_ids_i64), ENTRY(sample_fresh),
+    ENTRY(sample_begin), ENTRY(sample_seeds), ENTRY(sample_check), ENTRY(sample_lists), ENTRY(sample_weigh),
+    ENTRY(sample_totals), ENTRY(sample_offsets), ENTRY(sample_picks), ENTRY(sample_labor_i32), ENTRY(sample_labor_i64),
+    ENTRY(sample_weighted), ENTRY(sample_edge_ids), ENTRY(sample_ids_i32), ENTRY(sample_ids_i64), ENTRY(sample_fresh),
     ENTRY(sample_assign), ENTRY(sample_relabel), ENTRY(sample_nodes),
 #ifdef UVA_SHIM_SELFTEST
     ENTRY(selftest_reverse), ENTRY(selftest_block_sum), ENTRY(selftest_diverge), ENTRY(selftest_return_early),

@@ -12,7 +12,7 @@ use uva_runtime::backend::{Backend, CudaBackend, GatherChoice, IpcKind, Kernel, 
 use uva_runtime::cache::{self, CacheContents, CachedDataset};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{LoaderOptions, Passes, Runtime, RuntimeError};
-use uva_sample::{BatchKey, GraphView, MiniBatch, NeighborSampler, SamplerKind, sampler};
+use uva_sample::{BatchKey, Expand, GraphView, MiniBatch, NeighborSampler, SamplerKind, sampler};
 
 fn options() -> LoaderOptions {
     LoaderOptions { fanouts: vec![4, 3], batch_size: 64, seed: 11, ..LoaderOptions::default() }
@@ -119,9 +119,9 @@ fn check_kind(
     dataset: &Arc<Dataset>,
     backend: &Backend,
     contents: &CacheContents,
-    (sampler_kind, replace): (SamplerKind, bool),
+    (sampler_kind, replace, expand): (SamplerKind, bool, Expand),
 ) {
-    let options = LoaderOptions { sampler_kind, replace, edge_ids: true, ..options() };
+    let options = LoaderOptions { sampler_kind, replace, expand, edge_ids: true, ..options() };
     let mut cached = CachedDataset::new(dataset, &options, backend, contents).unwrap();
     // The weights, and the edge ids, are those of the dataset's own order in either case.
     let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
@@ -144,7 +144,7 @@ fn every_kind_of_sampler_makes_its_own_batches_behind_a_list_cache() {
     let temp = tempfile::tempdir().unwrap();
     let (dataset, contents) = weighted_and_cached(temp.path());
     for sampler_kind in SamplerKind::ALL {
-        check_kind(&dataset, &Backend::Cpu, &contents, (sampler_kind, false));
+        check_kind(&dataset, &Backend::Cpu, &contents, (sampler_kind, false, Expand::All));
     }
 }
 
@@ -157,8 +157,10 @@ fn on_a_gpu_the_kinds_that_it_has_make_the_same_cached_or_not() {
     let (dataset, cached) = weighted_and_cached(temp.path());
     let (neighbor, labor, weighted) = (SamplerKind::Neighbor, SamplerKind::Labor, SamplerKind::Weighted);
     for contents in [CacheContents::default(), cached] {
-        for kind in [(neighbor, false), (labor, false), (weighted, false), (weighted, true)] {
-            check_kind(&dataset, &on_gpu(SamplerChoice::Gpu), &contents, kind);
+        for (kind, replace) in [(neighbor, false), (labor, false), (weighted, false), (weighted, true)] {
+            for expand in Expand::ALL {
+                check_kind(&dataset, &on_gpu(SamplerChoice::Gpu), &contents, (kind, replace, expand));
+            }
         }
     }
 }

@@ -39,8 +39,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// For batches within these bounds, which have a layer a fanout, and launches of so many blocks at most. The first array
-    /// is at `address`; how much there must be there does not depend on it.
+    /// For batches within these bounds, which have a layer a fanout, and launches of so many blocks at most. The first
+    /// array is at `address`; how much there must be there does not depend on it.
     pub(crate) fn at(
         address: u64,
         sampler: &SamplerOptions,

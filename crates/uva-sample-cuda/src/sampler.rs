@@ -54,12 +54,12 @@ impl CudaSampler {
     /// as the kernels' module is. Copies the cached lists and the names of the nodes to the device, and waits for that.
     ///
     /// # Errors
-    /// What [`SamplerOptions::check`] says; [`InvalidOption::ExpandOnDevice`] for [`Expand::New`],
-    /// [`InvalidOption::KindOnDevice`] for a kind that has no kernels, [`InvalidOption::NoWeights`] where there are none to
-    /// pick by; [`SampleError::LayerMismatch`] where
-    /// `bounds` has another number of layers than there are fanouts; [`SampleError::InvalidList`] where the cached lists
-    /// are no beginning of the graph's; [`CudaError::OutOfMemory`] with what is free; [`CudaError::Refused`] for dataset ids of
-    /// another number than there are nodes, and where there are none for a graph in another order than its dataset's.
+    /// What [`SamplerOptions::check`] says; [`InvalidOption::KindOnDevice`] for a kind that has no kernels,
+    /// [`InvalidOption::NoWeights`] where there are none to pick by; [`SampleError::LayerMismatch`] where `bounds` has
+    /// another number of layers than there are fanouts; [`SampleError::InvalidList`] where the cached lists are no
+    /// beginning of the graph's; [`CudaError::OutOfMemory`] with what is free; [`CudaError::Refused`] for dataset ids
+    /// of another number than there are nodes, and where there are none for a graph in another order than its
+    /// dataset's.
     pub fn new(
         kernels: SampleKernels,
         stream: Stream,
@@ -69,9 +69,6 @@ impl CudaSampler {
         let CudaSamplerOptions { sampler, bounds, .. } = options;
         let csc = graph.csc();
         sampler.check(&Csc { original_ids: options.original_ids, ..csc })?;
-        if sampler.expand == Expand::New {
-            return Err(SampleError::from(InvalidOption::ExpandOnDevice).into());
-        }
         let Some(kind) = pick_kind(sampler.kind) else {
             return Err(SampleError::from(InvalidOption::KindOnDevice { kind: sampler.kind }).into());
         };
@@ -117,8 +114,11 @@ impl CudaSampler {
             (SamplerKind::Weighted, Some(weights)) => weights.address(),
             _ => 0,
         };
-        let extras =
-            Extras { degrees: options.degrees, homes: graph.home().is_some(), weights: weights != 0 };
+        let extras = Extras {
+            degrees: options.degrees,
+            homes: graph.home().is_some(),
+            weights: sampler.kind == SamplerKind::Weighted,
+        };
         let blocks = kernels.blocks(options.grid) as usize;
         let layout = |address| Layout::at(address, sampler, bounds, blocks, extras);
         let batch = DeviceBuffer::new(context, layout(0).bytes, "the batches of a sampler")?;
@@ -336,6 +336,7 @@ impl CudaSampler {
             ..self.common
         };
         self.launched.clear();
+        let keeps = self.options.expand == Expand::New;
         for (layer, place) in self.layers.iter().enumerate() {
             let room = out.map(|out| &out.layers[layer]);
             let destinations = room.map_or(usize::MAX, |room| room.indptr.len().saturating_sub(1));
@@ -343,8 +344,12 @@ impl CudaSampler {
                 0 => room.indices.len(),
                 _ => room.indices.len().min(room.edge_ids.len()),
             });
+            let kept = self.launched.last().filter(|_| keeps).copied().unwrap_or_default();
             self.launched.push(SampleArguments {
                 layer: layer as u32,
+                kept_indptr: kept.block_indptr,
+                kept_indices: kept.block_indices,
+                kept_edge_ids: kept.edge_ids,
                 // A limit is at most 65,536.
                 fanout: place.shape.limit.map_or(WHOLE_LISTS, |limit| limit as u32),
                 group: place.shape.group as u32,

@@ -98,13 +98,13 @@ impl GraphSource {
         Ok(source)
     }
 
-    /// The same as a dataset's graph in another order, whose `indptr` this is: the way back to the dataset's edges. Each list
-    /// has its entries in the order that they have in the dataset; which node of the dataset has it are the
+    /// The same as a dataset's graph in another order, whose `indptr` this is: the way back to the dataset's edges.
+    /// Each list has its entries in the order that they have in the dataset; which node of the dataset has it are the
     /// [`dataset_ids`](crate::CudaSamplerOptions::dataset_ids).
     ///
     /// # Errors
-    /// [`CudaError::Refused`] for an array that is no whole entries, not aligned to them, of another number than the graph's,
-    /// or pinned for another device.
+    /// [`CudaError::Refused`] for an array that is no whole entries, not aligned to them, of another number than the
+    /// graph's, or pinned for another device.
     pub fn with_home(mut self, indptr: PinnedArray) -> Result<Self, CudaError> {
         let what = "the dataset's indptr";
         let ends: &[i64] =

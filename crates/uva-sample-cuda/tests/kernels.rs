@@ -121,6 +121,64 @@ fn thousands_of_picks_are_those_of_the_plain_method() {
     }
 }
 
+/// Draws by weight out of `degree` entries that weigh the same, `each` as integers, and what the plain method draws.
+fn draws_of_kernel_and_plainly(node: i64, degree: u32, fanout: u32, power: u32) -> (Vec<i64>, Vec<i64>) {
+    let weights = vec![1.0_f32; degree as usize];
+    // The heaviest is said to be lighter than it is, so that a few entries weigh as much as thousands of millions.
+    let heaviest = [2_f32.powi(31 - power as i32).to_bits()];
+    let (nodes, begins, degrees) = ([node], [0_i64], [degree]);
+    let indptr = [0_i32, fanout as i32];
+    let mut places = vec![-1_i32; fanout as usize];
+    let mut slots = vec![-1_i64; fanout as usize];
+    let report = [SampleReport { picking: 1, ..SampleReport::default() }];
+    launch(
+        "sample_weighted",
+        &SampleArguments {
+            weights: address(&weights),
+            seed: SEED,
+            batch: BATCH,
+            epoch_and_split: 5 | 2 << 30,
+            batch_dependency: 1,
+            layer: LAYER,
+            fanout,
+            replace: 1,
+            batch_nodes: address(&nodes),
+            block_indptr: address(&indptr),
+            block_indices: places.as_mut_ptr() as u64,
+            begins: address(&begins),
+            degrees: address(&degrees),
+            existing: address(&degrees),
+            heaviest: address(&heaviest),
+            slots: slots.as_mut_ptr() as u64,
+            report: address(&report),
+            ..SampleArguments::default()
+        },
+    );
+    let key = StreamKey {
+        seed: SEED,
+        node: node as u64,
+        purpose: Purpose::Weights,
+        layer: LAYER,
+        batch: BATCH,
+        epoch: 5,
+        split: Split::Test,
+    };
+    let mut stream = key.stream();
+    let total = u64::from(degree) << power;
+    (slots, (0..fanout).map(|_| (stream.bounded_u64(total) >> power) as i64).collect())
+}
+
+#[test]
+fn draws_of_64_bits_that_are_rejected_are_drawn_again() {
+    // Three quarters of 2^64: one draw in four is rejected. By a warp, and by a block.
+    for (degree, fanout, power) in [(3, 2, 62), (48, 31, 58), (48, 40, 58), (192, 150, 56)] {
+        for node in 0..20 {
+            let (found, expected) = draws_of_kernel_and_plainly(node, degree, fanout, power);
+            assert_eq!(found, expected, "{fanout} of {degree}, node {node}");
+        }
+    }
+}
+
 #[test]
 fn the_places_of_cached_lists_are_read_from_the_cache_and_known_ones_not_again() {
     let (indptr, cached_indptr) = ([0_i64, 1, 2, 3, 12, 13], [0_i64, 4, 9]);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Gpu, Graph, options, rough, same};
-use uva_sample::{SamplerKind, SamplerOptions};
+use uva_sample::{Expand, SamplerKind, SamplerOptions};
 
 /// A graph in another order: the way home leads back from everywhere to elsewhere.
 fn reordered(graph: &Graph) -> Graph {
@@ -126,6 +126,49 @@ fn weights_of_hubs_are_taken_by_blocks() {
                 let kind = SamplerKind::Weighted;
                 let sampler = SamplerOptions { kind, edge_ids: true, replace, ..options(fanouts) };
                 same(&gpu, &graph, &sampler, 100, 2, 20);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_node_keeps_its_picks_where_only_new_ones_are_expanded() {
+    if !cuda_sim::in_process("a_node_keeps_its_picks_where_only_new_ones_are_expanded") {
+        return;
+    }
+    let gpu = Gpu::new();
+    let plain = rough(120).weighted();
+    for graph in [&plain, &reordered(&plain.clone().narrow())] {
+        for kind in [SamplerKind::Neighbor, SamplerKind::Labor, SamplerKind::Weighted] {
+            for (fanouts, edge_ids) in [
+                (&[3, 2, 2][..], false),
+                (&[2, 3, 1], true),
+                (&[-1, 2], true),
+                (&[40, 2], false),
+                (&[3], true),
+            ] {
+                let sampler = SamplerOptions { kind, expand: Expand::New, edge_ids, ..options(fanouts) };
+                same(&gpu, graph, &sampler, 30, 3, 5);
+            }
+        }
+    }
+}
+
+#[test]
+fn graphs_without_edges_or_weights_above_0_have_batches_of_every_kind() {
+    if !cuda_sim::in_process("graphs_without_edges_or_weights_above_0_have_batches_of_every_kind") {
+        return;
+    }
+    let gpu = Gpu::new();
+    for lists in [vec![vec![], vec![]], vec![vec![1, 0], vec![0; 50]]] {
+        let edges = lists.iter().map(Vec::len).sum();
+        let plain = Graph { weights: Some(vec![0.0; edges]), ..Graph::from_lists(&lists) };
+        for graph in [&plain, &plain.reordered(&[1, 0])] {
+            for kind in [SamplerKind::Neighbor, SamplerKind::Labor, SamplerKind::Weighted] {
+                for expand in Expand::ALL {
+                    let sampler = SamplerOptions { kind, expand, edge_ids: true, ..options(&[1, -1]) };
+                    same(&gpu, graph, &sampler, 1, 2, 2);
+                }
             }
         }
     }

@@ -12,7 +12,7 @@ use uva_cuda::{CudaError, Stream};
 use uva_graph::generate::{PowerLaw, power_law};
 use uva_graph::{Dataset, Split};
 use uva_sample::{
-    BatchBounds, BatchKey, InvalidOption, NeighborSampler, SampleError, SamplerKind, SamplerOptions,
+    BatchBounds, BatchKey, Expand, InvalidOption, NeighborSampler, SampleError, SamplerKind, SamplerOptions,
     SeedOrder,
 };
 use uva_sample_cuda::{CudaSampleError, CudaSampler, CudaSamplerOptions, GraphSource, PinnedArray};
@@ -78,10 +78,7 @@ fn the_published_batches_are_made() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/test-vectors.json");
     let vectors: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let mut checked = 0;
-    // Expanding new nodes only is for the CPU, and so is picking by weight.
-    let on_device =
-        |case: &&Value| case["options"]["expand"].is_null() && case["options"]["kind"] != "weighted";
-    for case in vectors["graphs"].as_array().unwrap().iter().filter(on_device) {
+    for case in vectors["graphs"].as_array().unwrap() {
         let indices = match case["indices_dtype"].as_str() {
             Some("int32") => Ids::I32(integers(&case["indices"])),
             _ => Ids::I64(integers(&case["indices"])),
@@ -91,15 +88,21 @@ fn the_published_batches_are_made() {
             .then(|| integers(&case["weight_bits"]).into_iter().map(f32::from_bits).collect());
         let graph = Graph { indptr: integers(&case["indptr"]), indices, original_ids, home: None, weights };
         let kind = case["options"]["kind"].as_str().map(|name| SamplerKind::from_name(name).unwrap());
-        let sampler = SamplerOptions {
+        let plain = SamplerOptions {
             kind: kind.unwrap_or_default(),
-            edge_ids: case["options"]["edge_ids"].as_bool().unwrap_or(false),
             fanouts: integers(&case["options"]["fanouts"]),
             replace: case["options"]["replace"].as_bool().unwrap(),
             seed: case["options"]["seed"].as_u64().unwrap(),
             // Absent where picks change with every batch.
             batch_dependency: case["options"]["batch_dependency"].as_u64().map_or(1, |kappa| kappa as u32),
             ..SamplerOptions::default()
+        };
+        let sampler = SamplerOptions {
+            expand: case["options"]["expand"]
+                .as_str()
+                .map_or(Expand::All, |name| Expand::from_name(name).unwrap()),
+            edge_ids: case["options"]["edge_ids"].as_bool().unwrap_or(false),
+            ..plain
         };
         let batch_size = case["batch_size"].as_u64().unwrap() as usize;
         let bounds = graph.bounds_of(batch_size, &sampler);
@@ -135,7 +138,7 @@ fn the_published_batches_are_made() {
             checked += 1;
         }
     }
-    assert!(checked >= 40, "{checked} batches were checked");
+    assert!(checked >= 70, "{checked} batches were checked");
 }
 
 #[test]

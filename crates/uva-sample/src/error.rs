@@ -171,11 +171,6 @@ pub enum InvalidOption {
     /// κ is 0.
     #[error("--batch-dependency 0: picks are kept for 1 batch (the ordinary case) or more")]
     BatchDependency,
-    /// Picks that are kept over hops, on a device.
-    #[error(
-        "--expand new is for samplers on the CPU, not for one on a GPU: use --expand all, or sample on the CPU"
-    )]
-    ExpandOnDevice,
     /// A kind of sampler that a device does not have.
     #[error(
         "--sampler-kind {kind} is for samplers on the CPU, not for one on a GPU: use --sampler cpu, or \

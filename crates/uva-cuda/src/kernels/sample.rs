@@ -158,8 +158,10 @@ impl SampleKernels {
         let warps = self.shape(bound, arguments.destinations_room, BLOCK_THREADS / WARP);
         let edges = self.shape(bound, arguments.edges_room, BLOCK_THREADS);
         let weighted = kind == PickKind::Weighted;
-        if weighted == (arguments.weights == 0) {
-            return Err(CudaError::Refused("weights are for picks by weight, which need them".to_owned()));
+        if weighted == (arguments.existing == 0) {
+            return Err(CudaError::Refused(
+                "room for what weights come to is for picks by weight, which need it".to_owned(),
+            ));
         }
         let picks = match kind {
             PickKind::Neighbor => PICKS,

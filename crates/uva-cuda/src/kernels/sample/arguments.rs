@@ -38,10 +38,10 @@ pub struct SampleArguments {
     pub original_ids_wide: u64,
     /// The same of `dataset_ids`.
     pub dataset_ids_wide: u64,
-    /// int64, `nodes + 1` entries: where each node's list begins in the dataset's indices, by the dataset's ids. 0 where the
-    /// lists are at home where they lie.
+    /// int64, `nodes + 1` entries: where each node's list begins in the dataset's indices, by the dataset's ids. 0
+    /// where the lists are at home where they lie.
     pub home_indptr: u64,
-    /// float32, one an edge of the dataset. 0 where nobody picks by weight.
+    /// float32, one an edge of the dataset, where picks are by weight.
     pub weights: u64,
     /// The run's seed.
     pub seed: u64,
@@ -66,6 +66,13 @@ pub struct SampleArguments {
     pub reads_whole_lists: u64,
     /// Seeds, which lie in `batch_nodes`.
     pub seeds: u64,
+    /// `block_indptr` of the layer before, whose picks are kept: this block begins with that one. 0 where each
+    /// destination gets picks of its own.
+    pub kept_indptr: u64,
+    /// `block_indices` of the layer before; 0 as `kept_indptr`.
+    pub kept_indices: u64,
+    /// `edge_ids` of the layer before; 0 as `kept_indptr` or `edge_ids`.
+    pub kept_edge_ids: u64,
     /// int64, room for `nodes_room` node ids.
     pub batch_nodes: u64,
     /// At most 2³¹ − 1, at least `seeds`.
@@ -92,7 +99,7 @@ pub struct SampleArguments {
     pub degrees: u64,
     /// int64, one a destination: scratch, kept within a batch. 0 where `home_indptr` is.
     pub homes: u64,
-    /// uint32, one a destination: scratch, kept within a batch. 0 where `weights` is.
+    /// uint32, one a destination: scratch, kept within a batch. 0 unless picks are by weight.
     pub existing: u64,
     /// The same.
     pub heaviest: u64,
@@ -102,7 +109,7 @@ pub struct SampleArguments {
     pub report: u64,
 }
 
-const _: () = assert!(size_of::<SampleArguments>() == 304 && align_of::<SampleArguments>() == 8);
+const _: () = assert!(size_of::<SampleArguments>() == 328 && align_of::<SampleArguments>() == 8);
 
 /// The size of one block of the batch. `SampleLayer` of `kernels/sample.cuh`.
 #[repr(C)]
@@ -116,8 +123,8 @@ pub struct SampleLayer {
     pub edges: u64,
 }
 
-/// How a batch went. `SampleReport` of `kernels/sample.cuh`; it lies in device memory and is read by a copy. Where there
-/// is no "first" one its number is all ones.
+/// How a batch went. `SampleReport` of `kernels/sample.cuh`; it lies in device memory and is read by a copy. Where
+/// there is no "first" one its number is all ones.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SampleReport {
@@ -135,11 +142,13 @@ pub struct SampleReport {
     pub cached_reads: u64,
     /// Nodes of the batch.
     pub nodes: u64,
-    /// 0: none; 1: a seed; 2: more destinations than room; 3: one of `bad_list`, `bad_home`, `overflow`, `bad_entry`, `bad_edge`,
-    /// `no_room`.
+    /// 0: none; 1: a seed; 2: more destinations than room; 4: more kept picks than room; 3: one of `bad_list`,
+    /// `bad_home`, `overflow`, `bad_entry`, `bad_edge`, `no_room`.
     pub failure: u64,
-    /// The layer of failures 2 and 3.
+    /// The layer of failures from 2 on.
     pub failed_layer: u64,
+    /// The first destination there whose picks are not kept, of failure 3.
+    pub failed_first: u64,
     /// Twice the position of the first seed that cannot be, one more where it is a repetition.
     pub bad_seed: u64,
     /// The first destination whose list is no range of the edges.
@@ -160,8 +169,8 @@ pub struct SampleReport {
     pub bad_position: u64,
     /// The first pick whose node is new and has no room.
     pub no_room: u64,
-    /// The first entry that was looked at for its name and is no node: its destination in the upper half, its place in the
-    /// list in the lower.
+    /// The first entry that was looked at for its name and is no node: its destination in the upper half, its place in
+    /// the list in the lower.
     pub bad_entry: u64,
     /// The first pick of the destinations that were looked at together with that one.
     pub bad_entry_edge: u64,
@@ -187,7 +196,7 @@ const _: () = assert!(size_of::<SampleReport>() == SampleReport::BYTES && align_
 
 impl SampleReport {
     /// Bytes of a report.
-    pub const BYTES: usize = 28 * 8 + LAYERS * 24;
+    pub const BYTES: usize = 29 * 8 + LAYERS * 24;
 
     /// A report from the bytes that were copied from the device.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
@@ -205,7 +214,7 @@ impl SampleArguments {
         let named = |address: u64| if address == 0 { 0 } else { self.nodes };
         let if_any = |address: u64, many: u64| if address == 0 { 0 } else { many };
         let homes = if_any(self.home_indptr, self.destinations_room);
-        let weighed = if_any(self.weights, self.destinations_room);
+        let weighed = if_any(self.existing, self.destinations_room);
         let cached = if self.cached_lists == 0 { 0 } else { self.cached_lists.saturating_add(1) };
         for (what, address, many, each) in [
             ("indptr", self.indptr, self.nodes.saturating_add(1), 8),
@@ -220,7 +229,7 @@ impl SampleArguments {
                 if_any(self.home_indptr, self.nodes.saturating_add(1)),
                 8,
             ),
-            ("the weights", self.weights, if_any(self.weights, self.edges), 4),
+            ("the weights", self.weights, if_any(self.existing, self.edges), 4),
             ("the nodes of the batch", self.batch_nodes, self.nodes_room, 8),
             ("the degrees of the nodes", self.node_degrees, 0, 4),
             ("the block's indptr", self.block_indptr, self.destinations_room.saturating_add(1), 4),
@@ -260,6 +269,11 @@ impl SampleArguments {
         }
         if self.stamp == 0 || self.fanout == 0 || self.group == 0 || self.batch_dependency == 0 {
             return refuse("its stamp, fanout, group or batch dependency is 0".to_owned());
+        }
+        let kept = [self.kept_indptr, self.kept_indices, self.kept_edge_ids].map(|address| address != 0);
+        let keeps = self.kept_indptr != 0;
+        if kept != [keeps, keeps, keeps && self.edge_ids != 0] || (keeps && self.layer == 0) {
+            return refuse("it keeps part of a block, or has none before it".to_owned());
         }
         if self.layer as usize >= LAYERS {
             return refuse(format!("layer {} of {LAYERS}", self.layer));

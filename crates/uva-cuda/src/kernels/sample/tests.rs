@@ -107,9 +107,9 @@ fn a_report_is_read_from_its_bytes() {
         bytes[word * 8..][..8].copy_from_slice(&(word as u64 + 1).to_ne_bytes());
     }
     let report = SampleReport::from_bytes(&bytes);
-    assert_eq!((report.stamp, report.hash, report.no_room, report.done), (1, 4, 19, 28));
-    assert_eq!(report.layers[0], SampleLayer { destinations: 29, sources: 30, edges: 31 });
-    assert_eq!(report.layers[31].edges, 124);
+    assert_eq!((report.stamp, report.hash, report.no_room, report.done), (1, 4, 20, 29));
+    assert_eq!(report.layers[0], SampleLayer { destinations: 30, sources: 31, edges: 32 });
+    assert_eq!(report.layers[31].edges, 125);
 }
 
 fn arguments() -> SampleArguments {
@@ -161,7 +161,10 @@ fn arguments_that_no_memory_can_satisfy_are_refused() {
         (SampleArguments { totals: 0, ..good }, "the totals"),
         (SampleArguments { home_indptr: 0x100, ..good }, "the places in the dataset"),
         (SampleArguments { weights: 0x102, ..good }, "the weights"),
-        (SampleArguments { weights: 0x104, ..good }, "the counts of entries"),
+        (SampleArguments { existing: 0x104, ..good }, "the weights"),
+        (SampleArguments { existing: 0x104, weights: 0x108, ..good }, "the heaviest weights"),
+        (SampleArguments { kept_indptr: 0x100, kept_indices: 0x200, ..good }, "keeps"),
+        (SampleArguments { kept_indptr: 0x100, layer: 1, ..good }, "keeps"),
         (SampleArguments { edge_ids: 0x104, ..good }, "the edge ids"),
     ] {
         let error = wrong.check(IdWidth::I64).unwrap_err();
