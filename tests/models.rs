@@ -134,6 +134,44 @@ fn narrow_features_stay_narrow_in_the_slots_and_give_the_losses_of_wide_ones() {
 }
 
 #[test]
+fn half_precision_features_change_no_batch_and_the_losses_by_little() {
+    let temp = directory();
+    let graph = small_graph(temp.path());
+    let run = |metrics: &str| {
+        train(temp.path(), metrics, "--epochs 3 --lr 0.01").run().succeeds();
+        let metrics = Metrics::read(&temp.path().join(metrics));
+        let start = metrics.of("start").next().unwrap();
+        let dtype = start["dataset"]["feature_dtype"].as_str().unwrap().to_owned();
+        let losses: Vec<f64> =
+            metrics.of("epoch").map(|epoch| epoch["train_loss"].as_f64().unwrap()).collect();
+        let hashes: Vec<_> = metrics.trained().into_iter().map(|(_, _, hash, _)| hash).collect();
+        (dtype, losses, hashes)
+    };
+    let wide = run("wide.jsonl");
+    // As docs/datasets.md tells: every value rounded to the nearest half, and what the table is said to be.
+    let table = fs::read(graph.join("feat.npy")).unwrap();
+    let rows = table.len() - 4000 * 24 * 4;
+    let values: Vec<u8> = table[rows..]
+        .chunks_exact(4)
+        .flat_map(|value| half::f16::from_f32(f32::from_le_bytes(value.try_into().unwrap())).to_le_bytes())
+        .collect();
+    fs::write(graph.join("feat.npy"), [header("<f2", &[4000, 24], false), values].concat()).unwrap();
+    let meta: serde_json::Value =
+        serde_json::from_slice(&fs::read(graph.join("meta.json")).unwrap()).unwrap();
+    let mut meta = meta.as_object().unwrap().clone();
+    meta.remove("feat_dtype");
+    fs::write(graph.join("meta.json"), serde_json::to_vec(&meta).unwrap()).unwrap();
+    let narrow = run("narrow.jsonl");
+
+    assert_eq!((wide.0.as_str(), narrow.0.as_str()), ("f32", "f16"));
+    assert_eq!(wide.2, narrow.2, "the batches are the same");
+    assert_ne!(wide.1, narrow.1, "the values are not: most are no halves");
+    for (wide, narrow) in wide.1.iter().zip(&narrow.1) {
+        assert!((wide - narrow).abs() < 0.01 * wide, "{wide} and {narrow}");
+    }
+}
+
+#[test]
 fn attention_residuals_and_norms_learn_in_any_mode_and_resume_with_the_same_losses() {
     let temp = directory();
     small_graph(temp.path());

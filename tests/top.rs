@@ -177,6 +177,7 @@ fn on_a_terminal(directory: &std::path::Path, port: u16, keys: Keys<'_>) -> Opti
     let mut command = std::process::Command::new("script");
     command.args(["-qfec", &top, "/dev/null"]).current_dir(directory);
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    command.env("TERM", "xterm");
     let Ok(mut terminal) = command.spawn() else {
         println!("skipped: there is no script(1)");
         return None;

@@ -74,7 +74,7 @@ impl SelfLoops {
 pub const DEFAULT_MEMORY: u64 = 4 << 30;
 
 /// What to change on the way in, and what the source does not say itself. `None` does what suits the source; the table in
-/// docs/data-format.md says what that is.
+/// docs/datasets.md says what that is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportOptions {
     /// Give every edge its other direction. Neighbours then ascend in each list.

@@ -22,7 +22,9 @@ pub fn run(flags: &TopFlags) -> anyhow::Result<()> {
     let mut history = History::new(source.shown());
     history.take(source.ask().map_err(|trouble| trouble.at_first(&source))?, Instant::now());
     let interval = flags.interval.duration();
-    if flags.once || !io::stdout().is_terminal() {
+    // A terminal that says of itself that it cannot move its cursor is none to draw on.
+    let draws = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb");
+    if flags.once || !draws {
         // A speed takes two looks. A run that ends between them is shown as it was.
         std::thread::sleep(interval);
         if let Ok(figures) = source.ask() {
