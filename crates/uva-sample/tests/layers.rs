@@ -113,7 +113,7 @@ fn sums_weighed_by_fastgcn_are_right_in_expectation() {
 /// Two destinations with six neighbours, of different importance, between them.
 fn two_lists() -> (Graph, Vec<f64>) {
     let lists = [vec![2, 3, 4], vec![4, 5, 6, 7, 7], vec![], vec![], vec![], vec![], vec![], vec![]];
-    let mut sums = vec![0.0; 8];
+    let mut sums = [0.0; 8];
     for list in &lists {
         list.iter().for_each(|&node| sums[node as usize] += importance(list.len()));
     }
