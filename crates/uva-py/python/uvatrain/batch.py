@@ -97,8 +97,8 @@ class Block:
         """float32 [num_edges]: what each edge counts, so that a destination's weighted sum stands for the mean over all
         its neighbours.
 
-        Only where the kind of sampler weighs edges (`batch.weighs_edges`): "ladies" and "fastgcn". With the others it is
-        the mean over the picked ones that does.
+        Only where the kind of sampler weighs edges (`batch.weighs_edges`): "ladies" and "fastgcn". With the others
+        it is the mean over the picked ones that does.
         """
         return self._tensor("weights")
 

@@ -17,8 +17,8 @@ def to_pyg(batch: Batch) -> Any:
     - `y`: the labels of the seeds, so `y[:batch_size]` is all of it. It views the slot.
     - `edge_index` int64 [2, edges], a copy: row 0 is each edge's source, row 1 its target, positions in
       `n_id`; the edges of the hop at the seeds first.
-    - `edge_weight` float32 [edges], a copy: only where the kind of sampler weighs edges (`batch.weighs_edges`). Layers that
-      sum by it, `GraphConv(aggr="add")` for example, get what stands for the mean over all neighbours.
+    - `edge_weight` float32 [edges], a copy: only where the kind of sampler weighs edges (`batch.weighs_edges`).
+      Layers that sum by it, `GraphConv(aggr="add")` for example, get what stands for the mean over all neighbours.
     - `num_sampled_nodes` and `num_sampled_edges`: lists, nodes (the seeds first) and edges of each hop, for
       `trim_to_layer`.
     - `batch_size`: the number of seeds.

@@ -274,8 +274,9 @@ class Loader(Batches):
         that a node has the same neighbours in every layer. `batch.to_pyg()` and PyG's `trim_to_layer` are
         exact with "new".
     sampler_kind: which neighbours are picked. "neighbor": any, each node's on its own. "labor": such as the nodes of
-        a hop share, so that a batch has fewer nodes. "weighted": by the weights of the edges (weight.npy). "ladies" and
-        "fastgcn": nodes drawn for a whole layer by importance, `fanouts` of them a layer; blocks then have `weights`.
+        a hop share, so that a batch has fewer nodes. "weighted": by the weights of the edges (weight.npy).
+        "ladies" and "fastgcn": nodes drawn for a whole layer by importance, `fanouts` of them a layer; blocks then
+        have `weights`.
     edge_ids: whether blocks have `edge_ids`, the place of each edge in the dataset's `indices`. It changes nothing else.
     rank, world_size: which part of an epoch's batches comes here: of batch number g, the rank g % world_size.
         None: torch.distributed's where it is initialised, else RANK and WORLD_SIZE of the environment
