@@ -1,9 +1,9 @@
 // `wide`: 16-byte loads laid out from line starts, whatever the row size and the base are.
 //
 // Eight lanes read one line of 128 bytes, so a warp instruction covers four lines, of one row or of several: short rows
-// share it. Of a line's eight pieces only those are read that hold a byte of the row. So a row costs as many reads as it
-// touches lines, and as many bytes as it touches 32-byte sectors. A thread has UVA_GATHER_WIDE_DEPTH loads on their way
-// before it uses the first.
+// share it. Of a line's eight pieces only those are read that hold a byte of the row. So a row costs as many reads as
+// it touches lines, and as many bytes as it touches 32-byte sectors. A thread has UVA_GATHER_WIDE_DEPTH loads on their
+// way before it uses the first.
 //
 // A piece may hold bytes before the row's first or behind its last. They are the neighbouring rows'; at the ends of the
 // table they are whatever lies in the same aligned 16 bytes. Reading them is safe, because memory is mapped and pinned

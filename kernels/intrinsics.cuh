@@ -1,4 +1,5 @@
-// The few things a kernel needs from the machine, each with a device version and a host version. All inline PTX is here.
+// The few things a kernel needs from the machine, each with a device version and a host version. All inline PTX is
+// here.
 //
 // The kernels are compiled in two ways: by NVRTC for a GPU, and by the system's C++ compiler under the shim of
 // crates/uva-kernel-sim, which brings CUDA's own names (threadIdx, __shfl_sync, atomicAdd…) and logs what

@@ -1,8 +1,8 @@
 // What the sampling kernels have in common: their arguments, the report, and sums and prefix sums over a whole launch.
 //
-// A batch is sampled by a chain of launches in one stream, none of which waits for the host: how much there is to do each
-// reads from the report, where the one before has written it. After an error the counts there are zero, so what is left
-// of the chain does nothing.
+// A batch is sampled by a chain of launches in one stream, none of which waits for the host: how much there is to do
+// each reads from the report, where the one before has written it. After an error the counts there are zero, so what is
+// left of the chain does nothing.
 #pragma once
 
 #include "intrinsics.cuh"

@@ -54,7 +54,8 @@ __device__ __forceinline__ Stream stream_of(const SampleArguments& arguments, u6
           (u32)batch, arguments.epoch_and_split};
 }
 
-// The next draw below `bound`, by Lemire's method with rejection ("Fast random integer generation in an interval", 2019).
+// The next draw below `bound`, by Lemire's method with rejection ("Fast random integer generation in an interval",
+// 2019).
 __device__ __forceinline__ u32 bounded(const Stream& stream, u32& used, u32 bound) {
   u64 product = (u64)word_of(stream, used++) * bound;
   if ((u32)product < bound) {
@@ -70,8 +71,8 @@ __device__ __forceinline__ u32 bound_of(const SampleArguments& arguments, u32 de
 }
 
 // The draws of a destination with more neighbours than the fanout, into `draws`: one a lane, turn by turn. Each lane
-// assumes that no draw is rejected, so that word i is draw i's; where that is in doubt, which is rare, one lane draws all
-// of them one after the other. What each lane wrote last it also returns.
+// assumes that no draw is rejected, so that word i is draw i's; where that is in doubt, which is rare, one lane draws
+// all of them one after the other. What each lane wrote last it also returns.
 __device__ __forceinline__ u32 draw(const SampleArguments& arguments, const Stream& stream, u32 degree, i64* draws) {
   const u32 lane = threadIdx.x % LANES;
   bool doubt = false;

@@ -6,7 +6,8 @@
 // loads each has 32 KB in flight, two such blocks 64 KB, so that there is room for warps that are between two loads.
 #pragma once
 
-// Threads of a block. Every kernel takes any multiple of 32 up to this; `gather_begin` and `gather_finish` take one thread.
+// Threads of a block. Every kernel takes any multiple of 32 up to this; `gather_begin` and `gather_finish` take one
+// thread.
 #define UVA_GATHER_BLOCK_THREADS 512
 // Blocks that a multiprocessor must be able to hold at once: bounds the registers to 64 a thread.
 #define UVA_GATHER_BLOCKS_PER_MULTIPROCESSOR 2

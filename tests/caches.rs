@@ -1,5 +1,5 @@
-//! The caches' way through the program: the real binary plans, rewrites, trains with and without, on the CPU and under the
-//! stand-in for NVIDIA's driver. Whatever is cached, batches, losses and accuracies are those of a run without.
+//! The caches' way through the program: the real binary plans, rewrites, trains with and without, on the CPU and under
+//! the stand-in for NVIDIA's driver. Whatever is cached, batches, losses and accuracies are those of a run without.
 
 mod support;
 

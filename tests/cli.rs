@@ -365,8 +365,8 @@ fn memory_does_not_grow_with_the_edges() {
     }
 }
 
-/// Heap, anonymous maps and threads' stacks (RLIMIT_DATA), in units of 1024 bytes. Of files that are mapped only what may be
-/// written counts, which is 45 MiB of libtorch's.
+/// Heap, anonymous maps and threads' stacks (RLIMIT_DATA), in units of 1024 bytes. Of files that are mapped only what
+/// may be written counts, which is 45 MiB of libtorch's.
 const DATA_KIB: u64 = 112 << 10;
 
 #[test]

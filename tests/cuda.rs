@@ -1,6 +1,6 @@
 //! The GPU's way through the program, under the stand-in for NVIDIA's driver: the real binary, its processes, the real
-//! kernels run on the host. Device memory is host memory there, and the model trains on the CPU, so batches *and* losses
-//! must be those of a run without a GPU, bit for bit.
+//! kernels run on the host. Device memory is host memory there, and the model trains on the CPU, so batches *and*
+//! losses must be those of a run without a GPU, bit for bit.
 
 mod support;
 
@@ -78,7 +78,8 @@ fn batches_and_losses_are_those_of_the_cpu_whichever_way_the_rows_take() {
     }
 }
 
-/// NVIDIA's driver pins whatever the limit says, so a low one is no refusal; where a system does count, it is the cause.
+/// NVIDIA's driver pins whatever the limit says, so a low one is no refusal; where a system does count, it is the
+/// cause.
 #[test]
 fn a_limit_on_locked_memory_changes_nothing_unless_pinning_is_refused_and_is_named_then() {
     let temp = directory();

@@ -1,5 +1,5 @@
-//! The documentation is true of this program as far as a test can tell: examples parse, links lead somewhere, every page is
-//! in the book.
+//! The documentation is true of this program as far as a test can tell: examples parse, links lead somewhere, every
+//! page is in the book.
 
 mod support;
 

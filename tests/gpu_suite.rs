@@ -1,5 +1,5 @@
-//! `scripts/gpu-suite.sh` and `scripts/peers-gpu`, as far as they go without a GPU: the steps that drive the binary, under
-//! the stand-ins for NVIDIA's driver and for the control program of MPS.
+//! `scripts/gpu-suite.sh` and `scripts/peers-gpu`, as far as they go without a GPU: the steps that drive the binary,
+//! under the stand-ins for NVIDIA's driver and for the control program of MPS.
 
 mod support;
 
@@ -10,7 +10,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use support::directory;
 
-/// `python3 scripts/SCRIPT ARGS…`, where nothing that is installed can be imported: a PyTorch that sees a GPU, for instance.
+/// `python3 scripts/SCRIPT ARGS…`, where nothing that is installed can be imported: a PyTorch that sees a GPU, for
+/// instance.
 fn script(script: &str, args: &[&str], variables: &[(&str, &str)]) -> Output {
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(script);
     let mut command = Command::new("python3");

@@ -1,5 +1,5 @@
-//! The program's own trace: `RUST_LOG` and `UVATRAIN_LOG`, in every process of a run, each line with whose it is. The real
-//! binary throughout.
+//! The program's own trace: `RUST_LOG` and `UVATRAIN_LOG`, in every process of a run, each line with whose it is. The
+//! real binary throughout.
 
 mod support;
 

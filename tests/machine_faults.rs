@@ -35,8 +35,8 @@ fn train_behind(directory: &Path, line: &str, options: &str) -> Outcome {
     outcome
 }
 
-/// Lowers a limit step by step. A run behind it does its work, or is refused with one of the words; the highest does its
-/// work, and the lowest is refused.
+/// Lowers a limit step by step. A run behind it does its work, or is refused with one of the words; the highest does
+/// its work, and the lowest is refused.
 fn lowered(directory: &Path, values: &[u64], limit: &dyn Fn(u64) -> String, says: &[&str]) {
     let mut codes = Vec::new();
     for value in values {

@@ -1,5 +1,5 @@
-//! How the command line behaves where it is used daily: options from a file, suggestions, completions, manual pages, colours,
-//! closed pipes. The real binary throughout; nothing here needs libtorch.
+//! How the command line behaves where it is used daily: options from a file, suggestions, completions, manual pages,
+//! colours, closed pipes. The real binary throughout; nothing here needs libtorch.
 
 mod support;
 

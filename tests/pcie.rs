@@ -1,4 +1,5 @@
-//! `uvatrain bench pcie`: the real binary under the stand-in for NVIDIA's driver. No figure is looked at but for being one.
+//! `uvatrain bench pcie`: the real binary under the stand-in for NVIDIA's driver. No figure is looked at but for being
+//! one.
 
 mod support;
 

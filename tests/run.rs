@@ -1,5 +1,5 @@
-//! `uvatrain run`: a command of the user's takes the batches. The command here is this very executable ([`command`]), so
-//! that every ending it may have can be told to it.
+//! `uvatrain run`: a command of the user's takes the batches. The command here is this very executable ([`command`]),
+//! so that every ending it may have can be told to it.
 
 mod support;
 
@@ -329,8 +329,9 @@ fn a_second_interrupt_ends_a_command_that_does_not_listen() {
     assert!([130, 143].contains(&outcome.code()), "{outcome}");
 }
 
-/// The roles prepare such a batch in a fraction of a millisecond: a command that holds each for 30 ms is what they wait for,
-/// and one that holds none takes them as they come. Who waits for whom then is the scheduler's to say, and is not asked.
+/// The roles prepare such a batch in a fraction of a millisecond: a command that holds each for 30 ms is what they wait
+/// for, and one that holds none takes them as they come. Who waits for whom then is the scheduler's to say, and is not
+/// asked.
 #[test]
 fn a_command_far_slower_or_far_faster_than_the_roles_gets_the_same_batches_from_the_same_slots() {
     let temp = directory();

@@ -1,5 +1,6 @@
-//! What becomes of `uvatrain run` when one of its processes dies: the others end, the one that died is named, and nothing
-//! is left. Every wait has a watchdog, and a process that outlived the run would hold its stderr, which the watchdog sees.
+//! What becomes of `uvatrain run` when one of its processes dies: the others end, the one that died is named, and
+//! nothing is left. Every wait has a watchdog, and a process that outlived the run would hold its stderr, which the
+//! watchdog sees.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! `uvatrain run` on a GPU, under the stand-in for NVIDIA's driver, and with caches: whatever the way, the batches are those
-//! of the CPU.
+//! `uvatrain run` on a GPU, under the stand-in for NVIDIA's driver, and with caches: whatever the way, the batches are
+//! those of the CPU.
 
 mod support;
 

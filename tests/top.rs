@@ -168,7 +168,8 @@ fn what_is_no_address_is_refused_and_a_file_is_told_from_it() {
     uvatrain(temp.path(), ["top", "--interval", "1ms"]).run().refuses(2, &["--interval", "from 100ms to 1m"]);
 }
 
-/// A terminal of `script`'s: `uvatrain top` on it, with what is typed. What it drew, and its exit code as the last line.
+/// A terminal of `script`'s: `uvatrain top` on it, with what is typed. What it drew, and its exit code as the last
+/// line.
 fn on_a_terminal(directory: &std::path::Path, port: u16, keys: Keys<'_>) -> Option<String> {
     let top = format!(
         "'{}' top {port} --interval 200ms; echo \"code $?\"; stty -a | tr ' ' '\\n' | grep icanon",

@@ -339,7 +339,8 @@ fn published_accuracies_on_cora_are_reached_within_a_point() {
     assert_eq!(said.lines().filter(|line| line.starts_with("cora")).count(), 2, "{said}");
 }
 
-/// What ui.perfetto.dev needs: every batch a bar on each of three tracks, with an arrow through them, in the order of time.
+/// What ui.perfetto.dev needs: every batch a bar on each of three tracks, with an arrow through them, in the order of
+/// time.
 #[test]
 fn a_trace_has_a_track_for_each_process_and_an_arrow_for_each_batch() {
     let temp = directory();

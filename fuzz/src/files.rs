@@ -16,8 +16,8 @@ pub fn directory() -> TempDir {
     builder().tempdir_in(memory).or_else(|_| builder().tempdir()).expect("a temporary directory")
 }
 
-/// Reads `(which file, length, bytes)` after each other, and puts those bytes in the place of the file of that number; a
-/// length of 65,535 takes the file away. So that a fuzzer changes one file and leaves the others as they are.
+/// Reads `(which file, length, bytes)` after each other, and puts those bytes in the place of the file of that number;
+/// a length of 65,535 takes the file away. So that a fuzzer changes one file and leaves the others as they are.
 pub fn change(files: &mut BTreeMap<String, Vec<u8>>, mut input: &[u8]) {
     let names: Vec<String> = files.keys().cloned().collect();
     while let [which, low, high, rest @ ..] = input {

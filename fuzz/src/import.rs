@@ -19,8 +19,8 @@ type Files = BTreeMap<String, Vec<u8>>;
 
 /// Lets an importer read these files after the input has changed some, and look at `name` among them.
 ///
-/// What lies packed in the source is not packed here, so that a fuzzer changes what is in it: a name that ends with `.gz` is
-/// compressed, and `FILE.npz/NAME` becomes a member of that archive.
+/// What lies packed in the source is not packed here, so that a fuzzer changes what is in it: a name that ends with
+/// `.gz` is compressed, and `FILE.npz/NAME` becomes a member of that archive.
 fn import(format: Format, files: &Files, name: &str, input: &[u8]) -> bool {
     let mut files = files.clone();
     // The first byte says what is changed on the way in.
@@ -146,8 +146,8 @@ pub fn npy_seeds() -> Vec<Vec<u8>> {
     seeds_of(arrays())
 }
 
-/// Cora's form with three nodes. The matrices are pickles of protocol 2, as scipy and numpy of the published files' time
-/// wrote them; the graph is one of protocol 0.
+/// Cora's form with three nodes. The matrices are pickles of protocol 2, as scipy and numpy of the published files'
+/// time wrote them; the graph is one of protocol 0.
 fn citations() -> &'static Files {
     static SOURCE: Source = Source::new();
     SOURCE.get(|files| {

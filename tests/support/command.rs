@@ -37,8 +37,8 @@ pub const STEPS: &str = "UVATRAIN_TEST_STEPS";
 /// Where it records each batch: split, epoch, number, hash.
 pub const RECORD: &str = "record";
 
-/// `uvatrain run graph OPTIONS -- …`, with a command that does these steps. `shell` is put around it where there is one:
-/// a line in which `"$@"` is the command.
+/// `uvatrain run graph OPTIONS -- …`, with a command that does these steps. `shell` is put around it where there is
+/// one: a line in which `"$@"` is the command.
 pub fn run(directory: &Path, options: &str, shell: Option<&str>, steps: &str) -> Uvatrain {
     run_with(directory, &format!("--samplers 2 {options}"), shell, steps)
 }

@@ -50,8 +50,8 @@ pub fn uvatrain<S: AsRef<OsStr>>(directory: &Path, args: impl IntoIterator<Item 
     Uvatrain { command, limit: WATCHDOG }
 }
 
-/// `uvatrain ARGS…` where a line of the shell has changed something for it: `ulimit -n 16`, say. In the line `"$@"` is the
-/// call, and without one it follows the line.
+/// `uvatrain ARGS…` where a line of the shell has changed something for it: `ulimit -n 16`, say. In the line `"$@"` is
+/// the call, and without one it follows the line.
 pub fn uvatrain_behind<S: AsRef<OsStr>>(
     directory: &Path,
     line: &str,

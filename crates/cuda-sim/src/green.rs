@@ -1,5 +1,5 @@
-//! Green contexts: the arithmetic of multiprocessors and the handles. Nothing runs on fewer multiprocessors, since there
-//! are none.
+//! Green contexts: the arithmetic of multiprocessors and the handles. Nothing runs on fewer multiprocessors, since
+//! there are none.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;

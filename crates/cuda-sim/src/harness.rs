@@ -104,8 +104,9 @@ pub fn environment(command: &mut Command) {
     command.env("LD_LIBRARY_PATH", path).env(MARK, folder);
 }
 
-/// Whether this process runs under the simulator, or [is to run on a GPU](on_a_gpu). If not, runs the test of that name (as `cargo test -- --list` shows
-/// it) of this test executable under it, in a process of its own, and gives `false`: the caller returns.
+/// Whether this process runs under the simulator, or [is to run on a GPU](on_a_gpu). If not, runs the test of that name
+/// (as `cargo test -- --list` shows it) of this test executable under it, in a process of its own, and gives `false`:
+/// the caller returns.
 ///
 /// ```ignore
 /// #[test]

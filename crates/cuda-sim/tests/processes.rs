@@ -1,7 +1,7 @@
 //! The simulated driver between processes: shared events and memory, faults by the environment, MPS, and deaths.
 //!
-//! A test starts its peer as another test of this executable, marked `ignore`, with a channel to talk over. Messages are
-//! a word each; what is to be shared travels with them.
+//! A test starts its peer as another test of this executable, marked `ignore`, with a channel to talk over. Messages
+//! are a word each; what is to be shared travels with them.
 
 #![allow(clippy::macro_metavars_in_unsafe, reason = "the arguments of `code!` are plain values and places")]
 

@@ -5,9 +5,9 @@
 //!
 //! pₗ₊₁(v) = 1 − (1 − pₗ(v)) · Π over entries (u → v) of (1 − pₗ(u) · qₗ(u))
 //!
-//! as if nodes came into a batch independently of each other, and as if all entries of a list were as likely: where edges are
-//! picked by weight, `presample` knows better. Products are sums of logarithms, kept in fixed point, so
-//! that threads may add in any order and the result is the same.
+//! as if nodes came into a batch independently of each other, and as if all entries of a list were as likely: where
+//! edges are picked by weight, `presample` knows better. Products are sums of logarithms, kept in fixed point, so that
+//! threads may add in any order and the result is the same.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -93,9 +93,9 @@ const CURVE_POINTS: u64 = 40;
 
 /// Counts, ranks, times and allocates. Without `timed` both caches are valued by the bytes they keep off the link.
 ///
-/// Costs the sampling of two epochs and a sixteenth with the default policy, and what `timed` takes. Needs about 24 bytes
-/// a node at a time, and 8 a node and thread while it samples. Cached lists and rows are in the plan with their ids,
-/// except under [`CachePolicy::Fifo`], which caches rows as they come: the plan then says how many.
+/// Costs the sampling of two epochs and a sixteenth with the default policy, and what `timed` takes. Needs about 24
+/// bytes a node at a time, and 8 a node and thread while it samples. Cached lists and rows are in the plan with their
+/// ids, except under [`CachePolicy::Fifo`], which caches rows as they come: the plan then says how many.
 ///
 /// # Errors
 /// Where there is no batch to sample, nothing to cache, or a timed run fails.

@@ -409,8 +409,8 @@ impl CachePlan {
         Ok(())
     }
 
-    /// The same plan for `dataset`, which is this plan's in `order`. Its lists are then the first nodes; where the files
-    /// have wider ids than the plan counted on, as many as fit the bytes that lists had.
+    /// The same plan for `dataset`, which is this plan's in `order`. Its lists are then the first nodes; where the
+    /// files have wider ids than the plan counted on, as many as fit the bytes that lists had.
     ///
     /// # Panics
     /// Where the plan names nodes beyond `order`.

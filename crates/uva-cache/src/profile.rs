@@ -52,8 +52,8 @@ const DIVISIONS: u64 = 256;
 const LEAST_OBSERVED: usize = 32;
 
 impl<'g> Profile<'g> {
-    /// Finds out the hotness by `policy`, ranks, and samples other batches to judge by: a sixteenth of an epoch (32 batches
-    /// at least), or a whole one where the policy itself samples none.
+    /// Finds out the hotness by `policy`, ranks, and samples other batches to judge by: a sixteenth of an epoch (32
+    /// batches at least), or a whole one where the policy itself samples none.
     ///
     /// # Errors
     /// Where there is no batch, or one cannot be sampled, and [`CacheError::NothingToCache`] where no neighbour is ever

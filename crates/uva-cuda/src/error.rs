@@ -229,7 +229,8 @@ fn hint(code: u32) -> &'static str {
     }
 }
 
-/// The names of CUresult, from cuda.h 13.0. Our own, since the driver's cuGetErrorName cannot be asked when there is no driver.
+/// The names of CUresult, from cuda.h 13.0. Our own, since the driver's cuGetErrorName cannot be asked when there is no
+/// driver.
 pub(crate) fn name(code: u32) -> &'static str {
     match NAMES.binary_search_by_key(&code, |(known, _)| *known) {
         Ok(found) => NAMES[found].1,

@@ -92,7 +92,8 @@ impl Event {
     }
 
     /// Waits until all that the last record captured has run. The wait is the driver's and heeds nobody: a peer that
-    /// dies meanwhile may leave it waiting, so an event of a peer is polled by [`Event::query`] beside a look at the peer.
+    /// dies meanwhile may leave it waiting, so an event of a peer is polled by [`Event::query`] beside a look at the
+    /// peer.
     ///
     /// # Errors
     /// [`CudaError::Call`]: also an error of something enqueued earlier.
@@ -135,8 +136,8 @@ impl Event {
         Ok(handle.reserved.map(|byte| byte as u8))
     }
 
-    /// Opens an event of another process, made by [`Event::interprocess`]; CUDA does not promise that a process can open
-    /// its own.
+    /// Opens an event of another process, made by [`Event::interprocess`]; CUDA does not promise that a process can
+    /// open its own.
     ///
     /// # Errors
     /// [`CudaError::Call`].

@@ -294,8 +294,8 @@ impl Function {
         arguments: &mut [*mut c_void],
     ) -> Result<(), CudaError> {
         self.module.context.bind()?;
-        // SAFETY: function and stream live; the driver copies the parameters before it returns; the rest is the caller's
-        // promise. No dynamic shared memory, no extra options.
+        // SAFETY: function and stream live; the driver copies the parameters before it returns; the rest is the
+        // caller's promise. No dynamic shared memory, no extra options.
         unsafe {
             driver_call!(
                 cuLaunchKernel(

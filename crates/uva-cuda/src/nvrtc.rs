@@ -265,7 +265,8 @@ impl Nvrtc {
     ) -> Result<Vec<u8>, CudaError> {
         let architecture = format!("-arch={}", target.name());
         // Since 12.9 NVRTC keeps what it compiled in the driver's cache, by an undocumented table of functions that it
-        // asks of whatever libcuda is loaded, and crashes where there is none. What this crate compiles has its own cache.
+        // asks of whatever libcuda is loaded, and crashes where there is none. What this crate compiles has its own
+        // cache.
         let no_cache = (self.version >= (12, 9)).then_some("--no-cache");
         let options = std::iter::once(architecture.as_str()).chain(no_cache).chain(options.iter().copied());
         let options = options.map(c_string).collect::<Result<Vec<_>, _>>()?;

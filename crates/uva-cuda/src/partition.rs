@@ -17,8 +17,8 @@ use crate::stream::Stream;
 pub struct Reach {
     /// Multiprocessors of the whole device.
     pub multiprocessors: u32,
-    /// Warps that a multiprocessor keeps resident with this kernel: 48 or 64 for whole devices, fewer where registers or
-    /// shared memory bound it.
+    /// Warps that a multiprocessor keeps resident with this kernel: 48 or 64 for whole devices, fewer where registers
+    /// or shared memory bound it.
     pub warps: u32,
     /// Reads over the link that one warp keeps in flight.
     pub reads_per_warp: u32,
@@ -29,7 +29,8 @@ pub const LARGEST_READ: f64 = 128.0;
 
 /// Reads of 128 bytes in flight that fill a link: bandwidth × round trip ÷ 128.
 ///
-/// `bytes_per_second` is what the link carries one way, `round_trip_seconds` the time from a read's start to its answer.
+/// `bytes_per_second` is what the link carries one way, `round_trip_seconds` the time from a read's start to its
+/// answer.
 pub fn reads_in_flight(bytes_per_second: f64, round_trip_seconds: f64) -> f64 {
     bytes_per_second * round_trip_seconds / LARGEST_READ
 }
@@ -62,8 +63,8 @@ pub fn mps_multiprocessors(percentage: u32, all: u32) -> u32 {
 
 /// Multiprocessors of its own for the work of some streams, within this process: a green context.
 ///
-/// No other partition of the same split has them; streams outside any partition may still use them, and under MPS with a
-/// percentage a partition's work may spread over more.
+/// No other partition of the same split has them; streams outside any partition may still use them, and under MPS with
+/// a percentage a partition's work may spread over more.
 #[derive(Debug)]
 pub struct GreenPartition {
     /// Destroyed when the last stream in it and this value are gone.
@@ -204,8 +205,8 @@ fn empty() -> CUdevResource {
 
 /// The number of multiprocessors in a resource of that type.
 fn multiprocessors_of(resource: &CUdevResource) -> u32 {
-    // SAFETY: the resource is of the type SM (asked for or split from one), for which `sm` is the field that counts; and
-    // it's three integers, of which any bits are values.
+    // SAFETY: the resource is of the type SM (asked for or split from one), for which `sm` is the field that counts;
+    // and it's three integers, of which any bits are values.
     unsafe { resource.__bindgen_anon_1.sm.smCount }
 }
 

@@ -1,4 +1,5 @@
-//! What CUDA is on this machine, told without a failure: for `doctor`, for the first lines of a run, for `auto` options.
+//! What CUDA is on this machine, told without a failure: for `doctor`, for the first lines of a run, for `auto`
+//! options.
 
 use serde::{Deserialize, Serialize};
 

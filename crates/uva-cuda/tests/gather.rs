@@ -91,8 +91,8 @@ fn gather(
     };
     // SAFETY: the output has so many bytes and lives until the stream has been waited for, below.
     unsafe { fill(&bench.stream, out.address(), 0xee, out.bytes()) }.unwrap();
-    // SAFETY: every buffer has the size that the arguments say, lives until `host` has waited for the stream, and nothing
-    // else uses it.
+    // SAFETY: every buffer has the size that the arguments say, lives until `host` has waited for the stream, and
+    // nothing else uses it.
     unsafe { bench.kernels.enqueue(&bench.stream, kernel, width, &arguments, 42, bound) }.unwrap();
     let report = GatherReport::from_bytes(&bench.host(&report).try_into().unwrap());
     (bench.host(&out), report)

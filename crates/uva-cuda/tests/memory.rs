@@ -122,8 +122,8 @@ fn importer() {
     println!("written");
 }
 
-/// Shares a buffer of that kind with another process, which reads it and writes it. `leaves`: the maker's own mapping is
-/// dropped before the other reads.
+/// Shares a buffer of that kind with another process, which reads it and writes it. `leaves`: the maker's own mapping
+/// is dropped before the other reads.
 fn share_with_another_process(kind: IpcKind, expected: SharedKind, leaves: bool) {
     let context = Context::primary(0).unwrap();
     let stream = Stream::new(&context).unwrap();

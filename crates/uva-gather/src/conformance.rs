@@ -1,7 +1,7 @@
 //! What every gather backend must pass: the same rows as a plain loop, bit for bit.
 //!
-//! A backend's tests call [`run`] (seconds) and [`large_table`] with a function that makes it over a table. Each check panics
-//! with the case that failed.
+//! A backend's tests call [`run`] (seconds) and [`large_table`] with a function that makes it over a table. Each check
+//! panics with the case that failed.
 
 use crate::{GatherError, RowGather};
 

@@ -47,7 +47,8 @@ pub struct HostGather<'t> {
 }
 
 impl<'t> HostGather<'t> {
-    /// A gather from `table`, rows of `row_bytes` bytes (at least 1) without gaps, by `threads` threads (0 counts as 1).
+    /// A gather from `table`, rows of `row_bytes` bytes (at least 1) without gaps, by `threads` threads (0 counts as
+    /// 1).
     ///
     /// # Errors
     /// [`GatherError::TableLength`] unless the table is whole rows; [`GatherError::Threads`] when the system
@@ -272,7 +273,8 @@ unsafe fn copy_cached_rows<I: RowId>(
     hits
 }
 
-/// Asks for the row at `offset`, into the second-level cache. Harmless at any address, and nothing where the machine has no such thing.
+/// Asks for the row at `offset`, into the second-level cache. Harmless at any address, and nothing where the machine
+/// has no such thing.
 #[inline(always)]
 fn prefetch(table: &[u8], offset: usize, row_bytes: usize) {
     #[cfg(target_arch = "x86_64")]

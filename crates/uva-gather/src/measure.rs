@@ -46,7 +46,8 @@ pub struct Measurement {
     pub rows: usize,
     /// Timed repeats.
     pub repeats: usize,
-    /// Whether every byte moved by the last repeat of each was compared with the table. Always true: a difference is an error.
+    /// Whether every byte moved by the last repeat of each was compared with the table. Always true: a difference is an
+    /// error.
     pub verified: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Graph datasets on disk: opening, checking, importing, exporting, generating and reordering them.
 //!
 //! A dataset is a directory of `.npy` files that numpy can write and read back: the in-neighbours of every node as
-//! compressed sparse columns, feature rows, labels and three splits. [`Dataset`] maps those files, checks them once
-//! and lends typed views of them; [`generate`] and [`import`] write such directories, beside their final name first,
-//! so that a run that fails half-way leaves no half dataset. [`reorder`] gives nodes other places, on disk or in memory.
+//! compressed sparse columns, feature rows, labels and three splits. [`Dataset`] maps those files, checks them once and
+//! lends typed views of them; [`generate`] and [`import`] write such directories, beside their final name first, so
+//! that a run that fails half-way leaves no half dataset. [`reorder`] gives nodes other places, on disk or in memory.
 //!
 //! ```
 //! use uva_graph::{Dataset, Split, generate};

@@ -7,9 +7,9 @@ use rustix::fs::statvfs;
 
 use crate::GraphError;
 
-/// Refuses where the file system that `out` will be on has less than `needs` bytes for us; `what` says what takes them, and
-/// what else would do. A file system that does not say how much it has, or a parent that cannot be looked at, is no reason to
-/// refuse: writing will tell.
+/// Refuses where the file system that `out` will be on has less than `needs` bytes for us; `what` says what takes them,
+/// and what else would do. A file system that does not say how much it has, or a parent that cannot be looked at, is no
+/// reason to refuse: writing will tell.
 pub(crate) fn check(out: &Path, needs: u64, what: impl fmt::Display) -> Result<(), GraphError> {
     // `out` need not exist yet, and parents of it may be missing.
     let there = out.ancestors().find(|parent| parent.as_os_str().is_empty() || parent.exists());

@@ -33,7 +33,8 @@ pub struct StagedDirectory {
 }
 
 impl StagedDirectory {
-    /// Creates the sibling of `out`, and parents of it that are missing. Abandoned siblings of earlier runs are removed.
+    /// Creates the sibling of `out`, and parents of it that are missing. Abandoned siblings of earlier runs are
+    /// removed.
     ///
     /// # Errors
     /// Where `out` exists already, even as an empty directory, or the sibling cannot be created.
@@ -45,11 +46,12 @@ impl StagedDirectory {
         StagedDirectory::beside(out, name, false)
     }
 
-    /// The same, and a dataset that is at `out` makes way for it in [`commit`](Self::commit): it is there, whole, until then.
+    /// The same, and a dataset that is at `out` makes way for it in [`commit`](Self::commit): it is there, whole, until
+    /// then.
     ///
     /// # Errors
-    /// Where `out` is there and is something else than a directory of a dataset's files, which are the only ones that are
-    /// ever removed; where the sibling cannot be created.
+    /// Where `out` is there and is something else than a directory of a dataset's files, which are the only ones that
+    /// are ever removed; where the sibling cannot be created.
     pub fn replacing(out: &Path) -> Result<StagedDirectory, GraphError> {
         let Some(name) = out.file_name() else {
             return Err(GraphError::usage("OUT", format!("{} names no directory to create", out.display())));

@@ -5,8 +5,8 @@
 
 namespace uva_shim {
 
-// Prepares a fiber on the stack of `bytes` at `stack`, which will run `entry`; `entry` never returns. What comes back is
-// its context, to be given to `switch_to`.
+// Prepares a fiber on the stack of `bytes` at `stack`, which will run `entry`; `entry` never returns. What comes back
+// is its context, to be given to `switch_to`.
 void* new_fiber(void* stack, size_t bytes, void (*entry)());
 
 // Leaves the running fiber, keeps it in *from, and goes on where `to` was left. Both on one operating-system thread.

@@ -43,7 +43,8 @@ struct Lane {
 extern thread_local Lane* current;
 extern thread_local Index block_index, block_size, grid_size;
 
-// Brings `value`, waits for all lanes of the warp, and returns what they brought, valid until the second next operation.
+// Brings `value`, waits for all lanes of the warp, and returns what they brought, valid until the second next
+// operation.
 const unsigned long long* exchange(Operation operation, unsigned long long value);
 void sync_block();
 void table_load(const void* address, unsigned bytes, bool wanted);

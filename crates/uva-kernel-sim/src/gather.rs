@@ -126,8 +126,8 @@ pub struct Shape {
 /// As [`launch`].
 ///
 /// # Safety
-/// `arguments` describes memory of this process: `count` ids, a table of `rows` rows with the 16-byte pieces around
-/// its ends readable, `count` output rows that nobody else uses, a report; and in the cached form a slot for each row of
+/// `arguments` describes memory of this process: `count` ids, a table of `rows` rows with the 16-byte pieces around its
+/// ends readable, `count` output rows that nobody else uses, a report; and in the cached form a slot for each row of
 /// the table and as many cached rows as the slots say.
 pub unsafe fn gather(
     kernel: Kernel,

@@ -1,8 +1,8 @@
 //! The request model: which reads a PCIe link sees for what the warps of a kernel read.
 //!
 //! A warp instruction's loads leave the multiprocessor line by line (128 bytes), in sectors of 32 bytes; neighbouring
-//! sectors of one line travel as one read of 32, 64, 96 or 128 bytes. So an instruction costs, for each line, one read per
-//! run of touched sectors. Nothing is kept between instructions: what two of them touch is read twice.
+//! sectors of one line travel as one read of 32, 64, 96 or 128 bytes. So an instruction costs, for each line, one read
+//! per run of touched sectors. Nothing is kept between instructions: what two of them touch is read twice.
 
 use serde::Serialize;
 
@@ -89,8 +89,9 @@ pub enum RequestsError {
     Launch(#[from] LaunchError),
 }
 
-/// What each of the rows 0…`rows`-1 costs that `kernel` gathers alone from a table whose row 0 begins `base_offset` bytes
-/// into a line. The kernel is run, once a row; ids are of type `ids`, which changes nothing in any kernel that is right.
+/// What each of the rows 0…`rows`-1 costs that `kernel` gathers alone from a table whose row 0 begins `base_offset`
+/// bytes into a line. The kernel is run, once a row; ids are of type `ids`, which changes nothing in any kernel that is
+/// right.
 ///
 /// # Errors
 /// [`RequestsError`].

@@ -1,8 +1,8 @@
 //! Every gather kernel against a plain loop: row sizes, base offsets, output offsets, id types, bad ids, cached rows.
 //!
 //! Around the output lie guard bytes that must stay. Every read of table memory is logged over a wide stretch around
-//! the table: `naive` and `shift` read rows that were asked for and nothing else, `wide` the aligned 16-byte pieces that
-//! hold a byte of such a row.
+//! the table: `naive` and `shift` read rows that were asked for and nothing else, `wide` the aligned 16-byte pieces
+//! that hold a byte of such a row.
 
 use std::thread;
 

@@ -1,8 +1,9 @@
 //! Memory that processes share, and the protocol by which they hand it to each other.
 //!
-//! This crate owns every `unsafe` that host memory needs: [mapped files](MappedFile), [writable mappings of them](PrivateFile), [shared regions](SharedRegion)
-//! (sealed memfds), [bytes that are written once](FrozenBytes), the [hand-over](handover) of their file descriptors between processes, [pidfds](pidfd), what a
-//! child must do [between fork and exec](spawn), and the [ring of slots](ring) through which batches flow.
+//! This crate owns every `unsafe` that host memory needs: [mapped files](MappedFile), [writable mappings of
+//! them](PrivateFile), [shared regions](SharedRegion) (sealed memfds), [bytes that are written once](FrozenBytes), the
+//! [hand-over](handover) of their file descriptors between processes, [pidfds](pidfd), what a child must do [between
+//! fork and exec](spawn), and the [ring of slots](ring) through which batches flow.
 //!
 //! It must not know what a graph, a batch or a GPU is: a slot's payload is bytes, a batch is a sequence number.
 //! Linux only: memfd, futex, pidfd and `SCM_RIGHTS` are what it is made of.

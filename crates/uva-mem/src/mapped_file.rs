@@ -47,8 +47,8 @@ impl MappedFile {
 
 /// A regular file's bytes in a mapping of this process's own: for lending to code that cannot be kept from writing.
 ///
-/// What is written goes to a copy of the page, never to the file and to no other mapping of it. Pages that nobody wrote to are
-/// the page cache's, as those of a [`MappedFile`] are, so it costs address space, not memory.
+/// What is written goes to a copy of the page, never to the file and to no other mapping of it. Pages that nobody wrote
+/// to are the page cache's, as those of a [`MappedFile`] are, so it costs address space, not memory.
 #[derive(Debug)]
 pub struct PrivateFile {
     /// Where the mapping begins; taken once, so that no Rust reference is made that somebody's writes could contradict.
@@ -68,8 +68,9 @@ impl PrivateFile {
     /// What opening or mapping it said; the caller knows the path.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
-        // Without NORESERVE the kernel would count the whole file as memory to come, and refuse one larger than there is.
-        // SAFETY: as in `MappedFile::open`; changes of the file may or may not show, and nothing here trusts its content.
+        // Without NORESERVE the kernel would count the whole file as memory to come, and refuse one larger than there
+        // is. SAFETY: as in `MappedFile::open`; changes of the file may or may not show, and nothing here trusts its
+        // content.
         let mut map = unsafe { memmap2::MmapOptions::new().no_reserve_swap().map_copy(&file)? };
         Ok(Self { pointer: map.as_mut_ptr(), map })
     }

@@ -69,8 +69,8 @@ impl Channel {
         Self::take_inherited(number, None)
     }
 
-    /// The same where programs of others may have come between the two, which may have closed the descriptor, and opened
-    /// something else under its number: only the end with this [identity](Channel::identity) is taken.
+    /// The same where programs of others may have come between the two, which may have closed the descriptor, and
+    /// opened something else under its number: only the end with this [identity](Channel::identity) is taken.
     ///
     /// # Errors
     /// As [`Channel::from_inherited`], and [`HandoverError::Refused`] for any other descriptor, which is left as it is.

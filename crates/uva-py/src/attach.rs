@@ -9,8 +9,8 @@ use crate::errors::of_launched;
 use crate::interrupt::Signals;
 use crate::loader::{Source, split_named};
 
-/// Takes up the consumer's place in the run that this process was started by. The epochs of `main` are expected to follow
-/// one another.
+/// Takes up the consumer's place in the run that this process was started by. The epochs of `main` are expected to
+/// follow one another.
 #[pyfunction]
 pub fn _attach(py: Python<'_>, main: &str) -> PyResult<Source> {
     let main = split_named(main)?;

@@ -13,7 +13,8 @@ use crate::array::Array;
 use crate::dlpack::{Device, Element};
 use crate::errors::{BatchGone, OrRaise};
 
-/// A batch, until the last of whatever looks into its slot is gone. Then the slot goes back, whichever thread that is in.
+/// A batch, until the last of whatever looks into its slot is gone. Then the slot goes back, whichever thread that is
+/// in.
 pub struct Held {
     batch: ManuallyDrop<RuntimeBatch>,
     process: u32,
@@ -163,8 +164,8 @@ impl Batch {
         }
         pair.resize(2 * edges, 0);
         let pointer = pair.as_mut_ptr().cast();
-        // SAFETY: the vector has that many values, and is moved into the owner, which moves none of them; nobody else knows
-        // it.
+        // SAFETY: the vector has that many values, and is moved into the owner, which moves none of them; nobody else
+        // knows it.
         Ok(unsafe { Array::new(pointer, 2, Some(edges), Element::I64, Device::HOST, Arc::new(pair)) })
     }
 
@@ -235,8 +236,8 @@ impl Batch {
         self.lend(name, layer)
     }
 
-    /// The same for torch.from_dlpack, in one call: a capsule where the array is in host memory. On a GPU it is the array,
-    /// which torch has to ask for its stream.
+    /// The same for torch.from_dlpack, in one call: a capsule where the array is in host memory. On a GPU it is the
+    /// array, which torch has to ask for its stream.
     #[pyo3(signature = (name, layer=None))]
     fn exported<'py>(
         &self,

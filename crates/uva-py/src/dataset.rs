@@ -126,8 +126,9 @@ impl Table {
 impl Dataset {
     /// Opens the dataset in the directory `path`.
     ///
-    /// verify: "stamp": everything but feature values, the pass over the edges only where no stamp says that these files have
-    /// been checked; "full": that pass in any case; "features": feature values too (`uvatrain info --verify`).
+    /// verify: "stamp": everything but feature values, the pass over the edges only where no stamp says that these
+    /// files have been checked; "full": that pass in any case; "features": feature values too (`uvatrain info
+    /// --verify`).
     #[new]
     #[pyo3(signature = (path, verify="stamp"))]
     fn new(py: Python<'_>, path: PathBuf, verify: &str) -> PyResult<Self> {
@@ -219,8 +220,9 @@ impl Dataset {
         let table = self.table(name)?;
         let pointer = table.file.as_ptr().wrapping_add(table.offset);
         let owner = Arc::clone(&table.file);
-        // SAFETY: the elements end where the file does (`Table::map`), whose mapping the owner keeps, in C order. Who writes
-        // to them writes to pages of the mapping's own, which nothing in Rust reads. Every bit pattern is an element.
+        // SAFETY: the elements end where the file does (`Table::map`), whose mapping the owner keeps, in C order. Who
+        // writes to them writes to pages of the mapping's own, which nothing in Rust reads. Every bit pattern is an
+        // element.
         Some(unsafe { Array::new(pointer, table.rows, table.columns, table.element, Device::HOST, owner) })
     }
 

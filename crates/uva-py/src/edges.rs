@@ -11,8 +11,8 @@ use crate::input::Input;
 
 /// The edges (source, destination) as lists of in-neighbours, each in the order in which its edges stand.
 ///
-/// sources, destinations: integers [edges]. Gives indptr, int64 [num_nodes + 1]; indices, int32 [edges], or int64 where ids
-/// need it; and with `order`, int64 [edges], which edge each entry of indices is.
+/// sources, destinations: integers [edges]. Gives indptr, int64 [num_nodes + 1]; indices, int32 [edges], or int64 where
+/// ids need it; and with `order`, int64 [edges], which edge each entry of indices is.
 #[pyfunction]
 pub fn lists_of_edges(
     py: Python<'_>,
@@ -128,7 +128,7 @@ pub fn exported<T: Send + Sync + 'static>(values: Vec<T>, element: Element) -> A
     let mut values = values;
     let (pointer, length) = (values.as_mut_ptr().cast(), values.len());
     debug_assert_eq!(size_of::<T>(), element.bytes());
-    // SAFETY: the vector is moved into the owner, which moves none of its elements, and is as long as it says; nobody else
-    // knows it. An empty one's pointer is aligned, and read by nobody.
+    // SAFETY: the vector is moved into the owner, which moves none of its elements, and is as long as it says; nobody
+    // else knows it. An empty one's pointer is aligned, and read by nobody.
     unsafe { Array::new(pointer, length, None, element, Device::HOST, Arc::new(values)) }
 }

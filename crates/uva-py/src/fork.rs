@@ -1,9 +1,9 @@
 //! Forks. A fork has the memory of its parent and none of its threads: whoever waits for one of those waits for ever.
 //!
-//! Loaders know whose threads are theirs. Beside them there is one pool of threads for the whole process (rayon's), which
-//! checks and writes datasets and orders seeds; it starts with its first use, cannot be restarted, and a driver of CUDA
-//! that has been loaded is of no use in a fork either. So what needs them is refused in a fork of a process that has
-//! used them already, and allowed in any other.
+//! Loaders know whose threads are theirs. Beside them there is one pool of threads for the whole process (rayon's),
+//! which checks and writes datasets and orders seeds; it starts with its first use, cannot be restarted, and a driver
+//! of CUDA that has been loaded is of no use in a fork either. So what needs them is refused in a fork of a process
+//! that has used them already, and allowed in any other.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,7 +1,8 @@
 //! The Python module `uvatrain._core`: what Python cannot do itself. What a person uses is the package around it, in
 //! `python/uvatrain`.
 //!
-//! It exchanges arrays by DLPack and links neither libtorch nor numpy, so one wheel serves every Python and every torch.
+//! It exchanges arrays by DLPack and links neither libtorch nor numpy, so one wheel serves every Python and every
+//! torch.
 
 mod array;
 mod attach;

@@ -1,5 +1,5 @@
-//! `Source`: where `uvatrain.Loader` and `uvatrain.attach()` get their batches. What an epoch is and which comes next is
-//! decided in Python; here is what must not be there: waiting without the interpreter's lock, and slots.
+//! `Source`: where `uvatrain.Loader` and `uvatrain.attach()` get their batches. What an epoch is and which comes next
+//! is decided in Python; here is what must not be there: waiting without the interpreter's lock, and slots.
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -41,8 +41,8 @@ pub struct Source {
     options: LoaderOptions,
     /// The GPU that batches are on, where they are on one that torch can see.
     device: Option<usize>,
-    /// Where these are, batches can be prepared anew: the backend, and the split whose epochs follow one another. `None`:
-    /// they come from a launcher.
+    /// Where these are, batches can be prepared anew: the backend, and the split whose epochs follow one another.
+    /// `None`: they come from a launcher.
     own: Option<(Backend, Split)>,
 }
 
@@ -128,8 +128,8 @@ impl Open {
         Self { stream, ordered_on: None, out: VecDeque::new(), last: None }
     }
 
-    /// Whether a batch that follows the last one is asked for. Another makes the roles turn, which takes every slot once:
-    /// a tensor that keeps one keeps it from all that is on its way.
+    /// Whether a batch that follows the last one is asked for. Another makes the roles turn, which takes every slot
+    /// once: a tensor that keeps one keeps it from all that is on its way.
     fn goes_on_at(&self, place: Place) -> bool {
         self.last.is_some_and(|last| {
             (last.split, last.epoch) == (place.split, place.epoch) && last.batch + 1 == place.batch
@@ -144,9 +144,9 @@ impl Open {
         }
         if let Some(slots) = self.stream.device_slots() {
             let raw = wanted.unwrap_or(0) as *mut std::ffi::c_void;
-            // SAFETY: the stream that torch uses on the slots' device, whose contexts are the same, the primary one. Torch's
-            // own streams are never destroyed; who makes torch use another's (ExternalStream) has promised torch that it
-            // outlives the work on it, and the documentation asks the same for the loader.
+            // SAFETY: the stream that torch uses on the slots' device, whose contexts are the same, the primary one.
+            // Torch's own streams are never destroyed; who makes torch use another's (ExternalStream) has promised
+            // torch that it outlives the work on it, and the documentation asks the same for the loader.
             slots.use_stream(unsafe { Stream::foreign(slots.context(), raw) });
             self.ordered_on = wanted;
         }

@@ -1,7 +1,7 @@
 //! Neighbours of given seeds, for PyG's loaders: the sampler of uva-sample in the calling thread.
 //!
-//! No thread is made and no lock is waited for, so it works in a process that was forked from one with threads. Batches have
-//! no size known before: memory grows until the batch fits, which is the same batch however often it is sampled.
+//! No thread is made and no lock is waited for, so it works in a process that was forked from one with threads. Batches
+//! have no size known before: memory grows until the batch fits, which is the same batch however often it is sampled.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -105,8 +105,8 @@ fn raised(error: SampleError) -> PyErr {
     }
 }
 
-/// A batch for PyG: nodes, sources and destinations of its edges (positions among the nodes), nodes of each hop, edges of
-/// each hop, and its hash in the contract of docs/reproducible-batches.md where no seed stands twice.
+/// A batch for PyG: nodes, sources and destinations of its edges (positions among the nodes), nodes of each hop, edges
+/// of each hop, and its hash in the contract of docs/reproducible-batches.md where no seed stands twice.
 type Subgraph = (Array, Array, Array, Vec<usize>, Vec<usize>, Option<String>);
 
 #[pymethods]
@@ -146,8 +146,8 @@ impl NeighborSampler {
         Ok(Self { graph, options, idle: Mutex::new(Vec::new()) })
     }
 
-    /// Samples around `seeds`, int64 [n]. epoch and batch are what the random words are keyed by, with the sampler's seed: the
-    /// same three give the same neighbours.
+    /// Samples around `seeds`, int64 [n]. epoch and batch are what the random words are keyed by, with the sampler's
+    /// seed: the same three give the same neighbours.
     #[pyo3(signature = (seeds, epoch, batch))]
     fn sample(&self, py: Python<'_>, seeds: &Bound<'_, PyAny>, epoch: u32, batch: u32) -> PyResult<Subgraph> {
         let seeds = Input::new("seeds", seeds)?;

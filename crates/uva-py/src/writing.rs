@@ -1,5 +1,5 @@
-//! A dataset written from arrays: checked for types and shapes before, for everything else after, and there only if both
-//! found nothing.
+//! A dataset written from arrays: checked for types and shapes before, for everything else after, and there only if
+//! both found nothing.
 
 use std::io;
 use std::path::{Path, PathBuf};

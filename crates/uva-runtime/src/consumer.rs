@@ -1,8 +1,8 @@
 //! Batches for a consumer that is somebody's own program: it says which pass it wants, and gets that pass's batches.
 //!
-//! The pipeline runs ahead by the order that it expects: epoch after epoch, validation between them where that was asked
-//! for. Whoever goes on in that order never waits for more than the pipeline's speed; whoever goes elsewhere, to another
-//! epoch, say, or to the test split, makes it turn ([`crate::schedule`]), which costs the batches on their way.
+//! The pipeline runs ahead by the order that it expects: epoch after epoch, validation between them where that was
+//! asked for. Whoever goes on in that order never waits for more than the pipeline's speed; whoever goes elsewhere, to
+//! another epoch, say, or to the test split, makes it turn ([`crate::schedule`]), which costs the batches on their way.
 
 use std::sync::Arc;
 
@@ -132,8 +132,8 @@ impl BatchStream {
     /// `interrupted` is asked at least ten times a second while there is nothing to be had.
     ///
     /// # Errors
-    /// What made a role end; [`RuntimeError::SlotHeld`] when an earlier batch is held that lies where this one is to come:
-    /// once it has been dropped the same call goes on; [`RuntimeError::Interrupted`] likewise.
+    /// What made a role end; [`RuntimeError::SlotHeld`] when an earlier batch is held that lies where this one is to
+    /// come: once it has been dropped the same call goes on; [`RuntimeError::Interrupted`] likewise.
     pub fn next_batch(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Option<Batch>, RuntimeError> {
         if let Some(attachment) = &mut self.attachment {
             attachment.asked()?;

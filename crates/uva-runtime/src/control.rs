@@ -116,8 +116,8 @@ impl Control {
             }
             let first = turn_words(turns);
             let words = std::array::from_fn(|word| self.page.load(first + word));
-            // They are overwritten by the turn after the next. Samplers never meet that (`schedule`); a launcher that was
-            // stopped in between may.
+            // They are overwritten by the turn after the next. Samplers never meet that (`schedule`); a launcher that
+            // was stopped in between may.
             if self.page.load(TURNS) == turns {
                 return Some(Turn::from_words(words));
             }

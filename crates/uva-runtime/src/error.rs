@@ -19,7 +19,8 @@ pub enum RuntimeError {
     /// An earlier batch is still held, in the slot where the next one is to come. Exit code 1.
     #[error("{0}")]
     SlotHeld(String),
-    /// This process cannot take up the consumer's place in a run; the message says why, and how it is done. Exit code 2.
+    /// This process cannot take up the consumer's place in a run; the message says why, and how it is done. Exit code
+    /// 2.
     #[error("uvatrain.attach(): {0}")]
     Unattached(String),
     /// A peer of this role is gone: the other role's end is the cause, this one only follows. Exit code 1.

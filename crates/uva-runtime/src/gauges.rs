@@ -47,8 +47,8 @@ impl SlotStates {
         [("free", self.free), ("filling", self.filling), ("ready", self.ready), ("reading", self.reading)]
     }
 
-    /// Each slot is looked at once, one after the other: the sum is the number of slots, while the parts may be of moments a
-    /// few nanoseconds apart.
+    /// Each slot is looked at once, one after the other: the sum is the number of slots, while the parts may be of
+    /// moments a few nanoseconds apart.
     fn of(ring: &Ring) -> Self {
         let mut states = Self::default();
         for slot in 0..ring.shape().slots {
@@ -74,8 +74,8 @@ impl Gauges {
         Self { control, batches, features, row_bytes: row_bytes as u64, processes: processes.into() }
     }
 
-    /// What each role did with its time so far. Time is counted where a role turns from one thing to another, so that of a
-    /// long wait is there once it is over.
+    /// What each role did with its time so far. Time is counted where a role turns from one thing to another, so that
+    /// of a long wait is there once it is over.
     pub fn roles(&self) -> Roles {
         self.control.roles()
     }
@@ -90,8 +90,8 @@ impl Gauges {
         self.row_bytes
     }
 
-    /// The processes of the run that still are there, and what each has of memory now, in bytes. Shared memory, such as the
-    /// dataset's pages and the slots, counts in each of them.
+    /// The processes of the run that still are there, and what each has of memory now, in bytes. Shared memory, such as
+    /// the dataset's pages and the slots, counts in each of them.
     pub fn resident(&self) -> Vec<(RoleProcess, u64)> {
         let processes = self.processes.iter();
         processes.filter_map(|process| Some((process.clone(), resident_bytes(process.pid)?))).collect()

@@ -55,7 +55,8 @@ pub struct BatchEvent {
     pub input_nodes: usize,
     /// Edges of each layer, the hop at the seeds first.
     pub edges: Vec<usize>,
-    /// Mean loss over the labelled seeds; absent where the consumer is a command of the user's, which keeps it to itself.
+    /// Mean loss over the labelled seeds; absent where the consumer is a command of the user's, which keeps it to
+    /// itself.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub loss: Option<f32>,
     /// Which sampler made it, from 0.
@@ -338,8 +339,8 @@ pub trait Observer {
     /// A line for the person who watches.
     fn note(&mut self, line: &str);
 
-    /// The roles are there, and can be looked at until the run's end. A run that tries something out first begins more than
-    /// once.
+    /// The roles are there, and can be looked at until the run's end. A run that tries something out first begins more
+    /// than once.
     fn begun(&mut self, _gauges: &Gauges) {}
 }
 

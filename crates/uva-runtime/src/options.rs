@@ -93,8 +93,8 @@ mod expand {
     }
 }
 
-/// One of the processes that divide an epoch's batches between them: batch `b` is of the one with index `b mod of`. What
-/// is in a batch does not depend on it.
+/// One of the processes that divide an epoch's batches between them: batch `b` is of the one with index `b mod of`.
+/// What is in a batch does not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// Which one: 0 … `of` − 1. PyTorch calls it the rank.

@@ -259,8 +259,8 @@ impl Runtime {
     /// Waits for the next batch; it has its slot until it is dropped. `None` behind the last.
     ///
     /// # Errors
-    /// What made a sampler or the producer end; [`RuntimeError::SlotHeld`] when an earlier batch is held that lies where
-    /// the next one is to come.
+    /// What made a sampler or the producer end; [`RuntimeError::SlotHeld`] when an earlier batch is held that lies
+    /// where the next one is to come.
     pub fn next_batch(&mut self) -> Result<Option<Batch>, RuntimeError> {
         self.next_batch_unless(&|| false)
     }

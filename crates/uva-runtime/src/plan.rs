@@ -40,8 +40,8 @@ impl RunPlan {
     /// nodes, or without weights that edges can be picked by where that is asked for.
     pub fn new(dataset: &Dataset, options: &LoaderOptions, passes: Passes) -> Result<Self, RuntimeError> {
         options.check()?;
-        // A batch of more seeds than any split has is the whole split, however many more: memory is sized by what can be.
-        // One more than there are, so that --drop-last tells it from a whole batch.
+        // A batch of more seeds than any split has is the whole split, however many more: memory is sized by what can
+        // be. One more than there are, so that --drop-last tells it from a whole batch.
         let longest = Split::ALL.into_iter().map(|split| dataset.split(split).len()).max().unwrap_or(0);
         let batch_size = options.batch_size.min(longest + 1);
         let options = &LoaderOptions { batch_size, ..options.clone() };

@@ -194,7 +194,8 @@ impl Preparation {
         Ok(())
     }
 
-    /// The metrics' first line. `options` is what it shows as such; `roles` says what they are, `more` is in force besides.
+    /// The metrics' first line. `options` is what it shows as such; `roles` says what they are, `more` is in force
+    /// besides.
     pub fn start_event(&self, options: Value, roles: &str, more: &[(&str, Value)]) -> Event {
         let dataset = &self.dataset;
         let features = dataset.features();

@@ -1,7 +1,7 @@
 //! A run whose batches a command of the user's takes: `uvatrain run DATA … -- COMMAND`.
 //!
-//! Which batches come when is the command's to say while it runs ([`crate::launcher::attach`]), so the run has no end of
-//! its own: it ends with the command.
+//! Which batches come when is the command's to say while it runs ([`crate::launcher::attach`]), so the run has no end
+//! of its own: it ends with the command.
 
 use serde_json::{Value, json};
 use uva_graph::Dataset;
@@ -44,8 +44,8 @@ impl CommandRun {
         Ok(Self { preparation, decision, command })
     }
 
-    /// Runs until the command ends. `options` is what the metrics' first line shows as such; `events`: the observer is to
-    /// hear of each training batch.
+    /// Runs until the command ends. `options` is what the metrics' first line shows as such; `events`: the observer is
+    /// to hear of each training batch.
     ///
     /// # Errors
     /// Whatever ended it early, a failure of the command's among them; see [`crate::launcher`].

@@ -1,9 +1,10 @@
 //! Which batch has which sequence number.
 //!
 //! A run's batches are numbered 0, 1, 2, … through all its passes, and the number alone decides the sampler and the
-//! slots of a batch. Every role computes the schedule for itself. What it cannot know is what the consumer decides while
-//! the run goes on: that training ends early, or, where the consumer is somebody's own program, which pass comes next at
-//! all. The consumer announces that as a *turn* in the control page: from this sequence number on, these batches.
+//! slots of a batch. Every role computes the schedule for itself. What it cannot know is what the consumer decides
+//! while the run goes on: that training ends early, or, where the consumer is somebody's own program, which pass comes
+//! next at all. The consumer announces that as a *turn* in the control page: from this sequence number on, these
+//! batches.
 //!
 //! | sequence `s` | before a turn is known | when the last one is known to be at `t` |
 //! |---|---|---|
@@ -11,15 +12,15 @@
 //! | `s` ≥ t | the batch of the order in force | the batch of the turn's order |
 //! | behind the order's last batch | nothing, handed over as such | the same, or the end, as the turn says |
 //!
-//! So before a turn, and behind the last batch, the rings carry a few empty hand-overs, and nobody needs to wait for the
-//! turn as such: a sampler that runs ahead is held back by the slots, as ever.
+//! So before a turn, and behind the last batch, the rings carry a few empty hand-overs, and nobody needs to wait for
+//! the turn as such: a sampler that runs ahead is held back by the slots, as ever.
 //!
 //! Invariants:
 //! - No sampler has begun a batch ≥ t when the turn becomes visible to it. The consumer chooses t so far ahead
-//!   ([`Schedule::turn_after`]) that the slot of batch t can be free only after a chain of hand-overs which began behind
-//!   the store of the turn; each link is a release met by an acquire, so the sampler that owns batch t sees it.
-//! - A turn follows another only when the consumer has come to the earlier one's t. So whoever meets a later turn without
-//!   having seen the earlier one is before both.
+//!   ([`Schedule::turn_after`]) that the slot of batch t can be free only after a chain of hand-overs which began
+//!   behind the store of the turn; each link is a release met by an acquire, so the sampler that owns batch t sees it.
+//! - A turn follows another only when the consumer has come to the earlier one's t. So whoever meets a later turn
+//!   without having seen the earlier one is before both.
 //!
 //! Where several processes divide an epoch ([`Part`]), this counts the batches of one part; the keys are those of the
 //! whole.

@@ -3,8 +3,8 @@
 //!
 //! A test without libtest's harness: this executable is also what the launcher starts as its roles.
 //!
-//! It runs without the feature `train` only, as `cargo test -p uva-runtime --test gpu_processes` builds it: with it every
-//! role would load libtorch, and what takes three minutes on two cores would take twenty.
+//! It runs without the feature `train` only, as `cargo test -p uva-runtime --test gpu_processes` builds it: with it
+//! every role would load libtorch, and what takes three minutes on two cores would take twenty.
 
 mod common;
 

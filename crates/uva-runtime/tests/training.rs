@@ -48,7 +48,8 @@ struct Watch {
     control: Arc<Control>,
     stop_at: usize,
     steps: usize,
-    /// Epoch, batch and the loss's bits of every training batch; epoch and the bits of loss and accuracy of every epoch.
+    /// Epoch, batch and the loss's bits of every training batch; epoch and the bits of loss and accuracy of every
+    /// epoch.
     lines: Vec<(u32, Option<u32>, u64, u64)>,
 }
 

@@ -14,8 +14,8 @@ pub struct CudaSamplerOptions<'a> {
     pub cached_lists: usize,
     /// The original id of each node, where that is another one: what random words and hashes are keyed by.
     pub original_ids: Option<&'a [i64]>,
-    /// The id that each node goes by in finished batches, where that is another one. Seeds are still given as nodes of the
-    /// graph sampled. If it is the slice that `original_ids` is, the device holds it once.
+    /// The id that each node goes by in finished batches, where that is another one. Seeds are still given as nodes of
+    /// the graph sampled. If it is the slice that `original_ids` is, the device holds it once.
     pub dataset_ids: Option<&'a [i64]>,
     /// Whether the in-degree of each of a batch's nodes is wanted too.
     pub degrees: bool,

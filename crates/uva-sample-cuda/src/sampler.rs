@@ -50,8 +50,9 @@ pub struct CudaSampler {
 }
 
 impl CudaSampler {
-    /// A sampler over `graph` that works on `stream`, which is of the graph's context or of a green context of its device,
-    /// as the kernels' module is. Copies the cached lists and the names of the nodes to the device, and waits for that.
+    /// A sampler over `graph` that works on `stream`, which is of the graph's context or of a green context of its
+    /// device, as the kernels' module is. Copies the cached lists and the names of the nodes to the device, and waits
+    /// for that.
     ///
     /// # Errors
     /// What [`SamplerOptions::check`] says; [`InvalidOption::KindOnDevice`] for a kind that has no kernels,
@@ -202,8 +203,8 @@ impl CudaSampler {
         }
     }
 
-    /// Nanoseconds by the device's clock from the beginning to the end of the batch sampled last, its copy to the host not
-    /// included.
+    /// Nanoseconds by the device's clock from the beginning to the end of the batch sampled last, its copy to the host
+    /// not included.
     pub fn device_ns(&self) -> u64 {
         self.report.ended_ns.saturating_sub(self.report.began_ns)
     }
@@ -212,9 +213,9 @@ impl CudaSampler {
     /// [`CudaSampler::batch`], [`CudaSampler::read_into`].
     ///
     /// # Errors
-    /// As [`NeighborSampler::sample`](uva_sample::NeighborSampler::sample), for memory of the bounds that the sampler was
-    /// made with; after such an error it can be used on, and its batch is empty. [`CudaSampleError::Cuda`] where the device
-    /// or the driver fails.
+    /// As [`NeighborSampler::sample`](uva_sample::NeighborSampler::sample), for memory of the bounds that the sampler
+    /// was made with; after such an error it can be used on, and its batch is empty. [`CudaSampleError::Cuda`] where
+    /// the device or the driver fails.
     pub fn sample(&mut self, key: BatchKey, seeds: &[i64]) -> Result<BatchCounts, CudaSampleError> {
         self.sample_within(key, seeds, None)
     }
@@ -223,9 +224,9 @@ impl CudaSampler {
     /// too.
     ///
     /// # Errors
-    /// As [`NeighborSampler::sample`](uva_sample::NeighborSampler::sample), for the smaller of that memory and the bounds
-    /// that the sampler was made with. The content of `out` is unspecified then. [`CudaSampleError::Cuda`] where the device
-    /// or the driver fails.
+    /// As [`NeighborSampler::sample`](uva_sample::NeighborSampler::sample), for the smaller of that memory and the
+    /// bounds that the sampler was made with. The content of `out` is unspecified then. [`CudaSampleError::Cuda`] where
+    /// the device or the driver fails.
     pub fn sample_into(
         &mut self,
         key: BatchKey,
@@ -242,7 +243,8 @@ impl CudaSampler {
     pub fn batch(&self) -> DeviceBatch<'_> {
         let device = self.stream.context().device().ordinal() as i32;
         let slice = |address: u64, count: usize, each: usize| {
-            // SAFETY: within our own buffer, which lives as long as the borrow: the kernels keep counts within its arrays.
+            // SAFETY: within our own buffer, which lives as long as the borrow: the kernels keep counts within its
+            // arrays.
             unsafe { DeviceSlice::from_raw(address, count * each, device) }
         };
         let nodes = self.counts.nodes;
@@ -261,8 +263,8 @@ impl CudaSampler {
     }
 
     /// Copies the batch sampled last to the host, and waits for it: its nodes and blocks to `out`, which must have room
-    /// for it, and as many of its nodes' degrees as `degrees` has room for, if the sampler was asked for them. Memory that
-    /// is page-locked is written at the link's full speed.
+    /// for it, and as many of its nodes' degrees as `degrees` has room for, if the sampler was asked for them. Memory
+    /// that is page-locked is written at the link's full speed.
     ///
     /// # Errors
     /// [`SampleError::LayerMismatch`]; [`CudaError::Refused`] where `out` has too little room; [`CudaError::Call`].
@@ -292,8 +294,8 @@ impl CudaSampler {
         let mut enqueued = Ok(());
         for (from, to) in copies {
             let to = &mut to[..from.bytes()];
-            // SAFETY: the batch is complete and stays as it is while `self` is borrowed; `to` is borrowed until the copies
-            // have been waited for, below, whether or not all of them were enqueued.
+            // SAFETY: the batch is complete and stays as it is while `self` is borrowed; `to` is borrowed until the
+            // copies have been waited for, below, whether or not all of them were enqueued.
             enqueued = enqueued.and_then(|()| unsafe { device_to_host(&self.stream, from.address(), to) });
         }
         let waited = self.stream.synchronize();
@@ -387,8 +389,8 @@ impl CudaSampler {
             return Err(CudaError::Refused("a sampler without layers".to_owned()));
         };
         // SAFETY: the arrays are our own buffers, large enough for the bounds that `new` sized them by, which no layer
-        // exceeds; graph and names live in fields of `self` and are written by nobody; the local ids are what the batches
-        // before left there, with smaller stamps. All of it is waited for by the caller's promise.
+        // exceeds; graph and names live in fields of `self` and are written by nobody; the local ids are what the
+        // batches before left there, with smaller stamps. All of it is waited for by the caller's promise.
         unsafe {
             host_to_device(stream, &seeds.as_slice()[..seed_bytes], common.batch_nodes)?;
             kernels.begin(stream, first, *grid)?;

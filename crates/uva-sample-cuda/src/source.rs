@@ -81,8 +81,8 @@ pub struct GraphSource {
 }
 
 impl GraphSource {
-    /// A graph whose lists are `indices[indptr[v]..indptr[v + 1]]`: `indptr` is int64 with an entry a node and one more,
-    /// `indices` of the width given.
+    /// A graph whose lists are `indices[indptr[v]..indptr[v + 1]]`: `indptr` is int64 with an entry a node and one
+    /// more, `indices` of the width given.
     ///
     /// # Errors
     /// [`CudaError::Refused`] for arrays that are no whole entries, not aligned to them, or pinned for different devices.

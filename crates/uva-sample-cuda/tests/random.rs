@@ -174,8 +174,8 @@ fn of_several_faults_both_samplers_tell_the_same_one() {
     }
     let gpu = Gpu::new();
     let nodes = 20_i64;
-    // Node 3 has an id that is no node, node 9 more new nodes than room, node 15 picks beyond the room for edges, or a list
-    // that is none. Fanouts from 1,100 on look at one destination at a time, small ones at all of these.
+    // Node 3 has an id that is no node, node 9 more new nodes than room, node 15 picks beyond the room for edges, or a
+    // list that is none. Fanouts from 1,100 on look at one destination at a time, small ones at all of these.
     let lists: Vec<Vec<i64>> = (0..nodes)
         .map(|node| match node {
             3 => vec![0, 1, 99],

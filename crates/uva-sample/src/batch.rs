@@ -61,8 +61,8 @@ pub struct BatchCounts {
     pub list_reads: ListReads,
 }
 
-/// Reads of lists: one of a list's place, and one for each neighbour picked from it, or for each that it has where the kind of
-/// sampler [reads whole lists](crate::SamplerKind::reads_whole_lists).
+/// Reads of lists: one of a list's place, and one for each neighbour picked from it, or for each that it has where the
+/// kind of sampler [reads whole lists](crate::SamplerKind::reads_whole_lists).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListReads {
     /// All of them.

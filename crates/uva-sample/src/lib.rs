@@ -5,8 +5,8 @@
 //! of samplers, in any order, produces the same batches bit for bit. `docs/reproducible-batches.md` is the contract
 //! to the letter, `docs/test-vectors.json` its test vectors.
 //!
-//! There are several kinds of sampler ([`SamplerKind`]) behind one trait, [`BatchSampler`]; [`sampler`] makes the one that the
-//! options name. It writes into memory that its caller owns (a slot of shared memory, or a [`MiniBatch`]) and
+//! There are several kinds of sampler ([`SamplerKind`]) behind one trait, [`BatchSampler`]; [`sampler`] makes the one
+//! that the options name. It writes into memory that its caller owns (a slot of shared memory, or a [`MiniBatch`]) and
 //! allocates nothing once it is built.
 //!
 //! What this crate must not know: processes, slots and how a batch travels; features, labels and what is computed

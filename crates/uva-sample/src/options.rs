@@ -50,8 +50,8 @@ pub enum Expand {
     /// All of them, with fresh random words in each hop: DGL's way.
     #[default]
     All,
-    /// Those that the hop before found; the others keep their picks. So a block begins with the block before, and a node
-    /// has the same neighbours in every layer: PyG's way, and what its `trim_to_layer` needs.
+    /// Those that the hop before found; the others keep their picks. So a block begins with the block before, and a
+    /// node has the same neighbours in every layer: PyG's way, and what its `trim_to_layer` needs.
     New,
 }
 

@@ -178,8 +178,8 @@ impl Stream {
     }
 }
 
-/// The first two words (low, high) of the streams of many nodes; `batch` says which batch each is keyed by. The other fields
-/// are those of `like`.
+/// The first two words (low, high) of the streams of many nodes; `batch` says which batch each is keyed by. The other
+/// fields are those of `like`.
 #[inline]
 pub(crate) fn first_longs(like: &StreamKey, nodes: &[u64], batch: impl Fn(u64) -> u32, out: &mut [u64]) {
     let [_, c1, _, c3] = StreamKey { node: 0, ..*like }.counter(0);
@@ -195,8 +195,8 @@ pub(crate) fn first_longs(like: &StreamKey, nodes: &[u64], batch: impl Fn(u64) -
     }
 }
 
-/// The words of one node from position `first` on, a multiple of 4, for lists of any length: word `p` is word
-/// `p mod 2¹⁸` of the stream whose seed is `seed xor mix(⌊p / 2¹⁸⌋)`. (mix(0) is 0, so a stream begins as it does elsewhere.)
+/// The words of one node from position `first` on, a multiple of 4, for lists of any length: word `p` is word `p mod
+/// 2¹⁸` of the stream whose seed is `seed xor mix(⌊p / 2¹⁸⌋)`. (mix(0) is 0, so a stream begins as it does elsewhere.)
 /// The words asked for at once do not go over the end of a stream.
 #[inline]
 pub(crate) fn words_from(key: &StreamKey, first: u64, out: &mut [u32]) {

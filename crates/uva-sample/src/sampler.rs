@@ -7,8 +7,8 @@ use crate::{
     BatchCounts, BatchKey, BatchMut, InvalidOption, MiniBatch, SampleError, SamplerKind, SamplerOptions,
 };
 
-/// Makes mini-batches. A batch is a function of the graph, the options and its [`BatchKey`] alone, whatever the sampler did
-/// before, so samplers share nothing: for several threads, make several.
+/// Makes mini-batches. A batch is a function of the graph, the options and its [`BatchKey`] alone, whatever the sampler
+/// did before, so samplers share nothing: for several threads, make several.
 ///
 /// A sampler allocates when it is made ([`sampler`]) and not afterwards.
 pub trait BatchSampler: Send {
@@ -47,18 +47,19 @@ pub trait BatchSampler: Send {
 pub struct GraphView<'g> {
     /// The lists.
     pub csc: Csc<'g>,
-    /// The weight of each edge, in the order of the *dataset's* `indices.npy`: what [`SamplerKind::Weighted`] picks by. An
-    /// edge whose weight is not above 0 does not exist for it.
+    /// The weight of each edge, in the order of the *dataset's* `indices.npy`: what [`SamplerKind::Weighted`] picks by.
+    /// An edge whose weight is not above 0 does not exist for it.
     pub weights: Option<&'g [f32]>,
     /// Where `csc` is the dataset's graph in another order: the way back.
     pub home: Option<Home<'g>>,
-    /// Lists of nodes below this are counted as cached ([`ListReads`](crate::ListReads)). In host memory a cache of lists is
-    /// where the graph itself begins, once it is ordered by how often lists are read, so only the counting differs.
+    /// Lists of nodes below this are counted as cached ([`ListReads`](crate::ListReads)). In host memory a cache of
+    /// lists is where the graph itself begins, once it is ordered by how often lists are read, so only the counting
+    /// differs.
     pub cached_lists: usize,
 }
 
-/// From a graph in another order back to the dataset's edges. A list keeps the order of its entries, so that where it begins
-/// says all.
+/// From a graph in another order back to the dataset's edges. A list keeps the order of its entries, so that where it
+/// begins says all.
 #[derive(Clone, Copy, Debug)]
 pub struct Home<'g> {
     /// The dataset's `indptr`.
@@ -102,8 +103,8 @@ impl GraphView<'_> {
 /// The sampler for these options, of the kind that they name.
 ///
 /// # Errors
-/// What [`SamplerOptions::check`] says, and [`InvalidOption::NoWeights`] where edges are to be picked by weights that the
-/// graph does not have.
+/// What [`SamplerOptions::check`] says, and [`InvalidOption::NoWeights`] where edges are to be picked by weights that
+/// the graph does not have.
 pub fn sampler<'g>(
     graph: GraphView<'g>,
     options: &SamplerOptions,

@@ -103,8 +103,8 @@ fn a_heavy_entry_is_always_picked_and_a_light_one_hardly_ever() {
     picks(&weights, 5, true, 500, |positions| assert_eq!(positions, [123; 5]));
 }
 
-/// A list that is longer than a stream of words: what lies behind its end is picked as often as what lies before. (Forty million
-/// words.)
+/// A list that is longer than a stream of words: what lies behind its end is picked as often as what lies before.
+/// (Forty million words.)
 #[test]
 fn entries_behind_the_end_of_a_stream_are_picked_as_often_as_the_others() {
     let length = 5 << 17;

@@ -33,9 +33,10 @@ pub(crate) struct Named {
 
 /// A network: steps in the order in which rows pass them.
 ///
-/// A plain one is layer, then normalisation where asked for, activation, layer, and so on. One with residuals is that of
-/// Platonov et al. 2023: a linear map to the hidden width, for each hop x + linear(activation(layer(norm(x)))), and at the
-/// end norm and a linear map to the logits. Their layers' second linear map is ours, their first is the layer's own.
+/// A plain one is layer, then normalisation where asked for, activation, layer, and so on. One with residuals is that
+/// of Platonov et al. 2023: a linear map to the hidden width, for each hop x + linear(activation(layer(norm(x)))), and
+/// at the end norm and a linear map to the logits. Their layers' second linear map is ours, their first is the layer's
+/// own.
 pub(crate) struct Model {
     pub(crate) steps: Vec<Named>,
     pub(crate) activation: Activation,

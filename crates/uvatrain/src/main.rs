@@ -1,8 +1,8 @@
 //! `uvatrain`, the command line: it parses, calls the libraries, and prints.
 //!
-//! The way in: [`flags`] declares every option once; [`config`] reads them from the command line and from a file; `main`
-//! hands them to one file of [`commands`]; those call `uva-graph` and `uva-runtime` and print through [`ui`]; [`exit`]
-//! turns what comes back into an exit code. No algorithm lives here.
+//! The way in: [`flags`] declares every option once; [`config`] reads them from the command line and from a file;
+//! `main` hands them to one file of [`commands`]; those call `uva-graph` and `uva-runtime` and print through [`ui`];
+//! [`exit`] turns what comes back into an exit code. No algorithm lives here.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "a binary has no public items; what needs a word has one")]
 

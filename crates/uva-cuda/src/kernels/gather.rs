@@ -93,7 +93,8 @@ const _: () = assert!(size_of::<GatherArguments>() == 72 && align_of::<GatherArg
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GatherReport {
-    /// What [`GatherKernels::enqueue`] was given, once everything else is complete; 0 from the gather's beginning until then.
+    /// What [`GatherKernels::enqueue`] was given, once everything else is complete; 0 from the gather's beginning until
+    /// then.
     pub stamp: u64,
     /// The device's clock at the beginning, nanoseconds.
     pub began_ns: u64,
@@ -227,7 +228,8 @@ impl GatherKernels {
     /// From this call until the stream has passed the gather, on the stream's device: `table` is `rows * row_bytes`
     /// readable bytes and the aligned pieces of 16 around them, which nobody writes; `ids` is `count` readable ids,
     /// written before (in stream order) and not during; `out` is `count * row_bytes` writable bytes and `report` 64,
-    /// which nobody else reads or writes and which overlap nothing else; `slot_map` and `cache`, unless 0, are readable as
+    /// which nobody else reads or writes and which overlap nothing else; `slot_map` and `cache`, unless 0, are readable
+    /// as
     /// [`GatherArguments`] has them, with every slot in the map a row of the cache. A clone of these kernels, or the
     /// module, lives until then. The stream is of the module's context, or of a green context of its device.
     pub unsafe fn enqueue(
@@ -286,7 +288,8 @@ impl GatherKernels {
         let entry = &self.gather[kernel as usize][width as usize][usize::from(cached)];
         let shape = self.shape(entry, bound, arguments.count);
         let mut copy = *arguments;
-        // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises all that they name.
+        // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises all that
+        // they name.
         unsafe { entry.function.launch(stream, shape, &mut [pointer(&mut copy)]) }
     }
 

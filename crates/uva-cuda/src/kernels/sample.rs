@@ -116,11 +116,11 @@ impl SampleKernels {
     ///
     /// # Safety
     /// From this call until the stream has passed the launches of the batch, on the stream's device: the arrays of the
-    /// arguments are as [`SampleArguments`] has them, those of the graph and its names readable and written by nobody, the
-    /// others writable, apart from each other and used by nobody else; `local_ids` hold what the batches before left there,
-    /// `batch_nodes` begins with `seeds` ids of any value; scratch has as many entries as any layer has room for, `totals`
-    /// as many as [`SampleKernels::blocks`] of this bound says. A clone of these kernels, or the module, lives until then.
-    /// The stream is of the module's context, or of a green context of its device.
+    /// arguments are as [`SampleArguments`] has them, those of the graph and its names readable and written by nobody,
+    /// the others writable, apart from each other and used by nobody else; `local_ids` hold what the batches before
+    /// left there, `batch_nodes` begins with `seeds` ids of any value; scratch has as many entries as any layer has
+    /// room for, `totals` as many as [`SampleKernels::blocks`] of this bound says. A clone of these kernels, or the
+    /// module, lives until then. The stream is of the module's context, or of a green context of its device.
     pub unsafe fn begin(
         &self,
         stream: &Stream,
@@ -224,8 +224,8 @@ impl SampleKernels {
     ) -> Result<(), CudaError> {
         let mut copy = *arguments;
         let pointer: *mut c_void = std::ptr::from_mut(&mut copy).cast();
-        // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises all that they
-        // name.
+        // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises all that
+        // they name.
         unsafe { self.functions[kernel].launch(stream, shape, &mut [pointer]) }
     }
 }

@@ -1,5 +1,5 @@
-//! Copies, enqueued on a stream. They return at once and the bytes move later, so each is unsafe: the compiler can't see
-//! how long the GPU needs them.
+//! Copies, enqueued on a stream. They return at once and the bytes move later, so each is unsafe: the compiler can't
+//! see how long the GPU needs them.
 
 use crate::error::CudaError;
 use crate::stream::Stream;

@@ -1,9 +1,9 @@
 //! Whether a table can be pinned here, asked before minutes are spent on trying.
 //!
-//! Pinned pages must all be in memory at once and can't be reclaimed, so what counts is what the machine and the control
-//! groups of this process have left. `RLIMIT_MEMLOCK` is another matter: NVIDIA's kernel driver takes the pages
-//! with `get_user_pages`, which doesn't count against it, so most machines pin hundreds of gigabytes under a limit of
-//! 8 MiB. A low limit is therefore a [doubt](Preflight::doubts), told when a registration is refused, and no refusal.
+//! Pinned pages must all be in memory at once and can't be reclaimed, so what counts is what the machine and the
+//! control groups of this process have left. `RLIMIT_MEMLOCK` is another matter: NVIDIA's kernel driver takes the pages
+//! with `get_user_pages`, which doesn't count against it, so most machines pin hundreds of gigabytes under a limit of 8
+//! MiB. A low limit is therefore a [doubt](Preflight::doubts), told when a registration is refused, and no refusal.
 
 use std::fmt;
 use std::io;
@@ -47,7 +47,8 @@ impl HostMemory {
     /// Asks the system.
     ///
     /// # Errors
-    /// When `/proc/meminfo` can't be read or says nothing of available memory. Whatever else is missing is taken as no limit.
+    /// When `/proc/meminfo` can't be read or says nothing of available memory. Whatever else is missing is taken as no
+    /// limit.
     pub fn read() -> io::Result<Self> {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
         Self::read_below(Path::new("/"), limit.current)
@@ -196,8 +197,8 @@ fn cgroup_limits(root: &Path) -> Vec<CgroupLimit> {
             continue;
         };
         let top = root.join(version.mount);
-        // Inside a container the path may be the host's, of which nothing is mounted here: then the mount's top is
-        // this process's own group. A path that leaves the mount upwards (a shared namespace) has nothing to read either.
+        // Inside a container the path may be the host's, of which nothing is mounted here: then the mount's top is this
+        // process's own group. A path that leaves the mount upwards (a shared namespace) has nothing to read either.
         let inner = path.trim_start_matches('/');
         let mut folder =
             if inner.split('/').any(|part| part == "..") { top.clone() } else { top.join(inner) };

@@ -1,9 +1,9 @@
 //! Device memory that several processes map.
 //!
-//! Two ways. By file descriptor (VMM): the memory is made by cuMemCreate, exported as a descriptor that goes over a socket,
-//! and lives until the last mapping, handle and descriptor are gone, so the death of the process that made it takes nothing
-//! from under the others. By handle (legacy): 64 bytes that name memory from cuMemAlloc; its maker must outlive all who
-//! opened it. Each importer sees the memory at an address of its own.
+//! Two ways. By file descriptor (VMM): the memory is made by cuMemCreate, exported as a descriptor that goes over a
+//! socket, and lives until the last mapping, handle and descriptor are gone, so the death of the process that made it
+//! takes nothing from under the others. By handle (legacy): 64 bytes that name memory from cuMemAlloc; its maker must
+//! outlive all who opened it. Each importer sees the memory at an address of its own.
 
 use std::ffi::{c_char, c_void};
 use std::ops::Range;
@@ -293,8 +293,8 @@ impl SharedBuffer {
             SharedKind::Vmm => {
                 let fd = fd.ok_or_else(|| refused("its file descriptor did not arrive".to_owned()))?;
                 let mut handle = 0;
-                // SAFETY: writes one handle; for this handle type the "pointer" is the descriptor's number, and any open
-                // descriptor may be asked about. The driver keeps a reference of its own, so ours is closed below.
+                // SAFETY: writes one handle; for this handle type the "pointer" is the descriptor's number, and any
+                // open descriptor may be asked about. The driver keeps a reference of its own, so ours is closed below.
                 unsafe {
                     driver_call!(
                         cuMemImportFromShareableHandle(
@@ -332,13 +332,14 @@ impl SharedBuffer {
         Ok(Self { context: Arc::clone(context), what: what.to_owned(), bytes, memory })
     }
 
-    /// Lets go of the memory without a call to the driver: for memory opened by handle whose maker has died, which NVIDIA
-    /// leaves undefined. By descriptor there is no need, since the memory outlives its maker: it's unmapped as by a drop.
+    /// Lets go of the memory without a call to the driver: for memory opened by handle whose maker has died, which
+    /// NVIDIA leaves undefined. By descriptor there is no need, since the memory outlives its maker: it's unmapped as
+    /// by a drop.
     pub fn forget(self) {
         if matches!(self.memory, Memory::LegacyOpened { .. }) {
             let buffer = std::mem::ManuallyDrop::new(self);
-            // SAFETY: the value is never used or dropped again, so its Arc is read out exactly once. The context is ours
-            // and may be released all the same; the name's few bytes are let go.
+            // SAFETY: the value is never used or dropped again, so its Arc is read out exactly once. The context is
+            // ours and may be released all the same; the name's few bytes are let go.
             drop(unsafe { std::ptr::read(&buffer.context) });
         }
     }

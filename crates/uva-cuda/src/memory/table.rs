@@ -21,7 +21,8 @@ pub const CHUNK_BYTES: usize = 64 << 30;
 
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Bytes that a thread copies at a time: enough to read a file in one stream, and to keep threads from waiting for the last.
+/// Bytes that a thread copies at a time: enough to read a file in one stream, and to keep threads from waiting for the
+/// last.
 const COPY_PIECE: usize = 32 << 20;
 
 /// Who holds a table's bytes in place while the device reads them.
@@ -31,8 +32,8 @@ pub trait TableBytes: Send + Sync {
     /// The bytes: the same slice each time.
     fn bytes(&self) -> &[u8];
 
-    /// Whether the pages are mapped to be written too. The pages of a file mapped read-only can be pinned by a device and
-    /// a driver that know read-only registration, others by any.
+    /// Whether the pages are mapped to be written too. The pages of a file mapped read-only can be pinned by a device
+    /// and a driver that know read-only registration, others by any.
     fn is_writable(&self) -> bool {
         false
     }
@@ -113,8 +114,8 @@ pub struct PinReport {
 
 /// A table whose pages are pinned, and whom they belong to.
 ///
-/// The device reads it at [`PinnedTable::address`], the CPU at [`PinnedTable::host`]. Whoever lets a kernel read it drops
-/// it only after the kernel has run. Dropping it unpins the pages before their owner is let go.
+/// The device reads it at [`PinnedTable::address`], the CPU at [`PinnedTable::host`]. Whoever lets a kernel read it
+/// drops it only after the kernel has run. Dropping it unpins the pages before their owner is let go.
 pub struct PinnedTable {
     // The order of the fields is that of their end: first unpinned, then unmapped.
     registered: Registered,
@@ -149,8 +150,8 @@ impl PinnedTable {
         let start = Instant::now();
         let bytes: *const [u8] = owner.bytes();
         // SAFETY: the slice borrows from `*owner`, which the Arc keeps in place and shared for as long as it's held: no
-        // safe code can end such a borrow or change bytes under it. It's used only while `owner` is held: in this function
-        // and, in `host`, while `backing` is.
+        // safe code can end such a borrow or change bytes under it. It's used only while `owner` is held: in this
+        // function and, in `host`, while `backing` is.
         let bytes: &[u8] = unsafe { &*bytes };
         let chunk = options.chunk_bytes;
         if bytes.is_empty() {
@@ -330,8 +331,8 @@ fn pin_in_place(
     let from = bytes.as_ptr().wrapping_sub(lead).cast_mut();
     let length = (lead + bytes.len()).next_multiple_of(page);
     let register = |flags| {
-        // SAFETY: whole pages, each of which holds a byte of `bytes` and so is mapped; the owner keeps them so for longer
-        // than the registration (`Backing::Owner`, after it).
+        // SAFETY: whole pages, each of which holds a byte of `bytes` and so is mapped; the owner keeps them so for
+        // longer than the registration (`Backing::Owner`, after it).
         unsafe { Registered::new(context, from, length, chunk, CU_MEMHOSTREGISTER_DEVICEMAP | flags, what) }
     };
     let mut first = None;
@@ -418,8 +419,9 @@ fn copy_of(bytes: &[u8], pages: Pages, what: &str) -> Result<SharedRegion, CudaE
     Ok(region)
 }
 
-/// Has the kernel read pages of a file before they're touched one by one: a mapping whose reads are expected to jump about
-/// is read a page at a time otherwise, which takes a disk hours. Advice only, and none to memory that is no file's.
+/// Has the kernel read pages of a file before they're touched one by one: a mapping whose reads are expected to jump
+/// about is read a page at a time otherwise, which takes a disk hours. Advice only, and none to memory that is no
+/// file's.
 fn read_ahead(bytes: &[u8]) {
     let page = page_bytes();
     let lead = bytes.as_ptr() as usize % page;
@@ -514,8 +516,8 @@ impl Registered {
         Ok(first)
     }
 
-    /// The host's own address, which joins up by nature. A device may use it instead of the other (cuda.h) if it has the
-    /// attribute asked for here; it's only used where the other doesn't do, never both.
+    /// The host's own address, which joins up by nature. A device may use it instead of the other (cuda.h) if it has
+    /// the attribute asked for here; it's only used where the other doesn't do, never both.
     fn host_address(&self, what: &str) -> Result<u64, CudaError> {
         let device = self.context.device();
         let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM;

@@ -1,4 +1,5 @@
-//! The way by copies: rows gathered by the CPU into pinned pieces, each copied to the device while the next is gathered.
+//! The way by copies: rows gathered by the CPU into pinned pieces, each copied to the device while the next is
+//! gathered.
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use uva_cuda::{Context, CudaError, Event, Stream};
 use crate::cuda::{FillError, GatherTable};
 use crate::{GatherError, HostGather, RowGather};
 
-/// Bytes of a piece, about: a copy engine is at its full rate well below this, and a piece still fits in a CPU's last cache
-/// on its way.
+/// Bytes of a piece, about: a copy engine is at its full rate well below this, and a piece still fits in a CPU's last
+/// cache on its way.
 const PIECE_BYTES: usize = 4 << 20;
 
 /// Pieces. With two, a copy and a gather already overlap; two more absorb unevenness.
@@ -73,8 +74,9 @@ impl CopyPath {
         }
     }
 
-    /// Gathers the rows of `ids`, which have been [checked](CopyPath::check), and enqueues their copies to the device address `to`. The CPU's part is done when it
-    /// returns; it waits for the GPU only where all pieces are still being read.
+    /// Gathers the rows of `ids`, which have been [checked](CopyPath::check), and enqueues their copies to the device
+    /// address `to`. The CPU's part is done when it returns; it waits for the GPU only where all pieces are still being
+    /// read.
     ///
     /// # Safety
     /// `to` is device memory for as many rows, which nobody else uses until the stream has passed this; the pieces live

@@ -1,8 +1,8 @@
 //! The gather on a GPU: rows of a pinned table, read by the device itself, copied to it, or both.
 //!
 //! [`CudaGather`] keeps the contract of [`RowGather`](crate::RowGather) and waits for each gather: for the conformance
-//! checks and for benches. [`SlotFiller`] is what a producer uses: it fills slots of device memory one after another and
-//! waits for nothing. [`SlotReader`] is the other side of such slots, a consumer's.
+//! checks and for benches. [`SlotFiller`] is what a producer uses: it fills slots of device memory one after another
+//! and waits for nothing. [`SlotReader`] is the other side of such slots, a consumer's.
 //!
 //! | mode | who reads the table | what it costs |
 //! |---|---|---|

@@ -30,8 +30,8 @@ enum UseStream {
 pub struct SlotReader {
     /// Where slots are taken from now on.
     stream: Mutex<Arc<UseStream>>,
-    /// Where each slot was taken last: there its work is enqueued, and behind it the slot is given back, whatever stream
-    /// others have been taken on since.
+    /// Where each slot was taken last: there its work is enqueued, and behind it the slot is given back, whatever
+    /// stream others have been taken on since.
     taken_on: Vec<Mutex<Arc<UseStream>>>,
     /// Reports of the slots taken last, copied here by the device.
     reports: PinnedBuffer,
@@ -72,8 +72,8 @@ impl SlotReader {
         self.buffer.context()
     }
 
-    /// Uses the slots that are taken from now on on this stream: they are handed out before they are filled, and what is
-    /// enqueued on the stream meanwhile finds them so.
+    /// Uses the slots that are taken from now on on this stream: they are handed out before they are filled, and what
+    /// is enqueued on the stream meanwhile finds them so.
     pub fn use_stream(&self, stream: Stream) {
         *lock(&self.stream) = Arc::new(UseStream::Ordered(stream));
     }
@@ -108,8 +108,8 @@ impl SlotReader {
         behind.record(stream)?;
         let from = self.slice(slot, self.shape.report_at..self.shape.report_at + REPORT_BYTES)?.address();
         let to = self.report_words(slot).cast::<u8>();
-        // SAFETY: `to` is this slot's 64 bytes of a buffer that lives until the stream has been waited for (`drop`). The
-        // reference ends with the call; the copy that goes on uses the address, and until it has run the bytes are
+        // SAFETY: `to` is this slot's 64 bytes of a buffer that lives until the stream has been waited for (`drop`).
+        // The reference ends with the call; the copy that goes on uses the address, and until it has run the bytes are
         // read by volatile loads only (`report`), which say nothing wrong: a report without the right stamp counts for
         // nothing. `from` is the slot's report, written before `ready`.
         unsafe { device_to_host(stream, from, std::slice::from_raw_parts_mut(to, REPORT_BYTES)) }?;
@@ -142,8 +142,8 @@ impl SlotReader {
         GatherReport::from_bytes(&bytes)
     }
 
-    /// How long the stream stood still for the slot taken last; zero where the host waited. To be asked when the work on
-    /// the slot has been waited for.
+    /// How long the stream stood still for the slot taken last; zero where the host waited. To be asked when the work
+    /// on the slot has been waited for.
     ///
     /// # Errors
     /// [`CudaError`], not ready among them.
@@ -183,8 +183,8 @@ impl SlotReader {
         Ok(match &*self.taken_on(slot) {
             UseStream::Ordered(_) => None,
             // SAFETY: `take` has waited for the fill, and the filler touches the slot again only when it has been given
-            // back, which whoever keeps the slots' order does when it lends these bytes no longer. What a process outside the protocol writes is its
-            // launcher's fault, as with the slots of a ring.
+            // back, which whoever keeps the slots' order does when it lends these bytes no longer. What a process
+            // outside the protocol writes is its launcher's fault, as with the slots of a ring.
             UseStream::Waited(_) => unsafe { slice.as_host() },
         })
     }

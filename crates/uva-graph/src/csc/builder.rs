@@ -62,8 +62,9 @@ impl NeighbourId for i64 {
 }
 
 impl CscBuilder {
-    /// For a graph of `nodes` nodes whose lists are written to `directory`, which also takes the temporary file. `weighted`
-    /// edges have a weight each, which only unchanged edges can keep. `memory` is in bytes, for all of the work.
+    /// For a graph of `nodes` nodes whose lists are written to `directory`, which also takes the temporary file.
+    /// `weighted` edges have a weight each, which only unchanged edges can keep. `memory` is in bytes, for all of the
+    /// work.
     ///
     /// # Errors
     /// Where `memory` is less than [`LEAST_MEMORY`].

@@ -1,5 +1,5 @@
-//! A line an edge: source, tab, destination, and tab and weight where there are weights. Ids are those that an import has
-//! kept in `node_id.npy` or `node_names.txt`, else the nodes' numbers.
+//! A line an edge: source, tab, destination, and tab and weight where there are weights. Ids are those that an import
+//! has kept in `node_id.npy` or `node_names.txt`, else the nodes' numbers.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -1,6 +1,7 @@
 //! DGL GraphBolt's `OnDiskDataset`: `metadata.yaml`, and the arrays that it names.
 //!
-//! The labels of all nodes are a feature called `label`, and those of the seeds stand in the sets too, as GraphBolt wants them.
+//! The labels of all nodes are a feature called `label`, and those of the seeds stand in the sets too, as GraphBolt
+//! wants them.
 
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! Datasets turned back into what other programs read: one file a [`Target`].
 //!
-//! What is written can be imported again, and gives the same files; the tests hold every target to that. Like an import, an
-//! export writes beside its final name and renames at the end.
+//! What is written can be imported again, and gives the same files; the tests hold every target to that. Like an
+//! import, an export writes beside its final name and renames at the end.
 
 mod edgelist;
 mod graphbolt;

@@ -31,8 +31,8 @@ impl Estimate {
     }
 }
 
-/// Program, threads' stacks, and what one step holds: its lists as 64-bit numbers, in vectors that double, and what is on
-/// its way to the file. A web's hosts are 8 bytes in 40 nodes.
+/// Program, threads' stacks, and what one step holds: its lists as 64-bit numbers, in vectors that double, and what is
+/// on its way to the file. A web's hosts are 8 bytes in 40 nodes.
 const MEMORY_BYTES: u64 = 4 * STEP_BYTES as u64;
 
 /// Bytes of a neighbour's id: ids that fit 32 bits take half the space, and half the reads.

@@ -8,9 +8,9 @@
 //!   2.5). Its class is the node's own with probability `homophily`, and any class otherwise.
 //!
 //! The graph is directed: each list is drawn for its node, and no reverse edge is planted. A list has no self-loop,
-//! names no neighbour twice, and ascends. Features are the centre of the class (±`feature_signal` a dimension) plus noise
-//! of variance 1; a share of `label_noise` of the labels is drawn anew. So features alone tell the class only so well, and
-//! a mean over neighbours, which averages the noise away, tells it better.
+//! names no neighbour twice, and ascends. Features are the centre of the class (±`feature_signal` a dimension) plus
+//! noise of variance 1; a share of `label_noise` of the labels is drawn anew. So features alone tell the class only so
+//! well, and a mean over neighbours, which averages the noise away, tells it better.
 //!
 //! Only integers and correctly rounded operations (+, −, ×, ÷, √) decide, never a library's pow, and every number is
 //! keyed by seed, purpose and node: the bytes are the same for any number of threads, on any machine.
@@ -25,8 +25,8 @@ use super::random::{Purpose, Stream};
 use super::{Progress, Summary};
 use crate::{ElementType, GraphError, Split};
 
-/// A power-law graph with planted classes. [`PowerLaw::default`] has the knobs' defaults, which keep the best classifier
-/// of features alone well below one that sees neighbours too.
+/// A power-law graph with planted classes. [`PowerLaw::default`] has the knobs' defaults, which keep the best
+/// classifier of features alone well below one that sees neighbours too.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PowerLaw {
     /// How many nodes; at least 2.

@@ -1,20 +1,20 @@
 //! The sizes of the graphs that papers measure on, for graphs made up in their shape.
 //!
-//! Nodes, edges, features, classes and splits are the published ones; which shape comes nearest is our choice. What is made
-//! has the graph's size and skew, and nothing of its content. Where the published graph is directed, edges are counted as
-//! they are; where it is not, both directions of each edge count, as they do in a dataset.
+//! Nodes, edges, features, classes and splits are the published ones; which shape comes nearest is our choice. What is
+//! made has the graph's size and skew, and nothing of its content. Where the published graph is directed, edges are
+//! counted as they are; where it is not, both directions of each edge count, as they do in a dataset.
 //!
 //! Sources of the figures:
-//! - `products`, `papers100m`: Hu et al. 2020, "Open Graph Benchmark", and the split sizes that the loader of `ogb` gives.
-//!   products has 61,859,140 undirected edges.
+//! - `products`, `papers100m`: Hu et al. 2020, "Open Graph Benchmark", and the split sizes that the loader of `ogb`
+//!   gives. products has 61,859,140 undirected edges.
 //! - `mag240m`: Hu et al. 2021, "OGB-LSC", the papers and the citations among them alone; features are float16. Test is
 //!   test-dev and test-challenge together.
 //! - `reddit`: Hamilton et al. 2017, in the counts of DGL's `RedditDataset`.
 //! - `twitter`: twitter-2010 (Kwak et al. 2010; Laboratory for Web Algorithmics). `uk-2006`: uk-2006-05 (Boldi et al.).
-//!   Neither has features or labels; rows of 256, 150 classes and the splits are those that GNNLab (Yang et al. 2022) gave
-//!   them. `uk-2007`: uk-2007-05, 105,896,555 pages, with the rows, classes and splits of uk-2006.
-//! - `igb-tiny` … `igb-full`: Khatua et al. 2023, "IGB", table 2: the homogeneous graphs, 19 classes, the first 60 % of the
-//!   labelled papers train, the next 20 % validate, the rest test. The count of igb-full's edges is that of the
+//!   Neither has features or labels; rows of 256, 150 classes and the splits are those that GNNLab (Yang et al. 2022)
+//!   gave them. `uk-2007`: uk-2007-05, 105,896,555 pages, with the rows, classes and splits of uk-2006.
+//! - `igb-tiny` … `igb-full`: Khatua et al. 2023, "IGB", table 2: the homogeneous graphs, 19 classes, the first 60 % of
+//!   the labelled papers train, the next 20 % validate, the rest test. The count of igb-full's edges is that of the
 //!   heterogeneous graph's citations as DGL's loader asserts it; 227,130,858 of its papers have a label.
 
 use super::{Citation, Common, PowerLaw, Recipe, Web};

@@ -1,30 +1,31 @@
 //! The R-MAT generator (Chakrabarti, Zhan and Faloutsos 2004): the shape of Graph500.
 //!
 //! The adjacency matrix is cut into four quadrants, sources by destinations, and an edge falls into one of them with
-//! probabilities a, b, c, d: a is first half to first half, b first half of the sources to the second of the destinations,
-//! c the reverse, d second to second. The quadrant is cut again, until one cell is left. With Graph500's 0.57, 0.19, 0.19,
-//! 0.05 few nodes have very many edges, both ways.
+//! probabilities a, b, c, d: a is first half to first half, b first half of the sources to the second of the
+//! destinations, c the reverse, d second to second. The quadrant is cut again, until one cell is left. With Graph500's
+//! 0.57, 0.19, 0.19, 0.05 few nodes have very many edges, both ways.
 //!
-//! Here the matrix is never cut edge by edge but read destination by destination, which gives the same edges: those of a
-//! destination are Binomial(E, P(destination)) many, P the product of a + c or b + d over the levels, and each source's
-//! half at a level has the probability of its quadrant given the destination's half. So a list needs nothing but its node,
-//! and memory does not grow with the edges.
+//! Here the matrix is never cut edge by edge but read destination by destination, which gives the same edges: those of
+//! a destination are Binomial(E, P(destination)) many, P the product of a + c or b + d over the levels, and each
+//! source's half at a level has the probability of its quadrant given the destination's half. So a list needs nothing
+//! but its node, and memory does not grow with the edges.
 //!
-//! - **Any number of nodes**: a run of ids is cut into halves that differ by at most one, the larger one first. Where one
-//!   side of a cell is a single id before the other is, the other alone is cut, by its own sums (a + b, or a + c). For a
-//!   power of two that is R-MAT to the letter.
-//! - **Noise**: with equal probabilities at all levels degrees come in waves, since all nodes with as many second halves
-//!   have the same. Each level gets μ, uniform in ±`noise`: b and c become b + μ and c + μ, a and d lose 2μ between them
-//!   in proportion (Seshadhri, Pinar and Kolda 2011).
-//! - **Ids** are a keyed shuffle of the positions in the matrix, as Graph500 asks for: where a node stands tells nothing of
-//!   its degree.
-//! - **Classes** are positions modulo their number. R-MAT knows none, so a share `homophily` of the sources moves to the
-//!   member of the destination's class that is in the same run of as many positions as there are classes; 0 leaves R-MAT
-//!   as it is. How long lists are does not change with it.
-//! - Repeats and self-loops are drawn anew a few times and then left out, so a little less than the mean degree is reached.
+//! - **Any number of nodes**: a run of ids is cut into halves that differ by at most one, the larger one first. Where
+//!   one side of a cell is a single id before the other is, the other alone is cut, by its own sums (a + b, or a + c).
+//!   For a power of two that is R-MAT to the letter.
+//! - **Noise**: with equal probabilities at all levels degrees come in waves, since all nodes with as many second
+//!   halves have the same. Each level gets μ, uniform in ±`noise`: b and c become b + μ and c + μ, a and d lose 2μ
+//!   between them in proportion (Seshadhri, Pinar and Kolda 2011).
+//! - **Ids** are a keyed shuffle of the positions in the matrix, as Graph500 asks for: where a node stands tells
+//!   nothing of its degree.
+//! - **Classes** are positions modulo their number. R-MAT knows none, so a share `homophily` of the sources moves to
+//!   the member of the destination's class that is in the same run of as many positions as there are classes; 0 leaves
+//!   R-MAT as it is. How long lists are does not change with it.
+//! - Repeats and self-loops are drawn anew a few times and then left out, so a little less than the mean degree is
+//!   reached.
 //!
-//! Only integers and correctly rounded operations decide, and every number is keyed by seed, purpose and node: the bytes
-//! are the same for any number of threads, on any machine.
+//! Only integers and correctly rounded operations decide, and every number is keyed by seed, purpose and node: the
+//! bytes are the same for any number of threads, on any machine.
 
 use std::path::Path;
 

@@ -1,14 +1,15 @@
 //! The stochastic block model (Holland, Laskey and Leinhardt 1983): communities, and nothing else.
 //!
-//! Every ordered pair of two nodes is an edge on its own, with probability p_in where both are of one class and p_out where
-//! they are not. So degrees are all alike, and what is to be learned is in the edges as much as one asks for: either the
-//! two probabilities are given, or they follow from the mean degree and the share of edges that stay within a class.
+//! Every ordered pair of two nodes is an edge on its own, with probability p_in where both are of one class and p_out
+//! where they are not. So degrees are all alike, and what is to be learned is in the edges as much as one asks for:
+//! either the two probabilities are given, or they follow from the mean degree and the share of edges that stay within
+//! a class.
 //!
-//! A node's class is its id modulo the number of classes, so that the members of a class, and the nodes that are none, can
-//! be counted through without a table. A list is drawn for its node: so many of its class, Binomial(members − 1, p_in), and
-//! so many others, Binomial(others, p_out), each a uniform choice without repeats. Every number is keyed by seed, purpose and
-//! node, and only integers and correctly rounded operations decide: the bytes are the same for any number of threads, on
-//! any machine.
+//! A node's class is its id modulo the number of classes, so that the members of a class, and the nodes that are none,
+//! can be counted through without a table. A list is drawn for its node: so many of its class, Binomial(members − 1,
+//! p_in), and so many others, Binomial(others, p_out), each a uniform choice without repeats. Every number is keyed by
+//! seed, purpose and node, and only integers and correctly rounded operations decide: the bytes are the same for any
+//! number of threads, on any machine.
 
 use std::path::Path;
 

@@ -1,6 +1,7 @@
 //! The homogeneous graphs of the Illinois Graph Benchmark (Khatua et al. 2023): `processed/paper/node_feat.npy`,
-//! `node_label_19.npy` or `node_label_2K.npy`, and `processed/paper__cites__paper/edge_index.npy` [E, 2], pairs of source
-//! and destination. The tables of `large` and `full` have no `.npy` header: they are float32 as numpy's memmap left them.
+//! `node_label_19.npy` or `node_label_2K.npy`, and `processed/paper__cites__paper/edge_index.npy` [E, 2], pairs of
+//! source and destination. The tables of `large` and `full` have no `.npy` header: they are float32 as numpy's memmap
+//! left them.
 //!
 //! Splits are those of IGB's own loader: the first 60 % of the nodes train, the next 20 % validate, the rest test; of
 //! `full` the same of those first nodes that have a label. Like that loader, every node gets one self-loop.

@@ -1,8 +1,8 @@
 //! Datasets made from what other programs left: one file a [`Format`].
 //!
-//! All of them work the same way: what the source says of its sizes makes an [`Estimate`], which the caller hears first;
-//! edges go through a builder of bounded memory, everything else from the source to its file in pieces. An import writes
-//! beside its final name and renames at the end, so that one that fails leaves nothing.
+//! All of them work the same way: what the source says of its sizes makes an [`Estimate`], which the caller hears
+//! first; edges go through a builder of bounded memory, everything else from the source to its file in pieces. An
+//! import writes beside its final name and renames at the end, so that one that fails leaves nothing.
 
 mod edgelist;
 mod gnn_npz;
@@ -73,8 +73,8 @@ impl SelfLoops {
 /// Memory that an import takes for edges unless it is told otherwise.
 pub const DEFAULT_MEMORY: u64 = 4 << 30;
 
-/// What to change on the way in, and what the source does not say itself. `None` does what suits the source; the table in
-/// docs/datasets.md says what that is.
+/// What to change on the way in, and what the source does not say itself. `None` does what suits the source; the table
+/// in docs/datasets.md says what that is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportOptions {
     /// Give every edge its other direction. Neighbours then ascend in each list.

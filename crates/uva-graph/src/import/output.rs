@@ -248,7 +248,8 @@ pub(super) fn feature_columns(table: &ArrayStream, nodes: Option<u64>) -> Result
     }
 }
 
-/// Checks that an array is one of labels of so many nodes; how many columns it has where nodes may have several classes.
+/// Checks that an array is one of labels of so many nodes; how many columns it has where nodes may have several
+/// classes.
 pub(super) fn label_columns(labels: &ArrayStream, nodes: u64) -> Result<Option<usize>, GraphError> {
     match *labels.shape() {
         [rows] | [rows, 1] if rows as u64 == nodes => Ok(None),

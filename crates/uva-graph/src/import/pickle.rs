@@ -5,9 +5,9 @@
 //! that is nothing but its name, if it is one of a short list; calling it becomes a record of name and arguments. What
 //! that means (an array, a sparse matrix) is for the caller to see. Any other name is refused.
 //!
-//! Protocols 0, 1 and 2, which is what Python 2 wrote and what the Planetoid files are. Values live in an arena and refer
-//! to each other by index, so shared and even cyclic ones are harmless, and memory stays within a small multiple of
-//! the file's length.
+//! Protocols 0, 1 and 2, which is what Python 2 wrote and what the Planetoid files are. Values live in an arena and
+//! refer to each other by index, so shared and even cyclic ones are harmless, and memory stays within a small multiple
+//! of the file's length.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
 //! The Planetoid files (Yang, Cohen and Salakhutdinov 2016; Kipf and Welling's copies): Cora, Citeseer, Pubmed.
 //!
-//! `ind.NAME.{x,y,tx,ty,allx,ally,graph}` are pickles of Python 2, `ind.NAME.test.index` is text. The nodes of `allx` come
-//! first; row k of `tx` belongs to the node that line k of `test.index` names. Citeseer's test indices have gaps: nodes
-//! of the graph that no file describes. They get a row of zeros and no label (−1).
+//! `ind.NAME.{x,y,tx,ty,allx,ally,graph}` are pickles of Python 2, `ind.NAME.test.index` is text. The nodes of `allx`
+//! come first; row k of `tx` belongs to the node that line k of `test.index` names. Citeseer's test indices have gaps:
+//! nodes of the graph that no file describes. They get a row of zeros and no label (−1).
 //!
 //! Splits are the published ones: the rows of `y` train, the next 500 validate, `test.index` tests.
 
@@ -24,8 +24,8 @@ use crate::{GraphError, Meta};
 /// Nodes that validate, after those that train.
 const VALID_NODES: usize = 500;
 
-/// How many nodes there may be for each that the files describe. The published graphs have 15 in 3,327 that none does; without
-/// a limit a test index of a few bytes asks for a table of terabytes.
+/// How many nodes there may be for each that the files describe. The published graphs have 15 in 3,327 that none does;
+/// without a limit a test index of a few bytes asks for a table of terabytes.
 const NODES_PER_DESCRIBED: usize = 2;
 
 /// More features and classes than the largest file could describe.

@@ -8,8 +8,8 @@ use crate::mix;
 pub enum SplitRule {
     /// Not at all: three empty splits.
     None,
-    /// So many of every class train, so many validate, all others that have a label test (Shchur et al. 2018, "Pitfalls of
-    /// Graph Neural Network Evaluation", §3: 20 and 30).
+    /// So many of every class train, so many validate, all others that have a label test (Shchur et al. 2018, "Pitfalls
+    /// of Graph Neural Network Evaluation", §3: 20 and 30).
     PerClass {
         /// How many of a class train.
         train: u32,

@@ -1,5 +1,5 @@
-//! Arrays read as streams: `.npy` files, and the `.npy` members of an `.npz`, which is a zip archive. Never more than what
-//! is asked for is in memory, and two streams can read one member side by side.
+//! Arrays read as streams: `.npy` files, and the `.npy` members of an `.npz`, which is a zip archive. Never more than
+//! what is asked for is in memory, and two streams can read one member side by side.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -43,8 +43,8 @@ pub(super) struct Position {
     pub(super) total: u64,
 }
 
-/// Calls `work` with every line (its number, from 1, and its bytes without the end), and `report` now and then. `work` may
-/// say in a few words what is wrong with a line; file, line and text are added here.
+/// Calls `work` with every line (its number, from 1, and its bytes without the end), and `report` now and then. `work`
+/// may say in a few words what is wrong with a line; file, line and text are added here.
 ///
 /// # Errors
 /// Where the file cannot be read or decompressed, or `work` refuses a line.

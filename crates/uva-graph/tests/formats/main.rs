@@ -1,5 +1,5 @@
-//! Every format but the two oldest, read from files that the tests write as they are published, and what is exported read
-//! back. One program, because linking takes longer than running.
+//! Every format but the two oldest, read from files that the tests write as they are published, and what is exported
+//! read back. One program, because linking takes longer than running.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -116,7 +116,8 @@ fn floats(dataset: &Dataset) -> &[f32] {
     bytemuck::cast_slice(dataset.features().bytes)
 }
 
-/// Files that are not part of this repository: in `$UVATRAIN_SHARED/datasets` or `../shared/datasets` beside the workspace.
+/// Files that are not part of this repository: in `$UVATRAIN_SHARED/datasets` or `../shared/datasets` beside the
+/// workspace.
 fn shared(name: &str) -> Option<PathBuf> {
     let shared = std::env::var_os("UVATRAIN_SHARED")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);

@@ -362,15 +362,15 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Waits until `sequence` is published, and takes it. Sequences are to be asked for in order; slots may be given back
-    /// in any.
+    /// Waits until `sequence` is published, and takes it. Sequences are to be asked for in order; slots may be given
+    /// back in any.
     ///
     /// A batch that was published is returned even when its writer has died since.
     ///
     /// # Errors
     /// [`RingError::StillHeld`] at once when the slot is still held for an earlier sequence: the writer waits for it, and
-    /// would for ever. [`RingError::PeerDied`] when `liveness` says so before that; [`RingError::Corrupt`] when the slot's
-    /// state or header is not what the protocol allows, or an earlier slot was found so when it was dropped.
+    /// would for ever. [`RingError::PeerDied`] when `liveness` says so before that; [`RingError::Corrupt`] when the
+    /// slot's state or header is not what the protocol allows, or an earlier slot was found so when it was dropped.
     pub fn acquire(&mut self, sequence: u64, liveness: &dyn Liveness) -> Result<ReadSlot, RingError> {
         if let Some(error) = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(error);
@@ -437,8 +437,9 @@ impl ReadSlot {
         unsafe { std::slice::from_raw_parts(self.inner.payload(self.slot), self.length) }
     }
 
-    /// The first byte of what the writer published, for those to whom the batch is lent by address. The slot's bytes are
-    /// the reader's to write as well; whoever does must see to it that nobody looks at [`ReadSlot::payload`] meanwhile.
+    /// The first byte of what the writer published, for those to whom the batch is lent by address. The slot's bytes
+    /// are the reader's to write as well; whoever does must see to it that nobody looks at [`ReadSlot::payload`]
+    /// meanwhile.
     pub fn payload_address(&self) -> *mut u8 {
         self.inner.payload(self.slot)
     }

@@ -203,7 +203,8 @@ impl<W: Word> SlotHeader<W> {
         Ok(())
     }
 
-    /// Takes back a claim for writing: the slot is free in the same generation. A state that does not fit is left alone.
+    /// Takes back a claim for writing: the slot is free in the same generation. A state that does not fit is left
+    /// alone.
     pub fn give_up(&self, generation: u32) {
         // S2', release: partner S1.
         let filling = StateWord::new(generation, State::Filling);

@@ -47,8 +47,8 @@ impl MpsWish {
     }
 }
 
-/// Decides. `threads`: the roles are threads of one process, as with `--in-process`. `probe` looks at the machine, and is
-/// asked only where a GPU may be used.
+/// Decides. `threads`: the roles are threads of one process, as with `--in-process`. `probe` looks at the machine, and
+/// is asked only where a GPU may be used.
 ///
 /// # Errors
 /// [`RuntimeError::Missing`] for what was asked for by name and cannot be had.

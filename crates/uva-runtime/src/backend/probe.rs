@@ -70,8 +70,8 @@ impl Probe {
         Self { cuda: uva_cuda::probe(), nvrtc: None, torch: None }
     }
 
-    /// Lets `uvatrain probe` look, in an environment that differs from this one by these variables. `driver_only`: not for
-    /// NVRTC and libtorch.
+    /// Lets `uvatrain probe` look, in an environment that differs from this one by these variables. `driver_only`: not
+    /// for NVRTC and libtorch.
     ///
     /// # Errors
     /// [`RuntimeError::Failed`] when it cannot be started, does not end, or says nothing.

@@ -329,7 +329,8 @@ mod tests {
                 payload[at] ^= flip;
             }
         }
-        // Both happen, or this test looks at nothing: the high bytes of every count are refused, hash and times are not.
+        // Both happen, or this test looks at nothing: the high bytes of every count are refused, hash and times are
+        // not.
         assert!(refused > 3000 && read > 5000, "{refused} refused, {read} read");
     }
 

@@ -5,8 +5,8 @@
 //! feature slot  the same, at the same offsets, and behind it │ feature rows, row i for nodes[i]
 //! ```
 //!
-//! With a feature slot on a GPU the header is in the ring, in host memory, and everything else on the device at the same
-//! offsets; behind the rows lies what the gather reports of itself ([`uva_cuda::kernels::gather::GatherReport`]).
+//! With a feature slot on a GPU the header is in the ring, in host memory, and everything else on the device at the
+//! same offsets; behind the rows lies what the gather reports of itself ([`uva_cuda::kernels::gather::GatherReport`]).
 //!
 //! Every array starts on a cache line. Capacities come from the batch's bounds, offsets from the capacities, so both
 //! sides of a ring know them without asking; how much of each array a batch uses is in its header.

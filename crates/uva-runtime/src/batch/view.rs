@@ -93,8 +93,8 @@ impl Batch {
         })
     }
 
-    /// Whether the batch was whole when it was used. To be asked when the work on it has been waited for, and before its
-    /// result counts: the producer of a batch on a GPU may have died over it. In host memory it is whole always.
+    /// Whether the batch was whole when it was used. To be asked when the work on it has been waited for, and before
+    /// its result counts: the producer of a batch on a GPU may have died over it. In host memory it is whole always.
     ///
     /// # Errors
     /// [`RuntimeError::PeerGone`] when its producer had not finished it; [`RuntimeError::Failed`] when one of its ids
@@ -319,7 +319,8 @@ pub enum BatchArray {
     Indptr(usize),
     /// int32, one an edge of the layer.
     Indices(usize),
-    /// int64, one an edge of the layer: where it stands in the dataset's `indices.npy`; empty unless the options ask for them.
+    /// int64, one an edge of the layer: where it stands in the dataset's `indices.npy`; empty unless the options ask
+    /// for them.
     EdgeIds(usize),
     /// float32, one an edge of the layer: what it counts in its destination's sum; empty unless the kind of sampler
     /// weighs edges.

@@ -24,7 +24,8 @@ pub struct CacheContents {
 
 impl CacheContents {
     /// Fills memory with what the plan chose: the graph in the order of the list cache (unless the dataset has that
-    /// order already), and the ids of the rows. The graph takes as much memory as the adjacency, once for the whole run.
+    /// order already), and the ids of the rows. The graph takes as much memory as the adjacency, once for the whole
+    /// run.
     ///
     /// # Errors
     /// [`RuntimeError::Input`] when the plan names nodes that the dataset has not; [`RuntimeError::Failed`] when the

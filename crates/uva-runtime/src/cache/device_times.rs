@@ -65,8 +65,8 @@ impl<'d> DeviceTimes<'d> {
         Ok(self.host.sample(&SampledGraph::new(self.dataset, None)?, 0, &mut |_| {})?.ms)
     }
 
-    /// What the GPU's takes on the dataset's own graph, without a cache: as the host sees it, the copy of ids and blocks
-    /// included, since that is what a run waits for.
+    /// What the GPU's takes on the dataset's own graph, without a cache: as the host sees it, the copy of ids and
+    /// blocks included, since that is what a run waits for.
     pub fn sampling_on_gpu(&mut self) -> Result<f64, Failure> {
         let at = self.on_gpu(None);
         let (source, graph) = (at.source(self.loader)?, SampledGraph::new(self.dataset, None)?);

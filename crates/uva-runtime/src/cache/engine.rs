@@ -60,8 +60,8 @@ impl<'a> Engine<'a> {
         Ok(Self::Device(Box::new(sampler)))
     }
 
-    /// Samples the batch `key` around `seeds`, ids of `graph`; the nodes come out with the dataset's ids. `degrees` gets
-    /// the in-degrees of as many nodes as it has room for.
+    /// Samples the batch `key` around `seeds`, ids of `graph`; the nodes come out with the dataset's ids. `degrees`
+    /// gets the in-degrees of as many nodes as it has room for.
     pub fn sample(
         &mut self,
         graph: &SampledGraph<'_>,

@@ -1,8 +1,8 @@
 //! Caches in host memory, timed.
 //!
-//! On the CPU a hit saves no read of a link. What it may save is distance, since what is read often lies side by side; what
-//! it costs is looking up where. So it is timed, with the very structures that a run has, and where hits save nothing the
-//! plan says so.
+//! On the CPU a hit saves no read of a link. What it may save is distance, since what is read often lies side by side;
+//! what it costs is looking up where. So it is timed, with the very structures that a run has, and where hits save
+//! nothing the plan says so.
 
 use std::error::Error;
 use std::time::Instant;

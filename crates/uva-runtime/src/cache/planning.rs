@@ -88,8 +88,8 @@ fn where_to_sample(
     Ok(SamplerVerdict { on_gpu: on_gpu < on_cpu, reason })
 }
 
-/// What to cache in so many bytes, and what that was decided from (`None` where the policy ranks nothing). Works in this
-/// process, on the GPU too where the backend has one.
+/// What to cache in so many bytes, and what that was decided from (`None` where the policy ranks nothing). Works in
+/// this process, on the GPU too where the backend has one.
 ///
 /// On a GPU lists are cached for a sampler there, and rows for the zero-copy gather: nobody else reads them.
 ///

@@ -46,8 +46,8 @@ impl DeviceSlots {
         self.reader.context()
     }
 
-    /// Uses the batches that are taken from now on on this stream: they are handed out before they are complete, and what is enqueued on
-    /// the stream meanwhile finds them so.
+    /// Uses the batches that are taken from now on on this stream: they are handed out before they are complete, and
+    /// what is enqueued on the stream meanwhile finds them so.
     pub fn use_stream(&self, stream: Stream) {
         self.reader.use_stream(stream);
     }

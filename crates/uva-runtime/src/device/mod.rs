@@ -1,7 +1,7 @@
 //! Feature slots on a GPU: one buffer that producer and consumer share, and two events a slot.
 //!
-//! The ring of the feature slots is the same as on the host ([`uva_mem::ring`]): its states say whose a slot is, and its
-//! payload is the batch's header. The arrays and rows lie on the device, and there *work still under way* is handed
+//! The ring of the feature slots is the same as on the host ([`uva_mem::ring`]): its states say whose a slot is, and
+//! its payload is the batch's header. The arrays and rows lie on the device, and there *work still under way* is handed
 //! over: a side gives a slot away as soon as it has enqueued its last work on it, behind which it records an event.
 //!
 //! | event | created and recorded by | the other side |
@@ -10,8 +10,8 @@
 //! | `free` of a slot | consumer, behind its last use | waits for it on its stream, behind the acquire of `free` |
 //!
 //! Invariants:
-//! - A wait sees only what was recorded before it was enqueued. The ring's state is stored (release) after the record has
-//!   returned, and the wait is enqueued after that state was seen (acquire): so it is always the right record.
+//! - A wait sees only what was recorded before it was enqueued. The ring's state is stored (release) after the record
+//!   has returned, and the wait is enqueued after that state was seen (acquire): so it is always the right record.
 //! - In a slot's first generation nobody has recorded `free`, and the producer doesn't wait for it.
 //! - After a peer's death its events mean nothing. The report that a gather writes behind its rows carries a stamp
 //!   of its own, the sequence number plus one: a consumer that has waited for its own work and finds another stamp has

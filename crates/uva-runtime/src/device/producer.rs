@@ -214,8 +214,8 @@ impl DeviceGather {
 type PinnedTables = Vec<((usize, PathBuf, String), Weak<PinnedTable>)>;
 static PINNED: Mutex<PinnedTables> = Mutex::new(Vec::new());
 
-/// The feature table, pinned, and how that went. Loaders of several splits in one process have one between them, which goes
-/// with the last of them.
+/// The feature table, pinned, and how that went. Loaders of several splits in one process have one between them, which
+/// goes with the last of them.
 fn pinned_once(
     context: &Arc<Context>,
     dataset: &Arc<Dataset>,

@@ -17,9 +17,9 @@
 //! # }
 //! ```
 //!
-//! It is the user's process: its signal handlers stay, and it ends when it likes. Two threads of ours are in it at most:
-//! the producer, where the GPU is not divided between processes, and one that watches the launcher, since a process that
-//! need not be the launcher's child gets no signal from its death.
+//! It is the user's process: its signal handlers stay, and it ends when it likes. Two threads of ours are in it at
+//! most: the producer, where the GPU is not divided between processes, and one that watches the launcher, since a
+//! process that need not be the launcher's child gets no signal from its death.
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -159,8 +159,8 @@ fn knock(address: &Address, interrupted: &dyn Fn() -> bool) -> Result<(Channel, 
     }
 }
 
-/// The consumer's place in a run, taken. Dropping it, or the stream that it becomes, gives it up: the roles then end, and
-/// the process goes on.
+/// The consumer's place in a run, taken. Dropping it, or the stream that it becomes, gives it up: the roles then end,
+/// and the process goes on.
 #[derive(Debug)]
 pub struct Attached {
     plan: Arc<RunPlan>,
@@ -265,8 +265,8 @@ fn ended() -> RuntimeError {
     )
 }
 
-/// A thread that watches the launcher, until this is dropped: when it is gone, what waits here is to be told, and a process
-/// that does not end then is ended.
+/// A thread that watches the launcher, until this is dropped: when it is gone, what waits here is to be told, and a
+/// process that does not end then is ended.
 #[derive(Debug)]
 struct LauncherWatch {
     /// What is said here ends the thread.
@@ -296,8 +296,8 @@ impl LauncherWatch {
 
 impl Drop for LauncherWatch {
     fn drop(&mut self) {
-        // Said, not only closed: a fork of this process holds this end too. Whoever gave the place up finds nothing of it
-        // left, so the thread is waited for; one that could not be told is not.
+        // Said, not only closed: a fork of this process holds this end too. Whoever gave the place up finds nothing of
+        // it left, so the thread is waited for; one that could not be told is not.
         if self.word.send(&[], &[]).is_ok()
             && let Some(thread) = self.thread.take()
         {

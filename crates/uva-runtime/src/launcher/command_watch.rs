@@ -74,8 +74,8 @@ impl CommandWatch {
 }
 
 impl Watch<'_> {
-    /// Lets the command know of a signal that only the launcher got, and says what comes of it. Nothing where there is no
-    /// command.
+    /// Lets the command know of a signal that only the launcher got, and says what comes of it. Nothing where there is
+    /// no command.
     pub fn pass_on(&self, signal: i32, fleet: &Fleet) -> Option<&'static str> {
         let door = fleet.door.as_ref()?;
         if door.attached.as_ref().is_some_and(|attached| attached.takes_batches()) {
@@ -248,7 +248,8 @@ impl Watch<'_> {
 /// Whether a terminal sends its signals to this process, and so to the command too.
 fn is_in_the_foreground() -> bool {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name, in parentheses, may hold anything; behind it: state, parent, group, session, terminal, its foreground group.
+    // The name, in parentheses, may hold anything; behind it: state, parent, group, session, terminal, its foreground
+    // group.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     matches!((fields.get(2), fields.get(5)), (Some(group), Some(foreground)) if group == foreground)
 }

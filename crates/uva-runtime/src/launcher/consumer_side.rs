@@ -1,5 +1,5 @@
-//! The consumer's side of a run in processes: its receiving end, and the roles that are threads beside it where the GPU is
-//! not divided between processes.
+//! The consumer's side of a run in processes: its receiving end, and the roles that are threads beside it where the GPU
+//! is not divided between processes.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::roles::{BatchReceiver, ProducerRole, SamplerRole, ThreadName};
 use crate::{Runtime, RuntimeError, device};
 
 impl Runtime {
-    /// Takes up the consumer's place: with what the launcher has handed over, and the producer as a thread beside it where
-    /// the backend says so. `channel` is the one to the launcher.
+    /// Takes up the consumer's place: with what the launcher has handed over, and the producer as a thread beside it
+    /// where the backend says so. `channel` is the one to the launcher.
     pub(super) fn take_up(place: &mut Place, channel: &Arc<Channel>) -> Result<Self, RuntimeError> {
         if place.plan.backend.in_one_process() {
             with_producer(place, channel)

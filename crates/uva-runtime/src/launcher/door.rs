@@ -2,8 +2,8 @@
 //!
 //! The command inherits one end of a socket, and so does every process of it. So whoever knocks there sends along a
 //! channel of its own, over which it is answered and says all that follows; and its pidfd, by which its end is seen
-//! although it need not be the launcher's child. A socket that is inherited goes far, so the kernel is asked who knocks:
-//! processes of other users are sent away.
+//! although it need not be the launcher's child. A socket that is inherited goes far, so the kernel is asked who
+//! knocks: processes of other users are sent away.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
@@ -42,7 +42,8 @@ impl fmt::Display for Address {
 impl FromStr for Address {
     type Err = String;
 
-    /// Says why it cannot be used: another version or protocol, named with this one's, or nothing that a launcher wrote.
+    /// Says why it cannot be used: another version or protocol, named with this one's, or nothing that a launcher
+    /// wrote.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split(':').peekable();
         let version = parts.next().unwrap_or_default();

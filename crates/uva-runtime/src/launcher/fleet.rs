@@ -307,9 +307,9 @@ impl Fleet {
         }
     }
 
-    /// Lets a client of MPS go before it is ended. One that is killed over its work may take the server with it, and the
-    /// other client; one that the server has let go of may be. Where that fails the signal is what is left, for the next
-    /// one too: a server that waits for the one's work does so for the other's.
+    /// Lets a client of MPS go before it is ended. One that is killed over its work may take the server with it, and
+    /// the other client; one that the server has let go of may be. Where that fails the signal is what is left, for the
+    /// next one too: a server that waits for the one's work does so for the other's.
     fn let_go(&mut self, pid: u32) {
         if self.mps.as_ref().is_some_and(|mps| mps.terminate_client(pid).is_err()) {
             self.mps = None;

@@ -142,8 +142,8 @@ impl Known {
             roles = self.roles.len(),
             "the launcher has ended without a word: cleaning up behind it"
         );
-        // The kernel has sent the roles their parent-death signal. A role it missed (one that was being started, say) is
-        // killed here.
+        // The kernel has sent the roles their parent-death signal. A role it missed (one that was being started, say)
+        // is killed here.
         let deadline = Instant::now() + GRACE;
         let mut all_ended = true;
         for role in &self.roles {

@@ -11,13 +11,13 @@
 //! The planner hears a task instead, and its result comes with the memory that holds the lists' and the rows' ids.
 //!
 //! The channel is one between producer and consumer, for feature slots that are on a GPU; without them it is not there.
-//! Reordered graph and cached rows' ids are there where the plan's caches need them.
-//! The janitor hears [`JanitorWord`]s instead. Where the producer is a thread of the consumer's process, that process's pidfd stands for it.
+//! Reordered graph and cached rows' ids are there where the plan's caches need them. The janitor hears [`JanitorWord`]s
+//! instead. Where the producer is a thread of the consumer's process, that process's pidfd stands for it.
 //!
 //! A command of the user's hears nothing by itself. It inherits a socket, and a process of it that wants to take up the
 //! consumer's place [knocks](Knock) there; what it is told comes over a channel of its own, which it sent along, since
-//! several processes hold the socket. Where a command's process is a peer, the one that was started stands for whichever
-//! attaches.
+//! several processes hold the socket. Where a command's process is a peer, the one that was started stands for
+//! whichever attaches.
 
 use std::path::PathBuf;
 use std::time::Duration;

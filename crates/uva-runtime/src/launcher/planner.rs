@@ -1,5 +1,5 @@
-//! The planner: a process that finds out what to cache, and where to sample, before the others start. It may use the GPU,
-//! which the launcher never does, and it can be stopped.
+//! The planner: a process that finds out what to cache, and where to sample, before the others start. It may use the
+//! GPU, which the launcher never does, and it can be stopped.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -41,7 +41,8 @@ impl Launcher {
     /// [`CacheContents::of_plan`], while signals are heard: a large graph takes its time to be reordered.
     ///
     /// # Errors
-    /// As there; [`RuntimeError::Interrupted`] when a signal came first. The thread that fills then ends with the process.
+    /// As there; [`RuntimeError::Interrupted`] when a signal came first. The thread that fills then ends with the
+    /// process.
     pub fn fill_caches(
         &mut self,
         dataset: &Arc<Dataset>,

@@ -1,6 +1,7 @@
-//! The number of what a launcher and whoever attaches share without a word: where a header's fields lie in a slot, the words of
-//! the control page, what is in a message. The two come from builds of their own, a program and a Python module say, and
-//! builds of one version may differ. So each holds the other's number against its own before it believes anything else.
+//! The number of what a launcher and whoever attaches share without a word: where a header's fields lie in a slot, the
+//! words of the control page, what is in a message. The two come from builds of their own, a program and a Python
+//! module say, and builds of one version may differ. So each holds the other's number against its own before it
+//! believes anything else.
 
 /// Raised with every change of that, which a test of this file notices.
 pub const PROTOCOL: u32 = 2;

@@ -86,8 +86,8 @@ pub(crate) fn stop_with_launcher(launcher: Option<Pid>, control: Arc<Control>) -
         for _ in std::iter::once(SIGTERM).chain(signals.forever()) {
             if getppid() != launcher {
                 control.set_stop(Stop::Now);
-                // A role that waits for the GPU doesn't look at that word. The janitor would end it; where that was killed
-                // too, nobody else does.
+                // A role that waits for the GPU doesn't look at that word. The janitor would end it; where that was
+                // killed too, nobody else does.
                 std::thread::sleep(GRACE);
                 let _ = kill_process(getpid(), Signal::KILL);
             }

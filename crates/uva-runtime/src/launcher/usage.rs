@@ -1,5 +1,5 @@
-//! What a process that attached tells of the batches it uses: events where somebody wants them, progress, and sums in the
-//! control page, which outlive it.
+//! What a process that attached tells of the batches it uses: events where somebody wants them, progress, and sums in
+//! the control page, which outlive it.
 
 use std::sync::Arc;
 use std::time::Instant;

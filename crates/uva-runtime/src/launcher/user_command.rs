@@ -1,7 +1,7 @@
 //! A command of the user's as a run's consumer: how it is found, named and started.
 //!
-//! It is the user's own program: its standard streams, signals and children are its own affair. What the launcher adds is
-//! one variable and the socket that it names ([`super::door`]).
+//! It is the user's own program: its standard streams, signals and children are its own affair. What the launcher adds
+//! is one variable and the socket that it names ([`super::door`]).
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
@@ -91,9 +91,9 @@ impl UserCommand {
                 None => command.env_remove(name),
             };
         }
-        // The signal that a program of anybody's understands as its end. Under MPS no client may be ended over its work,
-        // and a program that does not know of that signal is: there the attached process watches the launcher itself
-        // (`attach`), and the janitor sees to the rest.
+        // The signal that a program of anybody's understands as its end. Under MPS no client may be ended over its
+        // work, and a program that does not know of that signal is: there the attached process watches the launcher
+        // itself (`attach`), and the janitor sees to the rest.
         let death_signal = if on_gpu { None } else { Some(Signal::TERM) };
         let inherit = Inherit { channel: Some(theirs), death_signal, new_session: false };
         if let Some(number) = inherit.apply(&mut command) {

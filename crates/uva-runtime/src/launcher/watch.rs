@@ -32,8 +32,8 @@ const UNPINNING: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Cause {
     rank: Rank,
-    /// When it failed, on the machine's clock since boot. Of two roles that failed the first is the cause: the other may
-    /// have failed of what the first left behind.
+    /// When it failed, on the machine's clock since boot. Of two roles that failed the first is the cause: the other
+    /// may have failed of what the first left behind.
     at: Duration,
     error: RuntimeError,
 }

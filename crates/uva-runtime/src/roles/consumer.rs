@@ -231,8 +231,8 @@ impl BatchReceiver {
         Ok(Some(Batch::new(slot, loan, Arc::clone(&self.plan), header)))
     }
 
-    /// The slot of the next sequence number. `None`: the run is asked to stop. Where there is one, its wait goes on until
-    /// the caller works with it.
+    /// The slot of the next sequence number. `None`: the run is asked to stop. Where there is one, its wait goes on
+    /// until the caller works with it.
     fn acquire(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Option<ReadSlot>, RuntimeError> {
         let asked = Cell::new(false);
         let watched = self.producer.watched(&self.control, Stop::Soon);

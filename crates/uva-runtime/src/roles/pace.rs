@@ -1,9 +1,9 @@
 //! How fast the producer gathers: PaGraph's feedback (Lin et al., SoCC'20, §3.4.2) by the length of the queue to the
 //! consumer.
 //!
-//! A producer that is ahead takes cores and memory bandwidth from the training for nothing. So while the queue is full it
-//! gives threads back, one a batch, and as soon as it is empty, which means that the consumer waits, it takes twice as
-//! many, up to all. Only the time changes, never a batch.
+//! A producer that is ahead takes cores and memory bandwidth from the training for nothing. So while the queue is full
+//! it gives threads back, one a batch, and as soon as it is empty, which means that the consumer waits, it takes twice
+//! as many, up to all. Only the time changes, never a batch.
 
 /// The producer's pace: how many of its threads it uses.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +16,8 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// For a producer with so many threads (at least 1) and feature slots. Begins with all threads: at first the consumer
-    /// waits.
+    /// For a producer with so many threads (at least 1) and feature slots. Begins with all threads: at first the
+    /// consumer waits.
     pub fn new(threads: usize, slots: usize) -> Self {
         let most = u32::try_from(threads).unwrap_or(u32::MAX).max(1);
         // The consumer holds one slot while the others wait for it. With a single slot nothing ever waits.

@@ -89,7 +89,8 @@ impl ProducerRole<'_> {
             clock.now(Doing::WaitingInput);
             let sampler = &self.samplers[(sequence % self.samplers.len() as u64) as usize];
             let batch = self.batches.acquire(sequence, &sampler.watched(control, Stop::Now))?;
-            // Of the batches handed over, those that the consumer has neither used nor begun with: it is at its position.
+            // Of the batches handed over, those that the consumer has neither used nor begun with: it is at its
+            // position.
             let queue = (sequence.saturating_sub(1)).saturating_sub(control.position(CONSUMER));
             clock.now(Doing::WaitingOutput);
             let mut slot = self.features.acquire(sequence, &self.consumer.watched(control, Stop::Now))?;

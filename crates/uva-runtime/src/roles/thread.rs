@@ -60,8 +60,8 @@ impl RoleThread {
     }
 }
 
-/// Waits for these threads, and returns the error nearest to the cause, with its time: the first of all, and not that of
-/// a role that only noticed another's end.
+/// Waits for these threads, and returns the error nearest to the cause, with its time: the first of all, and not that
+/// of a role that only noticed another's end.
 pub(crate) fn first_error(threads: impl IntoIterator<Item = RoleThread>) -> Option<(Instant, RuntimeError)> {
     let mut first: Option<(Instant, RuntimeError)> = None;
     for RoleThread { name, handle } in threads {

@@ -31,7 +31,8 @@ pub trait Picks<'g>: Sized {
     /// What its random words are for.
     const PURPOSE: Purpose;
 
-    /// Memory for groups of at most `group_picks` picks, of which a list that is longer than its fanout has `most` at most.
+    /// Memory for groups of at most `group_picks` picks, of which a list that is longer than its fanout has `most` at
+    /// most.
     ///
     /// # Errors
     /// Where the graph lacks what the kind picks by.
@@ -85,8 +86,8 @@ pub trait Picks<'g>: Sized {
 
 /// Samples batches hop by hop, each list by `P`.
 ///
-/// Its own memory is 8 bytes a node, what its kind takes and some scratch, all of it allocated when it is made. Samplers share
-/// nothing: for several threads, make several.
+/// Its own memory is 8 bytes a node, what its kind takes and some scratch, all of it allocated when it is made.
+/// Samplers share nothing: for several threads, make several.
 pub struct HopSampler<'g, P> {
     graph: GraphView<'g>,
     options: SamplerOptions,
@@ -267,8 +268,8 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         Ok(())
     }
 
-    /// Samples for the first `destinations` of `nodes`, in groups of `group`, and appends the nodes found. Those that are
-    /// destinations of `kept` have their picks of there.
+    /// Samples for the first `destinations` of `nodes`, in groups of `group`, and appends the nodes found. Those that
+    /// are destinations of `kept` have their picks of there.
     fn sample_hop<I: NodeId>(
         &mut self,
         hop: &Hop<'_, I>,
@@ -370,8 +371,8 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
 const NOTHING_KEPT: BlockRef<'static> =
     BlockRef { destinations: 0, sources: 0, indptr: &[0], indices: &[], edge_ids: &[], weights: &[] };
 
-/// Turns positions in the graph's `indices` into those in the dataset's, list by list. The edges of `nodes` are those between
-/// their `offsets`.
+/// Turns positions in the graph's `indices` into those in the dataset's, list by list. The edges of `nodes` are those
+/// between their `offsets`.
 fn at_home(graph: &GraphView<'_>, nodes: &[i64], offsets: &[i32], edge_ids: &mut [i64]) {
     for (&node, ends) in nodes.iter().zip(offsets.windows(2)) {
         let node = node as usize;

@@ -4,8 +4,8 @@ use super::list::{Hop, List, NodeId};
 use crate::local_ids::{LocalIds, RelabelError};
 use crate::{Capacity, SampleError};
 
-/// Positions that wait until there are enough of them: the ids at those positions, and then their local ids, are looked up
-/// for many at once.
+/// Positions that wait until there are enough of them: the ids at those positions, and then their local ids, are looked
+/// up for many at once.
 pub(crate) struct Waiting {
     positions: Vec<usize>,
     ids: Vec<i64>,

@@ -1,9 +1,9 @@
-//! Picks that the nodes of a hop share: LABOR-0 ("Layer-Neighbor Sampling", Balın and Çatalyürek, NeurIPS 2023), with exactly
-//! as many picks as the fanout (its sequential form: the smallest variates, instead of all below a threshold).
+//! Picks that the nodes of a hop share: LABOR-0 ("Layer-Neighbor Sampling", Balın and Çatalyürek, NeurIPS 2023), with
+//! exactly as many picks as the fanout (its sequential form: the smallest variates, instead of all below a threshold).
 //!
-//! Every neighbour has one random variate in a hop, and each list picks the neighbours with the smallest. So lists that have
-//! a neighbour in common are likely to agree on it, and a batch comes to fewer nodes; each entry of a list is as likely as
-//! another all the same.
+//! Every neighbour has one random variate in a hop, and each list picks the neighbours with the smallest. So lists that
+//! have a neighbour in common are likely to agree on it, and a batch comes to fewer nodes; each entry of a list is as
+//! likely as another all the same.
 
 use super::SamplerKind;
 use super::smallest::Smallest;

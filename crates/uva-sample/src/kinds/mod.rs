@@ -1,4 +1,5 @@
-//! The kinds of sampler: which entries of a list are picked. One file a kind; what they share is in [`hops`](crate::hops).
+//! The kinds of sampler: which entries of a list are picked. One file a kind; what they share is in
+//! [`hops`](crate::hops).
 
 use std::fmt;
 
@@ -20,8 +21,8 @@ pub enum SamplerKind {
     /// Each entry of a list is as likely as another, independently of what other nodes pick (GraphSAGE).
     #[default]
     Neighbor,
-    /// Each entry is as likely as another, but nodes that are picked from in the same hop prefer the same neighbours, so that
-    /// a batch has fewer nodes (LABOR-0 of Balın and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023).
+    /// Each entry is as likely as another, but nodes that are picked from in the same hop prefer the same neighbours,
+    /// so that a batch has fewer nodes (LABOR-0 of Balın and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023).
     Labor,
     /// An entry is picked in proportion to its weight (`weight.npy`).
     Weighted,

@@ -1,7 +1,7 @@
 //! The smallest of many keys, in the order of their places.
 
-/// Collects the `want` smallest of the keys offered; of equal keys those of lower places. Places are offered in ascending
-/// order, and come out so.
+/// Collects the `want` smallest of the keys offered; of equal keys those of lower places. Places are offered in
+/// ascending order, and come out so.
 pub(super) struct Smallest {
     want: usize,
     /// Keys no larger than this may be among the smallest; `None`: no other key can.
@@ -21,7 +21,8 @@ impl Smallest {
         Self { want: 0, limit: None, kept: memory(), scratch: memory() }
     }
 
-    /// Forgets all keys; the `want` smallest of the next are asked for: 1 or more, and no more than there is memory for.
+    /// Forgets all keys; the `want` smallest of the next are asked for: 1 or more, and no more than there is memory
+    /// for.
     pub(super) fn begin(&mut self, want: usize) {
         self.want = want;
         self.limit = Some(u64::MAX);

@@ -1,6 +1,7 @@
 //! `uvatrain doctor`: what this machine has, what is missing, and the command that mends it.
 //!
-//! It looks and never touches: no setting is changed, and CUDA is loaded by a process of its own. Each check is one function that returns one
+//! It looks and never touches: no setting is changed, and CUDA is loaded by a process of its own. Each check is one
+//! function that returns one
 //! [`Check`]; they are grouped by what they are for.
 
 mod gpu;

@@ -2,8 +2,8 @@
 //!
 //! A file has a section for each command, `[train]`, `[bench.sample]`, and in it options without their dashes. [`file`]
 //! reads it; what it says becomes words of the command line, in front of those that were typed, and only options that
-//! were not typed, so that there is one parser and one set of checks for both ([`words`]). [`print`] writes the options in
-//! force as such a section.
+//! were not typed, so that there is one parser and one set of checks for both ([`words`]). [`print`] writes the options
+//! in force as such a section.
 
 mod file;
 mod print;
@@ -67,8 +67,8 @@ pub fn parse(typed: Vec<OsString>) -> Result<Asked, Refusal> {
 }
 
 impl Refusal {
-    /// Says it; returns the exit code. Help and version go to stdout and are a success, all else goes to stderr. A write
-    /// may fail (a closed pipe): there is nobody left to tell.
+    /// Says it; returns the exit code. Help and version go to stdout and are a success, all else goes to stderr. A
+    /// write may fail (a closed pipe): there is nobody left to tell.
     pub fn say(self) -> u8 {
         match self {
             Refusal::Usage(error, place) => {

@@ -56,13 +56,13 @@ pub struct GenerateFlags {
     #[arg(long, value_enum, help_heading = SHAPE)]
     pub kind: Option<GraphKind>,
 
-    /// Share of the edges that are drawn within a class: for sbm that many stay there, for powerlaw and rmat so many and
-    /// those of the others that do by chance [default: 0.5]
+    /// Share of the edges that are drawn within a class: for sbm that many stay there, for powerlaw and rmat so many
+    /// and those of the others that do by chance [default: 0.5]
     #[arg(long, value_name = "SHARE", value_parser = share, help_heading = SHAPE)]
     pub homophily: Option<f64>,
 
-    /// For rmat: the probabilities that an edge goes from first half to first, first to second, second to first, second to
-    /// second [default: 0.57,0.19,0.19,0.05]
+    /// For rmat: the probabilities that an edge goes from first half to first, first to second, second to first, second
+    /// to second [default: 0.57,0.19,0.19,0.05]
     #[arg(long, value_name = "A,B,C,D", value_delimiter = ',', value_parser = share, help_heading = SHAPE)]
     pub quadrants: Vec<f64>,
 
@@ -97,8 +97,8 @@ pub struct GenerateFlags {
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u64).range(1..), help_heading = FEATURES)]
     pub classes: Option<u64>,
 
-    /// Share of the nodes that train [default: 0.4 for powerlaw, rmat and sbm, 0.0109 for citation, 0.013 for web, or the
-    /// preset's]
+    /// Share of the nodes that train [default: 0.4 for powerlaw, rmat and sbm, 0.0109 for citation, 0.013 for web, or
+    /// the preset's]
     #[arg(long, value_name = "SHARE", value_parser = share, help_heading = FEATURES)]
     pub train_share: Option<f64>,
 

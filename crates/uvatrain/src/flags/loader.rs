@@ -67,7 +67,8 @@ pub struct LoaderFlags {
     #[arg(long, value_name = "NODES", value_enum, default_value_t = ExpandNodes::All, help_heading = BATCHES)]
     pub expand: ExpandNodes,
 
-    /// Let blocks say where each of their edges stands in indices.npy: 8 bytes an edge, for models that use edges' own data
+    /// Let blocks say where each of their edges stands in indices.npy: 8 bytes an edge, for models that use edges' own
+    /// data
     #[arg(long, help_heading = BATCHES)]
     pub edge_ids: bool,
 
@@ -205,7 +206,8 @@ impl LoaderFlags {
     }
 }
 
-/// A share of the CPU cores, at least 1. Samplers and producer get a quarter each unless told otherwise, the model half.
+/// A share of the CPU cores, at least 1. Samplers and producer get a quarter each unless told otherwise, the model
+/// half.
 pub(super) fn share_of_cores(parts: usize) -> usize {
     (std::thread::available_parallelism().map_or(1, usize::from) / parts).max(1)
 }

@@ -23,7 +23,8 @@ Example:
   import uvatrain
   for batch in uvatrain.attach():     # one epoch; batch.x, batch.y, batch.blocks, …
       ...",
-    // A tensor that is still bound when the next batch is asked for keeps its slot: with two, that would cost the overlap.
+    // A tensor that is still bound when the next batch is asked for keeps its slot: with two, that would cost the
+    // overlap.
     mut_arg("slots", |slots| slots
         .default_value("3")
         .help("Feature slots between producer and command; with 3, one is filled while the command holds two")),

@@ -26,8 +26,8 @@ Example:
   uvatrain train data/demo --checkpoint run1 --epochs 30
   uvatrain train data/demo --checkpoint run1 --epochs 30 --resume")]
 pub struct TrainFlags {
-    /// The dataset: a directory of .npy files, as `generate` and `import` write it. Features may be float32, float16, bfloat16,
-    /// uint8 or int8: they are gathered as they are stored, and widened to float32 in front of the model
+    /// The dataset: a directory of .npy files, as `generate` and `import` write it. Features may be float32, float16,
+    /// bfloat16, uint8 or int8: they are gathered as they are stored, and widened to float32 in front of the model
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
@@ -63,8 +63,8 @@ pub struct TrainFlags {
     #[arg(long, value_name = "P", value_parser = probability, help_heading = MODEL)]
     pub attention_dropout: Option<f64>,
 
-    /// Let each layer add to its rows instead of replacing them, between a linear map to --hidden columns and one to the
-    /// classes: for deeper networks
+    /// Let each layer add to its rows instead of replacing them, between a linear map to --hidden columns and one to
+    /// the classes: for deeper networks
     #[arg(long, help_heading = MODEL)]
     pub residual: bool,
 

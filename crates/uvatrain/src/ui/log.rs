@@ -18,8 +18,8 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::out;
 
-/// The variables that say what is shown, in `tracing-subscriber`'s directives: `debug`, or `uva_runtime=trace`. The first
-/// that is set counts, whatever the second says.
+/// The variables that say what is shown, in `tracing-subscriber`'s directives: `debug`, or `uva_runtime=trace`. The
+/// first that is set counts, whatever the second says.
 const FILTERS: [&str; 2] = ["UVATRAIN_LOG", "RUST_LOG"];
 /// The variable that says how: `text` or `json`.
 const FORMAT: &str = "UVATRAIN_LOG_FORMAT";
@@ -35,8 +35,8 @@ pub fn name_process(name: impl Into<String>) {
     let _ = NAME.set(name.into());
 }
 
-/// Sends traces to stderr. They are coloured where what clap says is: on a terminal, unless `NO_COLOR`, `CLICOLOR` or `TERM`
-/// say otherwise, and where `CLICOLOR_FORCE` does. A variable that cannot be read is told and passed over.
+/// Sends traces to stderr. They are coloured where what clap says is: on a terminal, unless `NO_COLOR`, `CLICOLOR` or
+/// `TERM` say otherwise, and where `CLICOLOR_FORCE` does. A variable that cannot be read is told and passed over.
 pub fn install() {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let (json, complaint) = match variable(FORMAT).as_deref() {
@@ -123,7 +123,8 @@ where
     }
 }
 
-/// One JSON object: `timestamp`, `level`, `role`, `process` (its number), `target`, `message`, and the event's own fields.
+/// One JSON object: `timestamp`, `level`, `role`, `process` (its number), `target`, `message`, and the event's own
+/// fields.
 fn object(event: &Event<'_>, level: Level, target: &str) -> Value {
     let mut time = String::new();
     // Writing to a string cannot fail.

@@ -244,13 +244,14 @@ impl SlotFiller {
 
     /// Enqueues one batch into a slot.
     ///
-    /// In this order on the device: wait for `after`, as it was last recorded before this call; copy `arrays` of `payload` to
-    /// the same offsets of the slot; gather the rows of the int64 ids, which lie at the bytes `ids` within one of the
-    /// arrays, to `features_at`; take into a FIFO cache what was missed; complete the report, `stamp` last; record
-    /// `ready`. The rows begin at `features_at` without gaps. `payload` is free when this returns, since its arrays
-    /// are copied into a staging buffer of the slot first.
+    /// In this order on the device: wait for `after`, as it was last recorded before this call; copy `arrays` of
+    /// `payload` to the same offsets of the slot; gather the rows of the int64 ids, which lie at the bytes `ids` within
+    /// one of the arrays, to `features_at`; take into a FIFO cache what was missed; complete the report, `stamp` last;
+    /// record `ready`. The rows begin at `features_at` without gaps. `payload` is free when this returns, since its
+    /// arrays are copied into a staging buffer of the slot first.
     ///
-    /// An id that is no row of the table: with [`GatherMode::ZeroCopy`] the kernel finds it, and it's in the report and in
+    /// An id that is no row of the table: with [`GatherMode::ZeroCopy`] the kernel finds it, and it's in the report and
+    /// in
     /// [`Fill::bad`]; in the other modes all ids are checked here, and it's [`FillError::Rows`] before anything is
     /// enqueued.
     ///
@@ -310,15 +311,15 @@ impl SlotFiller {
         }
     }
 
-    /// Sets the share of the rows that the GPU reads itself in a split, as a sweep or an earlier run found it; it's adjusted
-    /// from there on.
+    /// Sets the share of the rows that the GPU reads itself in a split, as a sweep or an earlier run found it; it's
+    /// adjusted from there on.
     pub fn set_share(&mut self, share: f64) {
         self.held.balance = Balance::new(share);
     }
 
     /// Lets go of everything without a word to the driver, and without freeing it: for the death of the process that
-    /// records the events which fills wait for. The device may wait for such an event for ever, and a wait for the device
-    /// as well. What is let go comes back when this process ends, which should be soon.
+    /// records the events which fills wait for. The device may wait for such an event for ever, and a wait for the
+    /// device as well. What is let go comes back when this process ends, which should be soon.
     pub fn abandon(mut self) {
         self.broken = Some("it was abandoned".to_owned());
     }
@@ -341,8 +342,8 @@ impl SlotFiller {
 
 impl Drop for SlotFiller {
     fn drop(&mut self) {
-        // After a failure, or where a peer has died, the streams may never come to an end, and the device may yet use what is
-        // held here: then it stays until the process ends.
+        // After a failure, or where a peer has died, the streams may never come to an end, and the device may yet use
+        // what is held here: then it stays until the process ends.
         if self.broken.is_none() && self.held.wait().is_ok() {
             // SAFETY: dropped once, here, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.held) };

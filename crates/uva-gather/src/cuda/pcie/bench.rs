@@ -138,7 +138,8 @@ impl Bench {
         Ok(partition.stream()?)
     }
 
-    /// Gathers each of `draws` behind the hold; the first only warms up, so many times. Gives the seconds of the others.
+    /// Gathers each of `draws` behind the hold; the first only warms up, so many times. Gives the seconds of the
+    /// others.
     fn gathers(
         &mut self,
         table: &Table,
@@ -183,8 +184,8 @@ impl Bench {
                 if let Some((began, _)) = timed {
                     began.record(stream)?;
                 }
-                // SAFETY: the table is pinned and held by the caller, the buffers are this value's own and large enough,
-                // and the stream is waited for before anything of it is used again.
+                // SAFETY: the table is pinned and held by the caller, the buffers are this value's own and large
+                // enough, and the stream is waited for before anything of it is used again.
                 unsafe {
                     let bound = grid(cell.multiprocessors);
                     kernels.enqueue(stream, cell.kernel, IdWidth::I64, &arguments, stamp(index), bound)?;

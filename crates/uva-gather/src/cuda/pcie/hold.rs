@@ -20,8 +20,9 @@ impl Hold {
         Ok(Self { flag: PinnedBuffer::new(context, 4, "the word that holds streams")? })
     }
 
-    /// Streams that come to [`Closed::enqueue`] wait from now on, until the value is dropped. Whatever waited since the hold
-    /// was closed the last time must have been waited for, or it may wait again; and all must be before this value goes.
+    /// Streams that come to [`Closed::enqueue`] wait from now on, until the value is dropped. Whatever waited since the
+    /// hold was closed the last time must have been waited for, or it may wait again; and all must be before this value
+    /// goes.
     pub(super) fn close(&self) -> Closed<'_> {
         let closed = Closed { hold: self };
         closed.set(0);
@@ -37,8 +38,8 @@ pub(super) struct Closed<'h> {
 impl Closed<'_> {
     /// Enqueues the wait.
     pub(super) fn enqueue(&self, kernels: &GatherKernels, stream: &Stream) -> Result<(), CudaError> {
-        // SAFETY: four aligned bytes of pinned memory, which whoever closed the hold keeps until the stream has been waited
-        // for; they're set when this value is dropped, which waits for no stream.
+        // SAFETY: four aligned bytes of pinned memory, which whoever closed the hold keeps until the stream has been
+        // waited for; they're set when this value is dropped, which waits for no stream.
         unsafe { kernels.spin_until(stream, self.hold.flag.address()) }
     }
 

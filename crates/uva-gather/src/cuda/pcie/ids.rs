@@ -1,7 +1,8 @@
 //! The rows that a measured gather asks for.
 //!
-//! Told to the letter, since other programs draw the same: `mix` is splitmix64's step and finaliser; the `i`-th number of
-//! the draw with seed `s` is `x = mix(s · 2³² + i)`, and the random id `⌊x · rows / 2⁶⁴⌋`. Sorted ids are these, sorted.
+//! Told to the letter, since other programs draw the same: `mix` is splitmix64's step and finaliser; the `i`-th number
+//! of the draw with seed `s` is `x = mix(s · 2³² + i)`, and the random id `⌊x · rows / 2⁶⁴⌋`. Sorted ids are these,
+//! sorted.
 
 use serde::Serialize;
 
@@ -31,8 +32,8 @@ impl IdOrder {
         }
     }
 
-    /// `count` ids of a table of `rows` rows, at least 1; the same for the same seed. Of [`IdOrder::Trace`] there may be
-    /// fewer, where the table has not so many rows or the unpopular ones are hard to meet.
+    /// `count` ids of a table of `rows` rows, at least 1; the same for the same seed. Of [`IdOrder::Trace`] there may
+    /// be fewer, where the table has not so many rows or the unpopular ones are hard to meet.
     pub fn draw(self, rows: u64, count: usize, seed: u32) -> Vec<i64> {
         match self {
             Self::Random => (0..count as u64).map(|i| bounded(number(seed, i), rows)).collect(),

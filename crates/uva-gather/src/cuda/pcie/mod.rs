@@ -1,9 +1,9 @@
 //! How fast rows of pinned host memory get onto the device, next to what the link itself does in the same run.
 //!
-//! By nvbandwidth's method: everything that is timed is enqueued behind a kernel that holds the stream, after a warm-up;
-//! events stand around each sample; medians count; and what was moved is compared with a plain loop afterwards, so that
-//! a figure for wrong bytes is an error. No two samples gather the same rows. A rate is row bytes delivered ÷ time: the
-//! launches before and after the rows' kernel are part of a gather and of its time.
+//! By nvbandwidth's method: everything that is timed is enqueued behind a kernel that holds the stream, after a
+//! warm-up; events stand around each sample; medians count; and what was moved is compared with a plain loop
+//! afterwards, so that a figure for wrong bytes is an error. No two samples gather the same rows. A rate is row bytes
+//! delivered ÷ time: the launches before and after the rows' kernel are part of a gather and of its time.
 
 mod bench;
 mod engine;

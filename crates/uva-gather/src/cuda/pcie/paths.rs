@@ -1,8 +1,8 @@
-//! The other ways by which rows get onto the device, next to zero-copy reads: gathered by the CPU and copied, both ways at
-//! once (the split), and what the two kinds of hardware reach together when nothing is in their way.
+//! The other ways by which rows get onto the device, next to zero-copy reads: gathered by the CPU and copied, both ways
+//! at once (the split), and what the two kinds of hardware reach together when nothing is in their way.
 //!
-//! The CPU's work cannot be held back, so the first two are timed by the host's clock, from before the first row is gathered
-//! until the device has all of them.
+//! The CPU's work cannot be held back, so the first two are timed by the host's clock, from before the first row is
+//! gathered until the device has all of them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -186,7 +186,8 @@ impl Work<'_> {
         let bench = &*self.bench;
         times.kernel.0.record(&bench.stream)?;
         if first > 0 {
-            // SAFETY: the rows before `first` are the kernel's; both streams are waited for before anything is used again.
+            // SAFETY: the rows before `first` are the kernel's; both streams are waited for before anything is used
+            // again.
             unsafe { bench.enqueue_rows(self.table, Kernel::Wide, self.row_bytes, first)? };
         }
         times.kernel.1.record(&bench.stream)?;
@@ -197,8 +198,8 @@ impl Work<'_> {
         times.copies.1.record(&self.path.stream)
     }
 
-    /// Both kinds of hardware at once, behind one hold: rows by zero-copy, and a copy of as many bytes as the copy engine
-    /// moves in the same time by itself.
+    /// Both kinds of hardware at once, behind one hold: rows by zero-copy, and a copy of as many bytes as the copy
+    /// engine moves in the same time by itself.
     fn together(
         &mut self,
         ids: &[i64],
@@ -256,7 +257,8 @@ impl Work<'_> {
         opened.record(stream)?;
         other.wait(opened)?;
         times.kernel.0.record(stream)?;
-        // SAFETY: the rows before `first` are the kernel's; the caller waits for both streams before anything is used again.
+        // SAFETY: the rows before `first` are the kernel's; the caller waits for both streams before anything is used
+        // again.
         unsafe { self.bench.enqueue_rows(self.table, Kernel::Wide, self.row_bytes, first)? };
         times.kernel.1.record(stream)?;
         times.copies.0.record(other)?;

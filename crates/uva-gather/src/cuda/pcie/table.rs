@@ -153,8 +153,8 @@ fn map(pages: TablePages, bytes: usize, what: &str) -> Result<MmapMut, CudaError
     Ok(memory)
 }
 
-/// Word `i` of the table is `mix(i)`, little-endian, whatever the rows are: so a row that was taken from a wrong place, or
-/// shifted, differs.
+/// Word `i` of the table is `mix(i)`, little-endian, whatever the rows are: so a row that was taken from a wrong place,
+/// or shifted, differs.
 fn fill(memory: &mut [u8]) {
     memory.par_chunks_mut(FILL_WORDS * 8).enumerate().for_each(|(part, bytes)| {
         for (word, place) in bytes.chunks_mut(8).enumerate() {

@@ -1,7 +1,8 @@
 //! Edge lists: lines of text with a source, a destination and perhaps a weight each, plain, `.gz` or `.zst`.
 //!
-//! Columns are separated by commas, tabs or blanks, whichever the first edge's line has; empty lines and lines that begin
-//! with `#` or `%` are comments. What the ids are is for the caller to say: numbers of nodes, any integers, or names; see
+//! Columns are separated by commas, tabs or blanks, whichever the first edge's line has; empty lines and lines that
+//! begin with `#` or `%` are comments. What the ids are is for the caller to say: numbers of nodes, any integers, or
+//! names; see
 //! [`numbering`].
 
 mod lines;

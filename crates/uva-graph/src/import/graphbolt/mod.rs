@@ -1,9 +1,9 @@
 //! DGL GraphBolt's `OnDiskDataset`: a `metadata.yaml` that names the files, which are `.npy`, or `.csv` for edges.
 //!
-//! Features are `feature_data` of the domain node called `feat`, or the only one; labels those called `label` where there are
-//! any, or else those of the task's three sets, and −1 for every other node. Edges in `numpy` are [2, E], in `csv` lines of
-//! `source,destination` without a header. A feature of edges called `weight` is their weight. `orig_id` of nodes is kept,
-//! and what a `meta.json` beside says.
+//! Features are `feature_data` of the domain node called `feat`, or the only one; labels those called `label` where
+//! there are any, or else those of the task's three sets, and −1 for every other node. Edges in `numpy` are [2, E], in
+//! `csv` lines of `source,destination` without a header. A feature of edges called `weight` is their weight. `orig_id`
+//! of nodes is kept, and what a `meta.json` beside says.
 
 mod metadata;
 

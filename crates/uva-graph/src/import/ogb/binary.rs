@@ -1,8 +1,8 @@
 //! The layout of ogbn-papers100M: arrays in two archives.
 //!
-//! `raw/data.npz` holds `edge_index` [2, E], `node_feat` [N, F], `num_nodes_list` and `num_edges_list`; `node_year` is not
-//! read. `raw/node-label.npz` holds `node_label` [N, 1], NaN where a node has none. Nothing of it is ever whole in memory: the
-//! two rows of `edge_index` are read side by side, by two streams over the same bytes.
+//! `raw/data.npz` holds `edge_index` [2, E], `node_feat` [N, F], `num_nodes_list` and `num_edges_list`; `node_year` is
+//! not read. `raw/node-label.npz` holds `node_label` [N, 1], NaN where a node has none. Nothing of it is ever whole in
+//! memory: the two rows of `edge_index` are read side by side, by two streams over the same bytes.
 
 use super::super::output::{CHUNK, Output, Sizes, feature_columns, feature_type, label_columns};
 use super::super::stream::{Archive, ArrayStream};

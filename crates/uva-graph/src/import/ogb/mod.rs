@@ -7,8 +7,8 @@
 //! | `raw/data.npz`, `raw/node-label.npz` | instead of those, for papers100M, see [`binary`] |
 //! | `split/SCHEME/train.csv.gz`, `valid.csv.gz`, `test.csv.gz` | node ids, a line each |
 //!
-//! Whether the files hold one direction of each edge is known for OGB's own datasets by their names; of others it has to be
-//! said.
+//! Whether the files hold one direction of each edge is known for OGB's own datasets by their names; of others it has
+//! to be said.
 
 mod binary;
 mod text;

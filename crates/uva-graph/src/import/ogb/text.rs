@@ -1,7 +1,7 @@
 //! The layout of OGB's smaller datasets: `.csv.gz` files without headers.
 //!
-//! Nodes without `node-feat.csv.gz` (ogbn-proteins) get one feature, 1. Labels of one column are classes, an empty or NaN one
-//! −1; of several columns, zeros and ones.
+//! Nodes without `node-feat.csv.gz` (ogbn-proteins) get one feature, 1. Labels of one column are classes, an empty or
+//! NaN one −1; of several columns, zeros and ones.
 
 use std::path::{Path, PathBuf};
 

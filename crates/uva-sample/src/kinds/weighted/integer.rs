@@ -32,8 +32,8 @@ impl Draws {
         Self { drawn: Vec::with_capacity(most), places: vec![0; most] }
     }
 
-    /// The places of `count` draws out of a list of these weights, one of which is above 0 at least; no more than there is
-    /// memory for.
+    /// The places of `count` draws out of a list of these weights, one of which is above 0 at least; no more than there
+    /// is memory for.
     pub(super) fn draw(&mut self, mut stream: Stream, weights: &[f32], count: usize) -> &[u32] {
         let scale = scale(weights);
         // Fewer than 2^32 numbers below 2^32.

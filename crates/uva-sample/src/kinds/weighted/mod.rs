@@ -1,9 +1,9 @@
 //! Picks in proportion to the weights of edges.
 //!
-//! Without replacement by exponential keys (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006):
-//! each entry gets the key E / w, E being exponentially distributed, and the smallest are picked. The first of them is
-//! any entry with a chance proportional to its weight, the second any other so, and so on. With replacement by draws below
-//! the sum of integer weights. Either way every weight of a longer list is read.
+//! Without replacement by exponential keys (Efraimidis and Spirakis, "Weighted random sampling with a reservoir",
+//! 2006): each entry gets the key E / w, E being exponentially distributed, and the smallest are picked. The first of
+//! them is any entry with a chance proportional to its weight, the second any other so, and so on. With replacement by
+//! draws below the sum of integer weights. Either way every weight of a longer list is read.
 
 mod integer;
 
@@ -34,7 +34,8 @@ pub struct Weighted<'g> {
     used: (usize, usize),
 }
 
-/// Whether an entry of this weight is there to be picked. (Weights that are no finite numbers are refused with the dataset.)
+/// Whether an entry of this weight is there to be picked. (Weights that are no finite numbers are refused with the
+/// dataset.)
 #[inline]
 fn exists(weight: f32) -> bool {
     weight > 0.0 && weight < f32::INFINITY

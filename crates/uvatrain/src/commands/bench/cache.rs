@@ -1,5 +1,5 @@
-//! `uvatrain bench cache`: what caches of several sizes hit, policy by policy, counted and not timed; and the allocator's
-//! division of a budget beside eleven others.
+//! `uvatrain bench cache`: what caches of several sizes hit, policy by policy, counted and not timed; and the
+//! allocator's division of a budget beside eleven others.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -118,7 +118,8 @@ impl Model {
     }
 }
 
-/// The share of what reads of whole lines reach that is left for rows of so many bytes, on a table that begins on a line.
+/// The share of what reads of whole lines reach that is left for rows of so many bytes, on a table that begins on a
+/// line.
 #[cfg(feature = "request-model")]
 fn ceiling(kernel: Kernel, row_bytes: usize) -> Option<f64> {
     use uva_kernel_sim::gather;

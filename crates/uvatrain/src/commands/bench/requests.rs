@@ -1,4 +1,5 @@
-//! `uvatrain bench requests`: what a row costs on the link, from the kernels themselves, and what a GPU needs to fill it.
+//! `uvatrain bench requests`: what a row costs on the link, from the kernels themselves, and what a GPU needs to fill
+//! it.
 
 use serde::Serialize;
 use uva_cuda::partition::{Reach, reads_in_flight};

@@ -1,5 +1,5 @@
-//! `uvatrain top`: a run as it goes on. It reads what `--metrics-listen` tells, so it needs nothing of the run but its port,
-//! and works from another machine too.
+//! `uvatrain top`: a run as it goes on. It reads what `--metrics-listen` tells, so it needs nothing of the run but its
+//! port, and works from another machine too.
 
 mod frame;
 mod scrape;

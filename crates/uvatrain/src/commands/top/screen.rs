@@ -1,5 +1,5 @@
-//! A terminal for a view that is drawn again and again: another screen while it lasts, keys without Enter, and all as it was
-//! behind it, however it ends.
+//! A terminal for a view that is drawn again and again: another screen while it lasts, keys without Enter, and all as
+//! it was behind it, however it ends.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
