@@ -3,11 +3,11 @@
 
     scripts/accuracy.py [--only NAME,…] [--seeds 5] [--out docs/results/accuracy.json]
 
-Each row is a graph and a model, and in some a sampler, trained with several seeds by the real binary; the mean may be at
-most one point below the reference, which is a published figure or, for a sampler, the mean of neighbour sampling. What is compared is the accuracy, or with `--metric roc-auc` among a row's options the area under the
-ROC curve. Hyper-parameters are ours and chosen on the validation nodes; a run keeps the model that is best on
-them (--patience). Needs nothing but Python and the graphs (scripts/datasets.sh unpacks them). Exit code 1 if a
-row falls short.
+Each row is a graph and a model, and in some a sampler, trained with several seeds by the real binary; the mean may be
+at most one point below the reference, which is a published figure or, for a sampler, the mean of neighbour sampling.
+What is compared is the accuracy, or with `--metric roc-auc` among a row's options the area under the ROC curve.
+Hyper-parameters are ours and chosen on the validation nodes; a run keeps the model that is best on them (--patience).
+Needs nothing but Python and the graphs (scripts/datasets.sh unpacks them). Exit code 1 if a row falls short.
 """
 import argparse
 import json
@@ -135,6 +135,12 @@ def main():
         graph = chosen.graphs / name
         if not graph.is_dir():
             sys.exit(f"{graph} is not there: run scripts/datasets.sh, or give --graphs")
+        if isinstance(reference, str):
+            key = (name, model, reference)
+            same = [row["mean"] for row in former + rows if (row["graph"], row["model"], row["sampler"]) == key]
+            if not same:
+                sys.exit(f"{name}/{model}/{sampler} is compared with {reference}, which was not measured: add it to --only")
+            reference = same[-1]
         since = time.monotonic()
         ends = [train(chosen.binary, graph, model, options, seed) for seed in range(chosen.seeds)]
         seconds = time.monotonic() - since
@@ -142,10 +148,6 @@ def main():
         values = [100 * end[measure] for end in ends]
         mean = statistics.mean(values)
         spread = statistics.stdev(values) if len(values) > 1 else 0.0
-        if isinstance(reference, str):
-            same = [row for row in former + rows if (row["graph"], row["model"], row["sampler"]) == (name, model, reference)]
-            reference = same[-1]["mean"] if same else sys.exit(f"{name}/{model}/{sampler} is compared with {reference}, "
-                                                               "which was not measured: add it to --only")
         reached = reference is None or mean >= reference - TOLERANCE
         told = "" if reference is None else f"{reference:.1f}"
         print(f"{name:<17} {model:<5} {sampler:<15} {mean:6.2f} {spread:6.2f} {told:>9} {seconds:8.1f}  "

@@ -3,10 +3,11 @@
 
     scripts/formats.py [--edges 1000000 10000000] [--memory 256MiB] [--out docs/results/formats.json]
 
-A graph is generated, exported, and its files are put together again as each format has them; then each is imported. The
-edges of what comes back are compared with the ones that went in. Sizes that --out holds already and that are not asked for stay. Needs nothing but Python, and room for about 120 bytes
-an edge under --work. Peak memory is what the kernel counts (VmHWM), pages of mapped files among it; "own" is the most that was
-seen of the process's own pages (RssAnon). Both are looked at every 5 ms: what wait4 tells has this script's own memory in it.
+A graph is generated, exported, and its files are put together again as each format has them; then each is imported.
+The edges of what comes back are compared with the ones that went in. Sizes that --out holds already and that are not
+asked for stay. Needs nothing but Python, and room for about 120 bytes an edge under --work. Peak memory is what the
+kernel counts (VmHWM), pages of mapped files among it; "own" is the most that was seen of the process's own pages
+(RssAnon). Both are looked at every 5 ms: what wait4 tells has this script's own memory in it.
 """
 import argparse
 import gzip
@@ -71,7 +72,8 @@ def measured(command):
     if code != 0:
         sys.exit(f"{' '.join(map(str, command))}\nended with {code}:\n{said}")
     cpu_seconds = usage.ru_utime + usage.ru_stime
-    return {"seconds": round(seconds, 2), "cpu_seconds": round(cpu_seconds, 2), "peak_bytes": peak["VmHWM"], "own_peak_bytes": peak["RssAnon"]}
+    times = {"seconds": round(seconds, 2), "cpu_seconds": round(cpu_seconds, 2)}
+    return times | {"peak_bytes": peak["VmHWM"], "own_peak_bytes": peak["RssAnon"]}
 
 
 def sources(binary, work, dataset, measure):

@@ -4,9 +4,10 @@
     scripts/generators.py [--binary target/release/uvatrain] [--dir DIR] [--out docs/results/generators.json]
                           [--edges 1e6,1e7,1e8] [--kinds powerlaw,rmat,sbm,citation,web]
 
-Each graph has 20 edges a node and one feature, so that lists are what is written, and is removed again; the largest needs
-about 6 bytes an edge in DIR. What --out holds already of other kinds or sizes stays in it. Memory is the peak of the process's resident pages, as wait4 tells it: pages of the files
-themselves are the kernel's and not counted. Needs nothing but Python.
+Each graph has 20 edges a node and one feature, so that lists are what is written, and is removed again; the largest
+needs about 6 bytes an edge in DIR. What --out holds already of other kinds or sizes stays in it. Memory is the peak
+of the process's resident pages, as wait4 tells it: pages of the files themselves are the kernel's and not counted.
+Needs nothing but Python.
 """
 import argparse
 import json
