@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the pages of docs/ as a book in target/book, and fails where mdBook warns or a link of the book leads nowhere. mdBook is
-# built once, without its server, into ${UVATRAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/uvatrain}/mdbook-VERSION by one job: 195 s on
-# one busy core of two.
+# Builds the pages of docs/ as a book in target/book, and fails where mdBook warns or a link of the book leads nowhere.
+# mdBook is built once, without its server, into ${UVATRAIN_CACHE:-${XDG_CACHE_HOME:-~/.cache}/uvatrain}/mdbook-VERSION:
+# 80 s on two cores.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,7 +16,7 @@ if [[ ! -x $installed/bin/mdbook ]]; then
   building=$(mktemp -d "$cache/mdbook-$VERSION.partial-XXXXXX")
   trap 'rm -rf "$building"' EXIT
   # Not this workspace's target folder, where it would stay.
-  CARGO_TARGET_DIR=$building/target cargo install --quiet --locked --jobs 1 --root "$building/root" \
+  CARGO_TARGET_DIR=$building/target cargo install --quiet --locked --root "$building/root" \
     --no-default-features --features search "mdbook@$VERSION"
   # Whoever comes second finds it there, and what it made goes with its folder.
   mv -T "$building/root" "$installed" 2>/dev/null || [[ -x $installed/bin/mdbook ]]
