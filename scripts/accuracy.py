@@ -117,7 +117,7 @@ def train(binary, graph, model, options, seed):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--only", help="graphs, graph/model or graph/model/sampler, separated by commas")
+    arguments.add_argument("--only", help="graphs with all their rows, or rows: graph/model, graph/model/sampler; by commas")
     arguments.add_argument("--seeds", type=int, default=5)
     arguments.add_argument("--graphs", type=Path, default=cache() / "datasets")
     arguments.add_argument("--binary", type=Path, default=ROOT / "target/release/uvatrain")
@@ -130,7 +130,8 @@ def main():
     rows, short = [], []
     print(f"{'graph':<17} {'model':<5} {'sampler':<15} {'mean':>6} {'± std':>6} {'reference':>9} {'seconds':>8}  seeds")
     for name, model, sampler, reference, options in ROWS:
-        if only and not {name, f"{name}/{model}", f"{name}/{model}/{sampler.partition(' ')[0]}"} & set(only):
+        row = "/".join([name, model, *sampler.split()[:1]])
+        if only and not {name, row} & set(only):
             continue
         graph = chosen.graphs / name
         if not graph.is_dir():
@@ -139,7 +140,7 @@ def main():
             key = (name, model, reference)
             same = [row["mean"] for row in former + rows if (row["graph"], row["model"], row["sampler"]) == key]
             if not same:
-                sys.exit(f"{name}/{model}/{sampler} is compared with {reference}, which was not measured: add it to --only")
+                sys.exit(f"{row} is compared with {reference}, which was not measured: add it to --only")
             reference = same[-1]
         since = time.monotonic()
         ends = [train(chosen.binary, graph, model, options, seed) for seed in range(chosen.seeds)]
