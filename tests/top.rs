@@ -63,18 +63,20 @@ fn one_view_of_a_run_shows_roles_slots_speed_loss_and_memory() {
         }
         assert!(frame.contains("% validation accuracy"), "{outcome}");
         let speed = row(frame, "speed");
-        assert!(speed[1].parse::<f64>().unwrap() > 0.0 && speed[2] == "batches/s,", "{outcome}");
+        // Of the second between its two looks; on a machine that is busy otherwise that may be none.
+        assert!(speed[1].parse::<f64>().unwrap() >= 0.0 && speed[2] == "batches/s,", "{outcome}");
         assert!(frame.contains("/s gathered") && frame.contains(" training batches, "), "{outcome}");
-        // Shares of each role are its whole time.
-        let mut bottlenecks = 0;
+        // Shares of each role are its whole time, and what worked most of its time is the bottleneck.
+        let (mut most, mut named) = (0, Vec::new());
         for (role, processes) in [("sampler ", "2"), ("producer", "1"), ("consumer", "1")] {
             let words = row(frame, role);
             assert_eq!(words[1], processes, "{outcome}");
             let shares: Vec<i32> = words[2..].iter().filter_map(|word| word.parse().ok()).collect();
             assert!(shares.len() == 3 && (98..=102).contains(&shares.iter().sum::<i32>()), "{outcome}");
-            bottlenecks += usize::from(words.last() == Some(&"bottleneck"));
+            most = most.max(shares[0]);
+            named.extend((words.last() == Some(&"bottleneck")).then_some(shares[0]));
         }
-        assert_eq!(bottlenecks, 1, "{outcome}");
+        assert!(named.iter().all(|share| *share == most) && (most == 0 || !named.is_empty()), "{outcome}");
         // Every slot is in one of the four states.
         for (ring, slots) in [("batch", 5), ("feature", 3)] {
             let words = row(frame, ring);
@@ -219,9 +221,9 @@ fn on_a_terminal_it_is_drawn_in_place_until_q_ctrl_c_or_the_runs_end() {
         let Some(seen) = on_a_terminal(temp.path(), port, keys) else { break };
         let (drawn, behind) = seen.split_once("\x1b[?1049l").unwrap_or_else(|| panic!("it stays in: {seen}"));
         assert!(drawn.starts_with("\x1b[?1049h\x1b[?25l"), "{seen}");
-        assert!(drawn.matches("bottleneck").count() >= 2, "{seen}");
+        assert!(drawn.matches("waiting for output").count() >= 2, "{seen}");
         // The last view stays, and the terminal is as it was.
-        assert!(behind.contains("bottleneck") && behind.contains("code 0"), "{seen}");
+        assert!(behind.contains("waiting for output") && behind.contains("code 0"), "{seen}");
         assert!(behind.lines().any(|line| line.trim() == "icanon"), "{seen}");
         assert_eq!(behind.contains("has ended"), matches!(keys, Keys::EndOf(_)), "{seen}");
     }
