@@ -277,6 +277,8 @@ fn a_gpu_samples_every_kind_that_it_has_as_the_cpu_does() {
         ("--sampler-kind labor --batch-dependency 3", "--gpu-cache 250KiB"),
         ("--sampler-kind weighted", "--gpu-cache 250KiB --edge-ids"),
         ("--sampler-kind weighted --replace", "--in-process"),
+        ("--sampler-kind walk --walk-length 3", "--gpu-cache 250KiB"),
+        ("--sampler-kind saint-edge --fanouts 300,300", "--in-process"),
     ]
     .into_iter()
     .enumerate()

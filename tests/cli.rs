@@ -445,7 +445,8 @@ fn each_kind_of_sampler_has_the_same_batches_whoever_makes_them() {
     let edges = uvatrain(temp.path(), ["info", "graph", "--json"]).run().succeeds().json()["edges"].as_u64();
     write_weights(&temp.path().join("graph"), edges.unwrap());
     let bench = |what: &str, kind: &str, more: &[&str]| {
-        let args = ["bench", what, "graph", "--fanouts", "4,3", "--batch-size", "100", "--json"];
+        let fanouts = if kind.starts_with("saint") { "30,30" } else { "4,3" };
+        let args = ["bench", what, "graph", "--fanouts", fanouts, "--batch-size", "100", "--json"];
         let args = [&args[..], &["--sampler-kind", kind], more].concat();
         uvatrain(temp.path(), args).run().succeeds().json()
     };
@@ -457,6 +458,10 @@ fn each_kind_of_sampler_has_the_same_batches_whoever_makes_them() {
         ("weighted", &["--replace"]),
         ("ladies", &[]),
         ("fastgcn", &[]),
+        ("saint-node", &[]),
+        ("saint-edge", &[]),
+        ("walk", &[]),
+        ("walk", &["--walks", "3", "--walk-length", "2", "--walk-stop", "50"]),
     ] {
         let pipeline = bench("pipeline", kind, &[&["--samplers", "2"], more].concat());
         let batches = (pipeline["batches"].as_u64().unwrap() + 1).to_string();
@@ -494,12 +499,30 @@ fn weights_that_edges_cannot_be_picked_by_are_refused_before_anything_starts() {
     bench("sample", "labor", &["--batches", "1"]).succeeds();
     bench("pipeline", "labor", &["--replace"]).refuses(2, &["--replace", "labor", "--sampler-kind neighbor"]);
     bench("sample", "labour", &[]).refuses(2, &["labour", "labor"]);
-    for kind in ["ladies", "fastgcn"] {
-        bench("pipeline", kind, &["--replace"]).refuses(2, &["--replace", kind, "--sampler-kind neighbor"]);
-        bench("pipeline", kind, &["--expand", "new"]).refuses(2, &["--expand new", kind, "use --expand all"]);
+    bench("pipeline", "saint-node", &["--fanouts", "4,4,5"]).refuses(2, &["hop 2 has fanout 5", "4000,4000"]);
+    for (options, parts) in [
+        (&["--walks", "0"][..], &["--walks 0", "1 to 1024"][..]),
+        (&["--walk-stop", "101"], &["--walk-stop 101", "0 to 100"]),
+        (&["--edge-ids"], &["--edge-ids", "walk", "another kind"]),
+        (&["--fanouts", "5,-1"], &["--fanouts", "hop 1 has fanout -1"]),
+    ] {
+        bench("pipeline", "walk", options).refuses(2, parts);
+    }
+    for what in ["pipeline", "sample"] {
+        bench(what, "labor", &["--walk-length", "3"]).refuses(2, &["--walk-length", "--sampler-kind walk"]);
+    }
+    let full = ["train", "graph", "--model", "sage", "--sampler-kind", "walk", "--eval", "full"];
+    uvatrain(temp.path(), full).run().refuses(2, &["--eval full", "walk", "--eval sampled"]);
+    for kind in ["ladies", "fastgcn", "saint-node", "saint-edge", "walk"] {
+        bench("pipeline", kind, &["--fanouts", "9,9", "--replace"])
+            .refuses(2, &["--replace", kind, "--sampler-kind neighbor"]);
+        if kind != "walk" {
+            bench("pipeline", kind, &["--fanouts", "9,9", "--expand", "new"])
+                .refuses(2, &["--expand new", kind, "use --expand all"]);
+        }
         let policies = ["--policy", "analytic", "--fanouts", "20,20"];
         bench("cache", kind, &policies).refuses(2, &["analytic", kind, "presample"]);
-        let train = ["train", "graph", "--model", "gat", "--sampler-kind", kind];
+        let train = ["train", "graph", "--model", "gat", "--fanouts", "9,9", "--sampler-kind", kind];
         uvatrain(temp.path(), train).run().refuses(2, &["--sampler-kind", kind, "--model sage or gcn"]);
     }
 }

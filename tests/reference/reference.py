@@ -2,8 +2,8 @@
 """A second implementation of uvatrain's reproducible batches, in plain Python.
 
 It follows docs/reproducible-batches.md and shares nothing with the Rust code: no arrays, no tricks, one obvious
-loop for each sentence of that document. words.py has the random words, layers.py the kinds of sampler that draw
-nodes by layer. It makes docs/test-vectors.json, which the Rust tests compare with.
+loop for each sentence of that document. words.py has the random words, together.py the kinds of sampler that draw
+for all destinations of a hop together. It makes docs/test-vectors.json, which the Rust tests compare with.
 
     python3 tests/reference/reference.py --write docs/test-vectors.json
     python3 tests/reference/reference.py --check docs/test-vectors.json
@@ -14,10 +14,10 @@ Needs Python 3.9 or later and nothing else.
 import argparse
 import json
 import math
-import struct
 import sys
 
-from layers import weigh_fastgcn, weigh_ladies
+from floats import bits_of, float32, weight_of
+from together import weigh_fastgcn, weigh_ladies, weigh_saint_edge, weigh_saint_node
 from words import (
     MASK32,
     MASK64,
@@ -92,8 +92,30 @@ def pick_weighted(stream, weights, fanout, replace):
     return sorted(position for _, position in sorted(keys)[:fanout])
 
 
-# Kinds that draw the nodes of a layer together.
-LAYERWISE = ("ladies", "fastgcn")
+def walk(graph, words, start, fanout, walks):
+    """The nodes that walks from a node visit most, and their shares of the visits."""
+    visits = {}
+    for _ in range(walks["count"]):
+        at = start
+        for step in range(walks["length"]):
+            if step > 0 and walks["stop"] > 0 and bounded(words, 100) < walks["stop"]:
+                break
+            neighbors = list_of(graph, at)
+            if not neighbors:
+                break
+            at = neighbors[bounded(words, len(neighbors))]
+            visits[at] = visits.get(at, 0) + 1
+    visits.pop(start, None)
+    # A stable sort: of equals those that were visited first.
+    taken = sorted(visits.items(), key=lambda visit: -visit[1])[:fanout]
+    total = sum(count for _, count in taken)
+    return [(node, float32(float(count) / float(total))) for node, count in taken]
+
+
+# Kinds that draw for all destinations of a hop together.
+TOGETHER = ("ladies", "fastgcn", "saint-node", "saint-edge")
+
+DEFAULT_WALKS = dict(count=10, length=4, stop=25)
 
 
 # --- Batches --------------------------------------------------------------------------------------------------
@@ -119,6 +141,7 @@ def sample(graph, options, split, epoch, batch, seeds):
             expanded = before["destinations"]
             indptr, indices = list(before["indptr"]), list(before["indices"])
             edge_ids = list(before.get("edge_ids", []))
+            weights = [weight_of(bits) for bits in before.get("weight_bits", [])]
 
         def stream_named(name, purpose):
             kept = batch_of_picks(batch, name, options.get("batch_dependency", 1))
@@ -129,24 +152,38 @@ def sample(graph, options, split, epoch, batch, seeds):
             return stream_named(original[node], purpose)
 
         weighed = None
-        if kind in LAYERWISE:
+        if kind in TOGETHER:
             lists = [list_of(graph, destination) for destination in destinations]
             if kind == "ladies":
                 weighed = weigh_ladies(lists, fanout, lambda node: stream_of(node, "weights"))
             else:
                 every = [list_of(graph, node) for node in range(len(graph["indptr"]) - 1)]
-                of_draw = lambda draw: stream_named(draw, "weights")
-                weighed = weigh_fastgcn(every, original, lists, fanout, of_draw)
+                if kind == "fastgcn":
+                    of_draw = lambda draw: stream_named(draw, "weights")
+                    weighed = weigh_fastgcn(every, original, lists, fanout, of_draw)
+                else:
+                    weigh = weigh_saint_node if kind == "saint-node" else weigh_saint_edge
+                    of_draw = lambda draw: dict(stream_named(draw, "subgraphs"), layer=0)
+                    weighed = weigh(every, original, list(seeds), lists, fanout, of_draw)
         for number, destination in enumerate(destinations[expanded:]):
             begin, end = graph["indptr"][destination], graph["indptr"][destination + 1]
             neighbors = list_of(graph, destination)
+            if kind == "walk":
+                walks = options.get("walks", DEFAULT_WALKS)
+                for node, weight in walk(graph, words_of(stream_of(destination, "walks")), destination, fanout, walks):
+                    if node not in nodes:
+                        nodes.append(node)
+                    indices.append(nodes.index(node))
+                    weights.append(weight)
+                indptr.append(len(indices))
+                continue
             if kind == "labor":
                 firsts = [words_of(stream_of(neighbor, "neighbors")) for neighbor in neighbors]
                 picks = pick_labor([next(words) | next(words) << 32 for words in firsts], fanout)
             elif kind == "weighted":
                 heavy = [weight_of(bits) for bits in graph["weight_bits"][begin:end]]
                 picks = pick_weighted(stream_of(destination, "weights"), heavy, fanout, options["replace"])
-            elif kind in LAYERWISE:
+            elif kind in TOGETHER:
                 picks = [position for position, weight in enumerate(weighed[number]) if weight is not None]
                 weights += [weighed[number][position] for position in picks]
             else:
@@ -160,7 +197,7 @@ def sample(graph, options, split, epoch, batch, seeds):
                 indices.append(nodes.index(neighbor))
             indptr.append(len(indices))
         block = dict(destinations=len(destinations), sources=len(nodes), indptr=indptr, indices=indices)
-        if kind in LAYERWISE:
+        if kind in (*TOGETHER, "walk"):
             block["weight_bits"] = [bits_of(weight) for weight in weights]
         blocks.append(dict(block, edge_ids=edge_ids) if options.get("edge_ids") else block)
     return dict(
@@ -177,16 +214,6 @@ def sample(graph, options, split, epoch, batch, seeds):
 def list_of(graph, node):
     """The neighbours of a node, in order."""
     return graph["indices"][graph["indptr"][node] : graph["indptr"][node + 1]]
-
-
-def bits_of(weight):
-    """The bits of a float32."""
-    return struct.unpack("<I", struct.pack("<f", weight))[0]
-
-
-def weight_of(bits):
-    """The number that a float32 of these bits is; a Python float holds it exactly."""
-    return struct.unpack("<f", struct.pack("<I", bits))[0]
 
 
 # --- Hash -----------------------------------------------------------------------------------------------------
@@ -351,20 +378,38 @@ def graph_vectors():
         )
         for kind in ("labor", "weighted")
     ]
-    layers = layer_vectors(directed, splits, moved, train, options)
-    return [plain, again, multi, kept, expanded_once, *labor, *weighted, *repeated, *layers]
+    together = vectors_together(directed, splits, moved, train, options)
+    walked = vectors_of_walks(directed, splits, moved, train, options)
+    return [plain, again, multi, kept, expanded_once, *labor, *weighted, *repeated, *together, *walked]
 
 
-def layer_vectors(directed, splits, moved, train, options):
-    """The kinds that draw by layer: the directed graph, reordered, and the multigraph."""
+def vectors_of_walks(directed, splits, moved, train, options):
+    """Walks on the directed graph, reordered, and on the multigraph."""
+    asked = dict(options, kind="walk")
+    first = graph_vector("the reordered one, walks", moved, asked, train, 4, [0, 1])
+    unmoved = graph_vector("", csc(directed, "int32"), asked, dict(train=splits["train"]), 4, [0, 1])
+    assert [b["hash"] for b in unmoved["batches"]] == [b["hash"] for b in first["batches"]]
+    kept = dict(asked, expand="new", fanouts=[4, 3, 2], batch_dependency=3, walks=dict(count=7, length=3, stop=0))
+    multi = dict(fanouts=[3, 12], replace=False, seed=42, kind="walk", walks=dict(count=40, length=6, stop=60))
+    lists = csc(multigraph_lists(), "int64")
+    return [
+        first,
+        graph_vector("the reordered one, walks kept for three batches, only new nodes", moved, kept, train, 2, [0]),
+        graph_vector("the multigraph, walks", lists, multi, dict(train=[29, 0, 1, 2, 3, 4, 5]), 3, [5]),
+    ]
+
+
+def vectors_together(directed, splits, moved, train, options):
+    """The kinds that draw for all destinations together: the directed graph, reordered, and the multigraph."""
     vectors = []
-    for kind in LAYERWISE:
-        asked = dict(options, kind=kind, fanouts=[6, 9, 40])
+    for kind in TOGETHER:
+        one = kind in ("saint-node", "saint-edge")
+        asked = dict(options, kind=kind, fanouts=[9, 9, 9] if one else [6, 9, 40])
         vector = graph_vector(f"the reordered one, {kind}", moved, dict(asked, edge_ids=True), train, 4, [0, 1])
         unmoved = graph_vector("", csc(directed, "int32"), asked, dict(train=splits["train"]), 4, [0, 1])
         assert [b["hash"] for b in unmoved["batches"]] == [b["hash"] for b in vector["batches"]]
-        kept = dict(asked, batch_dependency=3, fanouts=[-1, 7])
-        multi = dict(fanouts=[3, 12], replace=False, seed=42, kind=kind)
+        kept = dict(asked, batch_dependency=3, fanouts=[7, 7] if one else [-1, 7])
+        multi = dict(fanouts=[12, 12] if one else [3, 12], replace=False, seed=42, kind=kind)
         vectors += [
             vector,
             graph_vector(f"the reordered one, {kind}, draws kept for three batches", moved, kept, train, 2, [0]),

@@ -38,8 +38,8 @@ impl HotnessPolicy for Analytic {
 
     fn hotness(&self, workload: &Workload<'_>) -> Result<Hotness, CacheError> {
         let kind = workload.options.kind;
-        if kind.draws_by_layer() {
-            return Err(CacheError::AnalyticByLayer { kind });
+        if kind.draws_together() || !kind.picks_in_lists() {
+            return Err(CacheError::AnalyticKind { kind });
         }
         let seed_chance = workload.seed_chance()?;
         let csc = &workload.csc;
@@ -193,8 +193,10 @@ mod tests {
     }
 
     #[test]
-    fn kinds_that_draw_by_layer_are_refused_with_the_policy_that_can() {
+    fn kinds_that_do_not_pick_list_by_list_are_refused_with_the_policy_that_can() {
         let csc = Csc { indptr: &[0, 1], indices: Indices::I64(&[0]), original_ids: None };
+        let by_list =
+            |kind| [SamplerKind::Neighbor, SamplerKind::Labor, SamplerKind::Weighted].contains(&kind);
         for kind in SamplerKind::ALL {
             let options = SamplerOptions { kind, fanouts: vec![1], ..SamplerOptions::default() };
             let workload = Workload {
@@ -209,9 +211,9 @@ mod tests {
                 progress: None,
             };
             match Analytic.hotness(&workload) {
-                Ok(_) => assert!(!kind.draws_by_layer(), "{kind}"),
+                Ok(_) => assert!(by_list(kind), "{kind}"),
                 Err(refused) => {
-                    assert!(kind.draws_by_layer() && refused.to_string().contains("presample"), "{refused}");
+                    assert!(!by_list(kind) && refused.to_string().contains("presample"), "{refused}");
                 }
             }
         }

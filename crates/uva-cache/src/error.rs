@@ -34,10 +34,10 @@ pub enum CacheError {
     },
     /// Chances by calculation, for a kind of sampler whose lists do not pick each on their own.
     #[error(
-        "the policy analytic computes the chance of each list's picks, and --sampler-kind {kind} draws the nodes of a \
-         layer for all lists together: take presample, which samples and counts"
+        "the policy analytic computes the chance of each list's picks on their own, and --sampler-kind {kind} makes none: \
+         take presample, which samples and counts"
     )]
-    AnalyticByLayer {
+    AnalyticKind {
         /// The kind.
         kind: uva_sample::SamplerKind,
     },

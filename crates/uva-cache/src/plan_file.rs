@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use uva_graph::npy::{NpyArray, NpyType, write_array};
 use uva_graph::reorder::NodeOrder;
 use uva_graph::{Dataset, mix};
-use uva_sample::{SamplerKind, SamplerOptions};
+use uva_sample::{SamplerKind, SamplerOptions, Walks};
 
 use crate::{CacheError, CachePolicy, CostModel, CurvePoint, Prediction, Sizes, Workload};
 
@@ -106,6 +106,9 @@ pub struct PlanOptions {
     /// `--sampler-kind`, by its name; plans of before there were several have none, which means `neighbor`.
     #[serde(default = "neighbor")]
     pub sampler_kind: String,
+    /// `--walks`, `--walk-length` and `--walk-stop`, where the kind walks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub walks: Option<[u32; 3]>,
 }
 
 fn neighbor() -> String {
@@ -115,12 +118,26 @@ fn neighbor() -> String {
 impl PlanOptions {
     pub(crate) fn of(workload: &Workload<'_>) -> Self {
         // Which nodes are expanded changes how often lists are read, not which: a plan serves either.
-        let SamplerOptions { kind, fanouts, replace, seed, batch_dependency, expand: _, edge_ids: _ } =
-            workload.options.clone();
-        let sampler_kind = kind.name().to_owned();
+        let SamplerOptions {
+            kind,
+            fanouts,
+            replace,
+            seed,
+            batch_dependency,
+            walks: _,
+            expand: _,
+            edge_ids: _,
+        } = workload.options.clone();
+        let (sampler_kind, walks) = (kind.name().to_owned(), walks_of(&workload.options));
         let (batch_size, drop_last) = (workload.batch_size as u64, workload.drop_last);
-        Self { fanouts, batch_size, drop_last, replace, seed, batch_dependency, sampler_kind }
+        Self { fanouts, batch_size, drop_last, replace, seed, batch_dependency, sampler_kind, walks }
     }
+}
+
+/// Number, length and chance to end of the walks, of the kind that walks.
+fn walks_of(options: &SamplerOptions) -> Option<[u32; 3]> {
+    let Walks { count, length, stop } = options.walks;
+    (options.kind == SamplerKind::Walk).then_some([count, length, stop])
 }
 
 /// One of the two caches.
@@ -347,6 +364,16 @@ impl CachePlan {
             planned.batch_dependency.to_string(),
             options.batch_dependency.to_string(),
         );
+        let walks = |walks: Option<[u32; 3]>| {
+            walks.map_or_else(
+                || "none".to_owned(),
+                |[count, length, stop]| format!("{count}, {length}, {stop}"),
+            )
+        };
+        if options.kind.name() == planned.sampler_kind {
+            let found = walks_of(options);
+            compare("--walks, --walk-length, --walk-stop", walks(planned.walks), walks(found));
+        }
         Ok(warnings)
     }
 

@@ -48,7 +48,8 @@ fn every_kind_of_sampler_is_counted_by_its_own_batches_and_reads() {
     let stored = stored(2000, 12.0, 1, 0.3, 1);
     let weights: Vec<f32> = (0..stored.dataset.edges()).map(|edge| (edge % 5) as f32).collect();
     for kind in SamplerKind::ALL {
-        let options = SamplerOptions { kind, ..options(&FANOUTS) };
+        let fanouts = if kind.draws_one_subgraph() { [20, 20] } else { FANOUTS };
+        let options = SamplerOptions { kind, ..options(&fanouts) };
         let mut workload = Workload::of(&stored.dataset, options, 100);
         workload.weights = Some(&weights);
         let (mut reads, mut rows) = (0, 0);

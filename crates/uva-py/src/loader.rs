@@ -17,7 +17,7 @@ use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice};
 use uva_runtime::consumer::{BatchStream, Place, decide_here};
 use uva_runtime::options::Part;
 use uva_runtime::{LoaderOptions, RuntimeError};
-use uva_sample::{Expand, SamplerKind};
+use uva_sample::{Expand, SamplerKind, Walks};
 
 use crate::batch::{Batch, Held};
 use crate::dataset::{Dataset, open};
@@ -343,6 +343,12 @@ impl Source {
         told.set_item("batch_dependency", options.batch_dependency)?;
         told.set_item("expand", options.expand.name())?;
         told.set_item("sampler_kind", options.sampler_kind.name())?;
+        if options.sampler_kind == SamplerKind::Walk {
+            let Walks { count, length, stop } = options.walks;
+            told.set_item("walks", count)?;
+            told.set_item("walk_length", length)?;
+            told.set_item("walk_stop", stop)?;
+        }
         told.set_item("world_size", options.part.of)?;
         Ok(told)
     }
@@ -421,8 +427,8 @@ fn device_named(name: &str) -> PyResult<DeviceChoice> {
 
 /// Opens a dataset and starts the threads that prepare its batches.
 #[pyfunction]
-#[pyo3(signature = (path, *, split, device, fanouts, batch_size, seed, replace, drop_last, batch_dependency, expand, sampler_kind, edge_ids, samplers,
-    gather_threads, slots, batch_slots, slot_bytes, rank, world_size))]
+#[pyo3(signature = (path, *, split, device, fanouts, batch_size, seed, replace, drop_last, batch_dependency, expand, sampler_kind,
+    walks, walk_length, walk_stop, edge_ids, samplers, gather_threads, slots, batch_slots, slot_bytes, rank, world_size))]
 #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
 pub fn _open_loader(
     py: Python<'_>,
@@ -437,6 +443,9 @@ pub fn _open_loader(
     batch_dependency: &Bound<'_, PyAny>,
     expand: &str,
     sampler_kind: &str,
+    walks: &Bound<'_, PyAny>,
+    walk_length: &Bound<'_, PyAny>,
+    walk_stop: &Bound<'_, PyAny>,
     edge_ids: bool,
     samplers: Option<&Bound<'_, PyAny>>,
     gather_threads: Option<&Bound<'_, PyAny>>,
@@ -466,6 +475,11 @@ pub fn _open_loader(
             .ok_or_else(|| PyValueError::new_err(format!("expand {expand:?}: it is \"all\" or \"new\"")))?,
         degrees: false,
         edge_ids,
+        walks: Walks {
+            count: count("walks", walks)?,
+            length: count("walk_length", walk_length)?,
+            stop: count("walk_stop", walk_stop)?,
+        },
         part: Part { index: count("rank", rank)?, of: count("world_size", world_size)? },
     };
     let device = device_named(device)?;

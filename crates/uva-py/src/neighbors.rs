@@ -128,10 +128,10 @@ impl NeighborSampler {
                 "kind \"weighted\" is for uvatrain.Loader: here it is \"neighbor\" or \"labor\"",
             ));
         }
-        if kind.draws_by_layer() {
+        if kind.weighs_edges() {
             return Err(PyValueError::new_err(format!(
-                "kind \"{kind}\" is for uvatrain.Loader: PyG's loaders expand each node once, and it draws the nodes of a \
-                 layer for all of its destinations; here it is \"neighbor\" or \"labor\""
+                "kind \"{kind}\" is for uvatrain.Loader: its edges have weights, which PyG's loaders have no place for; here \
+                 it is \"neighbor\" or \"labor\""
             )));
         }
         let options = SamplerOptions {

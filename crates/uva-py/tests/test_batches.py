@@ -89,13 +89,15 @@ def test_batches_are_those_of_the_reference_implementation(graph, replace):
         ("neighbor", False),
         ("ladies", False),
         ("fastgcn", False),
+        ("saint-node", False),
+        ("saint-edge", False),
     ],
 )
 def test_batches_of_every_kind_of_sampler_are_those_of_the_reference(tmp_path, kind, replace):
     graph = write_graph(tmp_path / "weighted", nodes=200, splits=(120, 10, 10), reordered=True, weighted=True)
     tables = Tables(graph)
-    layers = kind in ("ladies", "fastgcn")
-    fanouts = [50, 70] if layers else [4, 3]
+    together = kind in reference.TOGETHER
+    fanouts = [50, 50] if kind.startswith("saint") else [50, 70] if together else [4, 3]
     options = dict(fanouts=fanouts, replace=replace, seed=6, kind=kind, edge_ids=True)
     wanted = dict(fanouts=fanouts, batch_size=60, seed=6, replace=replace, sampler_kind=kind)
     order = reference.seed_order(6, "train", 120, 0)
@@ -111,7 +113,7 @@ def test_batches_of_every_kind_of_sampler_are_those_of_the_reference(tmp_path, k
                 )
                 if kind == "weighted":
                     assert (tables.weights[block.edge_ids] > 0).all()
-                if layers:
+                if together:
                     assert np.asarray(block.weights).view(np.uint32).tolist() == reference_block["weight_bits"]
                 else:
                     with pytest.raises(ValueError, match=f'sampler_kind="{kind}" weighs no edges'):
@@ -119,6 +121,24 @@ def test_batches_of_every_kind_of_sampler_are_those_of_the_reference(tmp_path, k
     with uvatrain.Loader(graph, **wanted) as loader:
         with pytest.raises(ValueError, match="edge_ids=True"):
             next(iter(loader)).blocks[0].edge_ids  # noqa: B018
+
+
+def test_batches_of_walks_are_those_of_the_reference(tmp_path):
+    graph = write_graph(tmp_path / "graph", nodes=200, splits=(120, 10, 10), reordered=True)
+    tables = Tables(graph)
+    for walks in (dict(count=10, length=4, stop=25), dict(count=6, length=3, stop=0)):
+        options = dict(fanouts=[4, 3], replace=False, seed=6, kind="walk", walks=walks)
+        given = dict(walks=walks["count"], walk_length=walks["length"], walk_stop=walks["stop"])
+        order = reference.seed_order(6, "train", 120, 0)
+        with uvatrain.Loader(
+            graph, fanouts=[4, 3], batch_size=60, seed=6, sampler_kind="walk", **given
+        ) as loader:
+            for batch in loader:
+                seeds = tables.splits["train"][order[batch.index * 60 : (batch.index + 1) * 60]].tolist()
+                expected = reference.sample(tables.lists(), options, "train", 0, batch.index, seeds)
+                assert batch.hash == expected["hash"] == hash_of(batch, tables.original)
+                for block, reference_block in zip(batch.blocks, expected["blocks"], strict=True):
+                    assert np.asarray(block.weights).view(np.uint32).tolist() == reference_block["weight_bits"]
 
 
 def test_hashes_are_those_of_uvatrain_train(graph, uvatrain_program, tmp_path):

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use uva_graph::Dataset;
-use uva_sample::{Expand, SampleError, SamplerKind, SamplerOptions};
+use uva_sample::{Expand, SampleError, SamplerKind, SamplerOptions, Walks};
 
 use crate::RuntimeError;
 
@@ -55,9 +55,21 @@ pub struct LoaderOptions {
     /// Whether blocks say where each of their edges stands in the dataset's `indices.npy`.
     #[serde(default)]
     pub edge_ids: bool,
+    /// The walks of the kind that walks.
+    #[serde(default, with = "WalksFields")]
+    pub walks: Walks,
     /// Which of an epoch's batches are this run's, where several processes divide them.
     #[serde(default)]
     pub part: Part,
+}
+
+/// [`Walks`], which knows no serde.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Walks")]
+struct WalksFields {
+    count: u32,
+    length: u32,
+    stop: u32,
 }
 
 /// [`SamplerKind`] by its name.
@@ -127,6 +139,7 @@ impl Default for LoaderOptions {
             expand: Expand::All,
             degrees: false,
             edge_ids: false,
+            walks: Walks::default(),
             part: Part::default(),
         }
     }
@@ -143,6 +156,7 @@ impl LoaderOptions {
             batch_dependency: self.batch_dependency,
             expand: self.expand,
             edge_ids: self.edge_ids,
+            walks: self.walks,
         }
     }
 
@@ -161,7 +175,7 @@ impl LoaderOptions {
                 Ok(_) => Ok(()),
                 Err(error) => Err(RuntimeError::Input(format!("--sampler-kind weighted: {error}"))),
             },
-            SamplerKind::Neighbor | SamplerKind::Labor | SamplerKind::Ladies | SamplerKind::FastGcn => Ok(()),
+            _ => Ok(()),
         }
     }
 

@@ -121,7 +121,11 @@ fn check_kind(
     contents: &CacheContents,
     (sampler_kind, replace, expand): (SamplerKind, bool, Expand),
 ) {
-    let options = LoaderOptions { sampler_kind, replace, expand, edge_ids: true, ..options() };
+    let edge_ids = sampler_kind.picks_in_lists();
+    let mut options = LoaderOptions { sampler_kind, replace, expand, edge_ids, ..options() };
+    if sampler_kind.draws_one_subgraph() {
+        options.fanouts.fill(20);
+    }
     let mut cached = CachedDataset::new(dataset, &options, backend, contents).unwrap();
     // The weights, and the edge ids, are those of the dataset's own order in either case.
     let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
@@ -134,7 +138,8 @@ fn check_kind(
         assert_eq!((batch.hash(), batch.nodes()), (expected.hash(), expected.nodes()), "{sampler_kind}");
         for (block, expected) in batch.blocks().zip(expected.blocks()) {
             assert_eq!(block.edge_ids, expected.edge_ids, "{sampler_kind}");
-            assert_eq!(block.edge_ids.len(), block.indices.len());
+            assert_eq!(block.edge_ids.len(), if edge_ids { block.indices.len() } else { 0 });
+            assert_eq!((block.indices, block.weights), (expected.indices, expected.weights), "{sampler_kind}");
         }
     }
 }

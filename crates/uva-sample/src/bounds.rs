@@ -37,8 +37,9 @@ impl BatchBounds {
     /// edges: [`new`](Self::new), or [`within`](Self::within) `bytes` where they are given. Those two are for
     /// [`Expand::All`] and kinds of sampler that draw list by list, this is for all.
     ///
-    /// A layer of a kind that [draws by layer](crate::SamplerKind::draws_by_layer) has at most the graph's edges, since
-    /// any entry of any list may name a node that was drawn, and its fanout more sources than destinations.
+    /// A layer of a kind that [draws together](crate::SamplerKind::draws_together) has at most the graph's edges, since
+    /// any entry of any list may name a node that was drawn, and as many more sources than destinations as its fanout's
+    /// draws bring.
     ///
     /// # Errors
     /// As [`new`](Self::new) or [`within`](Self::within).
@@ -138,19 +139,25 @@ impl BatchBounds {
         let mut destinations = seeds;
         // Picks that are kept from the hop before, and the destinations they are not kept for.
         let (mut kept, mut new) = (0, seeds);
+        // What is not picked in lists has no bound in how long they are.
+        let most = if kind.picks_in_lists() { edges } else { usize::MAX };
         let mut layers = Vec::with_capacity(fanouts.len());
         for &fanout in fanouts {
             let (picks, drawn) = match usize::try_from(fanout) {
-                Ok(fanout) if kind.draws_by_layer() => (edges, fanout.min(edges)),
+                Ok(fanout) if kind.draws_together() => {
+                    (edges, fanout.saturating_mul(kind.nodes_a_draw()).min(edges))
+                }
                 Ok(fanout) => {
-                    let picks = new.saturating_mul(fanout).min(edges);
+                    let picks = new.saturating_mul(fanout).min(most);
                     (picks, picks)
                 }
                 Err(_) => (edges, edges),
             };
-            let sources = destinations.saturating_add(drawn).min(nodes);
+            // What a subgraph has beside the seeds it has in every layer.
+            let before = if kind.draws_one_subgraph() { seeds } else { destinations };
+            let sources = before.saturating_add(drawn).min(nodes);
             // A list is picked from once at most, for it and its copies.
-            let of_block = picks.saturating_add(kept).min(edges);
+            let of_block = picks.saturating_add(kept).min(most);
             layers.push(LayerBounds { destinations, sources, edges: of_block });
             match expand {
                 Expand::All => new = sources,

@@ -219,6 +219,51 @@ pub enum InvalidOption {
         /// Its fanout.
         fanout: i32,
     },
+    /// Fanouts that differ, of a kind that makes one subgraph for all hops.
+    #[error(
+        "--fanouts: hop {layer} has fanout {fanout}; with --sampler-kind {kind} all hops are over one subgraph, so give \
+         the number of its draws for each of them, as in 4000,4000"
+    )]
+    OneSubgraph {
+        /// The kind.
+        kind: SamplerKind,
+        /// The first hop whose fanout differs.
+        layer: usize,
+        /// Its fanout.
+        fanout: i32,
+    },
+    /// Walks that are too many, too long or likelier to end than can be.
+    #[error("--{what} {given}: give {least} to {most}")]
+    Walks {
+        /// The option's name.
+        what: &'static str,
+        /// The value given.
+        given: u32,
+        /// The least it can be.
+        least: u32,
+        /// The most it can be.
+        most: u32,
+    },
+    /// A fanout that says nothing of walks.
+    #[error(
+        "--fanouts: hop {layer} has fanout {fanout}; with --sampler-kind walk it is how many of the nodes that walks visit \
+         are taken, 1 to {MAX_PICKS}"
+    )]
+    WalkFanout {
+        /// The hop, 0 at the seeds.
+        layer: usize,
+        /// The value given.
+        fanout: i32,
+    },
+    /// Edge ids of a kind whose picks are no edges of their nodes.
+    #[error(
+        "--edge-ids: with --sampler-kind {kind} an edge of a block leads to a node that was visited, and is no edge of \
+         the graph; leave --edge-ids out, or use another kind"
+    )]
+    EdgeIds {
+        /// The kind.
+        kind: SamplerKind,
+    },
     /// Chances of nodes that are too many to be summed up.
     #[error(
         "--sampler-kind {kind}: the sum of all nodes' importance is beyond 2^64 in a graph of {nodes} nodes; use \

@@ -29,7 +29,10 @@ pub use batch::{BatchCounts, BatchMut, BlockMut, BlockRef, LayerCounts, ListRead
 pub use bounds::{BatchBounds, LayerBounds};
 pub use error::{Capacity, InvalidOption, SampleError};
 pub use hash::batch_hash;
-pub use kinds::{FastGcnSampler, LaborSampler, LadiesSampler, NeighborSampler, SamplerKind, WeightedSampler};
-pub use options::{BatchKey, Expand, HopShape, MAX_EPOCH, MAX_LAYERS, SamplerOptions, batch_of_picks};
+pub use kinds::{
+    FastGcnSampler, LaborSampler, LadiesSampler, NeighborSampler, SaintEdgeSampler, SaintNodeSampler,
+    SamplerKind, WeightedSampler,
+};
+pub use options::{BatchKey, Expand, HopShape, MAX_EPOCH, MAX_LAYERS, SamplerOptions, Walks, batch_of_picks};
 pub use sampler::{BatchSampler, GraphView, Home, sampler};
 pub use seed_order::SeedOrder;

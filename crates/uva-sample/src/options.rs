@@ -18,7 +18,7 @@ pub const MAX_EPOCH: u32 = (1 << 30) - 1;
 /// one; a quarter of them is always enough in practice (a draw is rejected with a chance below one half).
 pub(crate) const MAX_PICKS: usize = 1 << 16;
 
-/// Most nodes that a layer draws, of the kinds that draw by layer: a sampler's memory is sized by it.
+/// Most draws for a layer, of the kinds that draw together: a sampler's memory is sized by it.
 pub(crate) const MAX_DRAWN: i32 = 1 << 24;
 
 /// How a [`BatchSampler`](crate::BatchSampler) samples.
@@ -27,8 +27,8 @@ pub struct SamplerOptions {
     /// Which neighbours are picked.
     pub kind: SamplerKind,
     /// Neighbours a node gets in each hop, written from the seeds outward; −1 takes all. 1 to [`MAX_LAYERS`] hops. Of a
-    /// kind that [draws by layer](SamplerKind::draws_by_layer): nodes that are drawn for all destinations of the hop
-    /// together.
+    /// kind that [draws together](SamplerKind::draws_together): draws for all destinations of the hop, and the same
+    /// number in each hop where they are for [one subgraph](SamplerKind::draws_one_subgraph).
     pub fanouts: Vec<i32>,
     /// Whether a neighbour may be picked more than once. Lists no longer than the fanout are taken as they stand
     /// either way. For [`SamplerKind::Neighbor`] and [`SamplerKind::Weighted`] only.
@@ -42,6 +42,42 @@ pub struct SamplerOptions {
     pub expand: Expand,
     /// Whether blocks say where each pick stands in the dataset's `indices.npy`. It changes nothing else of a batch.
     pub edge_ids: bool,
+    /// The walks of [`SamplerKind::Walk`]. It changes nothing of other kinds.
+    pub walks: Walks,
+}
+
+/// How [`SamplerKind::Walk`] walks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Walks {
+    /// Walks from each node, 1 to [`MOST_COUNT`](Self::MOST_COUNT).
+    pub count: u32,
+    /// The most steps of a walk, 1 to [`MOST_LENGTH`](Self::MOST_LENGTH).
+    pub length: u32,
+    /// The chance, in per cent, that a walk ends before each step but its first: 0 to 100.
+    pub stop: u32,
+}
+
+impl Walks {
+    /// Most walks from a node.
+    pub const MOST_COUNT: u32 = 1024;
+
+    /// Most steps of a walk.
+    pub const MOST_LENGTH: u32 = 32;
+
+    /// Steps from a node at most.
+    pub(crate) fn steps(self) -> usize {
+        self.count as usize * self.length as usize
+    }
+}
+
+// Two draws a step leave the stream words to spare for rejected ones.
+const _: () = assert!(2 * (Walks::MOST_COUNT * Walks::MOST_LENGTH) as usize <= MAX_PICKS);
+
+impl Default for Walks {
+    /// The number of walks is that of DGL's PinSAGE sampler; its traversals go over two edges each.
+    fn default() -> Self {
+        Self { count: 10, length: 4, stop: 25 }
+    }
 }
 
 /// Which of the nodes so far a hop draws picks for. Every one of them is a destination of the hop's block either way.
@@ -107,15 +143,46 @@ impl SamplerOptions {
         if self.replace && !matches!(kind, SamplerKind::Neighbor | SamplerKind::Weighted) {
             return Err(InvalidOption::Replace { kind });
         }
-        if kind.draws_by_layer() {
+        if kind == SamplerKind::Walk {
+            self.check_walks()?;
+        }
+        if kind.draws_together() {
             if self.expand == Expand::New {
                 return Err(InvalidOption::ExpandNew { kind });
             }
             if let Some(layer) = self.fanouts.iter().position(|&fanout| fanout > MAX_DRAWN) {
                 return Err(InvalidOption::TooManyDrawn { kind, layer, fanout: self.fanouts[layer] });
             }
+            let first = self.fanouts.first();
+            if kind.draws_one_subgraph()
+                && let Some(layer) = self.fanouts.iter().position(|fanout| Some(fanout) != first)
+            {
+                return Err(InvalidOption::OneSubgraph { kind, layer, fanout: self.fanouts[layer] });
+            }
         }
         Ok(())
+    }
+}
+
+impl SamplerOptions {
+    fn check_walks(&self) -> Result<(), InvalidOption> {
+        let Walks { count, length, stop } = self.walks;
+        for (what, given, least, most) in [
+            ("walks", count, 1, Walks::MOST_COUNT),
+            ("walk-length", length, 1, Walks::MOST_LENGTH),
+            ("walk-stop", stop, 0, 100),
+        ] {
+            if !(least..=most).contains(&given) {
+                return Err(InvalidOption::Walks { what, given, least, most });
+            }
+        }
+        if self.edge_ids {
+            return Err(InvalidOption::EdgeIds { kind: self.kind });
+        }
+        match self.fanouts.iter().position(|&fanout| !(1..=MAX_PICKS as i32).contains(&fanout)) {
+            Some(layer) => Err(InvalidOption::WalkFanout { layer, fanout: self.fanouts[layer] }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -129,6 +196,7 @@ impl Default for SamplerOptions {
             batch_dependency: 1,
             expand: Expand::All,
             edge_ids: false,
+            walks: Walks::default(),
         }
     }
 }
@@ -169,7 +237,7 @@ impl HopShape {
         Self { limit, group }
     }
 
-    /// The shape of a hop for which so many nodes are drawn, by a kind that draws by layer.
+    /// The shape of a hop with so many draws, of a kind that draws together.
     pub(crate) fn of_layer(drawn: i32) -> Self {
         Self { limit: usize::try_from(drawn).ok(), group: GROUP }
     }
@@ -225,7 +293,7 @@ fn check_graph(csc: &Csc<'_>, options: &SamplerOptions) -> Result<(), InvalidOpt
         return Err(InvalidOption::DegreeTooLarge { node, degree: csc.degree(node) });
     }
     for (layer, &fanout) in options.fanouts.iter().enumerate() {
-        if !options.kind.draws_by_layer()
+        if !options.kind.draws_together()
             && fanout as i64 > MAX_PICKS as i64
             && let Some(node) = longer_than(fanout as usize)
         {

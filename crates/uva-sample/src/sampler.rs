@@ -2,7 +2,10 @@
 
 use uva_graph::Csc;
 
-use crate::kinds::{FastGcnSampler, LaborSampler, LadiesSampler, NeighborSampler, WeightedSampler};
+use crate::kinds::{
+    FastGcnSampler, LaborSampler, LadiesSampler, NeighborSampler, SaintEdgeSampler, SaintNodeSampler,
+    WalkSampler, WeightedSampler,
+};
 use crate::{
     BatchCounts, BatchKey, BatchMut, InvalidOption, MiniBatch, SampleError, SamplerKind, SamplerOptions,
 };
@@ -115,5 +118,8 @@ pub fn sampler<'g>(
         SamplerKind::Weighted => Box::new(WeightedSampler::over(graph, options.clone())?),
         SamplerKind::Ladies => Box::new(LadiesSampler::over(graph, options.clone())?),
         SamplerKind::FastGcn => Box::new(FastGcnSampler::over(graph, options.clone())?),
+        SamplerKind::SaintNode => Box::new(SaintNodeSampler::over(graph, options.clone())?),
+        SamplerKind::SaintEdge => Box::new(SaintEdgeSampler::over(graph, options.clone())?),
+        SamplerKind::Walk => Box::new(WalkSampler::over(graph, options.clone())?),
     })
 }

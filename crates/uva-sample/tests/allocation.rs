@@ -72,9 +72,9 @@ fn batches_and_epochs_allocate_nothing() {
             let replace = replace && matches!(kind, SamplerKind::Neighbor | SamplerKind::Weighted);
             // A layer that is drawn as a whole is to have more nodes than a list has picks.
             let larger = |fanout: i32| if fanout < 0 { fanout } else { (50 * fanout).min(70_000) };
-            let of_layer = kind.draws_by_layer();
+            let of_layer = kind.draws_together();
             let fanouts = fanouts.iter().map(|&fanout| if of_layer { larger(fanout) } else { fanout });
-            let fanouts: Vec<i32> = fanouts.collect();
+            let fanouts = common::fanouts_for(kind, &fanouts.collect::<Vec<i32>>());
             let options =
                 SamplerOptions { kind, fanouts: fanouts.clone(), replace, ..SamplerOptions::default() };
             let mut sampler = graph.sampler_for(&options);

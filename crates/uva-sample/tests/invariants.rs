@@ -2,12 +2,13 @@
 
 mod common;
 
-use common::{Graph, content, key, plainly, plainly_weighed, weight_bits};
+use common::{Graph, content, fanouts_for, key, plainly, plainly_weighed, weight_bits};
 use proptest::prelude::*;
 use uva_graph::{Csc, Indices, Split};
 use uva_sample::{
     BatchBounds, BatchKey, BatchMut, BlockMut, BlockRef, Capacity, Expand, GraphView, Home, InvalidOption,
-    MAX_EPOCH, MiniBatch, NeighborSampler, SampleError, SamplerKind, SamplerOptions, batch_hash, sampler,
+    MAX_EPOCH, MiniBatch, NeighborSampler, SampleError, SamplerKind, SamplerOptions, Walks, batch_hash,
+    sampler,
 };
 
 /// Up to `nodes` lists with repeated edges, self-loops and empty lists among them, and hubs.
@@ -30,12 +31,17 @@ fn options() -> impl Strategy<Value = SamplerOptions> {
     )
         .prop_map(|(fanouts, replace, seed, batch_dependency, expand, kind, edge_ids)| SamplerOptions {
             kind,
-            fanouts,
+            fanouts: fanouts_for(kind, &fanouts),
             replace: replace && replaces(kind),
             seed,
             batch_dependency,
-            expand: if kind.draws_by_layer() { Expand::All } else { expand },
-            edge_ids,
+            expand: if kind.draws_together() { Expand::All } else { expand },
+            edge_ids: edge_ids && kind.picks_in_lists(),
+            walks: Walks {
+                count: 1 + (seed >> 3) as u32 % 9,
+                length: 1 + seed as u32 % 7,
+                stop: (seed >> 9) as u32 % 101,
+            },
         })
 }
 
@@ -165,10 +171,11 @@ proptest! {
         let seeds = some_seeds(lists.len(), count);
         for (kind, replace) in SamplerKind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
           for expand in [Expand::All, Expand::New] {
-            if (replace && !replaces(kind)) || (expand == Expand::New && kind.draws_by_layer()) {
+            if (replace && !replaces(kind)) || (expand == Expand::New && kind.draws_together()) {
                 continue;
             }
-            let options = SamplerOptions { kind, fanouts: fanouts.clone(), replace, expand, ..SamplerOptions::default() };
+            let fanouts = fanouts_for(kind, &fanouts);
+            let options = SamplerOptions { kind, fanouts, replace, expand, ..SamplerOptions::default() };
             let bounds = BatchBounds::for_options(&options, count, csc.nodes(), csc.edges(), None).unwrap();
             let mut room = MiniBatch::with_bounds(&bounds);
             let counts = graph.sampler_for(&options).sample_into(key(batch), &seeds, &mut room).unwrap();
@@ -187,7 +194,7 @@ proptest! {
     #[test]
     fn where_only_new_nodes_are_expanded_a_block_begins_with_the_block_before(
         lists in lists(60),
-        options in options().prop_filter("draws by layer", |options| !options.kind.draws_by_layer()),
+        options in options().prop_filter("draws together", |options| !options.kind.draws_together()),
         key in batch_key(),
         seeds in 1_usize..20,
     ) {
@@ -247,7 +254,7 @@ fn groups_and_pieces_leave_no_seam() {
                 if replace && !replaces(kind) {
                     continue;
                 }
-                let options = SamplerOptions { kind, ..options.clone() };
+                let options = SamplerOptions { kind, fanouts: fanouts_for(kind, fanouts), ..options.clone() };
                 let batch = sample(&graph, &options, key(9), seeds);
                 let plain = plainly_weighed(&graph, &options, key(9), seeds);
                 assert_eq!((content(&batch), weight_bits(&batch)), plain, "{kind} {fanouts:?} {replace}");
@@ -278,7 +285,7 @@ fn a_batch_does_not_depend_on_what_the_sampler_did_before() {
         let mut sampler = graph.sampler_for(&options(kind));
         sampler.sample_into(key(number), &some_seeds(3000, 500), &mut batch).unwrap();
         // A batch that fails half-way leaves no trace either.
-        let bounds = BatchBounds::for_options(&options(kind), 50, 3000, 50_000, Some(2000));
+        let bounds = BatchBounds::for_options(&options(kind), 50, 3000, 50_000, Some(820));
         let mut tiny = MiniBatch::with_bounds(&bounds.unwrap());
         assert!(sampler.sample_into(key(number), &seeds, &mut tiny).is_err());
         assert!(tiny.nodes().is_empty() && tiny.block(0).is_none());
@@ -385,7 +392,7 @@ fn edge_ids_need_as_much_room_as_the_picks_and_what_is_missing_is_named() {
 #[test]
 fn weights_need_as_much_room_as_the_picks_and_what_is_missing_is_named() {
     let graph = Graph::from_lists(&[vec![1, 2, 3], vec![3], vec![], vec![0]]);
-    for kind in SamplerKind::ALL.into_iter().filter(|kind| kind.weighs_edges()) {
+    for kind in SamplerKind::ALL.into_iter().filter(|kind| kind.draws_together()) {
         let options = SamplerOptions { kind, fanouts: vec![-1], ..SamplerOptions::default() };
         let mut sampler = graph.sampler_for(&options);
         let mut run = |room: usize| {
@@ -420,22 +427,28 @@ fn what_a_kind_of_sampler_cannot_do_is_refused_when_it_is_made() {
     assert!(none == InvalidOption::NoWeights && none.to_string().contains("weight.npy"), "{none}");
     let short = GraphView { weights: Some(&[1.0]), ..graph.view() };
     assert_eq!(refused(short, weighted, false), InvalidOption::Weights { given: 1, edges: 3 });
-    let by_layer = |kind, expand, fanout| {
-        let options = SamplerOptions { kind, expand, fanouts: vec![5, fanout], ..SamplerOptions::default() };
+    let by_layer = |kind: SamplerKind, expand, fanout| {
+        let first = if kind.draws_one_subgraph() { fanout } else { 5 };
+        let options =
+            SamplerOptions { kind, expand, fanouts: vec![first, fanout], ..SamplerOptions::default() };
         match sampler(graph.view(), &options).map(drop) {
             Err(SampleError::InvalidOption(refused)) => Some(refused),
             other => other.map(|()| None).unwrap(),
         }
     };
-    for kind in [SamplerKind::Ladies, SamplerKind::FastGcn] {
+    for kind in SamplerKind::ALL.into_iter().filter(|kind| kind.draws_together()) {
         let replaced = refused(graph.view(), kind, true);
         assert_eq!(replaced, InvalidOption::Replace { kind });
         assert!(replaced.to_string().contains("--sampler-kind neighbor or weighted"), "{replaced}");
         assert_eq!(by_layer(kind, Expand::New, 5), Some(InvalidOption::ExpandNew { kind }));
         let fanout = (1 << 24) + 1;
-        let too_many = Some(InvalidOption::TooManyDrawn { kind, layer: 1, fanout });
+        let layer = usize::from(!kind.draws_one_subgraph());
+        let too_many = Some(InvalidOption::TooManyDrawn { kind, layer, fanout });
         assert_eq!(by_layer(kind, Expand::All, fanout), too_many);
         assert_eq!(by_layer(kind, Expand::All, 1 << 17), None);
+        let options = SamplerOptions { kind, fanouts: vec![9, 9, 8], ..SamplerOptions::default() };
+        let differ = InvalidOption::OneSubgraph { kind, layer: 2, fanout: 8 };
+        assert_eq!(options.check_kind().err(), kind.draws_one_subgraph().then_some(differ));
     }
     let home = Home { indptr: &[0, 1], nodes: &[0] };
     let elsewhere = GraphView { home: Some(home), ..graph.view() };

@@ -9,7 +9,7 @@ use common::{Graph, Ids, content};
 use serde_json::Value;
 use uva_graph::Split;
 use uva_sample::philox::{Purpose, StreamKey, philox4x32};
-use uva_sample::{BatchBounds, BatchKey, Expand, MiniBatch, SamplerKind, SamplerOptions, SeedOrder};
+use uva_sample::{BatchBounds, BatchKey, Expand, MiniBatch, SamplerKind, SamplerOptions, SeedOrder, Walks};
 
 fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -176,7 +176,7 @@ fn picks_of_any_length_agree() {
 fn batches_of_all_graphs_agree() {
     let vectors = vectors();
     let graphs = entries(&vectors, "graphs");
-    assert_eq!(graphs.len(), 19);
+    assert_eq!(graphs.len(), 28);
     for case in graphs {
         let indices = match case["indices_dtype"].as_str() {
             Some("int32") => Ids::I32(integers(&case["indices"])),
@@ -203,6 +203,13 @@ fn batches_of_all_graphs_agree() {
             expand: match case["options"]["expand"].as_str() {
                 None => Expand::All,
                 Some(name) => Expand::from_name(name).unwrap(),
+            },
+            walks: match &case["options"]["walks"] {
+                Value::Null => Walks::default(),
+                walks => {
+                    let of = |name: &str| integer(&walks[name]);
+                    Walks { count: of("count"), length: of("length"), stop: of("stop") }
+                }
             },
         };
         let batch_size: usize = integer(&case["batch_size"]);

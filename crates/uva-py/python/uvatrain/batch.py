@@ -97,8 +97,9 @@ class Block:
         """float32 [num_edges]: what each edge counts, so that a destination's weighted sum stands for the mean over all
         its neighbours.
 
-        Only where the kind of sampler weighs edges (`batch.weighs_edges`): "ladies" and "fastgcn". With the others
-        it is the mean over the picked ones that does.
+        Only where the kind of sampler weighs edges (`batch.weighs_edges`): "ladies", "fastgcn", "saint-node",
+        "saint-edge" and "walk". With the others it is the mean over the picked ones that does. (With "walk" the sum
+        is over what was visited, each by its share of the visits, and stands for nothing else.)
         """
         return self._tensor("weights")
 

@@ -392,6 +392,7 @@ pub(crate) mod tests {
             (false, false, true, SamplerKind::Weighted),
             (false, false, false, SamplerKind::Ladies),
             (false, true, true, SamplerKind::FastGcn),
+            (false, false, false, SamplerKind::Walk),
         ] {
             let temp = tempfile::tempdir().unwrap();
             let dataset = if multi_label { multi_label_graph(temp.path()) } else { small_graph(temp.path()) };

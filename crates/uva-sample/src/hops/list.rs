@@ -55,14 +55,8 @@ impl NodeId for i64 {
 impl<I: NodeId> Hop<'_, I> {
     /// Finds the lists of a group of nodes, which are in range. No picks are made yet.
     pub(crate) fn find_lists(&self, group: &[i64], lists: &mut [List]) -> Result<(), SampleError> {
-        let edges = self.indices.len() as u64;
         for (&node, list) in group.iter().zip(lists.iter_mut()) {
-            let (begin, end) = (self.indptr[node as usize], self.indptr[node as usize + 1]);
-            // One comparison each refuses negative numbers too: as unsigned they are beyond any length.
-            if begin as u64 > end as u64 || end as u64 > edges {
-                return Err(SampleError::InvalidList { node, begin, end, edges: self.indices.len() });
-            }
-            let (begin, degree) = (begin as usize, (end - begin) as usize);
+            let (begin, degree) = self.place_of_list(node as usize)?;
             *list = List { key: node as u64, batch: self.batch.batch, begin, degree, picks: 0 };
         }
         if let Some(original) = self.original_ids {
@@ -76,6 +70,22 @@ impl<I: NodeId> Hop<'_, I> {
             }
         }
         Ok(())
+    }
+
+    /// Where the list of a node, which is in range, begins, and its length.
+    #[inline]
+    pub(crate) fn place_of_list(&self, node: usize) -> Result<(usize, usize), SampleError> {
+        let (begin, end) = (self.indptr[node], self.indptr[node + 1]);
+        // One comparison each refuses negative numbers too: as unsigned they are beyond any length.
+        if begin as u64 > end as u64 || end as u64 > self.indices.len() as u64 {
+            return Err(SampleError::InvalidList {
+                node: node as i64,
+                begin,
+                end,
+                edges: self.indices.len(),
+            });
+        }
+        Ok((begin as usize, (end - begin) as usize))
     }
 
     /// The batch that words of the node with this original id are keyed by.

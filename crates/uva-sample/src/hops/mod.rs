@@ -58,8 +58,9 @@ pub trait Picks<'g>: Sized {
         Ok(())
     }
 
-    /// Decides how many entries of each list of a group are picked ([`List::picks`]): no more than the list has, and of
-    /// kinds that do not draw by layer no more than the fanout. `nodes` are the lists' nodes.
+    /// Decides how many entries are picked for each list of a group ([`List::picks`]): of kinds that do not draw
+    /// together no more than the fanout, and of those that [pick in lists](SamplerKind::picks_in_lists) no more than the
+    /// list has. `nodes` are the lists' nodes.
     ///
     /// # Errors
     /// A graph that cannot be.
@@ -70,7 +71,7 @@ pub trait Picks<'g>: Sized {
         lists: &mut [List],
     ) -> Result<(), SampleError>;
 
-    /// Gives the sink the positions picked in a list: as many as were decided, and as many weights where the kind
+    /// Gives the sink the positions picked for a list: as many as were decided, and as many weights where the kind
     /// [weighs edges](SamplerKind::weighs_edges). The lists of a group come one after the
     /// other, each once.
     ///
@@ -204,7 +205,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
                 epoch: key.epoch,
                 split: key.split,
             };
-            let shape = if P::KIND.draws_by_layer() { HopShape::of_layer } else { HopShape::of };
+            let shape = if P::KIND.draws_together() { HopShape::of_layer } else { HopShape::of };
             let HopShape { limit, group } = shape(self.options.fanouts[layer]);
             let hop = Hop {
                 batch: key,

@@ -6,13 +6,12 @@ use std::fmt;
 use crate::hops::HopSampler;
 
 mod exponential;
-mod fastgcn;
 mod floyd;
 mod labor;
-mod ladies;
-mod layerwise;
 mod neighbor;
 mod smallest;
+mod together;
+mod walk;
 mod weighted;
 
 /// Which neighbours a sampler picks.
@@ -33,12 +32,28 @@ pub enum SamplerKind {
     /// A layer draws nodes out of the whole graph, in proportion to how much all nodes' means depend on them (Chen et
     /// al., "FastGCN: Fast Learning with Graph Convolutional Networks via Importance Sampling", ICLR 2018).
     FastGcn,
+    /// A batch draws nodes out of the whole graph, as FastGCN does, and has all edges between them and its seeds (Zeng
+    /// et al., "GraphSAINT: Graph Sampling Based Inductive Learning Method", ICLR 2020).
+    SaintNode,
+    /// The same with the ends of edges that are drawn, those between small lists more likely.
+    SaintEdge,
+    /// A node's neighbours are the nodes that random walks from it visit most, near or far (PinSAGE: Ying et al., "Graph
+    /// Convolutional Neural Networks for Web-Scale Recommender Systems", KDD 2018).
+    Walk,
 }
 
 impl SamplerKind {
     /// All of them, the default first.
-    pub const ALL: [SamplerKind; 5] =
-        [Self::Neighbor, Self::Labor, Self::Weighted, Self::Ladies, Self::FastGcn];
+    pub const ALL: [SamplerKind; 8] = [
+        Self::Neighbor,
+        Self::Labor,
+        Self::Weighted,
+        Self::Ladies,
+        Self::FastGcn,
+        Self::SaintNode,
+        Self::SaintEdge,
+        Self::Walk,
+    ];
 
     /// The name in options and messages.
     #[must_use]
@@ -49,6 +64,9 @@ impl SamplerKind {
             Self::Weighted => "weighted",
             Self::Ladies => "ladies",
             Self::FastGcn => "fastgcn",
+            Self::SaintNode => "saint-node",
+            Self::SaintEdge => "saint-edge",
+            Self::Walk => "walk",
         }
     }
 
@@ -61,20 +79,38 @@ impl SamplerKind {
     /// Whether each visit of a list reads all of its entries, and not only those that it picks.
     #[must_use]
     pub fn reads_whole_lists(self) -> bool {
-        matches!(self, Self::Labor | Self::Ladies | Self::FastGcn)
+        self == Self::Labor || self.draws_together()
     }
 
-    /// Whether a fanout is the number of nodes that a layer draws for all of its destinations together, and not that of
-    /// the picks out of each list.
+    /// Whether a fanout is a number of draws for all destinations of a hop together, and not that of the picks out of
+    /// each list.
     #[must_use]
-    pub fn draws_by_layer(self) -> bool {
-        matches!(self, Self::Ladies | Self::FastGcn)
+    pub fn draws_together(self) -> bool {
+        matches!(self, Self::Ladies | Self::FastGcn | Self::SaintNode | Self::SaintEdge)
+    }
+
+    /// Whether what is drawn for the seeds is drawn for all hops: a batch is one subgraph, and its fanouts are the same.
+    #[must_use]
+    pub fn draws_one_subgraph(self) -> bool {
+        matches!(self, Self::SaintNode | Self::SaintEdge)
+    }
+
+    /// The most nodes that a draw brings, of a kind that [draws together](Self::draws_together).
+    #[must_use]
+    pub fn nodes_a_draw(self) -> usize {
+        if self == Self::SaintEdge { 2 } else { 1 }
     }
 
     /// Whether each edge of a block has a weight ([`BlockRef::weights`](crate::BlockRef::weights)).
     #[must_use]
     pub fn weighs_edges(self) -> bool {
-        matches!(self, Self::Ladies | Self::FastGcn)
+        self.draws_together() || self == Self::Walk
+    }
+
+    /// Whether what is picked for a node are entries of its own list: there is an edge for each edge of a block.
+    #[must_use]
+    pub fn picks_in_lists(self) -> bool {
+        self != Self::Walk
     }
 }
 
@@ -94,7 +130,16 @@ pub type LaborSampler<'g> = HopSampler<'g, labor::Labor>;
 pub type WeightedSampler<'g> = HopSampler<'g, weighted::Weighted<'g>>;
 
 /// Draws the nodes of a layer among the neighbours of its destinations: [`SamplerKind::Ladies`].
-pub type LadiesSampler<'g> = HopSampler<'g, layerwise::Layerwise<ladies::Ladies>>;
+pub type LadiesSampler<'g> = HopSampler<'g, together::Together<together::Ladies>>;
 
 /// Draws the nodes of a layer out of the whole graph: [`SamplerKind::FastGcn`].
-pub type FastGcnSampler<'g> = HopSampler<'g, layerwise::Layerwise<fastgcn::FastGcn>>;
+pub type FastGcnSampler<'g> = HopSampler<'g, together::Together<together::FastGcn>>;
+
+/// Draws nodes for a subgraph around each batch's seeds: [`SamplerKind::SaintNode`].
+pub type SaintNodeSampler<'g> = HopSampler<'g, together::Together<together::Saint<together::Nodes>>>;
+
+/// Draws edges for a subgraph around each batch's seeds: [`SamplerKind::SaintEdge`].
+pub type SaintEdgeSampler<'g> = HopSampler<'g, together::Together<together::Saint<together::Edges>>>;
+
+/// Picks what random walks visit: [`SamplerKind::Walk`].
+pub type WalkSampler<'g> = HopSampler<'g, walk::Walk>;

@@ -1,7 +1,9 @@
 //! Graphs built from lists, and the sampler as one would write it without caring for speed.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-mod layerwise;
+mod together;
+
+use std::collections::HashMap;
 
 use uva_graph::{Csc, Indices, Split};
 use uva_sample::philox::{Purpose, StreamKey};
@@ -104,6 +106,18 @@ impl Graph {
     }
 }
 
+/// These fanouts as a kind can take them: the first for each hop where it makes one subgraph for all, and a number
+/// where it has no lists to take whole.
+pub fn fanouts_for(kind: SamplerKind, fanouts: &[i32]) -> Vec<i32> {
+    let of = |&fanout: &i32| match fanout {
+        _ if kind.draws_one_subgraph() => fanouts[0],
+        -1 if !kind.picks_in_lists() => 6,
+        70_000.. if !kind.picks_in_lists() => 60_000,
+        _ => fanout,
+    };
+    fanouts.iter().map(of).collect()
+}
+
 pub fn key(batch: u32) -> BatchKey {
     BatchKey { split: Split::Train, epoch: 0, batch }
 }
@@ -114,7 +128,7 @@ pub type Plain = (Vec<i64>, Vec<(Vec<i32>, Vec<i32>)>);
 /// The bits of the weights of each block's edges; none where the kind weighs none.
 pub type WeightBits = Vec<Vec<u32>>;
 
-/// What a sampler must produce, with linear searches and sorting only.
+/// What a sampler must produce, with maps and sorting only.
 pub fn plainly(graph: &Graph, options: &SamplerOptions, key: BatchKey, seeds: &[i64]) -> Plain {
     plainly_weighed(graph, options, key, seeds).0
 }
@@ -127,6 +141,13 @@ pub fn plainly_weighed(
     seeds: &[i64],
 ) -> (Plain, WeightBits) {
     let mut nodes = seeds.to_vec();
+    let mut locals: HashMap<i64, i32> = nodes.iter().copied().zip(0..).collect();
+    let mut local_of = |node: i64, nodes: &mut Vec<i64>| {
+        *locals.entry(node).or_insert_with(|| {
+            nodes.push(node);
+            nodes.len() as i32 - 1
+        })
+    };
     let mut blocks: Vec<(Vec<i32>, Vec<i32>)> = Vec::new();
     let mut weights: WeightBits = Vec::new();
     for (layer, &fanout) in options.fanouts.iter().enumerate() {
@@ -142,18 +163,27 @@ pub fn plainly_weighed(
         };
         let stream_of = |node: i64, purpose| stream_named(graph.original(node), purpose);
         let mut of_layer = Vec::new().into_iter();
-        if options.kind.draws_by_layer() {
+        if options.kind.draws_together() {
             let lists: Vec<Vec<i64>> = nodes.iter().map(|&node| graph.list(node)).collect();
-            let named = |name| stream_named(name, Purpose::Weights);
-            of_layer = layerwise::picks(graph, options.kind, &lists, fanout, named).into_iter();
+            let of_hop = (seeds, &lists[..]);
+            of_layer = together::picks(graph, options.kind, of_hop, fanout, stream_named).into_iter();
         }
-        let mut block_weights = Vec::new();
-        let (mut indptr, mut indices) = match (options.expand, blocks.last()) {
-            (Expand::New, Some(before)) => before.clone(),
-            _ => (vec![0], Vec::new()),
+        let ((mut indptr, mut indices), mut block_weights) = match (options.expand, blocks.last()) {
+            (Expand::New, Some(before)) => (before.clone(), weights[layer - 1].clone()),
+            _ => ((vec![0], Vec::new()), Vec::new()),
         };
         for destination in nodes.clone().into_iter().skip(indptr.len() - 1) {
             let list = graph.list(destination);
+            if options.kind == SamplerKind::Walk {
+                for (visited, weight) in
+                    walk(graph, stream_of(destination, Purpose::Walks), options, destination, fanout)
+                {
+                    indices.push(local_of(visited, &mut nodes));
+                    block_weights.push(weight.to_bits());
+                }
+                indptr.push(indices.len() as i32);
+                continue;
+            }
             let picks = match options.kind {
                 SamplerKind::Neighbor => {
                     pick_uniformly(stream_of(destination, Purpose::Neighbors), &list, fanout, options.replace)
@@ -171,19 +201,18 @@ pub fn plainly_weighed(
                     let weights = &graph.weights.as_ref().unwrap()[begin..begin + list.len()];
                     pick_by_weight(stream_of(destination, Purpose::Weights), weights, fanout, options.replace)
                 }
-                SamplerKind::Ladies | SamplerKind::FastGcn => {
+                SamplerKind::Ladies
+                | SamplerKind::FastGcn
+                | SamplerKind::SaintNode
+                | SamplerKind::SaintEdge
+                | SamplerKind::Walk => {
                     let picked: Vec<(u32, f32)> = of_layer.next().unwrap();
                     block_weights.extend(picked.iter().map(|(_, weight)| weight.to_bits()));
                     picked.into_iter().map(|(place, _)| place).collect()
                 }
             };
             for position in picks {
-                let neighbor = list[position as usize];
-                let local = nodes.iter().position(|&node| node == neighbor).unwrap_or_else(|| {
-                    nodes.push(neighbor);
-                    nodes.len() - 1
-                });
-                indices.push(local as i32);
+                indices.push(local_of(list[position as usize], &mut nodes));
             }
             indptr.push(indices.len() as i32);
         }
@@ -212,6 +241,41 @@ fn pick_uniformly(key: StreamKey, list: &[i64], fanout: usize, replace: bool) ->
         }
         picks
     }
+}
+
+/// The nodes that walks from `node` visit most, and the shares of the visits that are theirs.
+fn walk(
+    graph: &Graph,
+    key: StreamKey,
+    options: &SamplerOptions,
+    node: i64,
+    fanout: usize,
+) -> Vec<(i64, f32)> {
+    let (mut stream, walks) = (key.stream(), options.walks);
+    let mut counts: Vec<(i64, u32)> = Vec::new();
+    for _ in 0..walks.count {
+        let mut at = node;
+        for step in 0..walks.length {
+            if step > 0 && walks.stop > 0 && stream.bounded(100) < walks.stop {
+                break;
+            }
+            let list = graph.list(at);
+            if list.is_empty() {
+                break;
+            }
+            at = list[stream.bounded(list.len() as u32) as usize];
+            match counts.iter_mut().find(|(visited, _)| *visited == at) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((at, 1)),
+            }
+        }
+    }
+    counts.retain(|&(visited, _)| visited != node);
+    // A stable sort: of equals those that were visited first.
+    counts.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    counts.truncate(fanout);
+    let all: u32 = counts.iter().map(|&(_, count)| count).sum();
+    counts.iter().map(|&(visited, count)| (visited, (f64::from(count) / f64::from(all)) as f32)).collect()
 }
 
 fn pick_by_weight(key: StreamKey, weights: &[f32], fanout: usize, replace: bool) -> Vec<u32> {

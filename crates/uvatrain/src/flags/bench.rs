@@ -8,7 +8,7 @@ use uva_gather::cuda::pcie::{IdOrder, TablePages};
 use uva_kernel_sim::gather::{IdWidth, Kernel};
 
 use super::cache::Policy;
-use super::{ByteSize, Fanouts, LoaderFlags, NeighborsPicked, Seconds};
+use super::{ByteSize, Fanouts, LoaderFlags, NeighborsPicked, Seconds, WalkFlags};
 
 /// What to measure.
 #[derive(Subcommand, Debug)]
@@ -91,6 +91,10 @@ pub struct SampleBenchFlags {
     /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all
     #[arg(long, value_name = "F,F,…", default_value = "15,10,5", allow_hyphen_values = true)]
     pub fanouts: Fanouts,
+
+    /// Random walks.
+    #[command(flatten)]
+    pub walk: WalkFlags,
 
     /// Draw neighbours with replacement
     #[arg(long)]

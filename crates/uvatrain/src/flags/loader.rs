@@ -5,10 +5,10 @@ use uva_runtime::LoaderOptions;
 use uva_runtime::options::{MAX_SAMPLERS, Part};
 use uva_sample::{Expand, SamplerKind};
 
-use super::{ByteSize, Fanouts};
+use super::{ByteSize, Fanouts, WalkFlags};
 use crate::exit;
 
-const BATCHES: &str = "Batches";
+pub(super) const BATCHES: &str = "Batches";
 const PIPELINE: &str = "Pipeline";
 
 /// How batches are made and handed on.
@@ -18,8 +18,8 @@ pub struct LoaderFlags {
     #[arg(long, value_name = "KIND", value_enum, default_value_t = NeighborsPicked::Neighbor, help_heading = BATCHES)]
     pub sampler_kind: NeighborsPicked,
 
-    /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer. Of the
-    /// kinds ladies and fastgcn: nodes drawn a hop
+    /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer. Of kinds
+    /// that draw for a whole hop: its draws
     #[arg(
         long,
         value_name = "F,F,…",
@@ -28,6 +28,11 @@ pub struct LoaderFlags {
         help_heading = BATCHES
     )]
     pub fanouts: Fanouts,
+
+    /// Random walks.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub walk: WalkFlags,
 
     /// Draw neighbours with replacement: the same one may be picked twice
     #[arg(long, help_heading = BATCHES)]
@@ -135,6 +140,15 @@ pub enum NeighborsPicked {
     /// Those of a layer together, out of the whole graph, by importance: --fanouts are nodes a layer (FastGCN)
     #[value(name = "fastgcn")]
     FastGcn,
+    /// All in one subgraph a batch, of the seeds and of nodes drawn by importance: --fanouts are its draws, the same for
+    /// each layer (GraphSAINT)
+    #[serde(rename = "saint-node")]
+    SaintNode,
+    /// The same of the ends of edges that are drawn
+    #[serde(rename = "saint-edge")]
+    SaintEdge,
+    /// The nodes that random walks visit most: --fanouts are how many of them (PinSAGE)
+    Walk,
 }
 
 impl NeighborsPicked {
@@ -146,6 +160,9 @@ impl NeighborsPicked {
             Self::Weighted => SamplerKind::Weighted,
             Self::Ladies => SamplerKind::Ladies,
             Self::FastGcn => SamplerKind::FastGcn,
+            Self::SaintNode => SamplerKind::SaintNode,
+            Self::SaintEdge => SamplerKind::SaintEdge,
+            Self::Walk => SamplerKind::Walk,
         }
     }
 }
@@ -180,6 +197,7 @@ impl LoaderFlags {
             // The model's wish, not the user's.
             degrees: false,
             edge_ids: self.edge_ids,
+            walks: self.walk.walks(),
             part: Part::default(),
             expand: match self.expand {
                 ExpandNodes::All => Expand::All,
@@ -194,6 +212,7 @@ impl LoaderFlags {
     /// Bad usage; the message names the options and the values that would do.
     pub fn check(&self) -> anyhow::Result<()> {
         self.options().check()?;
+        self.walk.check(self.sampler_kind.kind())?;
         if self.fanouts.take_all() && self.slot_bytes.is_none() {
             return Err(exit::usage(format!(
                 "--fanouts {}: with -1 the size of a batch has no bound known before the run; say how large a slot \
@@ -215,6 +234,8 @@ pub(super) fn share_of_cores(parts: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+
+    use uva_sample::Walks;
 
     use super::*;
 
@@ -258,7 +279,7 @@ mod tests {
     fn what_was_given_reaches_the_runtime_as_it_is() {
         let args = "--fanouts 7,3 --replace --batch-size 9 --drop-last --seed 5 --samplers 2 --slots 3 \
                     --batch-slots 8 --slot-bytes 1MiB --gather-threads 4 --batch-dependency 6 --expand new \
-                    --sampler-kind weighted --edge-ids";
+                    --sampler-kind weighted --edge-ids --walks 3 --walk-length 2 --walk-stop 7";
         let options = flags(&args.split_whitespace().collect::<Vec<_>>()).options();
         let expected = LoaderOptions {
             sampler_kind: SamplerKind::Weighted,
@@ -276,6 +297,7 @@ mod tests {
             expand: Expand::New,
             degrees: false,
             edge_ids: true,
+            walks: Walks { count: 3, length: 2, stop: 7 },
             part: Part::default(),
         };
         assert_eq!(options, expected);
@@ -290,6 +312,11 @@ mod tests {
         assert!(problem.to_string().contains("--sampler-kind neighbor or weighted"), "{problem}");
         let problem = flags(&["--sampler-kind", "ladies", "--expand", "new"]).check().unwrap_err();
         assert!(problem.to_string().contains("use --expand all"), "{problem}");
+        for option in ["--walks", "--walk-length", "--walk-stop"] {
+            let problem = flags(&["--sampler-kind", "labor", option, "5"]).check().unwrap_err();
+            assert!(problem.to_string().contains("use --sampler-kind walk"), "{problem}");
+            assert!(flags(&["--sampler-kind", "walk", option, "5"]).check().is_ok());
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod shell;
 mod size;
 mod top;
 mod train;
+mod walks;
 
 use std::path::PathBuf;
 
@@ -47,6 +48,7 @@ pub use top::TopFlags;
 pub use train::TrainFlags;
 #[cfg(feature = "train")]
 pub use train::{Evaluation, FeatureNorm, Metric, Model, Norm};
+pub use walks::WalkFlags;
 
 use crate::commands::probe::ProbeArgs;
 use crate::commands::role::RoleArgs;

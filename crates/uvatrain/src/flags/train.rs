@@ -216,6 +216,13 @@ impl TrainFlags {
             ))
             .into());
         }
+        if self.eval == Evaluation::Full && !kind.picks_in_lists() {
+            return Err(exit::usage(format!(
+                "--eval full: it goes over all neighbours, and with --sampler-kind {kind} a node's neighbours are what was \
+                 visited: use --eval sampled"
+            ))
+            .into());
+        }
         self.backend.check()
     }
 

@@ -17,6 +17,7 @@ use crate::ui::{format, out};
 
 /// Measures and prints.
 pub fn run(flags: &SampleBenchFlags) -> anyhow::Result<()> {
+    flags.walk.check(flags.sampler_kind.kind())?;
     let dataset = Dataset::open(&flags.data)?;
     if flags.sampler_kind.kind() == SamplerKind::Weighted {
         dataset.weights_to_pick_by()?;
@@ -70,6 +71,7 @@ fn options(flags: &SampleBenchFlags) -> SamplerOptions {
         fanouts: flags.fanouts.as_slice().to_vec(),
         replace: flags.replace,
         seed: flags.seed,
+        walks: flags.walk.walks(),
         ..SamplerOptions::default()
     }
 }

@@ -1,5 +1,5 @@
-//! Kinds of sampler that draw the nodes of a layer together: chances of draws, and what the weighted sums come to. Keys
-//! are fixed, so these tests either always pass or always fail.
+//! Kinds of sampler that draw for all destinations of a hop together: chances of draws, and what the weighted sums come
+//! to. Keys are fixed, so these tests either always pass or always fail.
 
 mod common;
 
@@ -166,11 +166,117 @@ fn the_weights_that_ladies_gives_a_list_sum_up_to_one_and_fall_with_importance()
     assert!(empty > 0 && partial > 1000);
 }
 
+/// How much of the sum over all edges draws each node, and that sum, by GraphSAINT's chances of edges.
+fn parts_of_edges(graph: &Graph) -> (Vec<(i64, i64, f64)>, f64) {
+    let length = |node: i64| graph.list(node).len().max(1) as f64;
+    let edges: Vec<(i64, i64, f64)> = (0..60)
+        .flat_map(|node| graph.list(node).into_iter().map(move |other| (node, other)))
+        .map(|(node, other)| (node, other, 1.0 / length(node) + 1.0 / length(other)))
+        .collect();
+    let total = edges.iter().map(|edge| edge.2).sum();
+    (edges, total)
+}
+
+#[test]
+fn saint_edge_draws_edges_in_proportion_to_one_over_the_lengths_of_both_lists() {
+    let graph = graph();
+    let (edges, total) = parts_of_edges(&graph);
+    // A draw shows as the nodes, beside the seed 0, at both ends of its edge: all of them stand in the list of 0.
+    let mut chances: HashMap<Vec<i64>, f64> = HashMap::new();
+    for (node, other, chance) in edges {
+        let mut ends: Vec<i64> = [node, other].into_iter().filter(|&end| end != 0).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        *chances.entry(ends).or_default() += chance;
+    }
+    let mut counts: HashMap<Vec<i64>, u64> = HashMap::new();
+    let batches_drawn = 40_000;
+    batches(&graph, &options(SamplerKind::SaintEdge, &[1]), &[0], batches_drawn, |nodes, block| {
+        let mut ends: Vec<i64> = block.indices.iter().map(|&local| nodes[local as usize]).collect();
+        ends.sort_unstable();
+        *counts.entry(ends).or_default() += 1;
+    });
+    let often = |chance: &f64| chance / total * f64::from(batches_drawn) >= 20.0;
+    let sets: Vec<&Vec<i64>> =
+        chances.iter().filter(|(_, chance)| often(chance)).map(|(set, _)| set).collect();
+    assert!(sets.len() > 100, "{}", sets.len());
+    let found: Vec<u64> = sets.iter().map(|set| counts.get(*set).copied().unwrap_or(0)).collect();
+    let expected: Vec<f64> = sets.iter().map(|set| chances[*set]).collect();
+    assert_distributed(&found, &expected, 1.0, "edges drawn");
+    assert!(counts.keys().all(|set| chances.contains_key(set)), "what is drawn is an edge's ends");
+}
+
+#[test]
+fn a_node_is_in_a_subgraph_as_often_as_its_weight_says() {
+    let graph = graph();
+    let (edges, total_of_edges) = parts_of_edges(&graph);
+    let mut of_edges = vec![0.0; 60];
+    for (node, other, part) in edges {
+        of_edges[node as usize] += part;
+        of_edges[other as usize] += if other == node { 0.0 } else { part };
+    }
+    let of_nodes = sums(&graph, 0..60);
+    let total_of_nodes = of_nodes.iter().sum();
+    let (draws, count) = (12, 20_000);
+    for (kind, parts, total) in [
+        (SamplerKind::SaintNode, of_nodes, total_of_nodes),
+        (SamplerKind::SaintEdge, of_edges, total_of_edges),
+    ] {
+        let chance = |node: i64| 1.0 - (1.0_f64 - parts[node as usize] / total).powi(draws);
+        let mut counts = vec![0_u64; 60];
+        batches(&graph, &options(kind, &[draws]), &[0], count, |nodes, block| {
+            let members: Vec<i64> = block.indices.iter().map(|&local| nodes[local as usize]).collect();
+            members.iter().for_each(|&node| counts[node as usize] += 1);
+            // Weights fall with the chance, and a list's sum up to one.
+            let sum: f64 = members.iter().map(|&node| 1.0 / chance(node)).sum();
+            for (&node, &weight) in members.iter().zip(block.weights) {
+                let expected = 1.0 / chance(node) / sum;
+                assert!((f64::from(weight) / expected - 1.0).abs() < 1e-5, "{kind}: {node} weighs {weight}");
+            }
+        });
+        for node in 1..60 {
+            let (chance, count) = (chance(node), f64::from(count));
+            let deviation = (count * chance * (1.0 - chance)).sqrt();
+            let distance = (counts[node as usize] as f64 - count * chance) / deviation.max(1e-9);
+            assert!(distance.abs() < 4.5, "{kind}: node {node} is {distance:.1} deviations off");
+        }
+    }
+}
+
+#[test]
+fn every_layer_of_a_subgraph_has_all_edges_between_its_nodes() {
+    let graph = graph();
+    let seeds = [0, 7, 31];
+    for kind in [SamplerKind::SaintNode, SamplerKind::SaintEdge] {
+        let options = options(kind, &[9, 9, 9, 9]);
+        let (mut sampler, mut batch) = (graph.sampler_for(&options), graph.room_for(3, &options));
+        for number in 0..50 {
+            sampler.sample_into(key(number), &seeds, &mut batch).unwrap();
+            let nodes = batch.nodes();
+            // The list of 0 has every node but 0, and 0 is a seed: all members are in the batch after one hop.
+            assert_eq!(batch.block(0).unwrap().sources, nodes.len());
+            for layer in 0..4 {
+                let block = batch.block(layer).unwrap();
+                assert_eq!(block.destinations, if layer == 0 { 3 } else { nodes.len() });
+                for (&node, ends) in nodes.iter().zip(block.indptr.windows(2)) {
+                    let picked = &block.indices[ends[0] as usize..ends[1] as usize];
+                    let picked: Vec<i64> = picked.iter().map(|&local| nodes[local as usize]).collect();
+                    let mut inside = graph.list(node);
+                    inside.retain(|neighbor| nodes.contains(neighbor));
+                    assert_eq!(picked, inside, "{kind}: layer {layer}, node {node}");
+                }
+            }
+            assert!(nodes.len() > 5 && nodes.len() <= 3 + 9 * kind.nodes_a_draw(), "{kind}: {nodes:?}");
+        }
+    }
+}
+
 #[test]
 fn where_all_are_taken_the_weights_are_those_of_the_mean() {
     let graph = graph();
     let seeds: Vec<i64> = (0..60).collect();
-    for (kind, fanout) in [(SamplerKind::Ladies, -1), (SamplerKind::Ladies, 60), (SamplerKind::FastGcn, -1)] {
+    let all = SamplerKind::ALL.into_iter().filter(|kind| kind.draws_together()).map(|kind| (kind, -1));
+    for (kind, fanout) in all.chain([(SamplerKind::Ladies, 60)]) {
         batches(&graph, &options(kind, &[fanout]), &seeds, 2, |nodes, block| {
             for (&node, ends) in nodes.iter().zip(block.indptr.windows(2)) {
                 let edges = ends[0] as usize..ends[1] as usize;
@@ -187,8 +293,8 @@ fn where_all_are_taken_the_weights_are_those_of_the_mean() {
 #[test]
 fn a_graph_without_edges_has_nothing_to_draw() {
     let graph = Graph::from_lists(&vec![Vec::new(); 5]);
-    for kind in [SamplerKind::Ladies, SamplerKind::FastGcn] {
-        batches(&graph, &options(kind, &[3, 2]), &[4, 1], 3, |nodes, block| {
+    for kind in SamplerKind::ALL.into_iter().filter(|kind| kind.draws_together()) {
+        batches(&graph, &options(kind, &common::fanouts_for(kind, &[3, 2])), &[4, 1], 3, |nodes, block| {
             assert_eq!((nodes, block.indptr, block.indices.len()), (&[4, 1][..], &[0, 0, 0][..], 0));
         });
     }

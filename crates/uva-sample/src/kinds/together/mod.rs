@@ -1,8 +1,13 @@
-//! What the kinds share that draw the nodes of a layer for all of its destinations together.
+//! The kinds that draw nodes for all destinations of a hop together.
 //!
 //! A hop first decides which nodes are drawn ([`Draw`]). Its edges are the entries of the destinations' lists that name
 //! a drawn node, in the order of the lists, and each has a weight, so that the weighted sum of a destination's sources
 //! stands for the mean over its complete list.
+
+mod fastgcn;
+mod ladies;
+mod saint;
+mod sums;
 
 use super::SamplerKind;
 use crate::hops::{Hop, List, NodeId, Picks, Sink};
@@ -11,10 +16,17 @@ use crate::options::GROUP;
 use crate::philox::Purpose;
 use crate::{GraphView, SampleError, SamplerOptions};
 
-/// How a kind draws the nodes of a layer. A drawn node has a number, and what it weighs is known by it.
+pub use self::fastgcn::FastGcn;
+pub use self::ladies::Ladies;
+pub use self::saint::{Edges, Nodes, Saint};
+
+/// How a kind draws the nodes of a hop. A drawn node has a number, and what it weighs is known by it.
 pub trait Draw: Sized {
     /// The kind.
     const KIND: SamplerKind;
+
+    /// What its random words are for.
+    const PURPOSE: Purpose = Purpose::Weights;
 
     /// All memory, and what is computed of the whole graph.
     ///
@@ -22,8 +34,8 @@ pub trait Draw: Sized {
     /// A graph that cannot be.
     fn new(graph: &GraphView<'_>, options: &SamplerOptions) -> Result<Self, SampleError>;
 
-    /// Draws `hop.fanout` nodes for the lists of `nodes`. False: every entry of these lists is taken, and nothing was
-    /// drawn.
+    /// Makes `hop.fanout` draws for the lists of `nodes`, of which no list has been looked at. False: every entry of
+    /// these lists is taken, and nothing was drawn.
     ///
     /// # Errors
     /// A graph that cannot be.
@@ -50,14 +62,14 @@ pub trait Draw: Sized {
 /// The importance of each neighbour of a node with so many: ⌊2³² / d²⌋, and 1 at least. An integer, so that sums over a
 /// layer or a graph are the same in whatever order they are made.
 #[inline]
-pub(super) fn importance(degree: usize) -> u64 {
+fn importance(degree: usize) -> u64 {
     // A list has fewer than 2^32 entries, so the square fits.
     let square = (degree as u64).saturating_mul(degree as u64);
     ((1 << 32) / square.max(1)).max(1)
 }
 
 /// The entries that name nodes drawn by `D`.
-pub struct Layerwise<D> {
+pub struct Together<D> {
     draw: D,
     /// Whether the hop at hand takes every entry of its lists.
     whole: bool,
@@ -66,7 +78,7 @@ pub struct Layerwise<D> {
     used: usize,
 }
 
-impl<D: Draw> Layerwise<D> {
+impl<D: Draw> Together<D> {
     /// The number of the node that the entry at `position` names, if it was drawn.
     #[inline]
     fn number<I: NodeId>(&self, hop: &Hop<'_, I>, position: usize) -> Result<Option<usize>, SampleError> {
@@ -74,9 +86,9 @@ impl<D: Draw> Layerwise<D> {
     }
 }
 
-impl<D: Draw> Picks<'_> for Layerwise<D> {
+impl<D: Draw> Picks<'_> for Together<D> {
     const KIND: SamplerKind = D::KIND;
-    const PURPOSE: Purpose = Purpose::Weights;
+    const PURPOSE: Purpose = D::PURPOSE;
 
     fn new(graph: &GraphView<'_>, options: &SamplerOptions, _: usize, _: usize) -> Result<Self, SampleError> {
         Ok(Self { draw: D::new(graph, options)?, whole: false, sums: Vec::with_capacity(GROUP), used: 0 })

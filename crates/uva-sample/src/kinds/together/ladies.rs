@@ -6,9 +6,9 @@
 //! norm of its column in the layer's matrix. Nodes are drawn without replacement by exponential keys, and each list's
 //! weights are normalised.
 
-use super::layerwise::{Draw, importance};
-use super::smallest::Smallest;
-use super::{SamplerKind, exponential};
+use super::super::smallest::Smallest;
+use super::super::{SamplerKind, exponential};
+use super::{Draw, importance};
 use crate::hops::{Hop, List, NodeId};
 use crate::local_ids::{LocalIds, RelabelError};
 use crate::options::GROUP;

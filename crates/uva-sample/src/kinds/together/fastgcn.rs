@@ -1,0 +1,84 @@
+//! Nodes of a layer drawn out of the whole graph: FastGCN (Chen, Ma and Xiao, "FastGCN: Fast Learning with Graph
+//! Convolutional Networks via Importance Sampling", ICLR 2018, section 3.1 with the mean as the aggregation).
+//!
+//! A node's chance is proportional to the sum, over all entries of the graph that name it, of 1 / d² of the entry's
+//! list: the squared norm of its column. Draws are independent of each other, so that weighted sums are right in
+//! expectation.
+
+use super::super::SamplerKind;
+use super::Draw;
+use super::sums::{self, Sums};
+use crate::hops::{Hop, List, NodeId};
+use crate::local_ids::{LocalIds, RelabelError};
+use crate::philox::StreamKey;
+use crate::{GraphView, SampleError, SamplerOptions};
+
+/// Sums of all nodes' importance, and the nodes drawn. Takes 16 bytes a node, and 8 more where the graph has been
+/// reordered.
+pub struct FastGcn {
+    sums: Sums,
+    /// Numbers of the nodes drawn.
+    numbers: LocalIds,
+    /// Places, in the order of original ids, that the draws came to.
+    places: Vec<u64>,
+    /// Of each node drawn: how often, and its importance.
+    drawn: Vec<(u32, u64)>,
+    /// Draws in the hop at hand.
+    draws: f64,
+}
+
+impl Draw for FastGcn {
+    const KIND: SamplerKind = SamplerKind::FastGcn;
+
+    fn new(graph: &GraphView<'_>, options: &SamplerOptions) -> Result<Self, SampleError> {
+        let most = options.fanouts.iter().map(|&fanout| usize::try_from(fanout).unwrap_or(0)).max();
+        let most = most.unwrap_or(0);
+        Ok(Self {
+            sums: Sums::new(graph, Self::KIND, sums::by_entries(graph)?)?,
+            numbers: LocalIds::new(graph.csc.nodes()),
+            places: Vec::with_capacity(most),
+            drawn: Vec::with_capacity(most),
+            draws: 0.0,
+        })
+    }
+
+    fn draw<I: NodeId>(&mut self, hop: &Hop<'_, I>, _: &[i64], _: &mut [List]) -> Result<bool, SampleError> {
+        self.numbers.begin_batch();
+        self.places.clear();
+        self.drawn.clear();
+        self.draws = hop.fanout as f64;
+        let sums = &self.sums;
+        let Some(total) = sums.total() else { return Ok(true) };
+        self.places.extend((0..hop.fanout as u64).map(|number| {
+            let key = StreamKey { node: number, batch: hop.batch_of(number), ..hop.like };
+            sums.place(key.stream().bounded_u64(total)).place as u64
+        }));
+        self.places.sort_unstable();
+        for same in self.places.chunk_by(|a, b| a == b) {
+            let place = same[0] as usize;
+            // Each place is one node, so it is new.
+            self.numbers.insert(sums.node(place), self.drawn.len() as u32);
+            self.drawn.push((same.len() as u32, sums.importance(place)));
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn number(&self, node: i64) -> Result<Option<usize>, RelabelError> {
+        self.numbers.get(node)
+    }
+
+    #[inline]
+    fn share(&self, _: usize) -> f64 {
+        0.0
+    }
+
+    #[inline]
+    fn weight(&self, number: usize, degree: usize, _: f64) -> f32 {
+        let (count, importance) = self.drawn[number];
+        // Something was drawn, so there is a sum.
+        let numerator = f64::from(count) * self.sums.total().unwrap_or(0) as f64;
+        let denominator = self.draws * importance as f64 * degree as f64;
+        (numerator / denominator) as f32
+    }
+}

@@ -1,0 +1,232 @@
+//! One subgraph a batch: GraphSAINT (Zeng et al., "GraphSAINT: Graph Sampling Based Inductive Learning Method", ICLR
+//! 2020, section 3.3), around the batch's seeds.
+//!
+//! The subgraph has the seeds and the nodes that are drawn, and all edges of the graph between them. Every layer
+//! aggregates over it, so that a node is the same however deep a model is. An entry counts by one over the chance that
+//! its node is in the subgraph, and each list's weights are normalised. (The paper normalises by chances that it
+//! estimates from subgraphs drawn beforehand, and begins without seeds: here every training node is a seed once an
+//! epoch, which leaves no loss to be weighed.)
+
+use super::super::SamplerKind;
+use super::Draw;
+use super::sums::{self, Sums};
+use crate::hops::{Hop, List, NodeId};
+use crate::local_ids::{LocalIds, RelabelError};
+use crate::philox::{Purpose, StreamKey};
+use crate::{GraphView, SampleError, SamplerOptions};
+
+/// What is drawn for a subgraph.
+pub trait Unit: Sized {
+    /// The kind.
+    const KIND: SamplerKind;
+
+    /// What is computed of the whole graph: how likely each node is to be drawn from, and all else.
+    ///
+    /// # Errors
+    /// A graph that cannot be.
+    fn new(graph: &GraphView<'_>) -> Result<(Self, Sums), SampleError>;
+
+    /// Gives `member` each node of the draw with this number below the sum of all, and how much of that sum draws it.
+    ///
+    /// # Errors
+    /// A graph that cannot be.
+    fn members<I: NodeId>(
+        &self,
+        sums: &Sums,
+        hop: &Hop<'_, I>,
+        drawn: u64,
+        member: impl FnMut(usize, u64),
+    ) -> Result<(), SampleError>;
+}
+
+/// A batch's seeds, and the nodes that its draws brought. Takes 16 bytes a node and what `U` takes, and 8 more where
+/// the graph has been reordered.
+pub struct Saint<U> {
+    unit: U,
+    sums: Sums,
+    /// Numbers of the members, the seeds first.
+    numbers: LocalIds,
+    seeds: usize,
+    /// One over the chance of each member behind the seeds.
+    shares: Vec<f64>,
+}
+
+impl<U: Unit> Draw for Saint<U> {
+    const KIND: SamplerKind = U::KIND;
+    const PURPOSE: Purpose = Purpose::Subgraphs;
+
+    fn new(graph: &GraphView<'_>, options: &SamplerOptions) -> Result<Self, SampleError> {
+        let (unit, sums) = U::new(graph)?;
+        // All fanouts are the same.
+        let draws = options.fanouts.first().map_or(0, |&fanout| usize::try_from(fanout).unwrap_or(0));
+        Ok(Self {
+            unit,
+            sums,
+            numbers: LocalIds::new(graph.csc.nodes()),
+            seeds: 0,
+            shares: Vec::with_capacity((draws * U::KIND.nodes_a_draw()).min(graph.csc.nodes())),
+        })
+    }
+
+    fn draw<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        nodes: &[i64],
+        _: &mut [List],
+    ) -> Result<bool, SampleError> {
+        if hop.layer > 0 {
+            return Ok(true);
+        }
+        let Self { unit, sums, numbers, seeds, shares } = self;
+        numbers.begin_batch();
+        shares.clear();
+        *seeds = nodes.len();
+        for (number, &seed) in nodes.iter().enumerate() {
+            // A hop's destinations are nodes, each once.
+            numbers.insert(seed as usize, number as u32);
+        }
+        let Some(total) = sums.total() else { return Ok(true) };
+        let draws = hop.fanout as u64;
+        for number in 0..draws {
+            let key = StreamKey { node: number, batch: hop.batch_of(number), ..hop.like };
+            let drawn = key.stream().bounded_u64(total);
+            unit.members(sums, hop, drawn, |node, part| {
+                if numbers.insert(node, (*seeds + shares.len()) as u32) {
+                    shares.push(1.0 / at_least_once(part as f64 / total as f64, draws));
+                }
+            })?;
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn number(&self, node: i64) -> Result<Option<usize>, RelabelError> {
+        self.numbers.get(node)
+    }
+
+    /// A seed is there for certain.
+    #[inline]
+    fn share(&self, number: usize) -> f64 {
+        number.checked_sub(self.seeds).map_or(1.0, |drawn| self.shares[drawn])
+    }
+
+    #[inline]
+    fn weight(&self, number: usize, _: usize, sum: f64) -> f32 {
+        (self.share(number) / sum) as f32
+    }
+}
+
+/// The chance that what has the chance `once` in a draw is drawn at least once: 1 − (1 − once)^draws, without the
+/// difference, which would leave nothing of a small one.
+fn at_least_once(once: f64, mut draws: u64) -> f64 {
+    let (mut chance, mut power) = (0.0, once);
+    while draws > 0 {
+        if draws & 1 == 1 {
+            chance = (chance + power) - chance * power;
+        }
+        power = (power + power) - power * power;
+        draws >>= 1;
+    }
+    chance
+}
+
+/// Draws nodes by the squared norms of their columns, as FastGCN does.
+pub struct Nodes;
+
+impl Unit for Nodes {
+    const KIND: SamplerKind = SamplerKind::SaintNode;
+
+    fn new(graph: &GraphView<'_>) -> Result<(Self, Sums), SampleError> {
+        Ok((Self, Sums::new(graph, Self::KIND, sums::by_entries(graph)?)?))
+    }
+
+    fn members<I: NodeId>(
+        &self,
+        sums: &Sums,
+        _: &Hop<'_, I>,
+        drawn: u64,
+        mut member: impl FnMut(usize, u64),
+    ) -> Result<(), SampleError> {
+        let place = sums.place(drawn).place;
+        member(sums.node(place), sums.importance(place));
+        Ok(())
+    }
+}
+
+/// Draws edges in proportion to 1 / d + 1 / d' of their ends, so that those between small lists, which few others stand
+/// in for, are likely. Takes 8 bytes a node.
+pub struct Edges {
+    /// How much of the sum of all draws an edge of each node.
+    parts: Vec<u64>,
+}
+
+/// What a node adds to the importance of an edge at it: ⌊2³² / d⌋ of its list's length, and 1 at least. A list without
+/// entries counts as one with one.
+#[inline]
+fn of_end(indptr: &[i64], node: usize) -> u64 {
+    // Where lists overlap this is any number, and no overflow; reading such a list is an error.
+    let degree = indptr[node + 1].wrapping_sub(indptr[node]) as u64;
+    ((1 << 32) / degree.max(1)).max(1)
+}
+
+impl Unit for Edges {
+    const KIND: SamplerKind = SamplerKind::SaintEdge;
+
+    fn new(graph: &GraphView<'_>) -> Result<(Self, Sums), SampleError> {
+        let nodes = graph.csc.nodes();
+        let (mut of_lists, mut parts) = (vec![0_u64; nodes], vec![0_u64; nodes]);
+        let of_end = |node| of_end(graph.csc.indptr, node);
+        let whole = sums::each_list(graph, |node, neighbors| {
+            neighbors.iter().all(|&neighbor| {
+                let other = neighbor as usize;
+                let more = of_end(node) + of_end(other);
+                sums::add(&mut of_lists[node], more)
+                    && sums::add(&mut parts[node], more)
+                    // An edge from a node to itself draws it once.
+                    && (other == node || sums::add(&mut parts[other], more))
+            })
+        })?;
+        Ok((Self { parts }, Sums::new(graph, Self::KIND, whole.then_some(of_lists))?))
+    }
+
+    fn members<I: NodeId>(
+        &self,
+        sums: &Sums,
+        hop: &Hop<'_, I>,
+        drawn: u64,
+        mut member: impl FnMut(usize, u64),
+    ) -> Result<(), SampleError> {
+        let place = sums.place(drawn);
+        let (node, mut rest) = (sums.node(place.place), place.rest);
+        let (begin, degree) = hop.place_of_list(node)?;
+        member(node, self.parts[node]);
+        for position in begin..begin + degree {
+            let other = hop.indices[position].widen();
+            let Some(&part) = self.parts.get(other as usize) else { return Err(hop.no_node(position)) };
+            let other = other as usize;
+            let importance = of_end(hop.indptr, node) + of_end(hop.indptr, other);
+            if rest < importance {
+                member(other, part);
+                break;
+            }
+            rest -= importance;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chance_of_at_least_once_is_the_complement_of_never() {
+        for (once, draws) in [(0.25, 3), (0.001, 777), (1.0, 5), (0.5, 1), (0.0, 9), (0.3, 1 << 24)] {
+            let never: f64 = (1.0_f64 - once).powi(draws);
+            let chance = at_least_once(once, draws as u64);
+            assert!((chance - (1.0 - never)).abs() < 1e-14 && chance <= 1.0, "{once} {draws}: {chance}");
+        }
+        // Where one minus it would be one.
+        assert!((at_least_once(1e-20, 1000) / 1e-17 - 1.0).abs() < 1e-12);
+    }
+}

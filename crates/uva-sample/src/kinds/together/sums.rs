@@ -1,0 +1,147 @@
+//! Nodes drawn out of the whole graph in proportion to an importance.
+
+use uva_graph::Indices;
+
+use super::super::SamplerKind;
+use super::importance;
+use crate::hops::NodeId;
+use crate::{GraphView, InvalidOption, SampleError};
+
+/// The sum of all nodes' importance up to each of them, in the order of original ids, so that a draw does not depend on
+/// the graph's order. Takes 8 bytes a node, and 8 more where the graph has been reordered.
+pub struct Sums {
+    ends: Vec<u64>,
+    /// The nodes in that order; empty where it is that of the ids.
+    order: Vec<u64>,
+}
+
+/// What a draw came to.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The node's place in the order of original ids.
+    pub place: usize,
+    /// How far the draw lies behind the sum of all nodes before it: below the node's importance.
+    pub rest: u64,
+}
+
+impl Sums {
+    /// Of the importance of each node, by the graph's ids.
+    ///
+    /// # Errors
+    /// [`InvalidOption::ImportanceTooLarge`] where the sum of all is beyond 64 bits.
+    pub fn new(
+        graph: &GraphView<'_>,
+        kind: SamplerKind,
+        importance: Option<Vec<u64>>,
+    ) -> Result<Self, InvalidOption> {
+        let nodes = graph.csc.nodes();
+        let too_large = || InvalidOption::ImportanceTooLarge { kind, nodes };
+        let importance = importance.ok_or_else(too_large)?;
+        let mut order = Vec::new();
+        if let Some(original) = graph.csc.original_ids {
+            order.extend(0..nodes as u64);
+            order.sort_unstable_by_key(|&node| (original[node as usize], node));
+        }
+        let mut ends = match order.is_empty() {
+            true => importance,
+            false => order.iter().map(|&node| importance[node as usize]).collect(),
+        };
+        let mut total = 0_u64;
+        for end in &mut ends {
+            total = total.checked_add(*end).ok_or_else(too_large)?;
+            *end = total;
+        }
+        Ok(Self { ends, order })
+    }
+
+    /// The sum of all; `None` where nothing can be drawn.
+    #[inline]
+    pub fn total(&self) -> Option<u64> {
+        self.ends.last().copied().filter(|&total| total > 0)
+    }
+
+    /// Where a number below the sum of all lies.
+    #[inline]
+    pub fn place(&self, drawn: u64) -> Place {
+        let place = self.ends.partition_point(|&end| end <= drawn);
+        Place { place, rest: drawn - self.before(place) }
+    }
+
+    /// The node at a place.
+    #[inline]
+    pub fn node(&self, place: usize) -> usize {
+        self.order.get(place).map_or(place, |&node| node as usize)
+    }
+
+    /// The importance of the node at a place.
+    #[inline]
+    pub fn importance(&self, place: usize) -> u64 {
+        self.ends[place] - self.before(place)
+    }
+
+    fn before(&self, place: usize) -> u64 {
+        place.checked_sub(1).map_or(0, |before| self.ends[before])
+    }
+}
+
+/// What a list adds to the importance of each of its entries, summed up over the graph, by the graph's ids; `None`
+/// where that of a node is beyond 64 bits.
+///
+/// # Errors
+/// A graph that cannot be.
+pub fn by_entries(graph: &GraphView<'_>) -> Result<Option<Vec<u64>>, SampleError> {
+    let mut sums = vec![0_u64; graph.csc.nodes()];
+    let whole = each_list(graph, |_, neighbors| {
+        let more = importance(neighbors.len());
+        neighbors.iter().all(|&neighbor| add(&mut sums[neighbor as usize], more))
+    })?;
+    Ok(whole.then_some(sums))
+}
+
+/// Adds; false where that is beyond 64 bits.
+pub fn add(sum: &mut u64, more: u64) -> bool {
+    let added = sum.checked_add(more);
+    *sum = added.unwrap_or(*sum);
+    added.is_some()
+}
+
+/// Goes through the lists of all nodes, until `each` says false: each node and its neighbours, which are nodes. Whether
+/// it went through all of them.
+///
+/// # Errors
+/// A graph that cannot be.
+pub fn each_list(
+    graph: &GraphView<'_>,
+    each: impl FnMut(usize, &[i64]) -> bool,
+) -> Result<bool, SampleError> {
+    match graph.csc.indices {
+        Indices::I32(indices) => each_list_of(graph.csc.indptr, indices, each),
+        Indices::I64(indices) => each_list_of(graph.csc.indptr, indices, each),
+    }
+}
+
+fn each_list_of<I: NodeId>(
+    indptr: &[i64],
+    indices: &[I],
+    mut each: impl FnMut(usize, &[i64]) -> bool,
+) -> Result<bool, SampleError> {
+    let nodes = indptr.len().saturating_sub(1);
+    let edges = indices.len();
+    let mut neighbors = Vec::new();
+    for (node, ends) in indptr.windows(2).enumerate() {
+        let (begin, end) = (ends[0], ends[1]);
+        if begin as u64 > end as u64 || end as u64 > edges as u64 {
+            return Err(SampleError::InvalidList { node: node as i64, begin, end, edges });
+        }
+        neighbors.clear();
+        neighbors.extend(indices[begin as usize..end as usize].iter().map(|id| id.widen()));
+        if let Some(at) = neighbors.iter().position(|&neighbor| neighbor as u64 >= nodes as u64) {
+            let (position, neighbor) = (begin as usize + at, neighbors[at]);
+            return Err(SampleError::InvalidNeighbor { position, neighbor, nodes });
+        }
+        if !each(node, &neighbors) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,176 @@
+//! Neighbours found by random walks: PinSAGE (Ying et al., "Graph Convolutional Neural Networks for Web-Scale
+//! Recommender Systems", KDD 2018, section 3.1).
+//!
+//! From each destination some walks go along the lists, and the nodes that they visit most are its neighbours, however
+//! far they are. An edge weighs its node's share of the visits, which is the paper's importance pooling.
+
+use std::cmp::Reverse;
+
+use super::SamplerKind;
+use crate::hops::{Hop, List, NodeId, Picks, Sink};
+use crate::options::GROUP;
+use crate::philox::{Purpose, Stream, StreamKey};
+use crate::{GraphView, SampleError, SamplerOptions, Walks};
+
+/// Steps that are kept at a time: walks of so many destinations go side by side that they come to about this many, and
+/// no step waits for the memory that another one's needs.
+const STEPS: usize = 1 << 14;
+
+/// What stands for no visit, and for a walk that has ended.
+const NOWHERE: usize = usize::MAX;
+
+/// The nodes that walks visit.
+pub struct Walk {
+    walks: Walks,
+    /// Random words of each destination of the piece.
+    streams: Vec<Stream>,
+    /// Where the walk of each destination stands.
+    at: Vec<usize>,
+    /// The entry that each step went along, or [`NOWHERE`]; one destination's behind the other's.
+    entries: Vec<usize>,
+    /// Nodes visited from one destination, each with its step.
+    visits: Vec<(i64, u32)>,
+    /// Of each node visited: how often, and at which step first.
+    counted: Vec<(Reverse<u32>, u32)>,
+    /// The entries of the group's picks, and their weights.
+    picked: Vec<(usize, f32)>,
+    /// How many of them the sink has.
+    used: usize,
+}
+
+impl Picks<'_> for Walk {
+    const KIND: SamplerKind = SamplerKind::Walk;
+    const PURPOSE: Purpose = Purpose::Walks;
+
+    fn new(
+        _: &GraphView<'_>,
+        options: &SamplerOptions,
+        group_picks: usize,
+        _: usize,
+    ) -> Result<Self, SampleError> {
+        let walks = options.walks;
+        let steps = walks.steps();
+        let piece = piece(steps);
+        Ok(Self {
+            walks,
+            streams: Vec::with_capacity(piece),
+            at: Vec::with_capacity(piece),
+            entries: Vec::with_capacity(piece * steps),
+            visits: Vec::with_capacity(steps),
+            counted: Vec::with_capacity(steps),
+            picked: Vec::with_capacity(group_picks),
+            used: 0,
+        })
+    }
+
+    fn prepare<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        nodes: &[i64],
+        lists: &mut [List],
+    ) -> Result<(), SampleError> {
+        self.picked.clear();
+        self.used = 0;
+        let piece = piece(self.walks.steps());
+        for (nodes, lists) in nodes.chunks(piece).zip(lists.chunks_mut(piece)) {
+            self.walk(hop, nodes, lists)?;
+            for (number, (list, &node)) in lists.iter_mut().zip(nodes).enumerate() {
+                list.picks = self.most_visited(hop, number, node);
+            }
+        }
+        Ok(())
+    }
+
+    fn pick<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        list: &List,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), SampleError> {
+        let picked = &self.picked[self.used..self.used + list.picks];
+        self.used += list.picks;
+        for (to, &(entry, _)) in sink.room(hop, list.picks)?.iter_mut().zip(picked) {
+            *to = entry;
+        }
+        for (to, &(_, weight)) in sink.weights(list.picks).iter_mut().zip(picked) {
+            *to = weight;
+        }
+        Ok(())
+    }
+}
+
+/// Destinations whose walks go side by side.
+fn piece(steps: usize) -> usize {
+    (STEPS / steps.max(1)).clamp(1, GROUP)
+}
+
+impl Walk {
+    /// Walks from each node of a piece.
+    fn walk<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        nodes: &[i64],
+        lists: &[List],
+    ) -> Result<(), SampleError> {
+        let Self { walks, streams, at, entries, .. } = self;
+        let steps = walks.steps();
+        let key = |list: &List| StreamKey { node: list.key, batch: list.batch, ..hop.like };
+        streams.clear();
+        streams.extend(lists.iter().map(|list| key(list).stream()));
+        entries.clear();
+        entries.resize(nodes.len() * steps, NOWHERE);
+        for step in 0..steps {
+            let first = step % walks.length as usize == 0;
+            if first {
+                at.clear();
+                at.extend(nodes.iter().map(|&node| node as usize));
+            }
+            let places = entries.iter_mut().skip(step).step_by(steps);
+            for ((at, stream), entry) in at.iter_mut().zip(&mut *streams).zip(places) {
+                if *at == NOWHERE {
+                    continue;
+                }
+                if !first && walks.stop > 0 && stream.bounded(100) < walks.stop {
+                    *at = NOWHERE;
+                    continue;
+                }
+                let (begin, degree) = hop.place_of_list(*at)?;
+                if degree == 0 {
+                    *at = NOWHERE;
+                    continue;
+                }
+                // Lists have fewer than 2^32 entries, which was checked before the first batch.
+                let drawn = stream.bounded(u32::try_from(degree).unwrap_or(u32::MAX));
+                *entry = begin + drawn as usize;
+                let node = hop.indices[*entry].widen();
+                match usize::try_from(node) {
+                    Ok(next) if next + 1 < hop.indptr.len() => *at = next,
+                    _ => return Err(hop.no_node(*entry)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Picks the nodes that were visited most from `node`, the piece's destination with this number; of equals those
+    /// that were visited first. How many.
+    fn most_visited<I: NodeId>(&mut self, hop: &Hop<'_, I>, number: usize, node: i64) -> usize {
+        let steps = self.walks.steps();
+        let entries = &self.entries[number * steps..(number + 1) * steps];
+        self.visits.clear();
+        let there = (0..).zip(entries).filter(|(_, entry)| **entry != NOWHERE);
+        let visits = there.map(|(step, &entry)| (hop.indices[entry].widen(), step));
+        self.visits.extend(visits.filter(|&(visited, _)| visited != node));
+        self.visits.sort_unstable();
+        self.counted.clear();
+        let same = self.visits.chunk_by(|one, other| one.0 == other.0);
+        self.counted.extend(same.map(|visits| (Reverse(visits.len() as u32), visits[0].1)));
+        self.counted.sort_unstable();
+        self.counted.truncate(hop.fanout);
+        let all: u32 = self.counted.iter().map(|(count, _)| count.0).sum();
+        let weight = |count: u32| (f64::from(count) / f64::from(all)) as f32;
+        let picks = self.counted.iter().map(|&(count, step)| (entries[step as usize], weight(count.0)));
+        self.picked.extend(picks);
+        self.counted.len()
+    }
+}
