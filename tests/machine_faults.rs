@@ -168,6 +168,41 @@ fn a_full_disk_under_a_new_dataset_is_named_and_nothing_of_it_stays() {
     }
 }
 
+/// What the estimate cannot foresee: here a limit on the size of files, as a disk that somebody else fills meanwhile.
+#[test]
+fn a_temporary_file_that_may_not_grow_ends_the_import_by_name_and_leaves_nothing() {
+    let temp = directory();
+    // Edges that take 80 MB in memory: with less of it they go through a file of 40 MB.
+    let thousand: String = (0..1000).map(|edge| format!("{} {}\n", edge % 91, edge % 83)).collect();
+    fs::write(temp.path().join("edges.txt"), thousand.repeat(5000)).unwrap();
+    let args = "import --from edgelist edges.txt kept/graph --memory 64MiB";
+    fs::create_dir(temp.path().join("kept")).unwrap();
+    // In blocks of 512 bytes: 10 MB.
+    let outcome = uvatrain_behind(temp.path(), "ulimit -f 20000", words(args)).run();
+    outcome.refuses(1, &["kept/", "File too large"]);
+    assert_eq!(fs::read_dir(temp.path().join("kept")).unwrap().count(), 0);
+}
+
+/// Slots, the stamp, metrics and checkpoints are files to the kernel.
+#[test]
+fn files_that_may_not_grow_are_named() {
+    let temp = directory();
+    small_graph(temp.path());
+    let options = "--metrics run.jsonl --checkpoint kept";
+    let limit = |blocks| format!("ulimit -f {blocks}");
+    let mut codes = Vec::new();
+    for blocks in [1 << 20, 4000, 400, 40, 10, 3, 1] {
+        let _ = fs::remove_dir_all(temp.path().join("kept"));
+        let outcome = train_behind(temp.path(), &limit(blocks), options);
+        codes.push(outcome.code());
+        if outcome.code() != 0 {
+            assert!(outcome.code() == 1 && outcome.stderr.contains("File too large"), "{blocks}: {outcome}");
+        }
+    }
+    println!("{codes:?}");
+    assert!(codes[0] == 0 && codes[6] != 0);
+}
+
 #[test]
 fn a_dataset_that_is_cut_under_a_run_ends_it_by_name() {
     let temp = directory();

@@ -139,7 +139,11 @@ fn check_kind(
         for (block, expected) in batch.blocks().zip(expected.blocks()) {
             assert_eq!(block.edge_ids, expected.edge_ids, "{sampler_kind}");
             assert_eq!(block.edge_ids.len(), if edge_ids { block.indices.len() } else { 0 });
-            assert_eq!((block.indices, block.weights), (expected.indices, expected.weights), "{sampler_kind}");
+            assert_eq!(
+                (block.indices, block.weights),
+                (expected.indices, expected.weights),
+                "{sampler_kind}"
+            );
         }
     }
 }

@@ -13,11 +13,14 @@ mod flags;
 mod ui;
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use config::Asked;
 
 fn main() -> ExitCode {
     ui::log::install();
+    errors_for_files_that_may_not_grow();
     let asked = match config::parse(std::env::args_os().collect()) {
         Ok(asked) => asked,
         Err(refusal) => return ExitCode::from(refusal.say()),
@@ -26,4 +29,13 @@ fn main() -> ExitCode {
         Asked::Command(cli) => commands::run(cli.command),
         Asked::Config(text) => ui::out::text(&text),
     })
+}
+
+/// Beyond a limit on the size of files (`ulimit -f`) the kernel ends a process that has no handler for it, without a
+/// word. With one the write fails, and its error names the file. (A handler and not a disposition to ignore, which
+/// programs that this one starts would inherit.)
+fn errors_for_files_that_may_not_grow() {
+    let noticed = Arc::new(AtomicBool::new(false));
+    // Where it cannot be had, the process ends as it would have.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, noticed);
 }
