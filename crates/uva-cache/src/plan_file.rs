@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use uva_graph::npy::{NpyArray, NpyType, write_array};
 use uva_graph::reorder::NodeOrder;
 use uva_graph::{Dataset, mix};
-use uva_sample::{SamplerKind, SamplerOptions, Walks};
+use uva_sample::{SamplerKind, SamplerOptions};
 
 use crate::{CacheError, CachePolicy, CostModel, CurvePoint, Prediction, Sizes, Workload};
 
@@ -128,16 +128,10 @@ impl PlanOptions {
             expand: _,
             edge_ids: _,
         } = workload.options.clone();
-        let (sampler_kind, walks) = (kind.name().to_owned(), walks_of(&workload.options));
+        let (sampler_kind, walks) = (kind.name().to_owned(), workload.options.walks_in_force());
         let (batch_size, drop_last) = (workload.batch_size as u64, workload.drop_last);
         Self { fanouts, batch_size, drop_last, replace, seed, batch_dependency, sampler_kind, walks }
     }
-}
-
-/// Number, length and chance to end of the walks, of the kind that walks.
-fn walks_of(options: &SamplerOptions) -> Option<[u32; 3]> {
-    let Walks { count, length, stop } = options.walks;
-    (options.kind == SamplerKind::Walk).then_some([count, length, stop])
 }
 
 /// One of the two caches.
@@ -371,7 +365,7 @@ impl CachePlan {
             )
         };
         if options.kind.name() == planned.sampler_kind {
-            let found = walks_of(options);
+            let found = options.walks_in_force();
             compare("--walks, --walk-length, --walk-stop", walks(planned.walks), walks(found));
         }
         Ok(warnings)

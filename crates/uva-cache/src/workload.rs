@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use rayon::prelude::*;
 use uva_graph::generate::Progress;
 use uva_graph::{Csc, Dataset, Split};
 use uva_sample::{
@@ -29,8 +30,8 @@ pub struct Workload<'g> {
     pub batch_size: usize,
     /// Whether a last partial batch is left out.
     pub drop_last: bool,
-    /// Threads that sample; as many as there are cores where 0. Fewer are used where their samplers, of 8 bytes a node
-    /// each, would take more memory than the graph.
+    /// Threads that sample; as many as there are cores where 0. Fewer are used where their samplers
+    /// ([`uva_sample::SamplerKind::bytes_a_node`]) would take more memory than the graph.
     pub threads: usize,
     /// Most bytes of a batch (`--slot-bytes`); bounded by graph and fanouts alone where `None`.
     pub batch_bytes: Option<usize>,
@@ -242,7 +243,9 @@ impl<'g> Workload<'g> {
         let bytes = self.batch_bytes.or(unbounded);
         let bounds = BatchBounds::for_options(&options, self.batch_size, nodes, edges, bytes)?;
         let graph = GraphView { weights: self.weights, ..self.csc.into() };
+        // Some samplers go through the whole graph when they are made.
         (0..self.crew(batches))
+            .into_par_iter()
             .map(|_| {
                 Ok(Worker {
                     sampler: sampler(graph, &options)?,
@@ -259,7 +262,8 @@ impl<'g> Workload<'g> {
         let wanted = if self.threads == 0 { cores() } else { self.threads };
         let graph_bytes = 8 * self.csc.nodes() + self.csc.indices.id_bytes() * self.csc.edges();
         // Two are always affordable: a small graph has small samplers.
-        let affordable = (graph_bytes / (8 * self.csc.nodes()).max(1)).max(2);
+        let a_node = self.options.kind.bytes_a_node(self.csc.original_ids.is_some());
+        let affordable = (graph_bytes / (a_node * self.csc.nodes()).max(1)).max(2);
         wanted.min(affordable).min(batches).max(1)
     }
 }

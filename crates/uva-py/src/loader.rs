@@ -343,8 +343,7 @@ impl Source {
         told.set_item("batch_dependency", options.batch_dependency)?;
         told.set_item("expand", options.expand.name())?;
         told.set_item("sampler_kind", options.sampler_kind.name())?;
-        if options.sampler_kind == SamplerKind::Walk {
-            let Walks { count, length, stop } = options.walks;
+        if let Some([count, length, stop]) = options.sampling().walks_in_force() {
             told.set_item("walks", count)?;
             told.set_item("walk_length", length)?;
             told.set_item("walk_stop", stop)?;
@@ -414,6 +413,22 @@ pub fn kind_named(option: &str, name: &str) -> PyResult<SamplerKind> {
     })
 }
 
+/// The walks of these options: number, length, chance to end.
+fn walks_asked_for(kind: SamplerKind, asked: [Option<&Bound<'_, PyAny>>; 3]) -> PyResult<Walks> {
+    let mut walks = Walks::default();
+    let fields = [&mut walks.count, &mut walks.length, &mut walks.stop];
+    for ((name, asked), field) in ["walks", "walk_length", "walk_stop"].into_iter().zip(asked).zip(fields) {
+        let Some(asked) = asked else { continue };
+        if kind != SamplerKind::Walk {
+            return Err(PyValueError::new_err(format!(
+                "{name}: the {kind} sampler does not walk; leave {name} out, or use sampler_kind=\"walk\""
+            )));
+        }
+        *field = count(name, asked)?;
+    }
+    Ok(walks)
+}
+
 fn device_named(name: &str) -> PyResult<DeviceChoice> {
     let index = match name {
         "cpu" => return Ok(DeviceChoice::Cpu),
@@ -443,9 +458,9 @@ pub fn _open_loader(
     batch_dependency: &Bound<'_, PyAny>,
     expand: &str,
     sampler_kind: &str,
-    walks: &Bound<'_, PyAny>,
-    walk_length: &Bound<'_, PyAny>,
-    walk_stop: &Bound<'_, PyAny>,
+    walks: Option<&Bound<'_, PyAny>>,
+    walk_length: Option<&Bound<'_, PyAny>>,
+    walk_stop: Option<&Bound<'_, PyAny>>,
     edge_ids: bool,
     samplers: Option<&Bound<'_, PyAny>>,
     gather_threads: Option<&Bound<'_, PyAny>>,
@@ -458,8 +473,9 @@ pub fn _open_loader(
     let split = split_named(split)?;
     // As the command line has it: most of the cores are the training's.
     let quarter = (std::thread::available_parallelism().map_or(1, usize::from) / 4).max(1);
+    let kind = kind_named("sampler_kind", sampler_kind)?;
     let options = LoaderOptions {
-        sampler_kind: kind_named("sampler_kind", sampler_kind)?,
+        sampler_kind: kind,
         fanouts: fanouts.iter().map(|fanout| count("fanouts", fanout)).collect::<PyResult<_>>()?,
         replace,
         batch_size: count("batch_size", batch_size)?,
@@ -475,11 +491,7 @@ pub fn _open_loader(
             .ok_or_else(|| PyValueError::new_err(format!("expand {expand:?}: it is \"all\" or \"new\"")))?,
         degrees: false,
         edge_ids,
-        walks: Walks {
-            count: count("walks", walks)?,
-            length: count("walk_length", walk_length)?,
-            stop: count("walk_stop", walk_stop)?,
-        },
+        walks: walks_asked_for(kind, [walks, walk_length, walk_stop])?,
         part: Part { index: count("rank", rank)?, of: count("world_size", world_size)? },
     };
     let device = device_named(device)?;

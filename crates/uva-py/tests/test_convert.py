@@ -164,11 +164,20 @@ def test_pygs_graphsage_trains_on_it(graph):
     assert np.mean(losses[-5:]) < 0.6 * np.mean(losses[:5])
 
 
-def test_the_weights_of_edges_are_pygs_edge_weight(graph):
-    kind = dict(sampler_kind="ladies", fanouts=[40, 60], batch_size=64)
-    with uvatrain.Loader(graph, **kind) as loader:
+@pytest.mark.parametrize(
+    "kind",
+    [
+        dict(sampler_kind="ladies", fanouts=[40, 60]),
+        dict(sampler_kind="saint-node", fanouts=[60, 60]),
+        dict(sampler_kind="walk", fanouts=[4, 3]),
+        dict(sampler_kind="walk", fanouts=[4, 3], expand="new"),
+    ],
+)
+def test_the_weights_of_edges_are_pygs_edge_weight(graph, kind):
+    with uvatrain.Loader(graph, **kind, batch_size=64) as loader:
         for batch in loader:
             data, (first, second) = batch.to_pyg(), batch.blocks
+            # With "new" the second block begins with the first.
             behind = int(second.indptr[first.num_dst])
             expected = torch.cat([first.weights, second.weights[behind:]])
             assert data.edge_weight.shape == (data.edge_index.size(1),)

@@ -537,6 +537,7 @@ def test_a_loader_is_not_sent_to_another_process(loader):
         (dict(sampler_kind="saint-node", fanouts=(9, 8)), "fanouts: hop 1 has fanout 8"),
         (dict(sampler_kind="walk", edge_ids=True), "edge_ids: with "),
         (dict(sampler_kind="walk", walks=0), "walks 0: give 1 to 1024"),
+        (dict(walk_length=3), "walk_length: the neighbor sampler does not walk"),
         (dict(sampler_kind="walk", walk_stop=-1), "walk_stop -1: it cannot be negative"),
         (dict(split="validation"), 'split "validation": train, valid or test'),
         (dict(device="gpu"), 'device "gpu": cpu, cuda'),

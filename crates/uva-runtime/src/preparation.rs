@@ -218,6 +218,9 @@ impl Preparation {
             "train_batches": schedule.train_batches(),
             "start": schedule.passes().start,
         });
+        if let Some(walks) = loader.sampling().walks_in_force() {
+            in_force["walks"] = walks.into();
+        }
         for (name, value) in more {
             in_force[*name] = value.clone();
         }

@@ -38,8 +38,8 @@ impl BatchBounds {
     /// [`Expand::All`] and kinds of sampler that draw list by list, this is for all.
     ///
     /// A layer of a kind that [draws together](crate::SamplerKind::draws_together) has at most the graph's edges, since
-    /// any entry of any list may name a node that was drawn, and as many more sources than destinations as its fanout's
-    /// draws bring.
+    /// any entry of any list may name a node that was drawn, and as many more sources than destinations (of one subgraph:
+    /// than seeds) as its fanout's draws bring.
     ///
     /// # Errors
     /// As [`new`](Self::new) or [`within`](Self::within).
@@ -52,7 +52,7 @@ impl BatchBounds {
     ) -> Result<Self, SampleError> {
         let full = Self::of_graph(options, batch_size, nodes, edges)?;
         match (bytes, options.fanouts.iter().position(|&fanout| fanout == -1)) {
-            (Some(bytes), _) => full.shrunk(bytes),
+            (Some(bytes), _) => full.shrunk(bytes, options.kind.draws_together()),
             (None, Some(layer)) => Err(InvalidOption::Unbounded { layer }.into()),
             (None, None) => {
                 full.check()?;
@@ -92,24 +92,26 @@ impl BatchBounds {
         nodes: usize,
         edges: usize,
     ) -> Result<Self, SampleError> {
-        Self::of_graph(&list_by_list(fanouts), batch_size, nodes, edges)?.shrunk(bytes)
+        Self::of_graph(&list_by_list(fanouts), batch_size, nodes, edges)?.shrunk(bytes, false)
     }
 
-    /// These, or what of them fits `bytes`.
-    fn shrunk(&self, bytes: usize) -> Result<Self, SampleError> {
-        let needed = self.scaled(0).bytes();
+    /// These, or what of them fits `bytes`. `nodes_first`: the bound on nodes is near what batches have and that on edges
+    /// is not, so nodes are kept as they are where `bytes` holds them.
+    fn shrunk(&self, bytes: usize, nodes_first: bool) -> Result<Self, SampleError> {
+        let needed = self.scaled(0, false).bytes();
         if needed > bytes {
             return Err(InvalidOption::SlotTooSmall { bytes, needed }.into());
         }
+        let keeps_nodes = nodes_first && self.scaled(0, true).bytes() <= bytes;
         // The largest factor that fits: bytes grow with it, so it can be searched bit by bit.
         let mut factor = 0;
         for bit in (0..=FACTOR_BITS).rev() {
             let larger = factor | 1 << bit;
-            if larger <= 1 << FACTOR_BITS && self.scaled(larger).bytes() <= bytes {
+            if larger <= 1 << FACTOR_BITS && self.scaled(larger, keeps_nodes).bytes() <= bytes {
                 factor = larger;
             }
         }
-        Ok(self.scaled(factor))
+        Ok(self.scaled(factor, keeps_nodes))
     }
 
     /// Bytes that the arrays of a batch take: 8 a node id or edge id, 4 an offset, local id or weight.
@@ -143,15 +145,15 @@ impl BatchBounds {
         let most = if kind.picks_in_lists() { edges } else { usize::MAX };
         let mut layers = Vec::with_capacity(fanouts.len());
         for &fanout in fanouts {
-            let (picks, drawn) = match usize::try_from(fanout) {
-                Ok(fanout) if kind.draws_together() => {
-                    (edges, fanout.saturating_mul(kind.nodes_a_draw()).min(edges))
+            let (picks, drawn) = match options.picks_a_list(fanout) {
+                Some(draws) if kind.draws_together() => {
+                    (edges, draws.saturating_mul(kind.nodes_a_draw()).min(edges))
                 }
-                Ok(fanout) => {
-                    let picks = new.saturating_mul(fanout).min(most);
+                Some(picks) => {
+                    let picks = new.saturating_mul(picks).min(most);
                     (picks, picks)
                 }
-                Err(_) => (edges, edges),
+                None => (edges, edges),
             };
             // What a subgraph has beside the seeds it has in every layer.
             let before = if kind.draws_one_subgraph() { seeds } else { destinations };
@@ -180,12 +182,12 @@ impl BatchBounds {
         }
     }
 
-    /// Nodes and edges times `factor / 2^FACTOR_BITS`, though no fewer nodes than seeds, and no more than 32-bit
-    /// local ids can count.
-    fn scaled(&self, factor: u64) -> Self {
+    /// Nodes (unless they are kept) and edges times `factor / 2^FACTOR_BITS`, though no fewer nodes than seeds, and no
+    /// more than 32-bit local ids can count.
+    fn scaled(&self, factor: u64, keeps_nodes: bool) -> Self {
         // The product is of 64 and 33 bits; the quotient is no larger than `count`, so it fits again.
         let scale = |count: usize| ((count as u128 * u128::from(factor)) >> FACTOR_BITS) as usize;
-        let nodes = scale(self.nodes).max(self.seeds).min(MOST);
+        let nodes = if keeps_nodes { self.nodes } else { scale(self.nodes).max(self.seeds) }.min(MOST);
         let layer = |layer: &LayerBounds| LayerBounds {
             destinations: layer.destinations.min(nodes),
             sources: layer.sources.min(nodes),
@@ -226,6 +228,42 @@ mod tests {
             let less = BatchBounds::for_options(&options, 10, 1000, 2000, Some(20_000)).unwrap();
             assert!(less.weights && less.bytes() <= 20_000 && less.bytes() > 19_900);
         }
+    }
+
+    #[test]
+    fn a_slot_for_draws_keeps_room_for_all_nodes_as_long_as_it_can() {
+        for kind in SamplerKind::ALL.into_iter().filter(|kind| kind.draws_together()) {
+            let options = SamplerOptions { kind, fanouts: vec![20, 20], ..SamplerOptions::default() };
+            let with = |bytes| BatchBounds::for_options(&options, 10, 1000, 1_000_000, bytes).unwrap();
+            let (full, less) = (with(None), with(Some(2000)));
+            let nodes = match kind {
+                SamplerKind::SaintNode => 10 + 20,
+                SamplerKind::SaintEdge => 10 + 2 * 20,
+                _ => 10 + 20 + 20,
+            };
+            assert_eq!((full.nodes, less.nodes), (nodes, nodes), "{kind}");
+            let layers = |bounds: &BatchBounds| {
+                bounds.layers.iter().map(|layer| (layer.destinations, layer.sources)).collect::<Vec<_>>()
+            };
+            assert_eq!(layers(&full), layers(&less), "{kind}");
+            assert!(less.bytes() <= 2000 && less.bytes() > 1900 && less.layers[0].edges > 20, "{less:?}");
+            // Not even the nodes: what there is is divided.
+            let tiny = with(Some(300));
+            assert!(tiny.nodes < nodes && tiny.nodes >= 10 && tiny.bytes() <= 300, "{tiny:?}");
+        }
+    }
+
+    #[test]
+    fn walks_have_no_more_picks_than_steps_whatever_the_fanout_and_however_short_the_lists() {
+        let walks = crate::Walks { count: 3, length: 2, stop: 0 };
+        let options = SamplerOptions {
+            kind: SamplerKind::Walk,
+            fanouts: vec![65_536, 2],
+            walks,
+            ..SamplerOptions::default()
+        };
+        let bounds = BatchBounds::for_options(&options, 10, 1000, 5, None).unwrap();
+        assert_eq!(bounds.layers, [layer(10, 70, 60), layer(70, 210, 140)]);
     }
 
     #[test]

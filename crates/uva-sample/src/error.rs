@@ -200,16 +200,16 @@ pub enum InvalidOption {
     /// Picks that are kept over hops, of a kind that draws for all destinations of a hop together.
     #[error(
         "--expand new: the {kind} sampler draws the nodes of a layer for all of its destinations together; use \
-         --expand all, or --sampler-kind neighbor, labor or weighted"
+         --expand all, or --sampler-kind neighbor, labor, weighted or walk"
     )]
     ExpandNew {
         /// The kind.
         kind: SamplerKind,
     },
-    /// A layer of more nodes than a sampler keeps memory for.
+    /// More draws than a sampler keeps memory for.
     #[error(
-        "--fanouts: hop {layer} would draw {fanout} nodes; with --sampler-kind {kind} a layer draws {MAX_DRAWN} at \
-         most (-1 takes all)"
+        "--fanouts: hop {layer} has {fanout} draws; with --sampler-kind {kind} there are {MAX_DRAWN} at most (-1 takes \
+         all)"
     )]
     TooManyDrawn {
         /// The kind.

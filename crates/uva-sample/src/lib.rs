@@ -31,7 +31,7 @@ pub use error::{Capacity, InvalidOption, SampleError};
 pub use hash::batch_hash;
 pub use kinds::{
     FastGcnSampler, LaborSampler, LadiesSampler, NeighborSampler, SaintEdgeSampler, SaintNodeSampler,
-    SamplerKind, WeightedSampler,
+    SamplerKind, WalkSampler, WeightedSampler,
 };
 pub use options::{BatchKey, Expand, HopShape, MAX_EPOCH, MAX_LAYERS, SamplerOptions, Walks, batch_of_picks};
 pub use sampler::{BatchSampler, GraphView, Home, sampler};

@@ -64,7 +64,7 @@ impl Walks {
     /// Most steps of a walk.
     pub const MOST_LENGTH: u32 = 32;
 
-    /// Steps from a node at most.
+    /// The most steps from a node, and the most nodes that are visited from it.
     pub(crate) fn steps(self) -> usize {
         self.count as usize * self.length as usize
     }
@@ -132,6 +132,20 @@ impl SamplerOptions {
         }
         self.check_kind()?;
         Ok(check_graph(csc, self)?)
+    }
+
+    /// Number, length and chance to end of the walks, where the kind walks.
+    #[must_use]
+    pub fn walks_in_force(&self) -> Option<[u32; 3]> {
+        let Walks { count, length, stop } = self.walks;
+        (self.kind == SamplerKind::Walk).then_some([count, length, stop])
+    }
+
+    /// The most picks of one list in a hop of this fanout, of a kind that does not draw together; `None` where lists are
+    /// taken whole.
+    pub(crate) fn picks_a_list(&self, fanout: i32) -> Option<usize> {
+        let picks = usize::try_from(fanout).ok()?;
+        Some(if self.kind == SamplerKind::Walk { picks.min(self.walks.steps()) } else { picks })
     }
 
     /// Checks that the kind of sampler can do what is asked of it.

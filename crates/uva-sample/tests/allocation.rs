@@ -99,13 +99,17 @@ fn batches_and_epochs_allocate_nothing() {
 }
 
 #[test]
-fn a_sampler_takes_eight_bytes_a_node_and_little_else() {
+fn a_sampler_takes_what_its_kind_says_for_each_node_and_little_else() {
     let nodes = 1_000_000;
-    let graph = Graph::from_lists(&vec![Vec::new(); nodes]);
-    let (_, before) = ALLOCATED.get();
-    let sampler = graph.sampler(&[15, 10, 5], false, 1);
-    let (_, after) = ALLOCATED.get();
-    drop(sampler);
-    let rest = (after - before) - 8 * nodes;
-    assert!(rest < 128 << 10, "{rest} bytes");
+    let graph = Graph::from_lists(&vec![Vec::new(); nodes]).weighted(&[]);
+    for kind in SamplerKind::ALL {
+        let options = SamplerOptions { kind, fanouts: vec![15, 15, 15], ..SamplerOptions::default() };
+        let (_, before) = ALLOCATED.get();
+        let sampler = graph.sampler_for(&options);
+        let (_, after) = ALLOCATED.get();
+        drop(sampler);
+        let rest = (after - before) as i64 - (kind.bytes_a_node(false) * nodes) as i64;
+        assert!((0..512 << 10).contains(&rest), "{kind}: {rest} bytes");
+    }
+    assert_eq!(SamplerKind::Neighbor.bytes_a_node(true), 8);
 }

@@ -18,7 +18,8 @@ def to_pyg(batch: Batch) -> Any:
     - `edge_index` int64 [2, edges], a copy: row 0 is each edge's source, row 1 its target, positions in
       `n_id`; the edges of the hop at the seeds first.
     - `edge_weight` float32 [edges], a copy: only where the kind of sampler weighs edges (`batch.weighs_edges`).
-      Layers that sum by it, `GraphConv(aggr="add")` for example, get what stands for the mean over all neighbours.
+      Layers that sum by it, `GraphConv(aggr="add")` for example, get what stands for the mean over all neighbours
+      (with `sampler_kind="walk"`, for the mean over what was visited).
     - `num_sampled_nodes` and `num_sampled_edges`: lists, nodes (the seeds first) and edges of each hop, for
       `trim_to_layer`.
     - `batch_size`: the number of seeds.
@@ -39,13 +40,15 @@ def to_pyg(batch: Batch) -> Any:
     import torch
 
     blocks = batch.blocks
+    # The blocks that edges are taken from, and the first edge of each.
+    taken, firsts = blocks, [0]
     if batch.expand == "new":
         # A block begins with the block before, so the last one has the edges of all hops, hop by hop.
+        taken = blocks[-1:]
         edge_index = blocks[-1].edge_index
         edges = [block.num_edges for block in blocks]
         num_edges = [after - before for before, after in zip([0, *edges], edges)]
     else:
-        firsts = [0]
         pieces = [blocks[0].edge_index]
         for before, block in zip(blocks, blocks[1:]):
             # The lists of the destinations that the hop before has found are the last ones.
@@ -56,9 +59,7 @@ def to_pyg(batch: Batch) -> Any:
         num_edges = [piece.size(1) for piece in pieces]
     data = Data(x=batch.x, edge_index=edge_index, y=batch.y)
     if batch.weighs_edges:
-        # Such a kind draws for all nodes.
-        weights = [block.weights[first:] for block, first in zip(blocks, firsts)]
-        data.edge_weight = torch.cat(weights)
+        data.edge_weight = torch.cat([block.weights[first:] for block, first in zip(taken, firsts)])
     data.n_id = batch.input_nodes
     data.num_sampled_nodes = [batch.num_seeds, *(block.num_src - block.num_dst for block in blocks)]
     data.num_sampled_edges = num_edges

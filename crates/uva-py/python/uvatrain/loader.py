@@ -276,10 +276,9 @@ class Loader(Batches):
     sampler_kind: which neighbours are picked. "neighbor": any, each node's on its own. "labor": such as the nodes of
         a hop share, so that a batch has fewer nodes. "weighted": by the weights of the edges (weight.npy).
         "ladies" and "fastgcn": nodes drawn for a whole layer by importance, `fanouts` of them a layer. "saint-node" and
-        "saint-edge": all edges in one subgraph a batch, of its seeds and of as many draws as `fanouts` say, the same for
-        each layer. "walk": the `fanouts` nodes that random walks visit most. With the last five blocks have `weights`.
-    walks, walk_length, walk_stop: of "walk": walks from each node, the most steps of a walk, and the chance in per cent
-        that it ends before each step but its first.
+        "saint-edge": those in a subgraph of the seeds and of as many draws as `fanouts` say, the same for each layer. "walk": the `fanouts` nodes that random walks visit most. With the last five blocks have `weights`.
+    walks, walk_length, walk_stop: of "walk": walks from each node (None: 10), the most steps of a walk (4), and the
+        chance in per cent that it ends before each step but its first (25).
     edge_ids: whether blocks have `edge_ids`, the place of each edge in the dataset's `indices`. It changes nothing else.
     rank, world_size: which part of an epoch's batches comes here: of batch number g, the rank g % world_size.
         None: torch.distributed's where it is initialised, else RANK and WORLD_SIZE of the environment
@@ -305,9 +304,9 @@ class Loader(Batches):
         batch_dependency: int = 1,
         expand: str = "all",
         sampler_kind: str = "neighbor",
-        walks: int = 10,
-        walk_length: int = 4,
-        walk_stop: int = 25,
+        walks: int | None = None,
+        walk_length: int | None = None,
+        walk_stop: int | None = None,
         edge_ids: bool = False,
         rank: int | None = None,
         world_size: int | None = None,

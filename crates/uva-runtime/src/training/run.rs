@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use uva_graph::Dataset;
 
-use uva_sample::{Expand, SamplerKind, Walks};
+use uva_sample::{Expand, SamplerKind};
 use uva_train::{Metric, ModelKind};
 
 use super::session::{self, EvaluateBy, TrainingOptions, TrainingOutcome};
@@ -275,9 +275,8 @@ fn fingerprint(
     if loader.sampler_kind != SamplerKind::Neighbor {
         fingerprint["sampler_kind"] = loader.sampler_kind.name().into();
     }
-    if loader.sampler_kind == SamplerKind::Walk {
-        let Walks { count, length, stop } = loader.walks;
-        fingerprint["walks"] = [count, length, stop].into();
+    if let Some(walks) = loader.sampling().walks_in_force() {
+        fingerprint["walks"] = walks.into();
     }
     Ok(fingerprint)
 }

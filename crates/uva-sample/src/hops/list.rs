@@ -22,8 +22,8 @@ pub struct List {
 pub struct Hop<'a, I> {
     pub(crate) batch: BatchKey,
     pub(crate) layer: usize,
-    /// The most picks out of a list, or the nodes that are drawn for all lists of the hop by a kind that draws by
-    /// layer; `usize::MAX` where every list is taken as it stands.
+    /// The most picks of a list, or the draws for all lists of the hop, of a kind that draws together; `usize::MAX`
+    /// where every list is taken as it stands.
     pub(crate) fanout: usize,
     /// Words of the hop; node and batch are those of the list or neighbour at hand.
     pub(crate) like: StreamKey,

@@ -117,9 +117,8 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         }
         options.check(&graph.csc)?;
         graph.check_home()?;
-        let most =
-            options.fanouts.iter().map(|&fanout| usize::try_from(fanout).unwrap_or(0).min(MAX_PICKS)).max();
-        let most = most.unwrap_or(0);
+        let most = options.fanouts.iter().map(|&fanout| options.picks_a_list(fanout).unwrap_or(0)).max();
+        let most = most.unwrap_or(0).min(MAX_PICKS);
         // A group holds GROUP_PICKS picks, or one destination's where those are more.
         let group_picks = most.max(GROUP_PICKS);
         Ok(Self {

@@ -1,5 +1,5 @@
-//! The kinds of sampler: which entries of a list are picked. One file a kind; what they share is in
-//! [`hops`](crate::hops).
+//! The kinds of sampler: what is picked for a node, as a rule entries of its list. One file a kind, but for what the kinds
+//! of GraphSAINT share; what all share is in [`hops`](crate::hops).
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub enum SamplerKind {
     /// A layer draws nodes out of the whole graph, in proportion to how much all nodes' means depend on them (Chen et
     /// al., "FastGCN: Fast Learning with Graph Convolutional Networks via Importance Sampling", ICLR 2018).
     FastGcn,
-    /// A batch draws nodes out of the whole graph, as FastGCN does, and has all edges between them and its seeds (Zeng
+    /// A batch draws nodes out of the whole graph, as FastGCN does, and samples from the subgraph of them and its seeds (Zeng
     /// et al., "GraphSAINT: Graph Sampling Based Inductive Learning Method", ICLR 2020).
     SaintNode,
     /// The same with the ends of edges that are drawn, those between small lists more likely.
@@ -99,6 +99,23 @@ impl SamplerKind {
     #[must_use]
     pub fn nodes_a_draw(self) -> usize {
         if self == Self::SaintEdge { 2 } else { 1 }
+    }
+
+    /// Memory that a sampler takes for each node of the graph, in bytes. `reordered`: the graph has
+    /// [original ids](uva_graph::Csc::original_ids).
+    #[must_use]
+    pub fn bytes_a_node(self, reordered: bool) -> usize {
+        // Local ids of the batch, and of kinds that draw together numbers of what is drawn.
+        let order = if reordered { 8 } else { 0 };
+        match self {
+            Self::Neighbor | Self::Labor | Self::Weighted | Self::Walk => 8,
+            // Candidates and their importance.
+            Self::Ladies => 8 + 8 + 16,
+            // Sums of importance, and the order that they are in.
+            Self::FastGcn | Self::SaintNode => 8 + 8 + 8 + order,
+            // How much of the whole draws each node.
+            Self::SaintEdge => 8 + 8 + 8 + 8 + order,
+        }
     }
 
     /// Whether each edge of a block has a weight ([`BlockRef::weights`](crate::BlockRef::weights)).

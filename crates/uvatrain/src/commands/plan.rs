@@ -62,10 +62,7 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     }
     if let Some(path) = &flags.out {
         let (data, plan) = (flags.data.display(), path.display());
-        let (fanouts, size) = (&flags.loader.fanouts, flags.loader.batch_size);
-        out::say(&format!(
-            "next: uvatrain train {data} --plan {plan} --fanouts {fanouts} --batch-size {size}"
-        ));
+        out::say(&format!("next: uvatrain train {data} --plan {plan} {}", flags.loader.given_again()));
     }
     if let Some(reordered) = &flags.write_reordered {
         let order = profile.map(|profile| profile.lists).unwrap_or_default();

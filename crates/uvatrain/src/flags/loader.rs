@@ -140,8 +140,8 @@ pub enum NeighborsPicked {
     /// Those of a layer together, out of the whole graph, by importance: --fanouts are nodes a layer (FastGCN)
     #[value(name = "fastgcn")]
     FastGcn,
-    /// All in one subgraph a batch, of the seeds and of nodes drawn by importance: --fanouts are its draws, the same for
-    /// each layer (GraphSAINT)
+    /// Those in a subgraph of the seeds and of nodes drawn by importance: --fanouts are its draws, the same for each
+    /// layer (GraphSAINT)
     #[serde(rename = "saint-node")]
     SaintNode,
     /// The same of the ends of edges that are drawn
@@ -204,6 +204,31 @@ impl LoaderFlags {
                 ExpandNodes::New => Expand::New,
             },
         }
+    }
+
+    /// The options that decide what batches are and how large, as one would give them again; those that are as they are
+    /// unless given are left out, but for fanouts and batch size.
+    pub fn given_again(&self) -> String {
+        let mut line = format!("--fanouts {} --batch-size {}", self.fanouts, self.batch_size);
+        let mut add = |given: bool, option: &str| {
+            if given {
+                line += &format!(" {option}");
+            }
+        };
+        let kind = self.sampler_kind.kind();
+        add(kind != SamplerKind::Neighbor, &format!("--sampler-kind {kind}"));
+        for (option, value) in self.walk.given() {
+            add(true, &format!("{option} {value}"));
+        }
+        add(self.replace, "--replace");
+        add(self.drop_last, "--drop-last");
+        add(self.seed != 0, &format!("--seed {}", self.seed));
+        add(self.batch_dependency > 1, &format!("--batch-dependency {}", self.batch_dependency));
+        add(self.expand == ExpandNodes::New, "--expand new");
+        if let Some(bytes) = self.slot_bytes {
+            add(true, &format!("--slot-bytes {}", bytes.bytes()));
+        }
+        line
     }
 
     /// What clap cannot see: options that contradict each other.
@@ -301,6 +326,20 @@ mod tests {
             part: Part::default(),
         };
         assert_eq!(options, expected);
+    }
+
+    #[test]
+    fn options_that_are_given_again_make_the_same_batches() {
+        for line in [
+            "--fanouts 15,10,5 --batch-size 1024",
+            "--fanouts 7,-1 --batch-size 9 --sampler-kind weighted --replace --drop-last --seed 5 --batch-dependency 6 \
+             --expand new --slot-bytes 1048576",
+            "--fanouts 7,3 --batch-size 9 --sampler-kind walk --walks 3 --walk-length 2 --walk-stop 0",
+        ] {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let given = flags(&words);
+            assert_eq!(given.given_again(), words.join(" "));
+        }
     }
 
     #[test]

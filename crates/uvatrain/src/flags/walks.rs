@@ -36,21 +36,24 @@ impl WalkFlags {
         }
     }
 
+    /// Those that were given, by their names.
+    pub fn given(self) -> impl Iterator<Item = (&'static str, u32)> {
+        let all =
+            [("--walks", self.walks), ("--walk-length", self.walk_length), ("--walk-stop", self.walk_stop)];
+        all.into_iter().filter_map(|(option, value)| Some((option, value?)))
+    }
+
     /// Checks that there is something for them to say.
     ///
     /// # Errors
     /// The option given that this kind of sampler has no use for.
     pub fn check(self, kind: SamplerKind) -> anyhow::Result<()> {
-        for (option, given) in
-            [("--walks", self.walks), ("--walk-length", self.walk_length), ("--walk-stop", self.walk_stop)]
-        {
-            if given.is_some() && kind != SamplerKind::Walk {
-                return Err(exit::usage(format!(
-                    "{option}: the {kind} sampler does not walk; leave {option} out, or use --sampler-kind walk"
-                ))
-                .into());
-            }
+        match self.given().next() {
+            Some((option, _)) if kind != SamplerKind::Walk => Err(exit::usage(format!(
+                "{option}: the {kind} sampler does not walk; leave {option} out, or use --sampler-kind walk"
+            ))
+            .into()),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }

@@ -2,7 +2,8 @@
 //! 2020, section 3.3), around the batch's seeds.
 //!
 //! The subgraph has the seeds and the nodes that are drawn, and all edges of the graph between them. Every layer
-//! aggregates over it, so that a node is the same however deep a model is. An entry counts by one over the chance that
+//! aggregates over it, and the blocks have the part that the seeds reach in as many hops as there are layers: what lies
+//! further changes nothing of theirs. An entry counts by one over the chance that
 //! its node is in the subgraph, and each list's weights are normalised. (The paper normalises by chances that it
 //! estimates from subgraphs drawn beforehand, and begins without seeds: here every training node is a seed once an
 //! epoch, which leaves no loss to be weighed.)
@@ -176,16 +177,17 @@ impl Unit for Edges {
         let nodes = graph.csc.nodes();
         let (mut of_lists, mut parts) = (vec![0_u64; nodes], vec![0_u64; nodes]);
         let of_end = |node| of_end(graph.csc.indptr, node);
-        let whole = sums::each_list(graph, |node, neighbors| {
-            neighbors.iter().all(|&neighbor| {
-                let other = neighbor as usize;
-                let more = of_end(node) + of_end(other);
+        let whole = sums::each_entry(
+            graph,
+            |node, _| of_end(node),
+            |node, of_node, other| {
+                let more = of_node + of_end(other);
                 sums::add(&mut of_lists[node], more)
                     && sums::add(&mut parts[node], more)
                     // An edge from a node to itself draws it once.
                     && (other == node || sums::add(&mut parts[other], more))
-            })
-        })?;
+            },
+        )?;
         Ok((Self { parts }, Sums::new(graph, Self::KIND, whole.then_some(of_lists))?))
     }
 

@@ -91,10 +91,11 @@ impl Sums {
 /// A graph that cannot be.
 pub fn by_entries(graph: &GraphView<'_>) -> Result<Option<Vec<u64>>, SampleError> {
     let mut sums = vec![0_u64; graph.csc.nodes()];
-    let whole = each_list(graph, |_, neighbors| {
-        let more = importance(neighbors.len());
-        neighbors.iter().all(|&neighbor| add(&mut sums[neighbor as usize], more))
-    })?;
+    let whole = each_entry(
+        graph,
+        |_, degree| importance(degree),
+        |_, more, neighbor| add(&mut sums[neighbor], more),
+    )?;
     Ok(whole.then_some(sums))
 }
 
@@ -105,42 +106,45 @@ pub fn add(sum: &mut u64, more: u64) -> bool {
     added.is_some()
 }
 
-/// Goes through the lists of all nodes, until `each` says false: each node and its neighbours, which are nodes. Whether
-/// it went through all of them.
+/// Goes through the entries of all lists until `each` says false: the list's node, what `of_list` says of that node and
+/// the list's length, and the node that the entry names. Whether it went through all of them.
 ///
 /// # Errors
 /// A graph that cannot be.
-pub fn each_list(
+pub fn each_entry<T: Copy>(
     graph: &GraphView<'_>,
-    each: impl FnMut(usize, &[i64]) -> bool,
+    of_list: impl Fn(usize, usize) -> T,
+    each: impl FnMut(usize, T, usize) -> bool,
 ) -> Result<bool, SampleError> {
     match graph.csc.indices {
-        Indices::I32(indices) => each_list_of(graph.csc.indptr, indices, each),
-        Indices::I64(indices) => each_list_of(graph.csc.indptr, indices, each),
+        Indices::I32(indices) => each_of(graph.csc.indptr, indices, of_list, each),
+        Indices::I64(indices) => each_of(graph.csc.indptr, indices, of_list, each),
     }
 }
 
-fn each_list_of<I: NodeId>(
+fn each_of<I: NodeId, T: Copy>(
     indptr: &[i64],
     indices: &[I],
-    mut each: impl FnMut(usize, &[i64]) -> bool,
+    of_list: impl Fn(usize, usize) -> T,
+    mut each: impl FnMut(usize, T, usize) -> bool,
 ) -> Result<bool, SampleError> {
     let nodes = indptr.len().saturating_sub(1);
     let edges = indices.len();
-    let mut neighbors = Vec::new();
     for (node, ends) in indptr.windows(2).enumerate() {
         let (begin, end) = (ends[0], ends[1]);
         if begin as u64 > end as u64 || end as u64 > edges as u64 {
             return Err(SampleError::InvalidList { node: node as i64, begin, end, edges });
         }
-        neighbors.clear();
-        neighbors.extend(indices[begin as usize..end as usize].iter().map(|id| id.widen()));
-        if let Some(at) = neighbors.iter().position(|&neighbor| neighbor as u64 >= nodes as u64) {
-            let (position, neighbor) = (begin as usize + at, neighbors[at]);
-            return Err(SampleError::InvalidNeighbor { position, neighbor, nodes });
-        }
-        if !each(node, &neighbors) {
-            return Ok(false);
+        let of_list = of_list(node, (end - begin) as usize);
+        for (position, id) in (begin as usize..).zip(&indices[begin as usize..end as usize]) {
+            let neighbor = id.widen();
+            // As unsigned, a negative id is beyond any number of nodes.
+            if neighbor as u64 >= nodes as u64 {
+                return Err(SampleError::InvalidNeighbor { position, neighbor, nodes });
+            }
+            if !each(node, of_list, neighbor as usize) {
+                return Ok(false);
+            }
         }
     }
     Ok(true)

@@ -147,6 +147,9 @@ struct Report {
     batch_ms: Spread,
     sampler_kind: NeighborsPicked,
     fanouts: Fanouts,
+    /// How many, how long and how likely to end, of the kind that walks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    walks: Option<[u32; 3]>,
     replace: bool,
     batch_size: u32,
     threads: u32,
@@ -185,6 +188,7 @@ impl Report {
             },
             sampler_kind: flags.sampler_kind,
             fanouts: flags.fanouts.clone(),
+            walks: options(flags).walks_in_force(),
             replace: flags.replace,
             batch_size: flags.batch_size,
             threads: flags.threads,
