@@ -268,17 +268,17 @@ fn on_a_gpu_caches_and_its_own_sampler_change_nothing_but_the_way() {
 }
 
 #[test]
-fn a_gpu_samples_every_kind_that_it_has_as_the_cpu_does() {
+fn on_a_gpu_every_kind_of_sampler_trains_as_on_the_cpu_whoever_samples() {
     let temp = directory();
     let graph = small_graph(temp.path());
     let info = uvatrain(temp.path(), ["info", "graph", "--json"]).run().succeeds().json();
     write_weights(&graph, info["edges"].as_u64().expect("a count"));
     for (number, (kind, on_the_gpu)) in [
-        ("--sampler-kind labor --batch-dependency 3", "--gpu-cache 250KiB"),
-        ("--sampler-kind weighted", "--gpu-cache 250KiB --edge-ids"),
-        ("--sampler-kind weighted --replace", "--in-process"),
-        ("--sampler-kind walk --walk-length 3", "--gpu-cache 250KiB"),
-        ("--sampler-kind saint-edge --fanouts 300,300", "--in-process"),
+        ("--sampler-kind labor --batch-dependency 3", "--sampler gpu --gpu-cache 250KiB"),
+        ("--sampler-kind weighted", "--sampler gpu --gpu-cache 250KiB --edge-ids"),
+        ("--sampler-kind weighted --replace", "--sampler gpu --in-process"),
+        ("--sampler-kind walk --walk-length 3", "--sampler cpu --gpu-cache 250KiB"),
+        ("--sampler-kind ladies --slot-bytes 1MiB", "--sampler cpu --in-process"),
     ]
     .into_iter()
     .enumerate()
@@ -286,7 +286,7 @@ fn a_gpu_samples_every_kind_that_it_has_as_the_cpu_does() {
         let [cpu, gpu] = ["cpu", "gpu"].map(|place| format!("{place}-{number}.jsonl"));
         let options = format!("--epochs 1 --seed 3 {kind}");
         train(temp.path(), &cpu, &format!("--device cpu {options}")).run().succeeds();
-        let line = format!("{options} --sampler gpu {on_the_gpu}");
+        let line = format!("{options} {on_the_gpu}");
         let partition = if line.contains("--in-process") { "" } else { "--partition none" };
         let outcome = on_gpu(temp.path(), &gpu, &format!("{line} {partition}")).run().succeeds();
         let [expected, found] = [cpu, gpu].map(|name| computed(&temp.path().join(name)));
