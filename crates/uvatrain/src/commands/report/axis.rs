@@ -65,7 +65,7 @@ impl Axis {
         if self.percent {
             return format!("{} %", with_decimals(100.0 * value, decimals(100.0 * self.step)));
         }
-        let (unit, name) = match value.abs().max(self.step) {
+        let (unit, name) = match self.from.abs().max(self.to.abs()) {
             size if size >= 1e10 => (1e9, " G"),
             size if size >= 1e7 => (1e6, " M"),
             size if size >= 1e4 => (1e3, " k"),

@@ -194,11 +194,13 @@ pub fn x_labels(axis: &Axis, height: u32) -> String {
     let mut labels = String::new();
     for tick in &axis.ticks {
         let place = axis.place(*tick);
+        let label = axis.label(*tick);
         let anchor = match place {
             0.97.. => "end",
+            ..0.03 if label.len() > 1 => "start",
             _ => "middle",
         };
-        let (x, label, end) = (percent(place), axis.label(*tick), height + 6);
+        let (x, end) = (percent(place), height + 6);
         let _ = write!(
             labels,
             "<line class=\"tick\" x1=\"{x}\" x2=\"{x}\" y1=\"{height}\" y2=\"{end}\"/>\

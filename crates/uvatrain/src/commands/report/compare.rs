@@ -8,7 +8,7 @@ use super::html::{Table, escape};
 use super::page::Scale;
 use super::roles::{bottleneck, sums};
 use super::run::Run;
-use super::section::{device, epochs, flat_options, last_loss, results, seconds, speed};
+use super::section::{device, epochs, flat_options, last_loss, results, seconds, side_by_side, speed};
 use super::timeline::ROLES;
 use crate::ui::format;
 
@@ -17,11 +17,7 @@ pub fn of(runs: &[(String, &Run)], scale: Scale) -> String {
     let mut html = String::from("<section>\n<h2>Compared</h2>\n");
     html += &figures(runs);
     let overlay = Overlay { runs, id: "all", points: scale.points, hovers: 0 };
-    html += "<div class=\"charts\">\n";
-    for chart in [overlay.speed(), overlay.loss(), overlay.accuracy()].into_iter().flatten() {
-        html += &chart;
-    }
-    html += "</div>\n";
+    html += &side_by_side([overlay.speed(), overlay.loss(), overlay.accuracy()]);
     html += &differences(runs);
     html + "</section>\n"
 }

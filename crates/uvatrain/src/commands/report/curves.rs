@@ -30,9 +30,7 @@ impl Overlay<'_> {
         let length = self.runs.iter().map(|(_, run)| run.timeline.length()).max()?;
         let unit = TimeUnit::of(length);
         let curve = |(style, (name, run)): (usize, &(String, &Run))| {
-            let batches = usize::try_from(run.totals.batches).unwrap_or(usize::MAX);
-            // Few batches in a stretch, and the line shows nothing but how they fall into it.
-            let (width, windows) = run.timeline.windows(self.points.min(batches / 4).max(1));
+            let (width, windows) = run.timeline.windows(stretches(run, self.points));
             let whole = run.timeline.length() as f64;
             let points = windows.iter().enumerate().map(|(index, window)| {
                 let from = index as f64 * width as f64;
@@ -46,8 +44,7 @@ impl Overlay<'_> {
         let mut hovers = Vec::new();
         let mut marks = Vec::new();
         if let Some(run) = self.alone() {
-            let (width, windows) =
-                run.timeline.windows(self.hovers.min(run.totals.batches as usize / 4).max(1));
+            let (width, windows) = run.timeline.windows(stretches(run, self.hovers));
             for (index, window) in windows.iter().enumerate() {
                 let from = index as f64 * width as f64;
                 let to = (from + width as f64).min(length as f64);
@@ -104,7 +101,8 @@ impl Overlay<'_> {
             curves.push(curve);
         }
         let every = || curves.iter().flat_map(Curve::points);
-        let end = every().map(|point| point.0).reduce(f64::max)?;
+        every().next()?;
+        let end = self.runs.iter().map(|(_, run)| run.trained as f64 / scale(run)).fold(0.0, f64::max);
         let bands = curves.iter().flat_map(|curve| &curve.band).flat_map(|&(_, least, most)| [least, most]);
         let (least, most) = every()
             .map(|point| point.1)
@@ -210,7 +208,7 @@ impl Overlay<'_> {
         run.totals.cache?;
         let length = run.timeline.length();
         let unit = TimeUnit::of(length);
-        let (width, windows) = run.timeline.windows(self.points.min(run.totals.batches as usize / 2).max(1));
+        let (width, windows) = run.timeline.windows(stretches(run, self.points));
         let rate = |all: f64, hits: f64| (all > 0.0).then(|| hits / all);
         let place = |index: usize| {
             let from = index as f64 * width as f64;
@@ -222,14 +220,24 @@ impl Overlay<'_> {
             };
             Curve::of(name, style, windows.iter().enumerate().map(of))
         };
-        let curves = vec![curve("neighbour lists", 0, 0), curve("feature rows", 1, 1)];
+        let mut curves = vec![curve("neighbour lists", 0, 0), curve("feature rows", 1, 1)];
+        // A cache that nothing was put into hits nothing, and that is no finding.
+        let cached = |name: &str| run.start.in_force["caches"][name]["count"].as_u64() != Some(0);
+        if cached("lists") != cached("rows") {
+            curves.remove(usize::from(cached("lists")));
+            curves[0].style = 0;
+        }
         let ends = curves.iter().filter_map(|curve| {
             Some(format!("{}: {} at the end.", curve.name, format::percent(curve.points().last()?.1)))
         });
+        let title = match &curves[..] {
+            [curve] => format!("Hit rate of the cache of {}", curve.name),
+            _ => "Hit rates of the caches".to_owned(),
+        };
         Some(
             Chart {
                 id: &format!("{}-hits", self.id),
-                title: "Hit rate of the caches",
+                title: &title,
                 description: ends.collect::<Vec<_>>().join(" "),
                 x: Axis::exactly(0.0, length as f64 / unit.microseconds, 5),
                 x_name: &format!("{} since the first batch was begun", unit.name),
@@ -241,6 +249,12 @@ impl Overlay<'_> {
             .html(),
         )
     }
+}
+
+/// How many stretches of a run's time have enough batches each that a line shows more than how they fall into them.
+fn stretches(run: &Run, most: usize) -> usize {
+    let batches = usize::try_from(run.totals.batches).unwrap_or(usize::MAX);
+    most.min((batches / 10).max(5))
 }
 
 fn most(curves: &[Curve]) -> Option<f64> {

@@ -25,7 +25,8 @@ pub fn escape(text: &str) -> String {
 pub fn prose(text: &str) -> String {
     let mut html = String::new();
     for (index, part) in text.split('`').enumerate() {
-        let part = escape(part);
+        // A number and its percent sign are not torn apart.
+        let part = escape(part).replace(" %", "\u{a0}%");
         let _ = if index % 2 == 1 { write!(html, "<code>{part}</code>") } else { write!(html, "{part}") };
     }
     html

@@ -56,7 +56,7 @@ pub fn verdict(run: &Run) -> Option<String> {
     let busiest = bottleneck(&sums)?;
     let share = sums[busiest].working();
     let so_far = if run.end.is_some() { "" } else { " as far as this file goes" };
-    let worked = format!("it worked {} of its time{so_far}", format::percent(share));
+    let worked = format!("which worked {} of its time{so_far}", format::percent(share));
     let number = |name: &str| run.option(name).and_then(serde_json::Value::as_u64);
     let hidden = number("hidden").map_or(String::new(), |hidden| format!(" ({hidden} now)"));
     if share < 0.6 {
@@ -74,7 +74,7 @@ pub fn verdict(run: &Run) -> Option<String> {
     let sampler_on_gpu = run.start.in_force["sampler"] == "gpu";
     Some(match ROLES[busiest] {
         "sampler" if sampler_on_gpu => format!(
-            "Sampling is the bottleneck: the sampler on the GPU holds the others up, {worked}. A larger `--gpu-cache` keeps \
+            "Sampling is the bottleneck: the others wait for the sampler on the GPU, {worked}. A larger `--gpu-cache` keeps \
              more neighbour lists on the GPU, and smaller `--fanouts` are less work."
         ),
         "sampler" => {
@@ -102,7 +102,7 @@ pub fn verdict(run: &Run) -> Option<String> {
             )
         }
         _ if run.command().is_some() => format!(
-            "The command is the bottleneck: batches lie ready while it works, {worked}. Options of batches change \
+            "The command is the bottleneck: batches lie ready for it, {worked}. Options of batches change \
              nothing about that; what makes it faster is in the command itself."
         ),
         _ if on_gpu => format!(

@@ -34,6 +34,8 @@ pub struct Run {
     pub timeline: Timeline,
     /// The losses of batches, by how many batches of training lie before.
     pub losses: Stretches<Seen>,
+    /// How many batches of training lie before the end of the last batch.
+    pub trained: u64,
     pub epochs: Stretches<Epochs>,
     pub last_epoch: Option<EpochEvent>,
     pub input_nodes: Histogram,
@@ -88,6 +90,7 @@ impl Run {
             totals: Totals::default(),
             timeline: Timeline::new(samplers(&start)?),
             losses: Stretches::new(MOST),
+            trained: 0,
             epochs: Stretches::new(MOST),
             last_epoch: None,
             input_nodes: Histogram::default(),
@@ -151,8 +154,9 @@ impl Run {
             ));
         }
         self.timeline.take(batch);
+        let place = self.place(batch.epoch.into(), batch.batch.into());
+        self.trained = self.trained.max(place.saturating_add(1));
         if let Some(loss) = batch.loss.map(f64::from) {
-            let place = self.place(batch.epoch.into(), batch.batch.into());
             *self.losses.at(place) += Seen::one(loss);
         }
         self.input_nodes.add(batch.input_nodes as u64);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::curves::Overlay;
 use super::html::{Table, escape, folded, prose, shortened};
 use super::page::Scale;
-use super::roles::{bottleneck, sums, verdict};
+use super::roles::{sums, verdict};
 use super::run::Run;
 use super::timeline::{DOINGS, ROLES};
 use super::{sizes, stages};
@@ -34,11 +34,8 @@ pub fn of(run: &Run, id: &str, name: &str, scale: Scale) -> String {
     html += &stages::table(run).unwrap_or_default();
     let runs = [(name.to_owned(), run)];
     let overlay = Overlay { runs: &runs, id, points: scale.points, hovers: scale.hovers };
-    html += "<h3>Speed and learning</h3>\n<div class=\"charts\">\n";
-    for chart in [overlay.speed(), overlay.loss(), overlay.accuracy(), overlay.hits()].into_iter().flatten() {
-        html += &chart;
-    }
-    html += "</div>\n";
+    html += "<h3>Speed and learning</h3>\n";
+    html += &side_by_side([overlay.speed(), overlay.loss(), overlay.accuracy(), overlay.hits()]);
     html += &epochs_table(run).unwrap_or_default();
     html += "<h3>What was in the batches</h3>\n<div class=\"charts small\">\n";
     html += &sizes::figures(run, id);
@@ -46,6 +43,14 @@ pub fn of(run: &Run, id: &str, name: &str, scale: Scale) -> String {
     html += &sizes::table(run);
     html += &sizes::moved(run);
     html
+}
+
+/// Those pictures that there are, in as many columns as there is room for.
+pub fn side_by_side(charts: impl IntoIterator<Item = Option<String>>) -> String {
+    let charts: Vec<String> = charts.into_iter().flatten().collect();
+    // Three in a row, and not one alone below two.
+    let class = if charts.len() == 3 { "charts three" } else { "charts" };
+    format!("<div class=\"{class}\">\n{}</div>\n", charts.concat())
 }
 
 /// What of the run is to be known before its figures are read.
@@ -90,19 +95,17 @@ fn tiles(run: &Run) -> String {
     }
     tile("time", format::seconds(seconds(run)), "");
     let epochs = epochs(run);
+    let batches = format!("{} batches", format::count(run.totals.batches));
     let asked = run.option("epochs").and_then(Value::as_u64).filter(|asked| *asked != epochs);
     let stopped = run.end.as_ref().is_some_and(|end| end.stopped_early);
-    let of = asked.map_or(String::new(), |asked| format!("of {}", format::count(asked)));
-    tile("epochs", format::count(epochs), &if stopped { format!("{of}, stopped early") } else { of });
-    tile("training batches", format::count(run.totals.batches), "");
+    let of = asked.map_or(String::new(), |asked| format!("of {}, ", format::count(asked)));
+    let early = if stopped { "stopped early, " } else { "" };
+    tile("epochs", format::count(epochs), &format!("{of}{early}{batches}"));
     for (name, value) in results(run) {
         tile(name, format::percent(value).to_string(), "");
     }
     if let Some(loss) = last_loss(run) {
         tile("last loss", format!("{loss:.4}"), "");
-    }
-    if let Some(busiest) = bottleneck(&sums(run)) {
-        tile("bottleneck", ROLES[busiest].to_owned(), "");
     }
     let html: String = tiles
         .iter()
@@ -200,11 +203,20 @@ fn settings(run: &Run) -> String {
         ("pipeline", &["samplers", "gather_threads", "train_threads", "feature_slots", "batch_slots"]),
         ("device", &["device", "gather", "sampler", "partition"]),
     ] {
-        let told = options.iter().filter_map(|name| {
-            let value = run.option(name).filter(|value| !matches!(value, Value::Bool(false)))?;
-            Some(format!("{} {}", name.replace('_', " "), word(value)))
-        });
-        let told: Vec<_> = told.collect();
+        let on_cpu = device(run) == "cpu";
+        let mut told = Vec::new();
+        for option in options {
+            let off = |value: &Value| value == false || value == "none" || value.as_f64() == Some(0.0);
+            let Some(value) = run.option(option) else { continue };
+            match *option {
+                // Its number says nothing by being nothing.
+                "seed" => told.push(format!("seed {}", word(value))),
+                "partition" if on_cpu => {}
+                "model" | "sampler_kind" | "device" => told.push(word(value)),
+                _ if off(value) => {}
+                name => told.push(format!("{} {}", name.replace('_', " "), word(value))),
+            }
+        }
         // Without a model its options are those of nobody.
         if !told.is_empty() && (name != "model" || run.option("model").is_some()) {
             facts.push((name, told.join(", ")));

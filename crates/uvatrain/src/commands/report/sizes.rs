@@ -21,9 +21,9 @@ fn histograms(run: &Run) -> Vec<(String, &Histogram)> {
             0 => "at the seeds".to_owned(),
             _ => format!("hop {}", layer + 1),
         };
-        (format!("Edges, {of}"), histogram)
+        (format!("Edges a batch, {of}"), histogram)
     });
-    let mut all = vec![("Input nodes".to_owned(), &run.input_nodes)];
+    let mut all = vec![("Input nodes a batch".to_owned(), &run.input_nodes)];
     all.extend(layers);
     all.retain(|(_, histogram)| histogram.count() > 0);
     all
@@ -87,7 +87,7 @@ fn picture(name: &str, histogram: &Histogram, id: &str) -> String {
             x_labels(&x, HEIGHT)
         ),
         inner: &inner,
-        x_name: "a batch",
+        x_name: &format!("highest bar: {} batches", format::count(highest as u64)),
         wide: false,
     })
 }
@@ -95,7 +95,7 @@ fn picture(name: &str, histogram: &Histogram, id: &str) -> String {
 /// The same in numbers.
 pub fn table(run: &Run) -> String {
     let mut table =
-        Table::new("Sizes of batches", &["a batch", "mean", "least", "5 %", "median", "95 %", "largest"]);
+        Table::new("Sizes of batches", &["", "mean", "least", "5 %", "median", "95 %", "largest"]);
     for (name, histogram) in histograms(run) {
         let Some((least, most)) = histogram.range() else { continue };
         let quantile = |share| histogram.quantile(share).map_or("–".to_owned(), format::count);

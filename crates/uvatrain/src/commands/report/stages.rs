@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::axis::{Axis, TimeUnit, stretch};
 use super::chart::{Figure, figure, hovers, percent, stretched, thousandths, x_labels};
 use super::html::{Table, escape};
+use super::roles::sums;
 use super::run::Run;
 use super::timeline::{DOINGS, ROLES, Window};
 use crate::ui::format;
@@ -23,7 +24,7 @@ pub fn figure_of(run: &Run, id: &str, wanted: usize) -> String {
     }
     let unit = TimeUnit::of(length);
     let axis = Axis::exactly(0.0, length as f64 / unit.microseconds, 5);
-    let whole = run.timeline.whole();
+    let sums = sums(run);
     let stretches: Vec<Stretch> = windows
         .iter()
         .enumerate()
@@ -42,11 +43,11 @@ pub fn figure_of(run: &Run, id: &str, wanted: usize) -> String {
             0 if run.timeline.samplers() > 1 => format!("s, mean of {}", run.timeline.samplers()),
             _ => String::new(),
         };
-        let working = format::percent(whole.shares(role, length as f64)[0]);
+        let working = format::percent(sums[role].working());
         let _ = write!(
             inner,
             "<text class=\"role\" x=\"0\" y=\"{}\">{name}{processes}</text>\
-             <text x=\"100%\" y=\"{}\" text-anchor=\"end\">working {working}</text>\
+             <text x=\"100%\" y=\"{}\" text-anchor=\"end\">worked {working}</text>\
              <rect class=\"unknown\" x=\"0\" y=\"{top}\" width=\"100%\" height=\"{STRIP}\"/>\n",
             top - 7,
             top - 7

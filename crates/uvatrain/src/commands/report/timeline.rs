@@ -2,8 +2,9 @@
 //! how long it took.
 //!
 //! Between two batches of an epoch a role waits, and for what follows from the hand-over (docs/architecture.md): a
-//! sampler for a slot to be free; the producer for the batch to be sampled, and from then on for a slot; the consumer
-//! for the batch. Between two epochs it works on validation batches, or waits, and no line tells which: that time, as
+//! sampler for a slot to be free; the producer for the batch to be sampled, and from then on for a slot. The consumer
+//! waits for the batch to be gathered; what else lies between two of its batches is work too, as the run itself counts
+//! it. Between two epochs it works on validation batches, or waits, and no line tells which: that time, as
 //! that before a role's first batch and behind its last, is put down to nothing.
 
 use std::ops::AddAssign;
@@ -61,7 +62,7 @@ impl Window {
     /// Batches a second while training; `None` where too little of the stretch was training to tell.
     pub fn speed(&self, width: f64) -> Option<f64> {
         let training = self.spent[CONSUMER].iter().sum::<f64>();
-        (training > 0.05 * width).then(|| 1e6 * self.batches / training)
+        (training > 0.2 * width).then(|| 1e6 * self.batches / training)
     }
 }
 
@@ -135,7 +136,7 @@ impl Timeline {
         self.work(PRODUCER, &mut producer, epoch, gathered, sampled.1, 1.0);
         self.producer = producer;
         let mut consumer = self.consumer;
-        let took = self.work(CONSUMER, &mut consumer, epoch, trained, u64::MAX, 1.0);
+        let took = self.work(CONSUMER, &mut consumer, epoch, trained, gathered.1, 1.0);
         self.consumer = consumer;
 
         let nodes = batch.input_nodes as f64;
@@ -167,7 +168,9 @@ impl Timeline {
         let since = before.filter(|(of, _)| *of == epoch).map_or(from, |(_, end)| end);
         let ready = ready.clamp(since, from);
         self.put(role, WAITING_INPUT, since, ready, share);
-        self.put(role, WAITING_OUTPUT, ready, from, share);
+        // Nobody takes anything from the consumer.
+        let then = if role == CONSUMER { WORKING } else { WAITING_OUTPUT };
+        self.put(role, then, ready, from, share);
         self.put(role, WORKING, from, to, share);
         *last = Some((epoch, to));
         self.end = self.end.max(to);
@@ -235,14 +238,15 @@ mod tests {
         let mut timeline = Timeline::new(1);
         timeline.take(&batch(0, 0, [(1000, 10), (1010, 20), (1030, 40)]));
         // The sampler has a slot at 1040. The producer, done at 1030, has the batch at 1060, a slot at 1065.
-        timeline.take(&batch(0, 0, [(1040, 20), (1065, 5), (1080, 20)]));
+        // Gathered at 1075, when the consumer has been done for 5; it turns to it at 1080.
+        timeline.take(&batch(0, 0, [(1040, 20), (1065, 10), (1080, 20)]));
         let whole = timeline.whole();
         assert_eq!(timeline.length(), 100);
         assert_eq!(whole.spent[SAMPLER], [30.0, 0.0, 30.0]);
-        assert_eq!(whole.spent[PRODUCER], [25.0, 30.0, 5.0]);
-        assert_eq!(whole.spent[CONSUMER], [60.0, 10.0, 0.0]);
+        assert_eq!(whole.spent[PRODUCER], [30.0, 30.0, 5.0]);
+        assert_eq!(whole.spent[CONSUMER], [65.0, 5.0, 0.0]);
         assert_eq!((whole.batches, whole.input_nodes), (2.0, 200.0));
-        assert_eq!(whole.shares(PRODUCER, 100.0), [0.25, 0.3, 0.05]);
+        assert_eq!(whole.shares(PRODUCER, 100.0), [0.3, 0.3, 0.05]);
         // Two batches in 70 microseconds of training.
         assert!((whole.speed(100.0).unwrap() - 2e6 / 70.0).abs() < 1e-6);
         assert_eq!(Window::default().speed(100.0), None);
