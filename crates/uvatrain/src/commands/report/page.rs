@@ -74,7 +74,7 @@ pub fn of(runs: &[Run]) -> String {
 fn what(run: &Run) -> String {
     let option = |name: &str| run.option(name).map(section::word);
     let model = match run.command() {
-        Some(command) => format!("{} with batches of uvatrain's", shortened(&command, 120)),
+        Some(command) => format!("{}, fed by uvatrain", shortened(&command, 120)),
         None => option("model").unwrap_or_else(|| "training".to_owned()),
     };
     let fanouts = option("fanouts").map(|fanouts| format!("fanouts {fanouts}"));

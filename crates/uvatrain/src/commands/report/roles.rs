@@ -59,6 +59,18 @@ pub fn verdict(run: &Run) -> Option<String> {
     let worked = format!("which worked {} of its time{so_far}", format::percent(share));
     let number = |name: &str| run.option(name).and_then(serde_json::Value::as_u64);
     let hidden = number("hidden").map_or(String::new(), |hidden| format!(" ({hidden} now)"));
+    // The producer's place is full while nobody takes from it.
+    if share < 0.6 && sums[1].share(2) > 0.5 {
+        let elsewhere = match run.command() {
+            Some(_) => "what the command does besides its batches",
+            None => "its start, and evaluation",
+        };
+        return Some(format!(
+            "Batches lay ready most of the time: the producer waited {} of its time for a place to put the next. What \
+             took the run's time is {elsewhere}; making batches faster would gain nothing.",
+            format::percent(sums[1].share(2))
+        ));
+    }
     if share < 0.6 {
         let slots = number("slots").or_else(|| number("feature_slots")).unwrap_or(2);
         return Some(format!(
@@ -164,5 +176,13 @@ mod tests {
             assert!(parts.iter().all(|part| verdict.contains(part)), "{working:?}: {verdict}");
         }
         assert_eq!(verdict(&run([0.0; 3], cpu)), None);
+        let mut full = run([1.0, 2.0, 3.0], command);
+        let roles = full.end.as_mut().map(|end| &mut end.roles.producer).unwrap();
+        (roles.waiting_input_s, roles.waiting_output_s) = (0.0, 8.0);
+        let verdict = verdict(&full).unwrap();
+        assert!(
+            verdict.contains("waited 80.0 %") && verdict.contains("what the command does besides"),
+            "{verdict}"
+        );
     }
 }
