@@ -164,11 +164,12 @@ fn refuses(directory: &Path, args: &[&str], message: &[&str]) -> Outcome {
 
 fn start() -> Value {
     json!({ "event": "start", "version": "0.1.0",
-        "dataset": { "name": "g", "nodes": 10, "edges": 20, "feature_dim": 8, "feature_dtype": "f32", "classes": 2,
-            "train": 5, "valid": 0, "test": 0, "fingerprint": "0" },
-        "options": { "model": "sage", "hidden": 16, "epochs": 2, "loader": { "fanouts": [5, 5], "batch_size": 2 } },
-        "in_force": { "device": "cpu", "samplers": 1, "gather_threads": 1, "train_threads": 1, "train_batches": 100,
-            "start": { "epoch": 0, "batch": 0 } } })
+        "dataset": { "name": "g", "nodes": 10, "edges": 20, "feature_dim": 8, "feature_dtype": "f32",
+            "classes": 2, "train": 5, "valid": 0, "test": 0, "fingerprint": "0" },
+        "options": { "model": "sage", "hidden": 16, "epochs": 2,
+            "loader": { "fanouts": [5, 5], "batch_size": 2 } },
+        "in_force": { "device": "cpu", "samplers": 1, "gather_threads": 1, "train_threads": 1,
+            "train_batches": 100, "start": { "epoch": 0, "batch": 0 } } })
 }
 
 /// A batch a millisecond, the consumer at work all the time.
@@ -431,19 +432,24 @@ fn neither_memory_nor_the_page_grows_with_the_batches() {
         let nodes = 100_000 + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 900_000;
         write!(
             line,
-            r#"{{"event":"batch","epoch":{epoch},"batch":{of_epoch},"hash":"0","seeds":9,"input_nodes":{nodes},"edges":[{},{}],"loss":{},"sample_at_us":{at},"sample_us":300,"gather_at_us":{},"gather_us":200,"train_at_us":{},"train_us":{}}}"#,
+            r#"{{"event":"batch","epoch":{epoch},"batch":{of_epoch},"hash":"0","seeds":9,"input_nodes":{nodes},"#
+        )
+        .unwrap();
+        write!(
+            line,
+            r#""edges":[{},{}],"loss":{},"sample_at_us":{at},"sample_us":300,"gather_at_us":{},"gather_us":200,"#,
             nodes * 2,
             nodes * 5,
             1.0 + 1.0 / (1 + number) as f64,
             at + 300,
-            at + 1000,
-            900 + number % 200,
         )
         .unwrap();
-        writeln!(file, "{line}").unwrap();
+        let (trained, took) = (at + 1000, 900 + number % 200);
+        writeln!(file, r#"{line}"train_at_us":{trained},"train_us":{took}}}"#).unwrap();
         if of_epoch == 99 {
             let accuracy = 1.0 - 1.0 / (2 + epoch) as f64;
-            let text = json!({ "event": "epoch", "epoch": epoch, "train_loss": 1.0, "train_accuracy": accuracy, "seconds": 0.1 });
+            let text = json!({ "event": "epoch", "epoch": epoch, "train_loss": 1.0, "train_accuracy": accuracy,
+                "seconds": 0.1 });
             writeln!(file, "{text}").unwrap();
         }
     }

@@ -162,7 +162,8 @@ pub fn figure(parts: &Figure<'_>) -> String {
     format!(
         "<figure{class}><figcaption>{title}</figcaption>\n{legend}<div class=\"plot\">\
          <svg role=\"img\" aria-labelledby=\"{id}-t {id}-d\" width=\"100%\" height=\"{height}\">\
-         <title id=\"{id}-t\">{title}</title><desc id=\"{id}-d\">{description}</desc>\n{axes}\n{inner}</svg></div>\
+         <title id=\"{id}-t\">{title}</title><desc id=\"{id}-d\">{description}</desc>\n\
+         {axes}\n{inner}</svg></div>\
          <p class=\"axis\">{x_name}</p></figure>\n"
     )
 }

@@ -77,7 +77,7 @@ fn differences(runs: &[(String, &Run)]) -> String {
             continue;
         }
         any = true;
-        table.row(&[&[name.clone()], &values[..]].concat());
+        table.row(&[std::slice::from_ref(name), &values[..]].concat());
     }
     if any { table.html() } else { "<p>Their options are the same.</p>\n".to_owned() }
 }

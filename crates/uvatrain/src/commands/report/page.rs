@@ -42,7 +42,8 @@ pub fn of(runs: &[Run]) -> String {
         ),
     };
     let mut body = format!(
-        "<header><p class=\"program\">uvatrain report</p><h1>{}</h1>\n<p class=\"subtitle\">{}</p></header>\n<main>\n",
+        "<header><p class=\"program\">uvatrain report</p><h1>{}</h1>\n<p class=\"subtitle\">{}</p></header>\n\
+         <main>\n",
         escape(&title),
         escape(&shortened(&subtitle, 400))
     );
@@ -55,7 +56,8 @@ pub fn of(runs: &[Run]) -> String {
             let (heading, subtitle) = (escape(name), escape(&shortened(&what(run), 400)));
             let inner = section::of(run, &id, name, scale);
             body += &format!(
-                "<section id=\"{id}\" class=\"run\">\n<h2>{heading}</h2>\n<p class=\"subtitle\">{subtitle}</p>\n{inner}</section>\n"
+                "<section id=\"{id}\" class=\"run\">\n<h2>{heading}</h2>\n<p class=\"subtitle\">{subtitle}</p>\n\
+                 {inner}</section>\n"
             );
         }
     }
@@ -64,8 +66,9 @@ pub fn of(runs: &[Run]) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
-         <meta name=\"color-scheme\" content=\"light dark\"/>\n<title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         {body}</main>\n<footer>Made by uvatrain {version} from the runs' metrics.</footer>\n</body>\n</html>\n",
+         <meta name=\"color-scheme\" content=\"light dark\"/>\n<title>{}</title>\n<style>\n{STYLE}</style>\n\
+         </head>\n<body>\n{body}</main>\n<footer>Made by uvatrain {version} from the runs' metrics.</footer>\n\
+         </body>\n</html>\n",
         escape(&title)
     )
 }

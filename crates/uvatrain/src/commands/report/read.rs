@@ -69,7 +69,7 @@ fn of(mut reader: impl BufRead, path: &Path) -> anyhow::Result<Run> {
             }
             (Err(_), None) if !whole && bytes.starts_with(br#"{"event":"start""#) => {
                 return Err(fault(
-                    "the first line is cut, and says what the run is: wait until the run has begun, or run again",
+                    "the first line, which says what the run is, is cut: wait until it has begun, or run again",
                 )
                 .into());
             }
@@ -125,7 +125,7 @@ mod tests {
         let error = told(&format!("{START}\n{}\n{EPOCH}\n", &EPOCH[..30])).unwrap_err();
         assert!(error.starts_with("f:2: this is no line of metrics"), "{error}");
         let error = told(&START[..40]).unwrap_err();
-        assert!(error.starts_with("f:1: the first line is cut"), "{error}");
+        assert!(error.starts_with("f:1: the first line, which"), "{error}");
     }
 
     #[test]

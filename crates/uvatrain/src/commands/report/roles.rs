@@ -56,7 +56,7 @@ pub fn verdict(run: &Run) -> Option<String> {
     let busiest = bottleneck(&sums)?;
     let share = sums[busiest].working();
     let so_far = if run.end.is_some() { "" } else { " as far as this file goes" };
-    let worked = format!("which worked {} of its time{so_far}", format::percent(share));
+    let worked = format!("which worked {} of the time{so_far}", format::percent(share));
     let number = |name: &str| run.option(name).and_then(serde_json::Value::as_u64);
     let hidden = number("hidden").map_or(String::new(), |hidden| format!(" ({hidden} now)"));
     // The producer's place is full while nobody takes from it.
@@ -66,16 +66,16 @@ pub fn verdict(run: &Run) -> Option<String> {
             None => "its start, and evaluation",
         };
         return Some(format!(
-            "Batches lay ready most of the time: the producer waited {} of its time for a place to put the next. What \
-             took the run's time is {elsewhere}; making batches faster would gain nothing.",
+            "Batches lay ready most of the time: the producer waited {} of its time for a place to put \
+             the next. What took the run's time is {elsewhere}; making batches faster would gain nothing.",
             format::percent(sums[1].share(2))
         ));
     }
     if share < 0.6 {
         let slots = number("slots").or_else(|| number("feature_slots")).unwrap_or(2);
         return Some(format!(
-            "No stage worked all the time; the {} worked most, {}{so_far}. A slot more, `--slots {}` ({slots} now), \
-             lets the stages run further ahead of each other.",
+            "No stage worked all the time; the {} worked most, {}{so_far}. A slot more, `--slots {}` \
+             ({slots} now), lets the stages run further ahead of each other.",
             ROLES[busiest],
             format::percent(share),
             slots.saturating_add(1)
@@ -86,14 +86,14 @@ pub fn verdict(run: &Run) -> Option<String> {
     let sampler_on_gpu = run.start.in_force["sampler"] == "gpu";
     Some(match ROLES[busiest] {
         "sampler" if sampler_on_gpu => format!(
-            "Sampling is the bottleneck: the others wait for the sampler on the GPU, {worked}. A larger `--gpu-cache` keeps \
-             more neighbour lists on the GPU, and smaller `--fanouts` are less work."
+            "Sampling is the bottleneck: the others wait for the sampler on the GPU, {worked}. A larger \
+             `--gpu-cache` keeps more neighbour lists on the GPU, and smaller `--fanouts` are less work."
         ),
         "sampler" => {
             let samplers = run.timeline.samplers();
             format!(
-                "Sampling is the bottleneck: the others wait for the sampler{}, {worked}. More of them help while cores are \
-                 idle: `--samplers {}` ({samplers} now).",
+                "Sampling is the bottleneck: the others wait for the sampler{}, {worked}. More of them \
+                 help while cores are idle: `--samplers {}` ({samplers} now).",
                 if samplers > 1 { "s" } else { "" },
                 samplers + 1
             )
@@ -102,14 +102,14 @@ pub fn verdict(run: &Run) -> Option<String> {
             "Gathering feature rows is the bottleneck: the others wait for the producer, {worked}. {}",
             match run.totals.cache {
                 Some(_) => "A larger `--gpu-cache` keeps more of the rows that are read often on the GPU.",
-                None => "`--gpu-cache auto` keeps the rows that are read most on the GPU.",
+                None => "`--gpu-cache` keeps the rows that are read most on the GPU.",
             }
         ),
         "producer" => {
             let threads = number("gather_threads").unwrap_or(1);
             format!(
-                "Gathering feature rows is the bottleneck: the others wait for the producer, {worked}. More threads help while \
-                 cores are idle: `--gather-threads {}` ({threads} now).",
+                "Gathering feature rows is the bottleneck: the others wait for the producer, {worked}. \
+                 More threads help while cores are idle: `--gather-threads {}` ({threads} now).",
                 threads.saturating_add(1)
             )
         }
@@ -118,15 +118,15 @@ pub fn verdict(run: &Run) -> Option<String> {
              nothing about that; what makes it faster is in the command itself."
         ),
         _ if on_gpu => format!(
-            "Training is the bottleneck: batches lie ready for the consumer, {worked}. Making them faster would gain nothing; a \
-             smaller model does, `--hidden`{hidden}."
+            "Training is the bottleneck: batches lie ready for the consumer, {worked}. Making them faster \
+             would gain nothing; a smaller model does, `--hidden`{hidden}."
         ),
         _ => {
             let threads = number("train_threads").unwrap_or(1);
             format!(
-                "Training is the bottleneck: batches lie ready for the consumer, {worked}. Making them faster would gain nothing; \
-                 more threads help while cores are idle, `--train-threads {}` ({threads} now), and a smaller model always \
-                 does, `--hidden`{hidden}.",
+                "Training is the bottleneck: batches lie ready for the consumer, {worked}. Making them \
+                 faster would gain nothing; more threads help while cores are idle, `--train-threads {}` \
+                 ({threads} now), and a smaller model always does, `--hidden`{hidden}.",
                 threads.saturating_add(1)
             )
         }
@@ -151,15 +151,17 @@ mod tests {
             "waiting_output_s": 0.0, "peak_rss_bytes": 7 })
         };
         let [sampler, producer, consumer] = working.map(role);
-        let end = json!({ "event": "end", "stopped_early": false, "bottleneck": "", "epochs": 1, "seconds": 10.0, "batches": 1,
-            "batches_per_second": 1.0, "roles": { "sampler": sampler, "producer": producer, "consumer": consumer } });
+        let end = json!({ "event": "end", "stopped_early": false, "bottleneck": "", "epochs": 1,
+            "seconds": 10.0, "batches": 1, "batches_per_second": 1.0,
+            "roles": { "sampler": sampler, "producer": producer, "consumer": consumer } });
         run.take(serde_json::from_value::<Event>(end).unwrap()).unwrap();
         run
     }
 
     #[test]
     fn the_verdict_names_the_busiest_role_and_the_option_that_helps_it() {
-        let cpu = json!({ "device": "cpu", "samplers": 2, "gather_threads": 3, "train_threads": 1, "feature_slots": 2 });
+        let cpu = json!({ "device": "cpu", "samplers": 2, "gather_threads": 3, "train_threads": 1,
+            "feature_slots": 2 });
         let gpu = json!({ "device": "cuda:0", "sampler": "gpu" });
         let command = json!({ "device": "cpu", "command": ["python", "x.py"] });
         for (working, in_force, parts) in [
@@ -168,7 +170,7 @@ mod tests {
             ([1.0, 2.0, 9.9], &cpu, ["99.0 %", "`--train-threads 2` (1 now)"]),
             ([1.0, 4.0, 3.0], &cpu, ["the producer worked most, 40.0 %", "`--slots 3` (2 now)"]),
             ([9.0, 1.0, 2.0], &gpu, ["sampler on the GPU", "`--gpu-cache`"]),
-            ([1.0, 9.0, 2.0], &gpu, ["the producer", "`--gpu-cache auto`"]),
+            ([1.0, 9.0, 2.0], &gpu, ["the producer", "`--gpu-cache` keeps"]),
             ([1.0, 2.0, 9.0], &gpu, ["the consumer", "`--hidden`"]),
             ([1.0, 2.0, 9.0], &command, ["The command is", "in the command itself"]),
         ] {

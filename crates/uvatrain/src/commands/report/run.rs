@@ -245,13 +245,14 @@ mod tests {
             version: String::new(),
             dataset: json!({ "fingerprint": "a", "feature_dim": 24, "feature_dtype": "f16" }),
             options: json!({ "model": "sage", "loader": { "batch_size": 100 } }),
-            in_force: json!({ "train_batches": 10, "samplers": 2, "start": { "epoch": epoch, "batch": batch } }),
+            in_force: json!({ "train_batches": 10, "samplers": 2,
+                "start": { "epoch": epoch, "batch": batch } }),
         }
     }
 
     fn batch(epoch: u32, batch: u32, loss: Option<f64>) -> Event {
-        let text = json!({ "event": "batch", "epoch": epoch, "batch": batch, "hash": "", "seeds": 100, "loss": loss,
-            "input_nodes": 500, "edges": [300, 700], "sample_us": 1, "gather_us": 1, "train_us": 1,
+        let text = json!({ "event": "batch", "epoch": epoch, "batch": batch, "hash": "", "seeds": 100,
+            "loss": loss, "input_nodes": 500, "edges": [300, 700], "sample_us": 1, "gather_us": 1, "train_us": 1,
             "cache": { "list_reads": 10, "list_hits": 5, "rows": 500, "row_hits": 20 } });
         serde_json::from_value(text).unwrap()
     }

@@ -58,7 +58,8 @@ fn notes(run: &Run) -> Vec<String> {
     let mut notes = Vec::new();
     if run.end.is_none() {
         notes.push(
-            "This file has no `end`: the run goes on, or was interrupted. Everything here is as far as the file goes."
+            "This file has no `end`: the run goes on, or was interrupted. What is shown is as far as it \
+             goes."
                 .to_owned(),
         );
     }
@@ -67,8 +68,8 @@ fn notes(run: &Run) -> Vec<String> {
     }
     if run.resumed > 0 {
         notes.push(format!(
-            "The run was resumed {}. Batches that were trained again count twice in sums and sizes; of losses and epochs \
-             the later ones are shown.",
+            "The run was resumed {}. Batches that were trained again count twice in sums and sizes; of losses \
+             and epochs the later ones are shown.",
             if run.resumed == 1 { "once".to_owned() } else { format!("{} times", run.resumed) }
         ));
     }
@@ -81,7 +82,10 @@ fn notes(run: &Run) -> Vec<String> {
     if run.totals.batches == 0 {
         notes.push("There are no training batches in this file yet.".to_owned());
     } else if run.command().is_some() {
-        notes.push("The consumer was a command of your own (`uvatrain run`), which keeps loss and accuracy to itself.".to_owned());
+        notes.push(
+            "The consumer was a command of your own (`uvatrain run`), which keeps loss and accuracy to itself."
+                .to_owned(),
+        );
     }
     notes
 }
@@ -112,7 +116,9 @@ fn tiles(run: &Run) -> String {
         .map(|(name, value, more)| {
             let more =
                 if more.is_empty() { String::new() } else { format!(" <small>{}</small>", escape(more)) };
-            format!("<div><dt>{name}</dt><dd>{}{more}</dd></div>\n", escape(value))
+            // A time is one thing, however narrow its tile.
+            let value = escape(value).replace(' ', "\u{a0}");
+            format!("<div><dt>{name}</dt><dd>{value}{more}</dd></div>\n")
         })
         .collect();
     format!("<dl class=\"tiles\">\n{html}</dl>\n")
@@ -297,7 +303,7 @@ fn roles_table(run: &Run) -> String {
     columns.extend(DOINGS);
     columns.push("peak memory");
     let caption = match run.end {
-        Some(_) => "The whole run, as it counted itself, validation included",
+        Some(_) => "The whole run, validation included",
         None => "The training batches of this file",
     };
     let mut table = Table::new(caption, &columns);

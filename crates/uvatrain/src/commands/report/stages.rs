@@ -44,11 +44,11 @@ pub fn figure_of(run: &Run, id: &str, wanted: usize) -> String {
             _ => String::new(),
         };
         let working = format::percent(sums[role].working());
-        let _ = write!(
+        let _ = writeln!(
             inner,
             "<text class=\"role\" x=\"0\" y=\"{}\">{name}{processes}</text>\
              <text x=\"100%\" y=\"{}\" text-anchor=\"end\">worked {working}</text>\
-             <rect class=\"unknown\" x=\"0\" y=\"{top}\" width=\"100%\" height=\"{STRIP}\"/>\n",
+             <rect class=\"unknown\" x=\"0\" y=\"{top}\" width=\"100%\" height=\"{STRIP}\"/>",
             top - 7,
             top - 7
         );
@@ -130,7 +130,8 @@ fn legend() -> String {
         let _ = write!(items, "<li><span class=\"swatch doing{doing}\"></span>{name}</li>");
     }
     format!(
-        "<ul class=\"legend\">{items}<li><span class=\"swatch unknown\"></span>start, validation, end</li></ul>\n"
+        "<ul class=\"legend\">{items}\
+         <li><span class=\"swatch unknown\"></span>start, validation, end</li></ul>\n"
     )
 }
 
