@@ -73,7 +73,7 @@ pub fn figure_of(run: &Run, id: &str, wanted: usize) -> String {
         height,
         axes: &x_labels(&axis, height),
         inner: &inner,
-        x_name: &format!("{} since the first batch was begun", unit.name),
+        x_name: &format!("{} since the first batch began", unit.name),
         wide: true,
     })
 }
