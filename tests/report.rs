@@ -226,7 +226,9 @@ fn a_runs_page_has_the_figures_of_its_metrics() {
     let named =
         ["sampler", "producer", "consumer"].into_iter().find(|role| end["bottleneck"] == *role).unwrap();
     let verdict = page.split("<p class=\"verdict\">").nth(1).unwrap().split("</p>").next().unwrap();
-    assert!(verdict.contains(named) && verdict.contains("<code>--"), "{verdict}");
+    // In a run as short as this one starting may take most of the time, and no option changes that.
+    let advice = verdict.contains("<code>--") || verdict.contains("would gain nothing");
+    assert!(verdict.contains(named) && advice, "{verdict}");
     // Each role's share of its time is the end's, in the table behind the picture.
     for (role, times) in end["roles"].as_object().unwrap() {
         let seconds = |name: &str| times[name].as_f64().unwrap();

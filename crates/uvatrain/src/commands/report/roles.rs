@@ -67,8 +67,11 @@ pub fn verdict(run: &Run) -> Option<String> {
         };
         return Some(format!(
             "Batches lay ready most of the time: the producer waited {} of its time for a place to put \
-             the next. What took the run's time is {elsewhere}; making batches faster would gain nothing.",
-            format::percent(sums[1].share(2))
+             the next, and the {}, which worked most, did so for {}. What took the run's time is {elsewhere}; \
+             making batches faster would gain nothing.",
+            format::percent(sums[1].share(2)),
+            ROLES[busiest],
+            format::percent(share)
         ));
     }
     if share < 0.6 {
