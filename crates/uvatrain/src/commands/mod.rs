@@ -10,6 +10,7 @@ mod mps;
 mod pipeline;
 mod plan;
 pub mod probe;
+mod report;
 pub mod role;
 mod run;
 mod shell;
@@ -37,6 +38,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Train(flags) => train::run(&flags),
         Command::Run(flags) => run::run(&flags),
         Command::Top(flags) => top::run(&flags),
+        Command::Report(flags) => report::run(&flags),
         Command::Plan(flags) => plan::run(&flags),
         Command::Bench(command) => bench::run(&command),
         Command::Doctor(flags) => doctor::run(&flags),

@@ -13,6 +13,7 @@ mod generate;
 mod loader;
 mod mps;
 mod plan;
+mod report;
 mod run;
 mod shell;
 mod size;
@@ -41,6 +42,7 @@ pub use generate::GenerateFlags;
 pub use loader::{LoaderFlags, NeighborsPicked};
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
 pub use plan::PlanFlags;
+pub use report::ReportFlags;
 pub use run::RunFlags;
 pub use shell::{CompletionsFlags, ManFlags};
 pub use size::ByteSize;
@@ -106,6 +108,8 @@ pub enum Command {
     Run(Box<RunFlags>),
     /// Watch a run as it goes on: who works and who waits, the slots, speed and loss
     Top(TopFlags),
+    /// Turn what runs wrote with --metrics into a page to look at: where the time went, speed, loss, several compared
+    Report(ReportFlags),
     /// Find out which neighbour lists and feature rows are worth caching, and write it down
     Plan(Box<PlanFlags>),
     /// Measure the parts of the pipeline on this machine

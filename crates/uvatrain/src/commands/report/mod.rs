@@ -1,0 +1,96 @@
+//! `uvatrain report`: a page to look at, out of what runs wrote with `--metrics`.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `read` | a metrics file, line by line, and what may be wrong with one |
+//! | `run`, `timeline`, `roles` | the figures of a run; where its time went |
+//! | `stretches`, `histogram` | sums in memory that does not grow with the file |
+//! | `axis`, `chart`, `html` | ticks, lines, tables: what knows nothing of runs |
+//! | `stages`, `curves`, `sizes` | the pictures |
+//! | `section`, `compare`, `page` | the page |
+
+mod axis;
+mod chart;
+mod compare;
+mod curves;
+mod histogram;
+mod html;
+mod page;
+mod read;
+mod roles;
+mod run;
+mod section;
+mod sizes;
+mod stages;
+mod stretches;
+mod timeline;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::exit;
+use crate::flags::{ByteSize, ReportFlags};
+use crate::ui::out;
+use crate::ui::work::Work;
+
+/// More than can be told apart in one picture; the page has no more than a browser likes.
+const MOST_RUNS: usize = 24;
+
+/// Reads the runs, writes the page, and says where it is.
+pub fn run(flags: &ReportFlags) -> anyhow::Result<()> {
+    check(flags)?;
+    let work = Work::of_unknown_length("reading");
+    let runs = flags.runs.iter().map(|path| read::run(path)).collect::<anyhow::Result<Vec<_>>>()?;
+    drop(work);
+    let page = page::of(&runs);
+    write(&flags.out, &page).with_context(|| format!("--out {}", flags.out.display()))?;
+    let size = ByteSize::from_bytes(page.len() as u64);
+    out::say(&format!("{}: {size}, open it in a browser", flags.out.display()));
+    Ok(())
+}
+
+/// What would fail only behind all the work, or destroy what was to be read.
+fn check(flags: &ReportFlags) -> anyhow::Result<()> {
+    let out = &flags.out;
+    if flags.runs.len() > MOST_RUNS {
+        let count = flags.runs.len();
+        return Err(exit::usage(format!("{count} runs: at most {MOST_RUNS} go into one report")).into());
+    }
+    if out.is_dir() {
+        return Err(exit::usage(format!("--out {}: it is a folder; name a file in it", out.display())).into());
+    }
+    if let Some(folder) = out.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        return Err(exit::usage(format!("--out: there is no folder {}", folder.display())).into());
+    }
+    let same = |path: &PathBuf| match (fs::metadata(path), fs::metadata(out)) {
+        (Ok(run), Ok(out)) => (run.dev(), run.ino()) == (out.dev(), out.ino()),
+        _ => false,
+    };
+    if let Some(run) = flags.runs.iter().find(|path| same(path)) {
+        let (out, run) = (out.display(), run.display());
+        return Err(exit::usage(format!("--out {out}: it is the run {run} itself; name another file")).into());
+    }
+    Ok(())
+}
+
+/// Writes the page beside its place and gives it the name when it is whole. What is no file, as a pipe, is written to.
+fn write(path: &Path, page: &str) -> io::Result<()> {
+    let there = fs::metadata(path);
+    if there.is_ok_and(|metadata| !metadata.is_file()) {
+        return fs::write(path, page);
+    }
+    // Of a link the file that it leads to is replaced.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.partial", std::process::id()));
+    let partial = path.with_file_name(name);
+    let written = fs::write(&partial, page).and_then(|()| fs::rename(&partial, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&partial);
+    }
+    written
+}

@@ -1,0 +1,301 @@
+//! One run, as its metrics tell it: everything that the page needs, and no more than that is kept.
+
+use std::ops::AddAssign;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use uva_runtime::metrics::{BatchEvent, CacheCounts, End, EpochEvent, Event, Start};
+
+use super::histogram::Histogram;
+use super::stretches::{Seen, Stretches};
+use super::timeline::Timeline;
+
+/// Stretches kept of the losses of batches, and of the epochs.
+const MOST: usize = 1024;
+/// More than a model has.
+const MOST_LAYERS: usize = 64;
+/// More than a machine starts.
+const MOST_SAMPLERS: u64 = 4096;
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub path: PathBuf,
+    /// What it began with; where it was resumed, what it last began with.
+    pub start: Start,
+    /// How often it was resumed.
+    pub resumed: u32,
+    /// The line that is cut, where the last one is.
+    pub cut: Option<u64>,
+    /// Lines of events that this version has no word for.
+    pub unknown: u64,
+    pub totals: Totals,
+    /// Time, and what the roles did with it.
+    pub timeline: Timeline,
+    /// The losses of batches, by how many batches of training lie before.
+    pub losses: Stretches<Seen>,
+    /// How many batches of training lie before the end of the last batch.
+    pub trained: u64,
+    pub epochs: Stretches<Epochs>,
+    pub last_epoch: Option<EpochEvent>,
+    pub input_nodes: Histogram,
+    /// Edges of each layer, the hop at the seeds first.
+    pub edges: Vec<Histogram>,
+    /// How the run ended, where it did.
+    pub end: Option<End>,
+}
+
+/// What a run's training batches come to, those that were trained again after a resume counted twice.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    pub batches: u64,
+    pub seeds: u64,
+    pub input_nodes: u64,
+    pub edges: u64,
+    /// Absent in a run without caches.
+    pub cache: Option<CacheCounts>,
+}
+
+/// One epoch, or several that lie together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Epochs {
+    pub train_loss: Seen,
+    pub train_accuracy: Seen,
+    pub valid_accuracy: Seen,
+    pub valid_roc_auc: Seen,
+    pub seconds: Seen,
+}
+
+impl AddAssign for Epochs {
+    fn add_assign(&mut self, other: Self) {
+        self.train_loss += other.train_loss;
+        self.train_accuracy += other.train_accuracy;
+        self.valid_accuracy += other.valid_accuracy;
+        self.valid_roc_auc += other.valid_roc_auc;
+        self.seconds += other.seconds;
+    }
+}
+
+impl Run {
+    /// One of which nothing but its beginning is known.
+    ///
+    /// # Errors
+    /// What of it makes no sense.
+    pub fn new(path: &Path, start: Start) -> Result<Self, String> {
+        Ok(Self {
+            path: path.to_owned(),
+            resumed: 0,
+            cut: None,
+            unknown: 0,
+            totals: Totals::default(),
+            timeline: Timeline::new(samplers(&start)?),
+            losses: Stretches::new(MOST),
+            trained: 0,
+            epochs: Stretches::new(MOST),
+            last_epoch: None,
+            input_nodes: Histogram::default(),
+            edges: Vec::new(),
+            end: None,
+            start,
+        })
+    }
+
+    /// Takes in the next event.
+    ///
+    /// # Errors
+    /// What of it makes no sense.
+    pub fn take(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Start(start) => self.resume(start),
+            Event::Batch(batch) => self.batch(&batch),
+            Event::Epoch(epoch) => {
+                let seen = |value: Option<f64>| value.map(Seen::one).unwrap_or_default();
+                *self.epochs.at(epoch.epoch.into()) += Epochs {
+                    train_loss: Seen::one(epoch.train_loss),
+                    train_accuracy: Seen::one(epoch.train_accuracy),
+                    valid_accuracy: seen(epoch.valid_accuracy),
+                    valid_roc_auc: seen(epoch.valid_roc_auc),
+                    seconds: Seen::one(epoch.seconds),
+                };
+                self.last_epoch = Some(epoch);
+                Ok(())
+            }
+            Event::End(end) => {
+                self.end = Some(end);
+                Ok(())
+            }
+        }
+    }
+
+    fn resume(&mut self, start: Start) -> Result<(), String> {
+        let fingerprint = |start: &Start| start.dataset["fingerprint"].clone();
+        if fingerprint(&start) != fingerprint(&self.start) {
+            return Err(
+                "another run on another dataset begins here: give each run a file of its own".to_owned()
+            );
+        }
+        self.timeline.resume(samplers(&start)?);
+        self.start = start;
+        self.resumed = self.resumed.saturating_add(1);
+        // What was trained behind the checkpoint is trained again, and the later line counts.
+        let from = |name: &str| self.start.in_force["start"][name].as_u64().unwrap_or(0);
+        let (epoch, batch) = (from("epoch"), from("batch"));
+        self.losses.cut(self.place(epoch, batch));
+        self.epochs.cut(epoch);
+        self.end = None;
+        Ok(())
+    }
+
+    fn batch(&mut self, batch: &BatchEvent) -> Result<(), String> {
+        if batch.edges.len() > MOST_LAYERS {
+            return Err(format!(
+                "a batch of {} layers: no model has more than {MOST_LAYERS}",
+                batch.edges.len()
+            ));
+        }
+        self.timeline.take(batch);
+        let place = self.place(batch.epoch.into(), batch.batch.into());
+        self.trained = self.trained.max(place.saturating_add(1));
+        if let Some(loss) = batch.loss.map(f64::from) {
+            *self.losses.at(place) += Seen::one(loss);
+        }
+        self.input_nodes.add(batch.input_nodes as u64);
+        if self.edges.len() < batch.edges.len() {
+            self.edges.resize_with(batch.edges.len(), Histogram::default);
+        }
+        let totals = &mut self.totals;
+        for (histogram, &edges) in self.edges.iter_mut().zip(&batch.edges) {
+            histogram.add(edges as u64);
+            totals.edges = totals.edges.saturating_add(edges as u64);
+        }
+        totals.batches += 1;
+        totals.seeds = totals.seeds.saturating_add(batch.seeds as u64);
+        totals.input_nodes = totals.input_nodes.saturating_add(batch.input_nodes as u64);
+        if let Some(counts) = batch.cache {
+            let sums = totals.cache.get_or_insert_default();
+            for (sum, count) in [
+                (&mut sums.list_reads, counts.list_reads),
+                (&mut sums.list_hits, counts.list_hits),
+                (&mut sums.rows, counts.rows),
+                (&mut sums.row_hits, counts.row_hits),
+            ] {
+                *sum = sum.saturating_add(count);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many batches of training lie before this one.
+    fn place(&self, epoch: u64, batch: u64) -> u64 {
+        let an_epoch = self.batches_an_epoch().unwrap_or(1);
+        epoch.saturating_mul(an_epoch).saturating_add(batch.min(an_epoch.saturating_sub(1)))
+    }
+
+    /// Training batches of an epoch.
+    pub fn batches_an_epoch(&self) -> Option<u64> {
+        self.start.in_force["train_batches"].as_u64().filter(|batches| *batches > 0)
+    }
+
+    /// Whether its consumer was a command of the user's.
+    pub fn command(&self) -> Option<String> {
+        let words = self.start.in_force["command"].as_array()?;
+        Some(words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "))
+    }
+
+    /// The dataset's name.
+    pub fn dataset(&self) -> &str {
+        self.start.dataset["name"].as_str().filter(|name| !name.is_empty()).unwrap_or("unnamed dataset")
+    }
+
+    /// An option, or what it came to; the loader's stand one level deeper.
+    pub fn option(&self, name: &str) -> Option<&Value> {
+        let Start { options, in_force, .. } = &self.start;
+        [&in_force[name], &options[name], &options["loader"][name], &options["backend"][name]]
+            .into_iter()
+            .find(|value| !value.is_null())
+    }
+
+    /// Bytes of a feature row, where the dataset's type is one that is known.
+    pub fn row_bytes(&self) -> Option<u64> {
+        let bytes = match self.start.dataset["feature_dtype"].as_str()? {
+            "f32" => 4,
+            "f16" | "bf16" => 2,
+            "u8" | "i8" => 1,
+            _ => return None,
+        };
+        self.start.dataset["feature_dim"].as_u64()?.checked_mul(bytes)
+    }
+}
+
+fn samplers(start: &Start) -> Result<usize, String> {
+    match start.in_force["samplers"].as_u64().unwrap_or(1) {
+        samplers @ 0..=MOST_SAMPLERS => Ok(samplers.max(1) as usize),
+        samplers => Err(format!("\"samplers\" is {samplers}, and no run has so many")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn start(epoch: u64, batch: u64) -> Start {
+        Start {
+            version: String::new(),
+            dataset: json!({ "fingerprint": "a", "feature_dim": 24, "feature_dtype": "f16" }),
+            options: json!({ "model": "sage", "loader": { "batch_size": 100 } }),
+            in_force: json!({ "train_batches": 10, "samplers": 2,
+                "start": { "epoch": epoch, "batch": batch } }),
+        }
+    }
+
+    fn batch(epoch: u32, batch: u32, loss: Option<f64>) -> Event {
+        let text = json!({ "event": "batch", "epoch": epoch, "batch": batch, "hash": "", "seeds": 100,
+            "loss": loss, "input_nodes": 500, "edges": [300, 700], "sample_us": 1, "gather_us": 1, "train_us": 1,
+            "cache": { "list_reads": 10, "list_hits": 5, "rows": 500, "row_hits": 20 } });
+        serde_json::from_value(text).unwrap()
+    }
+
+    #[test]
+    fn a_run_is_the_sums_of_its_batches() {
+        let mut run = Run::new(Path::new("f"), start(0, 0)).unwrap();
+        for number in 0..10 {
+            run.take(batch(0, number, Some(f64::from(number)))).unwrap();
+        }
+        run.take(batch(1, 0, None)).unwrap();
+        let totals = run.totals;
+        assert_eq!(
+            (totals.batches, totals.seeds, totals.input_nodes, totals.edges),
+            (11, 1100, 5500, 11_000)
+        );
+        assert_eq!(totals.cache.unwrap().row_hits, 220);
+        let (width, losses) = run.losses.at_most(5);
+        assert_eq!((width, losses[1].mean()), (2, Some(2.5)));
+        assert_eq!(run.row_bytes(), Some(48));
+        assert_eq!(run.option("batch_size"), Some(&json!(100)));
+        assert_eq!(run.edges[1].range(), Some((700, 700)));
+    }
+
+    #[test]
+    fn what_a_resumed_run_trains_again_counts_by_its_later_line() {
+        let mut run = Run::new(Path::new("f"), start(0, 0)).unwrap();
+        for number in 0..8 {
+            run.take(batch(0, number, Some(7.0))).unwrap();
+        }
+        run.take(Event::Start(start(0, 5))).unwrap();
+        for number in 5..9 {
+            run.take(batch(0, number, Some(1.0))).unwrap();
+        }
+        let losses: Vec<_> = run.losses.at_most(99).1.iter().map(|seen| seen.mean().unwrap()).collect();
+        assert_eq!(losses, [7.0, 7.0, 7.0, 7.0, 7.0, 1.0, 1.0, 1.0, 1.0]);
+        assert_eq!((run.resumed, run.totals.batches), (1, 12));
+    }
+
+    #[test]
+    fn a_start_on_another_dataset_is_another_run() {
+        let mut run = Run::new(Path::new("f"), start(0, 0)).unwrap();
+        let other = Start { dataset: json!({ "fingerprint": "b" }), ..start(0, 0) };
+        assert!(run.take(Event::Start(other)).unwrap_err().contains("a file of its own"));
+    }
+}

@@ -1,0 +1,312 @@
+//! What sampler, producer and consumer did with their time, stretch by stretch, out of when each began with a batch and
+//! how long it took.
+//!
+//! Between two batches of an epoch a role waits, and for what follows from the hand-over (docs/architecture.md): a
+//! sampler for a slot to be free; the producer for the batch to be sampled, and from then on for a slot. The consumer
+//! waits for the batch to be gathered; what else lies between two of its batches is work too, as the run itself counts
+//! it. Between two epochs it works on validation batches, or waits, and no line tells which: that time, as
+//! that before a role's first batch and behind its last, is put down to nothing.
+
+use std::ops::AddAssign;
+
+use uva_runtime::metrics::BatchEvent;
+
+use super::stretches::Stretches;
+
+/// The roles in the order of a batch's way.
+pub const ROLES: [&str; 3] = ["sampler", "producer", "consumer"];
+/// What a role does, as far as it is known.
+pub const DOINGS: [&str; 3] = ["working", "waiting for input", "waiting for output"];
+
+const SAMPLER: usize = 0;
+const PRODUCER: usize = 1;
+const CONSUMER: usize = 2;
+const WORKING: usize = 0;
+const WAITING_INPUT: usize = 1;
+const WAITING_OUTPUT: usize = 2;
+
+/// Stretches kept; half as many at least, once the run is longer than so many microseconds.
+const MOST: usize = 1024;
+
+/// What went on in a stretch of the run's time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Window {
+    /// Microseconds of each role in each of [`DOINGS`]; of samplers the mean.
+    pub spent: [[f64; 3]; 3],
+    /// Training batches, each spread over the time that it took the consumer.
+    pub batches: f64,
+    /// Nodes of those.
+    pub input_nodes: f64,
+    /// What was asked of the caches by those: list reads, hits, rows, hits.
+    pub cache: [f64; 4],
+}
+
+impl AddAssign for Window {
+    fn add_assign(&mut self, other: Self) {
+        let add = |to: &mut [f64], from: &[f64]| to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+        for (mine, others) in self.spent.iter_mut().zip(&other.spent) {
+            add(mine, others);
+        }
+        add(&mut self.cache, &other.cache);
+        self.batches += other.batches;
+        self.input_nodes += other.input_nodes;
+    }
+}
+
+impl Window {
+    /// Shares of a role's time in a stretch of this many microseconds. What they leave of 1 is not known.
+    pub fn shares(&self, role: usize, width: f64) -> [f64; 3] {
+        self.spent[role].map(|spent| if width > 0.0 { (spent / width).clamp(0.0, 1.0) } else { 0.0 })
+    }
+
+    /// Batches a second while training; `None` where too little of the stretch was training to tell.
+    pub fn speed(&self, width: f64) -> Option<f64> {
+        let training = self.spent[CONSUMER].iter().sum::<f64>();
+        (training > 0.2 * width).then(|| 1e6 * self.batches / training)
+    }
+}
+
+/// A role's last batch: its epoch, and when it was done.
+type Last = Option<(u32, u64)>;
+
+/// The run's time, from the first batch's beginning, a resumed run's sittings one behind the other.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    windows: Stretches<Window>,
+    samplers: Vec<Last>,
+    producer: Last,
+    consumer: Last,
+    /// What the clock showed where this sitting begins; `None` before its first batch.
+    origin: Option<u64>,
+    /// Where on the axis this sitting begins.
+    begin: u64,
+    /// Where the last batch was done.
+    end: u64,
+    /// Where each later sitting began.
+    resumed: Vec<u64>,
+}
+
+impl Timeline {
+    /// Of a run with so many samplers.
+    pub fn new(samplers: usize) -> Self {
+        Self {
+            windows: Stretches::new(MOST),
+            samplers: vec![None; samplers],
+            producer: None,
+            consumer: None,
+            origin: None,
+            begin: 0,
+            end: 0,
+            resumed: Vec::new(),
+        }
+    }
+
+    /// From here on it is another sitting, with this many samplers and another beginning of its clock.
+    pub fn resume(&mut self, samplers: usize) {
+        // Of thousands of sittings the marks would be all one sees.
+        if self.end > 0 && self.resumed.len() < 100 {
+            self.resumed.push(self.end);
+        }
+        (self.begin, self.origin) = (self.end, None);
+        self.samplers = vec![None; samplers];
+        (self.producer, self.consumer) = (None, None);
+    }
+
+    /// Takes in a batch, in the order in which they were trained.
+    pub fn take(&mut self, batch: &BatchEvent) {
+        let stages = [
+            (batch.sample_at_us, batch.sample_us),
+            (batch.gather_at_us, batch.gather_us),
+            (batch.train_at_us, batch.train_us),
+        ];
+        let origin = *self.origin.get_or_insert(stages[SAMPLER].0);
+        // Whatever the clock shows, it does not go backwards on the axis.
+        let place = |at: u64| self.begin.saturating_add(at.saturating_sub(origin));
+        let [sampled, gathered, trained] =
+            stages.map(|(at, took)| (place(at), place(at.saturating_add(took))));
+        let epoch = batch.epoch;
+        let share = 1.0 / self.samplers.len().max(1) as f64;
+
+        let mut sampler = self.samplers.get(batch.sampler as usize).copied().flatten();
+        self.work(SAMPLER, &mut sampler, epoch, sampled, u64::MIN, share);
+        if let Some(last) = self.samplers.get_mut(batch.sampler as usize) {
+            *last = sampler;
+        }
+        let mut producer = self.producer;
+        self.work(PRODUCER, &mut producer, epoch, gathered, sampled.1, 1.0);
+        self.producer = producer;
+        let mut consumer = self.consumer;
+        let took = self.work(CONSUMER, &mut consumer, epoch, trained, gathered.1, 1.0);
+        self.consumer = consumer;
+
+        let nodes = batch.input_nodes as f64;
+        let cache = batch.cache.unwrap_or_default();
+        let counts =
+            [cache.list_reads, cache.list_hits, cache.rows, cache.row_hits].map(|count| count as f64);
+        self.windows.spread(took.0, took.1, |window, share| {
+            window.batches += share;
+            window.input_nodes += share * nodes;
+            window.cache.iter_mut().zip(counts).for_each(|(sum, count)| *sum += share * count);
+        });
+    }
+
+    /// A role worked from one moment to another, on a batch that was ready for it at `ready`. What lies between that
+    /// and its last batch of the epoch it waited. Returns the time from that batch on.
+    fn work(
+        &mut self,
+        role: usize,
+        last: &mut Last,
+        epoch: u32,
+        (from, to): (u64, u64),
+        ready: u64,
+        share: f64,
+    ) -> (u64, u64) {
+        let before = *last;
+        // Work of a GPU's is told as the device saw it, and two batches' may overlap there by a little.
+        let from = before.map_or(from, |(_, end)| from.max(end));
+        let to = to.max(from);
+        let since = before.filter(|(of, _)| *of == epoch).map_or(from, |(_, end)| end);
+        let ready = ready.clamp(since, from);
+        self.put(role, WAITING_INPUT, since, ready, share);
+        // Nobody takes anything from the consumer.
+        let then = if role == CONSUMER { WORKING } else { WAITING_OUTPUT };
+        self.put(role, then, ready, from, share);
+        self.put(role, WORKING, from, to, share);
+        *last = Some((epoch, to));
+        self.end = self.end.max(to);
+        (since, to)
+    }
+
+    fn put(&mut self, role: usize, doing: usize, from: u64, to: u64, weight: f64) {
+        if to > from {
+            let whole = weight * (to - from) as f64;
+            self.windows.spread(from, to, |window, share| window.spent[role][doing] += share * whole);
+        }
+    }
+
+    /// Samplers of the last sitting.
+    pub fn samplers(&self) -> usize {
+        self.samplers.len()
+    }
+
+    /// Microseconds from the first batch's beginning to the end of the last.
+    pub fn length(&self) -> u64 {
+        self.end
+    }
+
+    /// Where sittings behind the first began.
+    pub fn resumed(&self) -> &[u64] {
+        &self.resumed
+    }
+
+    /// At most so many stretches, with their width in microseconds.
+    pub fn windows(&self, wanted: usize) -> (u64, Vec<Window>) {
+        self.windows.at_most(wanted)
+    }
+
+    /// All of it as one stretch.
+    pub fn whole(&self) -> Window {
+        self.windows.at_most(1).1.first().copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A batch by when its three stages begin and how long they take.
+    fn batch(epoch: u32, sampler: u32, stages: [(u64, u64); 3]) -> BatchEvent {
+        let [(sample_at_us, sample_us), (gather_at_us, gather_us), (train_at_us, train_us)] = stages;
+        let text = r#"{"epoch":0,"batch":0,"hash":"","seeds":1,"input_nodes":100,"edges":[1],"sample_us":0,
+            "gather_us":0,"train_us":0}"#;
+        let event: BatchEvent = serde_json::from_str(text).unwrap();
+        BatchEvent {
+            epoch,
+            sampler,
+            sample_at_us,
+            sample_us,
+            gather_at_us,
+            gather_us,
+            train_at_us,
+            train_us,
+            ..event
+        }
+    }
+
+    /// Sums of shares are as exact as floats are.
+    fn rounded<const N: usize>(values: [f64; N]) -> [f64; N] {
+        values.map(|value| (1e6 * value).round() / 1e6)
+    }
+
+    #[test]
+    fn a_role_waits_for_what_was_not_there_when_its_last_batch_was_done() {
+        let mut timeline = Timeline::new(1);
+        timeline.take(&batch(0, 0, [(1000, 10), (1010, 20), (1030, 40)]));
+        // The sampler has a slot at 1040. The producer, done at 1030, has the batch at 1060, a slot at 1065.
+        // Gathered at 1075, when the consumer has been done for 5; it turns to it at 1080.
+        timeline.take(&batch(0, 0, [(1040, 20), (1065, 10), (1080, 20)]));
+        let whole = timeline.whole();
+        assert_eq!(timeline.length(), 100);
+        assert_eq!(rounded(whole.spent[SAMPLER]), [30.0, 0.0, 30.0]);
+        assert_eq!(rounded(whole.spent[PRODUCER]), [30.0, 30.0, 5.0]);
+        assert_eq!(rounded(whole.spent[CONSUMER]), [65.0, 5.0, 0.0]);
+        assert_eq!(rounded([whole.batches, whole.input_nodes]), [2.0, 200.0]);
+        assert_eq!(rounded(whole.shares(PRODUCER, 100.0)), [0.3, 0.3, 0.05]);
+        // Two batches in 70 microseconds of training.
+        assert!((whole.speed(100.0).unwrap() - 2e6 / 70.0).abs() < 1e-6);
+        assert_eq!(Window::default().speed(100.0), None);
+    }
+
+    #[test]
+    fn windows_divide_what_lies_across_them() {
+        let mut timeline = Timeline::new(1);
+        timeline.take(&batch(0, 0, [(0, 512), (512, 256), (768, 1280)]));
+        let (width, windows) = timeline.windows(4);
+        assert_eq!((width, windows.len()), (512, 4));
+        let working =
+            |role: usize| rounded([0, 1, 2, 3].map(|place: usize| windows[place].spent[role][WORKING]));
+        assert_eq!(working(SAMPLER), [512.0, 0.0, 0.0, 0.0]);
+        assert_eq!(working(PRODUCER), [0.0, 256.0, 0.0, 0.0]);
+        assert_eq!(working(CONSUMER), [0.0, 256.0, 512.0, 512.0]);
+        let batches = [0, 1, 2, 3].map(|place: usize| windows[place].batches);
+        assert_eq!(rounded(batches), [0.0, 0.2, 0.4, 0.4]);
+    }
+
+    #[test]
+    fn of_several_samplers_the_mean_is_told() {
+        let mut timeline = Timeline::new(2);
+        timeline.take(&batch(0, 0, [(0, 40), (40, 1), (41, 1)]));
+        timeline.take(&batch(0, 1, [(0, 60), (60, 1), (61, 1)]));
+        timeline.take(&batch(0, 0, [(50, 50), (100, 1), (101, 1)]));
+        assert_eq!(rounded(timeline.whole().spent[SAMPLER]), [75.0, 0.0, 5.0]);
+    }
+
+    #[test]
+    fn between_two_epochs_nothing_is_known() {
+        let mut timeline = Timeline::new(1);
+        timeline.take(&batch(0, 0, [(0, 10), (10, 10), (20, 10)]));
+        timeline.take(&batch(1, 0, [(50, 10), (60, 10), (70, 10)]));
+        assert_eq!(timeline.whole().spent.map(rounded), [[20.0, 0.0, 0.0]; 3]);
+        assert_eq!(timeline.length(), 80);
+    }
+
+    #[test]
+    fn a_sitting_after_a_resume_follows_the_last_whatever_its_clock_shows() {
+        let mut timeline = Timeline::new(1);
+        timeline.take(&batch(0, 0, [(9000, 10), (9010, 10), (9020, 10)]));
+        timeline.resume(1);
+        timeline.take(&batch(0, 0, [(7, 10), (17, 10), (27, 10)]));
+        assert_eq!((timeline.length(), timeline.resumed()), (60, &[30][..]));
+        assert_eq!(timeline.whole().spent.map(rounded), [[20.0, 0.0, 0.0]; 3]);
+    }
+
+    #[test]
+    fn clocks_that_make_no_sense_end_nothing() {
+        let mut timeline = Timeline::new(1);
+        for at in [5, u64::MAX, 0, 17] {
+            timeline.take(&batch(0, 3, [(at, u64::MAX), (at, 7), (at / 2, u64::MAX)]));
+        }
+        let (_, windows) = timeline.windows(50);
+        assert!(windows.len() <= 50);
+    }
+}
