@@ -205,7 +205,7 @@ fn settings(run: &Run) -> String {
     }
     for (name, options) in [
         ("model", &["model", "hidden", "heads", "norm", "dropout", "lr", "weight_decay"][..]),
-        ("batches", &["sampler_kind", "fanouts", "batch_size", "replace", "seed"]),
+        ("batches", &["sampler_kind", "fanouts", "walks", "batch_size", "replace", "seed"]),
         ("pipeline", &["samplers", "gather_threads", "train_threads", "feature_slots", "batch_slots"]),
         ("device", &["device", "gather", "sampler", "partition"]),
     ] {
