@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The whole way on one machine: gets libtorch, builds, generates a graph of 200,000 nodes and about 4 million edges,
-# and trains GraphSAGE on it with a sampler, a producer and a consumer process.
+# trains GraphSAGE on it with a sampler, a producer and a consumer process, and makes a page of what that was like.
 # A second run downloads and builds nothing. Options given here go to `uvatrain train`:
 #
 #   ./scripts/demo.sh --epochs 10
@@ -36,3 +36,6 @@ run "$uvatrain" info "$DATA"
 
 say "GraphSAGE, three processes"
 run "$uvatrain" train "$DATA" --model sage --fanouts 10,5 --batch-size 1024 --epochs 3 --metrics "$METRICS" "$@"
+
+say "where its time went, as a page"
+run "$uvatrain" report "$METRICS" --out data/demo.html
