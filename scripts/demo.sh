@@ -35,7 +35,20 @@ fi
 run "$uvatrain" info "$DATA"
 
 say "GraphSAGE, three processes"
-run "$uvatrain" train "$DATA" --model sage --fanouts 10,5 --batch-size 1024 --epochs 3 --metrics "$METRICS" "$@"
+# What is given here wins over what the demo would say, since an option is given once.
+asked=" $* "
+defaults=()
+unless_asked() {
+  [[ $asked == *" $1 "* || $asked == *" $1="* ]] || defaults+=("$@")
+}
+unless_asked --model sage
+unless_asked --fanouts 10,5
+unless_asked --batch-size 1024
+unless_asked --epochs 3
+unless_asked --metrics "$METRICS"
+run "$uvatrain" train "$DATA" "${defaults[@]}" "$@"
 
-say "where its time went, as a page"
-run "$uvatrain" report "$METRICS" --out data/demo.html
+if [[ " ${defaults[*]-} " == *" $METRICS "* ]]; then
+  say "where its time went, as a page"
+  run "$uvatrain" report "$METRICS" --out data/demo.html
+fi
