@@ -12,13 +12,15 @@
 //! the libraries' public errors are mapped in [`code_of`], anything else is 1.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use uva_cache::CacheError;
 use uva_graph::GraphError;
 use uva_runtime::RuntimeError;
 use uva_sample::SampleError;
+
+use crate::ui::out;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +78,7 @@ pub fn signalled(signal: i32) -> Problem {
 
 /// Ends the process now, from whatever thread, as [`conclude`] would.
 pub fn at_once(problem: &Problem) -> ! {
-    let _ = writeln!(io::stderr(), "uvatrain: {problem}");
+    out::say(&format!("uvatrain: {problem}"));
     std::process::exit(problem.code as i32)
 }
 
@@ -124,7 +126,7 @@ pub fn conclude(result: anyhow::Result<()>) -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // Nothing can be done about a closed stderr; the exit code still tells.
-            let _ = writeln!(io::stderr(), "uvatrain: {}", line(&error));
+            out::say(&format!("uvatrain: {}", line(&error)));
             ExitCode::from(code_of(&error) as u8)
         }
     }

@@ -22,6 +22,9 @@ pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
 }
 
 /// Says a line to the person, on stderr. Nothing can be done about a stderr that is closed.
+///
+/// It is one write: a run's processes share stderr, which keeps nothing back, and no line of another's gets between a
+/// line and its end.
 pub fn say(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
