@@ -141,8 +141,8 @@ impl SamplerOptions {
         (self.kind == SamplerKind::Walk).then_some([count, length, stop])
     }
 
-    /// The most picks of one list in a hop of this fanout, of a kind that does not draw together; `None` where lists are
-    /// taken whole.
+    /// The most picks of one list in a hop of this fanout, or its draws, of a kind that draws together; `None` where
+    /// lists are taken whole.
     pub(crate) fn picks_a_list(&self, fanout: i32) -> Option<usize> {
         let picks = usize::try_from(fanout).ok()?;
         Some(if self.kind == SamplerKind::Walk { picks.min(self.walks.steps()) } else { picks })

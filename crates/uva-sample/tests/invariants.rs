@@ -427,7 +427,7 @@ fn what_a_kind_of_sampler_cannot_do_is_refused_when_it_is_made() {
     assert!(none == InvalidOption::NoWeights && none.to_string().contains("weight.npy"), "{none}");
     let short = GraphView { weights: Some(&[1.0]), ..graph.view() };
     assert_eq!(refused(short, weighted, false), InvalidOption::Weights { given: 1, edges: 3 });
-    let by_layer = |kind: SamplerKind, expand, fanout| {
+    let refused_with = |kind: SamplerKind, expand, fanout| {
         let first = if kind.draws_one_subgraph() { fanout } else { 5 };
         let options =
             SamplerOptions { kind, expand, fanouts: vec![first, fanout], ..SamplerOptions::default() };
@@ -440,12 +440,12 @@ fn what_a_kind_of_sampler_cannot_do_is_refused_when_it_is_made() {
         let replaced = refused(graph.view(), kind, true);
         assert_eq!(replaced, InvalidOption::Replace { kind });
         assert!(replaced.to_string().contains("--sampler-kind neighbor or weighted"), "{replaced}");
-        assert_eq!(by_layer(kind, Expand::New, 5), Some(InvalidOption::ExpandNew { kind }));
+        assert_eq!(refused_with(kind, Expand::New, 5), Some(InvalidOption::ExpandNew { kind }));
         let fanout = (1 << 24) + 1;
         let layer = usize::from(!kind.draws_one_subgraph());
         let too_many = Some(InvalidOption::TooManyDrawn { kind, layer, fanout });
-        assert_eq!(by_layer(kind, Expand::All, fanout), too_many);
-        assert_eq!(by_layer(kind, Expand::All, 1 << 17), None);
+        assert_eq!(refused_with(kind, Expand::All, fanout), too_many);
+        assert_eq!(refused_with(kind, Expand::All, 1 << 17), None);
         let options = SamplerOptions { kind, fanouts: vec![9, 9, 8], ..SamplerOptions::default() };
         let differ = InvalidOption::OneSubgraph { kind, layer: 2, fanout: 8 };
         assert_eq!(options.check_kind().err(), kind.draws_one_subgraph().then_some(differ));
