@@ -32,8 +32,8 @@ pub enum SamplerKind {
     /// A layer draws nodes out of the whole graph, in proportion to how much all nodes' means depend on them (Chen et
     /// al., "FastGCN: Fast Learning with Graph Convolutional Networks via Importance Sampling", ICLR 2018).
     FastGcn,
-    /// A batch draws nodes out of the whole graph, as FastGCN does, and samples from the subgraph of them and its seeds (Zeng
-    /// et al., "GraphSAINT: Graph Sampling Based Inductive Learning Method", ICLR 2020).
+    /// A batch draws nodes out of the whole graph, as FastGCN does, and samples from the subgraph of them and its seeds
+    /// (Zeng et al., "GraphSAINT: Graph Sampling Based Inductive Learning Method", ICLR 2020).
     SaintNode,
     /// The same with the ends of edges that are drawn, those between small lists more likely.
     SaintEdge,
