@@ -173,14 +173,16 @@ fn what_is_no_address_is_refused_and_a_file_is_told_from_it() {
 /// A terminal of `script`'s: `uvatrain top` on it, with what is typed. What it drew, and its exit code as the last
 /// line.
 fn on_a_terminal(directory: &std::path::Path, port: u16, keys: Keys<'_>) -> Option<String> {
+    // Ctrl-C is heard by all that run on the terminal: a shell that has no trap for it ends before it tells the code.
     let top = format!(
-        "'{}' top {port} --interval 200ms; echo \"code $?\"; stty -a | tr ' ' '\\n' | grep icanon",
+        "trap : INT; '{}' top {port} --interval 200ms; echo \"code $?\"; stty -a | tr ' ' '\\n' | grep icanon",
         env!("CARGO_BIN_EXE_uvatrain")
     );
     let mut command = std::process::Command::new("script");
     command.args(["-qfec", &top, "/dev/null"]).current_dir(directory);
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
-    command.env("TERM", "xterm");
+    // The same shell wherever the tests run: script(1) takes the caller's own.
+    command.env("TERM", "xterm").env("SHELL", "/bin/sh");
     let Ok(mut terminal) = command.spawn() else {
         println!("skipped: there is no script(1)");
         return None;

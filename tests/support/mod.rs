@@ -177,10 +177,12 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
     receiver
 }
 
-/// Kills a process and its group when it takes too long.
+/// Kills a process and its group when it takes too long, and when nobody waits for it any more: a test that fails
+/// beside a run leaves none behind, which would slow the tests after it.
 struct Watchdog {
-    dismissed: mpsc::Sender<()>,
-    thread: thread::JoinHandle<bool>,
+    /// Both are `None` once it is dismissed.
+    dismissed: Option<mpsc::Sender<()>>,
+    thread: Option<thread::JoinHandle<bool>>,
 }
 
 impl Watchdog {
@@ -190,19 +192,30 @@ impl Watchdog {
         let handle = pidfd_open(pid, PidfdFlags::empty()).expect("pidfd_open");
         let (dismissed, dismissal) = mpsc::channel();
         let thread = thread::spawn(move || {
-            let late = dismissal.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout);
-            if late && pidfd_send_signal(&handle, Signal::KILL).is_ok() {
+            let heard = dismissal.recv_timeout(limit);
+            if heard.is_err() && pidfd_send_signal(&handle, Signal::KILL).is_ok() {
                 let _ = kill_process_group(pid, Signal::KILL);
             }
-            late
+            heard == Err(mpsc::RecvTimeoutError::Timeout)
         });
-        Watchdog { dismissed, thread }
+        Watchdog { dismissed: Some(dismissed), thread: Some(thread) }
     }
 
     /// Whether it had to act.
-    fn dismiss(self) -> bool {
-        let _ = self.dismissed.send(());
-        self.thread.join().expect("the watchdog panicked")
+    fn dismiss(mut self) -> bool {
+        if let Some(dismissed) = self.dismissed.take() {
+            let _ = dismissed.send(());
+        }
+        self.thread.take().is_some_and(|thread| thread.join().expect("the watchdog panicked"))
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        drop(self.dismissed.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
