@@ -1,7 +1,7 @@
 //! Memory that processes share, and the protocol by which they hand it to each other.
 //!
 //! This crate owns every `unsafe` that host memory needs: [mapped files](MappedFile), [writable mappings of
-//! them](PrivateFile), [shared regions](SharedRegion) (sealed memfds), [bytes that are written once](FrozenBytes), the
+//! them](PrivateFile), [shared regions](SharedRegion) (sealed memfds), [bytes that are written once](FrozenBytes), [pages](ZeroedPages) for random reads, the
 //! [hand-over](handover) of their file descriptors between processes, [pidfds](pidfd), what a child must do [between
 //! fork and exec](spawn), and the [ring of slots](ring) through which batches flow.
 //!
@@ -19,6 +19,7 @@ pub mod pidfd;
 pub mod region;
 pub mod ring;
 pub mod spawn;
+mod zeroed_pages;
 
 pub use control::ControlPage;
 pub use frozen::FrozenBytes;
@@ -27,3 +28,4 @@ pub use mix::mix;
 pub use pidfd::PidFd;
 pub use region::{PageKind, Pages, RegionError, SharedRegion};
 pub use rustix::process::Signal;
+pub use zeroed_pages::ZeroedPages;

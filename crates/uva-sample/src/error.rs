@@ -22,6 +22,14 @@ pub enum SampleError {
         /// Its length.
         capacity: usize,
     },
+    /// The system has no memory for what a sampler keeps of each node.
+    #[error("a sampler needs {bytes} bytes for the graph's nodes, and the system refuses them: {reason}")]
+    Memory {
+        /// Bytes asked for.
+        bytes: usize,
+        /// What the system said.
+        reason: String,
+    },
     /// An option can never work with this graph.
     #[error(transparent)]
     InvalidOption(#[from] InvalidOption),

@@ -6,6 +6,7 @@
 use uva_graph::mix;
 
 use crate::BlockRef;
+use crate::vectors::{Vectors, vectorized};
 
 const TAG_SEEDS: u64 = 0;
 const TAG_NODES: u64 = 1;
@@ -13,27 +14,75 @@ const TAG_NODES: u64 = 1;
 const TAG_WEIGHTS: u64 = 128;
 
 /// The sum of one array: `mix(mix(tag · 2⁵⁶ + i) xor value)` over its positions `i`, modulo 2⁶⁴.
-#[inline]
-fn array(tag: u64, values: impl Iterator<Item = u64>) -> u64 {
-    (tag << 56..).zip(values).map(|(place, value)| mix(mix(place) ^ value)).fold(0, u64::wrapping_add)
+#[inline(always)]
+fn array<const LANES: usize, T: Copy>(tag: u64, values: &[T], widened: impl Fn(T) -> u64) -> u64 {
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    let mut place = tag << 56;
+    // A sum of its own for each lane: the chain of additions is as long as the array otherwise.
+    let mut sums = [0_u64; LANES];
+    for chunk in chunks {
+        for lane in 0..LANES {
+            let mixed = mix(mix(place.wrapping_add(lane as u64)) ^ widened(chunk[lane]));
+            sums[lane] = sums[lane].wrapping_add(mixed);
+        }
+        place = place.wrapping_add(LANES as u64);
+    }
+    let mut sum = sums.into_iter().fold(0, u64::wrapping_add);
+    for &value in rest {
+        sum = sum.wrapping_add(mix(mix(place) ^ widened(value)));
+        place = place.wrapping_add(1);
+    }
+    sum
 }
 
+/// The sum of an array of ids, which are never negative.
+#[inline(always)]
+fn of_ids<const LANES: usize>(tag: u64, ids: &[i64]) -> u64 {
+    array::<LANES, _>(tag, ids, |id| id as u64)
+}
+
+/// The sum of an array of local ids or offsets. They are never negative, so widening keeps their value.
+#[inline(always)]
+fn of_local_ids<const LANES: usize>(tag: u64, values: &[i32]) -> u64 {
+    array::<LANES, _>(tag, values, |value| u64::from(value as u32))
+}
+
+/// The sum of an array of weights.
+#[inline(always)]
+fn of_weights<const LANES: usize>(tag: u64, weights: &[f32]) -> u64 {
+    array::<LANES, _>(tag, weights, |weight| u64::from(weight.to_bits()))
+}
+
+vectorized! { fn ids(tag: u64, ids: &[i64]) -> u64 = of_ids; }
+vectorized! { fn local_ids(tag: u64, values: &[i32]) -> u64 = of_local_ids; }
+vectorized! { fn weight_bits(tag: u64, weights: &[f32]) -> u64 = of_weights; }
+
 /// What the node ids add: the seeds, then all nodes. Both are original ids.
-pub(crate) fn nodes(original_ids: impl Iterator<Item = u64> + Clone, seeds: usize) -> u64 {
-    array(TAG_SEEDS, original_ids.clone().take(seeds)).wrapping_add(array(TAG_NODES, original_ids))
+pub(crate) fn nodes(original_ids: &[i64], seeds: usize) -> u64 {
+    let vectors = Vectors::widest();
+    ids(vectors, TAG_SEEDS, &original_ids[..seeds.min(original_ids.len())]).wrapping_add(ids(
+        vectors,
+        TAG_NODES,
+        original_ids,
+    ))
+}
+
+/// The same of nodes that have other ids in the graph at hand: `original_ids[node]` is that of `node`.
+pub(crate) fn nodes_by_original_id(nodes: &[i64], original_ids: &[i64], seeds: usize) -> u64 {
+    let named = |node: i64| original_ids[node as usize] as u64;
+    array::<4, _>(TAG_SEEDS, &nodes[..seeds], named).wrapping_add(array::<4, _>(TAG_NODES, nodes, named))
 }
 
 /// What the block of one layer adds.
 pub(crate) fn block(layer: usize, indptr: &[i32], indices: &[i32]) -> u64 {
     let tag = 16 + 2 * layer as u64;
-    // Local ids and offsets are never negative, so widening keeps their value.
-    let value = |&value: &i32| u64::from(value as u32);
-    array(tag, indptr.iter().map(value)).wrapping_add(array(tag + 1, indices.iter().map(value)))
+    let vectors = Vectors::widest();
+    local_ids(vectors, tag, indptr).wrapping_add(local_ids(vectors, tag + 1, indices))
 }
 
 /// What the weights of one layer's edges add: nothing where there are none.
 pub(crate) fn weights(layer: usize, weights: &[f32]) -> u64 {
-    array(TAG_WEIGHTS + layer as u64, weights.iter().map(|weight| u64::from(weight.to_bits())))
+    weight_bits(Vectors::widest(), TAG_WEIGHTS + layer as u64, weights)
 }
 
 /// The hash of a batch: `nodes` are the *original* ids of its nodes, the first `seeds` of them its seeds; `blocks`
@@ -42,7 +91,7 @@ pub(crate) fn weights(layer: usize, weights: &[f32]) -> u64 {
 /// [`BatchCounts::hash`](crate::BatchCounts::hash) is this number; call it to check a batch that came from elsewhere.
 #[must_use]
 pub fn batch_hash(original_ids: &[i64], seeds: usize, blocks: &[BlockRef<'_>]) -> u64 {
-    let nodes = nodes(original_ids.iter().map(|&id| id as u64), seeds);
+    let nodes = nodes(original_ids, seeds);
     blocks.iter().enumerate().fold(nodes, |sum, (layer, of_layer)| {
         sum.wrapping_add(block(layer, of_layer.indptr, of_layer.indices))
             .wrapping_add(weights(layer, of_layer.weights))
@@ -60,6 +109,27 @@ mod tests {
         assert_eq!(mix(step), 0xE220_A839_7B1D_CDAF);
         assert_eq!(mix(step.wrapping_mul(2)), 0x6E78_9E6A_A1B9_65F4);
         assert_eq!(mix(step.wrapping_mul(3)), 0x06C4_5D18_8009_454F);
+    }
+
+    #[test]
+    fn every_set_of_instructions_gives_the_sum_that_the_contract_says() {
+        for length in [0, 1, 7, 8, 15, 16, 17, 100, 1000] {
+            let values: Vec<i64> = (0..length).map(|i| mix(i) as i64 >> 24 & 0xff_ffff_ffff).collect();
+            let narrow: Vec<i32> = values.iter().map(|&value| (value & 0x7fff_ffff) as i32).collect();
+            let weights: Vec<f32> = narrow.iter().map(|&value| f32::from_bits(value as u32)).collect();
+            let sum = |values: &[u64]| {
+                values.iter().zip(0..).fold(0_u64, |sum, (value, place)| {
+                    sum.wrapping_add(mix(mix(7_u64 << 56 | place) ^ value))
+                })
+            };
+            let wide = sum(&values.iter().map(|&value| value as u64).collect::<Vec<_>>());
+            let of_narrow = sum(&narrow.iter().map(|&value| value as u64).collect::<Vec<_>>());
+            for vectors in Vectors::available() {
+                assert_eq!(ids(vectors, 7, &values), wide, "{vectors:?}, {length}");
+                assert_eq!(local_ids(vectors, 7, &narrow), of_narrow, "{vectors:?}, {length}");
+                assert_eq!(weight_bits(vectors, 7, &weights), of_narrow, "{vectors:?}, {length}");
+            }
+        }
     }
 
     #[test]

@@ -2,13 +2,22 @@
 
 use std::hint::select_unpredictable;
 
-/// A direct map from node to local id, 8 bytes a node, emptied in constant time.
+use bytemuck::{cast_slice, cast_slice_mut};
+use uva_mem::ZeroedPages;
+
+use crate::SampleError;
+
+/// A direct map from node to local id, 4 bytes a node, emptied in constant time.
 ///
-/// An entry is `stamp << 32 | local id`, and holds for the batch of its stamp only. Stamps rise, so an entry is of
-/// this batch exactly if it is not below `stamp << 32`.
+/// The entry of a node of this batch is `base + local id`; entries of earlier batches are below `base`, which rises by
+/// as many local ids as a batch gave. So an entry is of this batch exactly if it is not below `base`.
 pub(crate) struct LocalIds {
-    entries: Vec<u64>,
-    stamp: u32,
+    entries: ZeroedPages,
+    nodes: usize,
+    /// Above every entry of the batches before; never 0, which is what untouched entries hold.
+    base: u32,
+    /// Local ids of this batch are below it.
+    given: u32,
 }
 
 /// Why ids could not be relabelled; `at` is the position in the slice given.
@@ -20,29 +29,44 @@ pub enum RelabelError {
     NoRoom,
 }
 
+/// Bytes of an entry.
+pub(crate) const ENTRY_BYTES: usize = size_of::<u32>();
+
 impl LocalIds {
-    pub(crate) fn new(nodes: usize) -> Self {
-        // Zero is below every stamp. Zeroed memory costs nothing until it is touched.
-        Self { entries: vec![0; nodes], stamp: 0 }
+    /// For the ids `0..nodes`.
+    ///
+    /// # Errors
+    /// [`SampleError::Memory`] where the system has none for it.
+    pub(crate) fn new(nodes: usize) -> Result<Self, SampleError> {
+        let bytes = nodes.saturating_mul(ENTRY_BYTES);
+        let entries = ZeroedPages::new(bytes)
+            .map_err(|error| SampleError::Memory { bytes, reason: error.to_string() })?;
+        Ok(Self { entries, nodes, base: 1, given: 0 })
     }
 
     /// Forgets every local id.
     pub(crate) fn begin_batch(&mut self) {
-        self.stamp = self.stamp.wrapping_add(1);
-        if self.stamp == 0 {
-            // Four thousand million batches later: entries of old stamps would look new.
-            self.entries.fill(0);
-            self.stamp = 1;
+        // No batch has more local ids than there are nodes, nor more than 31 bits count.
+        let most = self.nodes.min(i32::MAX as usize) as u32;
+        match self.base.checked_add(self.given).filter(|base| base.checked_add(most).is_some()) {
+            Some(base) => self.base = base,
+            // Thousands of large batches later.
+            None => {
+                self.entries.bytes_mut().fill(0);
+                self.base = 1;
+            }
         }
+        self.given = 0;
     }
 
     /// Gives `node`, which must be in range, the id `local`. False where it has one already.
     pub(crate) fn insert(&mut self, node: usize, local: u32) -> bool {
-        let base = u64::from(self.stamp) << 32;
-        let entry = &mut self.entries[node];
+        let base = self.base;
+        let entry = &mut cast_slice_mut::<_, u32>(self.entries.bytes_mut())[node];
         let is_new = *entry < base;
         if is_new {
-            *entry = base | u64::from(local);
+            *entry = base + local;
+            self.given = self.given.max(local + 1);
         }
         is_new
     }
@@ -50,8 +74,9 @@ impl LocalIds {
     /// The local id of `node`; `None` where it has none, and an error where it is no node.
     #[inline]
     pub(crate) fn get(&self, node: i64) -> Result<Option<usize>, RelabelError> {
-        let entry = self.entries.get(node as usize).ok_or(RelabelError::NotANode { at: 0 })?;
-        Ok((*entry >= u64::from(self.stamp) << 32).then_some(*entry as u32 as usize))
+        let entries: &[u32] = cast_slice(self.entries.bytes());
+        let entry = entries.get(node as usize).ok_or(RelabelError::NotANode { at: 0 })?;
+        Ok(entry.checked_sub(self.base).map(|local| local as usize))
     }
 
     /// Replaces node ids by local ids: `locals[i]` is that of `ids[i]`.
@@ -68,26 +93,35 @@ impl LocalIds {
         found: &mut usize,
         locals: &mut [i32],
     ) -> Result<(), RelabelError> {
-        let base = u64::from(self.stamp) << 32;
+        let base = self.base;
+        let entries: &mut [u32] = cast_slice_mut(self.entries.bytes_mut());
         let mut next = *found;
+        let mut relabelled = Ok(());
         for ((at, &id), local) in ids.iter().enumerate().zip(locals) {
-            let Some(entry) = self.entries.get_mut(id as usize) else {
-                return Err(RelabelError::NotANode { at });
+            let Some(entry) = entries.get_mut(id as usize) else {
+                relabelled = Err(RelabelError::NotANode { at });
+                break;
             };
             // Without a branch on what the entry says: that is a coin's toss, and a branch guessed wrong throws away
             // the loads of the entries that follow, which is where the time goes on a graph larger than the caches.
             let is_new = *entry < base;
-            *entry = select_unpredictable(is_new, base | (first + next) as u64, *entry);
-            *local = *entry as u32 as i32;
-            match fresh.get_mut(next) {
+            let of_node = select_unpredictable(is_new, base + (first + next) as u32, *entry);
+            *entry = of_node;
+            *local = (of_node - base) as i32;
+            next += usize::from(is_new);
+            match fresh.get_mut(next - usize::from(is_new)) {
                 Some(place) => *place = id,
-                None if is_new => return Err(RelabelError::NoRoom),
+                None if is_new => {
+                    relabelled = Err(RelabelError::NoRoom);
+                    break;
+                }
                 None => {}
             }
-            next += usize::from(is_new);
         }
+        // After an error too: what was given must be below the next batch's base.
+        self.given = self.given.max((first + next) as u32);
         *found = next;
-        Ok(())
+        relabelled
     }
 }
 
@@ -97,7 +131,7 @@ mod tests {
 
     #[test]
     fn ids_are_numbered_by_first_appearance_after_those_inserted() {
-        let mut map = LocalIds::new(10);
+        let mut map = LocalIds::new(10).unwrap();
         for _ in 0..3 {
             map.begin_batch();
             assert!(map.insert(7, 0));
@@ -114,7 +148,7 @@ mod tests {
 
     #[test]
     fn room_is_needed_for_new_nodes_only() {
-        let mut map = LocalIds::new(10);
+        let mut map = LocalIds::new(10).unwrap();
         map.begin_batch();
         let (mut fresh, mut found, mut locals) = ([0; 1], 0, [0; 3]);
         map.relabel(&[4, 4, 4], 0, &mut fresh, &mut found, &mut locals).unwrap();
@@ -125,7 +159,7 @@ mod tests {
 
     #[test]
     fn an_id_out_of_range_is_named_by_its_position() {
-        let mut map = LocalIds::new(3);
+        let mut map = LocalIds::new(3).unwrap();
         map.begin_batch();
         for bad in [3, -1, i64::MIN, i64::MAX] {
             let refused = map.relabel(&[2, bad], 0, &mut [0; 4], &mut 0, &mut [0; 2]);
@@ -135,13 +169,30 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_that_wraps_leaves_no_old_entry_behind() {
-        let mut map = LocalIds::new(2);
+    fn entries_of_earlier_batches_are_forgotten_for_ever_also_where_the_numbers_begin_anew() {
+        let mut map = LocalIds::new(3).unwrap();
         map.begin_batch();
         assert!(map.insert(0, 5));
-        map.stamp = u32::MAX;
-        assert!(map.insert(1, 6));
+        for base in [u32::MAX - 4, u32::MAX - 3, u32::MAX - 2] {
+            map.base = base;
+            assert!(map.insert(1, 0) && map.insert(2, 1));
+            map.begin_batch();
+            assert!((0..3).all(|node| map.get(node) == Ok(None)), "{base}");
+            assert!(map.insert(0, 0) && map.insert(1, 1) && !map.insert(1, 2));
+            map.begin_batch();
+            assert!((0..3).all(|node| map.get(node) == Ok(None)), "{base}");
+        }
+    }
+
+    #[test]
+    fn what_a_refused_batch_gave_is_forgotten_too() {
+        let mut map = LocalIds::new(10).unwrap();
         map.begin_batch();
-        assert!(map.insert(0, 0) && map.insert(1, 1));
+        let (mut fresh, mut found, mut locals) = ([0; 2], 0, [0; 5]);
+        assert!(map.relabel(&[4, 5, 6, 7], 0, &mut fresh, &mut found, &mut locals).is_err());
+        map.begin_batch();
+        assert!(map.relabel(&[1, 2, 99], 0, &mut [0; 4], &mut 0, &mut locals).is_err());
+        map.begin_batch();
+        assert!((0..10).all(|node| map.get(node) == Ok(None)));
     }
 }

@@ -44,7 +44,7 @@ pub fn philox4x32(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
 ///
 /// A round is a chain of multiplications; several counters side by side keep the multiplier busy.
 #[inline(always)]
-fn lanes<const L: usize>(
+pub(crate) fn lanes<const L: usize>(
     key: [u32; 2],
     mut c0: [u32; L],
     mut c1: [u32; L],

@@ -34,7 +34,7 @@ pub struct Hop<'a, I> {
 }
 
 /// An id in one of the two widths that a file may have.
-pub trait NodeId: Copy {
+pub trait NodeId: bytemuck::Pod {
     fn widen(self) -> i64;
 }
 

@@ -83,11 +83,25 @@ pub trait Picks<'g>: Sized {
         list: &List,
         sink: &mut Sink<'_>,
     ) -> Result<(), SampleError>;
+
+    /// The same for all lists of a group, one after the other.
+    ///
+    /// # Errors
+    /// As [`pick`](Self::pick).
+    #[inline]
+    fn pick_group<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        lists: &[List],
+        sink: &mut Sink<'_>,
+    ) -> Result<(), SampleError> {
+        lists.iter().try_for_each(|list| self.pick(hop, list, sink))
+    }
 }
 
 /// Samples batches hop by hop, each list by `P`.
 ///
-/// Its own memory is 8 bytes a node, what its kind takes and some scratch, all of it allocated when it is made.
+/// Its own memory is 4 bytes a node, what its kind takes and some scratch, all of it allocated when it is made.
 /// Samplers share nothing: for several threads, make several.
 pub struct HopSampler<'g, P> {
     graph: GraphView<'g>,
@@ -122,7 +136,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         // A group holds GROUP_PICKS picks, or one destination's where those are more.
         let group_picks = most.max(GROUP_PICKS);
         Ok(Self {
-            local_ids: LocalIds::new(graph.csc.nodes()),
+            local_ids: LocalIds::new(graph.csc.nodes())?,
             lists: Box::new([List::default(); GROUP]),
             picks: P::new(&graph, &options, group_picks, most)?,
             waiting: Waiting::new(group_picks),
@@ -240,10 +254,8 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
 
         let nodes = &nodes[..counts.nodes];
         let named = match csc.original_ids {
-            Some(original) => {
-                hash::nodes(nodes.iter().map(|&node| original[node as usize] as u64), counts.seeds)
-            }
-            None => hash::nodes(nodes.iter().map(|&node| node as u64), counts.seeds),
+            Some(original_ids) => hash::nodes_by_original_id(nodes, original_ids, counts.seeds),
+            None => hash::nodes(nodes, counts.seeds),
         };
         counts.hash = counts.hash.wrapping_add(named);
         Ok(counts)
@@ -349,9 +361,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
                 }
                 *offset = total as i32;
             }
-            for list in lists.iter() {
-                picks.pick(hop, list, &mut sink)?;
-            }
+            picks.pick_group(hop, lists, &mut sink)?;
             sink.write(hop)?;
         }
         let counts = LayerCounts { destinations, sources: destinations + sink.found, edges: sink.edges };

@@ -66,6 +66,25 @@ impl Picker {
         !doubt
     }
 
+    /// Fills `picks` with positions of the list `begin..begin + degree` drawn to the letter of the contract, with or
+    /// without replacement, word by word out of the stream of `key`.
+    #[cold]
+    pub(crate) fn exactly(
+        &mut self,
+        key: &StreamKey,
+        begin: usize,
+        degree: u32,
+        replace: bool,
+        picks: &mut [usize],
+    ) {
+        if replace {
+            let mut stream = key.stream();
+            picks.fill_with(|| begin + stream.bounded(degree) as usize);
+        } else {
+            self.floyd_exactly(key, begin, degree - picks.len() as u32, picks);
+        }
+    }
+
     /// Floyd's method to the letter.
     #[cold]
     fn floyd_exactly(&mut self, key: &StreamKey, begin: usize, first: u32, picks: &mut [usize]) {

@@ -4,11 +4,13 @@
 use std::fmt;
 
 use crate::hops::HopSampler;
+use crate::local_ids::ENTRY_BYTES;
 
 mod exponential;
 mod floyd;
 mod labor;
 mod neighbor;
+mod side_by_side;
 mod smallest;
 mod together;
 mod walk;
@@ -108,13 +110,13 @@ impl SamplerKind {
         // Local ids of the batch, and of kinds that draw together numbers of what is drawn.
         let order = if reordered { 8 } else { 0 };
         match self {
-            Self::Neighbor | Self::Labor | Self::Weighted | Self::Walk => 8,
+            Self::Neighbor | Self::Labor | Self::Weighted | Self::Walk => ENTRY_BYTES,
             // Candidates and their importance.
-            Self::Ladies => 8 + 8 + 16,
+            Self::Ladies => 2 * ENTRY_BYTES + 16,
             // Sums of importance, and the order that they are in.
-            Self::FastGcn | Self::SaintNode => 8 + 8 + 8 + order,
+            Self::FastGcn | Self::SaintNode => 2 * ENTRY_BYTES + 8 + order,
             // How much of the whole draws each node.
-            Self::SaintEdge => 8 + 8 + 8 + 8 + order,
+            Self::SaintEdge => 2 * ENTRY_BYTES + 8 + 8 + order,
         }
     }
 

@@ -2,16 +2,20 @@
 
 use super::SamplerKind;
 use super::floyd::{Picker, with_replacement};
+use super::side_by_side::{MOST_PICKS, SideBySide};
 use crate::hops::{Hop, List, NodeId, Picks, Sink};
 use crate::options::GROUP;
 use crate::philox::{BlockBatch, Purpose, StreamKey};
+use crate::vectors::Vectors;
 use crate::{GraphView, SampleError, SamplerOptions};
 
 /// Floyd's method, or draws with replacement.
 pub struct Uniform {
     replace: bool,
     picker: Picker,
-    /// Words of the group's lists that are longer than the fanout, one list's behind the other's.
+    /// For fanouts of at most [`MOST_PICKS`].
+    side_by_side: SideBySide,
+    /// For larger ones: words of the group's lists that are longer than the fanout, one list's behind the other's.
     blocks: BlockBatch,
     /// How many of them are used.
     used: usize,
@@ -30,6 +34,7 @@ impl Picks<'_> for Uniform {
         Ok(Self {
             replace: options.replace,
             picker: Picker::new(most),
+            side_by_side: SideBySide::new(options.replace, Vectors::widest()),
             // Words come in blocks of four: up to three are left over for each destination.
             blocks: BlockBatch::with_capacity(group_picks / 4 + GROUP),
             used: 0,
@@ -43,15 +48,47 @@ impl Picks<'_> for Uniform {
         _: &[i64],
         lists: &mut [List],
     ) -> Result<(), SampleError> {
+        for list in lists.iter_mut() {
+            list.picks = list.degree.min(hop.fanout);
+        }
+        if hop.fanout <= MOST_PICKS {
+            return Ok(());
+        }
         self.blocks.clear();
         self.used = 0;
-        for list in lists {
-            list.picks = list.degree.min(hop.fanout);
+        for list in lists.iter() {
             if list.degree > hop.fanout {
                 self.blocks.push(&hop.like, list.key, list.batch, hop.fanout.div_ceil(4));
             }
         }
         self.blocks.generate(&hop.like);
+        Ok(())
+    }
+
+    #[inline]
+    fn pick_group<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        lists: &[List],
+        sink: &mut Sink<'_>,
+    ) -> Result<(), SampleError> {
+        if hop.fanout > MOST_PICKS {
+            return lists.iter().try_for_each(|list| self.pick(hop, list, sink));
+        }
+        let positions = sink.room(hop, lists.iter().map(|list| list.picks).sum())?;
+        self.side_by_side.clear();
+        let mut next = 0;
+        for list in lists {
+            if list.degree > hop.fanout {
+                self.side_by_side.push(&hop.like, list, next);
+            } else {
+                for (place, position) in positions[next..next + list.degree].iter_mut().zip(list.begin..) {
+                    *place = position;
+                }
+            }
+            next += list.picks;
+        }
+        self.side_by_side.pick(hop, &mut self.picker, positions);
         Ok(())
     }
 

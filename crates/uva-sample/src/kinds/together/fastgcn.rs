@@ -13,7 +13,7 @@ use crate::local_ids::{LocalIds, RelabelError};
 use crate::philox::StreamKey;
 use crate::{GraphView, SampleError, SamplerOptions};
 
-/// Sums of all nodes' importance, and the nodes drawn. Takes 16 bytes a node, and 8 more where the graph has been
+/// Sums of all nodes' importance, and the nodes drawn. Takes 12 bytes a node, and 8 more where the graph has been
 /// reordered.
 pub struct FastGcn {
     sums: Sums,
@@ -35,7 +35,7 @@ impl Draw for FastGcn {
         let most = most.unwrap_or(0);
         Ok(Self {
             sums: Sums::new(graph, Self::KIND, sums::by_entries(graph)?)?,
-            numbers: LocalIds::new(graph.csc.nodes()),
+            numbers: LocalIds::new(graph.csc.nodes())?,
             places: Vec::with_capacity(most),
             drawn: Vec::with_capacity(most),
             draws: 0.0,

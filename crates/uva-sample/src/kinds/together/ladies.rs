@@ -21,7 +21,7 @@ const CHUNK: usize = 128;
 /// The most that a candidate's importance comes to: what a double holds exactly.
 const MOST: u64 = (1 << 53) - 1;
 
-/// The candidates of a layer, and which of them are drawn. Takes 24 bytes a node, of which 16 are touched only where a
+/// The candidates of a layer, and which of them are drawn. Takes 20 bytes a node, of which 16 are touched only where a
 /// layer has so many candidates.
 pub struct Ladies {
     /// Numbers of the candidates, by first appearance.
@@ -46,7 +46,7 @@ impl Draw for Ladies {
         let room = nodes.min(i32::MAX as usize);
         let most = options.fanouts.iter().map(|&fanout| usize::try_from(fanout).unwrap_or(0)).max();
         Ok(Self {
-            numbers: LocalIds::new(nodes),
+            numbers: LocalIds::new(nodes)?,
             candidates: vec![0; room],
             importance: vec![0; room],
             smallest: Smallest::new(most.unwrap_or(0).min(room)),

@@ -40,7 +40,7 @@ pub trait Unit: Sized {
     ) -> Result<(), SampleError>;
 }
 
-/// A batch's seeds, and the nodes that its draws brought. Takes 16 bytes a node and what `U` takes, and 8 more where
+/// A batch's seeds, and the nodes that its draws brought. Takes 12 bytes a node and what `U` takes, and 8 more where
 /// the graph has been reordered.
 pub struct Saint<U> {
     unit: U,
@@ -63,7 +63,7 @@ impl<U: Unit> Draw for Saint<U> {
         Ok(Self {
             unit,
             sums,
-            numbers: LocalIds::new(graph.csc.nodes()),
+            numbers: LocalIds::new(graph.csc.nodes())?,
             seeds: 0,
             shares: Vec::with_capacity((draws * U::KIND.nodes_a_draw()).min(graph.csc.nodes())),
         })
