@@ -226,6 +226,14 @@ pub fn batch_of_picks(batch: u32, node: u64, batch_dependency: u32) -> u32 {
 }
 
 /// Most destinations in a group.
+///
+/// With [`GROUP_PICKS`] below, milliseconds of CPU time a batch of 1000 seeds with fanouts 15,10,5, the least of three
+/// runs of 60 batches in turns (two cores of a shared Xeon with AVX-512): it hardly matters.
+///
+/// | destinations, picks | 128, 1024 | **256, 2048** | 512, 4096 | 1024, 8192 |
+/// |---|---|---|---|---|
+/// | 100 K nodes, 2 M edges | 2.71 | 2.68 | 2.66 | 2.67 |
+/// | 2.4 M nodes, 124 M edges | 13.17 | 12.93 | 12.68 | 12.83 |
 pub(crate) const GROUP: usize = 256;
 
 /// Picks that a group should have at most, so that its scratch stays in the caches near the core.
