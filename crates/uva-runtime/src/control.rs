@@ -14,6 +14,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use uva_mem::ControlPage;
 
 use crate::RuntimeError;
+use crate::memory::Resident;
 use crate::metrics::{CacheCounts, RoleTimes, Roles};
 use crate::schedule::{TURN_WORDS, Turn};
 
@@ -48,7 +49,17 @@ pub enum Counter {
     PeakRss = 3,
     /// Sequence number of the batch the role is at.
     Position = 4,
+    /// Resident bytes of the process's own, stored when the role has done its work.
+    Own = 5,
+    /// Those of mapped files.
+    Files = 6,
+    /// Those of shared memory.
+    Shared = 7,
 }
+
+/// How many of them there are.
+pub(crate) const COUNTERS_USED: usize = 8;
+const _: () = assert!(COUNTERS_USED <= COUNTERS_PER_ROLE);
 
 /// What a consumer has done so far, for a launcher that cannot ask it any more when it has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,10 +165,39 @@ impl Control {
         self.page.fetch_add(COUNTERS + role * COUNTERS_PER_ROLE + counter as usize, amount);
     }
 
+    /// Notes what this process has of memory now as the role's: for a role that has done its work, and still has what
+    /// it did it with.
+    pub fn note_memory(&self, role: usize) {
+        let Some(resident) = Resident::of_self() else { return };
+        let Resident { own, files, shared, peak } = resident;
+        let words = [
+            (Counter::PeakRss, peak),
+            (Counter::Own, own),
+            (Counter::Files, files),
+            (Counter::Shared, shared),
+        ];
+        for (counter, value) in words {
+            self.page.store(COUNTERS + role * COUNTERS_PER_ROLE + counter as usize, value);
+        }
+    }
+
+    /// What the role noted of its process's memory; `None` where it came to no end.
+    pub fn memory(&self, role: usize) -> Option<Resident> {
+        let word = |counter: Counter| self.page.load(COUNTERS + role * COUNTERS_PER_ROLE + counter as usize);
+        let resident = Resident {
+            own: word(Counter::Own),
+            files: word(Counter::Files),
+            shared: word(Counter::Shared),
+            peak: word(Counter::PeakRss),
+        };
+        (resident.total() > 0).then_some(resident)
+    }
+
     /// Notes the largest resident set of this process as the role's.
     pub fn note_peak_rss(&self, role: usize) {
         let word = COUNTERS + role * COUNTERS_PER_ROLE + Counter::PeakRss as usize;
-        self.page.store(word, peak_rss_bytes());
+        // The kernel looks now and then only, and may say less than was noted.
+        self.page.fetch_max(word, peak_rss_bytes());
     }
 
     /// Notes which batch a role is at.
@@ -228,13 +268,7 @@ pub(crate) fn words(samplers: usize) -> usize {
 
 /// The largest resident set this process has had, in bytes; 0 where the system does not say.
 pub fn peak_rss_bytes() -> u64 {
-    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return 0 };
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .and_then(|rest| rest.trim().strip_suffix("kB"))
-        .and_then(|number| number.trim().parse::<u64>().ok())
-        .map_or(0, |kibibytes| kibibytes * 1024)
+    Resident::of_self().map_or(0, |resident| resident.peak)
 }
 
 #[cfg(test)]
@@ -300,6 +334,21 @@ mod tests {
         assert_eq!(control.position(FIRST_SAMPLER + 1), 0);
         control.note_position(FIRST_SAMPLER + 1, 5);
         assert_eq!(control.tally(), Tally { batches: 2, ..one });
+    }
+
+    #[test]
+    fn a_role_that_came_to_no_end_has_noted_no_memory_and_one_that_did_keeps_its_times() {
+        let control = Control::create(2).unwrap();
+        control.count(FIRST_SAMPLER, Counter::Working, 2_000_000_000);
+        control.note_position(FIRST_SAMPLER, 5);
+        control.note_memory(FIRST_SAMPLER);
+        let noted = control.memory(FIRST_SAMPLER).unwrap();
+        assert!(noted.own > 100_000 && noted.files > 100_000 && noted.peak >= noted.own, "{noted:?}");
+        assert_eq!(control.roles().sampler.working_s, 1.0);
+        assert_eq!(control.position(FIRST_SAMPLER), 5);
+        for other in [CONSUMER, PRODUCER, FIRST_SAMPLER + 1] {
+            assert_eq!(control.memory(other), None);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use uva_mem::ring::Ring;
 use uva_mem::ring::protocol::State;
 
 use crate::control::Control;
+use crate::memory::Resident;
 use crate::metrics::Roles;
 
 /// A look into a run under way. It only reads: no role notices. Clones look into the same run.
@@ -94,16 +95,8 @@ impl Gauges {
     /// the dataset's pages and the slots, counts in each of them.
     pub fn resident(&self) -> Vec<(RoleProcess, u64)> {
         let processes = self.processes.iter();
-        processes.filter_map(|process| Some((process.clone(), resident_bytes(process.pid)?))).collect()
+        processes.filter_map(|process| Some((process.clone(), Resident::of(process.pid)?.total()))).collect()
     }
-}
-
-/// The resident set of a process, in bytes; `None` where there is no such process, or one that has ended.
-fn resident_bytes(pid: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kibibytes * 1024)
 }
 
 #[cfg(test)]

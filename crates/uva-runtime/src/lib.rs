@@ -35,6 +35,7 @@ pub mod device;
 mod error;
 pub mod gauges;
 pub mod launcher;
+pub mod memory;
 pub mod metrics;
 pub mod mps;
 pub mod options;

@@ -12,6 +12,7 @@ use uva_graph::Split;
 use crate::RuntimeError;
 use crate::batch::Batch;
 use crate::gauges::Gauges;
+use crate::memory::ProcessMemory;
 
 /// One line of the metrics file. Field names and units are a contract (docs/commands.md).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -209,6 +210,10 @@ pub struct End {
     pub batches_per_second: f64,
     /// What each role did with its time.
     pub roles: Roles,
+    /// What each process had of memory as its work ended; not of one that came to no end, such as a command that was
+    /// killed.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub memory: Vec<ProcessMemory>,
     /// What the caches did for this run's training batches, and what was expected of them; absent in a run without any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cache: Option<CacheOutcome>,
@@ -247,6 +252,15 @@ impl Roles {
         [("sampler", &self.sampler), ("producer", &self.producer), ("consumer", &self.consumer)]
     }
 
+    /// The times since a look at the same run before.
+    pub fn since(&self, before: &Roles) -> Roles {
+        Roles {
+            sampler: self.sampler.since(&before.sampler),
+            producer: self.producer.since(&before.producer),
+            consumer: self.consumer.since(&before.consumer),
+        }
+    }
+
     /// The role that worked the largest share of its time: the others wait for it.
     pub fn bottleneck(&self) -> &'static str {
         let mut busiest = ("sampler", -1.0);
@@ -275,6 +289,15 @@ pub struct RoleTimes {
 }
 
 impl RoleTimes {
+    fn since(&self, before: &RoleTimes) -> RoleTimes {
+        RoleTimes {
+            working_s: self.working_s - before.working_s,
+            waiting_input_s: self.waiting_input_s - before.waiting_input_s,
+            waiting_output_s: self.waiting_output_s - before.waiting_output_s,
+            ..*self
+        }
+    }
+
     /// Share of its time at work, 0 to 1.
     pub fn busy(&self) -> f64 {
         let whole = self.working_s + self.waiting_input_s + self.waiting_output_s;
@@ -458,6 +481,23 @@ mod tests {
         std::fs::write(&path, "no line at all").unwrap();
         MetricsFile::open(&path, true).unwrap().write(&epoch(2)).unwrap();
         assert_eq!(epochs(&path), [2]);
+    }
+
+    #[test]
+    fn times_since_a_look_leave_out_what_was_before_it_and_with_it_the_bottleneck_may_change() {
+        let role = |working_s, waiting_input_s| RoleTimes {
+            processes: 1,
+            working_s,
+            waiting_input_s,
+            waiting_output_s: 0.5,
+            peak_rss_bytes: 7,
+        };
+        let of = |producer| Roles { sampler: role(1.0, 0.0), producer, consumer: role(0.0, 9.0) };
+        let (before, after) = (of(role(0.25, 4.0)), of(role(3.25, 4.0)));
+        assert_eq!(after.bottleneck(), "sampler");
+        let since = after.since(&before);
+        assert_eq!(since.producer, RoleTimes { waiting_output_s: 0.0, ..role(3.0, 0.0) });
+        assert_eq!((since.bottleneck(), since.producer.busy()), ("producer", 1.0));
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::batch::Batch;
 use crate::cache::CacheContents;
 use crate::control::{Control, Stop, peak_rss_bytes};
 use crate::gauges::{Gauges, RoleProcess};
+use crate::memory::{ProcessMemory, Resident};
 use crate::metrics::Roles;
 use crate::options::{Cursor, LoaderOptions, Passes};
 use crate::plan::RunPlan;
@@ -254,6 +255,12 @@ impl Runtime {
             role.peak_rss_bytes = peak;
         }
         roles
+    }
+
+    /// What this process has of memory now, where the whole run is in it: then one element, else none.
+    pub fn memory(&self) -> Vec<ProcessMemory> {
+        let resident = self.alone.as_ref().and_then(|_| Resident::of_self());
+        resident.map(|resident| ProcessMemory::new("all roles", resident)).into_iter().collect()
     }
 
     /// Waits for the next batch; it has its slot until it is dropped. `None` behind the last.

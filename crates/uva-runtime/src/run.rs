@@ -77,7 +77,7 @@ impl CommandRun {
     }
 
     fn end(&self, outcome: Outcome) -> End {
-        let Outcome { roles, seconds, tally, .. } = outcome;
+        let Outcome { roles, seconds, tally, memory, .. } = outcome;
         let Tally { batches, epochs, nanoseconds, cache } = tally;
         let using = nanoseconds as f64 * 1e-9;
         End {
@@ -92,6 +92,7 @@ impl CommandRun {
             batches,
             batches_per_second: if using > 0.0 { batches as f64 / using } else { 0.0 },
             roles,
+            memory,
             cache: self.preparation.cache_outcome(cache),
         }
     }

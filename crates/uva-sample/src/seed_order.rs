@@ -10,6 +10,12 @@ use crate::{InvalidOption, SampleError};
 /// Below this many seeds one thread is faster than waking others.
 const PARALLEL_FROM: usize = 1 << 15;
 
+/// How many seeds share a bucket of the shuffle, about: their keys are all that there is of keys at a time, 256 KiB a
+/// thread, where those of all seeds would be 16 bytes each.
+const BUCKET: usize = 1 << 14;
+/// The most buckets, as a power of two: the shuffle writes into all of them in turns.
+const MOST_BUCKETS: u32 = 12;
+
 /// The batches of an epoch, as positions in the split's index file.
 ///
 /// Training seeds are shuffled anew each epoch: every position gets a 64-bit random key and positions are sorted by
@@ -22,7 +28,7 @@ pub struct SeedOrder {
     batch_size: usize,
     /// Seeds that are in a batch: all, or those of the full batches.
     used: usize,
-    /// Scratch of the shuffle: a key and the position it belongs to. Empty where there is none.
+    /// Scratch of the shuffle of few seeds: a key and the position it belongs to. Empty where there is none.
     keys: Vec<(u64, u32)>,
     order: Vec<u32>,
 }
@@ -55,7 +61,7 @@ impl SeedOrder {
             shuffle,
             batch_size,
             used: if drop_last { len - len % batch_size } else { len },
-            keys: if shuffle { vec![(0, 0); len] } else { Vec::new() },
+            keys: if shuffle && len < PARALLEL_FROM { vec![(0, 0); len] } else { Vec::new() },
             order: (0..end).collect(),
         })
     }
@@ -85,18 +91,13 @@ impl SeedOrder {
             let [low, high, ..] = philox4x32(stream.key(), stream.counter(0));
             (u64::from(high) << 32 | u64::from(low), position)
         };
-        // No two pairs are equal, so an unstable sort has one result.
-        if self.keys.len() < PARALLEL_FROM {
+        if self.order.len() < PARALLEL_FROM {
             for (position, pair) in (0..).zip(&mut self.keys) {
                 *pair = keyed(position);
             }
-            self.keys.sort_unstable();
+            sort_into(&mut self.keys, &mut self.order);
         } else {
-            self.keys.par_iter_mut().enumerate().for_each(|(position, pair)| *pair = keyed(position as u32));
-            self.keys.par_sort_unstable();
-        }
-        for (place, &(_, position)) in self.order.iter_mut().zip(&self.keys) {
-            *place = position;
+            sort_in_buckets(&mut self.order, keyed);
         }
         Ok(())
     }
@@ -123,6 +124,63 @@ impl SeedOrder {
     }
 }
 
+/// Sorts pairs of key and position, and puts the positions into their order.
+fn sort_into(pairs: &mut [(u64, u32)], order: &mut [u32]) {
+    // No two pairs are equal, so an unstable sort has one result.
+    pairs.sort_unstable();
+    for (place, &(_, position)) in order.iter_mut().zip(&*pairs) {
+        *place = position;
+    }
+}
+
+/// Puts all positions into the order of their pairs. A bucket holds those whose keys begin with the same bits; each is
+/// sorted on its own, with keys that are worked out anew. So the order of the whole is that of one sort.
+fn sort_in_buckets(order: &mut [u32], keyed: impl Fn(u32) -> (u64, u32) + Sync) {
+    let bits = (order.len() / BUCKET).max(2).ilog2().min(MOST_BUCKETS);
+    let bucket = |position: u32| (keyed(position).0 >> (64 - bits)) as usize;
+    // Cannot be cut: `SeedOrder::new` refused more.
+    let positions = 0..order.len() as u32;
+    let counts = positions
+        .clone()
+        .into_par_iter()
+        .fold(
+            || vec![0_u32; 1 << bits],
+            |mut counts, position| {
+                counts[bucket(position)] += 1;
+                counts
+            },
+        )
+        .reduce(
+            || vec![0; 1 << bits],
+            |mut sums, counts| {
+                sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+                sums
+            },
+        );
+    let mut begins = Vec::with_capacity(counts.len());
+    let mut begin = 0;
+    for count in &counts {
+        begins.push(begin);
+        begin += count;
+    }
+    for position in positions {
+        let place = &mut begins[bucket(position)];
+        order[*place as usize] = position;
+        *place += 1;
+    }
+    let mut rest = order;
+    let mut buckets = Vec::with_capacity(counts.len());
+    for count in counts {
+        let (bucket, others) = rest.split_at_mut(count as usize);
+        buckets.push(bucket);
+        rest = others;
+    }
+    buckets.into_par_iter().for_each_init(Vec::new, |pairs, bucket| {
+        pairs.clear();
+        pairs.extend(bucket.iter().map(|&position| keyed(position)));
+        sort_into(pairs, bucket);
+    });
+}
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,6 +215,24 @@ mod tests {
         let mut used = shuffled(len, 9);
         used.prepare(4).unwrap();
         assert_eq!(one, used.order);
+    }
+
+    #[test]
+    fn an_order_made_in_buckets_is_that_of_one_sort() {
+        for len in [PARALLEL_FROM, 5 * BUCKET + 3, 40 * BUCKET + 1] {
+            let keyed = |position: u32| {
+                (u64::from(position).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15), position)
+            };
+            let mut pairs: Vec<(u64, u32)> = (0..len as u32).map(keyed).collect();
+            let (mut whole, mut in_buckets) = (vec![0; len], vec![0; len]);
+            sort_into(&mut pairs, &mut whole);
+            sort_in_buckets(&mut in_buckets, keyed);
+            assert!(whole == in_buckets, "{len}");
+            // Keys that are all alike at their front make one bucket of all.
+            let keyed = |position: u32| (u64::from(!position), position);
+            sort_in_buckets(&mut in_buckets, keyed);
+            assert!(in_buckets.iter().copied().eq((0..len as u32).rev()), "{len}");
+        }
     }
 
     #[test]

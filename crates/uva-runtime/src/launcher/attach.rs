@@ -245,7 +245,7 @@ impl Attachment {
     pub fn ends(&mut self) {
         // A launcher that is gone is told of elsewhere.
         let _ = self.usage.asked();
-        self.control.note_peak_rss(CONSUMER);
+        self.control.note_memory(CONSUMER);
         // Said first, so that the launcher knows why its roles end.
         if self.control.stop() != Stop::Now {
             let _ = say(&self.channel, &Report::Done(serde_json::Value::Null));

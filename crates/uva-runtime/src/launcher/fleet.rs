@@ -76,6 +76,14 @@ impl Member {
         }
     }
 
+    /// How tables name its process: each sampler by its number, a command by its role.
+    pub fn process_name(&self) -> String {
+        match self.role {
+            Role::Sampler => format!("sampler {}", self.index),
+            role => role.name().to_owned(),
+        }
+    }
+
     /// Its place in the control page.
     pub fn place(&self) -> usize {
         match self.role {
@@ -229,15 +237,20 @@ impl Fleet {
     /// A look into the run, this process among those that it knows.
     pub fn gauges(&self, control: &Arc<Control>, plan: &RunPlan) -> Gauges {
         let own = RoleProcess { role: "launcher".to_owned(), pid: std::process::id() };
-        let roles = self.members.iter().map(|member| RoleProcess {
-            role: match member.role {
-                Role::Sampler => format!("sampler {}", member.index),
-                role => role.name().to_owned(),
-            },
-            pid: member.pidfd.pid(),
-        });
+        let roles = self
+            .members
+            .iter()
+            .map(|member| RoleProcess { role: member.process_name(), pid: member.pidfd.pid() });
         let processes = std::iter::once(own).chain(roles).collect();
         Gauges::new(Arc::clone(control), self.rings.clone(), plan.layout.row_bytes(), processes)
+    }
+
+    /// The roles that have a process, in the order of the data's way, each with its place in the control page.
+    pub fn places(&self) -> Vec<(String, usize)> {
+        let mut members: Vec<&Member> = self.members.iter().collect();
+        // The consumer was started first, and the producer behind it.
+        members.sort_by_key(|member| (std::cmp::Reverse(member.place().min(FIRST_SAMPLER)), member.index));
+        members.into_iter().map(|member| (member.process_name(), member.place())).collect()
     }
 
     /// Whether every role has been reaped, and whoever attached has ended.

@@ -16,6 +16,7 @@ use super::messages::{JanitorWord, Role};
 use crate::RuntimeError;
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::launcher::Environments;
+use crate::memory::Resident;
 use crate::mps;
 
 /// How long a role may take to die of its parent-death signal before it is killed again by name.
@@ -40,6 +41,11 @@ impl Janitor {
         let fds: Vec<_> = iter::once(own.as_fd()).chain(checkpoint.map(CheckpointDirectory::fd)).collect();
         janitor.tell(&word, &fds)?;
         Ok(janitor)
+    }
+
+    /// What it has of memory now; `None` where it was killed.
+    pub fn resident(&self) -> Option<Resident> {
+        Resident::of(self.process.pidfd.pid())
     }
 
     /// Tells it what there is to clean up. A janitor that was killed is no reason to end the run.

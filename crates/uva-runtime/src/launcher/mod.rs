@@ -45,6 +45,7 @@ use self::signals::Signals;
 use crate::backend::{Backend, CudaBackend, Decision, MpsWish, Partition, Probe, SamplerShare};
 use crate::cache::CacheContents;
 use crate::control::{Control, Tally};
+use crate::memory::{ProcessMemory, Resident};
 use crate::metrics::{Observer, Roles};
 use crate::plan::RunPlan;
 use crate::{RuntimeError, mps};
@@ -164,6 +165,8 @@ pub struct Outcome {
     pub roles: Roles,
     /// What a command of the user's did as consumer; nothing of one of ours, which says more by itself.
     pub tally: Tally,
+    /// What each process had of memory as its work ended: the launcher, the janitor and the roles.
+    pub memory: Vec<ProcessMemory>,
     /// Seconds from the first process's start to the last one's end.
     pub seconds: f64,
 }
@@ -327,6 +330,7 @@ impl Launcher {
         let control = Arc::new(Control::create(plan.options.samplers)?);
         let fleet = Fleet::start(&launch, &control, &self.janitor, self.mps.clone())?;
         observer.begun(&fleet.gauges(&control, plan));
+        let places = fleet.places();
         let ended = watch::watch(fleet, &control, &mut self.signals, plan, &self.janitor, observer);
         // A role killed while it wrote a checkpoint leaves its temporary file.
         if let (Err(_), Some(directory)) = (&ended, &self.checkpoint) {
@@ -334,6 +338,10 @@ impl Launcher {
         }
         let done = ended?;
         let (roles, tally) = (control.roles(), control.tally());
-        Ok(Outcome { done, roles, tally, seconds: started.elapsed().as_secs_f64() })
+        let own = Resident::of_self().map(|resident| ProcessMemory::new("launcher", resident));
+        let janitor = self.janitor.resident().map(|resident| ProcessMemory::new("janitor", resident));
+        let noted = |(role, place)| Some(ProcessMemory::new(role, control.memory(place)?));
+        let memory = own.into_iter().chain(janitor).chain(places.into_iter().filter_map(noted)).collect();
+        Ok(Outcome { done, roles, tally, memory, seconds: started.elapsed().as_secs_f64() })
     }
 }

@@ -4,7 +4,7 @@
 //! believes anything else.
 
 /// Raised with every change of that, which a test of this file notices.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// The version that both sides must have: that of this crate, in the program and in what attaches.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -91,18 +91,19 @@ mod tests {
         let header = format!("{:?}", BatchHeader::without_batch(Kind::Batch));
         let header = header.split(" layers: ").next().unwrap_or_default().replace(": 0", "");
         let stands_for = format!(
-            "ring {}, hand-over {}, control page of 2 samplers {} words, {} bytes of {header} layers, {messages}",
+            "ring {}, hand-over {}, control page of 2 samplers {} words, {} a role, {} bytes of {header} layers, {messages}",
             uva_mem::ring::VERSION,
             uva_mem::handover::VERSION,
             control::words(2),
+            control::COUNTERS_USED,
             BatchHeader::BYTES
         );
         // Whoever changes any of this raises PROTOCOL, and writes down here what it stands for from then on.
-        assert_eq!((PROTOCOL, stands_for.as_str()), (3, STANDS_FOR));
+        assert_eq!((PROTOCOL, stands_for.as_str()), (4, STANDS_FOR));
     }
 
-    const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 48 words, 512 bytes of BatchHeader { hash, sample_began, \
-        sample_ns, gather_began, gather_ns, list_reads, list_reads_cached, rows_cached, queue, pace, kind, \
+    const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 48 words, 8 a role, 512 bytes of BatchHeader { hash, \
+        sample_began, sample_ns, gather_began, gather_ns, list_reads, list_reads_cached, rows_cached, queue, pace, kind, \
         split, epoch, batch, seeds, nodes, layer_count, sampler, layers, .Welcome.backend \
         .Welcome.caches.dynamic .Welcome.caches.lists .Welcome.caches.reordered .Welcome.caches.rows \
         .Welcome.dataset .Welcome.index .Welcome.job.events .Welcome.loader.batch_dependency \

@@ -116,6 +116,10 @@ fn take_part(role: Role, channel: &Arc<Channel>, consume: Consume) -> Result<Val
             (consumed, CONSUMER)
         }
     };
+    // One that did all its work has noted it while it still had what it worked with.
+    if control.memory(counters).is_none() {
+        control.note_memory(counters);
+    }
     control.note_peak_rss(counters);
     tracing::debug!(
         position = control.position(counters),

@@ -185,6 +185,7 @@ impl BatchReceiver {
                 Item::End => {
                     self.pass_over(interrupted)?;
                     self.ended = true;
+                    self.control.note_memory(CONSUMER);
                 }
             }
         };

@@ -69,6 +69,7 @@ impl ProducerRole<'_> {
             "ready to gather"
         );
         let ended = self.gather_all(&mut gather, &mut clock);
+        control.note_memory(PRODUCER);
         match (&ended, gather, &self.consumer) {
             // The GPU may wait for ever for a consumer whose process has gone. Of one that is a thread of this process
             // every event has been recorded that a fill waits for, and what the fills use is freed when they have run.

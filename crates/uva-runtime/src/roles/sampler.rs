@@ -85,6 +85,7 @@ impl SamplerRole<'_> {
             header.write(slot.payload_mut());
             slot.publish(length as u64)?;
         }
+        control.note_memory(place);
         Ok(())
     }
 }

@@ -19,7 +19,8 @@ use crate::backend::{self, BackendOptions, Decision, Probe};
 use crate::cache::CacheRequest;
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::control::{Control, Stop};
-use crate::launcher::{Consumer, Environments, Launch, Launcher, without_mps};
+use crate::launcher::{Consumer, Environments, Launch, Launcher, Outcome, without_mps};
+use crate::memory::ProcessMemory;
 use crate::metrics::{End, Event, Observer, Roles};
 use crate::plan::RunPlan;
 use crate::preparation::Preparation;
@@ -106,7 +107,7 @@ impl TrainingRun {
     /// Whatever ended it early; see [`crate::launcher`].
     pub fn run(mut self, options: Value, observer: &mut dyn Observer) -> Result<End, RuntimeError> {
         let decision = self.decision.clone();
-        let (outcome, roles, seconds) = if self.in_process {
+        let (outcome, Told { roles, memory, seconds }) = if self.in_process {
             decision.notes.iter().for_each(|note| observer.note(note));
             self.preparation.plan.backend = decision.backend;
             self.prepare(None, observer)?;
@@ -139,6 +140,7 @@ impl TrainingRun {
                 0.0
             },
             roles,
+            memory,
             cache,
         };
         observer.event(&Event::End(end.clone()))?;
@@ -182,7 +184,7 @@ impl TrainingRun {
         &self,
         launcher: Launcher,
         observer: &mut dyn Observer,
-    ) -> Result<(TrainingOutcome, Roles, f64), RuntimeError> {
+    ) -> Result<(TrainingOutcome, Told), RuntimeError> {
         let launch = Launch {
             dataset: self.preparation.dataset.path(),
             plan: &self.preparation.plan,
@@ -194,13 +196,11 @@ impl TrainingRun {
         let done = serde_json::from_value(outcome.done).map_err(|error| {
             RuntimeError::Failed(format!("the consumer's last word cannot be read: {error}"))
         })?;
-        Ok((done, outcome.roles, outcome.seconds))
+        let Outcome { roles, memory, seconds, .. } = outcome;
+        Ok((done, Told { roles, memory, seconds }))
     }
 
-    fn in_this_process(
-        &self,
-        observer: &mut dyn Observer,
-    ) -> Result<(TrainingOutcome, Roles, f64), RuntimeError> {
+    fn in_this_process(&self, observer: &mut dyn Observer) -> Result<(TrainingOutcome, Told), RuntimeError> {
         let started = Instant::now();
         let Preparation { dataset, plan, contents, .. } = &self.preparation;
         let mut runtime = Runtime::start_with(Arc::clone(dataset), plan.clone(), contents.clone())?;
@@ -210,6 +210,7 @@ impl TrainingRun {
         let (receiver, dataset, control) = runtime.parts();
         let signals = SignalThread::start(Arc::clone(control))?;
         let trained = session::train(receiver, dataset, &self.options, observer);
+        let memory = runtime.memory();
         // A role that failed knows more about it than the consumer that noticed.
         let stopped = runtime.stop();
         let outcome = match (trained, stopped, signals.arrived()) {
@@ -219,8 +220,16 @@ impl TrainingRun {
             (_, _, Some(signal)) => return Err(RuntimeError::Interrupted(signal)),
             (trained, ..) => trained?,
         };
-        Ok((outcome, runtime.roles(), started.elapsed().as_secs_f64()))
+        let (roles, seconds) = (runtime.roles(), started.elapsed().as_secs_f64());
+        Ok((outcome, Told { roles, memory, seconds }))
     }
+}
+
+/// What there is to tell of a run besides what was trained.
+struct Told {
+    roles: Roles,
+    memory: Vec<ProcessMemory>,
+    seconds: f64,
 }
 
 /// What the consumer's process does with its batches: [`crate::launcher::run_role`] calls it.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use uva_runtime::memory::ProcessMemory;
 use uva_runtime::metrics::{End, Roles};
 
 use super::format;
@@ -15,6 +16,10 @@ pub fn of_run(end: &End, metrics: Option<&Path>, checkpoint: Option<&Path>) -> S
     let mut text = String::from("\n");
     text += &roles(&end.roles);
     text.push('\n');
+    if !end.memory.is_empty() {
+        text += &memory(&end.memory);
+        text.push('\n');
+    }
     text += &facts(end, metrics, checkpoint);
     text
 }
@@ -45,6 +50,29 @@ pub fn roles(roles: &Roles) -> String {
         ]);
     }
     table.render()
+}
+
+/// One row per process: what it had of memory as its work ended. Only of what is its own there is as much as the rows
+/// come to.
+pub fn memory(processes: &[ProcessMemory]) -> String {
+    let mut table =
+        Table::with_heading(&["process", "resident", "its own", "mapped files", "shared memory", "peak"]);
+    let bytes = |bytes: u64| ByteSize::from_bytes(bytes).to_string();
+    for process in processes {
+        table.row(&[
+            process.process.clone(),
+            bytes(process.resident_bytes),
+            bytes(process.own_bytes),
+            bytes(process.file_bytes),
+            bytes(process.shared_bytes),
+            bytes(process.peak_bytes),
+        ]);
+    }
+    let mut text = table.render();
+    if processes.len() > 1 {
+        text += "Mapped files and shared memory are there once, and count in each process that has them.\n";
+    }
+    text
 }
 
 fn facts(end: &End, metrics: Option<&Path>, checkpoint: Option<&Path>) -> String {
@@ -112,6 +140,7 @@ mod tests {
             batches: 1200,
             batches_per_second: 120.0,
             cache: None,
+            memory: Vec::new(),
             roles: Roles {
                 sampler: role(2.5, 0.0, 7.5),
                 producer: role(1.0, 2.0, 7.0),
@@ -128,6 +157,26 @@ mod tests {
         assert!(line("sampler").contains("7.50 s  75 %"), "{text}");
         assert!(line("consumer").contains("10.0 s 100 %"), "{text}");
         assert!(line("producer").contains("300 MiB"), "{text}");
+    }
+
+    #[test]
+    fn every_process_shows_what_of_its_memory_is_its_own_and_a_run_that_tells_none_has_no_such_table() {
+        assert!(!of_run(&end(), None, None).contains("mapped files"));
+        let process = |process: &str, own: u64| ProcessMemory {
+            process: process.to_owned(),
+            resident_bytes: (own + 12) << 20,
+            own_bytes: own << 20,
+            file_bytes: 8 << 20,
+            shared_bytes: 4 << 20,
+            peak_bytes: 99 << 20,
+        };
+        let end = End { memory: vec![process("launcher", 3), process("sampler 0", 5)], ..end() };
+        let text = of_run(&end, None, None);
+        let line = text.lines().find(|line| line.starts_with("sampler 0")).unwrap();
+        let words: Vec<&str> = line.split_whitespace().skip(2).filter(|word| *word != "MiB").collect();
+        assert_eq!(words, ["17", "5", "8", "4", "99"], "{text}");
+        assert!(text.contains("are there once"), "{text}");
+        assert!(!memory(&end.memory[..1]).contains("are there once"));
     }
 
     #[test]

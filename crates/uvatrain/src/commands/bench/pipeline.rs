@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use uva_runtime::Runtime;
+use uva_runtime::memory::ProcessMemory;
 use uva_runtime::metrics::Roles;
 
 use crate::flags::{ByteSize, PipelineBenchFlags};
@@ -27,7 +28,9 @@ struct Report {
     gather_threads: usize,
     /// Sum of the batches' hashes: the same for any number of samplers.
     hash: String,
+    /// Likewise behind the first batch.
     roles: Roles,
+    memory: Vec<ProcessMemory>,
 }
 
 /// Measures and prints.
@@ -46,10 +49,11 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
             feature_bytes += batch.features().bytes.len() as u64;
         }
         drop(batch);
-        begun.get_or_insert_with(Instant::now);
+        begun.get_or_insert_with(|| (Instant::now(), runtime.roles()));
     }
-    let seconds = begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64());
-    let roles = runtime.roles();
+    let (seconds, before) =
+        begun.map_or((0.0, Roles::default()), |(begun, before)| (begun.elapsed().as_secs_f64(), before));
+    let (roles, memory) = (runtime.roles().since(&before), runtime.memory());
     runtime.stop()?;
     let rate = |count: u64| if batches > 0 { count as f64 / seconds } else { 0.0 };
     let report = Report {
@@ -67,6 +71,7 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
         gather_threads,
         hash: format!("{hash:016x}"),
         roles,
+        memory,
     };
     if flags.json { out::json(&report) } else { out::text(&report.text()) }
 }
@@ -92,6 +97,6 @@ impl Report {
             ),
         );
         fact("hash", self.hash.clone());
-        format!("{}\n{}", summary::roles(&self.roles), facts.render())
+        format!("{}\n{}\n{}", summary::roles(&self.roles), summary::memory(&self.memory), facts.render())
     }
 }

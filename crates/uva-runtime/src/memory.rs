@@ -1,0 +1,103 @@
+//! What the system says of a process's memory.
+
+use serde::{Deserialize, Serialize};
+
+/// The resident set of a process by what backs its pages, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resident {
+    /// Pages of the process's own, which no file backs.
+    pub own: u64,
+    /// Pages of mapped files: the dataset, the program, its libraries. The machine has each of them once, however many
+    /// processes map it.
+    pub files: u64,
+    /// Pages of shared memory, slots above all. Likewise there once.
+    pub shared: u64,
+    /// The most that the whole of it has been.
+    pub peak: u64,
+}
+
+impl Resident {
+    /// That of the process with this number; `None` where there is none, or one that has ended.
+    pub fn of(pid: u32) -> Option<Self> {
+        Self::in_status(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+    }
+
+    /// That of this process; `None` where the system does not say.
+    pub fn of_self() -> Option<Self> {
+        Self::in_status(&std::fs::read_to_string("/proc/self/status").ok()?)
+    }
+
+    fn in_status(status: &str) -> Option<Self> {
+        // A process that has ended has no such lines.
+        let bytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+            Some(kibibytes * 1024)
+        };
+        let (own, files, shared) = (bytes("RssAnon")?, bytes("RssFile")?, bytes("RssShmem")?);
+        // The kernel looks at the peak now and then only.
+        Some(Self { own, files, shared, peak: bytes("VmHWM")?.max(own + files + shared) })
+    }
+
+    /// All of it, in bytes.
+    pub fn total(&self) -> u64 {
+        self.own + self.files + self.shared
+    }
+}
+
+/// The memory of a run's process as its work ended: an element of the end line's `memory`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessMemory {
+    /// Its role, as messages name it: `sampler 0`, `producer`; `all roles` where they are threads of one process.
+    pub process: String,
+    /// Its resident set, in bytes: the three that follow.
+    pub resident_bytes: u64,
+    /// Pages of its own.
+    pub own_bytes: u64,
+    /// Pages of mapped files, which the machine has once.
+    pub file_bytes: u64,
+    /// Pages of shared memory, which the machine has once.
+    pub shared_bytes: u64,
+    /// The largest resident set that it has had.
+    pub peak_bytes: u64,
+}
+
+impl ProcessMemory {
+    pub(crate) fn new(process: impl Into<String>, resident: Resident) -> Self {
+        Self {
+            process: process.into(),
+            resident_bytes: resident.total(),
+            own_bytes: resident.own,
+            file_bytes: resident.files,
+            shared_bytes: resident.shared,
+            peak_bytes: resident.peak,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resident_set_is_told_by_what_backs_it_and_of_no_process_there_is_none() {
+        let status = "Name:\tuvatrain\nVmHWM:\t     120 kB\nVmRSS:\t     111 kB\nRssAnon:\t       1 kB\n\
+                      RssFile:\t      10 kB\nRssShmem:\t     100 kB\n";
+        let resident = Resident { own: 1 << 10, files: 10 << 10, shared: 100 << 10, peak: 120 << 10 };
+        assert_eq!(Resident::in_status(status), Some(resident));
+        assert_eq!(resident.total(), 111 << 10);
+        // A process that waits to be reaped has a name, and no memory.
+        assert_eq!(Resident::in_status("Name:\tuvatrain\nState:\tZ (zombie)\n"), None);
+        // No process has the largest number that there is.
+        assert_eq!(Resident::of(i32::MAX as u32), None);
+    }
+
+    #[test]
+    fn what_a_process_writes_is_its_own() {
+        let before = Resident::of_self().unwrap();
+        let written = vec![1_u8; 64 << 20];
+        let after = Resident::of_self().unwrap();
+        assert!(after.own >= before.own + (60 << 20), "{before:?} {after:?}");
+        assert!(after.peak >= after.own && written.len() == 64 << 20);
+    }
+}
