@@ -17,7 +17,7 @@ mod host;
 mod measure;
 
 pub use cache::{CachedRows, FifoCache, Hits, RowCache};
-pub use host::HostGather;
+pub use host::{HalfFloat, HostGather, RowCopy, Vectors};
 pub use measure::{MeasureError, MeasureOptions, Measurement, measure};
 
 /// Copies rows of a table, picked by id, into the caller's memory.
@@ -79,6 +79,18 @@ pub enum GatherError {
         length: usize,
         /// Bytes of a row.
         row_bytes: usize,
+    },
+    /// A row to be widened is no whole number of 16-bit values.
+    #[error("a row of {row_bytes} bytes is no whole number of 16-bit values that could be widened")]
+    NotHalves {
+        /// Bytes of a row.
+        row_bytes: usize,
+    },
+    /// The machine lacks the instructions that rows were to be moved with.
+    #[error("this machine has no {vectors} to copy rows with")]
+    Vectors {
+        /// Their name.
+        vectors: &'static str,
     },
     /// An id stands twice among the rows to be cached.
     #[error("id {id} at position {position} of the rows to be cached stands there twice")]
