@@ -102,16 +102,18 @@ fn check_against(
 pub fn every_row_size_at_every_offset(
     make: &Make<'_>,
     row_sizes: impl Iterator<Item = usize>,
-    offsets: std::ops::Range<usize>,
+    offsets: impl Iterator<Item = usize>,
 ) {
     const ROWS: usize = 5;
     let ids = [4, 0, 3, 3, 1, 2];
     let row_sizes: Vec<usize> = row_sizes.collect();
     let largest = row_sizes.iter().max().copied().unwrap_or(0);
-    let memory = table_bytes(ROWS * largest + 256 + offsets.end);
+    let offsets: Vec<usize> = offsets.collect();
+    let furthest = offsets.iter().max().copied().unwrap_or(0);
+    let memory = table_bytes(ROWS * largest + 256 + furthest);
     let line = memory.as_ptr().align_offset(128);
     for row_bytes in row_sizes {
-        for offset in offsets.clone() {
+        for &offset in &offsets {
             let table = &memory[line + offset..][..ROWS * row_bytes];
             let mut gather = make(table, row_bytes);
             check(&mut *gather, table, row_bytes, &ids, &|| {
@@ -143,7 +145,9 @@ fn outputs_at_every_offset(make: &Make<'_>) {
             let count = offset % 9 + if offset % 2 == 0 { 0 } else { ROWS };
             let ids: Vec<i64> = (0..count).map(|i| (i * 7 % ROWS) as i64).collect();
             check_against(&mut *gather, &plain_loop(&table, row_bytes, &ids), GUARD + offset, &ids, &|| {
-                format!("{count} rows of {row_bytes} bytes into an output {offset} bytes behind a line's beginning")
+                format!(
+                    "{count} rows of {row_bytes} bytes into an output {offset} bytes behind a line's beginning"
+                )
             });
         }
     }

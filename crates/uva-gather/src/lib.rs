@@ -15,10 +15,12 @@ pub mod conformance;
 pub mod cuda;
 mod host;
 mod measure;
+mod pages;
 
 pub use cache::{CachedRows, FifoCache, Hits, RowCache};
 pub use host::{HalfFloat, HostGather, RowCopy, Vectors};
 pub use measure::{MeasureError, MeasureOptions, Measurement, measure};
+pub use pages::{AnonymousPages, PageKind, huge_share};
 
 /// Copies rows of a table, picked by id, into the caller's memory.
 ///

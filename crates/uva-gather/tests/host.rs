@@ -3,17 +3,17 @@
 use proptest::prelude::*;
 use uva_gather::cache::map_bytes;
 use uva_gather::{
-    CachedRows, FifoCache, GatherError, HalfFloat, Hits, HostGather, MeasureOptions, RowCopy, RowGather, Vectors,
-    conformance, measure,
+    CachedRows, FifoCache, GatherError, HalfFloat, Hits, HostGather, MeasureOptions, PageKind, RowCopy,
+    RowGather, Vectors, conformance, measure,
 };
 
 /// Every way in which this machine can move rows, chosen by the gather's own judgement or not. Small outputs would
 /// never be streamed otherwise.
 fn ways() -> impl Iterator<Item = RowCopy> {
     let streamed = [Some(false), Some(true)];
-    Vectors::here().into_iter().flat_map(move |vectors| {
-        streamed.map(|streamed| RowCopy { vectors, streamed, ..RowCopy::best() })
-    })
+    Vectors::here()
+        .into_iter()
+        .flat_map(move |vectors| streamed.map(|streamed| RowCopy { vectors, streamed, ..RowCopy::best() }))
 }
 
 fn forced(table: &[u8], row_bytes: usize, threads: usize, way: RowCopy) -> HostGather<'_> {
@@ -23,8 +23,24 @@ fn forced(table: &[u8], row_bytes: usize, threads: usize, way: RowCopy) -> HostG
 #[test]
 fn every_way_of_moving_rows_conforms_on_one_thread() {
     for way in ways() {
-        conformance::run(&|table, row_bytes| Box::new(forced(table, row_bytes, 1, way)));
+        conformance::every_row_size_at_every_offset(
+            &|table, row_bytes| Box::new(forced(table, row_bytes, 1, way)),
+            1..=1025,
+            [0, 1, 2, 4, 8, 16, 31, 32, 63].into_iter(),
+        );
+        conformance::whole_tables(&|table, row_bytes| Box::new(forced(table, row_bytes, 1, way)));
     }
+}
+
+#[test]
+fn rows_of_every_size_are_streamed_from_every_offset() {
+    // Outputs that small are not streamed by the gather's own judgement: `one_thread_conforms` does not meet it.
+    let way = RowCopy { streamed: Some(true), ..RowCopy::best() };
+    conformance::every_row_size_at_every_offset(
+        &|table, row_bytes| Box::new(forced(table, row_bytes, 1, way)),
+        1..=1025,
+        0..128,
+    );
 }
 
 #[test]
@@ -184,10 +200,16 @@ fn a_bad_id_is_named_with_its_position() {
 fn a_measurement_is_verified_and_counts_what_it_moved() {
     let table: Vec<u8> = (0..400 * 3000u32).map(|i| (i % 251) as u8).collect();
     for threads in [1, 2] {
-        let options = MeasureOptions { threads, bytes: 1 << 20, repeats: 3, seed: 5 };
-        let measurement = measure(&table, 400, options).unwrap();
-        assert!(measurement.verified && measurement.gb_per_second > 0.0);
-        assert_eq!((measurement.rows, measurement.threads), ((1 << 20) / 400, threads));
+        for pages in [None, Some(PageKind::Base), Some(PageKind::Huge)] {
+            let options = MeasureOptions { threads, bytes: 1 << 20, repeats: 3, seed: 5, pages };
+            let measurement = measure(&table, 400, options).unwrap();
+            assert!(measurement.verified && measurement.gb_per_second > 0.0);
+            assert_eq!((measurement.rows, measurement.threads), ((1 << 20) / 400, threads));
+            if pages == Some(PageKind::Base) {
+                let shares = (measurement.table_huge_share, measurement.output_huge_share);
+                assert_eq!(shares, (Some(0.0), Some(0.0)), "pages that the kernel was told to leave small");
+            }
+        }
     }
     // A table smaller than what is moved goes round.
     let measurement =

@@ -7,7 +7,8 @@ use crate::{GatherError, HalfFloat, Hits, RowGather};
 
 /// A function that makes the backend under test over a table, for rows of so many bytes of such values, with these rows
 /// cached where it has a cache.
-pub type MakeWidening<'f> = dyn for<'t> Fn(&'t [u8], usize, HalfFloat, &[i64]) -> Box<dyn RowGather + 't> + 'f;
+pub type MakeWidening<'f> =
+    dyn for<'t> Fn(&'t [u8], usize, HalfFloat, &[i64]) -> Box<dyn RowGather + 't> + 'f;
 
 /// A backend that gathers a table of 16-bit values as float32.
 ///
@@ -26,7 +27,8 @@ fn widened(half: HalfFloat, bits: u16) -> u32 {
     match half {
         HalfFloat::Bf16 => u32::from(bits) << 16,
         HalfFloat::F16 => {
-            let (sign, exponent, fraction) = (u32::from(bits >> 15) << 31, bits >> 10 & 31, u32::from(bits & 1023));
+            let (sign, exponent, fraction) =
+                (u32::from(bits >> 15) << 31, bits >> 10 & 31, u32::from(bits & 1023));
             sign | match exponent {
                 // 2^-24 times a small integer: exact in float32, and normal there.
                 0 => (fraction as f32 * 2f32.powi(-24)).to_bits(),
@@ -49,11 +51,17 @@ fn widened_rows(table: &[u8], row_bytes: usize, half: HalfFloat, ids: &[i64]) ->
 fn every_value(make: &MakeWidening<'_>, half: HalfFloat) {
     // The definition above is that of a crate that many use, where that is a number.
     for bits in 0..=u16::MAX {
-        let (ours, theirs) = (f32::from_bits(widened(half, bits)), match half {
-            HalfFloat::F16 => f16::from_bits(bits).to_f32(),
-            HalfFloat::Bf16 => bf16::from_bits(bits).to_f32(),
-        });
-        assert!(ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(), "{half:?} {bits:#06x}");
+        let (ours, theirs) = (
+            f32::from_bits(widened(half, bits)),
+            match half {
+                HalfFloat::F16 => f16::from_bits(bits).to_f32(),
+                HalfFloat::Bf16 => bf16::from_bits(bits).to_f32(),
+            },
+        );
+        assert!(
+            ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(),
+            "{half:?} {bits:#06x}"
+        );
     }
     for values in [1, 64, 65, 100] {
         // Some rows more, so that the table is whole rows.
@@ -66,9 +74,7 @@ fn every_value(make: &MakeWidening<'_>, half: HalfFloat) {
         let ids: Vec<i64> = (0..rows as i64).rev().collect();
         let mut gather = make(&table, row_bytes, half, &ids[..rows / 2]);
         let expected = widened_rows(&table, row_bytes, half, &ids);
-        check_against(&mut *gather, &expected, GUARD, &ids, &|| {
-            format!("every {half:?}, {values} in a row")
-        });
+        check_against(&mut *gather, &expected, GUARD, &ids, &|| format!("every {half:?}, {values} in a row"));
     }
 }
 

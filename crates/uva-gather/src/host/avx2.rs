@@ -218,7 +218,10 @@ impl<V: Values> Staged<V> {
             }
             while done < whole {
                 for half in [done, done + LINE / 2] {
-                    _mm256_stream_si256(to.wrapping_add(half).cast(), _mm256_load_si256(start.add(half).cast()));
+                    _mm256_stream_si256(
+                        to.wrapping_add(half).cast(),
+                        _mm256_load_si256(start.add(half).cast()),
+                    );
                 }
                 done += LINE;
             }

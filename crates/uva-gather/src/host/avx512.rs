@@ -19,14 +19,26 @@ pub(super) trait Lanes {
     /// A line from `COUNT` lanes at `from`.
     ///
     /// # Safety
-    /// They can be read; the processor has AVX-512 F, BW and VL.
+    /// They can be read; the processor has what [`Vectors::Avx512`](super::copy::Vectors) takes. So it must below.
     unsafe fn load(from: *const u8) -> __m512i;
 
-    /// `line` with those lanes replaced whose bit in `which` is set, by those at their places behind `from`.
+    /// Those lanes whose bit in `which` is set, and zeros.
     ///
     /// # Safety
-    /// Those lanes can be read, the others need not exist; the processor has AVX-512 F, BW and VL.
-    unsafe fn load_some(line: __m512i, which: u64, from: *const u8) -> __m512i;
+    /// Those lanes can be read, the others need not exist.
+    unsafe fn load_some(which: u64, from: *const u8) -> __m512i;
+
+    /// Each lane `by` places further on, the last ones in front.
+    ///
+    /// # Safety
+    /// As above.
+    unsafe fn rotate(line: __m512i, by: usize) -> __m512i;
+
+    /// The lanes of `behind` from `first` on, and those of `line` before it.
+    ///
+    /// # Safety
+    /// As above; `first` is below `COUNT`.
+    unsafe fn join(line: __m512i, behind: __m512i, first: usize) -> __m512i;
 }
 
 /// Bytes as they are.
@@ -38,64 +50,89 @@ impl Lanes for Bytes {
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> __m512i {
-        // SAFETY: by our caller's promise.
+        // SAFETY: by our caller's promise, here and below.
         unsafe { _mm512_loadu_si512(from.cast()) }
     }
 
     #[inline(always)]
-    unsafe fn load_some(line: __m512i, which: u64, from: *const u8) -> __m512i {
-        // SAFETY: by our caller's promise; lanes that are masked out are not read and do not fault.
-        unsafe { _mm512_mask_loadu_epi8(line, which, from.cast()) }
+    unsafe fn load_some(which: u64, from: *const u8) -> __m512i {
+        // SAFETY: lanes that are masked out are not read and do not fault.
+        unsafe { _mm512_maskz_loadu_epi8(which, from.cast()) }
     }
+
+    #[inline(always)]
+    unsafe fn rotate(line: __m512i, by: usize) -> __m512i {
+        const PLACES: [i8; 64] = {
+            let mut places = [0; 64];
+            let mut i = 0;
+            while i < 64 {
+                places[i] = i as i8;
+                i += 1;
+            }
+            places
+        };
+        // SAFETY: as above; the array is a vector long. Of a place the permutation takes the lowest six bits.
+        unsafe {
+            let from =
+                _mm512_sub_epi8(_mm512_loadu_si512(PLACES.as_ptr().cast()), _mm512_set1_epi8(by as i8));
+            _mm512_permutexvar_epi8(from, line)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn join(line: __m512i, behind: __m512i, first: usize) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_mask_blend_epi8(u64::MAX << first, line, behind) }
+    }
+}
+
+/// Float32 lanes.
+macro_rules! widened_lanes {
+    ($name:ident, $widen:expr) => {
+        impl Lanes for $name {
+            const COUNT: usize = 16;
+            const FROM_BYTES: usize = 2;
+
+            #[inline(always)]
+            unsafe fn load(from: *const u8) -> __m512i {
+                // SAFETY: by our caller's promise, here and below.
+                unsafe { $widen(_mm256_loadu_si256(from.cast())) }
+            }
+
+            #[inline(always)]
+            unsafe fn load_some(which: u64, from: *const u8) -> __m512i {
+                // SAFETY: lanes that are masked out are not read and do not fault.
+                unsafe { $widen(_mm256_maskz_loadu_epi16(which as __mmask16, from.cast())) }
+            }
+
+            #[inline(always)]
+            unsafe fn rotate(line: __m512i, by: usize) -> __m512i {
+                // SAFETY: as above. Of a place the permutation takes the lowest four bits.
+                unsafe {
+                    let places = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+                    let from = _mm512_sub_epi32(places, _mm512_set1_epi32(by as i32));
+                    _mm512_permutexvar_epi32(from, line)
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn join(line: __m512i, behind: __m512i, first: usize) -> __m512i {
+                // SAFETY: as above.
+                unsafe { _mm512_mask_blend_epi32((u64::MAX << first) as __mmask16, line, behind) }
+            }
+        }
+    };
 }
 
 /// IEEE 754 half precision to float32.
 pub(super) struct FromF16;
 
-impl Lanes for FromF16 {
-    const COUNT: usize = 16;
-    const FROM_BYTES: usize = 2;
-
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> __m512i {
-        // SAFETY: by our caller's promise.
-        unsafe { _mm512_castps_si512(_mm512_cvtph_ps(_mm256_loadu_si256(from.cast()))) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_some(line: __m512i, which: u64, from: *const u8) -> __m512i {
-        let which = which as __mmask16;
-        // SAFETY: by our caller's promise; lanes that are masked out are not read and do not fault.
-        unsafe {
-            let halves = _mm256_maskz_loadu_epi16(which, from.cast());
-            _mm512_castps_si512(_mm512_mask_cvtph_ps(_mm512_castsi512_ps(line), which, halves))
-        }
-    }
-}
+widened_lanes!(FromF16, |halves| _mm512_castps_si512(_mm512_cvtph_ps(halves)));
 
 /// bfloat16 to float32.
 pub(super) struct FromBf16;
 
-impl Lanes for FromBf16 {
-    const COUNT: usize = 16;
-    const FROM_BYTES: usize = 2;
-
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> __m512i {
-        // SAFETY: by our caller's promise.
-        unsafe { _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()))) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_some(line: __m512i, which: u64, from: *const u8) -> __m512i {
-        let which = which as __mmask16;
-        // SAFETY: by our caller's promise; lanes that are masked out are not read and do not fault.
-        unsafe {
-            let halves = _mm256_maskz_loadu_epi16(which, from.cast());
-            _mm512_mask_slli_epi32::<16>(line, which, _mm512_cvtepu16_epi32(halves))
-        }
-    }
-}
+widened_lanes!(FromBf16, |halves| _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves)));
 
 /// Writes rows one after another, in whole lines: past the caches where `STREAMED`.
 pub(super) struct Lines<L, const STREAMED: bool> {
@@ -117,7 +154,7 @@ impl<L: Lanes, const STREAMED: bool> Lines<L, STREAMED> {
     /// For rows of so many lanes.
     ///
     /// # Safety
-    /// The processor has AVX-512 F, BW and VL. `out` begins on a multiple of [`Self::LANE_BYTES`].
+    /// The processor has what [`Vectors::Avx512`](super::copy::Vectors) takes. `out` begins on a multiple of [`Self::LANE_BYTES`].
     #[inline(always)]
     pub unsafe fn new(out: &mut [u8], row_lanes: usize) -> Self {
         let before = out.as_ptr() as usize % LINE;
@@ -171,28 +208,34 @@ impl<L: Lanes, const STREAMED: bool> Sink for Lines<L, STREAMED> {
     #[inline(always)]
     unsafe fn row(&mut self, from: *const u8) {
         let (filled, lanes) = (self.filled, self.row_lanes);
-        // Where the row would begin for its lanes to stand at their places in the line.
-        let at_line = from.wrapping_sub(filled * L::FROM_BYTES);
-        // SAFETY: all lanes that are read are the row's: those from `filled` on of what begins `filled` lanes before it,
-        // and later those below `lanes`. The output has room for the row, so every line that the row fills is in it.
+        // SAFETY: all lanes that are read are the row's. The output has room for the row, so every line that the row
+        // fills is in it.
         unsafe {
-            if filled + lanes < L::COUNT {
-                self.line = L::load_some(self.line, lowest(lanes) << filled, at_line);
-                self.filled = filled + lanes;
+            if lanes < L::COUNT {
+                let row = L::rotate(L::load_some(lowest(lanes), from), filled);
+                let line = L::join(self.line, row, filled);
+                if filled + lanes < L::COUNT {
+                    (self.line, self.filled) = (line, filled + lanes);
+                } else {
+                    self.write(line);
+                    // What did not fit has come to the front.
+                    (self.line, self.filled) = (row, filled + lanes - L::COUNT);
+                }
                 return;
             }
-            let line = L::load_some(self.line, u64::MAX << filled, at_line);
-            self.write(line);
+            let first = L::rotate(L::load(from), filled);
+            self.write(L::join(self.line, first, filled));
             let mut done = L::COUNT - filled;
             while done + L::COUNT <= lanes {
-                let line = L::load(from.add(done * L::FROM_BYTES));
-                self.write(line);
+                self.write(L::load(from.add(done * L::FROM_BYTES)));
                 done += L::COUNT;
             }
             self.filled = lanes - done;
             if self.filled != 0 {
-                let zeros = _mm512_setzero_si512();
-                self.line = L::load_some(zeros, lowest(self.filled), from.add(done * L::FROM_BYTES));
+                // The row's last lanes, and not those from `done` on: these would reach into a line that the row may
+                // not be in, and that nobody has asked for.
+                let last = L::load(from.add((lanes - L::COUNT) * L::FROM_BYTES));
+                self.line = L::rotate(last, self.filled);
             }
         }
     }

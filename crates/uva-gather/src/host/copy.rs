@@ -18,7 +18,7 @@ pub enum Vectors {
     Portable,
     /// AVX2 and F16C, 32 bytes at a time.
     Avx2,
-    /// AVX-512 (F, BW, VL), a line at a time.
+    /// AVX-512 (F, BW, VL, VBMI: Ice Lake, Zen 4 and later), a line at a time.
     Avx512,
 }
 
@@ -34,6 +34,7 @@ impl Vectors {
             if is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512vbmi")
             {
                 here.push(Self::Avx512);
             }
@@ -228,7 +229,13 @@ fn fits_lanes(kind: RowKind, out: &[u8]) -> bool {
 /// As [`copy_rows`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn with_avx2<I: RowId, S: Source>(way: Way, source: S, kind: RowKind, ids: &[I], out: &mut [u8]) -> u64 {
+unsafe fn with_avx2<I: RowId, S: Source>(
+    way: Way,
+    source: S,
+    kind: RowKind,
+    ids: &[I],
+    out: &mut [u8],
+) -> u64 {
     use super::avx2::{Bytes, Direct, FromBf16, FromF16, Staged};
     let (bytes, values) = (kind.row_bytes, kind.values());
     // SAFETY: by our caller's promise.
@@ -255,7 +262,7 @@ unsafe fn with_avx2<I: RowId, S: Source>(way: Way, source: S, kind: RowKind, ids
 /// # Safety
 /// As [`copy_rows`], and the output [fits](fits_lanes).
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 unsafe fn with_avx512<I: RowId, S: Source>(
     way: Way,
     source: S,

@@ -183,7 +183,8 @@ impl<'t> HostGather<'t> {
         };
         self.hits.count(ids.len() as u64, hits);
         if let Some(RowCache::Fifo(cache)) = &mut self.cache {
-            let table_row = |position: usize| &table[ids[position].index() * kind.row_bytes..][..kind.row_bytes];
+            let table_row =
+                |position: usize| &table[ids[position].index() * kind.row_bytes..][..kind.row_bytes];
             match kind.widened {
                 // What was gathered lies closer together than what it was gathered from.
                 None => cache.insert_misses(
@@ -231,4 +232,3 @@ impl RowGather for HostGather<'_> {
         self.hits
     }
 }
-
