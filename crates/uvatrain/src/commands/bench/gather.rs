@@ -54,7 +54,9 @@ fn text(report: &Report<'_>) -> String {
             format::count(rows as u64)
         ),
     ]);
-    let share = |share: Option<f64>| share.map_or_else(|| "unknown".to_owned(), format::percent);
+    let share = |share: Option<f64>| {
+        share.map_or_else(|| "unknown".to_owned(), |share| format::percent(share).to_string())
+    };
     let Measurement { table_huge_share, output_huge_share, .. } = report.measured;
     facts.row(&[
         "on pages of 2 MiB",
