@@ -3,6 +3,10 @@
 //! A row seldom ends where a line does. The rest of it stays in the register until the next row has filled the line up,
 //! so that every line of the output is written once, whole, aligned and in order. Only then can a store bypass the
 //! caches at the speed of memory: a line that is streamed in two parts is written to memory twice.
+//!
+//! A row's first and last bytes are brought to their places by a permutation. A masked load at the place that the row
+//! would have in the line does the same with fewer instructions, but fetches the line before the row or behind it, which
+//! nobody has asked for: 8.2 GB/s instead of 10.0 for rows of 400 bytes, 9.7 instead of 10.4 for rows of 1028.
 
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
