@@ -1,7 +1,7 @@
 //! Rows of a table, picked by id, written one after another: how features get from the dataset into a slot.
 //!
-//! A row is opaque bytes, of any number from 1 (or values of half precision, which are widened on the way); an id is its
-//! position in the table. Every backend keeps the contract
+//! A row is opaque bytes, of any number from 1 (or values of half precision, which are widened on the way); an id is
+//! its position in the table. Every backend keeps the contract
 //! of [`RowGather`], and the `conformance` module (behind the feature of that name) checks it. Here are the one for the
 //! CPU, [`HostGather`], and those for a GPU, in [`cuda`]; building them needs no CUDA. Each may have a [`cache`] of
 //! rows that are nearer than the table.

@@ -208,8 +208,8 @@ impl<V: Values> Staged<V> {
         let whole = self.held / LINE * LINE;
         let (start, to) = (self.start(), self.to);
         let mut done = 0;
-        // SAFETY: every byte from `foreign` to `held` has been written, and belongs to the same place behind `to` in the
-        // output. `to` and the buffer begin on a line, so vectors are aligned. The rest is shorter than a line, and
+        // SAFETY: every byte from `foreign` to `held` has been written, and belongs to the same place behind `to` in
+        // the output. `to` and the buffer begin on a line, so vectors are aligned. The rest is shorter than a line, and
         // lies behind the first, so that they do not overlap; the buffer has a line more than is ever held.
         unsafe {
             if self.foreign != 0 {

@@ -5,8 +5,8 @@
 //! caches at the speed of memory: a line that is streamed in two parts is written to memory twice.
 //!
 //! A row's first and last bytes are brought to their places by a permutation. A masked load at the place that the row
-//! would have in the line does the same with fewer instructions, but fetches the line before the row or behind it, which
-//! nobody has asked for: 8.2 GB/s instead of 10.0 for rows of 400 bytes, 9.7 instead of 10.4 for rows of 1028.
+//! would have in the line does the same with fewer instructions, but fetches the line before the row or behind it,
+//! which nobody has asked for: 8.2 GB/s instead of 10.0 for rows of 400 bytes, 9.7 instead of 10.4 for rows of 1028.
 
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
@@ -158,7 +158,8 @@ impl<L: Lanes, const STREAMED: bool> Lines<L, STREAMED> {
     /// For rows of so many lanes.
     ///
     /// # Safety
-    /// The processor has what [`Vectors::Avx512`](super::copy::Vectors) takes. `out` begins on a multiple of [`Self::LANE_BYTES`].
+    /// The processor has what [`Vectors::Avx512`](super::copy::Vectors) takes. `out` begins on a multiple of
+    /// [`Self::LANE_BYTES`].
     #[inline(always)]
     pub unsafe fn new(out: &mut [u8], row_lanes: usize) -> Self {
         let before = out.as_ptr() as usize % LINE;

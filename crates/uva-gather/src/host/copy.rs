@@ -10,9 +10,9 @@ pub(super) const LINE: usize = 64;
 
 /// Rows between the one being copied and the one being asked for.
 ///
-/// Random rows of a 1 GiB table into 40 MiB, AVX-512 and streamed, one core of a shared Xeon (family 6, model 207), ways
-/// taken in turns, medians of 5 by thread CPU time, GB/s (`benches/gather.rs`; table and output on 2 MiB pages, then on
-/// 4 KiB):
+/// Random rows of a 1 GiB table into 40 MiB, AVX-512 and streamed, one core of a shared Xeon (family 6, model 207),
+/// ways taken in turns, medians of 5 by thread CPU time, GB/s (`benches/gather.rs`; table and output on 2 MiB pages,
+/// then on 4 KiB):
 ///
 /// | bytes a row | none | 16 | 32 | 48 | 64 | 96 | 4 KiB: none | 16 | 32 | 48 | 64 | 96 |
 /// |---|---|---|---|---|---|---|---|---|---|---|---|---|
@@ -22,16 +22,18 @@ pub(super) const LINE: usize = 64;
 /// | 1028 | 7.67 | 9.79 | 10.41 | 10.59 | 10.30 | 9.12 | 7.00 | 8.04 | 8.90 | 8.80 | 9.04 | 8.75 |
 /// | 2408 | 9.13 | 10.45 | 10.52 | 10.57 | 10.36 | 10.25 | 8.33 | 9.55 | 9.56 | 8.94 | 9.13 | 8.75 |
 ///
-/// Into the second-level cache (`prefetcht1`), all lines of a row: into the first 7.5 at 400 bytes a row and 9.2 at 2408,
-/// past the second (`prefetchnta`) 4.8 and 4.2, since either holds one of the few buffers for lines in flight that
-/// streamed stores need too. One line asked for with each line stored instead of a row at once: the same within 2 %.
+/// Into the second-level cache (`prefetcht1`), all lines of a row: into the first 7.5 at 400 bytes a row and 9.2 at
+/// 2408, past the second (`prefetchnta`) 4.8 and 4.2, since either holds one of the few buffers for lines in flight
+/// that streamed stores need too. One line asked for with each line stored instead of a row at once: the same within 2
+/// %.
 const AHEAD: usize = 48;
 
 /// With which instructions rows are moved. The bytes that come out are the same.
 ///
 /// As for [`AHEAD`], 48 ahead, table and output on 2 MiB pages, taken in turns with each other (so that an output in no
 /// cache is what cached stores find), GB/s written; streamed where there are two figures, the second from float16 rows
-/// of as many bytes, widened. The last column's first figures are of a second run, the others of one before the rotation:
+/// of as many bytes, widened. The last column's first figures are of a second run, the others of one before the
+/// rotation:
 ///
 /// | bytes a row | portable, cached | avx2, cached | avx512, cached | avx2, streamed | avx512, streamed |
 /// |---|---|---|---|---|---|

@@ -25,8 +25,8 @@ const TASK_BYTES: usize = 256 << 10;
 
 /// Bytes of an output from which on it is written past the caches.
 ///
-/// 400-byte rows into slots used in turns, each then read in full by another thread; GB/s of the gather, of the read, and
-/// of both one after the other, by the threads' own time, as medians (3 slots on 4 KiB pages, the table on 2 MiB):
+/// 400-byte rows into slots used in turns, each then read in full by another thread; GB/s of the gather, of the read,
+/// and of both one after the other, by the threads' own time, as medians (3 slots on 4 KiB pages, the table on 2 MiB):
 ///
 /// | a slot's bytes | cached: gather, read, both | streamed: gather, read, both |
 /// |---|---|---|
@@ -37,8 +37,8 @@ const TASK_BYTES: usize = 256 << 10;
 /// | 8 MiB | 5.6, 19, 4.3 | 9.4, 16, 5.9 |
 /// | 40 MiB | 5.1, 17, 3.9 | 9.5, 16, 6.0 |
 ///
-/// A store into a line that no cache has reads it first and writes it back later: three times the bytes, which streaming
-/// spares. What is small enough to stay in the second-level cache is better left there.
+/// A store into a line that no cache has reads it first and writes it back later: three times the bytes, which
+/// streaming spares. What is small enough to stay in the second-level cache is better left there.
 const STREAMED_FROM: usize = 4 << 20;
 
 /// Gathers rows of a table in this process's memory, such as a mapped file, on a pool of threads of its own.
@@ -112,8 +112,8 @@ impl<'t> HostGather<'t> {
         Ok(self)
     }
 
-    /// Takes the table's rows for values of type `from`, and gathers them as float32 from now on: rows are twice as long
-    /// in the output as in the table. A cache, before or after, is one of the table's own rows.
+    /// Takes the table's rows for values of type `from`, and gathers them as float32 from now on: rows are twice as
+    /// long in the output as in the table. A cache, before or after, is one of the table's own rows.
     ///
     /// # Errors
     /// [`GatherError::NotHalves`] unless a row is a whole number of such values.
