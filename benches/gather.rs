@@ -1,52 +1,108 @@
-//! Gather of random rows, and a plain copy of as many bytes beside it.
+//! Gather of random rows, and a plain copy of as many bytes beside it; then the ways of moving rows, in turns.
 //!
-//! `cargo bench -p uva-gather`; the last lines are the medians of one interleaved run and the gather's share of memcpy.
-//! `UVATRAIN_BENCH_TABLE_MIB` (1024) is the size of the table, which should exceed the last-level cache, and
-//! `UVATRAIN_BENCH_THREADS` (1) how many threads gather.
+//! `cargo bench -p uva-gather`. Settings, by the environment:
+//!
+//! | `UVATRAIN_BENCH_` | without it | |
+//! |---|---|---|
+//! | `TABLE_MIB` | 1024 | the table, which should exceed the last-level cache |
+//! | `OUT_MIB` | 40 | gathered at a time |
+//! | `THREADS` | 1 | that gather, and that copy |
+//! | `PAGES` | huge | or `base`, under table and output: what came of it is printed |
+//! | `ROW_BYTES` | 128,400,512,1028,2408 | |
+//! | `AHEAD` | 0,16,32,48,64,96 | rows between the one being copied and the one being asked for, in the turns |
+//! | `ROUNDS` | 15 | turns of each way |
+//! | `WAYS` | | only ways whose name contains this |
+//!
+//! The turns are timed by what the thread has had of its core where there is one, which leaves other work out, and by
+//! the clock where there are several.
+
+use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use uva_gather::{HostGather, MeasureOptions, RowGather, measure};
+use rustix::time::{ClockId, clock_gettime};
+use uva_gather::{
+    AnonymousPages, HalfFloat, HostGather, MeasureOptions, PageKind, RowCopy, RowGather, Vectors, huge_share,
+    measure,
+};
 
-/// Features of ogbn-products (100 float32) and of a 128-wide table.
-const ROW_BYTES: [usize; 2] = [400, 512];
-const OUT_BYTES: usize = 32 << 20;
+fn text(name: &str, default: &str) -> String {
+    std::env::var(format!("UVATRAIN_BENCH_{name}")).unwrap_or_else(|_| default.to_owned())
+}
 
-fn setting(name: &str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+fn numbers(name: &str, default: &str) -> Vec<usize> {
+    text(name, default).split(',').map(|number| number.trim().parse().expect("a number")).collect()
+}
+
+/// xorshift64, its high half scaled to the rows.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        ((self.0 >> 32) as usize * bound) >> 32
+    }
+}
+
+struct Bench {
+    table: AnonymousPages,
+    out: AnonymousPages,
+    threads: usize,
+    pages: PageKind,
+    row_bytes: Vec<usize>,
+}
+
+impl Bench {
+    /// Of the table, whole rows.
+    fn rows(&self, row_bytes: usize) -> &[u8] {
+        let table = self.table.bytes();
+        &table[..table.len() / row_bytes * row_bytes]
+    }
 }
 
 fn main() {
-    let threads = setting("UVATRAIN_BENCH_THREADS", 1);
-    let mut table = vec![0u8; setting("UVATRAIN_BENCH_TABLE_MIB", 1024) << 20];
-    for (i, byte) in table.iter_mut().enumerate() {
-        *byte = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()[7];
+    let pages = if text("PAGES", "huge") == "base" { PageKind::Base } else { PageKind::Huge };
+    let memory = |mib: usize| AnonymousPages::new(mib << 20, pages).expect("memory");
+    let mut bench = Bench {
+        table: memory(numbers("TABLE_MIB", "1024")[0]),
+        out: memory(numbers("OUT_MIB", "40")[0]),
+        threads: numbers("THREADS", "1")[0],
+        pages,
+        row_bytes: numbers("ROW_BYTES", "128,400,512,1028,2408"),
+    };
+    for (i, word) in bench.table.bytes_mut().chunks_exact_mut(8).enumerate() {
+        word.copy_from_slice(&(i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     }
+    bench.out.bytes_mut().fill(1);
+    let share = |memory: &AnonymousPages| 100.0 * huge_share(memory.bytes()).unwrap_or(f64::NAN);
+    println!("on pages of 2 MiB: table {:.0} %, output {:.0} %", share(&bench.table), share(&bench.out));
+    by_criterion(&mut bench);
+    in_turns(&mut bench);
+    beside_memcpy(&bench);
+}
 
+fn by_criterion(bench: &mut Bench) {
     let mut criterion = Criterion::default().sample_size(20).configure_from_args();
     let mut group = criterion.benchmark_group("gather");
-    for row_bytes in ROW_BYTES {
+    let mut random = Random(1);
+    for row_bytes in bench.row_bytes.clone() {
+        let table = bench.table.bytes();
         let rows = table.len() / row_bytes;
         let table = &table[..rows * row_bytes];
-        let count = OUT_BYTES / row_bytes;
-        let mut out = vec![0u8; count * row_bytes];
-        let mut gather = HostGather::new(table, row_bytes, threads).expect("whole rows");
-        // Fresh random ids for each sample, so that no rows are in a cache because of the sample before.
-        let mut random = 1u64;
+        let count = bench.out.bytes().len() / row_bytes;
+        let out = &mut bench.out.bytes_mut()[..count * row_bytes];
+        let mut gather = HostGather::new(table, row_bytes, bench.threads).expect("whole rows");
         let mut ids = vec![0i64; count];
         group.throughput(Throughput::Bytes(out.len() as u64));
         group.bench_function(BenchmarkId::new("random rows", row_bytes), |bencher| {
             bencher.iter_batched_ref(
                 || {
-                    ids.fill_with(|| {
-                        // xorshift64, its high half scaled to the rows.
-                        random ^= random << 13;
-                        random ^= random >> 7;
-                        random ^= random << 17;
-                        (((random >> 32) as usize * rows) >> 32) as i64
-                    });
+                    // Fresh for each sample, so that no rows are in a cache because of the sample before.
+                    ids.fill_with(|| random.below(rows) as i64);
                     ids.clone()
                 },
-                |ids| gather.gather(ids, &mut out).expect("ids in range"),
+                |ids| gather.gather(ids, out).expect("ids in range"),
                 criterion::BatchSize::PerIteration,
             );
         });
@@ -60,13 +116,105 @@ fn main() {
     }
     group.finish();
     criterion.final_summary();
+}
 
-    for row_bytes in ROW_BYTES {
-        let table = &table[..table.len() / row_bytes * row_bytes];
-        let options = MeasureOptions { threads, bytes: OUT_BYTES, repeats: 21, ..MeasureOptions::default() };
-        match measure(table, row_bytes, options) {
+/// A way of moving rows, as the turns name it.
+fn ways() -> Vec<(String, RowCopy, Option<HalfFloat>)> {
+    let only = text("WAYS", "");
+    let mut ways = Vec::new();
+    for vectors in Vectors::here() {
+        for streamed in [false, true] {
+            for &ahead in &numbers("AHEAD", "0,16,32,48,64,96") {
+                for widened in [None, Some(HalfFloat::F16)] {
+                    if streamed && vectors == Vectors::Portable {
+                        continue;
+                    }
+                    let stores = if streamed { "streamed" } else { "cached" };
+                    let kind = if widened.is_some() { " f16" } else { "" };
+                    let name = format!("{} {stores} {ahead}{kind}", vectors.name());
+                    if only.split(',').any(|only| name.contains(only)) {
+                        ways.push((name, RowCopy { vectors, streamed: Some(streamed), ahead }, widened));
+                    }
+                }
+            }
+        }
+    }
+    ways
+}
+
+/// Seconds that `work` took: of the thread's core, or of the clock.
+fn seconds(threads: usize, work: impl FnOnce()) -> f64 {
+    let cpu = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+    };
+    let (began, clock) = (cpu(), Instant::now());
+    work();
+    if threads == 1 { cpu() - began } else { clock.elapsed().as_secs_f64() }
+}
+
+fn in_turns(bench: &mut Bench) {
+    let rounds = numbers("ROUNDS", "15")[0];
+    let mut random = Random(7);
+    for row_bytes in bench.row_bytes.clone() {
+        let threads = bench.threads;
+        let table = bench.table.bytes();
+        let rows = table.len() / row_bytes;
+        let table = &table[..rows * row_bytes];
+        let out = bench.out.bytes_mut();
+        let mut gathers: Vec<_> = ways()
+            .into_iter()
+            .map(|(name, way, widened)| {
+                let gather =
+                    HostGather::new(table, row_bytes, threads).and_then(|gather| gather.with_copy(way));
+                let gather = gather.and_then(|gather| match widened {
+                    Some(half) => gather.with_widening(half),
+                    None => Ok(gather),
+                });
+                (name, gather.expect("whole rows"), Vec::new())
+            })
+            .collect();
+        let mut ids = Vec::new();
+        for round in 0..=rounds {
+            let first = round % gathers.len().max(1);
+            gathers.rotate_left(first);
+            for (_, gather, times) in &mut gathers {
+                let count = out.len() / gather.row_bytes();
+                // Twice: what a way finds in the caches should be what it left there itself.
+                for warm in [true, false] {
+                    ids.clear();
+                    ids.extend((0..count).map(|_| random.below(rows) as i64));
+                    let out = &mut out[..count * gather.row_bytes()];
+                    let taken = seconds(threads, || gather.gather(&ids, out).expect("ids in range"));
+                    if !warm && round > 0 {
+                        times.push(out.len() as f64 / 1e9 / taken);
+                    }
+                }
+            }
+        }
+        gathers.sort_by(|a, b| a.0.cmp(&b.0));
+        for (name, _, rates) in &mut gathers {
+            rates.sort_by(f64::total_cmp);
+            let (median, best) = (rates[rates.len() / 2], rates[rates.len() - 1]);
+            println!("{row_bytes:5} bytes  {name:<24} {median:6.2} GB/s written, at best {best:6.2}");
+        }
+    }
+}
+
+fn beside_memcpy(bench: &Bench) {
+    for &row_bytes in &bench.row_bytes {
+        let bytes = bench.out.bytes().len();
+        let options = MeasureOptions {
+            threads: bench.threads,
+            bytes,
+            repeats: 21,
+            pages: Some(bench.pages),
+            ..MeasureOptions::default()
+        };
+        match measure(bench.rows(row_bytes), row_bytes, options) {
             Ok(m) => println!(
-                "{row_bytes}-byte rows, {threads} thread(s): {:.2} GB/s, memcpy {:.2} GB/s, share {:.0} %",
+                "{row_bytes}-byte rows, {} thread(s): {:.2} GB/s, memcpy {:.2} GB/s, share {:.0} %",
+                m.threads,
                 m.gb_per_second,
                 m.memcpy_gb_per_second,
                 100.0 * m.share_of_memcpy

@@ -6,8 +6,10 @@
 use crate::{GatherError, RowGather};
 
 mod cached;
+mod widened;
 
 pub use cached::{MakeCached, MakeFifo, fifo_cache, static_cache};
+pub use widened::{MakeWidening, widening};
 
 /// A function that makes the backend under test over a table, for rows of so many bytes.
 pub type Make<'f> = dyn for<'t> Fn(&'t [u8], usize) -> Box<dyn RowGather + 't> + 'f;
@@ -20,6 +22,8 @@ pub const EDGE_ROW_BYTES: [usize; 34] = [
 
 /// Table sizes in rows: none to many, and about those at which work is split.
 const TABLE_ROWS: [usize; 7] = [0, 1, 2, 7, 31, 32, 33];
+
+const LINE: usize = 64;
 
 /// All checks but [`large_table`].
 ///
@@ -37,6 +41,7 @@ pub fn run(make: &Make<'_>) {
 /// As [`run`].
 pub fn whole_tables(make: &Make<'_>) {
     edge_row_sizes_and_table_sizes(make);
+    outputs_at_every_offset(make);
     many_rows(make);
     repeated_and_no_ids(make);
     refusals(make);
@@ -53,21 +58,35 @@ fn plain_loop(table: &[u8], row_bytes: usize, ids: &[i64]) -> Vec<u8> {
 
 /// Gathers by ids of both widths into outputs that are guarded on both sides, and compares with the plain loop.
 fn check(gather: &mut dyn RowGather, table: &[u8], row_bytes: usize, ids: &[i64], case: &dyn Fn() -> String) {
-    const GUARD: usize = 64;
-    let expected = plain_loop(table, row_bytes, ids);
+    check_against(gather, &plain_loop(table, row_bytes, ids), GUARD, ids, case);
+}
+
+/// Bytes before and behind an output, which nobody may write.
+const GUARD: usize = 64;
+
+/// As [`check`], with the bytes that are expected, into an output that begins `before` bytes behind a line's beginning;
+/// at least [`GUARD`].
+fn check_against(
+    gather: &mut dyn RowGather,
+    expected: &[u8],
+    before: usize,
+    ids: &[i64],
+    case: &dyn Fn() -> String,
+) {
     let narrow: Vec<i32> = ids.iter().map(|&id| i32::try_from(id).unwrap_or(i32::MAX)).collect();
     let fits = ids.iter().all(|&id| i32::try_from(id).is_ok());
-    let mut buffer = vec![0xa5; expected.len() + 2 * GUARD];
+    let mut buffer = vec![0xa5; LINE + before + expected.len() + GUARD];
+    let before = buffer.as_ptr().align_offset(LINE) + before;
     for width in [64, 32] {
         if width == 32 && !fits {
             continue;
         }
         buffer.fill(0xa5);
-        let out = &mut buffer[GUARD..GUARD + expected.len()];
+        let out = &mut buffer[before..before + expected.len()];
         let result = if width == 64 { gather.gather(ids, out) } else { gather.gather_i32(&narrow, out) };
         assert_eq!(result, Ok(()), "{} with {width}-bit ids", case());
         assert!(out == expected, "{} with {width}-bit ids: other bytes than a plain loop's", case());
-        let guards = buffer[..GUARD].iter().chain(&buffer[GUARD + expected.len()..]);
+        let guards = buffer[..before].iter().chain(&buffer[before + expected.len()..]);
         assert!(
             guards.copied().all(|byte| byte == 0xa5),
             "{} with {width}-bit ids: wrote outside its output",
@@ -83,16 +102,18 @@ fn check(gather: &mut dyn RowGather, table: &[u8], row_bytes: usize, ids: &[i64]
 pub fn every_row_size_at_every_offset(
     make: &Make<'_>,
     row_sizes: impl Iterator<Item = usize>,
-    offsets: std::ops::Range<usize>,
+    offsets: impl Iterator<Item = usize>,
 ) {
     const ROWS: usize = 5;
     let ids = [4, 0, 3, 3, 1, 2];
     let row_sizes: Vec<usize> = row_sizes.collect();
     let largest = row_sizes.iter().max().copied().unwrap_or(0);
-    let memory = table_bytes(ROWS * largest + 256 + offsets.end);
+    let offsets: Vec<usize> = offsets.collect();
+    let furthest = offsets.iter().max().copied().unwrap_or(0);
+    let memory = table_bytes(ROWS * largest + 256 + furthest);
     let line = memory.as_ptr().align_offset(128);
     for row_bytes in row_sizes {
-        for offset in offsets.clone() {
+        for &offset in &offsets {
             let table = &memory[line + offset..][..ROWS * row_bytes];
             let mut gather = make(table, row_bytes);
             check(&mut *gather, table, row_bytes, &ids, &|| {
@@ -110,6 +131,24 @@ fn edge_row_sizes_and_table_sizes(make: &Make<'_>) {
             assert_eq!((gather.rows(), gather.row_bytes()), (rows, row_bytes));
             let ids: Vec<i64> = (0..rows as i64).rev().collect();
             check(&mut *gather, &table, row_bytes, &ids, &|| format!("{rows} rows of {row_bytes} bytes"));
+        }
+    }
+}
+
+/// Outputs that begin anywhere in a line, and end anywhere in one.
+fn outputs_at_every_offset(make: &Make<'_>) {
+    const ROWS: usize = 40;
+    for row_bytes in [1, 3, 16, 63, 64, 65, 100, 400, 513] {
+        let table = table_bytes(ROWS * row_bytes);
+        let mut gather = make(&table, row_bytes);
+        for offset in 0..LINE {
+            let count = offset % 9 + if offset % 2 == 0 { 0 } else { ROWS };
+            let ids: Vec<i64> = (0..count).map(|i| (i * 7 % ROWS) as i64).collect();
+            check_against(&mut *gather, &plain_loop(&table, row_bytes, &ids), GUARD + offset, &ids, &|| {
+                format!(
+                    "{count} rows of {row_bytes} bytes into an output {offset} bytes behind a line's beginning"
+                )
+            });
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Rows of a table, picked by id, written one after another: how features get from the dataset into a slot.
 //!
-//! A row is opaque bytes, of any number from 1; an id is its position in the table. Every backend keeps the contract
+//! A row is opaque bytes, of any number from 1 (or values of half precision, which are widened on the way); an id is
+//! its position in the table. Every backend keeps the contract
 //! of [`RowGather`], and the `conformance` module (behind the feature of that name) checks it. Here are the one for the
 //! CPU, [`HostGather`], and those for a GPU, in [`cuda`]; building them needs no CUDA. Each may have a [`cache`] of
 //! rows that are nearer than the table.
@@ -15,10 +16,12 @@ pub mod conformance;
 pub mod cuda;
 mod host;
 mod measure;
+mod pages;
 
 pub use cache::{CachedRows, FifoCache, Hits, RowCache};
-pub use host::HostGather;
+pub use host::{HalfFloat, HostGather, RowCopy, Vectors};
 pub use measure::{MeasureError, MeasureOptions, Measurement, measure};
+pub use pages::{AnonymousPages, PageKind, huge_share};
 
 /// Copies rows of a table, picked by id, into the caller's memory.
 ///
@@ -79,6 +82,18 @@ pub enum GatherError {
         length: usize,
         /// Bytes of a row.
         row_bytes: usize,
+    },
+    /// A row to be widened is no whole number of 16-bit values.
+    #[error("a row of {row_bytes} bytes is no whole number of 16-bit values that could be widened")]
+    NotHalves {
+        /// Bytes of a row.
+        row_bytes: usize,
+    },
+    /// The machine lacks the instructions that rows were to be moved with.
+    #[error("this machine has no {vectors} to copy rows with")]
+    Vectors {
+        /// Their name.
+        vectors: &'static str,
     },
     /// An id stands twice among the rows to be cached.
     #[error("id {id} at position {position} of the rows to be cached stands there twice")]

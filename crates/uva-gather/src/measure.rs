@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use uva_mem::ring::{AlwaysAlive, Ring, RingError, RingShape};
 
-use crate::{GatherError, HostGather, RowGather};
+use crate::{AnonymousPages, GatherError, HostGather, PageKind, RowGather, huge_share};
 
 /// What to measure.
 #[derive(Clone, Copy, Debug)]
@@ -19,11 +19,14 @@ pub struct MeasureOptions {
     pub repeats: usize,
     /// Seed of the random ids.
     pub seed: u64,
+    /// The pages under table and output: both copied to anonymous memory. `None` measures the table where it lies, and
+    /// a slot as a run has them.
+    pub pages: Option<PageKind>,
 }
 
 impl Default for MeasureOptions {
     fn default() -> Self {
-        Self { threads: 1, bytes: 128 << 20, repeats: 9, seed: 1 }
+        Self { threads: 1, bytes: 128 << 20, repeats: 9, seed: 1, pages: None }
     }
 }
 
@@ -46,6 +49,12 @@ pub struct Measurement {
     pub rows: usize,
     /// Timed repeats.
     pub repeats: usize,
+    /// The pages that were asked for.
+    pub pages: Option<PageKind>,
+    /// The share of the table that is mapped by 2 MiB at once, as the kernel counts it; `None` where it does not tell.
+    pub table_huge_share: Option<f64>,
+    /// The same of the output.
+    pub output_huge_share: Option<f64>,
     /// Whether every byte moved by the last repeat of each was compared with the table. Always true: a difference is an
     /// error.
     pub verified: bool,
@@ -63,6 +72,14 @@ pub enum MeasureError {
     /// There is no shared memory to gather into.
     #[error(transparent)]
     Slot(#[from] RingError),
+    /// There is no memory for a table or an output on such pages.
+    #[error("no memory on the pages that were asked for ({bytes} bytes): {source}")]
+    Pages {
+        /// Bytes asked for.
+        bytes: usize,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// Bytes that were moved are not those of the table.
     #[error("{what} wrote other bytes than the table's at byte {position} of the slot")]
     Wrong {
@@ -73,23 +90,44 @@ pub enum MeasureError {
     },
 }
 
-/// Gathers random rows of `table` into a slot of a ring, and copies as many bytes in a row, in turns.
+/// Gathers random rows of `table` into a slot of a ring, and copies as many bytes in a row, in turns; on pages of
+/// another kind, a copy of the table into memory that is like it.
 ///
 /// # Errors
 /// See [`MeasureError`].
 pub fn measure(table: &[u8], row_bytes: usize, options: MeasureOptions) -> Result<Measurement, MeasureError> {
-    let threads = options.threads.max(1);
-    let mut gather = HostGather::new(table, row_bytes, threads)?;
-    let table_rows = gather.rows();
-    if table_rows == 0 {
+    // What a gather refuses is refused before anything is copied.
+    if HostGather::new(table, row_bytes, 1)?.rows() == 0 {
         return Err(MeasureError::Table("the table has no rows".to_owned()));
     }
-    let rows = (options.bytes / row_bytes).max(1);
-    let bytes = rows * row_bytes;
-    let ring = Ring::create("bench", RingShape { slots: 1, payload_bytes: bytes })?;
-    let mut writer = ring.writer();
-    let mut slot = writer.acquire(0, &AlwaysAlive)?;
-    let out = slot.payload_mut();
+    let bytes = (options.bytes / row_bytes).max(1) * row_bytes;
+    match options.pages {
+        None => {
+            let ring = Ring::create("bench", RingShape { slots: 1, payload_bytes: bytes })?;
+            let mut writer = ring.writer();
+            let mut slot = writer.acquire(0, &AlwaysAlive)?;
+            measure_into(table, row_bytes, options, &mut slot.payload_mut()[..bytes])
+        }
+        Some(kind) => {
+            let memory = |bytes| {
+                AnonymousPages::new(bytes, kind).map_err(|source| MeasureError::Pages { bytes, source })
+            };
+            let (mut copied, mut out) = (memory(table.len())?, memory(bytes)?);
+            copied.bytes_mut()[..table.len()].copy_from_slice(table);
+            measure_into(&copied.bytes()[..table.len()], row_bytes, options, &mut out.bytes_mut()[..bytes])
+        }
+    }
+}
+
+fn measure_into(
+    table: &[u8],
+    row_bytes: usize,
+    options: MeasureOptions,
+    out: &mut [u8],
+) -> Result<Measurement, MeasureError> {
+    let threads = options.threads.max(1);
+    let mut gather = HostGather::new(table, row_bytes, threads)?;
+    let (table_rows, rows, bytes) = (gather.rows(), out.len() / row_bytes, out.len());
 
     let mut random = SplitMix(options.seed);
     let mut ids = vec![0i64; rows];
@@ -133,6 +171,9 @@ pub fn measure(table: &[u8], row_bytes: usize, options: MeasureOptions) -> Resul
         table_rows,
         rows,
         repeats,
+        pages: options.pages,
+        table_huge_share: huge_share(table),
+        output_huge_share: huge_share(out),
         verified: true,
     })
 }

@@ -3,8 +3,101 @@
 use proptest::prelude::*;
 use uva_gather::cache::map_bytes;
 use uva_gather::{
-    CachedRows, FifoCache, GatherError, Hits, HostGather, MeasureOptions, RowGather, conformance, measure,
+    CachedRows, FifoCache, GatherError, HalfFloat, Hits, HostGather, MeasureOptions, PageKind, RowCopy,
+    RowGather, Vectors, conformance, measure,
 };
+
+/// Every way in which this machine can move rows, chosen by the gather's own judgement or not. Small outputs would
+/// never be streamed otherwise.
+fn ways() -> impl Iterator<Item = RowCopy> {
+    let streamed = [Some(false), Some(true)];
+    Vectors::here()
+        .into_iter()
+        .flat_map(move |vectors| streamed.map(|streamed| RowCopy { vectors, streamed, ..RowCopy::best() }))
+}
+
+fn forced(table: &[u8], row_bytes: usize, threads: usize, way: RowCopy) -> HostGather<'_> {
+    HostGather::new(table, row_bytes, threads).unwrap().with_copy(way).unwrap()
+}
+
+#[test]
+fn every_way_of_moving_rows_conforms_on_one_thread() {
+    for way in ways() {
+        conformance::every_row_size_at_every_offset(
+            &|table, row_bytes| Box::new(forced(table, row_bytes, 1, way)),
+            1..=1025,
+            [0, 1, 2, 4, 8, 16, 31, 32, 63].into_iter(),
+        );
+        conformance::whole_tables(&|table, row_bytes| Box::new(forced(table, row_bytes, 1, way)));
+    }
+}
+
+#[test]
+fn rows_of_every_size_are_streamed_from_every_offset() {
+    // Outputs that small are not streamed by the gather's own judgement: `one_thread_conforms` does not meet it.
+    let way = RowCopy { streamed: Some(true), ..RowCopy::best() };
+    conformance::every_row_size_at_every_offset(
+        &|table, row_bytes| Box::new(forced(table, row_bytes, 1, way)),
+        1..=1025,
+        0..128,
+    );
+}
+
+#[test]
+fn every_way_of_moving_rows_conforms_on_several_threads() {
+    for way in ways() {
+        conformance::whole_tables(&|table, row_bytes| Box::new(forced(table, row_bytes, 3, way)));
+    }
+}
+
+#[test]
+fn every_way_of_moving_rows_conforms_with_caches() {
+    for way in ways() {
+        conformance::static_cache(&|table, row_bytes, ids| {
+            let cache = CachedRows::new(table, row_bytes, ids, 1).unwrap();
+            Box::new(forced(table, row_bytes, 1, way).with_cache(cache).unwrap())
+        });
+        conformance::fifo_cache(&|table, row_bytes, capacity| {
+            let cache = FifoCache::new(table.len() / row_bytes, row_bytes, capacity).unwrap();
+            Box::new(forced(table, row_bytes, 1, way).with_cache(cache).unwrap())
+        });
+    }
+}
+
+#[test]
+fn no_rows_asked_for_beforehand_conforms() {
+    let way = RowCopy { ahead: 0, ..RowCopy::best() };
+    conformance::whole_tables(&|table, row_bytes| Box::new(forced(table, row_bytes, 1, way)));
+}
+
+#[test]
+fn every_way_of_widening_conforms() {
+    for way in ways() {
+        conformance::widening(&|table, row_bytes, half, cached| {
+            let gather = forced(table, row_bytes, 1, way).with_widening(half).unwrap();
+            let cache = CachedRows::new(table, row_bytes, cached, 1).unwrap();
+            Box::new(gather.with_cache(cache).unwrap())
+        });
+    }
+}
+
+#[test]
+fn widening_by_several_threads_conforms_with_no_cache_and_with_one_that_follows() {
+    conformance::widening(&|table, row_bytes, half, _| {
+        Box::new(HostGather::new(table, row_bytes, 3).unwrap().with_widening(half).unwrap())
+    });
+    conformance::widening(&|table, row_bytes, half, cached| {
+        let cache = FifoCache::new(table.len() / row_bytes, row_bytes, cached.len()).unwrap();
+        let gather = HostGather::new(table, row_bytes, 3).unwrap().with_cache(cache).unwrap();
+        Box::new(gather.with_widening(half).unwrap())
+    });
+}
+
+#[test]
+fn rows_that_are_no_whole_values_are_not_widened() {
+    let error = HostGather::new(&[0; 15], 3, 1).unwrap().with_widening(HalfFloat::F16).map(drop).unwrap_err();
+    assert_eq!(error, GatherError::NotHalves { row_bytes: 3 });
+}
 
 #[test]
 fn one_thread_conforms() {
@@ -107,10 +200,16 @@ fn a_bad_id_is_named_with_its_position() {
 fn a_measurement_is_verified_and_counts_what_it_moved() {
     let table: Vec<u8> = (0..400 * 3000u32).map(|i| (i % 251) as u8).collect();
     for threads in [1, 2] {
-        let options = MeasureOptions { threads, bytes: 1 << 20, repeats: 3, seed: 5 };
-        let measurement = measure(&table, 400, options).unwrap();
-        assert!(measurement.verified && measurement.gb_per_second > 0.0);
-        assert_eq!((measurement.rows, measurement.threads), ((1 << 20) / 400, threads));
+        for pages in [None, Some(PageKind::Base), Some(PageKind::Huge)] {
+            let options = MeasureOptions { threads, bytes: 1 << 20, repeats: 3, seed: 5, pages };
+            let measurement = measure(&table, 400, options).unwrap();
+            assert!(measurement.verified && measurement.gb_per_second > 0.0);
+            assert_eq!((measurement.rows, measurement.threads), ((1 << 20) / 400, threads));
+            if pages == Some(PageKind::Base) {
+                let shares = (measurement.table_huge_share, measurement.output_huge_share);
+                assert_eq!(shares, (Some(0.0), Some(0.0)), "pages that the kernel was told to leave small");
+            }
+        }
     }
     // A table smaller than what is moved goes round.
     let measurement =
@@ -130,9 +229,12 @@ proptest! {
         let table: Vec<u8> = (0..rows * row_bytes).map(|i| (i * 131 % 253) as u8).collect();
         let ids: Vec<i64> = picks.iter().map(|pick| pick.index(rows) as i64).collect();
         let mut out = vec![0; ids.len() * row_bytes];
-        HostGather::new(&table, row_bytes, threads).unwrap().gather(&ids, &mut out).unwrap();
-        for (id, row) in ids.iter().zip(out.chunks_exact(row_bytes)) {
-            prop_assert_eq!(row, &table[*id as usize * row_bytes..][..row_bytes]);
+        for way in ways() {
+            out.fill(0);
+            forced(&table, row_bytes, threads, way).gather(&ids, &mut out).unwrap();
+            for (id, row) in ids.iter().zip(out.chunks_exact(row_bytes)) {
+                prop_assert_eq!(row, &table[*id as usize * row_bytes..][..row_bytes]);
+            }
         }
     }
 }

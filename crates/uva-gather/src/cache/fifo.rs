@@ -130,11 +130,11 @@ impl FifoCache {
         CacheView { map: self.slots.map(), rows: self.rows.bytes() }
     }
 
-    /// Takes in what a gather of `ids` missed, from its output.
-    pub(crate) fn insert_misses<I: RowId>(
+    /// Takes in what a gather of `ids` missed; `row_at` has the table's row for the id at a position.
+    pub(crate) fn insert_misses<'r, I: RowId>(
         &mut self,
         ids: &[I],
-        gathered: &[u8],
+        row_at: impl Fn(usize) -> &'r [u8] + Sync,
         pool: Option<&rayon::ThreadPool>,
     ) {
         let row_bytes = self.row_bytes;
@@ -144,7 +144,7 @@ impl FifoCache {
         let (wrapped, ahead) = self.rows.bytes_mut().split_at_mut(first.slot as usize * row_bytes);
         let (here, round) = insertions.split_at(insertions.len().min(ahead.len() / row_bytes));
         let copy = |(row, insertion): (&mut [u8], &CacheInsertion)| {
-            row.copy_from_slice(&gathered[insertion.position as usize * row_bytes..][..row_bytes]);
+            row.copy_from_slice(row_at(insertion.position as usize));
         };
         for (rows, insertions) in [(ahead, here), (wrapped, round)] {
             match pool {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use uva_gather::cuda::pcie::{IdOrder, TablePages};
 #[cfg(feature = "request-model")]
 use uva_kernel_sim::gather::{IdWidth, Kernel};
@@ -121,6 +121,15 @@ pub struct SampleBenchFlags {
     pub json: bool,
 }
 
+/// The pages under table and output of `bench gather`.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatherPages {
+    /// 4 KiB
+    Base,
+    /// 2 MiB where the system gives them
+    Huge,
+}
+
 /// The options of `uvatrain bench gather`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  uvatrain bench gather data/demo --threads 2")]
@@ -140,6 +149,11 @@ pub struct GatherBenchFlags {
     /// Times to measure, after one to warm up; the median counts
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeats: u32,
+
+    /// Copy the table to memory on such pages first, and gather into memory on the same; without, the file as it is
+    /// mapped, into a slot as a run has them
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub pages: Option<GatherPages>,
 
     /// Random seed of the rows
     #[arg(long, value_name = "SEED", default_value_t = 0)]

@@ -27,7 +27,8 @@ use clap::{Args, Parser, Subcommand};
 
 pub use backend::{BackendFlags, Sampler};
 pub use bench::{
-    BenchCommand, CacheBenchFlags, GatherBenchFlags, PcieBenchFlags, PipelineBenchFlags, SampleBenchFlags,
+    BenchCommand, CacheBenchFlags, GatherBenchFlags, GatherPages, PcieBenchFlags, PipelineBenchFlags,
+    SampleBenchFlags,
 };
 #[cfg(feature = "request-model")]
 pub use bench::{Gpu, RequestsBenchFlags};

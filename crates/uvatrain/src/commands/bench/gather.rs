@@ -1,11 +1,11 @@
 //! `uvatrain bench gather`: random feature rows into a slot, next to a plain copy.
 
 use serde::Serialize;
-use uva_gather::{MeasureOptions, Measurement, measure};
+use uva_gather::{MeasureOptions, Measurement, PageKind, measure};
 use uva_graph::Dataset;
 
 use crate::exit;
-use crate::flags::GatherBenchFlags;
+use crate::flags::{GatherBenchFlags, GatherPages};
 use crate::ui::table::Table;
 use crate::ui::{format, out};
 
@@ -27,6 +27,10 @@ pub fn run(flags: &GatherBenchFlags) -> anyhow::Result<()> {
         bytes,
         repeats: flags.repeats as usize,
         seed: flags.seed,
+        pages: flags.pages.map(|pages| match pages {
+            GatherPages::Base => PageKind::Base,
+            GatherPages::Huge => PageKind::Huge,
+        }),
     };
     let measured = measure(features.bytes, features.row_bytes(), options)?;
     let report = Report { dataset: dataset.name(), measured };
@@ -49,6 +53,14 @@ fn text(report: &Report<'_>) -> String {
             "median of {repeats} × {} rows of {row_bytes} bytes, threads: {threads}, verified",
             format::count(rows as u64)
         ),
+    ]);
+    let share = |share: Option<f64>| {
+        share.map_or_else(|| "unknown".to_owned(), |share| format::percent(share).to_string())
+    };
+    let Measurement { table_huge_share, output_huge_share, .. } = report.measured;
+    facts.row(&[
+        "on pages of 2 MiB",
+        &format!("table {}, output {}", share(table_huge_share), share(output_huge_share)),
     ]);
     facts.render()
 }

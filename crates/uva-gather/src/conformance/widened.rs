@@ -1,0 +1,114 @@
+//! What a backend that widens half-precision rows must pass: float32 of the same value, bit for bit.
+
+use half::{bf16, f16};
+
+use super::{GUARD, LINE, check_against};
+use crate::{GatherError, HalfFloat, Hits, RowGather};
+
+/// A function that makes the backend under test over a table, for rows of so many bytes of such values, with these rows
+/// cached where it has a cache.
+pub type MakeWidening<'f> =
+    dyn for<'t> Fn(&'t [u8], usize, HalfFloat, &[i64]) -> Box<dyn RowGather + 't> + 'f;
+
+/// A backend that gathers a table of 16-bit values as float32.
+///
+/// # Panics
+/// When it breaks the contract of [`RowGather`], whose rows are the widened ones.
+pub fn widening(make: &MakeWidening<'_>) {
+    for half in HalfFloat::ALL {
+        every_value(make, half);
+        every_number_of_values(make, half);
+        bad_ids(make, half);
+    }
+}
+
+/// What a value is as float32, from the definition and not from the backends' own conversion.
+fn widened(half: HalfFloat, bits: u16) -> u32 {
+    match half {
+        HalfFloat::Bf16 => u32::from(bits) << 16,
+        HalfFloat::F16 => {
+            let (sign, exponent, fraction) =
+                (u32::from(bits >> 15) << 31, bits >> 10 & 31, u32::from(bits & 1023));
+            sign | match exponent {
+                // 2^-24 times a small integer: exact in float32, and normal there.
+                0 => (fraction as f32 * 2f32.powi(-24)).to_bits(),
+                31 if fraction == 0 => f32::INFINITY.to_bits(),
+                // Quiet, with its payload.
+                31 => 0x7fc0_0000 | fraction << 13,
+                _ => (u32::from(exponent) + 127 - 15) << 23 | fraction << 13,
+            }
+        }
+    }
+}
+
+fn widened_rows(table: &[u8], row_bytes: usize, half: HalfFloat, ids: &[i64]) -> Vec<u8> {
+    let rows = ids.iter().map(|&id| &table[id as usize * row_bytes..][..row_bytes]);
+    let values = rows.flat_map(|row| row.chunks_exact(2));
+    values.flat_map(|value| widened(half, u16::from_le_bytes([value[0], value[1]])).to_le_bytes()).collect()
+}
+
+/// All 65,536 of them: denormals, both zeros, infinities and every NaN, at every place in a vector.
+fn every_value(make: &MakeWidening<'_>, half: HalfFloat) {
+    // The definition above is that of a crate that many use, where that is a number.
+    for bits in 0..=u16::MAX {
+        let (ours, theirs) = (
+            f32::from_bits(widened(half, bits)),
+            match half {
+                HalfFloat::F16 => f16::from_bits(bits).to_f32(),
+                HalfFloat::Bf16 => bf16::from_bits(bits).to_f32(),
+            },
+        );
+        assert!(
+            ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(),
+            "{half:?} {bits:#06x}"
+        );
+    }
+    for values in [1, 64, 65, 100] {
+        // Some rows more, so that the table is whole rows.
+        let table: Vec<u8> = (0..65_536 + values * 2)
+            .take(65_536_usize.next_multiple_of(values))
+            .flat_map(|bits| (bits as u16).to_le_bytes())
+            .collect();
+        let row_bytes = values * HalfFloat::BYTES;
+        let rows = table.len() / row_bytes;
+        let ids: Vec<i64> = (0..rows as i64).rev().collect();
+        let mut gather = make(&table, row_bytes, half, &ids[..rows / 2]);
+        let expected = widened_rows(&table, row_bytes, half, &ids);
+        check_against(&mut *gather, &expected, GUARD, &ids, &|| format!("every {half:?}, {values} in a row"));
+    }
+}
+
+/// Rows of 1 to 300 values, into outputs anywhere in a line, not even aligned to float32.
+fn every_number_of_values(make: &MakeWidening<'_>, half: HalfFloat) {
+    const ROWS: usize = 70;
+    for values in (1..=300).chain([1024, 1025, 5000]) {
+        let row_bytes = values * HalfFloat::BYTES;
+        // One byte off: a table's rows may begin at odd addresses.
+        let bytes = super::table_bytes(1 + ROWS * row_bytes);
+        for (skip, before) in [(0, values % LINE), (1, 4 * (values % 16))] {
+            let table = &bytes[skip..][..ROWS * row_bytes];
+            let mut gather = make(table, row_bytes, half, &[3, 0, 69]);
+            assert_eq!((gather.rows(), gather.row_bytes()), (ROWS, 2 * row_bytes));
+            let ids: Vec<i64> = (0..2 * ROWS as i64 + 1).map(|i| i * 31 % ROWS as i64).collect();
+            let expected = widened_rows(table, row_bytes, half, &ids);
+            check_against(&mut *gather, &expected, GUARD + before, &ids, &|| {
+                format!("{half:?}, {values} in a row, {before} bytes behind a line's beginning")
+            });
+        }
+    }
+}
+
+fn bad_ids(make: &MakeWidening<'_>, half: HalfFloat) {
+    let table = super::table_bytes(10 * 6);
+    let mut gather = make(&table, 6, half, &[1]);
+    let mut out = vec![0x5a; 3 * 12];
+    for id in [-1, 10, i64::MAX] {
+        let expected = GatherError::IdOutOfRange { position: 1, id, rows: 10 };
+        assert_eq!(gather.gather(&[5, id, -77], &mut out), Err(expected));
+    }
+    // The rows of the output are the widened ones.
+    let expected = GatherError::OutputLength { ids: 3, row_bytes: 12, length: 18 };
+    assert_eq!(gather.gather(&[5; 3], &mut out[..18]), Err(expected));
+    assert!(out.iter().all(|&byte| byte == 0x5a), "an output was written although the ids were refused");
+    assert_eq!(gather.hits(), Hits::default(), "what failed counts for nothing");
+}
