@@ -7,8 +7,10 @@ use crate::borrowed::Number;
 use crate::dropout::Draws;
 use crate::host;
 use crate::options::ModelKind;
+use crate::processor::for_each_processor;
 use rayon::prelude::*;
 use std::mem::MaybeUninit;
+use std::ops::Div;
 use tch::{Device, Kind, Tensor};
 
 /// The function.
@@ -109,18 +111,16 @@ impl Saved {
 /// Elements that a thread takes at once.
 const TASK: usize = 1 << 14;
 
+/// A kind of element that passes a ReLU.
+trait Passed: Number + Send + Sync + PartialOrd + Default + Div<Output = Self> {}
+
+impl Passed for f32 {}
+impl Passed for f64 {}
+
 /// `gradient` divided by `kept` where `out` is positive, and zeros elsewhere: one pass instead of libtorch's two.
-fn through_relu<T>(out: &Tensor, gradient: &Tensor, kept: T) -> Result<Tensor, TrainError>
-where
-    T: Number + Send + Sync + PartialOrd + Default + std::ops::Div<Output = T>,
-{
+fn through_relu<T: Passed>(out: &Tensor, gradient: &Tensor, kept: T) -> Result<Tensor, TrainError> {
     let (gradient, shape) = (gradient.f_contiguous()?, gradient.size());
     let (values, of_values) = (host::values::<T>(out)?, host::values::<T>(&gradient)?);
-    let task = |((of_x, value), of_value): ((&mut [MaybeUninit<T>], &[T]), &[T])| {
-        for ((of_x, &value), &of_value) in of_x.iter_mut().zip(value).zip(of_value) {
-            of_x.write(if value > T::default() { of_value / kept } else { T::default() });
-        }
-    };
     if values.len() != of_values.len() {
         return Err(TrainError::Input(format!("a gradient of {shape:?} for a result of {:?}", out.size())));
     }
@@ -129,9 +129,21 @@ where
         host::filled(&shape, |of_x| match host::threads() {
             Some(pool) if of_x.len() > TASK => pool.install(|| {
                 let tasks = of_x.par_chunks_mut(TASK).zip(values.par_chunks(TASK));
-                tasks.zip(of_values.par_chunks(TASK)).for_each(task);
+                tasks
+                    .zip(of_values.par_chunks(TASK))
+                    .for_each(|((of_x, values), of_values)| pass_some(of_x, values, of_values, kept));
             }),
-            _ => task(((of_x, values), of_values)),
+            _ => pass_some(of_x, values, of_values, kept),
         })
+    }
+}
+
+for_each_processor! {
+    fn pass_some<T: Passed>(of_x: &mut [MaybeUninit<T>], values: &[T], of_values: &[T], kept: T) {
+        for ((of_x, &value), &of_value) in of_x.iter_mut().zip(values).zip(of_values) {
+            // Divided whether it passes or not: which do is random, and a branch would be guessed wrong.
+            let divided = of_value / kept;
+            of_x.write(if value > T::default() { divided } else { T::default() });
+        }
     }
 }

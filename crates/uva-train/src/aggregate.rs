@@ -17,7 +17,7 @@ const SUM: i64 = 0;
 /// `offsets` has one entry more than there are lists. `indices` and `offsets` are i32 or i64. Nothing of
 /// size edges × width is made, forward or backward; both add in a fixed order, so that results repeat bit for bit.
 ///
-/// Chosen by `OMP_NUM_THREADS=1 cargo run -p uva-train --example aggregation`: torch 2.11.0, one core of a shared
+/// On the host this is the loop in `sums.rs`. On a device it is the bag, chosen by `OMP_NUM_THREADS=1 cargo run -p uva-train --example aggregation`: torch 2.11.0, one core of a shared
 /// Xeon with AVX-512, medians of 9 in milliseconds, forward / forward and autograd's backward:
 ///
 /// | destinations × fanout, sources, width | bag, mean, i32 | bag, mean, i64 | **bag, weighted, i32** | sparse CSR | select + index_add | transposed bag, backward only |
@@ -331,4 +331,28 @@ fn gcn_weights(block: &BlockInput<'_>, degrees: &[i32]) -> (Vec<f64>, Vec<f64>) 
 /// 1 / √(d + 1).
 pub(crate) fn inverse_root(degree: i64) -> f64 {
     1.0 / (degree as f64 + 1.0).sqrt()
+}
+
+/// What the example `aggregation` measures: the sums of a block, and back. Not for anybody else.
+#[doc(hidden)]
+pub mod measured {
+    use super::{spread_on_host, sums};
+    use crate::TrainError;
+    use crate::input::BlockInput;
+    use crate::sums::Weights;
+    use tch::Tensor;
+
+    fn weights<'a>(block: &BlockInput<'a>) -> Weights<'a, f32> {
+        if block.weights.is_empty() { Weights::Mean } else { Weights::Each(block.weights) }
+    }
+
+    /// One row a destination. `block` is what a trainer would have accepted.
+    pub fn aggregate(block: &BlockInput<'_>, rows: &Tensor) -> Result<Tensor, TrainError> {
+        sums::weighted_sums(rows, (block.indptr, block.indices), weights(block))
+    }
+
+    /// One row a source.
+    pub fn spread(block: &BlockInput<'_>, rows: &Tensor) -> Result<Tensor, TrainError> {
+        spread_on_host(rows, block, weights(block))
+    }
 }

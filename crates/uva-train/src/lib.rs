@@ -42,6 +42,7 @@ mod layer;
 mod model;
 mod options;
 mod prepared;
+mod processor;
 mod random;
 mod rowwise;
 mod sums;
@@ -53,6 +54,8 @@ mod trainer;
 #[cfg(test)]
 mod tests;
 
+#[doc(hidden)]
+pub use aggregate::measured;
 pub use checkpoint::{Checkpoint, CheckpointError};
 pub use device::TrainDevice;
 pub use device_input::{DeviceBatch, DeviceBlock};

@@ -13,9 +13,10 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use tch::Tensor;
 
-/// How many edges ahead of the sums rows are asked for. Milliseconds forward at 16384 × 10 edges, 110000 sources, width
-/// 128, by the example `aggregation`: see there.
-pub(crate) const AHEAD: usize = 12;
+/// How many edges ahead of the sums rows are asked for. Not yet chosen: on a machine that others kept busy, distances of
+/// 4, 8, 16 and 24 could not be told apart (16384 × 10 edges, 110000 sources, width 128, by the example `aggregation`:
+/// 13.4, 5.0, 13.0 and 8.9 ms forward with weights, 17.0, 12.5, 9.6 and 12.8 ms for a mean, which is the same work).
+const AHEAD: usize = 8;
 
 /// Lists that a thread takes at once.
 const TASK_LISTS: usize = 128;
@@ -150,7 +151,7 @@ impl<'a, T: Element, I: Id> Job<'a, T, I> {
         weights: Weights<'a, T>,
     ) -> Result<Self, TrainError> {
         let refuse = |problem: String| Err(TrainError::Input(problem));
-        let count = if width == 0 { usize::MAX } else { rows.len() / width };
+        let count = rows.len().checked_div(width).unwrap_or(usize::MAX);
         let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else {
             return refuse("lists without offsets".to_owned());
         };
