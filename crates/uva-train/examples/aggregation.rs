@@ -7,6 +7,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 use tch::{Device, Kind, Tensor};
+use uva_train::measured;
 
 const SUM: i64 = 0;
 const MEAN: i64 = 1;
@@ -129,6 +130,25 @@ fn compare(destinations: usize, fanout: usize, sources: usize, width: usize) {
         "the transposed bag is wrong"
     );
     println!("  {:42} backward {transposed:7.2} ms", "transposed bag, counting sort included");
+    // What the crate does instead: its own loop, with the mean's weights written down nowhere.
+    let edge_offsets: Vec<i32> = (0..=destinations).map(|v| (v * fanout) as i32).collect();
+    let weighed = vec![1.0 / fanout as f32; edges];
+    for (name, weights) in [("our sums, mean", &[][..]), ("our sums, weighted", &weighed[..])] {
+        let block = uva_train::BlockInput {
+            destinations,
+            sources,
+            indptr: &edge_offsets,
+            indices: &edge_list,
+            weights,
+        };
+        let rows = rows.detach();
+        let (forward, sums) = median_milliseconds(|| measured::aggregate(&block, &rows).unwrap());
+        let expected = reference.as_ref().unwrap();
+        assert!(sums.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-4), "{name} are wrong");
+        let (backward, spread) = median_milliseconds(|| measured::spread(&block, &upstream).unwrap());
+        assert!(spread.iter().zip(&by_autograd).all(|(a, b)| (a - b).abs() < 1e-4), "{name} are wrong back");
+        println!("  {name:42} forward {forward:8.2} ms, backward alone {backward:8.2} ms");
+    }
     // What the elements cost against the multiply-adds of a matrix product, which decides the order of the two.
     let weight = Tensor::rand([64, width as i64], (Kind::Float, Device::Cpu));
     let (product, _) = median_milliseconds(|| tch::no_grad(|| rows.linear::<Tensor>(&weight, None)));

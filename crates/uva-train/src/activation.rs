@@ -1,8 +1,17 @@
 //! What stands between two layers: a function of each element, then dropout.
 
+#![allow(unsafe_code)]
+
 use crate::TrainError;
+use crate::borrowed::Number;
+use crate::dropout::Draws;
+use crate::host;
 use crate::options::ModelKind;
-use tch::Tensor;
+use crate::processor::for_each_processor;
+use rayon::prelude::*;
+use std::mem::MaybeUninit;
+use std::ops::Div;
+use tch::{Device, Kind, Tensor};
 
 /// The function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,16 +49,29 @@ impl Activation {
         })
     }
 
-    /// With `dropout`, whose elements libtorch's own generator draws; 0 draws none.
-    pub(crate) fn forward(self, x: Tensor, dropout: f64) -> Result<(Tensor, Saved), TrainError> {
-        let values = self.apply(x)?;
+    /// With `dropout`, of elements that `draws` tells; without `draws` there is none.
+    pub(crate) fn forward(
+        self,
+        x: Tensor,
+        draws: Option<&mut Draws>,
+        dropout: f64,
+    ) -> Result<(Tensor, Saved), TrainError> {
+        let Some(draws) = draws else {
+            let values = self.apply(x)?;
+            let saved = match self {
+                Self::Relu => Saved::Relu { out: values.shallow_clone(), dropout: 0.0 },
+                Self::Elu => Saved::Elu { values: values.shallow_clone(), mask: None },
+            };
+            return Ok((values, saved));
+        };
         Ok(match self {
             Self::Relu => {
-                let out = if dropout > 0.0 { values.f_dropout(dropout, true)? } else { values };
+                let out = draws.behind_relu(x, dropout)?;
                 (out.shallow_clone(), Saved::Relu { out, dropout })
             }
             Self::Elu => {
-                let mask = dropout_mask(&values, dropout)?;
+                let values = self.apply(x)?;
+                let mask = draws.mask(&values, dropout)?;
                 let out = match &mask {
                     Some(mask) => values.f_mul(mask)?,
                     None => values.shallow_clone(),
@@ -64,6 +86,10 @@ impl Saved {
     /// The gradient of what the function was given from that of the result.
     pub(crate) fn backward(&self, gradient: Tensor) -> Result<Tensor, TrainError> {
         match self {
+            Self::Relu { out, dropout } if out.device() == Device::Cpu => match out.f_kind()? {
+                Kind::Double => through_relu(out, &gradient, 1.0 - dropout),
+                _ => through_relu(out, &gradient, (1.0 - dropout) as f32),
+            },
             Self::Relu { out, dropout } => {
                 let mut gradient = out.f_threshold_backward(&gradient, 0.0)?;
                 if *dropout > 0.0 {
@@ -82,7 +108,42 @@ impl Saved {
     }
 }
 
-/// What dropout multiplies `like` by: 0 with the probability `dropout`, and else 1 / (1 − dropout). `None` for 0.
-pub(crate) fn dropout_mask(like: &Tensor, dropout: f64) -> Result<Option<Tensor>, TrainError> {
-    if dropout > 0.0 { Ok(Some(like.f_ones_like()?.f_dropout(dropout, true)?)) } else { Ok(None) }
+/// Elements that a thread takes at once.
+const TASK: usize = 1 << 14;
+
+/// A kind of element that passes a ReLU.
+trait Passed: Number + Send + Sync + PartialOrd + Default + Div<Output = Self> {}
+
+impl Passed for f32 {}
+impl Passed for f64 {}
+
+/// `gradient` divided by `kept` where `out` is positive, and zeros elsewhere: one pass instead of libtorch's two.
+fn through_relu<T: Passed>(out: &Tensor, gradient: &Tensor, kept: T) -> Result<Tensor, TrainError> {
+    let (gradient, shape) = (gradient.f_contiguous()?, gradient.size());
+    let (values, of_values) = (host::values::<T>(out)?, host::values::<T>(&gradient)?);
+    if values.len() != of_values.len() {
+        return Err(TrainError::Input(format!("a gradient of {shape:?} for a result of {:?}", out.size())));
+    }
+    // SAFETY: the three are equally long, so that the tasks write every element.
+    unsafe {
+        host::filled(&shape, |of_x| match host::threads() {
+            Some(pool) if of_x.len() > TASK => pool.install(|| {
+                let tasks = of_x.par_chunks_mut(TASK).zip(values.par_chunks(TASK));
+                tasks
+                    .zip(of_values.par_chunks(TASK))
+                    .for_each(|((of_x, values), of_values)| pass_some(of_x, values, of_values, kept));
+            }),
+            _ => pass_some(of_x, values, of_values, kept),
+        })
+    }
+}
+
+for_each_processor! {
+    fn pass_some<T: Passed>(of_x: &mut [MaybeUninit<T>], values: &[T], of_values: &[T], kept: T) {
+        for ((of_x, &value), &of_value) in of_x.iter_mut().zip(values).zip(of_values) {
+            // Divided whether it passes or not: which do is random, and a branch would be guessed wrong.
+            let divided = of_value / kept;
+            of_x.write(if value > T::default() { divided } else { T::default() });
+        }
+    }
 }

@@ -1,11 +1,12 @@
 //! Neighbour aggregation as one fused operation, and the weights that make it a mean or GCN's sum.
 
-use crate::TrainError;
 use crate::borrowed::Borrowed;
 use crate::input::BlockInput;
 use crate::options::ModelKind;
+use crate::sums::{self, Element, Id, Weights};
 use crate::tensor_block::{TensorBlock, Transposed};
-use tch::{Kind, Tensor};
+use crate::{TrainError, host};
+use tch::{Device, Kind, Tensor};
 
 /// `embedding_bag`'s name for a weighted sum.
 const SUM: i64 = 0;
@@ -13,11 +14,11 @@ const SUM: i64 = 0;
 /// The weighted sums of neighbour rows: row v of the result is Σ over the edges e of list v of
 /// `weights[e] · rows[indices[e]]`, and zeros for an empty list.
 ///
-/// `offsets` has one entry more than there are lists. `indices` and `offsets` are both i32 or both i64. Nothing of
+/// `offsets` has one entry more than there are lists. `indices` and `offsets` are i32 or i64. Nothing of
 /// size edges × width is made, forward or backward; both add in a fixed order, so that results repeat bit for bit.
 ///
-/// Chosen by `OMP_NUM_THREADS=1 cargo run -p uva-train --example aggregation`: torch 2.11.0, one core of a shared
-/// Xeon with AVX-512, medians of 9 in milliseconds, forward / forward and autograd's backward:
+/// On a device this is the bag, chosen by `OMP_NUM_THREADS=1 cargo run -p uva-train --example aggregation`: torch
+/// 2.11.0, one core of a shared Xeon with AVX-512, medians of 9 in milliseconds, forward / forward and autograd's backward:
 ///
 /// | destinations × fanout, sources, width | bag, mean, i32 | bag, mean, i64 | **bag, weighted, i32** | sparse CSR | select + index_add | transposed bag, backward only |
 /// |---|---|---|---|---|---|---|
@@ -27,17 +28,54 @@ const SUM: i64 = 0;
 ///
 /// All repeat bit for bit. The weighted bag is a fbgemm kernel; the mean takes another way through libtorch. The last
 /// column is [`Block::spread`], by which gradients go back: autograd's backward of the bag sorts the edges first.
+///
+/// On the host it is the loop in `sums.rs`. The same example later, in a development build, with
+/// `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_` as a consumer has them, while others kept the machine busy, so that
+/// differences below a factor of two mean little; forward / backward alone, which for the bag is the transposed one:
+///
+/// | threads, destinations × fanout, sources, width | bag, weighted | sums, weighted | sums, mean |
+/// |---|---|---|---|
+/// | 1, 1024 × 15, 16384, 128 | 0.32 / 0.56 | 0.29 / 0.71 | 0.29 / 0.95 |
+/// | 1, 11000 × 10, 60000, 100 | 2.19 / 7.88 | 2.63 / 5.13 | 2.45 / 8.62 |
+/// | 2, 1024 × 15, 16384, 128 | 0.16 / 10.5 | 0.31 / 0.66 | 0.32 / 1.30 |
+/// | 2, 11000 × 10, 60000, 100 | 3.73 / 4.33 | 2.48 / 2.29 | 2.48 / 4.55 |
+///
+/// So on one thread it is as fast as the bag, not faster. What it gives is that no weight of a mean is written down, that
+/// its bits do not depend on the number of threads or the processor, and that its lists are checked.
 pub(crate) fn weighted_sums(
     rows: &Tensor,
     indices: &Tensor,
     offsets: &Tensor,
     weights: &Tensor,
 ) -> Result<Tensor, TrainError> {
+    if rows.device() == Device::Cpu {
+        let kind = indices.f_kind()?;
+        let offsets = offsets.f_to_kind(kind)?;
+        return match kind {
+            Kind::Int => on_host::<i32>(rows, indices, &offsets, weights),
+            _ => on_host::<i64>(rows, indices, &offsets, weights),
+        };
+    }
     if indices.numel() == 0 {
         return zero_rows(offsets.numel() - 1, rows);
     }
     let (sums, ..) = Tensor::f_embedding_bag(rows, indices, offsets, false, SUM, false, Some(weights), true)?;
     Ok(sums)
+}
+
+/// [`weighted_sums`] of tensors on the host, whose numbers are of the kind `I`.
+fn on_host<I: Id>(
+    rows: &Tensor,
+    indices: &Tensor,
+    offsets: &Tensor,
+    weights: &Tensor,
+) -> Result<Tensor, TrainError> {
+    let (rows, weights) = (rows.f_contiguous()?, weights.f_contiguous()?);
+    let lists = (host::values::<I>(offsets)?, host::values::<I>(indices)?);
+    match rows.f_kind()? {
+        Kind::Double => sums::weighted_sums(&rows, lists, Weights::Each(host::values::<f64>(&weights)?)),
+        _ => sums::weighted_sums(&rows, lists, Weights::Each(host::values::<f32>(&weights)?)),
+    }
 }
 
 /// `count` rows of zeros, otherwise like `rows`.
@@ -46,31 +84,47 @@ fn zero_rows(count: usize, rows: &Tensor) -> Result<Tensor, TrainError> {
     Ok(Tensor::f_zeros([count as i64, width], (rows.f_kind()?, rows.device()))?)
 }
 
-/// One block, ready for [`weighted_sums`].
+/// One block, ready to be aggregated.
 pub(crate) struct Block<'a> {
     pub(crate) destinations: usize,
     pub(crate) sources: usize,
     pub(crate) edges: usize,
-    offsets: Borrowed<'a>,
-    indices: Borrowed<'a>,
-    /// Of each edge; of GAT none, whose layers compute them from the rows.
-    pub(crate) weights: Tensor,
-    transposing: Transposing<'a>,
+    lists: Lists<'a>,
     /// GCN: the weight of each destination's own row, [destinations, 1].
     pub(crate) own: Option<Tensor>,
 }
 
-/// How [`Block::spread`] gets the transposed lists.
-enum Transposing<'a> {
-    /// On the host by a counting sort.
-    Counting { input: BlockInput<'a>, edge_weights: Vec<f64> },
-    /// By operations on tensors.
-    Sorting(TensorBlock),
+/// A block's lists, by where its sums are made.
+enum Lists<'a> {
+    /// On the host by loops of ours.
+    Host { input: BlockInput<'a>, weights: HostWeights },
+    /// By operations on tensors; the weights are those of the edges.
+    Tensors { block: TensorBlock, weights: Tensor },
+}
+
+/// The weights of a block's edges, of the trainer's kind.
+pub(crate) enum HostWeights {
+    /// One over the picks of the edge's destination: written down nowhere.
+    Mean,
+    /// A number an edge.
+    Single(Vec<f32>),
+    Double(Vec<f64>),
+    /// Of GAT, whose layers compute them from the rows.
+    None,
+}
+
+impl HostWeights {
+    fn of_kind(weights: Vec<f64>, kind: Kind) -> Self {
+        match kind {
+            Kind::Double => Self::Double(weights),
+            _ => Self::Single(weights.into_iter().map(|weight| weight as f32).collect()),
+        }
+    }
 }
 
 impl<'a> Block<'a> {
     /// `degrees` are the whole-graph in-degrees of at least the block's sources; only GCN reads them.
-    /// The block has been checked.
+    /// The block has been checked. `kind` is f32 or f64.
     pub(crate) fn new(
         model: ModelKind,
         block: &BlockInput<'a>,
@@ -78,22 +132,28 @@ impl<'a> Block<'a> {
         kind: Kind,
     ) -> Result<Self, TrainError> {
         let (weights, own) = match model {
-            ModelKind::Sage => (mean_weights(block), None),
-            ModelKind::Gat => (refuse_weights(!block.weights.is_empty())?, None),
+            ModelKind::Sage if block.weights.is_empty() => (HostWeights::Mean, None),
+            ModelKind::Sage => match kind {
+                Kind::Double => {
+                    (HostWeights::Double(block.weights.iter().copied().map(f64::from).collect()), None)
+                }
+                _ => (HostWeights::Single(block.weights.to_vec()), None),
+            },
+            ModelKind::Gat => {
+                refuse_weights(!block.weights.is_empty())?;
+                (HostWeights::None, None)
+            }
             ModelKind::Gcn => {
                 let (weights, own) = gcn_weights(block, degrees);
                 let own = Tensor::f_from_slice(&own)?.f_to_kind(kind)?.f_unsqueeze(1)?;
-                (weights, Some(own))
+                (HostWeights::of_kind(weights, kind), Some(own))
             }
         };
         Ok(Self {
             destinations: block.destinations,
             sources: block.sources,
             edges: block.indices.len(),
-            offsets: Borrowed::vector(block.indptr)?,
-            indices: Borrowed::vector(block.indices)?,
-            weights: Tensor::f_from_slice(&weights)?.f_to_kind(kind)?,
-            transposing: Transposing::Counting { input: *block, edge_weights: weights },
+            lists: Lists::Host { input: *block, weights },
             own,
         })
     }
@@ -116,71 +176,129 @@ impl<'a> Block<'a> {
             destinations: indptr.numel() - 1,
             sources,
             edges: indices.numel(),
-            offsets: Borrowed::owned(block.offsets.shallow_clone()),
-            indices: Borrowed::owned(block.indices.shallow_clone()),
-            weights,
-            transposing: Transposing::Sorting(block),
+            lists: Lists::Tensors { block, weights },
             own,
         })
     }
 
     /// Its lists with each destination itself at the end of its own, as tensors on whichever device they lie.
     pub(crate) fn lists_with_own(&self) -> Result<TensorBlock, TrainError> {
-        match &self.transposing {
-            Transposing::Counting { .. } => {
-                TensorBlock::new(self.offsets.tensor(), self.indices.tensor(), self.sources)?.with_own()
+        match &self.lists {
+            Lists::Host { input, .. } => {
+                let (offsets, indices) = (Borrowed::vector(input.indptr)?, Borrowed::vector(input.indices)?);
+                TensorBlock::new(offsets.tensor(), indices.tensor(), self.sources)?.with_own()
             }
-            Transposing::Sorting(block) => block.with_own(),
+            Lists::Tensors { block, .. } => block.with_own(),
         }
     }
 
     /// One row a destination: the weighted sum of its neighbours' rows.
     pub(crate) fn aggregate(&self, rows: &Tensor) -> Result<Tensor, TrainError> {
-        weighted_sums(rows, self.indices.tensor(), self.offsets.tensor(), &self.weights)
+        match &self.lists {
+            Lists::Host { input, weights } => {
+                let (rows, lists) = (rows.f_contiguous()?, (input.indptr, input.indices));
+                match (weights, rows.f_kind()?) {
+                    (HostWeights::Mean, Kind::Double) => {
+                        sums::weighted_sums::<f64, _>(&rows, lists, Weights::Mean)
+                    }
+                    (HostWeights::Mean, _) => sums::weighted_sums::<f32, _>(&rows, lists, Weights::Mean),
+                    (HostWeights::Single(weights), _) => {
+                        sums::weighted_sums(&rows, lists, Weights::Each(weights))
+                    }
+                    (HostWeights::Double(weights), _) => {
+                        sums::weighted_sums(&rows, lists, Weights::Each(weights))
+                    }
+                    (HostWeights::None, _) => Err(no_weights()),
+                }
+            }
+            Lists::Tensors { block, weights } => weighted_sums(rows, &block.indices, &block.offsets, weights),
+        }
     }
 
     /// The transposed of [`Block::aggregate`], which takes gradients back: one row a source, the weighted sum of the
     /// rows of those destinations that picked it.
     pub(crate) fn spread(&self, rows: &Tensor) -> Result<Tensor, TrainError> {
-        if self.edges == 0 {
-            return zero_rows(self.sources, rows);
-        }
-        match &self.transposing {
-            Transposing::Counting { input, edge_weights } => {
-                let (offsets, picked_by, weights) = transposed(input, edge_weights);
-                let weights = Tensor::f_from_slice(&weights)?.f_to_kind(self.weights.f_kind()?)?;
-                let (indices, offsets) = (Borrowed::vector(&picked_by)?, Borrowed::vector(&offsets)?);
-                weighted_sums(rows, indices.tensor(), offsets.tensor(), &weights)
+        match &self.lists {
+            Lists::Host { input, weights } => {
+                let rows = rows.f_contiguous()?;
+                match (weights, rows.f_kind()?) {
+                    (HostWeights::Mean, Kind::Double) => spread_on_host::<f64>(&rows, input, Weights::Mean),
+                    (HostWeights::Mean, _) => spread_on_host::<f32>(&rows, input, Weights::Mean),
+                    (HostWeights::Single(weights), _) => spread_on_host(&rows, input, Weights::Each(weights)),
+                    (HostWeights::Double(weights), _) => spread_on_host(&rows, input, Weights::Each(weights)),
+                    (HostWeights::None, _) => Err(no_weights()),
+                }
             }
-            Transposing::Sorting(block) => {
+            Lists::Tensors { .. } if self.edges == 0 => zero_rows(self.sources, rows),
+            Lists::Tensors { block, weights } => {
                 let Transposed { offsets, indices, order } = block.transposed()?;
-                weighted_sums(rows, &indices, &offsets, &self.weights.f_index_select(0, &order)?)
+                weighted_sums(rows, &indices, &offsets, &weights.f_index_select(0, &order)?)
             }
+        }
+    }
+
+    /// The weight of each edge; of GAT none.
+    #[cfg(test)]
+    pub(crate) fn edge_weights(&self) -> Vec<f64> {
+        match &self.lists {
+            Lists::Host { weights: HostWeights::None, .. } => Vec::new(),
+            Lists::Host { input, weights: HostWeights::Mean } => {
+                let of_list = |v| vec![1.0 / list(input, v).len() as f64; list(input, v).len()];
+                (0..input.destinations).flat_map(of_list).collect()
+            }
+            Lists::Host { weights: HostWeights::Single(weights), .. } => {
+                weights.iter().copied().map(f64::from).collect()
+            }
+            Lists::Host { weights: HostWeights::Double(weights), .. } => weights.clone(),
+            Lists::Tensors { weights, .. } => Vec::try_from(weights.to_kind(Kind::Double)).unwrap(),
         }
     }
 }
 
+fn no_weights() -> TrainError {
+    TrainError::Input("a block of a GAT aggregated without its attention".to_owned())
+}
+
+/// Sums by source over the transposed lists of `input`, whose edges have `weights`.
+fn spread_on_host<T: Element>(
+    rows: &Tensor,
+    input: &BlockInput<'_>,
+    weights: Weights<'_, T>,
+) -> Result<Tensor, TrainError> {
+    let (offsets, picked_by, weights) = transposed(input, weights);
+    sums::weighted_sums(rows, (&offsets[..], &picked_by[..]), Weights::Each(&weights))
+}
+
 /// A counting sort of the edges by source: the offsets of the sources' lists, the destinations in them, and the
 /// edges' weights. Destinations stay in order within a source, so sums repeat.
-pub(crate) fn transposed(block: &BlockInput<'_>, edge_weights: &[f64]) -> (Vec<i32>, Vec<i32>, Vec<f64>) {
+pub(crate) fn transposed<T: Element>(
+    block: &BlockInput<'_>,
+    edge_weights: Weights<'_, T>,
+) -> (Vec<i32>, Vec<i32>, Vec<T>) {
     let BlockInput { destinations, sources, indices, .. } = *block;
-    let mut offsets = vec![0i32; sources + 1];
+    // One place further than where they belong, so that filling the lists moves each offset to its own.
+    let mut offsets = vec![0i32; sources + 2];
     for &source in indices {
-        offsets[source as usize + 1] += 1;
+        offsets[source as usize + 2] += 1;
     }
     for source in 0..sources {
-        offsets[source + 1] += offsets[source];
+        offsets[source + 2] += offsets[source + 1];
     }
-    let mut next = offsets.clone();
-    let (mut picked_by, mut weights) = (vec![0i32; indices.len()], vec![0.0f64; indices.len()]);
+    let (mut picked_by, mut weights) = (vec![0i32; indices.len()], vec![T::from_f64(0.0); indices.len()]);
     for v in 0..destinations {
-        for edge in list(block, v) {
-            let place = &mut next[indices[edge] as usize];
+        let edges = list(block, v);
+        let mean = T::from_f64(1.0 / edges.len() as f64);
+        for edge in edges {
+            let place = &mut offsets[indices[edge] as usize + 1];
             picked_by[*place as usize] = v as i32;
-            weights[*place as usize] = edge_weights[edge];
+            weights[*place as usize] = match edge_weights {
+                Weights::Each(weights) => weights[edge],
+                Weights::Mean => mean,
+            };
             *place += 1;
         }
     }
+    offsets.pop();
     (offsets, picked_by, weights)
 }
 
@@ -190,27 +308,13 @@ fn list(block: &BlockInput<'_>, v: usize) -> std::ops::Range<usize> {
 }
 
 /// The edges of a model that weighs its neighbours by itself: none may have a weight of its sampler's.
-pub(crate) fn refuse_weights<T>(weighed: bool) -> Result<Vec<T>, TrainError> {
+pub(crate) fn refuse_weights(weighed: bool) -> Result<(), TrainError> {
     if weighed {
         return Err(TrainError::Input(
             "a batch with weights of its edges for a GAT, which computes its own".to_owned(),
         ));
     }
-    Ok(Vec::new())
-}
-
-/// For every edge 1 / number of picks, or the weight that its sampler gave it.
-fn mean_weights(block: &BlockInput<'_>) -> Vec<f64> {
-    if !block.weights.is_empty() {
-        return block.weights.iter().copied().map(f64::from).collect();
-    }
-    let mut weights = vec![0.0; block.indices.len()];
-    for v in 0..block.destinations {
-        let edges = list(block, v);
-        let weight = 1.0 / edges.len() as f64;
-        weights[edges].fill(weight);
-    }
-    weights
+    Ok(())
 }
 
 /// Kipf & Welling's D̂^-½ (A + I) D̂^-½ for a sampled block, D̂ = in-degree in the whole graph + 1: the weight of each
@@ -241,4 +345,28 @@ fn gcn_weights(block: &BlockInput<'_>, degrees: &[i32]) -> (Vec<f64>, Vec<f64>) 
 /// 1 / √(d + 1).
 pub(crate) fn inverse_root(degree: i64) -> f64 {
     1.0 / (degree as f64 + 1.0).sqrt()
+}
+
+/// What the example `aggregation` measures: the sums of a block, and back. Not for anybody else.
+#[doc(hidden)]
+pub mod measured {
+    use super::{spread_on_host, sums};
+    use crate::TrainError;
+    use crate::input::BlockInput;
+    use crate::sums::Weights;
+    use tch::Tensor;
+
+    fn weights<'a>(block: &BlockInput<'a>) -> Weights<'a, f32> {
+        if block.weights.is_empty() { Weights::Mean } else { Weights::Each(block.weights) }
+    }
+
+    /// One row a destination. `block` is what a trainer would have accepted.
+    pub fn aggregate(block: &BlockInput<'_>, rows: &Tensor) -> Result<Tensor, TrainError> {
+        sums::weighted_sums(rows, (block.indptr, block.indices), weights(block))
+    }
+
+    /// One row a source.
+    pub fn spread(block: &BlockInput<'_>, rows: &Tensor) -> Result<Tensor, TrainError> {
+        spread_on_host(rows, block, weights(block))
+    }
 }

@@ -9,8 +9,8 @@
 //! bit on the host. Nothing of size edges × width is made but, in the backward pass, of one head's width at a time.
 
 use crate::TrainError;
-use crate::activation::dropout_mask;
 use crate::aggregate::{Block, weighted_sums};
+use crate::dropout::Draws;
 use crate::layer::{glorot, linear};
 use crate::random::SplitMix64;
 use crate::tensor_block::TensorBlock;
@@ -175,7 +175,7 @@ impl Attention {
         sources: &Tensor,
         destinations: &Tensor,
         lists: &Lists<'_>,
-        training: bool,
+        draws: Option<&mut Draws>,
     ) -> Result<Weights, TrainError> {
         let scores = sources.f_index_select(0, lists.indices)?.f_add(&lists.of_edges(destinations)?)?;
         // LeakyReLU, as the slope is below one.
@@ -193,7 +193,10 @@ impl Attention {
         )?;
         let attention = scores.f_sub(&lists.of_edges(&largest)?)?.f_exp()?;
         let attention = attention.f_div(&lists.of_edges(&lists.sums(&attention)?)?)?;
-        let mask = dropout_mask(&attention, if training { self.dropout } else { 0.0 })?;
+        let mask = match draws {
+            Some(draws) => draws.mask(&attention, self.dropout)?,
+            None => None,
+        };
         Ok(Weights { scores, attention, mask })
     }
 
@@ -220,7 +223,7 @@ impl Attention {
         destinations: &Tensor,
         lists: &Lists<'_>,
     ) -> Result<Tensor, TrainError> {
-        let used = self.weights(sources, destinations, lists, false)?.used()?;
+        let used = self.weights(sources, destinations, lists, None)?.used()?;
         self.attend(tables, &used, lists)
     }
 
@@ -229,12 +232,12 @@ impl Attention {
         &self,
         x: &Tensor,
         block: &Block<'_>,
-        training: bool,
+        draws: Option<&mut Draws>,
     ) -> Result<(Tensor, Saved), TrainError> {
         let lists = block.lists_with_own()?;
         let (tables, sources, destinations) = self.project(x)?;
         let destinations = destinations.f_narrow(0, 0, block.destinations as i64)?;
-        let weights = self.weights(&sources, &destinations, &lists.view(), training)?;
+        let weights = self.weights(&sources, &destinations, &lists.view(), draws)?;
         let out = self.attend(&tables, &weights.used()?, &lists.view())?;
         Ok((out, Saved { tables, lists, weights }))
     }

@@ -1,5 +1,4 @@
-//! Memory of a slot or a mapped table, seen as a tensor without a copy. With `cuda.rs` the only file of this crate
-//! that holds `unsafe`.
+//! Memory of a slot or a mapped table, seen as a tensor without a copy.
 
 #![allow(unsafe_code)]
 
@@ -40,6 +39,10 @@ impl Number for f32 {
 
 impl Number for i64 {
     const KIND: Kind = Kind::Int64;
+}
+
+impl Number for f64 {
+    const KIND: Kind = Kind::Double;
 }
 
 impl<'a> Borrowed<'a> {

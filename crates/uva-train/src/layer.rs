@@ -4,6 +4,7 @@ use crate::TrainError;
 use crate::aggregate::Block;
 use crate::attention::{Attention, Heads};
 use crate::convolution::Convolution;
+use crate::dropout::Draws;
 use crate::options::{ModelKind, TrainerOptions};
 use crate::random::SplitMix64;
 use crate::{attention, convolution};
@@ -62,14 +63,14 @@ impl Layer {
     }
 
     /// From [sources, inputs] to [destinations, outputs], and what [`Layer::backward`] needs besides `x`.
-    /// `input_gradient` says whether it will be asked for that of `x`; it decides nothing but the order of sums. With
-    /// `training`, attention is dropped by libtorch's own generator.
+    /// `input_gradient` says whether it will be asked for that of `x`; it decides nothing but the order of sums.
+    /// `draws` say what attention is dropped; without them none is.
     pub(crate) fn forward(
         &self,
         x: &Tensor,
         block: &Block<'_>,
         input_gradient: bool,
-        training: bool,
+        draws: Option<&mut Draws>,
     ) -> Result<(Tensor, Saved), TrainError> {
         match self {
             Self::Convolution(layer) => {
@@ -77,7 +78,7 @@ impl Layer {
                 Ok((out, Saved::Convolution(saved)))
             }
             Self::Attention(layer) => {
-                let (out, saved) = layer.forward(x, block, training)?;
+                let (out, saved) = layer.forward(x, block, draws)?;
                 Ok((out, Saved::Attention(saved)))
             }
         }

@@ -12,8 +12,8 @@
 //! # Repeatable runs
 //!
 //! On the CPU the losses of a run are equal bit for bit when the options, the batches and the number of threads are:
-//! parameters come from a generator of this crate, libtorch's own generator (dropout) is seeded from (seed, epoch,
-//! batch) before each batch, and every operation used sums in a fixed order for a given number of threads. MKL adds
+//! parameters and dropout come from generators of this crate, that of dropout seeded from (seed, epoch, batch) before
+//! each batch, and every operation used sums in a fixed order for a given number of threads. MKL adds
 //! two conditions that belong to whoever starts the process: `MKL_CBWR` and `MKL_DYNAMIC=FALSE` set before libtorch
 //! is loaded, and feature rows that start on 64-byte boundaries. On a CUDA device parameters and dropout are drawn from
 //! the same seeds, but matrix products and losses may differ in their last bits from run to run and from the CPU's.
@@ -30,18 +30,22 @@ mod convolution;
 pub mod cuda;
 mod device;
 mod device_input;
+mod dropout;
 mod durable;
 mod error;
 mod evaluate;
 mod evaluation;
 mod full_layer;
+mod host;
 mod input;
 mod layer;
 mod model;
 mod options;
 mod prepared;
+mod processor;
 mod random;
 mod rowwise;
+mod sums;
 mod targets;
 mod task;
 mod tensor_block;
@@ -50,6 +54,8 @@ mod trainer;
 #[cfg(test)]
 mod tests;
 
+#[doc(hidden)]
+pub use aggregate::measured;
 pub use checkpoint::{Checkpoint, CheckpointError};
 pub use device::TrainDevice;
 pub use device_input::{DeviceBatch, DeviceBlock};

@@ -1,8 +1,9 @@
 //! The networks: steps one after the other over sampled blocks, forward and backward.
 
 use crate::TrainError;
-use crate::activation::{self, Activation, dropout_mask};
+use crate::activation::{self, Activation};
 use crate::aggregate::Block;
+use crate::dropout::Draws;
 use crate::layer::{Layer, Saved};
 use crate::options::{NormKind, TrainerOptions};
 use crate::random::SplitMix64;
@@ -155,19 +156,18 @@ impl Model {
     }
 
     /// From the input nodes' rows to the seeds' logits. `blocks[0]` is the hop at the seeds, so hops take the
-    /// blocks from the last to the first. With `training`, elements are dropped by libtorch's own generator.
+    /// blocks from the last to the first. With `draws` it is a training pass, of which they say what is dropped.
     pub(crate) fn forward(
         &self,
         features: Tensor,
         blocks: &[Block<'_>],
-        training: bool,
+        mut draws: Option<&mut Draws>,
     ) -> Result<Forward, TrainError> {
         let mut x = features;
-        if training && self.input_dropout > 0.0 {
-            x = x.f_dropout(self.input_dropout, true)?;
+        if let Some(draws) = &mut draws {
+            x = draws.dropout(&x, self.input_dropout)?;
         }
-        let dropout = if training { self.dropout } else { 0.0 };
-        let mut pass = ForwardPass { model: self, blocks, training, dropout, begun: false, tape: Vec::new() };
+        let mut pass = ForwardPass { model: self, blocks, draws, begun: false, tape: Vec::new() };
         let logits = pass.run(&self.steps, x)?;
         Ok(Forward { logits, tape: pass.tape })
     }
@@ -208,8 +208,8 @@ struct ForwardPass<'p, 'b> {
     model: &'p Model,
     /// Those of the hops to come; the last is the next one's.
     blocks: &'p [Block<'b>],
-    training: bool,
-    dropout: f64,
+    /// Of a training pass.
+    draws: Option<&'p mut Draws>,
     /// Whether a step has been done: what stands before the first needs no gradient.
     begun: bool,
     tape: Vec<Left>,
@@ -222,7 +222,7 @@ impl ForwardPass<'_, '_> {
                 Step::Hop(layer) => {
                     let (block, rest) = self.blocks.split_last().ok_or_else(no_block)?;
                     self.blocks = rest;
-                    let (out, saved) = layer.forward(&x, block, self.begun, self.training)?;
+                    let (out, saved) = layer.forward(&x, block, self.begun, self.draws.as_deref_mut())?;
                     (out, Left::Hop(x, saved))
                 }
                 Step::Linear(linear) => (linear.forward(&x)?, Left::Linear(x)),
@@ -231,20 +231,28 @@ impl ForwardPass<'_, '_> {
                     (out, Left::Norm(saved))
                 }
                 Step::Activate => {
-                    let (out, saved) = self.model.activation.forward(x, self.dropout)?;
+                    let Model { activation, dropout, .. } = self.model;
+                    let (out, saved) = activation.forward(x, self.draws.as_deref_mut(), *dropout)?;
                     (out, Left::Activated(saved))
                 }
-                Step::Drop => match dropout_mask(&x, self.dropout)? {
-                    Some(mask) => (x.f_mul(&mask)?, Left::Dropped(Some(mask))),
-                    None => (x, Left::Dropped(None)),
-                },
+                Step::Drop => {
+                    let mask = match self.draws.as_deref_mut() {
+                        Some(draws) => draws.mask(&x, self.model.dropout)?,
+                        None => None,
+                    };
+                    let out = match &mask {
+                        Some(mask) => x.f_mul(mask)?,
+                        None => x,
+                    };
+                    (out, Left::Dropped(mask))
+                }
                 Step::Residual(branch) => {
                     let added = self.run(branch, x.shallow_clone())?;
                     x = x.f_narrow(0, 0, added.size2()?.0)?.f_add(&added)?;
                     continue;
                 }
             };
-            if self.training {
+            if self.draws.is_some() {
                 self.tape.push(left);
             }
             self.begun = true;

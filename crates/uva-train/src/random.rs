@@ -2,7 +2,7 @@
 
 use uva_graph::mix;
 
-/// The seed of libtorch's generator for one batch.
+/// The seed of dropout for one batch.
 pub(crate) fn batch_seed(seed: u64, epoch: u32, batch: u32) -> i64 {
     mix(mix(seed) ^ (u64::from(epoch) << 32 | u64::from(batch))) as i64
 }

@@ -83,7 +83,7 @@ impl TensorBlock {
             (ModelKind::Gcn, None) => Err(TrainError::Input("a GCN's batch without degrees".to_owned())),
             // Computed from the rows.
             (ModelKind::Gat, _) => {
-                refuse_weights::<f64>(sampled.is_some())?;
+                refuse_weights(sampled.is_some())?;
                 Ok((Tensor::f_zeros([0], (kind, picks.device()))?, None))
             }
             (ModelKind::Sage, _) => match sampled {

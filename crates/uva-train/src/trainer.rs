@@ -3,6 +3,7 @@
 use crate::adam::Adam;
 use crate::cuda::TorchCuda;
 use crate::device::TrainDevice;
+use crate::dropout::Draws;
 use crate::evaluation::Evaluation;
 use crate::input::Batch;
 use crate::model::Model;
@@ -12,15 +13,10 @@ use crate::random::batch_seed;
 use crate::targets::Tally;
 use crate::task::Task;
 use crate::{TrainError, borrowed::Borrowed};
-use std::sync::{Mutex, PoisonError};
 use tch::{Kind, Reduction, Tensor};
 
 /// Rows whose absolute values sum to less than this are divided by it instead: a row of zeros stays one.
 const SMALLEST_ROW_SUM: f64 = 1e-12;
-
-/// libtorch draws dropout from one generator for the whole process. Held from seeding it to the last draw of a
-/// forward pass, so that trainers on several threads stay repeatable.
-pub(crate) static GENERATOR: Mutex<()> = Mutex::new(());
 
 /// Asked once a batch, after everything that the batch enqueued on the device until then has run (its loss has been
 /// read back) and before a weight changes: whether the memory it was read from was what it should have been.
@@ -161,9 +157,9 @@ impl Trainer {
         };
         let features = self.features(rows)?;
         let forward = {
-            let _generator = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
-            tch::manual_seed(batch_seed(self.options.seed, epoch, batch));
-            self.model.forward(features, blocks, true)?
+            let seed = batch_seed(self.options.seed, epoch, batch);
+            let mut draws = Draws::new(self.device.torch(), seed);
+            self.model.forward(features, blocks, Some(&mut draws))?
         };
         // The loss alone is differentiated by autograd; its leaf is a fresh name for the logits.
         let logits = forward.logits.f_detach()?.f_set_requires_grad(true)?;
@@ -199,7 +195,7 @@ impl Trainer {
             return Ok(Evaluation::default());
         };
         let Prepared { rows, targets, blocks } = &prepared;
-        let forward = self.model.forward(self.features(rows)?, blocks, false)?;
+        let forward = self.model.forward(self.features(rows)?, blocks, None)?;
         let evaluation = targets.evaluate(&forward.logits, self.task)?;
         confirm().map_err(TrainError::Unconfirmed)?;
         Ok(evaluation)

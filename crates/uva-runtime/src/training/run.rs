@@ -27,6 +27,16 @@ use crate::preparation::Preparation;
 use crate::roles::BatchReceiver;
 use crate::{LoaderOptions, Passes, Runtime, RuntimeError, mps};
 
+/// Bytes up to which glibc takes an allocation of a consumer from its heap, and freed ones at the heap's end that it
+/// keeps, instead of giving them back to the kernel and faulting fresh pages in for the next batch. Larger ones, such as
+/// the tables of an evaluation on full neighbourhoods, go back.
+///
+/// GraphSAGE, hidden 128, fanouts 10,10, batches of 1000 (tensors of 4 to 30 MB), one core, an epoch of 50 batches: page
+/// faults fall from 250,000 to 45,000, and the kernel's time from 0.35 to 0.09 s. With pages of 2 MiB on top
+/// (`THP_MEM_ALLOC_ENABLE=1`, `glibc.malloc.hugetlb=1`) faults fall to 9,700, but clearing those pages takes 0.28 s.
+const KEPT_ALLOCATION: usize = 1 << 30;
+const KEPT_MEMORY: usize = 2 << 30;
+
 /// A training run that can be started: its options fit each other, its dataset and its checkpoint.
 #[derive(Debug)]
 pub struct TrainingRun {
@@ -85,11 +95,14 @@ impl TrainingRun {
     }
 
     /// What a consumer's process needs in its environment, and this one before it loads libtorch if it is to train in
-    /// process: without it MKL may sum in another order from one run to the next.
+    /// process: without it MKL may sum in another order from one run to the next, and glibc gives every large tensor
+    /// pages that the kernel has to clear first.
     pub fn environment(&self) -> Vec<(String, String)> {
         let mut environment = vec![
             ("MKL_CBWR".to_owned(), "AUTO,STRICT".to_owned()),
             ("MKL_DYNAMIC".to_owned(), "FALSE".to_owned()),
+            ("MALLOC_MMAP_THRESHOLD_".to_owned(), KEPT_ALLOCATION.to_string()),
+            ("MALLOC_TRIM_THRESHOLD_".to_owned(), KEPT_MEMORY.to_string()),
         ];
         if let Some(threads) = self.options.trainer.threads {
             environment.push(("OMP_NUM_THREADS".to_owned(), threads.to_string()));

@@ -22,7 +22,7 @@ fn input(block: &OwnedBlock) -> BlockInput<'_> {
 
 fn weights(model: ModelKind, block: &OwnedBlock, degrees: &[i32]) -> Vec<f64> {
     let made = Block::new(model, &input(block), degrees, Kind::Double).unwrap();
-    Vec::try_from(&made.weights).unwrap()
+    made.edge_weights()
 }
 
 fn close(found: &[f64], expected: &[f64]) -> bool {

@@ -1,6 +1,6 @@
 //! Gradients against central finite differences, in f64, where the error of a step of 1e-5 is about 1e-10.
 
-use super::support::{Graph, MODELS, SHAPES_OF_NETS, fill_biases, options};
+use super::support::{Graph, MODELS, SHAPES_OF_NETS, draws, fill_biases, options};
 use crate::aggregate::Block;
 use crate::convolution::projects_first;
 use crate::device::TrainDevice;
@@ -64,8 +64,8 @@ fn gradients_of_whole_models_equal_finite_differences() {
                 logits.cross_entropy_loss::<Tensor>(&targets, None, tch::Reduction::Mean, -1, 0.0)
             };
             let loss =
-                || cross_entropy(&trainer.model.forward(x.shallow_clone(), &blocks, false).unwrap().logits);
-            let forward = trainer.model.forward(x.shallow_clone(), &blocks, true).unwrap();
+                || cross_entropy(&trainer.model.forward(x.shallow_clone(), &blocks, None).unwrap().logits);
+            let forward = trainer.model.forward(x.shallow_clone(), &blocks, Some(&mut draws())).unwrap();
             let logits = forward.logits.detach().set_requires_grad(true);
             let of_logits =
                 Tensor::run_backward(&[cross_entropy(&logits)], &[&logits], false, false).remove(0);
@@ -111,11 +111,7 @@ fn check_model(options: &TrainerOptions, what: &str) {
     let blocks: Vec<Block> =
         inputs.iter().map(|b| Block::new(options.model, b, &batch.degrees, Kind::Double).unwrap()).collect();
     let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, 5]);
-    let _generator = crate::trainer::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let forward = || {
-        tch::manual_seed(5);
-        trainer.model.forward(x.shallow_clone(), &blocks, true).unwrap()
-    };
+    let forward = || trainer.model.forward(x.shallow_clone(), &blocks, Some(&mut draws())).unwrap();
     let loss = || forward().logits.square().sum(Kind::Double);
     let first = forward();
     let gradients = trainer.model.backward(&first, &blocks, &first.logits * 2.0).unwrap();
@@ -126,8 +122,8 @@ fn check_model(options: &TrainerOptions, what: &str) {
 /// output has a gradient of its own.
 fn check_layer(trainer: &Trainer, x: &Tensor, block: &Block<'_>, what: &str) {
     let Step::Hop(layer) = &trainer.model.steps[0].step else { panic!("a plain model begins with a layer") };
-    let loss = || layer.forward(x, block, true, false).unwrap().0.square().sum(Kind::Double);
-    let (out, saved) = layer.forward(x, block, true, false).unwrap();
+    let loss = || layer.forward(x, block, true, None).unwrap().0.square().sum(Kind::Double);
+    let (out, saved) = layer.forward(x, block, true, None).unwrap();
     let (mut gradients, of_x) = layer.backward(x, &saved, block, &(out * 2.0), true).unwrap();
     gradients.push(of_x.unwrap());
     let mut leaves = trainer.model.parameters();

@@ -8,6 +8,7 @@ mod dense_reference;
 mod device_input;
 mod edge_weights;
 mod gradients;
+mod sums;
 mod support;
 mod tasks;
 mod tensor_blocks;

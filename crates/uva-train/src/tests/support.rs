@@ -1,5 +1,6 @@
 //! Small graphs, their blocks, and a network in plain Rust to compare with.
 
+use crate::dropout::Draws;
 use crate::input::{BatchInput, BlockInput};
 use crate::options::{FeatureNorm, ModelKind, NormKind, TrainerOptions};
 use crate::random::SplitMix64;
@@ -199,4 +200,9 @@ pub(crate) fn parameters(trainer: &Trainer) -> Vec<(String, Vec<i64>, Vec<f64>)>
 /// Bits of every parameter, for comparisons that round nothing.
 pub(crate) fn parameter_bits(trainer: &Trainer) -> Vec<u64> {
     parameters(trainer).iter().flat_map(|(_, _, values)| values.iter().map(|v| v.to_bits())).collect()
+}
+
+/// What a training pass drops, the same for every call.
+pub(crate) fn draws() -> Draws {
+    Draws::new(tch::Device::Cpu, 5)
 }

@@ -1,12 +1,13 @@
 //! Blocks in tensors, the way of a device, against blocks on the host: both on the CPU here, so that libtorch's own
 //! kernels are the only difference that a device makes.
 
-use super::support::{Batch, Graph, MODELS, OwnedBlock, fill_biases, options};
+use super::support::{Batch, Graph, MODELS, OwnedBlock, draws, fill_biases, options};
 use crate::aggregate::{Block, transposed};
 use crate::device::TrainDevice;
 use crate::input::BlockInput;
 use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
 use crate::prepared::Prepared;
+use crate::sums::Weights;
 use crate::tensor_block::TensorBlock;
 use crate::trainer::Trainer;
 use proptest::prelude::*;
@@ -84,8 +85,15 @@ proptest! {
 
         let counts = |block: &Block<'_>| (block.destinations, block.sources, block.edges);
         prop_assert_eq!(counts(&found), counts(&host));
-        let largest = edges_sum(&host.weights).max(1.0);
-        prop_assert!(close(&found.weights, &host.weights, largest), "{:?} {:?}", found.weights, host.weights);
+        let [found_weights, host_weights] = [&found, &host].map(|block| Tensor::from_slice(&block.edge_weights()));
+        let largest = edges_sum(&host_weights).max(1.0);
+        let kind_of = |weights: &Tensor| weights.to_kind(kind);
+        prop_assert!(
+            close(&kind_of(&found_weights), &kind_of(&host_weights), largest),
+            "{:?} {:?}",
+            found.edge_weights(),
+            host.edge_weights()
+        );
         prop_assert_eq!(found.own.is_some(), host.own.is_some());
         if let (Some(found), Some(host)) = (&found.own, &host.own) {
             prop_assert!(close(found, host, 1.0), "{:?} {:?}", found, host);
@@ -97,7 +105,7 @@ proptest! {
 
         if !block.indices.is_empty() {
             let edge_weights: Vec<f64> = (0..block.indices.len()).map(|edge| edge as f64).collect();
-            let (offsets, picked_by, weights) = transposed(&input, &edge_weights);
+            let (offsets, picked_by, weights) = transposed(&input, Weights::Each(&edge_weights));
             let lists = TensorBlock::new(&indptr, &indices, block.sources).unwrap();
             let lists = lists.transposed().unwrap();
             prop_assert_eq!(numbers(&lists.offsets), offsets);
@@ -207,7 +215,7 @@ fn gradients_through_tensors_equal_those_through_the_host() {
                 let input = batch.input(&views);
                 let gradients = |blocks: &[Block<'_>]| {
                     let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, dim as i64]);
-                    let forward = trainer.model.forward(x, blocks, true).unwrap();
+                    let forward = trainer.model.forward(x, blocks, Some(&mut draws())).unwrap();
                     trainer.model.backward(&forward, blocks, forward.logits.sin()).unwrap()
                 };
                 let host: Vec<Block> = views

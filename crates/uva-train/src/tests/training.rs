@@ -1,6 +1,6 @@
 //! Steps, losses, repeatability and refusals.
 
-use super::support::{Graph, MODELS, below, options, parameter_bits, parameters};
+use super::support::{Graph, MODELS, below, draws, options, parameter_bits, parameters};
 use crate::aggregate::Block;
 use crate::device::TrainDevice;
 use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
@@ -106,9 +106,7 @@ fn gradients_with_dropout_equal_those_of_autograd_over_the_same_mask() {
     let blocks: Vec<Block> =
         inputs.iter().map(|b| Block::new(ModelKind::Sage, b, &[], Kind::Double).unwrap()).collect();
     let x = Tensor::from_slice(&batch.features).to_kind(Kind::Double).view([-1, 6]);
-    let _generator = crate::trainer::GENERATOR.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    tch::manual_seed(5);
-    let forward = trainer.model.forward(x.shallow_clone(), &blocks, true).unwrap();
+    let forward = trainer.model.forward(x.shallow_clone(), &blocks, Some(&mut draws())).unwrap();
     let gradients = trainer.model.backward(&forward, &blocks, forward.logits.ones_like()).unwrap();
 
     tch::manual_seed(5);
@@ -120,7 +118,9 @@ fn gradients_with_dropout_equal_those_of_autograd_over_the_same_mask() {
             h = h.relu().dropout(0.4, true);
         }
         let [own, neighbours, bias] = &leaves[3 * index..][..3] else { unreachable!() };
-        let means = block.aggregate(&h).unwrap().linear::<&Tensor>(neighbours, None);
+        // As a matrix, for autograd knows nothing of our loops.
+        let unit = Tensor::eye(block.sources as i64, (Kind::Double, tch::Device::Cpu));
+        let means = block.aggregate(&unit).unwrap().mm(&h).linear::<&Tensor>(neighbours, None);
         h = h.narrow(0, 0, block.destinations as i64).linear(own, Some(bias)) + means;
     }
     let expected = Tensor::run_backward(&[h.sum(Kind::Double)], &leaves, false, false);

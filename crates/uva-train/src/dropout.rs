@@ -1,0 +1,267 @@
+//! Dropout: which elements stay, and what they are multiplied by.
+//!
+//! On the host the draws are ours: libtorch's generator makes one number after the other, which took two fifths of a
+//! GraphSAGE epoch. They are the numbers that libtorch 2.11 draws on the CPU for the same seed, so that losses are those
+//! of `torch.nn.functional.dropout` bit for bit: a Mersenne Twister (Matsumoto & Nishimura 1998), whose outputs make up
+//! the two halves of 64 bits, of which the low 53 are a number in [0, 1) that is compared with the share kept.
+
+#![allow(unsafe_code)]
+
+use crate::borrowed::Number;
+use crate::processor::for_each_processor;
+use crate::{TrainError, host};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tch::{Device, Kind, Tensor};
+
+/// libtorch draws from one generator for the whole process. Held from seeding it to the last draw of a forward pass,
+/// so that trainers on several threads stay repeatable.
+static GENERATOR: Mutex<()> = Mutex::new(());
+
+/// The random numbers of one batch, drawn in the order in which elements stand in memory.
+pub(crate) enum Draws {
+    /// For tensors on the host.
+    Host(Box<Twister>),
+    /// For tensors on a device: libtorch's generator, seeded.
+    Device { _generator: MutexGuard<'static, ()> },
+}
+
+impl Draws {
+    /// Equal seeds draw equal numbers on equal devices.
+    pub(crate) fn new(device: Device, seed: i64) -> Self {
+        if device == Device::Cpu {
+            return Self::Host(Box::new(Twister::new(seed as u32)));
+        }
+        let generator = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+        tch::manual_seed(seed);
+        Self::Device { _generator: generator }
+    }
+
+    /// `x` with its elements zero with the probability `dropout`, and else divided by 1 − `dropout`.
+    pub(crate) fn dropout(&mut self, x: &Tensor, dropout: f64) -> Result<Tensor, TrainError> {
+        match self {
+            Self::Host(_) => match self.mask(x, dropout)? {
+                Some(mask) => Ok(x.f_mul(&mask)?),
+                None => Ok(x.shallow_clone()),
+            },
+            Self::Device { .. } => Ok(x.f_dropout(dropout, true)?),
+        }
+    }
+
+    /// What dropout multiplies `like` by: 0 with the probability `dropout`, and else 1 / (1 − `dropout`). `None` for a
+    /// probability of 0.
+    pub(crate) fn mask(&mut self, like: &Tensor, dropout: f64) -> Result<Option<Tensor>, TrainError> {
+        if dropout == 0.0 {
+            return Ok(None);
+        }
+        let mut mask = like.f_ones_like()?.f_contiguous()?;
+        match self {
+            Self::Host(twister) => twister.apply(&mut mask, dropout)?,
+            Self::Device { .. } => mask = mask.f_dropout(dropout, true)?,
+        }
+        Ok(Some(mask))
+    }
+
+    /// max(`x`, 0) behind dropout. `x` is a result of its own, and changed on the host.
+    pub(crate) fn behind_relu(&mut self, mut x: Tensor, dropout: f64) -> Result<Tensor, TrainError> {
+        match self {
+            Self::Host(twister) if dropout > 0.0 => {
+                x = x.f_contiguous()?;
+                twister.apply(&mut x, dropout)?;
+                Ok(x)
+            }
+            _ => {
+                let _ = x.f_relu_()?;
+                if dropout > 0.0 { self.dropout(&x, dropout) } else { Ok(x) }
+            }
+        }
+    }
+}
+
+/// A kind of element that can be dropped.
+trait Dropped: Number + PartialOrd {
+    const ZERO: Self;
+
+    /// 1 / (1 − `dropout`), rounded as libtorch does.
+    fn scale(dropout: f64) -> Self;
+
+    /// max(`self`, 0) times `factor`. What is no number stays none.
+    fn positive_times(self, factor: Self) -> Self;
+}
+
+macro_rules! dropped {
+    ($type:ty) => {
+        impl Dropped for $type {
+            const ZERO: Self = 0.0;
+
+            fn scale(dropout: f64) -> Self {
+                1.0 / (1.0 - dropout) as $type
+            }
+
+            #[inline(always)]
+            fn positive_times(self, factor: Self) -> Self {
+                let positive = if self < 0.0 { 0.0 } else { self };
+                positive * factor
+            }
+        }
+    };
+}
+
+dropped!(f32);
+dropped!(f64);
+
+/// Words of the twister's state, and how far apart those are that make a new one.
+const WORDS: usize = 624;
+const APART: usize = 397;
+/// Numbers that one state gives.
+const NUMBERS: usize = WORDS / 2;
+/// Bits of a number.
+const BITS: u32 = 53;
+
+/// MT19937, whose outputs are taken two at a time.
+pub(crate) struct Twister {
+    state: [u32; WORDS],
+    /// Numbers below 2⁵³ from the state, of which `used` have been drawn.
+    numbers: [u64; NUMBERS],
+    used: usize,
+}
+
+impl Twister {
+    pub(crate) fn new(seed: u32) -> Self {
+        let mut state = [seed; WORDS];
+        for word in 1..WORDS {
+            let before = state[word - 1];
+            state[word] = (before ^ before >> 30).wrapping_mul(1_812_433_253).wrapping_add(word as u32);
+        }
+        Self { state, numbers: [0; NUMBERS], used: NUMBERS }
+    }
+
+    /// Elements not above zero made zero, and of the others a share of `dropout` too; what is left is divided by
+    /// 1 − `dropout`.
+    fn apply(&mut self, x: &mut Tensor, dropout: f64) -> Result<(), TrainError> {
+        match x.f_kind()? {
+            Kind::Double => host::change::<f64>(x, |values| self.drop(values, dropout)),
+            _ => host::change::<f32>(x, |values| self.drop(values, dropout)),
+        }
+    }
+
+    fn drop<T: Dropped>(&mut self, mut values: &mut [T], dropout: f64) {
+        // A number n is below the share that is kept if n / 2⁵³ is, and the product is exact.
+        let below = ((1.0 - dropout) * (1u64 << BITS) as f64).ceil() as u64;
+        let scale = T::scale(dropout);
+        while !values.is_empty() {
+            if self.used == NUMBERS {
+                renew(&mut self.state, &mut self.numbers);
+                self.used = 0;
+            }
+            let numbers = &self.numbers[self.used..];
+            let (now, later) = values.split_at_mut(numbers.len().min(values.len()));
+            drop_some(now, numbers, below, scale);
+            self.used += now.len();
+            values = later;
+        }
+    }
+}
+
+for_each_processor! {
+    fn drop_some<T: Dropped>(values: &mut [T], numbers: &[u64], below: u64, scale: T) {
+        for (value, &number) in values.iter_mut().zip(numbers) {
+            *value = value.positive_times(if number < below { scale } else { T::ZERO });
+        }
+    }
+}
+
+for_each_processor! {
+    fn renew(state: &mut [u32; WORDS], numbers: &mut [u64; NUMBERS]) {
+        // The new state beside the old one, in runs that read only what has been written before the run, so that the
+        // words of a run can be made side by side.
+        let old = *state;
+        let word = |word: usize, next: usize, far: u32| {
+            let joined = old[word] & 0x8000_0000 | old[next] & 0x7fff_ffff;
+            far ^ joined >> 1 ^ (joined & 1).wrapping_neg() & 0x9908_b0df
+        };
+        const RUN: usize = WORDS - APART;
+        for i in 0..RUN {
+            state[i] = word(i, i + 1, old[i + APART]);
+        }
+        let (first, rest) = state.split_at_mut(RUN);
+        let (second, third) = rest.split_at_mut(RUN);
+        for i in 0..RUN {
+            second[i] = word(RUN + i, RUN + i + 1, first[i]);
+        }
+        let length = third.len();
+        for i in 0..length - 1 {
+            third[i] = word(2 * RUN + i, 2 * RUN + i + 1, second[i]);
+        }
+        third[length - 1] = {
+            let joined = old[WORDS - 1] & 0x8000_0000 | first[0] & 0x7fff_ffff;
+            second[length - 1] ^ joined >> 1 ^ (joined & 1).wrapping_neg() & 0x9908_b0df
+        };
+        let tempered = |mut word: u32| {
+            word ^= word >> 11;
+            word ^= word << 7 & 0x9d2c_5680;
+            word ^= word << 15 & 0xefc6_0000;
+            word ^ word >> 18
+        };
+        for (number, pair) in numbers.iter_mut().zip(state.chunks_exact(2)) {
+            let (high, low) = (u64::from(tempered(pair[0])), u64::from(tempered(pair[1])));
+            *number = (high << 32 | low) & ((1 << BITS) - 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers as words: the high half of a number has lost its top eleven bits.
+    const HIGH: u64 = (1 << (BITS - 32)) - 1;
+
+    #[test]
+    fn the_ten_thousandth_word_is_that_of_the_cpp_standard() {
+        let mut twister = Twister::new(5489);
+        for _ in 0..=9999 / WORDS {
+            renew(&mut twister.state, &mut twister.numbers);
+        }
+        assert_eq!(twister.numbers[9999 % WORDS / 2] & 0xffff_ffff, 4_123_659_995);
+        assert_ne!(twister.numbers[9999 % WORDS / 2] >> 32 & HIGH, 0);
+    }
+
+    #[test]
+    fn the_same_elements_are_dropped_as_by_libtorch() {
+        let _generator = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+        for kind in [Kind::Float, Kind::Double] {
+            for dropout in [0.5, 0.1, 0.999, 1.0 / 3.0] {
+                for seed in [0, 7, i64::MAX, -3] {
+                    // The second begins within a state, the third is empty.
+                    let mut draws = Draws::new(Device::Cpu, seed);
+                    tch::manual_seed(seed);
+                    for shape in [[17, 31], [40, 25], [0, 3], [1, 700]] {
+                        let x = Tensor::arange(shape[0] * shape[1], (kind, Device::Cpu)) - 200.5;
+                        let x = x.view(shape);
+                        let expected = x.relu().dropout(dropout, true);
+                        assert!(
+                            draws.behind_relu(x.copy(), dropout).unwrap().equal(&expected),
+                            "{seed} {dropout}"
+                        );
+                        let expected = x.dropout(dropout, true);
+                        assert!(draws.dropout(&x, dropout).unwrap().equal(&expected), "{seed} {dropout}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_state_is_renewed_as_it_was_published() {
+        let (mut state, mut numbers) = (Twister::new(3).state, [0; NUMBERS]);
+        renew(&mut state, &mut numbers);
+        // One word after the other, in place, as it was published.
+        let mut words = Twister::new(3).state;
+        for i in 0..WORDS {
+            let joined = words[i] & 0x8000_0000 | words[(i + 1) % WORDS] & 0x7fff_ffff;
+            let odd = if joined & 1 == 1 { 0x9908_b0df } else { 0 };
+            words[i] = words[(i + APART) % WORDS] ^ joined >> 1 ^ odd;
+        }
+        assert_eq!(state, words);
+    }
+}
