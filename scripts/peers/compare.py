@@ -3,7 +3,7 @@
 
     scripts/compare-peers.sh [options]      gets the peers, builds, makes the graphs, and then runs this
     scripts/peers/compare.py --check FILE   works figures, ratios and tables out again from a file's rounds, and compares
-                                            them with what the file and docs/performance.md say; measures nothing
+                                            them with what FILE and docs/performance.md say; measures nothing
 
 Four sections: neighbour sampling alone, the gather of feature rows alone, both end to end (loading), and GraphSAGE
 epochs (training). A cell is a section on a graph on so many cores, to which every process is pinned. Within a cell the
@@ -223,7 +223,7 @@ class Session:
                   "epoch_batches": npy_length(path / "train_idx.npy") // self.arguments.batch_size}
         taking_part = self.taking_part(section, cores)
         runtimes = {}
-        print(f"\n{section}, {graph}, {cores} cores", file=sys.stderr)
+        print(f"\n{section}, {graph}, cores: {cores}", file=sys.stderr)
         try:
             # All at once: loading a graph takes seconds, and nothing is timed yet.
             for one in taking_part:
@@ -286,15 +286,14 @@ def text_of(results):
     return re.sub(r"([\[{])\s+([^\[\]{}]*?)\s+([\]}])", lambda m: m[1] + re.sub(r"\s*\n\s*", " ", m[2]) + m[3], text) + "\n"
 
 
-def check(path):
-    """Whether a file's figures, and the page's tables, are what its rounds come to. Returns what is wrong."""
+def check(path, page):
+    """Whether a file's figures, and a page's tables, are what its rounds come to. Returns what is wrong."""
     results = json.loads(path.read_text())
     again = {**results, "cells": [summarise(json.loads(json.dumps(cell))) for cell in results["cells"]]}
     wrong = []
     for told, found in zip(results["cells"], again["cells"]):
         if told != found:
-            wrong.append(f"{path}: {told['section']}, {told['graph']}, {told['cores']} cores: not what its rounds come to")
-    page = ROOT / "docs/performance.md"
+            wrong.append(f"{path}: {told['section']}, {told['graph']}, cores: {told['cores']}: not what its rounds come to")
     lines = set(page.read_text().splitlines())
     wrong += [f"{page}: has not the line {line}" for line in markdown(again).splitlines() if line and line not in lines]
     return wrong
@@ -307,6 +306,7 @@ def names(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", type=Path, metavar="FILE")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs/performance.md", help="the page that --check looks at")
     parser.add_argument("--uvatrain", type=Path, default=ROOT / "target/release/uvatrain")
     parser.add_argument("--dgl-python", type=Path, help="the python that imports dgl")
     parser.add_argument("--pyg-python", type=Path, help="the python that imports torch_geometric and torch_sparse")
@@ -327,7 +327,7 @@ def main():
     parser.add_argument("--out", type=Path, default=ROOT / "docs/results/peers.json")
     arguments = parser.parse_args()
     if arguments.check:
-        wrong = check(arguments.check)
+        wrong = check(arguments.check, arguments.page)
         sys.exit("\n".join(wrong) if wrong else 0)
     unknown = [section for section in arguments.only if section not in SECTIONS]
     if unknown:

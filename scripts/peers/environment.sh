@@ -4,7 +4,7 @@
 #   scripts/peers/environment.sh dgl    DGL 2.1.0 with GraphBolt, over the newest torch that its libraries fit, 2.2.1:
 #                                       2.4 GB to download, 4.8 GB unpacked. Python 3.11 or 3.12.
 #   scripts/peers/environment.sh pyg    torch-sparse over the torch 2.11 and PyG 2.8 of scripts/python.sh; built from
-#                                       source with a C++ compiler, 11 minutes on two cores (MAX_JOBS says how many).
+#                                       source with a C++ compiler, some minutes on two cores.
 #
 # dgl.txt and pyg.txt beside this script say what is installed; the folder's name holds a hash of the file:
 #
@@ -37,19 +37,25 @@ fill_dgl() {
 
 # The headers of the same torch are libtorch's: scripts/python.sh leaves them out.
 fill_pyg() {
-  local include=$checkout/.libtorch/torch/include
+  local include=$checkout/.libtorch/torch/include source build
   command -v c++ >/dev/null || fail "torch-sparse is built from source: install a C++ compiler (apt install g++)"
   "$checkout/scripts/libtorch.sh"
   "$base" -m venv --without-pip "$root" >&2
   "$base" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
     >"$("$root/bin/python3" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/base.pth"
   grep -v '^torch-' "$list" >"$partial/tools.txt"
-  grep '^torch-' "$list" >"$partial/sources.txt"
   install --only-binary=:all: --requirement "$partial/tools.txt" || fail "could not install what $list lists"
-  say "building torch-scatter and torch-sparse, about 11 minutes on two cores, once"
-  PATH=$root/bin:$PATH CPATH=$include:$include/torch/csrc/api/include FORCE_ONLY_CPU=1 \
-    MAX_JOBS=${MAX_JOBS:-$(nproc)} install --no-build-isolation --no-binary=torch-scatter,torch-sparse \
-    --requirement "$partial/sources.txt" || fail "torch-sparse did not build; the lines above say why"
+  say "building torch-scatter and torch-sparse, some minutes on two cores, once"
+  # Each compiles file by file, so side by side; without what only a debugger needs, which is most of the work.
+  export CPATH=$include:$include/torch/csrc/api/include FORCE_ONLY_CPU=1 CFLAGS=-g0
+  local -a builds=()
+  for source in $(grep '^torch-' "$list"); do
+    install --no-build-isolation --no-binary=:all: "$source" &
+    builds+=($!)
+  done
+  for build in "${builds[@]}"; do
+    wait "$build" || fail "torch-scatter or torch-sparse did not build; the lines above say why"
+  done
   "$root/bin/python3" -c 'import torch_sparse, torch_geometric' >&2 ||
     fail "what was built cannot be imported; the lines above say why"
 }

@@ -160,7 +160,7 @@ class Program:
     def training(self, request):
         with tempfile.TemporaryDirectory() as folder:
             metrics = Path(folder) / "run.jsonl"
-            self._run("train", self.graph, "--model", "sage", "--hidden", request["hidden"], "--fanouts",
+            self._run("train", self.graph, "--model", "sage", "--hidden", request["hidden"], "--dropout", 0, "--fanouts",
                       words(request["fanouts"]), "--batch-size", request["batch_size"], "--drop-last", "--lr",
                       request["rate"], "--epochs", 1 + request["epochs"], "--train-threads", request["train_threads"],
                       "--samplers", 1, "--device", "cpu", "--seed", request["seed"], "--metrics", metrics)
