@@ -437,6 +437,10 @@ fn benches_measure_the_same_batches_whatever_the_number_of_threads() {
             assert_eq!(all, counted + first, "{key}");
         }
     }
+    // Fewer than there are, the first one not counted there.
+    let fewer = bench("pipeline", &["--batches", "3"]);
+    assert_eq!(fewer["batches"], 3);
+    assert_eq!(fewer["hash"], bench("sample", &["--batches", "4"])["hash"]);
     for spread in [&bench("sample", &[])["batch_ms"], &pipeline["batch_ms"]] {
         let [min, median, max] = ["min", "median", "max"].map(|key| spread[key].as_f64().unwrap());
         assert!(0.0 < min && min <= median && median <= max, "{spread}");

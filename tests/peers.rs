@@ -41,9 +41,12 @@ fn succeeds(output: &Output) -> (String, String) {
 #[test]
 fn rounds_alternate_and_a_peer_whose_batch_is_not_one_of_the_graph_takes_no_part() {
     let temp = directory();
-    uvatrain(temp.path(), ["generate", "graphs/tiny", "--nodes", "3000", "--feat-dim", "8", "--classes", "3"])
-        .run()
-        .succeeds();
+    uvatrain(
+        temp.path(),
+        ["generate", "graphs/tiny", "--nodes", "3000", "--feat-dim", "8", "--classes", "3"],
+    )
+    .run()
+    .succeeds();
     let path = |name: &str| temp.path().join(name).to_str().unwrap().to_owned();
     let stand_in = path("stand-in");
     fs::write(&stand_in, STAND_IN).unwrap();
@@ -117,7 +120,9 @@ fn rounds_alternate_and_a_peer_whose_batch_is_not_one_of_the_graph_takes_no_part
     let spoilt = fs::read_to_string(&out).unwrap().replacen("\"times_as_fast\": ", "\"times_as_fast\": 1", 1);
     fs::write(&out, spoilt).unwrap();
     let refused = compare(&["--check", &out, "--page", &printed]);
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("sampling, tiny, cores: 1: not what its rounds"));
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("sampling, tiny, cores: 1: not what its rounds")
+    );
 }
 
 #[test]

@@ -19,7 +19,8 @@ def figure(section, record):
     if section == "sampling":
         return 1e3 * record["seconds"] / record["batches"]
     if section == "gather":
-        return record["bytes"] / record["seconds"] / 1e9
+        # The median, as `uvatrain bench gather` tells it.
+        return record["bytes"] / record["batches"] / record["batch_ms"]["median"] / 1e6
     if section == "loading":
         return record["batches"] / record["seconds"]
     return record["epoch_s"]["median"]

@@ -44,7 +44,9 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
         (0_u64, 0_u64, 0_u64, 0_u64, 0_u64);
     // When each batch was let go, the first one included.
     let mut taken: Vec<Instant> = Vec::new();
-    while let Some(batch) = runtime.next_batch()? {
+    while flags.batches.is_none_or(|most| batches < most)
+        && let Some(batch) = runtime.next_batch()?
+    {
         hash = hash.wrapping_add(batch.hash());
         if !taken.is_empty() {
             batches += 1;
