@@ -139,7 +139,8 @@ mod tests {
 
     #[test]
     fn each_thing_that_can_be_wrong_with_a_batch_is_told() {
-        let broken: [(fn(&mut Batch), &str); 8] = [
+        type Broken = (fn(&mut Batch), &'static str);
+        let broken: [Broken; 8] = [
             (|batch| batch.nodes[2] = 0, "node 0 stands twice"),
             (|batch| batch.indices[0] = 3, "hop 0: local id 3 of 3 sources"),
             (|batch| batch.indices[0] = -1, "local id -1"),
