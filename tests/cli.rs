@@ -429,7 +429,19 @@ fn benches_measure_the_same_batches_whatever_the_number_of_threads() {
         let sample = bench("sample", &["--threads", threads, "--batches", &batches]);
         assert_eq!(sample["hash"], pipeline["hash"], "{threads} threads");
         assert!(sample["edges_per_second"].as_f64().unwrap() > 0.0);
-        let spread = &sample["batch_ms"];
+        assert_eq!(sample["verified"]["hops"], 2);
+        // The pipeline has not counted the first, and that is the one compared with the graph.
+        for key in ["edges", "input_nodes"] {
+            let [all, counted, first] =
+                [&sample[key], &pipeline[key], &sample["verified"][key]].map(|count| count.as_u64().unwrap());
+            assert_eq!(all, counted + first, "{key}");
+        }
+    }
+    // Fewer than there are, the first one not counted there.
+    let fewer = bench("pipeline", &["--batches", "3"]);
+    assert_eq!(fewer["batches"], 3);
+    assert_eq!(fewer["hash"], bench("sample", &["--batches", "4"])["hash"]);
+    for spread in [&bench("sample", &[])["batch_ms"], &pipeline["batch_ms"]] {
         let [min, median, max] = ["min", "median", "max"].map(|key| spread[key].as_f64().unwrap());
         assert!(0.0 < min && min <= median && median <= max, "{spread}");
     }
@@ -468,6 +480,7 @@ fn each_kind_of_sampler_has_the_same_batches_whoever_makes_them() {
         let sample = bench("sample", kind, &[&["--threads", "1", "--batches", &batches], more].concat());
         assert_eq!(sample["hash"], pipeline["hash"], "{kind}");
         assert_eq!(sample["sampler_kind"], kind);
+        assert!(sample["verified"]["edges"].as_u64().unwrap() > 0, "{kind}");
         seen.push((sample["hash"].clone(), sample["input_nodes"].as_u64().unwrap()));
     }
     assert!((1..seen.len()).all(|kind| !seen[..kind].iter().any(|before| before.0 == seen[kind].0)));

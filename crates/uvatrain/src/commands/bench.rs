@@ -7,6 +7,8 @@ mod pipeline;
 #[cfg(feature = "request-model")]
 mod requests;
 mod sample;
+mod spread;
+mod verify;
 
 use crate::flags::BenchCommand;
 

@@ -176,6 +176,10 @@ pub struct PipelineBenchFlags {
     #[arg(long, value_name = "EPOCHS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub epochs: u32,
 
+    /// Stop after so many batches behind the first [default: at the end of the last epoch]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub batches: Option<u64>,
+
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

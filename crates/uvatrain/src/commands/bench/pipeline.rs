@@ -7,6 +7,7 @@ use uva_runtime::Runtime;
 use uva_runtime::memory::ProcessMemory;
 use uva_runtime::metrics::Roles;
 
+use super::spread::Spread;
 use crate::flags::{ByteSize, PipelineBenchFlags};
 use crate::ui::table::Table;
 use crate::ui::{format, out, summary};
@@ -17,10 +18,13 @@ struct Report {
     batches_per_second: f64,
     input_nodes_per_second: f64,
     feature_gb_per_second: f64,
+    /// From one batch to the next, as the consumer gets them.
+    batch_ms: Spread,
     bottleneck: &'static str,
     /// What was counted: everything behind the first batch, whose wait is the start of the pipeline.
     batches: u64,
     input_nodes: u64,
+    edges: u64,
     feature_bytes: u64,
     seconds: f64,
     epochs: u32,
@@ -39,21 +43,28 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
     let options = flags.loader.options();
     let (samplers, gather_threads) = (options.samplers, options.gather_threads);
     let mut runtime = Runtime::builder(&flags.data).options(options).epochs(flags.epochs).build()?;
-    let (mut batches, mut input_nodes, mut feature_bytes, mut hash) = (0_u64, 0_u64, 0_u64, 0_u64);
-    let mut begun = None;
-    while let Some(batch) = runtime.next_batch()? {
+    let (mut batches, mut input_nodes, mut edges, mut feature_bytes, mut hash) =
+        (0_u64, 0_u64, 0_u64, 0_u64, 0_u64);
+    // When each batch was let go, the first one included.
+    let mut taken: Vec<Instant> = Vec::new();
+    // What the roles had done by then.
+    let mut before = None;
+    while flags.batches.is_none_or(|most| batches < most)
+        && let Some(batch) = runtime.next_batch()?
+    {
         hash = hash.wrapping_add(batch.hash());
-        if begun.is_some() {
+        if !taken.is_empty() {
             batches += 1;
             input_nodes += batch.input_nodes().len() as u64;
+            edges += (0..batch.layers()).map(|layer| batch.block(layer).indices.len() as u64).sum::<u64>();
             feature_bytes += batch.features().bytes.len() as u64;
         }
         drop(batch);
-        begun.get_or_insert_with(|| (Instant::now(), runtime.roles()));
+        taken.push(Instant::now());
+        before.get_or_insert_with(|| runtime.roles());
     }
-    let (seconds, before) =
-        begun.map_or((0.0, Roles::default()), |(begun, before)| (begun.elapsed().as_secs_f64(), before));
-    let (roles, memory) = (runtime.roles().since(&before), runtime.memory());
+    let seconds = taken.first().map_or(0.0, |begun| begun.elapsed().as_secs_f64());
+    let (roles, memory) = (runtime.roles().since(&before.unwrap_or_default()), runtime.memory());
     runtime.stop()?;
     let rate = |count: u64| if batches > 0 { count as f64 / seconds } else { 0.0 };
     let report = Report {
@@ -61,9 +72,11 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
         batches_per_second: rate(batches),
         input_nodes_per_second: rate(input_nodes),
         feature_gb_per_second: rate(feature_bytes) / 1e9,
+        batch_ms: Spread::of_ms(taken.windows(2).map(|ends| ends[1] - ends[0])),
         bottleneck: roles.bottleneck(),
         batches,
         input_nodes,
+        edges,
         feature_bytes,
         seconds,
         epochs: flags.epochs,

@@ -4,12 +4,15 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::ensure;
 use serde::Serialize;
 use uva_graph::{Dataset, Split};
 use uva_sample::{
     BatchBounds, BatchKey, GraphView, MiniBatch, SampleError, SamplerKind, SamplerOptions, SeedOrder, sampler,
 };
 
+use super::spread::Spread;
+use super::verify::{Verified, verify};
 use crate::exit;
 use crate::flags::{Fanouts, NeighborsPicked, SampleBenchFlags};
 use crate::ui::table::Table;
@@ -23,8 +26,9 @@ pub fn run(flags: &SampleBenchFlags) -> anyhow::Result<()> {
         dataset.weights_to_pick_by()?;
     }
     let batches = batches(flags, &dataset)?;
-    let bounds = bounds(flags, &dataset)?;
-    let report = Report::of(flags, &dataset, &sample(flags, &dataset, &batches, &bounds)?);
+    let bounds = bounds(flags, &dataset, &options(flags))?;
+    let measured = sample(flags, &dataset, &batches, &bounds)?;
+    let report = Report::of(flags, &dataset, &measured, verified(flags, &dataset, &batches, &measured)?);
     if flags.json { out::json(&report) } else { out::text(&report.text()) }
 }
 
@@ -58,11 +62,15 @@ fn batches(flags: &SampleBenchFlags, dataset: &Dataset) -> anyhow::Result<Vec<Ba
     Ok(batches)
 }
 
-fn bounds(flags: &SampleBenchFlags, dataset: &Dataset) -> Result<BatchBounds, SampleError> {
+fn bounds(
+    flags: &SampleBenchFlags,
+    dataset: &Dataset,
+    options: &SamplerOptions,
+) -> Result<BatchBounds, SampleError> {
     // No slot limits this memory: where all are taken, the graph itself does.
     let bytes = flags.fanouts.take_all().then_some(usize::MAX);
     let (size, nodes, edges) = (flags.batch_size as usize, dataset.nodes(), dataset.edges());
-    BatchBounds::for_options(&options(flags), size, nodes, edges, bytes)
+    BatchBounds::for_options(options, size, nodes, edges, bytes)
 }
 
 fn options(flags: &SampleBenchFlags) -> SamplerOptions {
@@ -139,6 +147,32 @@ fn sample(
     Ok(Run { batches: parts.into_iter().flat_map(|part| part.2).collect(), seconds })
 }
 
+/// The first batch that was measured, once more and with the places of its edges in the graph, compared with it.
+fn verified(
+    flags: &SampleBenchFlags,
+    dataset: &Dataset,
+    batches: &[Batch],
+    measured: &Run,
+) -> anyhow::Result<Option<Verified>> {
+    let (Some((key, seeds)), Some(first)) = (batches.first(), measured.batches.first()) else {
+        return Ok(None);
+    };
+    let mut options = options(flags);
+    options.edge_ids = options.kind.picks_in_lists();
+    let mut batch = MiniBatch::with_bounds(&bounds(flags, dataset, &options)?);
+    let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
+    sampler(graph, &options)?.sample_into(*key, seeds, &mut batch)?;
+    // The hash knows nothing of edge ids.
+    ensure!(
+        batch.hash() == first.hash,
+        "{key} had the hash {:016x}, and now {:016x}",
+        first.hash,
+        batch.hash()
+    );
+    let blocks: Vec<_> = batch.blocks().collect();
+    Ok(Some(verify(dataset.csc(), &options, batch.nodes(), &blocks)?))
+}
+
 #[derive(Serialize)]
 struct Report {
     dataset: String,
@@ -159,33 +193,21 @@ struct Report {
     seconds: f64,
     /// Sum of the batches' hashes: the same for any number of threads.
     hash: String,
-}
-
-#[derive(Serialize)]
-struct Spread {
-    min: f64,
-    median: f64,
-    max: f64,
+    /// What was compared with the graph of the first batch.
+    verified: Option<Verified>,
 }
 
 impl Report {
-    fn of(flags: &SampleBenchFlags, dataset: &Dataset, run: &Run) -> Report {
+    fn of(flags: &SampleBenchFlags, dataset: &Dataset, run: &Run, verified: Option<Verified>) -> Report {
         let total =
             |count: fn(&Sampled) -> usize| run.batches.iter().map(|batch| count(batch) as u64).sum::<u64>();
         let (edges, input_nodes) = (total(|batch| batch.edges), total(|batch| batch.nodes));
-        let mut times: Vec<f64> = run.batches.iter().map(|batch| batch.time.as_secs_f64() * 1e3).collect();
-        times.sort_by(f64::total_cmp);
-        let at = |index: usize| times.get(index).copied().unwrap_or(0.0);
         let hash = run.batches.iter().fold(0_u64, |sum, batch| sum.wrapping_add(batch.hash));
         Report {
             dataset: dataset.name().to_owned(),
             edges_per_second: edges as f64 / run.seconds,
             input_nodes_per_second: input_nodes as f64 / run.seconds,
-            batch_ms: Spread {
-                min: at(0),
-                median: at(times.len() / 2),
-                max: at(times.len().saturating_sub(1)),
-            },
+            batch_ms: Spread::of_ms(run.batches.iter().map(|batch| batch.time)),
             sampler_kind: flags.sampler_kind,
             fanouts: flags.fanouts.clone(),
             walks: options(flags).walks_in_force(),
@@ -197,6 +219,7 @@ impl Report {
             input_nodes,
             seconds: run.seconds,
             hash: format!("{hash:016x}"),
+            verified,
         }
     }
 

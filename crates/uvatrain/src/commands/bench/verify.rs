@@ -1,0 +1,166 @@
+//! Whether a batch is what it should be: its blocks compared with the graph, edge by edge.
+
+use std::collections::HashSet;
+
+use anyhow::{Context, bail, ensure};
+use serde::Serialize;
+use uva_graph::Csc;
+use uva_sample::{BlockRef, SamplerKind, SamplerOptions};
+
+/// What was compared with the graph. A difference is an error.
+#[derive(Serialize, Debug, PartialEq, Eq)]
+pub struct Verified {
+    pub hops: usize,
+    pub edges: usize,
+    pub input_nodes: usize,
+}
+
+/// Refuses a batch with a node twice, a local id out of range, an edge that the graph has not got, an entry of a list
+/// picked twice without replacement, or, of a kind that picks so many out of each list, more or fewer than that.
+///
+/// Edges are compared where the blocks have edge ids, as they do of every kind that picks in lists.
+pub fn verify(
+    csc: Csc<'_>,
+    options: &SamplerOptions,
+    nodes: &[i64],
+    blocks: &[BlockRef<'_>],
+) -> anyhow::Result<Verified> {
+    let mut seen = HashSet::with_capacity(nodes.len());
+    if let Some(twice) = nodes.iter().find(|&&node| !seen.insert(node)) {
+        bail!("node {twice} stands twice in a batch");
+    }
+    for (hop, (block, &fanout)) in blocks.iter().zip(&options.fanouts).enumerate() {
+        verify_block(csc, options, nodes, block, fanout).with_context(|| format!("hop {hop}"))?;
+    }
+    let edges = blocks.iter().map(|block| block.indices.len()).sum();
+    Ok(Verified { hops: blocks.len(), edges, input_nodes: nodes.len() })
+}
+
+fn verify_block(
+    csc: Csc<'_>,
+    options: &SamplerOptions,
+    nodes: &[i64],
+    block: &BlockRef<'_>,
+    fanout: i32,
+) -> anyhow::Result<()> {
+    let &BlockRef { destinations, sources, indptr, indices, edge_ids, .. } = block;
+    ensure!(
+        destinations <= sources && sources <= nodes.len(),
+        "{destinations} destinations and {sources} sources of {} nodes",
+        nodes.len()
+    );
+    let ascends = indptr.windows(2).all(|ends| ends[0] <= ends[1]);
+    let ends = (indptr.first().copied(), indptr.last().copied());
+    ensure!(
+        indptr.len() == destinations + 1 && ascends && ends == (Some(0), i32::try_from(indices.len()).ok()),
+        "the offsets are not those of {destinations} lists with {} picks",
+        indices.len()
+    );
+    if let Some(local) =
+        indices.iter().find(|&&local| usize::try_from(local).map_or(true, |id| id >= sources))
+    {
+        bail!("local id {local} of {sources} sources");
+    }
+    if !options.kind.picks_in_lists() {
+        return Ok(());
+    }
+    ensure!(edge_ids.len() == indices.len(), "{} edge ids of {} edges", edge_ids.len(), indices.len());
+    for (&node, ends) in nodes.iter().zip(indptr.windows(2)) {
+        let picks = ends[0] as usize..ends[1] as usize;
+        let list = csc.indptr[node as usize]..csc.indptr[node as usize + 1];
+        for (&edge, &local) in edge_ids[picks.clone()].iter().zip(&indices[picks.clone()]) {
+            ensure!(list.contains(&edge), "edge {edge} is not one of node {node}");
+            let (found, told) = (csc.indices.get(edge as usize), nodes[local as usize]);
+            ensure!(found == told, "edge {edge} of node {node} leads from {found}, not from {told}");
+        }
+        let mut distinct = edge_ids[picks].to_vec();
+        let count = distinct.len();
+        distinct.sort_unstable();
+        distinct.dedup();
+        ensure!(options.replace || distinct.len() == count, "a neighbour of node {node} is picked twice");
+        let of_list = list.end - list.start;
+        let wanted = if fanout < 0 { of_list } else { of_list.min(i64::from(fanout)) };
+        // Of weighted edges those of weight 0 are not picked; LABOR picks so many on average.
+        let (few, many) = match options.kind {
+            SamplerKind::Neighbor if !options.replace => ((count as i64) < wanted, count as i64 > wanted),
+            SamplerKind::Neighbor | SamplerKind::Weighted => (false, count as i64 > of_list.max(wanted)),
+            _ => (false, false),
+        };
+        ensure!(
+            !few && !many,
+            "{count} picks of the {of_list} neighbours of node {node} with fanout {fanout}"
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use uva_graph::Indices;
+
+    use super::*;
+
+    // Node 0 has the neighbours 1, 2, 3; node 1 has 0; node 2 has 0 and 1; node 3 none.
+    const INDPTR: [i64; 5] = [0, 3, 4, 6, 6];
+    const INDICES: [i32; 6] = [1, 2, 3, 0, 0, 1];
+
+    /// Around the seeds 0 and 2: two of the three neighbours of 0, both of 2.
+    struct Batch {
+        nodes: Vec<i64>,
+        indptr: Vec<i32>,
+        indices: Vec<i32>,
+        edge_ids: Vec<i64>,
+    }
+
+    fn batch() -> Batch {
+        Batch {
+            nodes: vec![0, 2, 1],
+            indptr: vec![0, 2, 4],
+            indices: vec![2, 1, 0, 2],
+            edge_ids: vec![0, 1, 4, 5],
+        }
+    }
+
+    fn said(batch: &Batch) -> String {
+        let csc = Csc { indptr: &INDPTR, indices: Indices::I32(&INDICES), original_ids: None };
+        let options = SamplerOptions { fanouts: vec![2], ..SamplerOptions::default() };
+        let Batch { nodes, indptr, indices, edge_ids } = batch;
+        let block = BlockRef { destinations: 2, sources: 3, indptr, indices, edge_ids, weights: &[] };
+        match verify(csc, &options, nodes, &[block]) {
+            Ok(verified) => format!("{verified:?}"),
+            Err(error) => format!("{error:#}"),
+        }
+    }
+
+    #[test]
+    fn a_batch_that_is_one_of_the_graph_passes() {
+        assert_eq!(said(&batch()), "Verified { hops: 1, edges: 4, input_nodes: 3 }");
+    }
+
+    #[test]
+    fn each_thing_that_can_be_wrong_with_a_batch_is_told() {
+        type Broken = (fn(&mut Batch), &'static str);
+        let broken: [Broken; 8] = [
+            (|batch| batch.nodes[2] = 0, "node 0 stands twice"),
+            (|batch| batch.indices[0] = 3, "hop 0: local id 3 of 3 sources"),
+            (|batch| batch.indices[0] = -1, "local id -1"),
+            (|batch| batch.indptr[1] = 5, "the offsets are not those"),
+            (|batch| batch.edge_ids[0] = 4, "edge 4 is not one of node 0"),
+            (|batch| batch.edge_ids[0] = 2, "edge 2 of node 0 leads from 3, not from 1"),
+            (|batch| (batch.edge_ids[1], batch.indices[1]) = (0, 2), "a neighbour of node 0 is picked twice"),
+            (
+                |batch| {
+                    batch.indptr = vec![0, 1, 3];
+                    batch.indices.remove(0);
+                    batch.edge_ids.remove(0);
+                },
+                "1 picks of the 3 neighbours of node 0 with fanout 2",
+            ),
+        ];
+        for (break_it, told) in broken {
+            let mut batch = batch();
+            break_it(&mut batch);
+            assert!(said(&batch).contains(told), "{told}: {}", said(&batch));
+        }
+    }
+}
