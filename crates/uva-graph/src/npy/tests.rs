@@ -161,11 +161,8 @@ fn an_array_of_several_pieces_is_what_was_written_in_whatever_parts() {
     let directory = tempfile::tempdir().unwrap();
     let values: Vec<u8> = (0..9 << 20).map(|at: u32| (at ^ at >> 8 ^ at >> 16) as u8).collect();
     // Below a piece, one to its end, across several, exactly one, and odd ones.
-    let parts: [&[usize]; 3] = [
-        &[1, (2 << 20) - 129, 5 << 20, 2 << 20, 77],
-        &[(2 << 20) - 128, 2 << 20, 0, 1],
-        &[9 << 20],
-    ];
+    let parts: [&[usize]; 3] =
+        [&[1, (2 << 20) - 129, 5 << 20, 2 << 20, 77], &[(2 << 20) - 128, 2 << 20, 0, 1], &[9 << 20]];
     for (number, parts) in parts.into_iter().enumerate() {
         let path = directory.path().join(format!("{number}.npy"));
         let mut writer = NpyWriter::create(&path, NpyType::U8, &[]).unwrap();
