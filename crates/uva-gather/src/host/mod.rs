@@ -26,7 +26,8 @@ const TASK_BYTES: usize = 256 << 10;
 /// Bytes of an output from which on it is written past the caches.
 ///
 /// 400-byte rows into slots used in turns, each then read in full by another thread; GB/s of the gather, of the read,
-/// and of both one after the other, by the threads' own time, as medians (3 slots on 4 KiB pages, the table on 2 MiB):
+/// and of both one after the other, by the threads' own time in a loop apart with masked loads, as medians
+/// (3 slots on 4 KiB pages, the table on 2 MiB):
 ///
 /// | a slot's bytes | cached: gather, read, both | streamed: gather, read, both |
 /// |---|---|---|
