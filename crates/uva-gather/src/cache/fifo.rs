@@ -2,8 +2,9 @@
 
 use rayon::prelude::*;
 use uva_cuda::kernels::cache::CacheInsertion;
+use uva_mem::ZeroedPages;
 
-use super::{CachePages, CacheView, NO_SLOT, SlotMap, check_capacity};
+use super::{CacheView, NO_SLOT, SlotMap, check_capacity, zeroed_pages};
 use crate::GatherError;
 use crate::host::RowId;
 
@@ -95,7 +96,7 @@ impl FifoSlots {
 #[derive(Debug)]
 pub struct FifoCache {
     slots: FifoSlots,
-    rows: CachePages,
+    rows: ZeroedPages,
     row_bytes: usize,
 }
 
@@ -108,7 +109,7 @@ impl FifoCache {
     /// [`GatherError::CacheMemory`].
     pub fn new(table_rows: usize, row_bytes: usize, capacity: usize) -> Result<Self, GatherError> {
         let slots = FifoSlots::new(table_rows, capacity)?;
-        let rows = CachePages::new(row_bytes, slots.capacity())?;
+        let rows = zeroed_pages(row_bytes, slots.capacity())?;
         Ok(Self { slots, rows, row_bytes })
     }
 

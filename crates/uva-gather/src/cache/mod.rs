@@ -13,7 +13,8 @@ mod pages;
 
 pub use fifo::FifoCache;
 pub(crate) use fifo::FifoSlots;
-use pages::CachePages;
+use pages::zeroed_pages;
+use uva_mem::ZeroedPages;
 
 use crate::{GatherError, HostGather, RowGather};
 
@@ -58,13 +59,13 @@ impl Hits {
 /// The slot of each row of a table, in host memory: [`NO_SLOT`], or one below the number of slots that it was made for.
 #[derive(Debug)]
 pub(crate) struct SlotMap {
-    pages: CachePages,
+    pages: ZeroedPages,
 }
 
 impl SlotMap {
     /// No row has a slot.
     pub fn new(table_rows: usize) -> Result<Self, GatherError> {
-        let mut pages = CachePages::new(4, table_rows)?;
+        let mut pages = zeroed_pages(4, table_rows)?;
         // All ones is -1.
         pages.bytes_mut().fill(0xff);
         Ok(Self { pages })
@@ -115,7 +116,7 @@ pub(crate) fn check_capacity(rows: usize) -> Result<(), GatherError> {
 #[derive(Debug)]
 pub struct CachedRows {
     map: SlotMap,
-    rows: CachePages,
+    rows: ZeroedPages,
     row_bytes: usize,
     count: usize,
 }
@@ -131,7 +132,7 @@ impl CachedRows {
         let mut gather = HostGather::new(table, row_bytes, threads)?;
         let mut map = SlotMap::new(gather.rows())?;
         map.assign(ids)?;
-        let mut rows = CachePages::new(row_bytes, ids.len())?;
+        let mut rows = zeroed_pages(row_bytes, ids.len())?;
         gather.gather(ids, rows.bytes_mut())?;
         Ok(Self { map, rows, row_bytes, count: ids.len() })
     }
