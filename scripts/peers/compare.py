@@ -90,7 +90,7 @@ def contenders(section, cores, quick):
                 add("PyG", ", ".join(more), pyg, variables, workers=workers)
     else:
         for threads in range(1, cores + 1):
-            add("uvatrain", f"{threads} training threads" if several else "", train_threads=threads)
+            add("uvatrain", f"{threads} training thread{'s' * (threads > 1)}" if several else "", train_threads=threads)
         for workers in (0, 1) if several else (0,):
             way = "1 loader process" * workers
             add("DGL", way, dgl64, workers=workers)
