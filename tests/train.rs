@@ -351,9 +351,14 @@ fn a_trace_has_a_track_for_each_process_and_an_arrow_for_each_batch() {
         let text = fs::read_to_string(temp.path().join("trace.json")).unwrap();
         let events: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
         let of = |kind: &'static str| events.iter().filter(move |event| event["ph"] == kind);
-        let mut tracks: Vec<&str> = of("M").filter_map(|event| event["args"]["name"].as_str()).collect();
-        tracks.sort_unstable();
-        assert_eq!(tracks, ["consumer", "producer", "sampler 0", "sampler 1"]);
+        let names = |what: &str| {
+            let named = of("M").filter(|event| event["name"] == what);
+            let mut names: Vec<&str> = named.map(|event| event["args"]["name"].as_str().unwrap()).collect();
+            names.sort_unstable();
+            names
+        };
+        assert_eq!(names("process_name"), ["consumer", "producer", "sampler 0", "sampler 1"]);
+        assert_eq!(names("thread_name"), ["gathers rows", "samples", "samples", "uses batches"]);
 
         let trained = Metrics::read(&temp.path().join("run.jsonl")).trained().len();
         assert_eq!(of("X").count(), 3 * trained);

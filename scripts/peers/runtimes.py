@@ -47,7 +47,9 @@ class Worker:
         if not line:
             self.errors.seek(0)
             said = self.errors.read().decode(errors="replace").strip()
-            raise Failed(f"ended with {self.process.wait()}: {said[-500:]}")
+            # Results are for others too, whose homes are elsewhere.
+            said = said[-500:].replace(str(Path.home()), "~")
+            raise Failed(f"ended with {self.process.wait()}: {said}")
         answer = json.loads(line)
         if "error" in answer:
             raise Failed(answer["error"])

@@ -11,6 +11,7 @@ mod dataset;
 mod dlpack;
 mod doctor;
 mod edges;
+mod ending;
 mod errors;
 mod fork;
 mod input;
@@ -40,6 +41,8 @@ mod _core {
     use crate::doctor::probe;
     #[pymodule_export]
     use crate::edges::lists_of_edges;
+    #[pymodule_export]
+    use crate::ending::_interpreter_ends;
     #[pymodule_export]
     use crate::loader::{_open_loader, Source};
     #[pymodule_export]

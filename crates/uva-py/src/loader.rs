@@ -21,6 +21,7 @@ use uva_sample::{Expand, SamplerKind, Walks};
 
 use crate::batch::{Batch, Held};
 use crate::dataset::{Dataset, open};
+use crate::ending::stay_where_the_interpreter_ends;
 use crate::errors::{OrRaise, SlotInUse, UvatrainError, of_launched, of_runtime};
 use crate::fork;
 use crate::interrupt::Signals;
@@ -202,6 +203,7 @@ impl Source {
         last_try: bool,
     ) -> PyResult<Option<Batch>> {
         self.check_process()?;
+        stay_where_the_interpreter_ends(py);
         let place = Place { split: split_named(split)?, epoch, batch };
         let mut guard = self.open()?;
         let open = guard.as_mut().ok_or_else(closed)?;
@@ -228,6 +230,9 @@ impl Source {
             // Closed meanwhile: by a handler in this thread, which could not, or by another, which finds nothing left.
             let open = guard.take();
             let ended = py.detach(|| open.map_or(Ok(()), |open| open.stream.close()));
+            // Whoever ends the interpreter waits for what is open.
+            drop(guard);
+            stay_where_the_interpreter_ends(py);
             return Err(signals
                 .raised()
                 .unwrap_or_else(|| ended.map_or_else(|error| self.error(error), |()| closed())));

@@ -241,11 +241,7 @@ def test_the_interpreter_ends_cleanly_with_a_loader_that_was_not_closed(graph, e
     script = f"""
 import sys, threading, torch, uvatrain
 def drain():
-    # Closed under its hands, or not.
-    try:
-        for batch in loader: pass
-    except uvatrain.UvatrainError:
-        pass
+    for batch in loader: pass
 loader = uvatrain.Loader(sys.argv[1], fanouts=(4, 3), batch_size=64, samplers=2)
 iteration = iter(loader)
 batch = next(iteration)
@@ -274,4 +270,5 @@ while sys._current_frames()[thread.ident].f_code.co_name != "_receive":
     pass
 """
     ended = run_python(script, big_graph)
-    assert ended.returncode == 0, ended.stderr
+    # Nor is it heard of: what it would say is printed while the interpreter takes down what prints it.
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -110,14 +110,16 @@ impl TraceFile {
         if !self.named.insert(track) {
             return Ok(());
         }
-        let (name, place) = match track {
-            CONSUMER => ("consumer".to_owned(), u32::MAX / 2),
-            PRODUCER => ("producer".to_owned(), u32::MAX / 4),
-            sampler => (format!("sampler {}", sampler - FIRST_SAMPLER), sampler),
+        let (name, work, place) = match track {
+            CONSUMER => ("consumer".to_owned(), "uses batches", u32::MAX / 2),
+            PRODUCER => ("producer".to_owned(), "gathers rows", u32::MAX / 4),
+            sampler => (format!("sampler {}", sampler - FIRST_SAMPLER), "samples", sampler),
         };
         for (what, argument) in [
             ("process_name", json!({ "name": name })),
             ("process_sort_index", json!({ "sort_index": place })),
+            // Perfetto shows the bars under the thread's name, within the process's.
+            ("thread_name", json!({ "name": work })),
         ] {
             self.line(&json!({ "name": what, "ph": "M", "pid": track, "tid": track, "args": argument }))?;
         }

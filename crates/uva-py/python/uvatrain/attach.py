@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import weakref
 
 from . import _core
 from .batch import Batch
 from .errors import UvatrainError
-from .loader import Batches, _Epoch
+from .loader import Batches, _Epoch, close_with
 
 __all__ = ["Session", "attach"]
 
@@ -106,7 +105,7 @@ def attach(split: str = "train") -> Session:
     if _run is None or _run.process != os.getpid():
         # Whichever split comes first, it is the epochs of training that follow one another.
         _run = _Run("train")
-        weakref.finalize(_run, _run.source.close)
+        close_with(_run, _run.source)
     if split in _run.sessions:
         raise UvatrainError(
             f"attach({split!r}) was called before in this process: keep what it returned, which is good for "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import gc
 import operator
 import os
@@ -19,6 +21,23 @@ from .errors import SlotInUse, UvatrainError
 __all__ = ["Batches", "Loader"]
 
 _Self = TypeVar("_Self", bound="Batches")
+
+#: What is closed when the interpreter ends: before it does, threads must not work on what it takes down.
+_open: weakref.WeakKeyDictionary[object, _core.Source] = weakref.WeakKeyDictionary()
+
+
+def close_with(owner: object, source: _core.Source) -> None:
+    """Closes `source` when nobody has `owner` any more, or when the interpreter ends."""
+    weakref.finalize(owner, source.close).atexit = False
+    _open[owner] = source
+
+
+@atexit.register
+def _close_all() -> None:
+    _core._interpreter_ends()
+    with contextlib.ExitStack() as closing:
+        for source in _open.values():
+            closing.callback(source.close)
 
 _LAST_EPOCH = 2**30 - 1
 
@@ -336,8 +355,7 @@ class Loader(Batches):
             rank=rank,
             world_size=world_size,
         )
-        # Also when the interpreter ends: before it does, threads must not work on what it takes down.
-        weakref.finalize(self, source.close)
+        close_with(self, source)
         super().__init__(source, split)
 
     def __repr__(self) -> str:
