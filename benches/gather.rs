@@ -1,4 +1,5 @@
-//! Gather of random rows, and a plain copy of as many bytes beside it; then the ways of moving rows, in turns.
+//! Gather of random rows, and a plain copy of as many bytes beside it; then the ways of moving rows, in turns; then what
+//! the machine gives to either half of a gather alone.
 //!
 //! `cargo bench -p uva-gather`. Settings, by the environment:
 //!
@@ -79,6 +80,7 @@ fn main() {
     println!("on pages of 2 MiB: table {:.0} %, output {:.0} %", share(&bench.table), share(&bench.out));
     by_criterion(&mut bench);
     in_turns(&mut bench);
+    halves(&mut bench);
     beside_memcpy(&bench);
 }
 
@@ -199,6 +201,100 @@ fn in_turns(bench: &mut Bench) {
             println!("{row_bytes:5} bytes  {name:<24} {median:6.2} GB/s written, at best {best:6.2}");
         }
     }
+}
+
+/// A gather beside its two halves: random rows read and nothing written, and whole lines streamed with nothing read.
+/// Neither half does any work besides, so a gather that takes as long as the slower one has nothing left to win.
+#[cfg(target_arch = "x86_64")]
+fn halves(bench: &mut Bench) {
+    let rounds = numbers("ROUNDS", "15")[0].max(1);
+    let (threads, mut random) = (bench.threads, Random(11));
+    for row_bytes in bench.row_bytes.clone() {
+        let table = bench.table.bytes();
+        let rows = table.len() / row_bytes;
+        let table = &table[..rows * row_bytes];
+        let out = bench.out.bytes_mut();
+        let count = out.len() / row_bytes;
+        let out = &mut out[..count * row_bytes];
+        let mut gather = HostGather::new(table, row_bytes, threads).expect("whole rows");
+        let mut rates = [const { Vec::new() }; 3];
+        for _ in 0..=rounds {
+            let ids: Vec<i64> = (0..count).map(|_| random.below(rows) as i64).collect();
+            let bytes = out.len() as f64 / 1e9;
+            rates[0].push(bytes / seconds(threads, || read_rows(table, row_bytes, &ids, threads)));
+            rates[1].push(bytes / seconds(threads, || stream_lines(out, threads)));
+            rates[2].push(bytes / seconds(threads, || gather.gather(&ids, out).expect("ids in range")));
+        }
+        let [read, written, gathered] = rates.map(|mut rates| {
+            rates.remove(0);
+            rates.sort_by(f64::total_cmp);
+            rates[rates.len() / 2]
+        });
+        println!(
+            "{row_bytes:5} bytes  only read {read:6.2} GB/s, only written {written:6.2}, gathered {gathered:6.2}: \
+             {:.0} % of the slower half",
+            100.0 * gathered / read.min(written)
+        );
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn halves(_: &mut Bench) {}
+
+/// Does each part on a thread, the first on this one.
+#[cfg(target_arch = "x86_64")]
+fn on_threads<T: Send>(parts: Vec<T>, part: impl Fn(T) + Sync) {
+    std::thread::scope(|scope| {
+        let mut parts = parts.into_iter();
+        let own = parts.next();
+        for other in parts {
+            scope.spawn(|| part(other));
+        }
+        own.map(&part);
+    });
+}
+
+/// Reads rows, asked for as a gather asks for them.
+#[cfg(target_arch = "x86_64")]
+fn read_rows(table: &[u8], row_bytes: usize, ids: &[i64], threads: usize) {
+    use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+    let ahead = RowCopy::best().ahead;
+    on_threads(ids.chunks(ids.len().div_ceil(threads)).collect(), |ids: &[i64]| {
+        let mut sum = 0u64;
+        for (position, &id) in ids.iter().enumerate() {
+            if let Some(&next) = ids.get(position + ahead) {
+                let row = table[next as usize * row_bytes..].as_ptr();
+                for line in 0..(row.addr() % 64 + row_bytes).div_ceil(64) {
+                    // SAFETY: a prefetch reads nothing that the program could see and faults on no address.
+                    unsafe { _mm_prefetch::<_MM_HINT_T1>(row.wrapping_add(64 * line).cast()) };
+                }
+            }
+            let row = &table[id as usize * row_bytes..][..row_bytes];
+            for word in row.chunks_exact(8) {
+                sum = sum.wrapping_add(u64::from_ne_bytes(word.try_into().expect("eight bytes")));
+            }
+        }
+        std::hint::black_box(sum);
+    });
+}
+
+/// Writes zeros past the caches.
+#[cfg(target_arch = "x86_64")]
+fn stream_lines(out: &mut [u8], threads: usize) {
+    use std::arch::x86_64::{_mm_setzero_si128, _mm_sfence, _mm_stream_si128};
+    let part = out.len().div_ceil(threads).next_multiple_of(64);
+    on_threads(out.chunks_mut(part).collect(), |out: &mut [u8]| {
+        let (_, whole, _) = {
+            // SAFETY: any bytes are a vector.
+            unsafe { out.align_to_mut::<std::arch::x86_64::__m128i>() }
+        };
+        for vector in whole {
+            // SAFETY: every x86-64 has SSE2, and the reference is aligned.
+            unsafe { _mm_stream_si128(vector, _mm_setzero_si128()) };
+        }
+        // SAFETY: as above.
+        unsafe { _mm_sfence() };
+    });
 }
 
 fn beside_memcpy(bench: &Bench) {
