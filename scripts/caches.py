@@ -26,7 +26,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
-from measure import machine  # noqa: E402
+from watched import machine  # noqa: E402
 
 POLICIES = "degree,presample,analytic,random,optimal,fifo"
 

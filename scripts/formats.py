@@ -13,16 +13,15 @@ import argparse
 import gzip
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 import zipfile
 from array import array
 from pathlib import Path
+
+from watched import machine, watched
 
 ROOT = Path(__file__).resolve().parent.parent
 DEGREE, FEATURES = 20, 16
@@ -43,37 +42,6 @@ def elements(path, kind):
         file.seek(128)
         found.frombytes(file.read())
     return found
-
-
-def measured(command):
-    """Runs a command; seconds, seconds of the CPU, peak memory, and the peak of its own pages."""
-    start = time.perf_counter()
-    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    peak, ended = {"VmHWM": 0, "RssAnon": 0}, threading.Event()
-
-    def look():
-        while not ended.wait(0.005):
-            try:
-                for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
-                    name = line.split(":")[0]
-                    if name in peak:
-                        peak[name] = max(peak[name], int(line.split()[1]) * 1024)
-            except (FileNotFoundError, ProcessLookupError):
-                return
-
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    said = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = code = os.waitstatus_to_exitcode(status)
-    seconds = time.perf_counter() - start
-    ended.set()
-    watcher.join()
-    if code != 0:
-        sys.exit(f"{' '.join(map(str, command))}\nended with {code}:\n{said}")
-    cpu_seconds = usage.ru_utime + usage.ru_stime
-    times = {"seconds": round(seconds, 2), "cpu_seconds": round(cpu_seconds, 2)}
-    return times | {"peak_bytes": peak["VmHWM"], "own_peak_bytes": peak["RssAnon"]}
 
 
 def sources(binary, work, dataset, measure):
@@ -155,7 +123,7 @@ def run(binary, edges, memory, work):
     results = []
 
     def measure(name, command, **more):
-        results.append({"what": name, **measured(command), **more})
+        results.append({"what": name, **watched(command)[1], **more})
         print(f"{edges:>11,}  {name:<28}{results[-1]['seconds']:>8.2f} s  "
               f"{results[-1]['cpu_seconds']:>8.2f} s of the CPU  {results[-1]['peak_bytes'] / 2**20:>8.0f} MiB")
 
@@ -195,7 +163,7 @@ def main():
             for result in results:
                 del result["seconds"]
     result = {
-        "machine": {"cores": os.cpu_count(), "load_1min": os.getloadavg()[0], "system": platform.platform()},
+        "machine": machine() | {"load_1min": os.getloadavg()[0]},
         "memory": chosen.memory,
         "degree": DEGREE,
         "features": FEATURES,

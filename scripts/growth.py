@@ -15,16 +15,12 @@ machine changes it less. Up to 10 M edges each is the median of five. Best with 
 import argparse
 import json
 import math
-import os
-import platform
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
+
+from watched import machine, watched
 
 ROOT = Path(__file__).resolve().parent.parent
 DEGREE, FEATURES, BATCH = 20, 4, 1000
@@ -38,43 +34,6 @@ STEPS = {
     "sample": "sample",
     "plan": "plan",
 }
-
-
-def measured(command):
-    """Runs a command: what it printed, its times, and the peaks of its memory."""
-    start = time.perf_counter()
-    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    peak, ended = {"own": 0, "all": 0}, threading.Event()
-
-    def look():
-        while not ended.wait(0.005):
-            try:
-                lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-            except (FileNotFoundError, ProcessLookupError):
-                return
-            found = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.endswith(" kB")}
-            if "VmHWM" in found:
-                peak["own"] = max(peak["own"], found["RssAnon"] + found["RssShmem"])
-                peak["all"] = max(peak["all"], found["VmHWM"])
-
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    # What it says on stderr is a few lines, which a pipe holds.
-    said = process.stdout.read()
-    complaint = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = code = os.waitstatus_to_exitcode(status)
-    seconds = time.perf_counter() - start
-    ended.set()
-    watcher.join()
-    if code != 0:
-        sys.exit(f"{' '.join(map(str, command))}\nended with {code}:\n{complaint}")
-    return said, {
-        "seconds": round(seconds, 4),
-        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 4),
-        "own_peak_bytes": peak["own"],
-        "peak_bytes": peak["all"],
-    }
 
 
 def together(rounds):
@@ -93,7 +52,7 @@ def measure(binary, directory, edges):
         said, times = [], []
         for _ in range(rounds):
             before()
-            one = measured([binary, *command])
+            one = watched([binary, *command])
             said.append(one[0])
             times.append(one[1])
         found[name] = together(times)
@@ -213,14 +172,6 @@ def plot(runs):
     return "\n".join(parts) + "\n"
 
 
-def cpu():
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()
-
-
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--binary", type=Path, default=ROOT / "target/release/uvatrain")
@@ -237,9 +188,7 @@ def main():
             run = measure(chosen.binary, Path(directory), edges)
             runs[run["nodes"]] = run
             if chosen.out:
-                memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-                machine = {"cpu": cpu(), "cores": os.cpu_count(), "memory_bytes": memory}
-                kept = {"machine": machine, "runs": [runs[nodes] for nodes in sorted(runs)]}
+                kept = {"machine": machine(), "runs": [runs[nodes] for nodes in sorted(runs)]}
                 chosen.out.write_text(json.dumps(kept, indent=1) + "\n")
     if chosen.svg:
         chosen.svg.write_text(plot([runs[nodes] for nodes in sorted(runs)]))

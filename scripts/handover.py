@@ -16,7 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from measure import machine, run
+from measure import run
+from watched import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 # Batches of a quarter of a second or more in all, so that the start of the roles is not what is measured.

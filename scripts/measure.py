@@ -10,7 +10,6 @@ Needs nothing but Python, a release build and the demo's graph (scripts/demo.sh 
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -18,28 +17,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from watched import machine
+
 ROOT = Path(__file__).resolve().parent.parent
-
-
-def machine():
-    def find(path, key):
-        try:
-            for line in open(path):
-                name, _, value = line.partition(":")
-                if name.strip() == key:
-                    return value.strip()
-        except OSError:
-            pass
-        return None
-
-    return {
-        "cpu": find("/proc/cpuinfo", "model name"),
-        "cores": os.cpu_count(),
-        "memory": find("/proc/meminfo", "MemTotal"),
-        "kernel": platform.release().split("-")[0],
-        "transparent_huge_pages": open("/sys/kernel/mm/transparent_hugepage/enabled").read().strip()
-        if os.path.exists("/sys/kernel/mm/transparent_hugepage/enabled") else None,
-    }
 
 
 def cpu_seconds():

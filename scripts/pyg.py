@@ -30,7 +30,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
-from measure import cpu_seconds, machine  # noqa: E402
+from measure import cpu_seconds  # noqa: E402
+from watched import machine  # noqa: E402
 
 FANOUTS, BATCH, HIDDEN = [10, 10], 1000, 128
 

@@ -23,7 +23,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts/peers")]
-from measure import cpu_seconds, machine  # noqa: E402
+from measure import cpu_seconds  # noqa: E402
+from watched import machine  # noqa: E402
 from report import FOREIGN, SECTIONS, figure, markdown, summarise  # noqa: E402
 from runtimes import Failed, Program, Worker  # noqa: E402
 

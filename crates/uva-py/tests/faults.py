@@ -349,7 +349,7 @@ def main() -> None:
     print(f"{len(played)} rounds well, {len(failures)} failed, in {seconds:.0f} s")
     if arguments.out:
         sys.path.insert(0, str(HERE.parents[2] / "scripts"))
-        from measure import machine
+        from watched import machine
 
         report = {
             "about": "Made by crates/uva-py/tests/faults.py: how many rounds ended how, with nothing left.",

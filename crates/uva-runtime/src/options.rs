@@ -160,9 +160,10 @@ impl LoaderOptions {
         }
     }
 
-    /// Batch slots in force.
-    pub fn batch_slots(&self) -> usize {
-        self.batch_slots.unwrap_or(self.samplers + 2)
+    /// The fewest batch slots that samplers do not wait for each other with: one each, one at the producer and one
+    /// that lies ready.
+    pub fn fewest_batch_slots(&self) -> usize {
+        self.samplers + 2
     }
 
     /// Checks that the dataset has what these options sample by.
@@ -212,7 +213,7 @@ impl LoaderOptions {
         }
         for (name, slots, most) in [
             ("--slots", self.feature_slots, MAX_SLOTS[0]),
-            ("--batch-slots", self.batch_slots(), MAX_SLOTS[1]),
+            ("--batch-slots", self.batch_slots.unwrap_or_else(|| self.fewest_batch_slots()), MAX_SLOTS[1]),
         ] {
             if slots > most {
                 return usage(format!("{name} {slots}: there may be {most} at most"));
@@ -235,12 +236,12 @@ impl LoaderOptions {
         if self.gather_threads == 0 {
             return usage("--gather-threads 0: at least one thread is needed".into());
         }
-        if self.batch_slots() < self.samplers + 2 {
+        let fewest = self.fewest_batch_slots();
+        if let Some(slots) = self.batch_slots.filter(|slots| *slots < fewest) {
             return usage(format!(
-                "--batch-slots {}: with {} samplers at least {} are needed, so that no sampler waits for another",
-                self.batch_slots(),
-                self.samplers,
-                self.samplers + 2
+                "--batch-slots {slots}: with {} samplers at least {fewest} are needed, so that no sampler waits for \
+                 another",
+                self.samplers
             ));
         }
         Ok(())

@@ -13,6 +13,13 @@ use crate::cache::Caches;
 use crate::schedule::{Item, Schedule, Turn};
 use crate::{LoaderOptions, Passes, RuntimeError};
 
+/// Batch slots where a batch is small, unless more are needed or others asked for.
+const SLOTS_OF_SMALL_BATCHES: usize = 8;
+
+/// Up to so many bytes, of the largest batch that there may be, a batch is small: all slots together are fewer bytes
+/// than a single feature slot usually has.
+const SMALL_BATCH_BYTES: usize = 1 << 20;
+
 /// Options made concrete.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunPlan {
@@ -86,6 +93,19 @@ impl RunPlan {
         self
     }
 
+    /// Batch slots between samplers and producer: as asked for, otherwise the fewest that do, or
+    /// [`SLOTS_OF_SMALL_BATCHES`] where batches are small.
+    pub fn batch_slots(&self) -> usize {
+        let fewest = self.options.fewest_batch_slots();
+        self.options.batch_slots.unwrap_or_else(|| {
+            if self.layout.batch_bytes() <= SMALL_BATCH_BYTES {
+                fewest.max(SLOTS_OF_SMALL_BATCHES)
+            } else {
+                fewest
+            }
+        })
+    }
+
     /// Bytes of a feature slot, wherever it is.
     pub fn feature_slot_bytes(&self) -> usize {
         match self.backend.device_slots() {
@@ -100,7 +120,7 @@ impl RunPlan {
     }
 
     fn batch_shape(&self) -> RingShape {
-        RingShape { slots: self.options.batch_slots() as u32, payload_bytes: self.layout.batch_bytes() }
+        RingShape { slots: self.batch_slots() as u32, payload_bytes: self.layout.batch_bytes() }
     }
 
     fn feature_shape(&self) -> RingShape {

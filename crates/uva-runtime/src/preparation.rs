@@ -210,7 +210,7 @@ impl Preparation {
             "samplers": loader.samplers,
             "gather_threads": loader.gather_threads,
             "feature_slots": loader.feature_slots,
-            "batch_slots": loader.batch_slots(),
+            "batch_slots": self.plan.batch_slots(),
             "feature_slot_bytes": self.plan.feature_slot_bytes(),
             "batch_slot_bytes": self.plan.layout.batch_bytes(),
             "caches": self.cache_plan.as_ref().map(described),

@@ -110,3 +110,28 @@ fn a_batch_larger_than_its_slot_is_the_samplers_error_and_not_a_dead_peer() {
     assert!(matches!(error, RuntimeError::Usage(_)), "{error:?}");
     assert!(error.to_string().contains("--slot-bytes"), "{error}");
 }
+
+#[test]
+fn small_batches_have_eight_slots_to_lie_in_and_large_ones_two_more_than_samplers() {
+    let temp = tempfile::tempdir().unwrap();
+    let graph = graph(temp.path());
+    let slots = |options| {
+        let runtime = Runtime::builder(&graph).options(options).build().unwrap();
+        let [(_, batch), _] = runtime.gauges().unwrap().slots();
+        batch.each().into_iter().map(|(_, slots)| slots).sum::<usize>()
+    };
+    let small = 1 << 20;
+    for (samplers, slot_bytes, batch_slots, expected) in [
+        (1, None, None, 8),
+        (6, None, None, 8),
+        (7, None, None, 9),
+        (1, Some(small / 2), None, 8),
+        (1, Some(2 * small), None, 3),
+        (4, Some(2 * small), None, 6),
+        (1, None, Some(3), 3),
+        (1, Some(2 * small), Some(5), 5),
+    ] {
+        let options = LoaderOptions { slot_bytes, batch_slots, ..options(samplers) };
+        assert_eq!(slots(options), expected, "{samplers} samplers, {slot_bytes:?}, {batch_slots:?}");
+    }
+}

@@ -190,7 +190,8 @@ fn early_stopping_drops_what_is_on_its_way_for_any_number_of_samplers_and_slots(
     options.trainer.learning_rate = 1e-30;
     options.patience = Some(1);
     let mut results = Vec::new();
-    for (samplers, feature_slots, batch_slots) in [(1, 1, None), (2, 2, None), (5, 3, Some(40)), (3, 9, None)]
+    for (samplers, feature_slots, batch_slots) in
+        [(1, 1, Some(3)), (2, 2, None), (5, 3, Some(40)), (3, 9, Some(5))]
     {
         let loader = LoaderOptions { samplers, feature_slots, batch_slots, ..loader() };
         let (outcome, watch) = run(&graph, 50, &options, usize::MAX, &loader);

@@ -282,7 +282,8 @@ class Loader(Batches):
     gather_threads: threads that copy feature rows where the CPU does. None: a quarter of the cores.
     slots: batches that can be ready or in use at once. With 3, a tensor of the last step that is still bound
         costs nothing.
-    batch_slots: sampled batches that can wait for their features. None: two more than samplers.
+    batch_slots: sampled batches that can wait for their features. None: two more than samplers,
+        and eight or more where a batch has at most 1 MiB of ids and blocks.
     slot_bytes: how large a batch's ids and blocks may be, and again its features. None: as the fanouts allow.
     seed: of every random choice. The same seed makes the same batches, on any machine, with any number of
         samplers.

@@ -97,9 +97,9 @@ impl BatchReceiver {
     }
 
     fn set_turn(&self, order: Option<Order>) {
-        let options = &self.plan.options;
         let schedule = &self.plan.schedule;
-        let sequence = schedule.turn_after(self.position, options.feature_slots, options.batch_slots());
+        let sequence =
+            schedule.turn_after(self.position, self.plan.options.feature_slots, self.plan.batch_slots());
         self.control.set_turn(Turn { sequence, order });
     }
 

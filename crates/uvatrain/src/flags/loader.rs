@@ -96,7 +96,8 @@ pub struct LoaderFlags {
     )]
     pub slots: u32,
 
-    /// Batch slots between samplers and producer, at least W + 2 [default: W + 2]
+    /// Batch slots between samplers and producer, at least W + 2 [default: W + 2, and 8 or more
+    /// where a batch has at most 1 MiB of ids and blocks]
     #[arg(
         long,
         value_name = "SLOTS",
@@ -282,7 +283,7 @@ mod tests {
 
     #[test]
     fn batch_slots_follow_the_samplers() {
-        assert_eq!(flags(&["--samplers", "4"]).options().batch_slots(), 6);
+        assert_eq!(flags(&["--samplers", "4"]).options().fewest_batch_slots(), 6);
         assert!(flags(&["--samplers", "4"]).check().is_ok());
     }
 
