@@ -120,18 +120,18 @@ fn small_batches_have_eight_slots_to_lie_in_and_large_ones_two_more_than_sampler
         let [(_, batch), _] = runtime.gauges().unwrap().slots();
         batch.each().into_iter().map(|(_, slots)| slots).sum::<usize>()
     };
-    let small = 1 << 20;
-    for (samplers, slot_bytes, batch_slots, expected) in [
-        (1, None, None, 8),
-        (6, None, None, 8),
-        (7, None, None, 9),
-        (1, Some(small / 2), None, 8),
-        (1, Some(2 * small), None, 3),
-        (4, Some(2 * small), None, 6),
-        (1, None, Some(3), 3),
-        (1, Some(2 * small), Some(5), 5),
+    // A batch has at most all edges a layer: this graph's are a few MiB in so many layers, and not in two.
+    let large = vec![15; 32];
+    for (samplers, fanouts, batch_slots, expected) in [
+        (1, vec![4, 3], None, 8),
+        (6, vec![4, 3], None, 8),
+        (7, vec![4, 3], None, 9),
+        (1, large.clone(), None, 3),
+        (4, large.clone(), None, 6),
+        (1, vec![4, 3], Some(3), 3),
+        (1, large, Some(5), 5),
     ] {
-        let options = LoaderOptions { slot_bytes, batch_slots, ..options(samplers) };
-        assert_eq!(slots(options), expected, "{samplers} samplers, {slot_bytes:?}, {batch_slots:?}");
+        let options = LoaderOptions { fanouts, batch_slots, ..options(samplers) };
+        assert_eq!(slots(options), expected, "{samplers} samplers, {batch_slots:?}");
     }
 }
