@@ -22,9 +22,9 @@ use std::time::Instant;
 use criterion::{BenchmarkId, Criterion, Throughput};
 use rustix::time::{ClockId, clock_gettime};
 use uva_gather::{
-    AnonymousPages, HalfFloat, HostGather, MeasureOptions, PageKind, RowCopy, RowGather, Vectors, huge_share,
-    measure,
+    HalfFloat, HostGather, MeasureOptions, PageSize, RowCopy, RowGather, Vectors, huge_share, measure,
 };
+use uva_mem::ZeroedPages;
 
 fn text(name: &str, default: &str) -> String {
     std::env::var(format!("UVATRAIN_BENCH_{name}")).unwrap_or_else(|_| default.to_owned())
@@ -47,10 +47,10 @@ impl Random {
 }
 
 struct Bench {
-    table: AnonymousPages,
-    out: AnonymousPages,
+    table: ZeroedPages,
+    out: ZeroedPages,
     threads: usize,
-    pages: PageKind,
+    pages: PageSize,
     row_bytes: Vec<usize>,
 }
 
@@ -63,8 +63,8 @@ impl Bench {
 }
 
 fn main() {
-    let pages = if text("PAGES", "huge") == "base" { PageKind::Base } else { PageKind::Huge };
-    let memory = |mib: usize| AnonymousPages::new(mib << 20, pages).expect("memory");
+    let pages = if text("PAGES", "huge") == "base" { PageSize::Base } else { PageSize::Huge };
+    let memory = |mib: usize| ZeroedPages::on(pages, mib << 20).expect("memory");
     let mut bench = Bench {
         table: memory(numbers("TABLE_MIB", "1024")[0]),
         out: memory(numbers("OUT_MIB", "40")[0]),
@@ -76,7 +76,7 @@ fn main() {
         word.copy_from_slice(&(i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     }
     bench.out.bytes_mut().fill(1);
-    let share = |memory: &AnonymousPages| 100.0 * huge_share(memory.bytes()).unwrap_or(f64::NAN);
+    let share = |memory: &ZeroedPages| 100.0 * huge_share(memory.bytes()).unwrap_or(f64::NAN);
     println!("on pages of 2 MiB: table {:.0} %, output {:.0} %", share(&bench.table), share(&bench.out));
     by_criterion(&mut bench);
     in_turns(&mut bench);

@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 use serde::Serialize;
+use uva_mem::ZeroedPages;
 use uva_mem::ring::{AlwaysAlive, Ring, RingError, RingShape};
 
-use crate::{AnonymousPages, GatherError, HostGather, PageKind, RowGather, huge_share};
+use crate::{GatherError, HostGather, PageSize, RowGather, huge_share};
 
 /// What to measure.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +22,7 @@ pub struct MeasureOptions {
     pub seed: u64,
     /// The pages under table and output: both copied to anonymous memory. `None` measures the table where it lies, and
     /// a slot as a run has them.
-    pub pages: Option<PageKind>,
+    pub pages: Option<PageSize>,
 }
 
 impl Default for MeasureOptions {
@@ -50,7 +51,7 @@ pub struct Measurement {
     /// Timed repeats.
     pub repeats: usize,
     /// The pages that were asked for.
-    pub pages: Option<PageKind>,
+    pub pages: Option<&'static str>,
     /// The share of the table that is mapped by 2 MiB at once, as the kernel counts it; `None` where it does not tell.
     pub table_huge_share: Option<f64>,
     /// The same of the output.
@@ -108,10 +109,9 @@ pub fn measure(table: &[u8], row_bytes: usize, options: MeasureOptions) -> Resul
             let mut slot = writer.acquire(0, &AlwaysAlive)?;
             measure_into(table, row_bytes, options, &mut slot.payload_mut()[..bytes])
         }
-        Some(kind) => {
-            let memory = |bytes| {
-                AnonymousPages::new(bytes, kind).map_err(|source| MeasureError::Pages { bytes, source })
-            };
+        Some(size) => {
+            let memory =
+                |bytes| ZeroedPages::on(size, bytes).map_err(|source| MeasureError::Pages { bytes, source });
             let (mut copied, mut out) = (memory(table.len())?, memory(bytes)?);
             copied.bytes_mut()[..table.len()].copy_from_slice(table);
             measure_into(&copied.bytes()[..table.len()], row_bytes, options, &mut out.bytes_mut()[..bytes])
@@ -171,7 +171,7 @@ fn measure_into(
         table_rows,
         rows,
         repeats,
-        pages: options.pages,
+        pages: options.pages.map(PageSize::name),
         table_huge_share: huge_share(table),
         output_huge_share: huge_share(out),
         verified: true,

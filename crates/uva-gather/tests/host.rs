@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use uva_gather::cache::map_bytes;
 use uva_gather::{
-    CachedRows, FifoCache, GatherError, HalfFloat, Hits, HostGather, MeasureOptions, PageKind, RowCopy,
+    CachedRows, FifoCache, GatherError, HalfFloat, Hits, HostGather, MeasureOptions, PageSize, RowCopy,
     RowGather, Vectors, conformance, measure,
 };
 
@@ -200,12 +200,12 @@ fn a_bad_id_is_named_with_its_position() {
 fn a_measurement_is_verified_and_counts_what_it_moved() {
     let table: Vec<u8> = (0..400 * 3000u32).map(|i| (i % 251) as u8).collect();
     for threads in [1, 2] {
-        for pages in [None, Some(PageKind::Base), Some(PageKind::Huge)] {
+        for pages in [None, Some(PageSize::Base), Some(PageSize::Huge)] {
             let options = MeasureOptions { threads, bytes: 1 << 20, repeats: 3, seed: 5, pages };
             let measurement = measure(&table, 400, options).unwrap();
             assert!(measurement.verified && measurement.gb_per_second > 0.0);
             assert_eq!((measurement.rows, measurement.threads), ((1 << 20) / 400, threads));
-            if pages == Some(PageKind::Base) {
+            if pages == Some(PageSize::Base) {
                 let shares = (measurement.table_huge_share, measurement.output_huge_share);
                 assert_eq!(shares, (Some(0.0), Some(0.0)), "pages that the kernel was told to leave small");
             }

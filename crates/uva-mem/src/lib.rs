@@ -28,4 +28,4 @@ pub use mix::mix;
 pub use pidfd::PidFd;
 pub use region::{PageKind, Pages, RegionError, SharedRegion};
 pub use rustix::process::Signal;
-pub use zeroed_pages::ZeroedPages;
+pub use zeroed_pages::{PageSize, ZeroedPages};

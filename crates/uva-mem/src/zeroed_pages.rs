@@ -4,6 +4,25 @@ use std::io;
 
 use memmap2::{Advice, MmapMut};
 
+/// Pages that memory is wanted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PageSize {
+    /// 4 KiB: the system is told to leave them so.
+    Base,
+    /// 2 MiB: a wish, which the system fulfils where it can.
+    Huge,
+}
+
+impl PageSize {
+    /// As reports have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Huge => "huge",
+        }
+    }
+}
+
 /// Anonymous memory that begins on a page, all zeros at first. Random reads of a large array miss the processor's
 /// address translations on 4 KiB pages, so the system is asked for larger ones. None of it costs memory before it is
 /// touched, but for what the system rounds up to a larger page.
@@ -26,6 +45,21 @@ impl ZeroedPages {
         // A wish: a system without huge pages keeps to small ones.
         let _ = memory.advise(Advice::HugePage);
         Ok(Self { memory: Some(memory) })
+    }
+
+    /// So many bytes on pages of this size.
+    ///
+    /// # Errors
+    /// What the system said that has no more, or that has no huge pages at all where those are wanted.
+    pub fn on(size: PageSize, bytes: usize) -> io::Result<Self> {
+        let pages = Self::new(bytes)?;
+        if let Some(memory) = &pages.memory {
+            memory.advise(match size {
+                PageSize::Base => Advice::NoHugePage,
+                PageSize::Huge => Advice::HugePage,
+            })?;
+        }
+        Ok(pages)
     }
 
     /// The bytes.

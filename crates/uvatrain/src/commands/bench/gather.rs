@@ -1,7 +1,7 @@
 //! `uvatrain bench gather`: random feature rows into a slot, next to a plain copy.
 
 use serde::Serialize;
-use uva_gather::{MeasureOptions, Measurement, PageKind, measure};
+use uva_gather::{MeasureOptions, Measurement, PageSize, measure};
 use uva_graph::Dataset;
 
 use crate::exit;
@@ -28,8 +28,8 @@ pub fn run(flags: &GatherBenchFlags) -> anyhow::Result<()> {
         repeats: flags.repeats as usize,
         seed: flags.seed,
         pages: flags.pages.map(|pages| match pages {
-            GatherPages::Base => PageKind::Base,
-            GatherPages::Huge => PageKind::Huge,
+            GatherPages::Base => PageSize::Base,
+            GatherPages::Huge => PageSize::Huge,
         }),
     };
     let measured = measure(features.bytes, features.row_bytes(), options)?;

@@ -1,50 +1,4 @@
-//! Anonymous memory on pages of a wanted kind, and what pages memory is on.
-
-use std::io;
-
-use memmap2::{Advice, MmapMut};
-use serde::Serialize;
-
-/// The pages of memory that is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PageKind {
-    /// 4 KiB, the kernel told to leave them so.
-    Base,
-    /// The kernel asked for 2 MiB. It is a wish: [`huge_share`] tells what came of it.
-    Huge,
-}
-
-/// Zeroed memory that begins on a page.
-#[derive(Debug)]
-pub struct AnonymousPages {
-    memory: MmapMut,
-}
-
-impl AnonymousPages {
-    /// So many bytes, at least one.
-    ///
-    /// # Errors
-    /// What the system says when it has not so many, or no huge pages at all where those are wanted.
-    pub fn new(bytes: usize, kind: PageKind) -> io::Result<Self> {
-        let memory = MmapMut::map_anon(bytes.max(1))?;
-        memory.advise(match kind {
-            PageKind::Base => Advice::NoHugePage,
-            PageKind::Huge => Advice::HugePage,
-        })?;
-        Ok(Self { memory })
-    }
-
-    /// All of it.
-    pub fn bytes(&self) -> &[u8] {
-        &self.memory
-    }
-
-    /// All of it, to be written. A page is there once it is.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.memory
-    }
-}
+//! What pages memory is on.
 
 /// The share of `memory`'s pages that are mapped by 2 MiB at once, as the kernel counts them (`/proc/self/smaps`); of
 /// those that are there at all. `None` where it does not tell. The kernel counts whole mappings: neighbours of
@@ -86,6 +40,8 @@ fn share_in(smaps: &str, addresses: std::ops::Range<usize>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use uva_mem::{PageSize, ZeroedPages};
+
     use super::*;
 
     const SMAPS: &str = "\
@@ -122,7 +78,7 @@ AnonHugePages:         0 kB\n";
 
     #[test]
     fn memory_that_is_to_be_on_small_pages_is() {
-        let mut pages = AnonymousPages::new(4 << 20, PageKind::Base).unwrap();
+        let mut pages = ZeroedPages::on(PageSize::Base, 4 << 20).unwrap();
         pages.bytes_mut().fill(1);
         assert_eq!(huge_share(pages.bytes()), Some(0.0));
     }
