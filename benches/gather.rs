@@ -21,9 +21,9 @@ use std::time::Instant;
 use criterion::{BenchmarkId, Criterion, Throughput};
 use rustix::time::{ClockId, clock_gettime};
 use uva_gather::{
-    AnonymousPages, HalfFloat, HostGather, MeasureOptions, PageKind, RowCopy, RowGather, Vectors, huge_share,
-    measure,
+    AnonymousPages, HalfFloat, HostGather, MeasureOptions, PageKind, RowCopy, RowGather, huge_share, measure,
 };
+use uva_vectors::Vectors;
 
 fn text(name: &str, default: &str) -> String {
     std::env::var(format!("UVATRAIN_BENCH_{name}")).unwrap_or_else(|_| default.to_owned())
@@ -122,11 +122,11 @@ fn by_criterion(bench: &mut Bench) {
 fn ways() -> Vec<(String, RowCopy, Option<HalfFloat>)> {
     let only = text("WAYS", "");
     let mut ways = Vec::new();
-    for vectors in Vectors::here() {
+    for vectors in Vectors::available() {
         for streamed in [false, true] {
             for &ahead in &numbers("AHEAD", "0,16,32,48,64,96") {
                 for widened in [None, Some(HalfFloat::F16)] {
-                    if streamed && vectors == Vectors::Portable {
+                    if streamed && vectors == Vectors::PORTABLE {
                         continue;
                     }
                     let stores = if streamed { "streamed" } else { "cached" };
@@ -165,8 +165,7 @@ fn in_turns(bench: &mut Bench) {
         let mut gathers: Vec<_> = ways()
             .into_iter()
             .map(|(name, way, widened)| {
-                let gather =
-                    HostGather::new(table, row_bytes, threads).and_then(|gather| gather.with_copy(way));
+                let gather = HostGather::new(table, row_bytes, threads).map(|gather| gather.with_copy(way));
                 let gather = gather.and_then(|gather| match widened {
                     Some(half) => gather.with_widening(half),
                     None => Ok(gather),

@@ -19,7 +19,7 @@ mod measure;
 mod pages;
 
 pub use cache::{CachedRows, FifoCache, Hits, RowCache};
-pub use host::{HalfFloat, HostGather, RowCopy, Vectors};
+pub use host::{HalfFloat, HostGather, RowCopy};
 pub use measure::{MeasureError, MeasureOptions, Measurement, measure};
 pub use pages::{AnonymousPages, PageKind, huge_share};
 
@@ -88,12 +88,6 @@ pub enum GatherError {
     NotHalves {
         /// Bytes of a row.
         row_bytes: usize,
-    },
-    /// The machine lacks the instructions that rows were to be moved with.
-    #[error("this machine has no {vectors} to copy rows with")]
-    Vectors {
-        /// Their name.
-        vectors: &'static str,
     },
     /// An id stands twice among the rows to be cached.
     #[error("id {id} at position {position} of the rows to be cached stands there twice")]
