@@ -21,10 +21,9 @@ use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use rustix::time::{ClockId, clock_gettime};
-use uva_gather::{
-    HalfFloat, HostGather, MeasureOptions, PageSize, RowCopy, RowGather, Vectors, huge_share, measure,
-};
+use uva_gather::{HalfFloat, HostGather, MeasureOptions, PageSize, RowCopy, RowGather, huge_share, measure};
 use uva_mem::ZeroedPages;
+use uva_vectors::Vectors;
 
 fn text(name: &str, default: &str) -> String {
     std::env::var(format!("UVATRAIN_BENCH_{name}")).unwrap_or_else(|_| default.to_owned())
@@ -124,11 +123,11 @@ fn by_criterion(bench: &mut Bench) {
 fn ways() -> Vec<(String, RowCopy, Option<HalfFloat>)> {
     let only = text("WAYS", "");
     let mut ways = Vec::new();
-    for vectors in Vectors::here() {
+    for vectors in Vectors::available() {
         for streamed in [false, true] {
             for &ahead in &numbers("AHEAD", "0,16,32,48,64,96") {
                 for widened in [None, Some(HalfFloat::F16)] {
-                    if streamed && vectors == Vectors::Portable {
+                    if streamed && vectors == Vectors::PORTABLE {
                         continue;
                     }
                     let stores = if streamed { "streamed" } else { "cached" };
@@ -167,8 +166,7 @@ fn in_turns(bench: &mut Bench) {
         let mut gathers: Vec<_> = ways()
             .into_iter()
             .map(|(name, way, widened)| {
-                let gather =
-                    HostGather::new(table, row_bytes, threads).and_then(|gather| gather.with_copy(way));
+                let gather = HostGather::new(table, row_bytes, threads).map(|gather| gather.with_copy(way));
                 let gather = gather.and_then(|gather| match widened {
                     Some(half) => gather.with_widening(half),
                     None => Ok(gather),
@@ -257,7 +255,6 @@ fn on_threads<T: Send>(parts: Vec<T>, part: impl Fn(T) + Sync) {
 /// Reads rows, asked for as a gather asks for them.
 #[cfg(target_arch = "x86_64")]
 fn read_rows(table: &[u8], row_bytes: usize, ids: &[i64], threads: usize) {
-    use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
     let ahead = RowCopy::best().ahead;
     on_threads(ids.chunks(ids.len().div_ceil(threads)).collect(), |ids: &[i64]| {
         let mut sum = 0u64;
@@ -265,8 +262,7 @@ fn read_rows(table: &[u8], row_bytes: usize, ids: &[i64], threads: usize) {
             if let Some(&next) = ids.get(position + ahead) {
                 let row = table[next as usize * row_bytes..].as_ptr();
                 for line in 0..(row.addr() % 64 + row_bytes).div_ceil(64) {
-                    // SAFETY: a prefetch reads nothing that the program could see and faults on no address.
-                    unsafe { _mm_prefetch::<_MM_HINT_T1>(row.wrapping_add(64 * line).cast()) };
+                    uva_vectors::prefetch(row.wrapping_add(64 * line));
                 }
             }
             let row = &table[id as usize * row_bytes..][..row_bytes];

@@ -19,7 +19,7 @@ mod huge_share;
 mod measure;
 
 pub use cache::{CachedRows, FifoCache, Hits, RowCache};
-pub use host::{HalfFloat, HostGather, RowCopy, Vectors};
+pub use host::{HalfFloat, HostGather, RowCopy};
 pub use huge_share::huge_share;
 pub use measure::{MeasureError, MeasureOptions, Measurement, measure};
 pub use uva_mem::PageSize;
@@ -89,12 +89,6 @@ pub enum GatherError {
     NotHalves {
         /// Bytes of a row.
         row_bytes: usize,
-    },
-    /// The machine lacks the instructions that rows were to be moved with.
-    #[error("this machine has no {vectors} to copy rows with")]
-    Vectors {
-        /// Their name.
-        vectors: &'static str,
     },
     /// An id stands twice among the rows to be cached.
     #[error("id {id} at position {position} of the rows to be cached stands there twice")]

@@ -4,9 +4,9 @@
 //! compute it in any order and get the same.
 
 use uva_graph::mix;
+use uva_vectors::{Vectors, vectorized};
 
 use crate::BlockRef;
-use crate::vectors::{Vectors, vectorized};
 
 const TAG_SEEDS: u64 = 0;
 const TAG_NODES: u64 = 1;
@@ -35,27 +35,26 @@ fn array<const LANES: usize, T: Copy>(tag: u64, values: &[T], widened: impl Fn(T
     sum
 }
 
-/// The sum of an array of ids, which are never negative.
-#[inline(always)]
-fn of_ids<const LANES: usize>(tag: u64, ids: &[i64]) -> u64 {
-    array::<LANES, _>(tag, ids, |id| id as u64)
+vectorized! {
+    /// The sum of an array of ids, which are never negative.
+    fn ids<const LANES: usize>(tag: u64, ids: &[i64]) -> u64 {
+        array::<LANES, _>(tag, ids, |id| id as u64)
+    }
 }
 
-/// The sum of an array of local ids or offsets. They are never negative, so widening keeps their value.
-#[inline(always)]
-fn of_local_ids<const LANES: usize>(tag: u64, values: &[i32]) -> u64 {
-    array::<LANES, _>(tag, values, |value| u64::from(value as u32))
+vectorized! {
+    /// The sum of an array of local ids or offsets. They are never negative, so widening keeps their value.
+    fn local_ids<const LANES: usize>(tag: u64, values: &[i32]) -> u64 {
+        array::<LANES, _>(tag, values, |value| u64::from(value as u32))
+    }
 }
 
-/// The sum of an array of weights.
-#[inline(always)]
-fn of_weights<const LANES: usize>(tag: u64, weights: &[f32]) -> u64 {
-    array::<LANES, _>(tag, weights, |weight| u64::from(weight.to_bits()))
+vectorized! {
+    /// The sum of an array of weights.
+    fn weight_bits<const LANES: usize>(tag: u64, weights: &[f32]) -> u64 {
+        array::<LANES, _>(tag, weights, |weight| u64::from(weight.to_bits()))
+    }
 }
-
-vectorized! { fn ids(tag: u64, ids: &[i64]) -> u64 = of_ids; }
-vectorized! { fn local_ids(tag: u64, values: &[i32]) -> u64 = of_local_ids; }
-vectorized! { fn weight_bits(tag: u64, weights: &[f32]) -> u64 = of_weights; }
 
 /// What the node ids add: the seeds, then all nodes. Both are original ids.
 pub(crate) fn nodes(original_ids: &[i64], seeds: usize) -> u64 {

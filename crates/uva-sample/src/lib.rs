@@ -11,7 +11,7 @@
 //!
 //! What this crate must not know: processes, slots and how a batch travels; features, labels and what is computed
 //! from them; devices.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod batch;
 mod bounds;
@@ -24,7 +24,6 @@ mod options;
 pub mod philox;
 mod sampler;
 mod seed_order;
-mod vectors;
 
 pub use batch::{BatchCounts, BatchMut, BlockMut, BlockRef, LayerCounts, ListReads, MiniBatch};
 pub use bounds::{BatchBounds, LayerBounds};

@@ -181,6 +181,7 @@ fn sort_in_buckets(order: &mut [u32], keyed: impl Fn(u32) -> (u64, u32) + Sync) 
         sort_into(pairs, bucket);
     });
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

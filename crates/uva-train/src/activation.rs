@@ -7,11 +7,11 @@ use crate::borrowed::Number;
 use crate::dropout::Draws;
 use crate::host;
 use crate::options::ModelKind;
-use crate::processor::for_each_processor;
 use rayon::prelude::*;
 use std::mem::MaybeUninit;
 use std::ops::Div;
 use tch::{Device, Kind, Tensor};
+use uva_vectors::{Vectors, vectorized};
 
 /// The function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,26 +124,61 @@ fn through_relu<T: Passed>(out: &Tensor, gradient: &Tensor, kept: T) -> Result<T
     if values.len() != of_values.len() {
         return Err(TrainError::Input(format!("a gradient of {shape:?} for a result of {:?}", out.size())));
     }
+    let vectors = Vectors::widest();
     // SAFETY: the three are equally long, so that the tasks write every element.
     unsafe {
         host::filled(&shape, |of_x| match host::threads() {
             Some(pool) if of_x.len() > TASK => pool.install(|| {
                 let tasks = of_x.par_chunks_mut(TASK).zip(values.par_chunks(TASK));
-                tasks
-                    .zip(of_values.par_chunks(TASK))
-                    .for_each(|((of_x, values), of_values)| pass_some(of_x, values, of_values, kept));
+                tasks.zip(of_values.par_chunks(TASK)).for_each(|((of_x, values), of_values)| {
+                    pass_some(vectors, of_x, values, of_values, kept)
+                });
             }),
-            _ => pass_some(of_x, values, of_values, kept),
+            _ => pass_some(vectors, of_x, values, of_values, kept),
         })
     }
 }
 
-for_each_processor! {
+vectorized! {
     fn pass_some<T: Passed>(of_x: &mut [MaybeUninit<T>], values: &[T], of_values: &[T], kept: T) {
         for ((of_x, &value), &of_value) in of_x.iter_mut().zip(values).zip(of_values) {
             // Divided whether it passes or not: which do is random, and a branch would be guessed wrong.
             let divided = of_value / kept;
             of_x.write(if value > T::default() { divided } else { T::default() });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_vectors_pass_the_same_gradients() {
+        fn check<T: Passed + From<f32>>(kept: T, bits: fn(&T) -> u64) {
+            for length in [0, 1, 7, 8, 16, 33, 1000] {
+                let element = |place: usize| match place % 16 {
+                    0 => 0.0,
+                    1 => -0.0,
+                    2 => f32::INFINITY,
+                    3 => f32::MIN_POSITIVE / 4.0,
+                    _ => (place * 37 % 101) as f32 * 0.013 - 0.6,
+                };
+                let values: Vec<T> = (0..length).map(|place| T::from(element(place))).collect();
+                let of_values: Vec<T> = (0..length).map(|place| T::from(element(place * 7 + 5))).collect();
+                let of = |vectors| -> Vec<u64> {
+                    let mut of_x = vec![MaybeUninit::new(T::from(f32::NAN)); length];
+                    pass_some(vectors, &mut of_x, &values, &of_values, kept);
+                    // SAFETY: all had been initialized.
+                    of_x.iter().map(|of_x| bits(unsafe { of_x.assume_init_ref() })).collect()
+                };
+                let expected = of(Vectors::PORTABLE);
+                for vectors in Vectors::available() {
+                    assert!(of(vectors) == expected, "{vectors} {length}");
+                }
+            }
+        }
+        check(0.7_f32, |value| value.to_bits().into());
+        check(0.7_f64, |value| value.to_bits());
     }
 }

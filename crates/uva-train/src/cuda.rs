@@ -2,7 +2,7 @@
 //!
 //! Programs link to libtorch's CPU half only. Whether libtorch sees a device is settled at its first question, so
 //! [`TorchCuda::load`] comes before any other use of libtorch in the process that wants one; a process that trains on
-//! the CPU never calls it. With `borrowed.rs` the only file of this crate that holds `unsafe`.
+//! the CPU never calls it.
 
 #![allow(unsafe_code)]
 

@@ -3,15 +3,14 @@
 //! On the host the draws are ours: libtorch's generator makes one number after the other, which took two fifths of a
 //! GraphSAGE epoch. They are the numbers that libtorch 2.11 draws on the CPU for the same seed, so that losses are those
 //! of `torch.nn.functional.dropout` bit for bit: a Mersenne Twister (Matsumoto & Nishimura 1998), whose outputs make up
-//! the two halves of 64 bits, of which the low 53 are a number in [0, 1) that is compared with the share kept.
-
-#![allow(unsafe_code)]
+//! the two halves of 64 bits, of which the low 53 are a number in [0, 1) that is compared with the share kept. All of it
+//! is whole numbers but for one comparison and one product an element, so all vectors give the same bits.
 
 use crate::borrowed::Number;
-use crate::processor::for_each_processor;
 use crate::{TrainError, host};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tch::{Device, Kind, Tensor};
+use uva_vectors::{Vectors, vectorized};
 
 /// libtorch draws from one generator for the whole process. Held from seeding it to the last draw of a forward pass,
 /// so that trainers on several threads stay repeatable.
@@ -29,7 +28,7 @@ impl Draws {
     /// Equal seeds draw equal numbers on equal devices.
     pub(crate) fn new(device: Device, seed: i64) -> Self {
         if device == Device::Cpu {
-            return Self::Host(Box::new(Twister::new(seed as u32)));
+            return Self::Host(Box::new(Twister::new(seed as u32, Vectors::widest())));
         }
         let generator = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
         tch::manual_seed(seed);
@@ -119,6 +118,8 @@ const BITS: u32 = 53;
 
 /// MT19937, whose outputs are taken two at a time.
 pub(crate) struct Twister {
+    /// What it draws with.
+    vectors: Vectors,
     state: [u32; WORDS],
     /// Numbers below 2⁵³ from the state, of which `used` have been drawn.
     numbers: [u64; NUMBERS],
@@ -126,13 +127,13 @@ pub(crate) struct Twister {
 }
 
 impl Twister {
-    pub(crate) fn new(seed: u32) -> Self {
+    pub(crate) fn new(seed: u32, vectors: Vectors) -> Self {
         let mut state = [seed; WORDS];
         for word in 1..WORDS {
             let before = state[word - 1];
             state[word] = (before ^ before >> 30).wrapping_mul(1_812_433_253).wrapping_add(word as u32);
         }
-        Self { state, numbers: [0; NUMBERS], used: NUMBERS }
+        Self { vectors, state, numbers: [0; NUMBERS], used: NUMBERS }
     }
 
     /// Elements not above zero made zero, and of the others a share of `dropout` too; what is left is divided by
@@ -150,19 +151,19 @@ impl Twister {
         let scale = T::scale(dropout);
         while !values.is_empty() {
             if self.used == NUMBERS {
-                renew(&mut self.state, &mut self.numbers);
+                renew(self.vectors, &mut self.state, &mut self.numbers);
                 self.used = 0;
             }
             let numbers = &self.numbers[self.used..];
             let (now, later) = values.split_at_mut(numbers.len().min(values.len()));
-            drop_some(now, numbers, below, scale);
+            drop_some(self.vectors, now, numbers, below, scale);
             self.used += now.len();
             values = later;
         }
     }
 }
 
-for_each_processor! {
+vectorized! {
     fn drop_some<T: Dropped>(values: &mut [T], numbers: &[u64], below: u64, scale: T) {
         for (value, &number) in values.iter_mut().zip(numbers) {
             *value = value.positive_times(if number < below { scale } else { T::ZERO });
@@ -170,7 +171,7 @@ for_each_processor! {
     }
 }
 
-for_each_processor! {
+vectorized! {
     fn renew(state: &mut [u32; WORDS], numbers: &mut [u64; NUMBERS]) {
         // The new state beside the old one, in runs that read only what has been written before the run, so that the
         // words of a run can be made side by side.
@@ -218,12 +219,15 @@ mod tests {
 
     #[test]
     fn the_ten_thousandth_word_is_that_of_the_cpp_standard() {
-        let mut twister = Twister::new(5489);
-        for _ in 0..=9999 / WORDS {
-            renew(&mut twister.state, &mut twister.numbers);
+        for vectors in Vectors::available() {
+            let mut twister = Twister::new(5489, vectors);
+            for _ in 0..=9999 / WORDS {
+                renew(vectors, &mut twister.state, &mut twister.numbers);
+            }
+            let number = twister.numbers[9999 % WORDS / 2];
+            assert_eq!(number & 0xffff_ffff, 4_123_659_995, "{vectors}");
+            assert_ne!(number >> 32 & HIGH, 0, "{vectors}");
         }
-        assert_eq!(twister.numbers[9999 % WORDS / 2] & 0xffff_ffff, 4_123_659_995);
-        assert_ne!(twister.numbers[9999 % WORDS / 2] >> 32 & HIGH, 0);
     }
 
     #[test]
@@ -253,15 +257,75 @@ mod tests {
 
     #[test]
     fn a_state_is_renewed_as_it_was_published() {
-        let (mut state, mut numbers) = (Twister::new(3).state, [0; NUMBERS]);
-        renew(&mut state, &mut numbers);
+        let seeded = || Twister::new(3, Vectors::PORTABLE).state;
         // One word after the other, in place, as it was published.
-        let mut words = Twister::new(3).state;
+        let mut words = seeded();
         for i in 0..WORDS {
             let joined = words[i] & 0x8000_0000 | words[(i + 1) % WORDS] & 0x7fff_ffff;
             let odd = if joined & 1 == 1 { 0x9908_b0df } else { 0 };
             words[i] = words[(i + APART) % WORDS] ^ joined >> 1 ^ odd;
         }
-        assert_eq!(state, words);
+        for vectors in Vectors::available() {
+            let (mut state, mut numbers) = (seeded(), [0; NUMBERS]);
+            renew(vectors, &mut state, &mut numbers);
+            assert_eq!(state, words, "{vectors}");
+        }
+    }
+
+    /// Elements of every sort, dropped in calls that begin and end within a state, by one twister.
+    fn dropped<T: Dropped + From<f32>>(vectors: Vectors, seed: u32, dropout: f64) -> Vec<T> {
+        let special = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::MIN_POSITIVE / 4.0, f32::MAX];
+        let mut twister = Twister::new(seed, vectors);
+        let mut all = Vec::new();
+        for length in [1, 17, NUMBERS - 18, NUMBERS, 3 * NUMBERS + 5, 2, 0, 1000] {
+            let element = |place: usize| match special.get(place % 64) {
+                Some(&special) => T::from(special),
+                None => T::from(place as f32 * 0.37 - 40.0),
+            };
+            let mut values: Vec<T> = (0..length).map(element).collect();
+            twister.drop(&mut values, dropout);
+            all.extend(values);
+        }
+        all
+    }
+
+    #[test]
+    fn all_vectors_drop_the_same_elements_and_scale_the_others_to_the_same_bits() {
+        fn check<T: Dropped + From<f32>>(bits: fn(&T) -> u64) {
+            for seed in [0, 5489, u32::MAX] {
+                for dropout in [0.1, 0.5, 1.0 / 3.0, 0.999] {
+                    let of = |vectors| -> Vec<u64> {
+                        dropped::<T>(vectors, seed, dropout).iter().map(bits).collect()
+                    };
+                    let expected = of(Vectors::PORTABLE);
+                    for vectors in Vectors::available() {
+                        assert!(of(vectors) == expected, "{vectors} {seed} {dropout}");
+                    }
+                }
+            }
+        }
+        // Infinity times zero is no number, of whose bits nothing is promised.
+        check::<f32>(|value| if value.is_nan() { u64::MAX } else { value.to_bits().into() });
+        check::<f64>(|value| if value.is_nan() { u64::MAX } else { value.to_bits() });
+    }
+
+    #[test]
+    fn all_vectors_make_the_same_numbers_of_a_state() {
+        for seed in [0, 1, 5489, u32::MAX] {
+            let mut portable = Twister::new(seed, Vectors::PORTABLE);
+            let mut others: Vec<Twister> =
+                Vectors::available().map(|vectors| Twister::new(seed, vectors)).collect();
+            for state in 0..3 {
+                renew(portable.vectors, &mut portable.state, &mut portable.numbers);
+                for Twister { vectors, state: words, numbers, .. } in &mut others {
+                    renew(*vectors, words, numbers);
+                    assert!(*words == portable.state, "{vectors}: state {state} of seed {seed}");
+                    assert!(
+                        *numbers == portable.numbers,
+                        "{vectors}: numbers of state {state} of seed {seed}"
+                    );
+                }
+            }
+        }
     }
 }

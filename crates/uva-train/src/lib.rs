@@ -42,7 +42,6 @@ mod layer;
 mod model;
 mod options;
 mod prepared;
-mod processor;
 mod random;
 mod rowwise;
 mod sums;

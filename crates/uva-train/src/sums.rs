@@ -1,7 +1,7 @@
 //! Weighted sums of listed rows on the host: the loop that aggregates blocks and takes their gradients back.
 //!
 //! Every list is summed by one thread, column by column in the order of its edges, each addition a fused multiply-add
-//! onto a sum that starts at zero. So the result is the same bit for bit on every path and for any number of threads.
+//! onto a sum that starts at zero. So the result is the same bit for bit with all vectors and for any number of threads.
 
 #![allow(unsafe_code)]
 
@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use tch::Tensor;
+use uva_vectors::{Set, Vectors};
 
 /// How many edges ahead of the sums rows are asked for. Not yet chosen: on a machine that others kept busy, distances of
 /// 4, 8, 16 and 24 could not be told apart (16384 × 10 edges, 110000 sources, width 128, by the example `aggregation`:
@@ -46,8 +47,8 @@ impl Id for i64 {
 pub(crate) trait Element: Number + Send + Sync {
     fn from_f64(value: f64) -> Self;
 
-    /// As many lists of `job` as `out` has rows, from `first`, on the fastest path that is allowed and can be had.
-    fn sums<I: Id>(job: &Job<'_, Self, I>, first: usize, out: &mut [MaybeUninit<Self>], path: Path);
+    /// As many lists of `job` as `out` has rows, from `first`, by those instructions where there is a loop for them.
+    fn sums<I: Id>(job: &Job<'_, Self, I>, first: usize, out: &mut [MaybeUninit<Self>], vectors: Vectors);
 
     fn multiply_add(self, factor: Self, sum: Self) -> Self;
 }
@@ -58,7 +59,7 @@ impl Element for f64 {
     }
 
     // Only gradient checks compute in f64.
-    fn sums<I: Id>(job: &Job<'_, Self, I>, first: usize, out: &mut [MaybeUninit<Self>], _: Path) {
+    fn sums<I: Id>(job: &Job<'_, Self, I>, first: usize, out: &mut [MaybeUninit<Self>], _: Vectors) {
         portable(job, first, out);
     }
 
@@ -72,55 +73,22 @@ impl Element for f32 {
         value as f32
     }
 
-    fn sums<I: Id>(job: &Job<'_, Self, I>, first: usize, out: &mut [MaybeUninit<Self>], path: Path) {
-        match path.0 {
-            // SAFETY: `Path::available` has found the processor able to (`Path` says so), and `Job::new` has checked
-            // what the loop reads; it writes all rows of `out`, which holds whole rows of lists that exist.
+    fn sums<I: Id>(job: &Job<'_, Self, I>, first: usize, out: &mut [MaybeUninit<Self>], vectors: Vectors) {
+        match vectors.set() {
+            // SAFETY: the processor has what `Vectors` name, and `Job::new` has checked what the loop reads; it writes
+            // all rows of `out`, which holds whole rows of lists that exist.
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => unsafe { avx512::sums(job, first, out) },
+            Set::Avx512 => unsafe { avx512::sums(job, first, out) },
             // SAFETY: the same.
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => unsafe { avx2::sums(job, first, out) },
-            Instructions::Portable => portable(job, first, out),
+            Set::Avx2 => unsafe { avx2::sums(job, first, out) },
+            // A processor without fused multiply-add computes it in software.
+            Set::Portable => portable(job, first, out),
         }
     }
 
     fn multiply_add(self, factor: Self, sum: Self) -> Self {
         self.mul_add(factor, sum)
-    }
-}
-
-/// Which instructions sum: ones that this processor has, as only [`Path::available`] makes one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Path(Instructions);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Instructions {
-    /// 16 columns at a time.
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-    /// 8 columns at a time.
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    /// Any processor. One without fused multiply-add computes it in software.
-    Portable,
-}
-
-impl Path {
-    /// Those that this processor has, the fastest first.
-    pub(crate) fn available() -> Vec<Self> {
-        let mut paths = Vec::new();
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx512f") {
-                paths.push(Self(Instructions::Avx512));
-            }
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                paths.push(Self(Instructions::Avx2));
-            }
-        }
-        paths.push(Self(Instructions::Portable));
-        paths
     }
 }
 
@@ -181,26 +149,26 @@ impl<'a, T: Element, I: Id> Job<'a, T, I> {
         self.offsets[v].place()..self.offsets[v + 1].place()
     }
 
-    fn sums(&self, out: &mut [MaybeUninit<T>], path: Path, pool: Option<&ThreadPool>) {
+    fn sums(&self, out: &mut [MaybeUninit<T>], vectors: Vectors, pool: Option<&ThreadPool>) {
         assert_eq!(out.len(), self.lists() * self.width, "one row a list");
         match pool {
             Some(pool) if (self.indices.len() + self.lists()) * self.width > ALONE => pool.install(|| {
                 let tasks = out.par_chunks_mut(TASK_LISTS * self.width).enumerate();
-                tasks.for_each(|(task, out)| T::sums(self, task * TASK_LISTS, out, path));
+                tasks.for_each(|(task, out)| T::sums(self, task * TASK_LISTS, out, vectors));
             }),
-            _ => T::sums(self, 0, out, path),
+            _ => T::sums(self, 0, out, vectors),
         }
     }
 
     /// One row a list, as a tensor.
-    pub(crate) fn tensor(&self, path: Path, pool: Option<&ThreadPool>) -> Result<Tensor, TrainError> {
+    pub(crate) fn tensor(&self, vectors: Vectors, pool: Option<&ThreadPool>) -> Result<Tensor, TrainError> {
         let shape = [self.lists() as i64, self.width as i64];
-        // SAFETY: every path writes each row of its lists whole, and the tasks are all lists.
-        unsafe { host::filled(&shape, |out| self.sums(out, path, pool)) }
+        // SAFETY: every loop writes each row of its lists whole, and the tasks are all lists.
+        unsafe { host::filled(&shape, |out| self.sums(out, vectors, pool)) }
     }
 }
 
-/// [`Job::tensor`] by the threads and on the path that are best.
+/// [`Job::tensor`] by the threads and the instructions that are best.
 pub(crate) fn weighted_sums<T: Element, I: Id>(
     rows: &Tensor,
     lists: (&[I], &[I]),
@@ -208,7 +176,7 @@ pub(crate) fn weighted_sums<T: Element, I: Id>(
 ) -> Result<Tensor, TrainError> {
     let (_, width) = rows.size2()?;
     let job = Job::new(host::values::<T>(rows)?, width as usize, lists, weights)?;
-    job.tensor(Path::available()[0], host::threads().as_deref())
+    job.tensor(Vectors::widest(), host::threads().as_deref())
 }
 
 fn portable<T: Element, I: Id>(job: &Job<'_, T, I>, first: usize, out: &mut [MaybeUninit<T>]) {

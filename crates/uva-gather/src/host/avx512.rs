@@ -23,7 +23,7 @@ pub(super) trait Lanes {
     /// A line from `COUNT` lanes at `from`.
     ///
     /// # Safety
-    /// They can be read; the processor has what [`Vectors::Avx512`](super::copy::Vectors) takes. So it must below.
+    /// They can be read; the processor has the features of [`Set::Avx512`](uva_vectors::Set). So it must below.
     unsafe fn load(from: *const u8) -> __m512i;
 
     /// Those lanes whose bit in `which` is set, and zeros.
@@ -158,7 +158,7 @@ impl<L: Lanes, const STREAMED: bool> Lines<L, STREAMED> {
     /// For rows of so many lanes.
     ///
     /// # Safety
-    /// The processor has what [`Vectors::Avx512`](super::copy::Vectors) takes. `out` begins on a multiple of
+    /// The processor has the features of [`Set::Avx512`](uva_vectors::Set). `out` begins on a multiple of
     /// [`Self::LANE_BYTES`].
     #[inline(always)]
     pub unsafe fn new(out: &mut [u8], row_lanes: usize) -> Self {

@@ -1,5 +1,7 @@
 //! The loop over the rows: where each lies, when it is asked for, and which instructions move it.
 
+use uva_vectors::{Set, Vectors, prefetch};
+
 use super::ids::RowId;
 use super::portable;
 use super::widening::HalfFloat;
@@ -28,64 +30,24 @@ pub(super) const LINE: usize = 64;
 /// stored, instead of a row at once: the same within 3 %.
 const AHEAD: usize = 48;
 
-/// With which instructions rows are moved. The bytes that come out are the same.
-///
-/// As for [`AHEAD`], 48 ahead, table and output on 2 MiB pages, taken in turns with each other (so that an output in no
-/// cache is what cached stores find), GB/s written; streamed where there are two figures, the second from float16 rows
-/// of as many bytes, widened. The last column's first figures are of a second run, the others of one before the
-/// rotation:
-///
-/// | bytes a row | portable, cached | avx2, cached | avx512, cached | avx2, streamed | avx512, streamed |
-/// |---|---|---|---|---|---|
-/// | 128 | 5.2 | 6.1 | 6.0 | 6.4, 9.8 | 7.3, 12.7 |
-/// | 400 | 5.4 | 5.7 | 5.1 | 7.7, 10.9 | 9.6, 13.2 |
-/// | 512 | 6.2 | 5.9 | 6.2 | 9.3, 12.3 | 11.4, 13.6 |
-/// | 1028 | 5.2 | 5.7 | 5.4 | 7.9, 10.2 | 10.4, 14.4 |
-/// | 2408 | 5.8 | 5.8 | 5.8 | 7.6, 10.0 | 10.5, 14.6 |
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Vectors {
-    /// The standard library's copy, and values widened one by one: any machine. Streams nothing.
-    Portable,
-    /// AVX2 and F16C, 32 bytes at a time.
-    Avx2,
-    /// AVX-512 (F, BW, VL, VBMI: Ice Lake, Zen 4 and later), a line at a time.
-    Avx512,
-}
-
-impl Vectors {
-    /// Those that this machine can do, the fastest last.
-    pub fn here() -> Vec<Self> {
-        let mut here = vec![Self::Portable];
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
-                here.push(Self::Avx2);
-            }
-            if is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("avx512vbmi")
-            {
-                here.push(Self::Avx512);
-            }
-        }
-        here
-    }
-
-    /// As reports have it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Portable => "portable",
-            Self::Avx2 => "avx2",
-            Self::Avx512 => "avx512",
-        }
-    }
-}
-
 /// How a gather moves rows: for measurements and tests. A gather chooses for itself unless told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowCopy {
-    /// The instructions. Ones that the machine lacks are refused: [`Vectors::here`].
+    /// The instructions. The bytes that come out are the same.
+    ///
+    /// Portable is the standard library's copy, with values widened one by one; it streams nothing. AVX2 moves 32 bytes
+    /// at a time, AVX-512 a line. As for the rows ahead (`AHEAD` in this file), 48 of them, table and output on 2 MiB
+    /// pages, taken in turns with each other (so that an output in no cache is what cached stores find), GB/s written;
+    /// streamed where there are two figures, the second from float16 rows of as many bytes, widened. The last column's
+    /// first figures are of a second run, the others of one before the rotation:
+    ///
+    /// | bytes a row | portable, cached | avx2, cached | avx512, cached | avx2, streamed | avx512, streamed |
+    /// |---|---|---|---|---|---|
+    /// | 128 | 5.2 | 6.1 | 6.0 | 6.4, 9.8 | 7.3, 12.7 |
+    /// | 400 | 5.4 | 5.7 | 5.1 | 7.7, 10.9 | 9.6, 13.2 |
+    /// | 512 | 6.2 | 5.9 | 6.2 | 9.3, 12.3 | 11.4, 13.6 |
+    /// | 1028 | 5.2 | 5.7 | 5.4 | 7.9, 10.2 | 10.4, 14.4 |
+    /// | 2408 | 5.8 | 5.8 | 5.8 | 7.6, 10.0 | 10.5, 14.6 |
     pub vectors: Vectors,
     /// Whether stores go past the caches; by the size of the output where it is `None`.
     pub streamed: Option<bool>,
@@ -96,8 +58,7 @@ pub struct RowCopy {
 impl RowCopy {
     /// What a gather does unless told.
     pub fn best() -> Self {
-        let vectors = Vectors::here().pop().unwrap_or(Vectors::Portable);
-        Self { vectors, streamed: None, ahead: AHEAD }
+        Self { vectors: Vectors::widest(), streamed: None, ahead: AHEAD }
     }
 }
 
@@ -165,7 +126,7 @@ impl Source for CachedTable<'_> {
 
     #[inline(always)]
     fn expect<I: RowId>(self, id: I) {
-        prefetch(self.cache.map.as_ptr().wrapping_add(id.index()).cast(), size_of::<i32>());
+        prefetch(self.cache.map.as_ptr().wrapping_add(id.index()));
     }
 }
 
@@ -218,8 +179,7 @@ pub(super) struct Way {
 /// Writes row `ids[i]` to row `i` of `out`. How many were in a cache.
 ///
 /// # Safety
-/// Every id is a row of the source, of `kind.row_bytes` bytes; `out.len() == ids.len() * kind.out_bytes()`; the machine
-/// has what `way.vectors` takes.
+/// Every id is a row of the source, of `kind.row_bytes` bytes; `out.len() == ids.len() * kind.out_bytes()`.
 pub(super) unsafe fn copy_rows<I: RowId, S: Source>(
     way: Way,
     source: S,
@@ -228,16 +188,19 @@ pub(super) unsafe fn copy_rows<I: RowId, S: Source>(
     out: &mut [u8],
 ) -> u64 {
     debug_assert_eq!(out.len(), ids.len() * kind.out_bytes());
-    match way.vectors {
-        // SAFETY: by our caller's promise, here and below.
+    match way.vectors.set() {
+        // SAFETY: by our caller's promise, here and below; the processor has what `Vectors` name, of which the function
+        // takes no more.
         #[cfg(target_arch = "x86_64")]
-        Vectors::Avx2 => return unsafe { with_avx2(way, source, kind, ids, out) },
+        Set::Avx2 => return unsafe { with_avx2(way, source, kind, ids, out) },
         #[cfg(target_arch = "x86_64")]
-        Vectors::Avx512 if fits_lanes(kind, out) => {
+        Set::Avx512 if fits_lanes(kind, out) => {
             // SAFETY: as above.
             return unsafe { with_avx512(way, source, kind, ids, out) };
         }
-        _ => {}
+        #[cfg(target_arch = "x86_64")]
+        Set::Avx512 => {}
+        Set::Portable => {}
     }
     match kind.widened {
         // SAFETY: as above.
@@ -256,7 +219,7 @@ fn fits_lanes(kind: RowKind, out: &[u8]) -> bool {
 }
 
 /// # Safety
-/// As [`copy_rows`].
+/// As [`copy_rows`]; the processor has the features.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
 unsafe fn with_avx2<I: RowId, S: Source>(
@@ -290,7 +253,7 @@ unsafe fn with_avx2<I: RowId, S: Source>(
 }
 
 /// # Safety
-/// As [`copy_rows`], and the output [fits](fits_lanes).
+/// As [`copy_rows`]; the processor has the features, and the output [fits](fits_lanes).
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 unsafe fn with_avx512<I: RowId, S: Source>(
@@ -345,7 +308,7 @@ unsafe fn each_row<I: RowId, S: Source, K: Sink>(
         }
         for &id in ids.iter().take(ahead) {
             // SAFETY: every id is a row, by our caller's promise; here and below.
-            prefetch(unsafe { source.row(id) }.0, kind.row_bytes);
+            expect_row(unsafe { source.row(id) }.0, kind.row_bytes);
         }
     }
     for (position, &id) in ids.iter().enumerate() {
@@ -355,7 +318,7 @@ unsafe fn each_row<I: RowId, S: Source, K: Sink>(
             }
             if let Some(&next) = ids.get(position + ahead) {
                 // SAFETY: as above.
-                prefetch(unsafe { source.row(next) }.0, kind.row_bytes);
+                expect_row(unsafe { source.row(next) }.0, kind.row_bytes);
             }
         }
         // SAFETY: as above; the output has a row for each id.
@@ -370,19 +333,11 @@ unsafe fn each_row<I: RowId, S: Source, K: Sink>(
     hits
 }
 
-/// Asks for all lines of a row, into the second-level cache. Harmless at any address, and nothing where the machine has
-/// no such thing.
+/// Asks for all lines of a row, into the second-level cache. Harmless at any address.
 #[inline(always)]
-fn prefetch(row: *const u8, row_bytes: usize) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        let lines = (row.addr() % LINE + row_bytes).div_ceil(LINE);
-        for line in 0..lines {
-            // SAFETY: a prefetch reads nothing that the program could see and faults on no address.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(row.wrapping_add(line * LINE).cast()) };
-        }
+fn expect_row(row: *const u8, row_bytes: usize) {
+    let lines = (row.addr() % LINE + row_bytes).div_ceil(LINE);
+    for line in 0..lines {
+        prefetch(row.wrapping_add(line * LINE));
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (row, row_bytes);
 }

@@ -11,8 +11,8 @@ mod widening;
 
 use rayon::prelude::*;
 
+pub use copy::RowCopy;
 use copy::{CachedTable, LINE, RowKind, TableRows, Way, copy_rows};
-pub use copy::{RowCopy, Vectors};
 pub(crate) use ids::RowId;
 pub use widening::HalfFloat;
 
@@ -128,15 +128,10 @@ impl<'t> HostGather<'t> {
     }
 
     /// Moves rows in this way from now on: for measurements and tests.
-    ///
-    /// # Errors
-    /// [`GatherError::Vectors`] for instructions that this machine lacks.
-    pub fn with_copy(mut self, copy: RowCopy) -> Result<Self, GatherError> {
-        if !Vectors::here().contains(&copy.vectors) {
-            return Err(GatherError::Vectors { vectors: copy.vectors.name() });
-        }
+    #[must_use]
+    pub fn with_copy(mut self, copy: RowCopy) -> Self {
         self.copy = copy;
-        Ok(self)
+        self
     }
 
     /// Gathers with so many of its threads from now on, at least one and at most all: for a producer that is ahead.
@@ -179,7 +174,7 @@ impl<'t> HostGather<'t> {
         let cache = self.cache.as_ref().map(RowCache::view);
         let copy = |ids: &[I], out: &mut [u8]| match cache {
             // SAFETY: all ids were found below `rows` above, and nothing can have changed them since. `out` is as many
-            // rows. `with_copy` takes no instructions that the machine lacks.
+            // rows.
             None => unsafe {
                 let source = TableRows { table, row_bytes: kind.row_bytes };
                 copy_rows(way, source, kind, ids, out)

@@ -1,12 +1,13 @@
 //! Uniform picks, each node's on its own.
 
+use uva_vectors::Vectors;
+
 use super::SamplerKind;
 use super::floyd::{Picker, with_replacement};
 use super::side_by_side::{MOST_PICKS, SideBySide};
 use crate::hops::{Hop, List, NodeId, Picks, Sink};
 use crate::options::GROUP;
 use crate::philox::{BlockBatch, Purpose, StreamKey};
-use crate::vectors::Vectors;
 use crate::{GraphView, SampleError, SamplerOptions};
 
 /// Floyd's method, or draws with replacement.

@@ -6,12 +6,12 @@
 //! them in memory, and takes the same path for lists of any length.
 
 use bytemuck::cast_slice;
+use uva_vectors::{Vectors, prefetch, vectorized};
 
 use super::floyd::Picker;
 use crate::hops::{Hop, List, NodeId};
 use crate::options::GROUP;
 use crate::philox::{StreamKey, lanes};
-use crate::vectors::{Vectors, prefetch, vectorized};
 
 /// Most picks out of a list that are made side by side: beyond it the comparisons, whose number grows with the square,
 /// cost more than a list by itself.
@@ -102,7 +102,9 @@ struct Drawing<'a> {
 }
 
 vectorized! {
-    fn pick_all(lists: &SideBySide, drawing: &Drawing<'_>, picker: &mut Picker, picks: &mut [usize]) = pick_in_lanes;
+    fn pick_all<const LANES: usize>(lists: &SideBySide, drawing: &Drawing<'_>, picker: &mut Picker, picks: &mut [usize]) {
+        pick_in_lanes::<LANES>(lists, drawing, picker, picks);
+    }
 }
 
 #[inline(always)]
@@ -126,7 +128,7 @@ fn pick_in_lanes<const LANES: usize>(
             for (pick, of_lanes) in picks[place.pick..][..fanout].iter_mut().zip(&*of_lanes) {
                 *pick = place.begin + of_lanes[lane] as usize;
                 // The entry is read when the group's picks are made: until then it comes near.
-                prefetch(entries, *pick * entry_bytes);
+                prefetch(entries.as_ptr().wrapping_add(*pick * entry_bytes));
             }
         }
         if doubts.iter().any(|&doubt| doubt != 0) {

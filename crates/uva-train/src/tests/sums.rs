@@ -1,11 +1,12 @@
-//! The loop over listed rows against libtorch's operator, against sums one after the other, and on every path.
+//! The loop over listed rows against libtorch's operator, against sums one after the other, and with all vectors.
 
 use super::support::below;
 use crate::aggregate::transposed;
 use crate::input::BlockInput;
 use crate::random::SplitMix64;
-use crate::sums::{Element, Id, Job, Path, Weights};
+use crate::sums::{Element, Id, Job, Weights};
 use tch::Tensor;
+use uva_vectors::Vectors;
 
 /// Lists of 0 to 12 edges, the same row several times in some, over rows of numbers between −1 and 1.
 struct Lists {
@@ -84,26 +85,26 @@ fn pool(threads: usize) -> rayon::ThreadPool {
 }
 
 #[test]
-fn every_path_gives_sums_bit_for_bit_at_every_width() {
+fn all_vectors_give_sums_bit_for_bit_at_every_width() {
     for width in 0..=130 {
         let lists = Lists::random(40, 30, width, width as u64);
         let long: Vec<i64> = lists.indices.iter().copied().map(i64::from).collect();
         let long_offsets: Vec<i64> = lists.offsets.iter().copied().map(i64::from).collect();
         for mean in [false, true] {
             let expected = bits(&lists.reference(mean));
-            for path in Path::available() {
+            for vectors in Vectors::available() {
                 let job =
                     Job::new(&lists.rows, width, (&lists.offsets, &lists.indices), lists.each(mean)).unwrap();
                 assert_eq!(
-                    bits(&numbers(&job.tensor(path, None).unwrap())),
+                    bits(&numbers(&job.tensor(vectors, None).unwrap())),
                     expected,
-                    "{width} {mean} {path:?}"
+                    "{width} {mean} {vectors}"
                 );
                 let job = Job::new(&lists.rows, width, (&long_offsets, &long), lists.each(mean)).unwrap();
                 assert_eq!(
-                    bits(&numbers(&job.tensor(path, None).unwrap())),
+                    bits(&numbers(&job.tensor(vectors, None).unwrap())),
                     expected,
-                    "{width} {mean} {path:?}"
+                    "{width} {mean} {vectors}"
                 );
             }
         }
@@ -116,12 +117,12 @@ fn any_number_of_threads_gives_the_same_bits() {
         let lists = Lists::random(3000, 500, width, 9);
         for mean in [false, true] {
             let expected = bits(&lists.reference(mean));
-            for path in Path::available() {
+            for vectors in Vectors::available() {
                 let job =
                     Job::new(&lists.rows, width, (&lists.offsets, &lists.indices), lists.each(mean)).unwrap();
                 for threads in 1..=8 {
-                    let found = job.tensor(path, Some(&pool(threads))).unwrap();
-                    assert!(bits(&numbers(&found)) == expected, "{width} {mean} {path:?} {threads}");
+                    let found = job.tensor(vectors, Some(&pool(threads))).unwrap();
+                    assert!(bits(&numbers(&found)) == expected, "{width} {mean} {vectors} {threads}");
                 }
             }
         }
@@ -137,11 +138,11 @@ fn sums_equal_those_of_libtorchs_embedding_bag() {
         let weights = Tensor::from_slice(&lists.weights);
         let (expected, ..) =
             Tensor::embedding_bag(&rows, &indices, &offsets, false, 0, false, Some(&weights), true);
-        for path in Path::available() {
+        for vectors in Vectors::available() {
             let job =
                 Job::new(&lists.rows, width, (&lists.offsets, &lists.indices), lists.each(false)).unwrap();
-            let far = (job.tensor(path, None).unwrap() - &expected).abs().max().double_value(&[]);
-            assert!(far < 1e-5, "{width} {path:?}: {far}");
+            let far = (job.tensor(vectors, None).unwrap() - &expected).abs().max().double_value(&[]);
+            assert!(far < 1e-5, "{width} {vectors}: {far}");
         }
     }
 }
@@ -160,7 +161,7 @@ fn the_transposed_lists_give_the_gradient_by_finite_differences() {
         let each = || if mean { Weights::Mean } else { Weights::Each(&weights[..]) };
         let sums = |rows: &[f64], lists: (&[i32], &[i32]), weights: Weights<'_, f64>| -> Vec<f64> {
             let job = Job::new(rows, width, lists, weights).unwrap();
-            Vec::try_from(job.tensor(Path::available()[0], None).unwrap().flatten(0, -1)).unwrap()
+            Vec::try_from(job.tensor(Vectors::widest(), None).unwrap().flatten(0, -1)).unwrap()
         };
         let loss = |rows: &[f64]| -> f64 {
             let out = sums(rows, (&lists.offsets, &lists.indices), each());
