@@ -112,6 +112,44 @@ fn a_command_that_takes_what_it_likes_and_ends_well_has_done_its_work() {
 }
 
 #[test]
+fn feature_values_come_as_the_table_has_them_or_widened_where_that_is_asked_for() {
+    let temp = directory();
+    let args =
+        "generate graph --nodes 4000 --avg-degree 12 --feat-dim 25 --classes 4 --seed 7 --feat-dtype f16";
+    support::uvatrain(temp.path(), args.split(' ')).run().succeeds();
+    let options = LoaderOptions { fanouts: vec![5, 4], batch_size: 100, ..LoaderOptions::default() };
+    let mut runtime = Runtime::builder(temp.path().join("graph")).options(options).build().unwrap();
+    let batch = runtime.next_batch().unwrap().expect("a batch");
+    let narrow = batch.features().bytes;
+    let halves = narrow.chunks_exact(2).map(|half| half::f16::from_le_bytes(half.try_into().unwrap()));
+    let wide: Vec<u8> = halves.flat_map(|half| half.to_f32().to_le_bytes()).collect();
+    for (options, values, bytes) in [
+        ("", "f16", narrow),
+        ("--feature-type table", "f16", narrow),
+        ("--feature-type float32", "f32", &wide),
+        ("--feature-type float32 --gpu-cache 64KiB --cache-policy degree", "f32", &wide),
+    ] {
+        let outcome = run(temp.path(), options, None, "attach; features").run().succeeds();
+        let told = format!("{values} {:016x}\n", command::hash(bytes));
+        assert!(outcome.stdout.contains(&told), "{options}: {told} in {outcome}");
+    }
+}
+
+#[test]
+fn integers_are_not_widened_and_the_refusal_says_what_to_write_instead() {
+    let temp = directory();
+    let graph = small_graph(temp.path());
+    let header = support::arrays::header("|u1", &[4000, 24], false);
+    std::fs::write(graph.join("feat.npy"), [header, vec![7; 4000 * 24]].concat()).unwrap();
+    std::fs::remove_file(graph.join("meta.json")).unwrap();
+    let parts = ["--feature-type float32", "u8", "Leave --feature-type out", "batch.x.float()"];
+    run(temp.path(), "--feature-type float32", None, "file started").run().refuses(2, &parts);
+    assert!(!temp.path().join("started").exists());
+    let outcome = run(temp.path(), "", None, "attach; features").run().succeeds();
+    assert!(outcome.stdout.contains("u8 "), "{outcome}");
+}
+
+#[test]
 fn a_command_that_never_attaches_is_told_how() {
     let temp = directory();
     small_graph(temp.path());

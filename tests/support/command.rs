@@ -8,6 +8,7 @@
 //! | `take` | takes them until there are none: asked to stop it ends with 75, told of an end with 74 |
 //! | `hold MILLISECONDS` | holds each batch for so long from now on |
 //! | `pass SPLIT EPOCH` | takes that pass |
+//! | `features` | takes a training batch; says the type of its feature values and the hash of their bytes |
 //! | `close` | gives the place up |
 //! | `say WORD`, `file NAME`, `pid NAME` | a line on stdout; an empty file; a file with its process number |
 //! | `await NAME` | waits until a file is there |
@@ -17,6 +18,7 @@
 //! | `kill`, `exit N` | ends by SIGKILL, or with a code |
 
 use std::fs::OpenOptions;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -104,6 +106,15 @@ fn do_step(
             stream.go_to(Place { split, epoch: epoch.parse().expect("an epoch"), batch: 0 });
             take(stream, u64::MAX, false, *hold)?;
         }
+        "features" => {
+            let stream = stream.as_mut().expect("it has attached");
+            let batch = stream.next_batch(&|| false)?.expect("a batch");
+            let features = match batch.on_device() {
+                Some(view) => format!("{} on a GPU", view.element()),
+                None => format!("{} {:016x}", batch.features().element, hash(batch.features().bytes)),
+            };
+            println!("{features}");
+        }
         "close" => stream.take().map_or(Ok(()), BatchStream::close)?,
         "say" => println!("{rest}"),
         "file" => std::fs::write(rest, "").expect("a file"),
@@ -130,6 +141,13 @@ fn do_step(
         other => panic!("no step: {other}"),
     }
     Ok(())
+}
+
+/// A hash of bytes, the same in every process of a build.
+pub fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Takes so many batches and records each; through the epochs that follow, or this pass only.

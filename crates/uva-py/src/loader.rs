@@ -16,7 +16,7 @@ use uva_graph::{Dataset as Graph, Split, Verify};
 use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice};
 use uva_runtime::consumer::{BatchStream, Place, decide_here};
 use uva_runtime::options::Part;
-use uva_runtime::{LoaderOptions, RuntimeError};
+use uva_runtime::{FeatureType, LoaderOptions, RuntimeError};
 use uva_sample::{Expand, SamplerKind, Walks};
 
 use crate::batch::{Batch, Held};
@@ -448,7 +448,7 @@ fn device_named(name: &str) -> PyResult<DeviceChoice> {
 /// Opens a dataset and starts the threads that prepare its batches.
 #[pyfunction]
 #[pyo3(signature = (path, *, split, device, fanouts, batch_size, seed, replace, drop_last, batch_dependency, expand, sampler_kind,
-    walks, walk_length, walk_stop, edge_ids, samplers, gather_threads, slots, batch_slots, slot_bytes, rank, world_size))]
+    walks, walk_length, walk_stop, edge_ids, feature_type, samplers, gather_threads, slots, batch_slots, slot_bytes, rank, world_size))]
 #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
 pub fn _open_loader(
     py: Python<'_>,
@@ -467,6 +467,7 @@ pub fn _open_loader(
     walk_length: Option<&Bound<'_, PyAny>>,
     walk_stop: Option<&Bound<'_, PyAny>>,
     edge_ids: bool,
+    feature_type: &str,
     samplers: Option<&Bound<'_, PyAny>>,
     gather_threads: Option<&Bound<'_, PyAny>>,
     slots: &Bound<'_, PyAny>,
@@ -490,6 +491,9 @@ pub fn _open_loader(
         feature_slots: count("slots", slots)?,
         batch_slots: batch_slots.map(|slots| count("batch_slots", slots)).transpose()?,
         slot_bytes: slot_bytes.map(|bytes| count("slot_bytes", bytes)).transpose()?,
+        feature_type: FeatureType::from_name(feature_type).ok_or_else(|| {
+            PyValueError::new_err(format!("feature_type {feature_type:?}: it is \"table\" or \"float32\""))
+        })?,
         gather_threads: gather_threads.map_or(Ok(quarter), |threads| count("gather_threads", threads))?,
         batch_dependency: count("batch_dependency", batch_dependency)?,
         expand: Expand::from_name(expand)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from conftest import WATCHDOG, run_python
-from graphs import hashes
+from graphs import hashes, write_graph
 
 import uvatrain
 
@@ -20,7 +20,7 @@ BATCHES = 5
 def run(graph, uvatrain_program, tmp_path):
     """Runs a script under the launcher. It may `say` a value, as a line of JSON; those are returned."""
 
-    def run(script, *options, code=0):
+    def run(script, *options, code=0, graph=graph):
         path = tmp_path / "train.py"
         path.write_text(
             "import json, os, sys, uvatrain\ndef say(value): print(json.dumps(value), flush=True)\n" + script
@@ -68,6 +68,24 @@ for epoch in range(2):
 """
     splits = [expected(graph, split, 2) for split in ("train", "valid", "test")]
     assert run(script) == [split[epoch] for epoch in range(2) for split in splits]
+
+
+def test_features_come_in_the_type_that_the_launcher_was_asked_for(run, tmp_path):
+    graph = write_graph(tmp_path / "halves", dtype="float16")
+    script = """
+import torch
+session = uvatrain.attach()
+for batch in session:
+    rows = session.dataset.features[batch.input_nodes]
+    assert rows.dtype == torch.float16 and torch.equal(batch.x, rows.to(batch.x.dtype))
+    say(str(batch.x.dtype))
+"""
+    for options, dtype in [
+        ((), "torch.float16"),
+        (("--feature-type", "table"), "torch.float16"),
+        (("--feature-type", "float32"), "torch.float32"),
+    ]:
+        assert run(script, *options, graph=graph) == [dtype] * BATCHES
 
 
 def test_epochs_breaks_and_states_are_as_a_loaders(run, graph):

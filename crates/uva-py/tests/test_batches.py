@@ -186,6 +186,32 @@ def test_features_come_in_the_tables_type(tmp_path, dtype):
         assert np.array_equal(batch.x.view(torch.uint8).numpy(), rows.view(np.uint8))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_features_come_as_float32_where_that_is_asked_for(tmp_path, dtype):
+    path = write_graph(tmp_path / dtype, dtype=dtype)
+    with uvatrain.Loader(path, feature_type="float32", **OPTIONS) as loader:
+        features = loader.dataset.features
+        assert features.dtype == getattr(torch, dtype)
+        widened = []
+        for batch in loader:
+            assert batch.x.dtype == torch.float32
+            assert torch.equal(batch.x, features[batch.input_nodes].float())
+            widened.append(batch.hash)
+        state = loader.state_dict()
+    # Nothing else of a batch is another.
+    with uvatrain.Loader(path, feature_type="table", **OPTIONS) as loader:
+        assert [batch.hash for batch in loader] == widened
+        loader.load_state_dict(state)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_integers_are_not_widened_and_the_error_says_what_to_write_instead(tmp_path, dtype):
+    path = write_graph(tmp_path / dtype, dtype=dtype)
+    with pytest.raises(ValueError, match=r"feature_type float32.*Leave feature_type out.*batch\.x\.float\(\)") as raised:
+        uvatrain.Loader(path, feature_type="float32", **OPTIONS)
+    assert "--" not in str(raised.value)
+
+
 def test_several_classes_a_node_come_as_rows(tmp_path):
     path = write_graph(tmp_path / "multi", multi_label=True)
     with uvatrain.Loader(path, **OPTIONS) as loader:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import REPOSITORY, run_python_well
-from graphs import Tables, hash_of
+from graphs import Tables, hash_of, write_graph
 
 import uvatrain
 
@@ -54,6 +54,23 @@ with uvatrain.Loader(sys.argv[1], device="cuda:0", **options) as loader:
 kept += 1
 """
     assert "batch 0 of epoch 1 (train)" in run_python_well(script, graph, **simulator)
+
+
+def test_halves_go_to_a_gpu_as_they_are_and_float32_is_refused_with_what_to_write_instead(tmp_path, simulator):
+    path = write_graph(tmp_path / "halves", dtype="float16")
+    script = """
+import sys, torch, uvatrain
+options = dict(fanouts=(4, 3), batch_size=64, device="cuda:0")
+with uvatrain.Loader(sys.argv[1], **options) as loader:
+    assert next(iter(loader)).x.dtype == torch.float16
+try:
+    uvatrain.Loader(sys.argv[1], feature_type="float32", **options)
+except ValueError as error:
+    print(error)
+"""
+    refused = run_python_well(script, path, **simulator)
+    for part in ("feature_type float32", "Leave feature_type out", "batch.x.float()"):
+        assert part in refused and "--" not in refused
 
 
 def test_arrays_on_a_gpu_are_lent_as_such_and_in_the_order_of_their_stream(graph, simulator):

@@ -541,6 +541,7 @@ def test_a_loader_is_not_sent_to_another_process(loader):
         (dict(sampler_kind="walk", walk_stop=-1), "walk_stop -1: it cannot be negative"),
         (dict(split="validation"), 'split "validation": train, valid or test'),
         (dict(device="gpu"), 'device "gpu": cpu, cuda'),
+        (dict(feature_type="float16"), 'feature_type "float16": it is "table" or "float32"'),
         (dict(rank=0), "rank without world_size"),
         (dict(world_size=2), "world_size without rank"),
         (dict(rank=2, world_size=2), "rank 2 of 2"),

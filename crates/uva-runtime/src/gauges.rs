@@ -65,7 +65,7 @@ impl SlotStates {
 }
 
 impl Gauges {
-    /// A look into the run with this page and these rings, whose feature rows have so many bytes.
+    /// A look into the run with this page and these rings, whose feature rows have so many bytes in the table.
     pub(crate) fn new(
         control: Arc<Control>,
         (batches, features): (Ring, Ring),
@@ -86,7 +86,7 @@ impl Gauges {
         [("batch", SlotStates::of(&self.batches)), ("feature", SlotStates::of(&self.features))]
     }
 
-    /// Bytes of a feature row, as it is gathered.
+    /// Bytes of a feature row, as it is read.
     pub fn row_bytes(&self) -> u64 {
         self.row_bytes
     }

@@ -33,6 +33,7 @@ pub mod consumer;
 pub mod control;
 pub mod device;
 mod error;
+mod features;
 pub mod gauges;
 pub mod launcher;
 pub mod memory;
@@ -52,5 +53,6 @@ pub mod training;
 
 pub use batch::Batch;
 pub use error::RuntimeError;
+pub use features::FeatureType;
 pub use options::{Cursor, LoaderOptions, Passes};
 pub use pipeline::{Runtime, RuntimeBuilder};

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use uva_graph::Dataset;
 use uva_sample::{Expand, SampleError, SamplerKind, SamplerOptions, Walks};
 
-use crate::RuntimeError;
+use crate::{FeatureType, RuntimeError};
 
 /// The most samplers of a run: the producer's set-up carries a descriptor for each of them, beside its own six, and a
 /// hand-over message holds [`MAX_FDS`](uva_mem::handover::MAX_FDS).
@@ -43,6 +43,9 @@ pub struct LoaderOptions {
     /// Upper bound in bytes of a batch's ids and blocks, and again of its feature rows. `None` sizes slots for the
     /// largest batch the fanouts allow.
     pub slot_bytes: Option<u64>,
+    /// What the feature values of a batch are. It changes how large its rows are, never what they are worth.
+    #[serde(default)]
+    pub feature_type: FeatureType,
     /// Threads that gather rows on the CPU.
     pub gather_threads: usize,
     /// A node's picks change every so many batches only (κ, at least 1: [`uva_sample::batch_of_picks`]).
@@ -134,6 +137,7 @@ impl Default for LoaderOptions {
             feature_slots: 2,
             batch_slots: None,
             slot_bytes: None,
+            feature_type: FeatureType::Table,
             gather_threads: 1,
             batch_dependency: 1,
             expand: Expand::All,

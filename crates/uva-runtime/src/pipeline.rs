@@ -134,6 +134,7 @@ impl Runtime {
     /// Starts the roles of a plan over its dataset.
     ///
     /// # Errors
+    /// [`RuntimeError::Usage`] where the plan's backend does not give the feature type asked for;
     /// [`RuntimeError::Failed`] when the system gives no memory or threads.
     pub fn start(dataset: Arc<Dataset>, plan: RunPlan) -> Result<Self, RuntimeError> {
         Self::start_with(dataset, plan, CacheContents::default())
@@ -148,13 +149,14 @@ impl Runtime {
         plan: RunPlan,
         contents: CacheContents,
     ) -> Result<Self, RuntimeError> {
+        plan.layout.check_backend(&plan.backend)?;
         let plan = plan.with_caches(contents.caches().clone());
         let control = Arc::new(Control::create(plan.options.samplers)?);
         let batches = plan.create_batch_ring()?;
         let features = plan.create_feature_ring()?;
         let process = RoleProcess { role: "consumer".to_owned(), pid: std::process::id() };
         let rings = (batches.clone(), features.clone());
-        let gauges = Gauges::new(Arc::clone(&control), rings, plan.layout.row_bytes(), vec![process]);
+        let gauges = Gauges::new(Arc::clone(&control), rings, plan.layout.table_row_bytes(), vec![process]);
         let plan = Arc::new(plan);
         let producer = ThreadName::new("producer");
         let consumer = ThreadName::new("consumer");

@@ -50,6 +50,7 @@ impl Preparation {
                 plan.options.samplers
             )));
         }
+        plan.layout.check_backend(backend)?;
         let dataset = Arc::new(dataset);
         let planned = match &caches {
             Some(CacheRequest::Planned(path)) => Some(read_plan(path, &dataset, &plan.options)?),
@@ -209,6 +210,7 @@ impl Preparation {
             "backend": self.plan.backend,
             "samplers": loader.samplers,
             "gather_threads": loader.gather_threads,
+            "feature_type": loader.feature_type,
             "feature_slots": loader.feature_slots,
             "batch_slots": self.plan.batch_slots(),
             "feature_slot_bytes": self.plan.feature_slot_bytes(),

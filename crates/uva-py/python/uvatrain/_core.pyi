@@ -135,6 +135,7 @@ def _open_loader(
     walk_length: int | None,
     walk_stop: int | None,
     edge_ids: bool,
+    feature_type: str,
     samplers: int | None,
     gather_threads: int | None,
     slots: int,

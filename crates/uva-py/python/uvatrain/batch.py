@@ -203,7 +203,7 @@ class Batch:
 
     @property
     def x(self) -> torch.Tensor:
-        """[num_nodes, features], of the dataset's type: row `i` belongs to `input_nodes[i]`."""
+        """[num_nodes, features], of the dataset's type or as `feature_type` says: row `i` belongs to `input_nodes[i]`."""
         return self._tensor("x")
 
     @property

@@ -1,9 +1,11 @@
 //! Where each array of a batch lies in a slot.
 
+use uva_gather::HalfFloat;
 use uva_graph::{Dataset, ElementType, Labels};
 use uva_sample::{BatchBounds, BatchMut, BlockMut, LayerBounds, MAX_LAYERS};
 
 use super::BatchHeader;
+use crate::backend::Backend;
 use crate::{LoaderOptions, RuntimeError};
 
 const CACHE_LINE: usize = 64;
@@ -19,9 +21,13 @@ pub struct BatchLayout {
     label_row_bytes: usize,
     /// Columns of a multi-label dataset.
     label_classes: Option<usize>,
+    /// Of a row in a slot.
     row_bytes: usize,
     dim: usize,
+    /// Of a value in a slot.
     element: ElementType,
+    /// What the table has instead, where the producer widens.
+    widened_from: Option<HalfFloat>,
     nodes_at: usize,
     labels_at: usize,
     /// Where the input nodes' in-degrees lie, if the options ask for them.
@@ -40,11 +46,14 @@ impl BatchLayout {
     /// The layout for batches of these options over this dataset.
     ///
     /// # Errors
-    /// [`RuntimeError::Usage`] when no batch can have a bound, or the slot bytes given hold not even one seed.
+    /// [`RuntimeError::Usage`] when no batch can have a bound, the slot bytes given hold not even one seed, or the table's
+    /// values are not to be had as the options want them.
     pub fn new(dataset: &Dataset, options: &LoaderOptions) -> Result<Self, RuntimeError> {
         let (nodes, edges) = (dataset.nodes(), dataset.edges());
         let features = dataset.features();
-        let row_bytes = features.row_bytes();
+        let widened_from = options.feature_type.widened_from(features.element)?;
+        let element = if widened_from.is_some() { ElementType::F32 } else { features.element };
+        let row_bytes = features.dim * element.bytes();
         let mut bounds = match options.slot_bytes {
             None => BatchBounds::for_options(&options.sampling(), options.batch_size, nodes, edges, None)?,
             Some(bytes) => {
@@ -111,7 +120,8 @@ impl BatchLayout {
             label_classes,
             row_bytes,
             dim: features.dim,
-            element: features.element,
+            element,
+            widened_from,
             nodes_at,
             labels_at,
             degrees_at,
@@ -164,7 +174,7 @@ impl BatchLayout {
         (self.report_at() + REPORT_BYTES).next_multiple_of(PAGE)
     }
 
-    /// Bytes of one feature row.
+    /// Bytes of one feature row in a slot.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
@@ -174,9 +184,34 @@ impl BatchLayout {
         self.dim
     }
 
-    /// The features' type.
+    /// Bytes of one feature row in the table.
+    pub(crate) fn table_row_bytes(&self) -> usize {
+        self.widened_from.map_or(self.row_bytes, |_| self.dim * HalfFloat::BYTES)
+    }
+
+    /// The features' type in a slot.
     pub fn element(&self) -> ElementType {
         self.element
+    }
+
+    /// The features' type in the table, where that is another one and the producer widens it.
+    pub(crate) fn widened_from(&self) -> Option<HalfFloat> {
+        self.widened_from
+    }
+
+    /// Checks that rows can be had so with this backend: into slots on a GPU they go as they are.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Usage`] with what to do instead.
+    pub(crate) fn check_backend(&self, backend: &Backend) -> Result<(), RuntimeError> {
+        if self.widened_from.is_none() || backend.device_slots().is_none() {
+            return Ok(());
+        }
+        Err(RuntimeError::Usage(
+            "--feature-type float32: rows go to a GPU as the table has them, half the bytes over the link, and nothing \
+             there widens them yet. Leave --feature-type out, and convert on the GPU, as in batch.x.float()"
+                .into(),
+        ))
     }
 
     /// Lends a batch slot's arrays to `fill`: the labels' bytes, the degrees (empty unless asked for) and the

@@ -338,7 +338,7 @@ pub enum RawElement {
     F32,
     /// uint8.
     U8,
-    /// As the feature table's.
+    /// One of the types that feature tables have.
     Feature(ElementType),
 }
 

@@ -71,6 +71,7 @@ impl<'d> CachedDataset<'d> {
         options.check()?;
         options.check_dataset(dataset)?;
         let layout = BatchLayout::new(dataset, options)?;
+        layout.check_backend(backend)?;
         let graph = SampledGraph::new(dataset, contents.graph().map(|graph| graph.bytes()))?;
         let lists = contents.caches().lists;
         let engine = match backend.gpu_sampler() {
@@ -84,7 +85,8 @@ impl<'d> CachedDataset<'d> {
         let gather: Box<dyn RowGather + 'd> = match backend.device_slots() {
             Some(cuda) => Box::new(gather_on_gpu(dataset, options, cuda, contents)?),
             None => {
-                Box::new(gather_on_host(dataset, options.gather_threads, contents.caches(), contents.rows())?)
+                let (threads, caches) = (options.gather_threads, contents.caches());
+                Box::new(gather_on_host(dataset, &layout, threads, caches, contents.rows())?)
             }
         };
         let mut places = Vec::new();
@@ -128,7 +130,8 @@ impl<'d> CachedDataset<'d> {
         batch.fill(|out| engine.sample(graph, key, seeds, out, &mut []))
     }
 
-    /// Writes the feature row of each node to its place in `rows`, and says how many came from the cache.
+    /// Writes the feature row of each node to its place in `rows`, in the options' feature type, and says how many came
+    /// from the cache.
     ///
     /// # Errors
     /// A node that is none; rows of another length; what the GPU failed of.

@@ -28,7 +28,7 @@ const WARM_UP: usize = 2;
 pub(super) struct HostTimes<'d> {
     dataset: &'d Dataset,
     loader: &'d LoaderOptions,
-    bounds: BatchBounds,
+    layout: BatchLayout,
     /// Seeds of the batches, as positions in the training split.
     seeds: Vec<Vec<u32>>,
     /// Nodes of each batch, once they are asked for: they take more memory than a sampler does.
@@ -44,13 +44,13 @@ impl<'d> HostTimes<'d> {
         order.prepare(0)?;
         let seeds: Vec<_> =
             (0..order.batches().min(BATCHES + WARM_UP)).map(|batch| order.batch(batch).to_vec()).collect();
-        let bounds = BatchLayout::new(dataset, loader)?.bounds().clone();
-        Ok(Self { dataset, loader, bounds, seeds, nodes: Vec::new() })
+        let layout = BatchLayout::new(dataset, loader)?;
+        Ok(Self { dataset, loader, layout, seeds, nodes: Vec::new() })
     }
 
     /// How large the batches may become.
     pub fn bounds(&self) -> &BatchBounds {
-        &self.bounds
+        self.layout.bounds()
     }
 
     /// The seeds of each batch, as positions in the training split.
@@ -78,7 +78,7 @@ impl<'d> HostTimes<'d> {
     ) -> Result<Timed, Failure> {
         let view = GraphView { cached_lists: cached, ..graph.view() };
         let mut sampler = sampler(view, &self.loader.sampling())?;
-        let mut batch = MiniBatch::with_bounds(&self.bounds);
+        let mut batch = MiniBatch::with_bounds(self.bounds());
         let split = graph.split(Split::Train);
         let mut times = Vec::new();
         let (mut all, mut hits) = (0, 0);
@@ -116,10 +116,15 @@ impl TimedCaches for HostTimes<'_> {
         let table = self.dataset.features();
         let (row_bytes, threads) = (table.row_bytes(), self.loader.gather_threads);
         let mut gather = HostGather::new(table.bytes, row_bytes, threads)?;
+        if let Some(half) = self.layout.widened_from() {
+            gather = gather.with_widening(half)?;
+        }
         if !cached.is_empty() {
             gather = gather.with_cache(CachedRows::new(table.bytes, row_bytes, cached, threads)?)?;
         }
         let most = self.nodes.iter().map(Vec::len).max().unwrap_or(0);
+        // Of the table's rows, and what becomes of them in a slot.
+        let row_bytes = self.layout.row_bytes();
         let mut out = vec![0_u8; most * row_bytes];
         let mut times = Vec::new();
         for nodes in &self.nodes {

@@ -242,7 +242,7 @@ impl Fleet {
             .iter()
             .map(|member| RoleProcess { role: member.process_name(), pid: member.pidfd.pid() });
         let processes = std::iter::once(own).chain(roles).collect();
-        Gauges::new(Arc::clone(control), self.rings.clone(), plan.layout.row_bytes(), processes)
+        Gauges::new(Arc::clone(control), self.rings.clone(), plan.layout.table_row_bytes(), processes)
     }
 
     /// The roles that have a process, in the order of the data's way, each with its place in the control page.

@@ -9,7 +9,7 @@ use uva_mem::ring::{Reader, Writer};
 
 use super::{Pace, Peer};
 use crate::RuntimeError;
-use crate::batch::{BatchHeader, Kind};
+use crate::batch::{BatchHeader, BatchLayout, Kind};
 use crate::cache::Caches;
 use crate::clock::since_boot;
 use crate::control::{CONSUMER, Control, PRODUCER, Stop};
@@ -52,6 +52,7 @@ impl ProducerRole<'_> {
         let mut gather = match self.device.take() {
             None => Gather::Host(Box::new(gather_on_host(
                 self.dataset,
+                &plan.layout,
                 plan.options.gather_threads,
                 &plan.caches,
                 self.cached_rows,
@@ -141,9 +142,11 @@ impl ProducerRole<'_> {
     }
 }
 
-/// The gather on the CPU, with a cache of rows where there is one: of the rows with these ids, or of those read last.
+/// The gather on the CPU into slots of this layout, with a cache of the table's rows where there is one: of the rows with
+/// these ids, or of those read last.
 pub(crate) fn gather_on_host<'d>(
     dataset: &'d Dataset,
+    layout: &BatchLayout,
     threads: usize,
     caches: &Caches,
     cached_rows: Option<&FrozenBytes>,
@@ -151,7 +154,10 @@ pub(crate) fn gather_on_host<'d>(
     let table = dataset.features();
     let row_bytes = table.row_bytes();
     let failed = |error: GatherError| RuntimeError::Failed(format!("feat.npy: {error}"));
-    let host = HostGather::new(table.bytes, row_bytes, threads).map_err(failed)?;
+    let mut host = HostGather::new(table.bytes, row_bytes, threads).map_err(failed)?;
+    if let Some(half) = layout.widened_from() {
+        host = host.with_widening(half).map_err(failed)?;
+    }
     let cache: RowCache = match cached_rows {
         Some(ids) => {
             let ids: &[i64] = bytemuck::cast_slice(ids.bytes());

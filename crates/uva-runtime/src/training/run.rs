@@ -25,7 +25,7 @@ use crate::metrics::{End, Event, Observer, Roles};
 use crate::plan::RunPlan;
 use crate::preparation::Preparation;
 use crate::roles::BatchReceiver;
-use crate::{LoaderOptions, Passes, Runtime, RuntimeError, mps};
+use crate::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, mps};
 
 /// Bytes up to which glibc takes an allocation of a consumer from its heap, and freed ones at the heap's end that it
 /// keeps, instead of giving them back to the kernel and faulting fresh pages in for the next batch. Larger ones, such as
@@ -86,10 +86,20 @@ impl TrainingRun {
             start: saved.map(|state| state.cursor).unwrap_or_default(),
             steered: false,
         };
-        let loader = LoaderOptions { degrees: options.trainer.model == ModelKind::Gcn, ..loader.clone() };
+        let asked = loader.feature_type;
+        let mut loader = LoaderOptions {
+            degrees: options.trainer.model == ModelKind::Gcn,
+            feature_type: FeatureType::Table,
+            ..loader.clone()
+        };
         let mut plan = RunPlan::new(&dataset, &loader, passes)?;
-        plan.checkpointed = options.checkpoint.is_some();
         let decision = backend::decide(backend, in_process, || Probe::in_child(&without_mps(), false))?;
+        // Who widens is known only now: the model takes what the producer does not.
+        loader.feature_type = asked.for_models(dataset.features().element, &decision.backend);
+        if loader.feature_type != plan.options.feature_type {
+            plan = RunPlan::new(&dataset, &loader, passes)?;
+        }
+        plan.checkpointed = options.checkpoint.is_some();
         let preparation = Preparation::new(dataset, plan, &decision.backend, caches)?;
         Ok(Self { preparation, options, decision, in_process, checkpoint })
     }

@@ -2,13 +2,28 @@
 
 use std::path::{Path, PathBuf};
 
+use uva_graph::ElementType;
 use uva_graph::generate::{PowerLaw, power_law};
 
 /// A generated graph of three classes, five features a node, in `directory`.
+#[allow(dead_code, reason = "not every file of tests needs both")]
 pub fn graph(directory: &Path, nodes: u64, average_degree: f64) -> PathBuf {
+    graph_of(directory, nodes, average_degree, ElementType::F32)
+}
+
+/// The same with features of this type.
+pub fn graph_of(directory: &Path, nodes: u64, average_degree: f64, feature_element: ElementType) -> PathBuf {
     let path = directory.join("graph");
-    let options =
-        PowerLaw { nodes, average_degree, feature_dim: 5, classes: 3, seed: 3, ..PowerLaw::default() };
+    let (feature_dim, classes, seed) = (5, 3, 3);
+    let options = PowerLaw {
+        nodes,
+        average_degree,
+        feature_dim,
+        classes,
+        seed,
+        feature_element,
+        ..PowerLaw::default()
+    };
     power_law(&path, &options, &|_| {}).expect("a graph");
     path
 }

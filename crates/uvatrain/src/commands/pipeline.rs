@@ -14,9 +14,12 @@ use crate::flags::{BackendFlags, CacheFlags, LoaderFlags, Sampler};
 use crate::ui::listen::Listener;
 use crate::ui::progress;
 
-/// The loader's flags as the runtime takes them: one sampler, where it is to be on the GPU.
-pub fn loader_options(loader: &LoaderFlags, backend: &BackendFlags) -> anyhow::Result<LoaderOptions> {
-    let mut options = loader.options();
+/// A loader's options as a run with this backend takes them: one sampler, where it is to be on the GPU.
+pub fn loader_options(
+    mut options: LoaderOptions,
+    loader: &LoaderFlags,
+    backend: &BackendFlags,
+) -> anyhow::Result<LoaderOptions> {
     if backend.sampler == Some(Sampler::Gpu) {
         if let Some(samplers @ 2..) = loader.samplers {
             return Err(exit::usage(format!(

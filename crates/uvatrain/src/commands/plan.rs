@@ -42,7 +42,9 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
             bytes
         }
     };
-    let loader = flags.loader.options();
+    // As `train` has them.
+    let mut loader = flags.loader.options_of_models();
+    loader.feature_type = loader.feature_type.for_models(dataset.features().element, &decision.backend);
     if let Some(verdict) = cache::measure_sampler(&dataset, &loader, &mut decision.backend)? {
         out::say(&verdict.reason);
     }

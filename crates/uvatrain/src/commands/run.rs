@@ -21,7 +21,7 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
     let dataset = Dataset::open(&flags.data)?;
     let run = CommandRun::new(
         dataset,
-        &loader_options(&flags.loader, &flags.backend)?,
+        &loader_options(flags.loader.options(), &flags.loader, &flags.backend)?,
         &backend_options(&flags.backend, &flags.cache),
         flags.cache.request(),
         command,

@@ -22,7 +22,7 @@ pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
     let dataset = Dataset::open(&flags.data)?;
     let run = TrainingRun::new(
         dataset,
-        &loader_options(&flags.loader, &flags.backend)?,
+        &loader_options(flags.loader.options_of_models(), &flags.loader, &flags.backend)?,
         flags.epochs,
         with_models::training_options(flags),
         &backend_options(&flags.backend, &flags.cache),

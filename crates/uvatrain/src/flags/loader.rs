@@ -1,8 +1,8 @@
 //! The options of everything that prepares mini-batches: `train` now, whatever else drives the pipeline later.
 
 use clap::{Args, ValueEnum};
-use uva_runtime::LoaderOptions;
 use uva_runtime::options::{MAX_SAMPLERS, Part};
+use uva_runtime::{FeatureType, LoaderOptions};
 use uva_sample::{Expand, SamplerKind};
 
 use super::{ByteSize, Fanouts, WalkFlags};
@@ -76,6 +76,11 @@ pub struct LoaderFlags {
     /// data
     #[arg(long, help_heading = BATCHES)]
     pub edge_ids: bool,
+
+    /// Feature values of batches: those of the table, or float32, for which the producer widens float16 and bfloat16
+    /// on the way [default: float32 for a built-in model, else table]
+    #[arg(long, value_name = "TYPE", value_enum, help_heading = BATCHES)]
+    pub feature_type: Option<FeatureValues>,
 
     /// Sampler processes [default: a quarter of the CPU cores, 1 to 8]
     #[arg(
@@ -168,6 +173,26 @@ impl NeighborsPicked {
     }
 }
 
+/// What the feature values of batches are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FeatureValues {
+    /// What the table has
+    Table,
+    /// float32
+    Float32,
+}
+
+impl FeatureValues {
+    /// The same, as the runtime takes it.
+    fn feature_type(self) -> FeatureType {
+        match self {
+            Self::Table => FeatureType::Table,
+            Self::Float32 => FeatureType::Float32,
+        }
+    }
+}
+
 /// Which nodes a hop draws neighbours for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -193,6 +218,7 @@ impl LoaderFlags {
             feature_slots: self.slots as usize,
             batch_slots: self.batch_slots.map(|slots| slots as usize),
             slot_bytes: self.slot_bytes.map(ByteSize::bytes),
+            feature_type: self.feature_type.map(FeatureValues::feature_type).unwrap_or_default(),
             gather_threads: self.gather_threads.map_or_else(|| share_of_cores(4), |threads| threads as usize),
             batch_dependency: self.batch_dependency,
             // The model's wish, not the user's.
@@ -205,6 +231,12 @@ impl LoaderFlags {
                 ExpandNodes::New => Expand::New,
             },
         }
+    }
+
+    /// The same for a built-in model, which computes in float32 whatever the table has.
+    pub fn options_of_models(&self) -> LoaderOptions {
+        let asked = self.feature_type.map_or(FeatureType::Float32, FeatureValues::feature_type);
+        LoaderOptions { feature_type: asked, ..self.options() }
     }
 
     /// The options that decide what batches are and how large, as one would give them again; those that are as they are
@@ -226,6 +258,9 @@ impl LoaderFlags {
         add(self.seed != 0, &format!("--seed {}", self.seed));
         add(self.batch_dependency > 1, &format!("--batch-dependency {}", self.batch_dependency));
         add(self.expand == ExpandNodes::New, "--expand new");
+        if let Some(values) = self.feature_type {
+            add(true, &format!("--feature-type {}", values.feature_type().name()));
+        }
         if let Some(bytes) = self.slot_bytes {
             add(true, &format!("--slot-bytes {}", bytes.bytes()));
         }
@@ -305,7 +340,7 @@ mod tests {
     fn what_was_given_reaches_the_runtime_as_it_is() {
         let args = "--fanouts 7,3 --replace --batch-size 9 --drop-last --seed 5 --samplers 2 --slots 3 \
                     --batch-slots 8 --slot-bytes 1MiB --gather-threads 4 --batch-dependency 6 --expand new \
-                    --sampler-kind weighted --edge-ids --walks 3 --walk-length 2 --walk-stop 7";
+                    --sampler-kind weighted --edge-ids --feature-type float32 --walks 3 --walk-length 2 --walk-stop 7";
         let options = flags(&args.split_whitespace().collect::<Vec<_>>()).options();
         let expected = LoaderOptions {
             sampler_kind: SamplerKind::Weighted,
@@ -318,6 +353,7 @@ mod tests {
             feature_slots: 3,
             batch_slots: Some(8),
             slot_bytes: Some(1 << 20),
+            feature_type: FeatureType::Float32,
             gather_threads: 4,
             batch_dependency: 6,
             expand: Expand::New,
@@ -330,11 +366,24 @@ mod tests {
     }
 
     #[test]
+    fn models_take_float32_and_others_the_tables_type_unless_told_otherwise() {
+        for (args, of_models, of_others) in [
+            (&[][..], FeatureType::Float32, FeatureType::Table),
+            (&["--feature-type", "table"], FeatureType::Table, FeatureType::Table),
+            (&["--feature-type", "float32"], FeatureType::Float32, FeatureType::Float32),
+        ] {
+            let flags = flags(args);
+            assert_eq!(flags.options_of_models().feature_type, of_models, "{args:?}");
+            assert_eq!(flags.options().feature_type, of_others, "{args:?}");
+        }
+    }
+
+    #[test]
     fn options_that_are_given_again_make_the_same_batches() {
         for line in [
             "--fanouts 15,10,5 --batch-size 1024",
             "--fanouts 7,-1 --batch-size 9 --sampler-kind weighted --replace --drop-last --seed 5 --batch-dependency 6 \
-             --expand new --slot-bytes 1048576",
+             --expand new --feature-type table --slot-bytes 1048576",
             "--fanouts 7,3 --batch-size 9 --sampler-kind walk --walks 3 --walk-length 2 --walk-stop 0",
         ] {
             let words: Vec<&str> = line.split_whitespace().collect();

@@ -27,7 +27,7 @@ Example:
   uvatrain train data/demo --checkpoint run1 --epochs 30 --resume")]
 pub struct TrainFlags {
     /// The dataset: a directory of .npy files, as `generate` and `import` write it. Features may be float32, float16,
-    /// bfloat16, uint8 or int8: they are gathered as they are stored, and widened to float32 in front of the model
+    /// bfloat16, uint8 or int8; the model computes in float32
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
