@@ -76,6 +76,8 @@ fn batches(
     let passes = Passes { epochs: 1, validate: true, ..Passes::default() };
     let plan = RunPlan::new(dataset, &options(feature_type), passes).unwrap();
     let mut runtime = Runtime::start_with(Arc::clone(dataset), plan, contents).unwrap();
+    // What is read is the table's, whatever is written.
+    assert_eq!(runtime.gauges().unwrap().row_bytes(), dataset.features().row_bytes() as u64);
     let mut seen = Vec::new();
     while let Some(batch) = runtime.next_batch().unwrap() {
         let features = batch.features();
@@ -88,7 +90,7 @@ fn batches(
         assert_eq!(features.rows, batch.node_count());
         seen.push((batch.hash(), features.bytes.to_vec()));
     }
-    assert!(seen.len() > 20);
+    assert!(seen.len() > 10, "{}", seen.len());
     seen
 }
 
@@ -160,7 +162,8 @@ fn slots_on_a_gpu_are_refused_float32_of_halves_before_the_gpu_is_touched() {
     let dataset = dataset(temp.path(), ElementType::F16);
     let asked = options(FeatureType::Float32);
     let stream = BatchStream::in_this_process(Arc::clone(&dataset), &asked, backend.clone(), Split::Train);
-    let cached = CachedDataset::new(&dataset, &asked, &backend, &CacheContents::default());
+    let nothing = CacheContents::default();
+    let cached = CachedDataset::new(&dataset, &asked, &backend, &nothing);
     for refused in [stream.map(drop).unwrap_err(), cached.map(drop).unwrap_err()] {
         assert!(matches!(refused, RuntimeError::Usage(_)), "{refused}");
         for part in ["--feature-type float32", "GPU", "Leave --feature-type out", "batch.x.float()"] {
