@@ -238,6 +238,21 @@ fn a_runs_page_has_the_figures_of_its_metrics() {
         let row = row.split("</tr>").next().unwrap();
         assert!(row.contains(&share), "{share} in {row}");
     }
+    // And so is what each process had of memory: launcher, janitor, two samplers, producer, consumer.
+    let memory =
+        page.split("<caption>Memory of each process").nth(1).unwrap().split("</table>").next().unwrap();
+    let processes = end["memory"].as_array().unwrap();
+    assert_eq!(processes.len(), 6);
+    for process in processes {
+        let row =
+            memory.split(&format!("<th scope=\"row\">{}</th>", process["process"].as_str().unwrap())).nth(1);
+        let row = row.unwrap().split("</tr>").next().unwrap();
+        let peak = process["peak_bytes"].as_u64().unwrap() as f64 / 1048576.0;
+        assert!(
+            row.matches("<td>").count() == 5 && row.contains(&format!("<td>{peak:.1} MiB</td>")),
+            "{row}"
+        );
+    }
     for title in
         ["What each stage did", "Batches a second", "Loss of batches", "Accuracy by epoch", "Hit rate"]
     {

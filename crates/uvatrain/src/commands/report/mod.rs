@@ -7,6 +7,7 @@
 //! | `stretches`, `histogram` | sums in memory that does not grow with the file |
 //! | `axis`, `chart`, `html` | ticks, lines, tables: what knows nothing of runs |
 //! | `stages`, `curves`, `sizes` | the pictures |
+//! | `memory` | what the processes had of memory |
 //! | `section`, `compare`, `page` | the page |
 
 mod axis;
@@ -15,6 +16,7 @@ mod compare;
 mod curves;
 mod histogram;
 mod html;
+mod memory;
 mod page;
 mod read;
 mod roles;

@@ -10,7 +10,7 @@ use super::page::Scale;
 use super::roles::{sums, verdict};
 use super::run::Run;
 use super::timeline::{DOINGS, ROLES};
-use super::{sizes, stages};
+use super::{memory, sizes, stages};
 use crate::flags::ByteSize;
 use crate::ui::format;
 
@@ -32,6 +32,7 @@ pub fn of(run: &Run, id: &str, name: &str, scale: Scale) -> String {
     html += &stages::figure_of(run, &format!("{id}-stages"), scale.windows);
     html += &roles_table(run);
     html += &stages::table(run).unwrap_or_default();
+    html += &memory::table(run).unwrap_or_default();
     let runs = [(name.to_owned(), run)];
     let overlay = Overlay { runs: &runs, id, points: scale.points, hovers: scale.hovers };
     html += "<h3>Speed and learning</h3>\n";
