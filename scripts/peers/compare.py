@@ -3,7 +3,7 @@
 
     scripts/compare-peers.sh [options]      gets the peers, builds, makes the graphs, and then runs this
     scripts/peers/compare.py --check FILE   works figures, ratios and tables out again from a file's rounds, and compares
-                                            them with what FILE and docs/performance.md say; measures nothing
+                                            them with what FILE and the pages say; measures nothing
 
 Four sections: neighbour sampling alone, the gather of feature rows alone, both end to end (loading), and GraphSAGE
 epochs (training). A cell is a section on a graph on so many cores, to which every process is pinned. Within a cell the
@@ -25,10 +25,11 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts/peers")]
 from measure import cpu_seconds  # noqa: E402
 from watched import machine  # noqa: E402
-from report import FOREIGN, SECTIONS, figure, markdown, summarise  # noqa: E402
+from report import FOREIGN, SECTIONS, figure, markdown, ratios, summarise  # noqa: E402
 from runtimes import Failed, Program, Worker  # noqa: E402
 
-ABOUT = "Made by scripts/compare-peers.sh; docs/performance.md quotes it."
+ABOUT = "Made by scripts/compare-peers.sh; docs/peers.md quotes it."
+PAGES = [ROOT / "docs/peers.md", ROOT / "docs/performance.md"]
 HUGE = {"THP_MEM_ALLOC_ENABLE": "1"}
 # Rows of a gather are as many bytes as the input nodes of a batch on the larger graph.
 GATHER_BYTES = 40_000_000
@@ -287,16 +288,18 @@ def text_of(results):
     return re.sub(r"([\[{])\s+([^\[\]{}]*?)\s+([\]}])", lambda m: m[1] + re.sub(r"\s*\n\s*", " ", m[2]) + m[3], text) + "\n"
 
 
-def check(path, page):
-    """Whether a file's figures, and a page's tables, are what its rounds come to. Returns what is wrong."""
+def check(path, pages):
+    """Whether a file's figures, and the tables of the pages, are what its rounds come to. Returns what is wrong."""
     results = json.loads(path.read_text())
     again = {**results, "cells": [summarise(json.loads(json.dumps(cell))) for cell in results["cells"]]}
     wrong = []
     for told, found in zip(results["cells"], again["cells"]):
         if told != found:
             wrong.append(f"{path}: {told['section']}, {told['graph']}, cores: {told['cores']}: not what its rounds come to")
-    lines = set(page.read_text().splitlines())
-    wrong += [f"{page}: has not the line {line}" for line in markdown(again).splitlines() if line and line not in lines]
+    lines = {line for page in pages for line in page.read_text().splitlines()}
+    where = " or ".join(map(str, pages))
+    told = [*markdown(again).splitlines(), *ratios(again)]
+    wrong += [f"{where}: has not the line {line}" for line in told if line and line not in lines]
     return wrong
 
 
@@ -307,7 +310,8 @@ def names(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", type=Path, metavar="FILE")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs/performance.md", help="the page that --check looks at")
+    parser.add_argument("--page", type=Path, action="append",
+                        help="a page that --check looks at [default: docs/peers.md and docs/performance.md]")
     parser.add_argument("--uvatrain", type=Path, default=ROOT / "target/release/uvatrain")
     parser.add_argument("--dgl-python", type=Path, help="the python that imports dgl")
     parser.add_argument("--pyg-python", type=Path, help="the python that imports torch_geometric and torch_sparse")
@@ -328,7 +332,7 @@ def main():
     parser.add_argument("--out", type=Path, default=ROOT / "docs/results/peers.json")
     arguments = parser.parse_args()
     if arguments.check:
-        wrong = check(arguments.check, arguments.page)
+        wrong = check(arguments.check, arguments.page or PAGES)
         sys.exit("\n".join(wrong) if wrong else 0)
     unknown = [section for section in arguments.only if section not in SECTIONS]
     if unknown:
@@ -371,6 +375,7 @@ def main():
         arguments.out.write_text(text_of(results))
     if results["cells"]:
         print(markdown(results))
+        print("\n".join(["", *ratios(results)]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What compare.py's rounds come to: medians, ratios, and the tables of docs/performance.md. Everything is worked out from
+"""What compare.py's rounds come to: medians, ratios, and the tables of docs/peers.md. Everything is worked out from
 the rounds alone, so that `compare.py --check FILE` can do it again."""
 import statistics
 
@@ -109,6 +109,19 @@ def losses(results):
                 falling = " ".join(f"{loss:.3f}" for loss in contender["rounds"][0]["losses"])
                 lines.append(f"| {cell['graph']}, {cell['cores']} | {contender['name']} | {falling} |")
     return ["| graph, cores | runtime | loss, epoch by epoch |", "|---|---|---|", *lines] if lines else []
+
+
+def ratios(results):
+    """Lines of Markdown: how many times as fast as the fastest of the others, a row a section: docs/performance.md's."""
+    columns = [(graph, cores) for graph in ("small", "medium") for cores in (1, 2)]
+    cells = {(cell["section"], cell["graph"], cell["cores"]): cell for cell in results["cells"]}
+    lines = []
+    for section in SECTIONS:
+        found = [cells.get((section, *column), {}).get("beside_the_fastest") for column in columns]
+        if any(found):
+            shown = [f"{one['times_as_fast']:.2f} ({one['peer'].split(',')[0]})" if one else "–" for one in found]
+            lines.append(f"| {section}, {results['machine']['cpu']} | " + " | ".join(shown) + " |")
+    return lines
 
 
 def markdown(results):
