@@ -29,6 +29,8 @@ fn options(samplers: usize, feature_slots: usize) -> LoaderOptions {
         seed: 7,
         samplers,
         feature_slots,
+        // As few as there may be: what is on its way waits at each of them.
+        batch_slots: Some(samplers + 2),
         ..LoaderOptions::default()
     }
 }
@@ -118,6 +120,7 @@ proptest! {
         jumps in proptest::collection::vec((0..3_usize, 0..3_u32, 0..8_u64, 0..12_usize), 1..20),
         samplers in 1..4_usize,
         slots in 1..4_usize,
+        spare in 0..6_usize,
         validate in any::<bool>(),
     ) {
         static DATASET: std::sync::OnceLock<(tempfile::TempDir, Arc<Dataset>, BTreeMap<Key, u64>)> =
@@ -128,7 +131,8 @@ proptest! {
             let expected = hashes(&dataset, 3);
             (temp, dataset, expected)
         });
-        let mut stream = stream(dataset, &options(samplers, slots));
+        let options = LoaderOptions { batch_slots: Some(samplers + 2 + spare), ..options(samplers, slots) };
+        let mut stream = stream(dataset, &options);
         stream.expect_validation(validate);
         for (split, epoch, batch, take) in jumps {
             let split = SPLITS[split];
