@@ -9,6 +9,7 @@ pub(crate) trait RowId: bytemuck::Pod + Sync {
 }
 
 impl RowId for i64 {
+    #[inline(always)]
     fn is_below(self, rows: usize) -> bool {
         // A negative id becomes a number of at least 2^63, more rows than a slice of bytes can hold.
         (self as u64) < rows as u64
@@ -24,6 +25,7 @@ impl RowId for i64 {
 }
 
 impl RowId for i32 {
+    #[inline(always)]
     fn is_below(self, rows: usize) -> bool {
         i64::from(self).is_below(rows)
     }

@@ -9,7 +9,8 @@ mod ids;
 mod portable;
 mod widening;
 
-use rayon::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 pub use copy::RowCopy;
 use copy::{CachedTable, LINE, RowKind, TableRows, Way, copy_rows};
@@ -54,9 +55,9 @@ pub struct HostGather<'t> {
     kind: RowKind,
     rows: usize,
     copy: RowCopy,
-    /// `None` for one thread: the caller's.
+    /// `None` for one thread: the caller's. The caller takes part in copying, so that one of the pool's rests then.
     pool: Option<rayon::ThreadPool>,
-    /// How many of its threads a gather uses.
+    /// How many threads copy.
     used: usize,
     cache: Option<RowCache>,
     hits: Hits,
@@ -153,16 +154,9 @@ impl<'t> HostGather<'t> {
         if ids.len().checked_mul(row_bytes) != Some(out.len()) {
             return Err(GatherError::OutputLength { ids: ids.len(), row_bytes, length: out.len() });
         }
-        let outside = |&id: &I| !id.is_below(self.rows);
-        let task_rows = self.task_rows(ids.len());
-        let first_outside = match &self.pool {
-            // `position_first` and not `position_any`: the message names the same id whatever the threads do.
-            Some(pool) if ids.len() > task_rows => {
-                pool.install(|| ids.par_iter().with_min_len(1 << 14).position_first(outside))
-            }
-            _ => ids.iter().position(outside),
-        };
-        if let Some(position) = first_outside {
+        if any_outside(self.copy.vectors, ids, self.rows)
+            && let Some(position) = ids.iter().position(|id| !id.is_below(self.rows))
+        {
             return Err(GatherError::IdOutOfRange { position, id: ids[position].to_i64(), rows: self.rows });
         }
         let (table, kind) = (self.table, self.kind);
@@ -185,11 +179,29 @@ impl<'t> HostGather<'t> {
                 copy_rows(way, CachedTable::new(table, cache, kind.row_bytes), kind, ids, out)
             },
         };
+        let task_rows = self.task_rows();
+        let threads = self.used.min(ids.len().div_ceil(task_rows));
         let hits = match &self.pool {
-            Some(pool) if ids.len() > task_rows => pool.install(|| {
-                let tasks = out.par_chunks_mut(task_rows * row_bytes).zip(ids.par_chunks(task_rows));
-                tasks.map(|(out, ids)| copy(ids, out)).sum()
-            }),
+            Some(pool) if threads > 1 => {
+                let tasks = Mutex::new(out.chunks_mut(task_rows * row_bytes).zip(ids.chunks(task_rows)));
+                let hits = AtomicU64::new(0);
+                let take_part = || {
+                    // The lock is held for as long as it takes to find out where the next task is.
+                    let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    while let Some((out, ids)) = next() {
+                        // Read when all threads have come to an end, which orders it.
+                        hits.fetch_add(copy(ids, out), Ordering::Relaxed);
+                    }
+                };
+                pool.in_place_scope(|scope| {
+                    for _ in 1..threads {
+                        scope.spawn(|_| take_part());
+                    }
+                    // Here work begins at once; a thread that sleeps may take as long to wake as a whole task.
+                    take_part();
+                });
+                hits.into_inner()
+            }
             _ => copy(ids, out),
         };
         self.hits.count(ids.len() as u64, hits);
@@ -209,16 +221,25 @@ impl<'t> HostGather<'t> {
         Ok(())
     }
 
-    /// Rows that a thread takes at a time, of so many. Their bytes are whole lines, so that no two threads write to one
-    /// where the output begins on a line.
-    fn task_rows(&self, rows: usize) -> usize {
+    /// Rows that a thread takes at a time. Their bytes are whole lines, so that no two threads write to one where the
+    /// output begins on a line.
+    fn task_rows(&self) -> usize {
         let row_bytes = self.row_bytes();
         // As a power of two divides a line, the fewest rows that are whole lines are one too.
         let whole_lines = LINE >> row_bytes.trailing_zeros().min(LINE.trailing_zeros());
-        let task_rows = TASK_BYTES.div_ceil(row_bytes);
-        // Where not all threads are to be used, as many tasks as those that are: the others find nothing to do.
-        let fewest = if self.used < self.threads() { rows.div_ceil(self.used) } else { 0 };
-        task_rows.max(fewest).next_multiple_of(whole_lines)
+        TASK_BYTES.div_ceil(row_bytes).next_multiple_of(whole_lines)
+    }
+}
+
+uva_vectors::vectorized! {
+    /// Whether an id is no row of the table.
+    fn any_outside<I: RowId>(ids: &[I], rows: usize) -> bool {
+        // To the end in any case: a loop that may end early is not made of vectors.
+        let mut outside = false;
+        for id in ids {
+            outside |= !id.is_below(rows);
+        }
+        outside
     }
 }
 
