@@ -1,5 +1,7 @@
 //! Memory that processes share, and the protocol by which they hand it to each other.
 //!
+//! [Files](files) are opened and replaced here, with no trust in what others put in their place.
+//!
 //! This crate owns every `unsafe` that host memory needs: [mapped files](MappedFile), [writable mappings of
 //! them](PrivateFile), [shared regions](SharedRegion) (sealed memfds), [bytes that are written once](FrozenBytes), [pages](ZeroedPages) for random reads, the
 //! [hand-over](handover) of their file descriptors between processes, [pidfds](pidfd), what a child must do [between
@@ -11,6 +13,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod control;
+pub mod files;
 pub mod frozen;
 pub mod handover;
 pub mod mapped_file;

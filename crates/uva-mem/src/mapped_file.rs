@@ -1,8 +1,9 @@
 //! Files mapped: to be read, or to be lent to somebody who may write.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use crate::files::open_regular;
 
 /// A regular file's bytes, mapped read-only and shared with every other process that maps it.
 ///
@@ -19,7 +20,7 @@ impl MappedFile {
     /// # Errors
     /// What opening or mapping it said; the caller knows the path.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
+        let file = open_regular(path)?;
         // SAFETY: the mapping is private to this value and never written through. What Rust cannot rule out is
         // another process changing or truncating the file meanwhile: a change shows as other bytes, which every
         // reader checks before using them as an index; a truncation ends in SIGBUS, which ends the role and is
@@ -74,7 +75,7 @@ impl PrivateFile {
     /// # Errors
     /// What opening or mapping it said; the caller knows the path.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
+        let file = open_regular(path)?;
         // Without NORESERVE the kernel would count the whole file as memory to come, and refuse one larger than there
         // is. SAFETY: as in `MappedFile::open`; changes of the file may or may not show, and nothing here trusts its
         // content.

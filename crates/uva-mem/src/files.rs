@@ -1,0 +1,310 @@
+//! Files opened and written without trust in what others may have put in their place.
+//!
+//! Paths come from users, and directories may belong to others. A name can lead to a FIFO, which would block whoever opens
+//! it, to a device, which never ends, or through a link to a file of the caller's. So everything the program reads goes
+//! through [`open_regular`] or [`read_regular`], and everything it puts in a file's place through [`Replacement`].
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+
+/// Opens the regular file at `path` for reading. Links are followed.
+///
+/// It never waits: what is no regular file is refused before a byte is read.
+///
+/// # Errors
+/// The system's answer; [`io::ErrorKind::IsADirectory`] for a directory, and [`io::ErrorKind::InvalidInput`] for a FIFO, a
+/// socket or a device.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    // A FIFO without a writer opens at once with NONBLOCK; of regular files the flag changes nothing.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        // A socket's name, or a device without a driver.
+        Err(Errno::NXIO) => return Err(not_regular("a socket or a device")),
+        Err(error) => return Err(error.into()),
+    };
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() {
+        return Ok(file);
+    }
+    use std::os::unix::fs::FileTypeExt;
+    Err(if kind.is_dir() {
+        io::Error::new(io::ErrorKind::IsADirectory, "it is a directory, not a file")
+    } else if kind.is_fifo() {
+        not_regular("a named pipe")
+    } else {
+        not_regular("a device")
+    })
+}
+
+fn not_regular(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, not a regular file"))
+}
+
+/// Reads the whole of the regular file at `path`, which has to have at most `most` bytes.
+///
+/// # Errors
+/// As [`open_regular`]; [`io::ErrorKind::FileTooLarge`] for a larger file, of which nothing is read.
+pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = open_regular(path)?;
+    let too_large = |bytes: u64| {
+        io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it has {bytes} bytes, and at most {most} are read of such a file"),
+        )
+    };
+    let bytes = file.metadata()?.len();
+    if bytes > most {
+        return Err(too_large(bytes));
+    }
+    let mut contents = Vec::new();
+    // Files of /proc say that they have no bytes, and any file may grow meanwhile: the bound is on what is read.
+    file.take(most.saturating_add(1)).read_to_end(&mut contents)?;
+    if contents.len() as u64 > most {
+        return Err(too_large(contents.len() as u64));
+    }
+    Ok(contents)
+}
+
+/// [`read_regular`] of a file of UTF-8 text.
+///
+/// # Errors
+/// As [`read_regular`], and [`io::ErrorKind::InvalidData`] for other bytes.
+pub fn read_regular_text(path: &Path, most: u64) -> io::Result<String> {
+    String::from_utf8(read_regular(path, most)?).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        io::Error::new(io::ErrorKind::InvalidData, format!("its byte {at} is not UTF-8 text"))
+    })
+}
+
+/// A new file on its way to a name, where it takes the place of an earlier one in one step.
+///
+/// Where the file system can, the file has no name until [`commit`](Self::commit), so a killed process leaves nothing
+/// behind. Elsewhere it has a random one, `.NAME.<16 hex digits>.partial`, made with `O_EXCL`. All names are looked up in
+/// the directory as it was opened. A link that lies under the target's name is replaced, not followed.
+///
+/// Dropping it instead of committing removes the file.
+#[derive(Debug)]
+pub struct Replacement {
+    directory: OwnedFd,
+    name: OsString,
+    target: PathBuf,
+    file: File,
+    /// The name that the file has meanwhile.
+    partial: Option<OsString>,
+}
+
+impl Replacement {
+    /// Opens a new, empty file that [`commit`](Self::commit) names `target`, with the permissions `mode` less the process's
+    /// umask.
+    ///
+    /// # Errors
+    /// Where `target` names no file, or its directory cannot be opened or written.
+    pub fn of(target: &Path, mode: u32) -> io::Result<Replacement> {
+        let name = target.file_name().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, "the path does not end with the name of a file")
+        })?;
+        let parent = match target.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(parent, flags, Mode::empty())?;
+        let mode = Mode::from_raw_mode(mode);
+        let (file, partial) = match unnamed(&directory, mode) {
+            Some(file) => (file, None),
+            None => {
+                let partial = random_name(name)?;
+                let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                (rustix::fs::openat(&directory, &partial, flags, mode)?.into(), Some(partial))
+            }
+        };
+        Ok(Replacement { directory, name: name.to_owned(), target: target.to_owned(), file, partial })
+    }
+
+    /// The file, to be written.
+    pub fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// The path it will have.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Gives the file its name, and removes what had it. Call [`File::sync_all`] before, and
+    /// [`sync_directory`](Self::sync_directory) after, where the file has to survive a power failure.
+    ///
+    /// # Errors
+    /// The system's answer; the earlier file is then as it was, and the new one gone.
+    pub fn commit(&mut self) -> io::Result<()> {
+        let partial = match &self.partial {
+            Some(partial) => partial,
+            None => self.partial.insert(self.link()?),
+        };
+        rustix::fs::renameat(&self.directory, &*partial, &self.directory, &self.name)?;
+        // `Drop` finds nothing of this name any more.
+        self.partial = None;
+        Ok(())
+    }
+
+    /// Gives the unnamed file a random name, since a link cannot replace what is there and a rename can.
+    fn link(&self) -> io::Result<OsString> {
+        let partial = random_name(&self.name)?;
+        let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        rustix::fs::linkat(CWD, unnamed, &self.directory, &partial, AtFlags::SYMLINK_FOLLOW)?;
+        Ok(partial)
+    }
+
+    /// Waits until the directory's names are on the disk.
+    ///
+    /// # Errors
+    /// The system's answer.
+    pub fn sync_directory(&self) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::openat(&self.directory, ".", flags, Mode::empty())?;
+        Ok(rustix::fs::fsync(directory)?)
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if let Some(partial) = &self.partial {
+            let _ = rustix::fs::unlinkat(&self.directory, partial, AtFlags::empty());
+        }
+    }
+}
+
+/// A file without a name in `directory`, where the file system has such files and /proc can name them later.
+fn unnamed(directory: &OwnedFd, mode: Mode) -> Option<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(directory, ".", flags, mode).ok()?);
+    fs::metadata(format!("/proc/self/fd/{}", file.as_raw_fd())).is_ok().then_some(file)
+}
+
+/// A name beside `name` that nobody can foresee.
+fn random_name(name: &OsStr) -> io::Result<OsString> {
+    let mut partial = OsString::from(".");
+    // A file's name has at most 255 bytes.
+    let shown = name.as_encoded_bytes();
+    partial.push(if shown.len() <= 200 { name } else { OsStr::new("long-name") });
+    partial.push(format!(".{:016x}.partial", random_word()?));
+    Ok(partial)
+}
+
+/// A word from the system's generator.
+///
+/// # Errors
+/// Where the system has none.
+pub fn random_word() -> io::Result<u64> {
+    let mut word = [0; 8];
+    let got = rustix::rand::getrandom(&mut word, rustix::rand::GetRandomFlags::empty())?;
+    if got != word.len() {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the system gave too few random bytes"));
+    }
+    Ok(u64::from_ne_bytes(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_fifo_a_device_a_socket_and_a_directory_are_refused_without_waiting() {
+        let temp = tempfile::tempdir().unwrap();
+        let fifo = temp.path().join("fifo");
+        rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let socket = temp.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        for (path, says) in
+            [(fifo.as_path(), "named pipe"), (Path::new("/dev/zero"), "device"), (&socket, "socket")]
+        {
+            let error = open_regular(path).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{}", path.display());
+            assert!(error.to_string().contains(says), "{error}");
+        }
+        assert_eq!(open_regular(temp.path()).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(open_regular(Path::new("/nowhere")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn no_more_than_the_bound_is_read_and_files_that_tell_no_length_are_read_whole() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("file");
+        fs::write(&path, b"abcdef").unwrap();
+        assert_eq!(read_regular(&path, 6).unwrap(), b"abcdef");
+        assert_eq!(read_regular(&path, 5).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert!(!read_regular(Path::new("/proc/self/status"), 1 << 20).unwrap().is_empty());
+        assert_eq!(
+            read_regular(Path::new("/proc/self/status"), 10).unwrap_err().kind(),
+            io::ErrorKind::FileTooLarge
+        );
+        fs::write(&path, b"ab\xff").unwrap();
+        let error = read_regular_text(&path, 100).unwrap_err();
+        assert!(error.to_string().contains("byte 2"), "{error}");
+    }
+
+    fn entries(directory: &Path) -> Vec<OsString> {
+        let mut names: Vec<_> =
+            fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_replacement_takes_the_name_whole_and_leaves_a_link_s_target_alone() {
+        let temp = tempfile::tempdir().unwrap();
+        let (victim, target) = (temp.path().join("victim"), temp.path().join("target"));
+        fs::write(&victim, b"mine").unwrap();
+        symlink(&victim, &target).unwrap();
+        let mut replacement = Replacement::of(&target, 0o600).unwrap();
+        replacement.file().write_all(b"new").unwrap();
+        replacement.commit().unwrap();
+        replacement.sync_directory().unwrap();
+        drop(replacement);
+        assert_eq!(fs::read(&victim).unwrap(), b"mine");
+        assert_eq!(fs::read(&target).unwrap(), b"new");
+        assert!(fs::symlink_metadata(&target).unwrap().is_file());
+        assert_eq!(entries(temp.path()), ["target", "victim"]);
+    }
+
+    #[test]
+    fn a_replacement_that_is_dropped_leaves_nothing_with_or_without_a_name() {
+        let temp = tempfile::tempdir().unwrap();
+        let target = temp.path().join("target");
+        fs::write(&target, b"old").unwrap();
+        drop(Replacement::of(&target, 0o600).unwrap());
+        let mut named = Replacement::of(&target, 0o600).unwrap();
+        named.partial = Some(random_name(OsStr::new("target")).unwrap());
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let partial = named.partial.clone().unwrap();
+        named.file = rustix::fs::openat(&named.directory, &partial, flags, Mode::RUSR).unwrap().into();
+        assert_eq!(entries(temp.path()).len(), 2);
+        drop(named);
+        assert_eq!(entries(temp.path()), ["target"]);
+        assert_eq!(fs::read(&target).unwrap(), b"old");
+    }
+
+    #[test]
+    fn a_path_that_names_no_file_is_refused() {
+        for path in ["/", ".."] {
+            assert_eq!(
+                Replacement::of(Path::new(path), 0o600).unwrap_err().kind(),
+                io::ErrorKind::InvalidInput
+            );
+        }
+        assert_eq!(
+            Replacement::of(Path::new("/nowhere/file"), 0o600).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+    }
+}
