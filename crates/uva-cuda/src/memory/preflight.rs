@@ -77,6 +77,12 @@ impl HostMemory {
         self.tightest().0
     }
 
+    /// The bytes to be had under every limit, and what sets that limit, in words for a message.
+    pub fn tightest_limit(&self) -> (u64, String) {
+        let (bytes, bound) = self.tightest();
+        (bytes, bound.to_string())
+    }
+
     /// The bytes to be had under every limit, and the one that sets them.
     fn tightest(&self) -> (u64, Bound<'_>) {
         let machine = (self.available, Bound::Machine { total: self.total });
@@ -89,6 +95,17 @@ impl HostMemory {
 enum Bound<'m> {
     Machine { total: u64 },
     Cgroup(&'m CgroupLimit),
+}
+
+impl fmt::Display for Bound<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machine { total } => write!(f, "this machine's memory of {}", Bytes(*total)),
+            Self::Cgroup(cgroup) => {
+                write!(f, "the control group's limit of {} ({})", Bytes(cgroup.limit), cgroup.file.display())
+            }
+        }
+    }
 }
 
 /// What the pages are for.
@@ -155,12 +172,7 @@ pub fn preflight(
     let need = bytes.saturating_add(RESERVE.min(bytes / 16));
     let (available, bound) = memory.tightest();
     if available < need {
-        let limit = match bound {
-            Bound::Machine { total } => format!("this machine's memory of {}", Bytes(total)),
-            Bound::Cgroup(cgroup) => {
-                format!("the control group's limit of {} ({})", Bytes(cgroup.limit), cgroup.file.display())
-            }
-        };
+        let limit = bound.to_string();
         return Err(PreflightError { what: what.to_owned(), way, need, available, limit });
     }
     let mut doubts = Vec::new();
