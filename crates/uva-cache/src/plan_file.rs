@@ -371,6 +371,13 @@ impl CachePlan {
         Ok(warnings)
     }
 
+    /// How many of the first epochs of a run over `workload` the plan was chosen by; none where it was made for other
+    /// batches, or by a policy that counts none.
+    #[must_use]
+    pub fn counted_epochs(&self, workload: &Workload<'_>) -> u32 {
+        if self.options == PlanOptions::of(workload) { self.policy.counted_epochs() } else { 0 }
+    }
+
     /// Whether the sizes that the plan states are those of its lists and rows in `dataset`, within its budget.
     fn check_sizes(&self, dataset: &Dataset) -> Result<(), CacheError> {
         let refuse = |problem: String| Err(invalid(Path::new("plan"), problem));
