@@ -5,6 +5,7 @@
 
 mod arrays;
 mod gpu;
+mod preflight;
 mod run;
 pub mod session;
 mod task;
