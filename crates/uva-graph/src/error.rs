@@ -49,9 +49,7 @@ impl GraphError {
     /// A missing file counts as bad input.
     pub fn is_bad_input(&self) -> bool {
         match self {
-            GraphError::Io { source, .. } => {
-                matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-            }
+            GraphError::Io { source, .. } => uva_mem::files::is_about_the_name(source),
             GraphError::Invalid { .. } | GraphError::Usage { .. } => true,
             GraphError::Lacking { .. } => false,
         }

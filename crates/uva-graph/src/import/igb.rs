@@ -93,7 +93,7 @@ fn processed(source: &Path) -> PathBuf {
 fn table(path: &Path, row: &[usize]) -> Result<ArrayStream, GraphError> {
     let row_bytes = 4 * row.iter().product::<usize>() as u64;
     let mut start = [0; 6];
-    let begins_as_npy = std::fs::File::open(path)
+    let begins_as_npy = uva_mem::files::open_regular(path)
         .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut start))
         .map(|()| start == *b"\x93NUMPY")
         .or_else(|error| match error.kind() {

@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, json};
+use uva_mem::files::{read_regular, read_regular_text};
 
 use super::output::{Output, Sizes};
 use super::pickle::Pickle;
@@ -30,6 +31,10 @@ const NODES_PER_DESCRIBED: usize = 2;
 
 /// More features and classes than the largest file could describe.
 const MOST_COLUMNS: usize = 1 << 24;
+
+/// These files are read whole, and a pickle takes several times its bytes while it is read. The published ones have
+/// megabytes.
+const MOST_BYTES: u64 = 1 << 30;
 
 /// What every user of these graphs does with their edges.
 pub(super) const UNDIRECTED: Changes =
@@ -212,7 +217,7 @@ fn names_in(directory: &Path) -> Result<Vec<String>, GraphError> {
 }
 
 fn read_pickle(path: &Path) -> Result<Pickle, GraphError> {
-    let bytes = fs::read(path).map_err(GraphError::io(path, "open"))?;
+    let bytes = read_regular(path, MOST_BYTES).map_err(GraphError::io(path, "open"))?;
     Pickle::read(&bytes).map_err(|e| GraphError::invalid(path, e))
 }
 
@@ -255,7 +260,7 @@ impl Classes {
 fn test_index(path: &Path, trained: usize, tested: usize) -> Result<Vec<usize>, GraphError> {
     let described = trained + tested;
     let most = described.saturating_mul(NODES_PER_DESCRIBED);
-    let text = fs::read_to_string(path).map_err(GraphError::io(path, "read"))?;
+    let text = read_regular_text(path, MOST_BYTES).map_err(GraphError::io(path, "read"))?;
     let mut seen = BTreeSet::new();
     let mut nodes = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {

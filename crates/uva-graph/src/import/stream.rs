@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::Crc;
 use flate2::bufread::DeflateDecoder;
+use uva_mem::files::open_regular;
 
 use super::values;
 use crate::GraphError;
@@ -66,7 +67,7 @@ struct Member {
 impl Archive {
     /// Reads the archive's directory.
     pub(super) fn open(path: &Path) -> Result<Archive, GraphError> {
-        let file = File::open(path).map_err(GraphError::io(path, "open"))?;
+        let file = open_regular(path).map_err(GraphError::io(path, "open"))?;
         let broken = |error: zip::result::ZipError| match error {
             zip::result::ZipError::Io(error) if !is_of_content(&error) => GraphError::io(path, "read")(error),
             error => GraphError::invalid(path, StreamProblem::Archive(error.to_string())),
@@ -129,7 +130,7 @@ impl Archive {
             return Err(GraphError::invalid(&place, StreamProblem::Method(member.method.clone())));
         };
         let io = || GraphError::io(&self.path, "read");
-        let mut file = File::open(&self.path).map_err(GraphError::io(&self.path, "open"))?;
+        let mut file = open_regular(&self.path).map_err(GraphError::io(&self.path, "open"))?;
         // The name and the extra fields before the content may be longer here than in the archive's directory.
         let mut local = [0; 30];
         file.seek(SeekFrom::Start(member.header)).map_err(io())?;
@@ -190,7 +191,7 @@ pub(super) struct ArrayStream {
 impl ArrayStream {
     /// The `.npy` file at `path`.
     pub(super) fn open(path: &Path) -> Result<ArrayStream, GraphError> {
-        let file = File::open(path).map_err(GraphError::io(path, "open"))?;
+        let file = open_regular(path).map_err(GraphError::io(path, "open"))?;
         let bytes = file.metadata().map_err(GraphError::io(path, "look at"))?.len();
         let content = Content::Plain(BufReader::with_capacity(BUFFER_BYTES, file));
         ArrayStream::new(path.to_owned(), content, bytes, None)
@@ -198,7 +199,7 @@ impl ArrayStream {
 
     /// Little-endian elements without a header, as numpy's memmap leaves them.
     pub(super) fn open_raw(path: &Path, kind: NpyType, shape: Vec<usize>) -> Result<ArrayStream, GraphError> {
-        let mut file = File::open(path).map_err(GraphError::io(path, "open"))?;
+        let mut file = open_regular(path).map_err(GraphError::io(path, "open"))?;
         let bytes = file.metadata().map_err(GraphError::io(path, "look at"))?.len();
         file.rewind().map_err(GraphError::io(path, "read"))?;
         let header = Header { kind, shape, data_offset: 0 };

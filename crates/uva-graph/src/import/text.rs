@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use uva_mem::files::open_regular;
 
 use super::stream::is_of_content;
 use crate::GraphError;
@@ -75,11 +76,8 @@ pub(super) fn each_line_until(
     report: &dyn Fn(Position),
     mut work: impl FnMut(u64, &[u8]) -> Result<bool, LineError>,
 ) -> Result<(), GraphError> {
-    let file = File::open(path).map_err(GraphError::io(path, "open"))?;
+    let file = open_regular(path).map_err(GraphError::io(path, "open"))?;
     let metadata = file.metadata().map_err(GraphError::io(path, "look at"))?;
-    if metadata.is_dir() {
-        return Err(GraphError::usage("SRC", format!("{} is a directory, a file is needed", path.display())));
-    }
     let done = Arc::new(AtomicU64::new(0));
     let file = Counted { file, done: Arc::clone(&done) };
     let file = BufReader::with_capacity(1 << 18, file);

@@ -4,9 +4,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use uva_mem::files::read_regular;
 
 use super::super::stream::ArrayStream;
 use crate::GraphError;
+
+/// Thousands of times what describes one type of node and one of edge. Its tree takes many times its bytes of memory.
+const MOST_YAML: u64 = 4 << 20;
 
 /// The file. Keys that are not named here are let be.
 #[derive(Debug, Deserialize)]
@@ -93,7 +97,7 @@ impl Described {
         } else {
             (source.parent().unwrap_or(Path::new(".")).to_owned(), source.to_owned())
         };
-        let text = std::fs::read(&file).map_err(GraphError::io(&file, "open"))?;
+        let text = read_regular(&file, MOST_YAML).map_err(GraphError::io(&file, "open"))?;
         let metadata: Metadata = serde_saphyr::from_slice(&text).map_err(|error| {
             // One line: the parser draws a picture of the place below its message.
             let message = error.to_string();
