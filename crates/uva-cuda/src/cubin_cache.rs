@@ -217,6 +217,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_planted_in_the_place_of_an_entry_is_not_found_and_not_written_through() {
+        let (folder, cache, key) = cache();
+        let victim = folder.path().join("victim");
+        fs::write(&victim, b"mine").unwrap();
+        cache.store("gather", key, b"an image").unwrap();
+        for target in [std::path::Path::new("/dev/zero"), &victim] {
+            let path = cache.path("gather", key);
+            fs::remove_file(&path).unwrap();
+            std::os::unix::fs::symlink(target, &path).unwrap();
+            assert_eq!(cache.load("gather", key), None);
+            cache.store("gather", key, b"an image").unwrap();
+            assert_eq!(cache.load("gather", key).unwrap(), b"an image");
+        }
+        assert_eq!(fs::read(&victim).unwrap(), b"mine");
+    }
+
+    #[test]
     fn a_file_of_another_key_is_not_found() {
         let (_folder, cache, key) = cache();
         let other = Key::of(&[b"source", b"sm_80"]);

@@ -74,11 +74,14 @@ impl StagedDirectory {
         };
         let created_parents = create_parents(parent)?;
         sibling::remove_abandoned(parent, name);
+        // Held from before it is made, so that `remove_unfinished` misses none.
+        let mut unfinished = unfinished();
         let sibling = Sibling::create(parent, name).map_err(|error| {
             remove_created(&created_parents);
             GraphError::io(out, "create")(error)
         })?;
-        unfinished().push(sibling.path().to_owned());
+        unfinished.push(sibling.path().to_owned());
+        drop(unfinished);
         Ok(StagedDirectory { out: out.to_owned(), sibling, created_parents, committed: false, replaces })
     }
 
