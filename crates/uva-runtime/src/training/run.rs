@@ -302,6 +302,10 @@ fn fingerprint(
         "evaluate_by": options.evaluate_by,
     });
     // Only where it changes a batch, so that checkpoints of before it was there go on.
+    if loader.replace {
+        // Short lists were once taken whole: such a run has other batches now.
+        fingerprint["replacement"] = "as many picks as the fanout".into();
+    }
     if loader.batch_dependency > 1 {
         fingerprint["batch_dependency"] = loader.batch_dependency.into();
     }
