@@ -57,7 +57,7 @@ impl HostMemory {
     /// As [`HostMemory::read`], with the files of `/proc` and `/sys` below `root`.
     fn read_below(root: &Path, lock_limit: Option<u64>) -> io::Result<Self> {
         let file = root.join("proc/meminfo");
-        let text = std::fs::read_to_string(&file)?;
+        let text = uva_mem::files::read_kernel_text(&file)?;
         let kib = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
@@ -67,7 +67,7 @@ impl HostMemory {
                 })
         };
         let (available, total) = (kib("MemAvailable")?, kib("MemTotal")?);
-        let may_lock_any = std::fs::read_to_string(root.join("proc/self/status"))
+        let may_lock_any = uva_mem::files::read_kernel_text(root.join("proc/self/status"))
             .is_ok_and(|status| effective_capabilities(&status) >> CAP_IPC_LOCK & 1 == 1);
         Ok(Self { available, total, lock_limit, may_lock_any, cgroups: cgroup_limits(root) })
     }
@@ -194,7 +194,9 @@ fn effective_capabilities(status: &str) -> u64 {
 
 /// The memory limits of the control groups around this process, of both versions, the innermost first.
 fn cgroup_limits(root: &Path) -> Vec<CgroupLimit> {
-    let Ok(groups) = std::fs::read_to_string(root.join("proc/self/cgroup")) else { return Vec::new() };
+    let Ok(groups) = uva_mem::files::read_kernel_text(root.join("proc/self/cgroup")) else {
+        return Vec::new();
+    };
     let mut limits = Vec::new();
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':');
@@ -255,11 +257,12 @@ const NO_LIMIT: u64 = 1 << 62;
 
 impl CgroupVersion {
     fn limit(&self, folder: &Path) -> Option<CgroupLimit> {
-        let number = |name: &str| std::fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
+        let number =
+            |name: &str| uva_mem::files::read_kernel_text(folder.join(name)).ok()?.trim().parse::<u64>().ok();
         // "max" is no number, and no limit.
         let limit = number(self.limit).filter(|&limit| limit < NO_LIMIT)?;
         let used = number(self.used)?;
-        let stat = std::fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+        let stat = uva_mem::files::read_kernel_text(folder.join("memory.stat")).unwrap_or_default();
         let droppable: u64 = stat
             .lines()
             .filter_map(|line| line.split_once(' '))

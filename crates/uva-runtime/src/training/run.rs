@@ -13,6 +13,7 @@ use uva_graph::Dataset;
 use uva_sample::{Expand, SamplerKind};
 use uva_train::{Metric, ModelKind};
 
+use super::existing;
 use super::session::{self, EvaluateBy, TrainingOptions, TrainingOutcome};
 use super::{preflight, trial};
 use crate::backend::{self, BackendOptions, Decision, Probe};
@@ -79,6 +80,12 @@ impl TrainingRun {
         options.fingerprint = fingerprint(&dataset, loader, &options)?;
         // Before the state is read: another run would go on changing it.
         let checkpoint = options.checkpoint.as_deref().map(CheckpointDirectory::claim).transpose()?;
+        if let Some(directory) = options.checkpoint.as_deref()
+            && !options.resume
+            && !options.overwrite_checkpoint
+        {
+            existing::refuse(directory)?;
+        }
         let saved = session::saved_state(&options)?;
         let before = saved.as_ref().and_then(|state| state.train_threads);
         let notes = settle_threads(&mut options, before).into_iter().collect();

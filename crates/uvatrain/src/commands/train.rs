@@ -115,6 +115,7 @@ mod with_models {
             checkpoint: flags.checkpoint.clone(),
             checkpoint_every: flags.checkpoint_every,
             resume: flags.resume,
+            overwrite_checkpoint: flags.overwrite_checkpoint,
             fingerprint: serde_json::Value::Null,
         }
     }
