@@ -6,9 +6,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::GraphError;
+use crate::quote;
 
 /// The file's name in a dataset.
 pub const FILE_NAME: &str = "meta.json";
+
+/// Why a file is no such JSON. The parser's message may quote the file.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct NotMeta(String);
+
+fn invalid(path: &Path, error: &serde_json::Error) -> GraphError {
+    GraphError::invalid(path, NotMeta(quote::message(&error.to_string())))
+}
 
 /// The content of `meta.json`. Every key is optional, and so is the file; keys not known here are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -38,7 +48,7 @@ impl Meta {
     pub fn read(directory: &Path) -> Result<Meta, GraphError> {
         let path = directory.join(FILE_NAME);
         match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| GraphError::invalid(&path, e)),
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| invalid(&path, &e)),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Meta::default()),
             Err(e) => Err(GraphError::io(&path, "read")(e)),
         }
