@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use uva_cache::CacheError;
-use uva_gather::GatherError;
+use uva_gather::{GatherError, MeasureError};
 use uva_graph::GraphError;
 use uva_runtime::RuntimeError;
 use uva_sample::SampleError;
@@ -130,7 +130,11 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
     if error.downcast_ref::<CacheError>().is_some_and(CacheError::is_bad_input) {
         return Some(Code::BadInput);
     }
-    if matches!(error.downcast_ref::<GatherError>(), Some(GatherError::Threads { .. })) {
+    let gather = match error.downcast_ref::<MeasureError>() {
+        Some(MeasureError::Gather(gather)) => Some(gather),
+        _ => error.downcast_ref::<GatherError>(),
+    };
+    if matches!(gather, Some(GatherError::Threads { .. })) {
         return Some(Code::Lacking);
     }
     // Sampling goes wrong only where options and graph do not fit each other.
