@@ -26,7 +26,7 @@ namespace uva {
 
 __device__ __forceinline__ u32 picks_of(const SampleArguments& arguments, u64 destination) {
   const u32 entries = (arguments.existing == nullptr ? arguments.degrees : arguments.existing)[destination];
-  return entries < arguments.fanout ? entries : arguments.fanout;
+  return draws(arguments, entries) ? arguments.fanout : entries;
 }
 
 // How many picks the lists of this block's part have, and how often lists are read. Every thread comes here.

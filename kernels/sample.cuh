@@ -249,6 +249,12 @@ __device__ __forceinline__ Scanned block_scan(u64 value) {
   return scanned;
 }
 
+// Whether picks are drawn out of a list of so many entries, which is otherwise taken as it stands.
+__device__ __forceinline__ bool draws(const SampleArguments& arguments, u32 entries) {
+  if (arguments.replace) return entries != 0 && arguments.fanout != WHOLE_LISTS;
+  return entries > arguments.fanout;
+}
+
 // Whether this block is the last of the launch to come here: then it sees what all others have written before. Every
 // thread comes here, once in a launch.
 __device__ __forceinline__ bool is_last_block(SampleReport* report) {

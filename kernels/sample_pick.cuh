@@ -70,7 +70,7 @@ __device__ __forceinline__ u32 bound_of(const SampleArguments& arguments, u32 de
   return arguments.replace ? degree : degree - arguments.fanout + index + 1;
 }
 
-// The draws of a destination with more neighbours than the fanout, into `draws`: one a lane, turn by turn. Each lane
+// The draws of a destination, into `draws`: one a lane, turn by turn. Each lane
 // assumes that no draw is rejected, so that word i is draw i's; where that is in doubt, which is rare, one lane draws
 // all of them one after the other. What each lane wrote last it also returns.
 __device__ __forceinline__ u32 draw(const SampleArguments& arguments, const Stream& stream, u32 degree, i64* draws) {
@@ -160,7 +160,7 @@ __device__ __forceinline__ void pick(const SampleArguments& arguments, u64 desti
   const u32 degree = arguments.degrees[destination], fanout = arguments.fanout;
   const i64 begin = arguments.begins[destination];
   i64* const picks = arguments.slots + arguments.block_indptr[destination];
-  if (degree <= fanout) {
+  if (!draws(arguments, degree)) {
     for (u32 index = lane; index < degree; index += LANES) picks[index] = begin + index;
     return;
   }

@@ -242,18 +242,20 @@ struct Weighted {
   const SampleArguments& arguments;
 
   __device__ __forceinline__ bool is_long(u64 destination) const {
-    const u32 fanout = arguments.fanout;
-    return arguments.degrees[destination] > WARP_LIST || (fanout > LANES && arguments.existing[destination] > fanout);
+    return arguments.degrees[destination] > WARP_LIST ||
+           (arguments.fanout > LANES && draws(arguments, arguments.existing[destination]));
   }
 
   __device__ __forceinline__ void by_warp(u64 destination) const {
     const PickedList list = list_of(arguments, destination);
     const u32* const weights = arguments.weights + home_begin(arguments, destination);
     const u32 existing = arguments.existing[destination];
-    if (existing == list.degree && existing <= arguments.fanout) {
-      take_whole(list, threadIdx.x % LANES, LANES);
-    } else if (existing <= arguments.fanout) {
-      existing_by_warp(list, weights);
+    if (!draws(arguments, existing)) {
+      if (existing == list.degree) {
+        take_whole(list, threadIdx.x % LANES, LANES);
+      } else {
+        existing_by_warp(list, weights);
+      }
     } else if (arguments.replace) {
       const double scale = scale_of(arguments.heaviest[destination]);
       draw_by_warp(list, weights, scale, stream_of_list(destination), arguments.fanout);
@@ -266,10 +268,12 @@ struct Weighted {
     const PickedList list = list_of(arguments, destination);
     const u32* const weights = arguments.weights + home_begin(arguments, destination);
     const u32 existing = arguments.existing[destination];
-    if (existing == list.degree && existing <= arguments.fanout) {
-      take_whole(list, threadIdx.x, blockDim.x);
-    } else if (existing <= arguments.fanout) {
-      existing_by_block(list, weights);
+    if (!draws(arguments, existing)) {
+      if (existing == list.degree) {
+        take_whole(list, threadIdx.x, blockDim.x);
+      } else {
+        existing_by_block(list, weights);
+      }
     } else if (arguments.replace) {
       int* const places = arguments.block_indices + arguments.block_indptr[destination];
       const double scale = scale_of(arguments.heaviest[destination]);

@@ -53,10 +53,12 @@ def seed_order(seed, split, count, epoch):
 
 def pick(words, degree, fanout, replace):
     """Positions picked in a list of `degree` entries."""
-    if fanout == -1 or degree <= fanout:
+    if fanout == -1 or degree == 0:
         return list(range(degree))
     if replace:
         return [bounded(words, degree) for _ in range(fanout)]
+    if degree <= fanout:
+        return list(range(degree))
     picks = []
     for j in range(degree - fanout, degree):
         t = bounded(words, j + 1)
@@ -75,7 +77,7 @@ def pick_labor(variates, fanout):
 def pick_weighted(stream, weights, fanout, replace):
     """Positions picked in a list whose entries have these weights."""
     there = [position for position, weight in enumerate(weights) if weight > 0]
-    if fanout == -1 or len(there) <= fanout:
+    if fanout == -1 or not there:
         return there
     if replace:
         e = math.frexp(max(weights))[1] - 1
@@ -88,6 +90,8 @@ def pick_weighted(stream, weights, fanout, replace):
                 position += 1
             picks.append(position)
         return picks
+    if len(there) <= fanout:
+        return there
     keys = [(float(exponential(word_at(stream, position))) / weights[position], position) for position in there]
     return sorted(position for _, position in sorted(keys)[:fanout])
 
@@ -380,7 +384,12 @@ def graph_vectors():
     ]
     together = vectors_together(directed, splits, moved, train, options)
     walked = vectors_of_walks(directed, splits, moved, train, options)
-    return [plain, again, multi, kept, expanded_once, *labor, *weighted, *repeated, *together, *walked]
+    # More draws than most lists have entries.
+    drawn = dict(options, replace=True, fanouts=[15, 2, 20], expand="new", edge_ids=True)
+    replaced = graph_vector("the reordered one, with replacement, only new nodes expanded", moved, drawn, train, 4, [0])
+    unmoved = graph_vector("", csc(directed, "int32"), drawn, dict(train=splits["train"]), 4, [0])
+    assert [b["hash"] for b in unmoved["batches"]] == [b["hash"] for b in replaced["batches"]]
+    return [plain, again, multi, kept, expanded_once, *labor, *weighted, *repeated, *together, *walked, replaced]
 
 
 def vectors_of_walks(directed, splits, moved, train, options):
@@ -513,6 +522,11 @@ def vectors():
                     (50_000, 10, True),
                     (4, 3, True),
                     (2**31 + 1, 15, True),
+                    (3, 3, True),
+                    (1, 4, True),
+                    (0, 4, True),
+                    (5, 40, True),
+                    (12, -1, True),
                 ]
             )
         ],

@@ -55,15 +55,17 @@ impl HotnessPolicy for Analytic {
         // −ln(1 − p), in LOG_UNITs.
         let missing: Vec<AtomicU64> = (0..nodes).into_par_iter().map(|_| AtomicU64::new(0)).collect();
         for &fanout in &workload.options.fanouts {
-            let fanout = usize::try_from(fanout).unwrap_or(usize::MAX);
+            // A fanout of −1 takes lists as they stand.
+            let replace = workload.options.replace && fanout >= 0;
             chance.par_iter().zip(&mut list_reads).enumerate().for_each(|(node, (&chance, reads))| {
                 let degree = csc.degree(node);
                 let whole = workload.options.kind.reads_whole_lists();
-                *reads += chance * (1 + if whole { degree } else { degree.min(fanout) }) as f64;
+                let picks = workload.options.picks_of_list(degree, fanout);
+                *reads += chance * (1 + if whole { degree } else { picks }) as f64;
                 if degree == 0 || chance == 0.0 {
                     return;
                 }
-                let log = log_of_missing(chance * pick_chance(degree, fanout, workload.options.replace));
+                let log = log_of_missing(chance * pick_chance(degree, picks, replace));
                 let list = csc.indptr[node] as usize..csc.indptr[node + 1] as usize;
                 let add = |id: usize| {
                     if let Some(missing) = missing.get(id) {
@@ -88,15 +90,13 @@ impl HotnessPolicy for Analytic {
     }
 }
 
-/// The chance of one entry of a list of `degree` to be picked when the list is read.
-fn pick_chance(degree: usize, fanout: usize, replace: bool) -> f64 {
-    if degree <= fanout {
-        1.0
-    } else if replace {
+/// The chance of one entry of a list of `degree` to be among the `picks` that are made when the list is read.
+fn pick_chance(degree: usize, picks: usize, replace: bool) -> f64 {
+    if replace {
         // 1 − (1 − 1/d)^f
-        -(fanout as f64 * (-1.0 / degree as f64).ln_1p()).exp_m1()
+        -(picks as f64 * (-1.0 / degree as f64).ln_1p()).exp_m1()
     } else {
-        fanout as f64 / degree as f64
+        picks as f64 / degree as f64
     }
 }
 
@@ -134,8 +134,18 @@ mod tests {
         fanouts: &[i32],
         batch_size: usize,
     ) -> Hotness {
-        let csc = Csc { indptr, indices: Indices::I64(indices), original_ids: None };
         let options = SamplerOptions { fanouts: fanouts.to_vec(), ..SamplerOptions::default() };
+        hotness_for(indptr, indices, train, options, batch_size)
+    }
+
+    fn hotness_for(
+        indptr: &[i64],
+        indices: &[i64],
+        train: &[i64],
+        options: SamplerOptions,
+        batch_size: usize,
+    ) -> Hotness {
+        let csc = Csc { indptr, indices: Indices::I64(indices), original_ids: None };
         let workload = Workload {
             weights: None,
             csc,
@@ -222,9 +232,26 @@ mod tests {
     #[test]
     fn picks_with_replacement_are_less_likely_to_meet_an_entry() {
         assert_close(
-            &[pick_chance(4, 2, true), pick_chance(4, 2, false), pick_chance(2, 2, true)],
-            &[1.0 - 0.75 * 0.75, 0.5, 1.0],
+            &[
+                pick_chance(4, 2, true),
+                pick_chance(4, 2, false),
+                pick_chance(2, 2, true),
+                pick_chance(1, 2, true),
+            ],
+            &[1.0 - 0.75 * 0.75, 0.5, 0.75, 1.0],
         );
+    }
+
+    #[test]
+    fn with_replacement_a_short_list_is_read_by_the_fanout_and_may_miss_an_entry() {
+        // 0 names 1 and 2; 1 names 0; 2 names nobody. 0 is the only training node.
+        let options = SamplerOptions { fanouts: vec![3, -1], replace: true, ..SamplerOptions::default() };
+        let hotness = hotness_for(&[0, 2, 3, 3], &[1, 2, 0], &[0], options, 1);
+        // Three draws miss one of two entries with 1/8. The second hop takes lists as they stand.
+        let met = 1.0 - 0.125;
+        assert_close(&shares(&hotness.feature_reads), &[1.0, 1.0, 1.0]);
+        let reads = [(1.0 + 3.0) + (1.0 + 2.0), met * 2.0, met];
+        assert_close(&shares(&hotness.list_reads), &reads.map(|count| count / reads[0]));
     }
 
     #[test]

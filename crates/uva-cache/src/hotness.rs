@@ -16,7 +16,8 @@ pub struct Hotness {
     /// Batches whose input nodes hold the node: each of them gathers its row once.
     pub feature_reads: Vec<u32>,
     /// Reads of the node's list: each visit reads where the list lies and the neighbours picked, so it counts
-    /// 1 + min(degree, fanout); or 1 + degree where the kind of sampler reads whole lists.
+    /// 1 + min(degree, fanout), or 1 + fanout with replacement; or 1 + degree where the kind of sampler reads whole
+    /// lists.
     pub list_reads: Vec<u32>,
     /// Batches that were counted; 0 where nothing was sampled.
     pub batches: u64,

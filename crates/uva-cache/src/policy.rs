@@ -58,9 +58,9 @@ impl HotnessPolicy for Degree {
             .par_iter()
             .enumerate()
             .map(|(node, &visits)| {
-                let degree = workload.csc.degree(node) as u64;
+                let degree = workload.csc.degree(node);
                 let picks =
-                    fanouts.iter().map(|&fanout| u64::try_from(fanout).unwrap_or(u64::MAX).min(degree));
+                    fanouts.iter().map(|&fanout| workload.options.picks_of_list(degree, fanout) as u64);
                 let mean = 1 + picks.sum::<u64>().div_ceil(fanouts.len().max(1) as u64);
                 u32::try_from(u64::from(visits).saturating_mul(mean)).unwrap_or(u32::MAX)
             })
@@ -196,6 +196,17 @@ impl CachePolicy {
             Self::Random => "random",
             Self::Optimal => "optimal",
             Self::Fifo => "fifo",
+        }
+    }
+
+    /// How many of a run's first epochs it chooses by, where it counts any. In these a cache is hit more than in others:
+    /// it was made for them.
+    #[must_use]
+    pub fn counted_epochs(self) -> u32 {
+        match self {
+            Self::Presample => Presample::default().epochs,
+            Self::Optimal => Optimal::default().epochs.end,
+            Self::Degree | Self::Analytic | Self::Random | Self::Fifo => 0,
         }
     }
 

@@ -10,7 +10,7 @@ use uva_sample::{
     BatchBounds, BatchKey, GraphView, MiniBatch, SamplerKind, SamplerOptions, SeedOrder, sampler,
 };
 
-use common::{by_hand, options, stored};
+use common::{Stored, by_hand, options, stored};
 
 const FANOUTS: [i32; 2] = [4, 3];
 
@@ -65,7 +65,14 @@ fn every_kind_of_sampler_is_counted_by_its_own_batches_and_reads() {
 #[test]
 fn any_number_of_threads_counts_what_one_plain_loop_counts() {
     let stored = stored(3000, 12.0, 1, 0.3, 1);
-    let mut workload = Workload::of(&stored.dataset, options(&FANOUTS), 100);
+    for replace in [false, true] {
+        counts_of_any_number_of_threads(&stored, replace);
+    }
+}
+
+fn counts_of_any_number_of_threads(stored: &Stored, replace: bool) {
+    let options = SamplerOptions { replace, ..options(&FANOUTS) };
+    let mut workload = Workload::of(&stored.dataset, options, 100);
     let mut expected =
         Hotness { feature_reads: vec![0; 3000], list_reads: vec![0; 3000], ..Hotness::default() };
     plainly(&workload, 0..2, |batch| {
@@ -77,7 +84,9 @@ fn any_number_of_threads_counts_what_one_plain_loop_counts() {
         for (layer, fanout) in batch.blocks().zip(FANOUTS) {
             for &node in &batch.nodes()[..layer.destinations] {
                 let degree = workload.csc.degree(node as usize);
-                expected.list_reads[node as usize] += 1 + degree.min(fanout as usize) as u32;
+                let drawn = replace && degree > 0;
+                let picks = if drawn { fanout as usize } else { degree.min(fanout as usize) };
+                expected.list_reads[node as usize] += 1 + picks as u32;
             }
         }
     });

@@ -10,6 +10,7 @@
 //! not be used after `fork` without `exec`; a process that only launches others has no reason to call it at all.
 
 #![deny(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 #[macro_use]
 mod call;

@@ -77,9 +77,10 @@ def check(data, tables, fanouts, seeds, replace=False):
             target = int(data.n_id[local])
             degree = int(tables.indptr[target + 1] - tables.indptr[target])
             picked = data.n_id[row[part][col[part] == local]].tolist()
-            assert len(picked) == (degree if fanout == -1 else min(degree, fanout))
+            drawn = replace and fanout != -1 and degree > 0
+            assert len(picked) == (fanout if drawn else degree if fanout == -1 else min(degree, fanout))
             for source in set(picked):
-                multiple = known[source, target] if not replace or degree <= fanout else len(picked)
+                multiple = len(picked) if drawn else known[source, target]
                 assert 1 <= picked.count(source) <= multiple
     # Whoever was found was found by an edge.
     assert set(row.tolist()) | set(range(len(seeds))) == set(range(data.num_nodes))

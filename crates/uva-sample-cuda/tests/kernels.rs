@@ -31,7 +31,8 @@ fn picks_of_kernel(lists: Lists<'_>, fanout: u32, replace: bool, kappa: u32) -> 
     let degrees: Vec<u32> = lists.iter().map(|list| list.2).collect();
     let mut indptr = vec![0_i32];
     for degree in &degrees {
-        indptr.push(indptr.last().unwrap() + (*degree).min(fanout) as i32);
+        let drawn = if replace { *degree > 0 } else { *degree > fanout };
+        indptr.push(indptr.last().unwrap() + if drawn { fanout } else { *degree } as i32);
     }
     let mut slots = vec![-7_i64; *indptr.last().unwrap() as usize + 1];
     let report = [SampleReport { picking: lists.len() as u64, ..SampleReport::default() }];
@@ -65,7 +66,7 @@ const LAYER: u32 = 31;
 /// Picks as they are written in books.
 fn picks(list: (i64, i64, u32), fanout: u32, replace: bool, kappa: u32) -> Vec<i64> {
     let (node, begin, degree) = list;
-    if degree <= fanout {
+    if degree == 0 || (degree <= fanout && !replace) {
         return (0..i64::from(degree)).map(|at| begin + at).collect();
     }
     let batch = batch_of_picks(BATCH, node as u64, kappa);
@@ -79,11 +80,11 @@ fn picks(list: (i64, i64, u32), fanout: u32, replace: bool, kappa: u32) -> Vec<i
         split: Split::Test,
     };
     let mut stream = like.stream();
+    if replace {
+        return (0..fanout).map(|_| begin + i64::from(stream.bounded(degree))).collect();
+    }
     let mut taken = std::collections::HashSet::new();
     let draw = |j: u32| {
-        if replace {
-            return stream.bounded(degree);
-        }
         let drawn = stream.bounded(j + 1);
         let position = if taken.contains(&drawn) { j } else { drawn };
         taken.insert(position);

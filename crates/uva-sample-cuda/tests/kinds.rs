@@ -147,8 +147,11 @@ fn a_node_keeps_its_picks_where_only_new_ones_are_expanded() {
                 (&[40, 2], false),
                 (&[3], true),
             ] {
-                let sampler = SamplerOptions { kind, expand: Expand::New, edge_ids, ..options(fanouts) };
-                same(&gpu, graph, &sampler, 30, 3, 5);
+                for replace in [false, kind != SamplerKind::Labor] {
+                    let sampler =
+                        SamplerOptions { kind, expand: Expand::New, edge_ids, replace, ..options(fanouts) };
+                    same(&gpu, graph, &sampler, 30, 3, 5);
+                }
             }
         }
     }
@@ -160,13 +163,18 @@ fn graphs_without_edges_or_weights_above_0_have_batches_of_every_kind() {
         return;
     }
     let gpu = Gpu::new();
-    for lists in [vec![vec![], vec![]], vec![vec![1, 0], vec![0; 50]]] {
+    for (lists, replace) in [vec![vec![], vec![]], vec![vec![1, 0], vec![0; 50]]]
+        .into_iter()
+        .flat_map(|lists| [(lists.clone(), false), (lists, true)])
+    {
         let edges = lists.iter().map(Vec::len).sum();
         let plain = Graph { weights: Some(vec![0.0; edges]), ..Graph::from_lists(&lists) };
         for graph in [&plain, &plain.reordered(&[1, 0])] {
             for kind in [SamplerKind::Neighbor, SamplerKind::Labor, SamplerKind::Weighted] {
                 for expand in Expand::ALL {
-                    let sampler = SamplerOptions { kind, expand, edge_ids: true, ..options(&[1, -1]) };
+                    let replace = replace && kind != SamplerKind::Labor;
+                    let sampler =
+                        SamplerOptions { kind, expand, edge_ids: true, replace, ..options(&[1, -1]) };
                     same(&gpu, graph, &sampler, 1, 2, 2);
                 }
             }

@@ -35,7 +35,10 @@ const MOST: usize = i32::MAX as usize;
 impl BatchBounds {
     /// Bounds of the batches that `options` make of at most `batch_size` seeds, in a graph of `nodes` nodes and `edges`
     /// edges: [`new`](Self::new), or [`within`](Self::within) `bytes` where they are given. Those two are for
-    /// [`Expand::All`] and kinds of sampler that draw list by list, this is for all.
+    /// [`Expand::All`] and kinds of sampler that draw list by list without replacement, this is for all.
+    ///
+    /// With replacement a list gives as many picks as the fanout says, however short it is, so that a layer's bound is
+    /// `destinations · fanout` edges, also where the graph has fewer.
     ///
     /// A layer of a kind that [draws together](crate::SamplerKind::draws_together) has at most the graph's edges, since
     /// any entry of any list may name a node that was drawn, and as many more sources than destinations (of one subgraph:
@@ -132,7 +135,7 @@ impl BatchBounds {
         nodes: usize,
         edges: usize,
     ) -> Result<Self, SampleError> {
-        let SamplerOptions { kind, fanouts, expand, edge_ids, .. } = options;
+        let SamplerOptions { kind, fanouts, replace, expand, edge_ids, .. } = options;
         check_fanouts(fanouts)?;
         if batch_size == 0 {
             return Err(InvalidOption::BatchSizeZero.into());
@@ -141,8 +144,8 @@ impl BatchBounds {
         let mut destinations = seeds;
         // Picks that are kept from the hop before, and the destinations they are not kept for.
         let (mut kept, mut new) = (0, seeds);
-        // What is not picked in lists has no bound in how long they are.
-        let most = if kind.picks_in_lists() { edges } else { usize::MAX };
+        // What is not picked in lists has no bound in how long they are, and what is picked with replacement neither.
+        let most = if kind.picks_in_lists() && !replace { edges } else { usize::MAX };
         let mut layers = Vec::with_capacity(fanouts.len());
         for &fanout in fanouts {
             let (picks, drawn) = match options.picks_a_list(fanout) {
@@ -158,7 +161,7 @@ impl BatchBounds {
             // What a subgraph has beside the seeds it has in every layer.
             let before = if kind.draws_one_subgraph() { seeds } else { destinations };
             let sources = before.saturating_add(drawn).min(nodes);
-            // A list is picked from once at most, for it and its copies.
+            // Without replacement a list is picked from once at most, for it and its copies.
             let of_block = picks.saturating_add(kept).min(most);
             layers.push(LayerBounds { destinations, sources, edges: of_block });
             match expand {
@@ -292,6 +295,26 @@ mod tests {
         assert_eq!(with(&[3, 2, 1], Some(bounds.bytes())).unwrap(), bounds);
         let refused = with(&[3, -1], None).unwrap_err();
         assert_eq!(refused, SampleError::InvalidOption(InvalidOption::Unbounded { layer: 1 }));
+    }
+
+    #[test]
+    fn draws_with_replacement_are_bounded_by_the_fanouts_and_not_by_the_edges() {
+        let with = |fanouts: &[i32], expand, bytes| {
+            let options = SamplerOptions {
+                fanouts: fanouts.to_vec(),
+                replace: true,
+                expand,
+                ..SamplerOptions::default()
+            };
+            BatchBounds::for_options(&options, 10, 35, 50, bytes).unwrap().layers
+        };
+        assert_eq!(with(&[3, 2], Expand::All, None), [layer(10, 35, 30), layer(35, 35, 70)]);
+        assert_eq!(with(&[9, 4], Expand::All, None), [layer(10, 35, 90), layer(35, 35, 140)]);
+        // Of the second hop's picks each of the 35 nodes may be new, and the first hop's stay.
+        assert_eq!(with(&[9, 4], Expand::New, None), [layer(10, 35, 90), layer(35, 35, 90 + 35 * 4)]);
+        // A fanout of −1 takes lists as they stand.
+        let whole = with(&[9, -1], Expand::All, Some(usize::MAX));
+        assert_eq!(whole, [layer(10, 35, 90), layer(35, 35, 50)]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub const MAX_LAYERS: usize = 32;
 /// The last epoch that can be named: the random key has thirty bits for it.
 pub const MAX_EPOCH: u32 = (1 << 30) - 1;
 
-/// Most neighbours picked out of a longer list; a larger fanout is fine where it takes every list whole.
+/// Most neighbours drawn out of a list; a larger fanout is fine where it takes every list whole.
 ///
 /// A stream of random words ends after [`STREAM_WORDS`](crate::philox::STREAM_WORDS), and a draw may take more than
 /// one; a quarter of them is always enough in practice (a draw is rejected with a chance below one half).
@@ -30,8 +30,9 @@ pub struct SamplerOptions {
     /// kind that [draws together](SamplerKind::draws_together): draws for all destinations of the hop, and the same
     /// number in each hop where they are for [one subgraph](SamplerKind::draws_one_subgraph).
     pub fanouts: Vec<i32>,
-    /// Whether a neighbour may be picked more than once. Lists no longer than the fanout are taken as they stand
-    /// either way. For [`SamplerKind::Neighbor`] and [`SamplerKind::Weighted`] only.
+    /// Whether a neighbour may be picked more than once. Then every list with entries gives as many picks as its
+    /// fanout says, a short one too; a fanout of −1 takes lists as they stand. For [`SamplerKind::Neighbor`] and
+    /// [`SamplerKind::Weighted`] only.
     pub replace: bool,
     /// The run's seed.
     pub seed: u64,
@@ -141,6 +142,13 @@ impl SamplerOptions {
         (self.kind == SamplerKind::Walk).then_some([count, length, stop])
     }
 
+    /// How many picks a list of `entries` entries gives in a hop of this fanout, of a kind that picks a number out of each
+    /// list. Entries that cannot be picked (of weight 0) are none.
+    #[must_use]
+    pub fn picks_of_list(&self, entries: usize, fanout: i32) -> usize {
+        picks_of_list(entries, usize::try_from(fanout).unwrap_or(usize::MAX), self.replace)
+    }
+
     /// The most picks of one list in a hop of this fanout, or its draws, of a kind that draws together; `None` where
     /// lists are taken whole.
     pub(crate) fn picks_a_list(&self, fanout: i32) -> Option<usize> {
@@ -215,6 +223,19 @@ impl Default for SamplerOptions {
     }
 }
 
+/// Whether picks are drawn out of a list of `entries` entries, which is otherwise taken as it stands. A fanout of
+/// `usize::MAX` takes every list so.
+#[inline]
+pub(crate) fn draws(entries: usize, fanout: usize, replace: bool) -> bool {
+    if replace { entries > 0 && fanout < usize::MAX } else { entries > fanout }
+}
+
+/// [`SamplerOptions::picks_of_list`].
+#[inline]
+pub(crate) fn picks_of_list(entries: usize, fanout: usize, replace: bool) -> usize {
+    if draws(entries, fanout, replace) { fanout } else { entries }
+}
+
 /// The batch that the picks of the node with this original id are keyed by in `batch`: ⌊(batch + h mod κ) / κ⌋, h being
 /// `mix(node)`. So the picks of a node stay for κ batches, and each batch changes those of a κ-th of the nodes
 /// ("batch-dependent sampling", docs/reproducible-batches.md).
@@ -242,7 +263,8 @@ pub(crate) const GROUP_PICKS: usize = 2048;
 /// How the destinations of a hop are worked off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopShape {
-    /// Neighbours picked out of a longer list; `None`: every list is taken as it stands.
+    /// Neighbours drawn out of a list that has more, or, with replacement, any; `None`: every list is taken as it
+    /// stands.
     pub limit: Option<usize>,
     /// Destinations whose lists are looked at before any of them is picked for. Where a batch has several faults, this
     /// decides which is told, so whoever samples by other means needs it to tell the same.
@@ -284,15 +306,17 @@ pub(crate) fn check_fanouts(fanouts: &[i32]) -> Result<(), InvalidOption> {
 pub struct BatchKey {
     /// Where the seeds come from.
     pub split: Split,
-    /// The epoch, at most [`MAX_EPOCH`].
+    /// The epoch, from 0, at most [`MAX_EPOCH`].
     pub epoch: u32,
-    /// The batch within the epoch.
+    /// The batch within the epoch, from 0.
     pub batch: u32,
 }
 
+/// For people, who count epochs and batches from 1.
 impl fmt::Display for BatchKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} batch {} of epoch {}", self.split, self.batch, self.epoch)
+        let [batch, epoch] = [self.batch, self.epoch].map(|number| u64::from(number) + 1);
+        write!(f, "{} batch {batch} of epoch {epoch}", self.split)
     }
 }
 
@@ -317,7 +341,8 @@ fn check_graph(csc: &Csc<'_>, options: &SamplerOptions) -> Result<(), InvalidOpt
     for (layer, &fanout) in options.fanouts.iter().enumerate() {
         if !options.kind.draws_together()
             && fanout as i64 > MAX_PICKS as i64
-            && let Some(node) = longer_than(fanout as usize)
+            // With replacement every list that has entries is drawn from.
+            && let Some(node) = longer_than(if options.replace { 0 } else { fanout as usize })
         {
             return Err(InvalidOption::TooManyPicks { layer, fanout, node, degree: csc.degree(node) });
         }

@@ -240,7 +240,8 @@ fn large_lists() -> Vec<Vec<i64>> {
 fn groups_and_pieces_leave_no_seam() {
     let graph = large();
     for fanouts in [&[15, 10][..], &[1], &[-1, 2], &[2500], &[10_000, 3], &[2048], &[-1]] {
-        for (replace, count) in [(false, 700), (true, 700), (false, 257), (false, 1)] {
+        // With replacement each list has as many picks as the fanout says.
+        for (replace, count) in [(false, 700), (true, 130), (false, 257), (false, 1)] {
             let options =
                 SamplerOptions { fanouts: fanouts.to_vec(), replace, seed: 5, ..SamplerOptions::default() };
             let mut seeds = some_seeds(3000, count);
@@ -365,7 +366,7 @@ fn memory_of_exactly_the_size_is_enough_and_one_less_is_named() {
         assert_eq!(run(counts.nodes, destinations, less), too_large(Capacity::Edges { layer }, 0));
     }
     let message = run(counts.nodes - 1, destinations, edges).unwrap_err().to_string();
-    for part in ["train batch 3 of epoch 0", "nodes", "--slot-bytes", "--batch-size", "--fanouts"] {
+    for part in ["train batch 4 of epoch 1", "nodes", "--slot-bytes", "--batch-size", "--fanouts"] {
         assert!(message.contains(part), "{message:?} does not say {part:?}");
     }
 }
@@ -547,6 +548,14 @@ fn a_fanout_beyond_the_random_words_is_refused_only_where_a_list_is_longer() {
     let refused = NeighborSampler::new(hub(70_001).csc(), options(70_000)).err();
     let expected = InvalidOption::TooManyPicks { layer: 1, fanout: 70_000, node: 0, degree: 70_001 };
     assert_eq!(refused, Some(SampleError::InvalidOption(expected)));
+    // With replacement a short list would be drawn from too; only where there is none is nothing to refuse.
+    let replaced = |lists: &[Vec<i64>]| {
+        let options = SamplerOptions { replace: true, ..options(70_000) };
+        NeighborSampler::new(Graph::from_lists(lists).csc(), options).map(drop).err()
+    };
+    let expected = InvalidOption::TooManyPicks { layer: 1, fanout: 70_000, node: 1, degree: 1 };
+    assert_eq!(replaced(&[vec![], vec![0]]), Some(SampleError::InvalidOption(expected)));
+    assert_eq!(replaced(&[vec![], vec![]]), None);
 }
 
 #[test]
@@ -587,8 +596,10 @@ fn picks_are_kept_for_kappa_batches_and_each_batch_changes_those_of_a_kappath_of
 #[test]
 fn reads_of_lists_are_counted_and_those_of_cached_ones_apart() {
     let graph = Graph::from_lists(&[vec![1, 2, 3], vec![3], vec![], vec![0, 0, 1, 2, 3, 1]]);
-    let options = SamplerOptions { fanouts: vec![2, -1], ..SamplerOptions::default() };
-    for cached_lists in 0..=4 {
+    for (cached_lists, replace) in
+        (0..=4).flat_map(|cached_lists| [(cached_lists, false), (cached_lists, true)])
+    {
+        let options = SamplerOptions { fanouts: vec![2, -1], replace, ..SamplerOptions::default() };
         let mut batch = graph.room(2, &options.fanouts);
         let mut sampler =
             NeighborSampler::new(graph.csc(), options.clone()).unwrap().with_cached_lists(cached_lists);
@@ -596,7 +607,9 @@ fn reads_of_lists_are_counted_and_those_of_cached_ones_apart() {
         let (mut all, mut cached) = (0, 0);
         for (block, fanout) in batch.blocks().zip([2, usize::MAX]) {
             for &node in &batch.nodes()[..block.destinations] {
-                let of_list = 1 + graph.list(node).len().min(fanout) as u64;
+                let degree = graph.list(node).len();
+                let drawn = replace && fanout == 2 && degree > 0;
+                let of_list = 1 + if drawn { 2 } else { degree.min(fanout) } as u64;
                 all += of_list;
                 cached += if (node as usize) < cached_lists { of_list } else { 0 };
             }

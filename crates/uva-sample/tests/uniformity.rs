@@ -69,7 +69,10 @@ fn every_position_is_picked_equally_often() {
 
 #[test]
 fn every_position_is_drawn_equally_often_with_replacement() {
-    for (degree, fanout) in [(2, 1), (3, 2), (10, 3), (64, 15), (1000, 5)] {
+    // Out of short lists more than they have, also by the way of large fanouts.
+    for (degree, fanout) in
+        [(2, 1), (3, 2), (10, 3), (64, 15), (1000, 5), (2, 2), (3, 15), (7, 10), (16, 16), (5, 17), (20, 100)]
+    {
         let batches = (100 * degree / fanout as usize).max(4000) as u32;
         assert_uniform(&frequencies(degree, fanout, true, batches), 1.0, &format!("{fanout} of {degree}"));
     }
@@ -106,6 +109,23 @@ fn every_sequence_of_draws_with_replacement_is_equally_likely() {
         counts[positions.iter().fold(0, |code, position| 4 * code + position)] += 1;
     });
     assert_uniform(&counts, 1.0, "sequences of 3 draws out of 4");
+    // As many draws as entries, and more: a list that was taken whole would give one sequence only.
+    for (degree, fanout) in [(3, 3), (2, 5)] {
+        let mut counts = vec![0; usize::pow(degree, fanout)];
+        picks(degree, fanout as i32, true, 20_000, |positions| {
+            counts[positions.iter().fold(0, |code, position| degree * code + position)] += 1;
+        });
+        assert_uniform(&counts, 1.0, &format!("sequences of {fanout} draws out of {degree}"));
+    }
+}
+
+#[test]
+fn with_replacement_a_list_of_one_gives_it_as_often_as_asked_and_one_of_none_nothing() {
+    for fanout in [1, 4, 16, 17, 300] {
+        picks(1, fanout, true, 20, |positions| assert_eq!(positions, vec![0; fanout as usize]));
+        picks(0, fanout, true, 20, |positions| assert_eq!(positions, [0; 0]));
+    }
+    picks(5, -1, true, 20, |positions| assert_eq!(positions, [0, 1, 2, 3, 4]));
 }
 
 #[test]

@@ -155,18 +155,18 @@ fn picks_agree() {
 fn picks_of_any_length_agree() {
     for case in entries(&vectors(), "picks") {
         let (degree, fanout): (u32, i32) = (integer(&case["degree"]), integer(&case["fanout"]));
-        if fanout == -1 || degree <= fanout as u32 {
-            continue;
-        }
+        let replace = case["replace"].as_bool().unwrap();
         let mut stream = stream_key(&case["stream"]).stream();
         let mut picks = Vec::new();
-        for j in degree - fanout as u32..degree {
-            picks.push(if case["replace"].as_bool().unwrap() {
-                stream.bounded(degree)
-            } else {
+        if fanout == -1 || degree == 0 || (!replace && degree <= fanout as u32) {
+            picks.extend(0..degree);
+        } else if replace {
+            picks.extend((0..fanout).map(|_| stream.bounded(degree)));
+        } else {
+            for j in degree - fanout as u32..degree {
                 let drawn = stream.bounded(j + 1);
-                if picks.contains(&drawn) { j } else { drawn }
-            });
+                picks.push(if picks.contains(&drawn) { j } else { drawn });
+            }
         }
         assert_eq!(picks, integers::<u32>(&case["positions"]), "{case}");
     }
@@ -176,7 +176,7 @@ fn picks_of_any_length_agree() {
 fn batches_of_all_graphs_agree() {
     let vectors = vectors();
     let graphs = entries(&vectors, "graphs");
-    assert_eq!(graphs.len(), 28);
+    assert_eq!(graphs.len(), 29);
     for case in graphs {
         let indices = match case["indices_dtype"].as_str() {
             Some("int32") => Ids::I32(integers(&case["indices"])),

@@ -73,19 +73,36 @@ fn draws_with_replacement_are_independent_of_each_other() {
         [code / 16, code / 4 % 4, code % 4].into_iter().map(|place| f64::from(weights[place])).product()
     };
     assert_distributed(&counts, &(0..64).map(chance).collect::<Vec<f64>>(), 1.0, "three draws out of four");
+    // More draws than entries, which a list taken whole would not be.
+    for fanout in [4, 9, 50] {
+        let mut counts = vec![0; 4];
+        picks(&weights, fanout, true, 6000, |positions| {
+            assert_eq!(positions.len(), fanout as usize);
+            positions.iter().for_each(|&place| counts[place] += 1);
+        });
+        assert_distributed(&counts, &weights.map(f64::from), 1.0, &format!("{fanout} draws out of four"));
+    }
 }
 
 #[test]
 fn entries_of_weight_0_do_not_exist() {
     let weights = [0.0, 2.0, 0.0, 1.0, -0.0, 3.0];
-    for (fanout, replace) in
-        [(2, false), (2, true), (3, false), (3, true), (5, false), (9, true), (-1, false)]
-    {
+    for (fanout, replace) in [
+        (2, false),
+        (2, true),
+        (3, false),
+        (3, true),
+        (5, false),
+        (9, true),
+        (40, true),
+        (-1, false),
+        (-1, true),
+    ] {
         picks(&weights, fanout, replace, 200, |positions| {
-            let expected = if fanout == 2 { 2 } else { 3 };
-            assert_eq!(positions.len(), expected, "{fanout} {replace}");
+            let drawn = fanout == 2 || (replace && fanout > 0);
+            assert_eq!(positions.len(), if drawn { fanout as usize } else { 3 }, "{fanout} {replace}");
             assert!(positions.iter().all(|&place| weights[place] > 0.0));
-            assert!(fanout == 2 || positions == [1, 3, 5], "all that exist, in the order of the list");
+            assert!(drawn || positions == [1, 3, 5], "all that exist, in the order of the list");
         });
     }
     picks(&[0.0; 5], 2, false, 3, |positions| assert_eq!(positions, [0; 0]));

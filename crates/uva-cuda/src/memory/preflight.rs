@@ -65,7 +65,7 @@ impl HostMemory {
     /// As [`HostMemory::read`], with the files of `/proc` and `/sys` below `root`.
     fn read_below(root: &Path, lock_limit: Option<u64>) -> io::Result<Self> {
         let file = root.join("proc/meminfo");
-        let text = std::fs::read_to_string(&file)?;
+        let text = uva_mem::files::read_kernel_text(&file)?;
         let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let kib = |name: &str| {
             let number =
@@ -82,7 +82,7 @@ impl HostMemory {
             }
             _ => 0,
         };
-        let may_lock_any = std::fs::read_to_string(root.join("proc/self/status"))
+        let may_lock_any = uva_mem::files::read_kernel_text(root.join("proc/self/status"))
             .is_ok_and(|status| effective_capabilities(&status) >> CAP_IPC_LOCK & 1 == 1);
         Ok(Self { available, total, huge_pages, lock_limit, may_lock_any, cgroups: cgroup_limits(root) })
     }
@@ -90,6 +90,12 @@ impl HostMemory {
     /// Bytes to be had under every limit: the machine's own, and those of the control groups that this process is in.
     pub fn to_be_had(&self) -> u64 {
         self.tightest().0
+    }
+
+    /// The bytes to be had under every limit, and what sets that limit, in words for a message.
+    pub fn tightest_limit(&self) -> (u64, String) {
+        let (bytes, bound) = self.tightest();
+        (bytes, bound.to_string())
     }
 
     /// The bytes to be had under every limit, and the one that sets them.
@@ -104,6 +110,17 @@ impl HostMemory {
 enum Bound<'m> {
     Machine { total: u64 },
     Cgroup(&'m CgroupLimit),
+}
+
+impl fmt::Display for Bound<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machine { total } => write!(f, "this machine's memory of {}", Bytes(*total)),
+            Self::Cgroup(cgroup) => {
+                write!(f, "the control group's limit of {} ({})", Bytes(cgroup.limit), cgroup.file.display())
+            }
+        }
+    }
 }
 
 /// What the pages are for.
@@ -216,10 +233,6 @@ pub fn preflight(
 
 /// What is short, if anything is.
 fn shortage(what: &str, bytes: u64, way: PinWay, memory: &HostMemory) -> Option<PreflightError> {
-    let of_machine = |total| format!("this machine's memory of {}", Bytes(total));
-    let of_group = |cgroup: &CgroupLimit| {
-        format!("the control group's limit of {} ({})", Bytes(cgroup.limit), cgroup.file.display())
-    };
     let lacks = |need, available, limit, certain| {
         Some(PreflightError { what: what.to_owned(), way, need, available, limit, certain })
     };
@@ -236,11 +249,8 @@ fn shortage(what: &str, bytes: u64, way: PinWay, memory: &HostMemory) -> Option<
         return lacks(bytes, cgroup.limit, limit, true);
     }
     let need = bytes.saturating_add(RESERVE.min(bytes / 16));
-    match memory.tightest() {
-        (available, _) if need <= available => None,
-        (available, Bound::Machine { total }) => lacks(need, available, of_machine(total), false),
-        (available, Bound::Cgroup(cgroup)) => lacks(need, available, of_group(cgroup), false),
-    }
+    let (available, limit) = memory.tightest_limit();
+    if need <= available { None } else { lacks(need, available, limit, false) }
 }
 
 fn effective_capabilities(status: &str) -> u64 {
@@ -250,7 +260,9 @@ fn effective_capabilities(status: &str) -> u64 {
 
 /// The memory limits of the control groups around this process, of both versions, the innermost first.
 fn cgroup_limits(root: &Path) -> Vec<CgroupLimit> {
-    let Ok(groups) = std::fs::read_to_string(root.join("proc/self/cgroup")) else { return Vec::new() };
+    let Ok(groups) = uva_mem::files::read_kernel_text(root.join("proc/self/cgroup")) else {
+        return Vec::new();
+    };
     let mut limits = Vec::new();
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':');
@@ -311,11 +323,12 @@ const NO_LIMIT: u64 = 1 << 62;
 
 impl CgroupVersion {
     fn limit(&self, folder: &Path) -> Option<CgroupLimit> {
-        let number = |name: &str| std::fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
+        let number =
+            |name: &str| uva_mem::files::read_kernel_text(folder.join(name)).ok()?.trim().parse::<u64>().ok();
         // "max" is no number, and no limit.
         let limit = number(self.limit).filter(|&limit| limit < NO_LIMIT)?;
         let used = number(self.used)?;
-        let stat = std::fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+        let stat = uva_mem::files::read_kernel_text(folder.join("memory.stat")).unwrap_or_default();
         let droppable: u64 = stat
             .lines()
             .filter_map(|line| line.split_once(' '))

@@ -31,8 +31,7 @@ pub trait Picks<'g>: Sized {
     /// What its random words are for.
     const PURPOSE: Purpose;
 
-    /// Memory for groups of at most `group_picks` picks, of which a list that is longer than its fanout has `most` at
-    /// most.
+    /// Memory for groups of at most `group_picks` picks, of which a list that is drawn from has `most` at most.
     ///
     /// # Errors
     /// Where the graph lacks what the kind picks by.
@@ -59,8 +58,8 @@ pub trait Picks<'g>: Sized {
     }
 
     /// Decides how many entries are picked for each list of a group ([`List::picks`]): of kinds that do not draw
-    /// together no more than the fanout, and of those that [pick in lists](SamplerKind::picks_in_lists) no more than the
-    /// list has. `nodes` are the lists' nodes.
+    /// together no more than the fanout, and of those that [pick in lists](SamplerKind::picks_in_lists) without replacement
+    /// no more than the list has. `nodes` are the lists' nodes.
     ///
     /// # Errors
     /// A graph that cannot be.

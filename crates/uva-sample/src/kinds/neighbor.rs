@@ -6,7 +6,7 @@ use super::SamplerKind;
 use super::floyd::{Picker, with_replacement};
 use super::side_by_side::{MOST_PICKS, SideBySide};
 use crate::hops::{Hop, List, NodeId, Picks, Sink};
-use crate::options::GROUP;
+use crate::options::{GROUP, draws, picks_of_list};
 use crate::philox::{BlockBatch, Purpose, StreamKey};
 use crate::{GraphView, SampleError, SamplerOptions};
 
@@ -16,7 +16,7 @@ pub struct Uniform {
     picker: Picker,
     /// For fanouts of at most [`MOST_PICKS`].
     side_by_side: SideBySide,
-    /// For larger ones: words of the group's lists that are longer than the fanout, one list's behind the other's.
+    /// For larger ones: words of the group's lists that are drawn from, one list's behind the other's.
     blocks: BlockBatch,
     /// How many of them are used.
     used: usize,
@@ -50,7 +50,7 @@ impl Picks<'_> for Uniform {
         lists: &mut [List],
     ) -> Result<(), SampleError> {
         for list in lists.iter_mut() {
-            list.picks = list.degree.min(hop.fanout);
+            list.picks = picks_of_list(list.degree, hop.fanout, self.replace);
         }
         if hop.fanout <= MOST_PICKS {
             return Ok(());
@@ -58,7 +58,7 @@ impl Picks<'_> for Uniform {
         self.blocks.clear();
         self.used = 0;
         for list in lists.iter() {
-            if list.degree > hop.fanout {
+            if draws(list.degree, hop.fanout, self.replace) {
                 self.blocks.push(&hop.like, list.key, list.batch, hop.fanout.div_ceil(4));
             }
         }
@@ -80,7 +80,7 @@ impl Picks<'_> for Uniform {
         self.side_by_side.clear();
         let mut next = 0;
         for list in lists {
-            if list.degree > hop.fanout {
+            if draws(list.degree, hop.fanout, self.replace) {
                 self.side_by_side.push(&hop.like, list, next);
             } else {
                 for (place, position) in positions[next..next + list.degree].iter_mut().zip(list.begin..) {
@@ -100,7 +100,7 @@ impl Picks<'_> for Uniform {
         list: &List,
         sink: &mut Sink<'_>,
     ) -> Result<(), SampleError> {
-        if list.degree <= hop.fanout {
+        if !draws(list.degree, hop.fanout, self.replace) {
             return sink.whole(hop, list);
         }
         let picks = sink.room(hop, hop.fanout)?;

@@ -25,7 +25,7 @@ use crate::philox::{StreamKey, lanes};
 /// | a list by itself | 18.8 | 16.9 | **14.3** | 13.5 | 12.6 | 12.5 |
 pub(super) const MOST_PICKS: usize = 16;
 
-/// Lists of a group that are longer than the fanout, in arrays that vectors load from.
+/// Lists of a group that are drawn from, in arrays that vectors load from.
 pub(super) struct SideBySide {
     vectors: Vectors,
     replace: bool,

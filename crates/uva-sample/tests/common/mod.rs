@@ -93,9 +93,11 @@ impl Graph {
         .unwrap()
     }
 
-    /// A batch with room for whatever `seeds` seeds can lead to.
+    /// A batch with room for whatever `seeds` seeds can lead to, with replacement or without.
     pub fn room(&self, seeds: usize, fanouts: &[i32]) -> MiniBatch {
-        self.room_for(seeds, &SamplerOptions { fanouts: fanouts.to_vec(), ..SamplerOptions::default() })
+        let options =
+            SamplerOptions { fanouts: fanouts.to_vec(), replace: true, ..SamplerOptions::default() };
+        self.room_for(seeds, &options)
     }
 
     /// The same for any options.
@@ -229,7 +231,7 @@ pub fn weight_bits(batch: &MiniBatch) -> WeightBits {
 
 fn pick_uniformly(key: StreamKey, list: &[i64], fanout: usize, replace: bool) -> Vec<u32> {
     let (mut stream, degree) = (key.stream(), list.len() as u32);
-    if list.len() <= fanout {
+    if degree == 0 || fanout == usize::MAX || (!replace && list.len() <= fanout) {
         (0..degree).collect()
     } else if replace {
         (0..fanout).map(|_| stream.bounded(degree)).collect()
@@ -280,7 +282,7 @@ fn walk(
 
 fn pick_by_weight(key: StreamKey, weights: &[f32], fanout: usize, replace: bool) -> Vec<u32> {
     let there: Vec<u32> = (0..).zip(weights).filter(|(_, w)| **w > 0.0).map(|(place, _)| place).collect();
-    if there.len() <= fanout {
+    if there.is_empty() || fanout == usize::MAX || (!replace && there.len() <= fanout) {
         return there;
     }
     if replace {

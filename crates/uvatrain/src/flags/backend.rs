@@ -9,6 +9,7 @@ use uva_runtime::backend::{
     SamplerChoice,
 };
 
+use super::within::within;
 use crate::exit;
 
 const GPU: &str = "GPU";
@@ -46,7 +47,7 @@ pub struct BackendFlags {
     pub mps_percentage: Share,
 
     /// A GPU sampler's share of the multiprocessors in per cent [default: the producer's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=98), help_heading = GPU)]
+    #[arg(long, value_name = "N", value_parser = within::<u32>(1..=98), help_heading = GPU)]
     pub mps_sampler_percentage: Option<u32>,
 
     /// How the processes share GPU memory

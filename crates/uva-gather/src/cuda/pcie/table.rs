@@ -174,7 +174,7 @@ fn fill(memory: &mut [u8]) {
 
 /// Bytes of this process's anonymous memory on transparent huge pages.
 fn transparent_huge_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let text = uva_mem::files::read_kernel_text("/proc/self/smaps_rollup").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("AnonHugePages:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }

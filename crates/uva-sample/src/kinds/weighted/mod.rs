@@ -3,7 +3,7 @@
 //! Without replacement by exponential keys (Efraimidis and Spirakis, "Weighted random sampling with a reservoir",
 //! 2006): each entry gets the key E / w, E being exponentially distributed, and the smallest are picked. The first of
 //! them is any entry with a chance proportional to its weight, the second any other so, and so on. With replacement by
-//! draws below the sum of integer weights. Either way every weight of a longer list is read.
+//! draws below the sum of integer weights. Either way every weight of a list that is drawn from is read.
 
 mod integer;
 
@@ -93,10 +93,10 @@ impl<'g> Picks<'g> for Weighted<'g> {
             }
             let before = self.places.len();
             let key = StreamKey { node: list.key, batch: list.batch, ..hop.like };
-            if list.degree <= hop.fanout {
-                self.all_that_exist(weights);
-            } else if self.replace {
+            if self.replace {
                 self.with_replacement(&key, weights, hop.fanout);
+            } else if list.degree <= hop.fanout {
+                self.all_that_exist(weights);
             } else {
                 self.without_replacement(&key, weights, hop.fanout);
             }
@@ -159,11 +159,9 @@ impl Weighted<'_> {
         self.places.extend(self.smallest.finish().iter().map(|&(_, place)| place));
     }
 
-    /// Takes `fanout` draws in the order in which they are drawn, or all entries that exist where these are no more.
+    /// Takes `fanout` draws in the order in which they are drawn; none where no entry exists.
     fn with_replacement(&mut self, key: &StreamKey, weights: &[f32], fanout: usize) {
-        if weights.iter().filter(|&&weight| exists(weight)).count() <= fanout {
-            self.all_that_exist(weights);
-        } else {
+        if weights.iter().any(|&weight| exists(weight)) {
             self.places.extend_from_slice(self.draws.draw(key.stream(), weights, fanout));
         }
     }

@@ -78,12 +78,12 @@ fn verify_block(
         distinct.sort_unstable();
         distinct.dedup();
         ensure!(options.replace || distinct.len() == count, "a neighbour of node {node} is picked twice");
-        let of_list = list.end - list.start;
-        let wanted = if fanout < 0 { of_list } else { of_list.min(i64::from(fanout)) };
+        let of_list = (list.end - list.start) as usize;
+        let wanted = options.picks_of_list(of_list, fanout);
         // Of weighted edges those of weight 0 are not picked; LABOR picks so many on average.
         let (few, many) = match options.kind {
-            SamplerKind::Neighbor if !options.replace => ((count as i64) < wanted, count as i64 > wanted),
-            SamplerKind::Neighbor | SamplerKind::Weighted => (false, count as i64 > of_list.max(wanted)),
+            SamplerKind::Neighbor => (count < wanted, count > wanted),
+            SamplerKind::Weighted => (false, count > wanted),
             _ => (false, false),
         };
         ensure!(
@@ -122,11 +122,14 @@ mod tests {
     }
 
     fn said(batch: &Batch) -> String {
+        said_of(batch, &SamplerOptions { fanouts: vec![2], ..SamplerOptions::default() })
+    }
+
+    fn said_of(batch: &Batch, options: &SamplerOptions) -> String {
         let csc = Csc { indptr: &INDPTR, indices: Indices::I32(&INDICES), original_ids: None };
-        let options = SamplerOptions { fanouts: vec![2], ..SamplerOptions::default() };
         let Batch { nodes, indptr, indices, edge_ids } = batch;
         let block = BlockRef { destinations: 2, sources: 3, indptr, indices, edge_ids, weights: &[] };
-        match verify(csc, &options, nodes, &[block]) {
+        match verify(csc, options, nodes, &[block]) {
             Ok(verified) => format!("{verified:?}"),
             Err(error) => format!("{error:#}"),
         }
@@ -135,6 +138,20 @@ mod tests {
     #[test]
     fn a_batch_that_is_one_of_the_graph_passes() {
         assert_eq!(said(&batch()), "Verified { hops: 1, edges: 4, input_nodes: 3 }");
+    }
+
+    #[test]
+    fn with_replacement_a_short_list_has_as_many_picks_as_a_long_one() {
+        let options = SamplerOptions { fanouts: vec![3], replace: true, ..SamplerOptions::default() };
+        let short = said_of(&batch(), &options);
+        assert!(short.contains("2 picks of the 3 neighbours of node 0 with fanout 3"), "{short}");
+        let drawn = Batch {
+            indptr: vec![0, 3, 6],
+            indices: vec![2, 2, 1, 2, 0, 2],
+            edge_ids: vec![0, 0, 1, 5, 4, 5],
+            ..batch()
+        };
+        assert_eq!(said_of(&drawn, &options), "Verified { hops: 1, edges: 6, input_nodes: 3 }");
     }
 
     #[test]
