@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::files::{Files, IndexArray, LabelArray, names};
 use crate::stamp::Stamp;
 use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Split};
-use crate::{fingerprint, verify};
+use crate::{fingerprint, meta, verify};
 
 /// How much is checked when a dataset is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,6 +115,16 @@ impl Dataset {
     /// where a node may have several. 0 where no node has a label.
     pub fn classes(&self) -> usize {
         self.classes
+    }
+
+    /// Where [`classes`](Self::classes) is from, in words that name the file.
+    pub fn classes_from(&self) -> String {
+        let file = |name: &str| self.path.join(name).display().to_string();
+        match (self.labels(), self.files.meta.classes) {
+            (Labels::Multi { .. }, _) => format!("the columns of {}", file(names::LABELS)),
+            (Labels::Single(_), Some(_)) => format!("\"classes\" in {}", file(meta::FILE_NAME)),
+            (Labels::Single(_), None) => format!("the largest label in {}", file(names::LABELS)),
+        }
     }
 
     /// The graph.

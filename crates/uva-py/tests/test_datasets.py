@@ -263,6 +263,20 @@ def test_a_directory_that_exists_is_refused_and_replaced_only_on_demand_and_only
     assert names(tmp_path) == ["graph"]
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("measured.npy", "measured.npy in it is no file of a dataset"), ("label.npy", "does not open as a dataset")],
+)
+def test_a_directory_with_an_array_of_somebodys_is_not_replaced(tmp_path, name, says):
+    path = tmp_path / "results"
+    path.mkdir()
+    np.save(path / name, np.array([1.0, 2.0]))
+    with pytest.raises(ValueError, match=says):
+        uvatrain.write_dataset(path, **arrays(), overwrite=True)
+    assert np.load(path / name).tolist() == [1.0, 2.0]
+    assert names(tmp_path) == ["results"]
+
+
 def test_what_the_system_refuses_is_an_oserror_with_its_number_and_file(tmp_path):
     with pytest.raises(FileNotFoundError) as missing:
         uvatrain.Dataset(tmp_path / "none")

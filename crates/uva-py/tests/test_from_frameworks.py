@@ -347,6 +347,20 @@ def test_what_ogb_has_not_unpacked_is_named_with_the_command_that_gets_it(tmp_pa
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("file", ["raw/edge.csv.gz", "raw/data.npz", "split/time/test.csv.gz"])
+def test_a_pipe_or_a_device_in_the_place_of_an_ogb_file_is_not_waited_for(tmp_path, file):
+    for number, plant in enumerate([os.mkfifo, lambda path: path.symlink_to("/dev/zero"), os.mkdir]):
+        root = tmp_path / str(number)
+        path = write_ogb(root) / file
+        path.unlink(missing_ok=True)
+        if file.endswith(".npz"):
+            np.savez(path.with_name("node-label.npz"), node_label=np.zeros((4, 1)))
+        plant(path)
+        with pytest.raises(ValueError, match=f"{path.name}: it is not a regular file"):
+            uvatrain.from_ogb("ogbn-arxiv", root, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+
+
 def test_ogbs_files_that_are_broken_or_of_another_sort_are_refused(tmp_path):
     def broken(file, content, name="ogbn-arxiv", message=None):
         directory = write_ogb(tmp_path / "ogb", name)

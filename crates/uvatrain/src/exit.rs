@@ -13,6 +13,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use uva_cache::CacheError;
@@ -69,6 +70,12 @@ impl std::error::Error for Problem {}
 /// Bad usage or input; the message names the option, file or value and what would do instead.
 pub fn usage(message: impl Into<String>) -> Problem {
     Problem { code: Code::BadInput, message: message.into() }
+}
+
+/// Why an output that the user named was not written: bad usage where the name is at fault, and else a failed run.
+pub fn of_output(option: &str, path: &Path, error: io::Error) -> anyhow::Error {
+    let message = format!("{option} {}: {error}", path.display());
+    if uva_mem::files::is_about_the_name(&error) { usage(message).into() } else { anyhow::anyhow!(message) }
 }
 
 /// The machine lacks what was asked for; the message says what, and how to get it.

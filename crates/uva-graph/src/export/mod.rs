@@ -7,7 +7,11 @@ mod edgelist;
 mod graphbolt;
 mod npy;
 
+use std::fs::File;
+use std::io;
 use std::path::Path;
+
+use uva_mem::files::open_regular;
 
 use crate::files::names;
 use crate::npy::{NpyType, NpyWriter};
@@ -68,7 +72,10 @@ impl Export<'_> {
         for (name, required) in all {
             let from = self.dataset.path().join(name);
             if required || from.exists() {
-                std::fs::copy(&from, self.to.join(name)).map_err(GraphError::io(&from, "copy"))?;
+                let mut source = open_regular(&from).map_err(GraphError::io(&from, "open"))?;
+                let to = self.to.join(name);
+                let mut copy = File::create_new(&to).map_err(GraphError::io(&to, "create"))?;
+                io::copy(&mut source, &mut copy).map_err(GraphError::io(&from, "copy"))?;
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use rayon::prelude::*;
+use uva_mem::files;
 
 use super::NodeOrder;
 use super::lists::{Lists, write_ends};
@@ -209,10 +210,10 @@ pub(super) fn original_id(original_ids: Option<&[i64]>, node: usize) -> i64 {
 
 fn copy_meta(from: &Path, to: &Path) -> Result<(), GraphError> {
     let source = from.join(meta::FILE_NAME);
-    match std::fs::read(&source) {
+    match files::read_regular(&source, meta::MOST_BYTES) {
         Ok(bytes) => {
             let path = to.join(meta::FILE_NAME);
-            std::fs::write(&path, bytes).map_err(GraphError::io(&path, "write"))
+            files::write_new(&path, &bytes).map_err(GraphError::io(&path, "write"))
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(GraphError::io(&source, "read")(error)),

@@ -383,7 +383,7 @@ pub(super) fn start_process(
     let child = command.spawn().map_err(|error| cannot_start(role.name(), error))?;
     // The command holds the role's end of the channel; only without it does the role's end mean that it closes.
     drop(command);
-    tracing::debug!(started = role.name(), index, pid = child.id(), on_gpu, "a role's process is started");
+    tracing::info!(started = role.name(), index, pid = child.id(), on_gpu, "a role's process is started");
     Member::of_child(role, index, child, Some(ours), on_gpu)
 }
 

@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::Context;
 use uva_graph::reorder::{NodeOrder, stage_reordered};
 use uva_graph::{Dataset, Verify};
+use uva_mem::files::write_output;
 use uva_runtime::backend::{self, Probe, SamplerChoice};
 use uva_runtime::cache::{self, Budget, CachePlan};
 
@@ -55,7 +56,8 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
         plan.write(path)?;
     }
     if let Some(path) = &flags.svg {
-        std::fs::write(path, plot::svg(&plan)?).with_context(|| format!("--svg {}", path.display()))?;
+        write_output(path, plot::svg(&plan)?.as_bytes())
+            .map_err(|error| exit::of_output("--svg", path, error))?;
     }
     if flags.json {
         out::json(&plan)?;

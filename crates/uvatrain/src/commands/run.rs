@@ -49,6 +49,7 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
     if flags.json {
         out::json(&Event::End(end.clone()))?;
     }
-    out::say(&summary::of_run(&end, flags.metrics.as_deref(), None));
+    let besides = summary::Besides { metrics: flags.metrics.as_deref(), ..summary::Besides::default() };
+    out::say(&summary::of_run(&end, &besides));
     Ok(())
 }
