@@ -52,3 +52,6 @@ if [[ " ${defaults[*]-} " == *" $METRICS "* ]]; then
   say "where its time went, as a page"
   run "$uvatrain" report "$METRICS" --out data/demo.html
 fi
+
+say "to call it by its name in this shell"
+printf 'export PATH="%s:$PATH"\n' "$(cd "$(dirname "$uvatrain")" && pwd)"

@@ -192,6 +192,39 @@ fn the_protocol_number_that_is_told_is_the_one_in_force() {
 }
 
 #[test]
+fn the_readme_says_how_the_program_gets_into_the_path_before_it_calls_it_by_its_name() {
+    let page = fs::read_to_string(root().join("README.md")).unwrap();
+    let called = page.find("\nuvatrain ").expect("the README calls the program");
+    let install = "cargo install --locked --path crates/uvatrain";
+    assert!(page[..called].contains(install), "nothing before the first call says `{install}`");
+    let demo = fs::read_to_string(root().join("scripts/demo.sh")).unwrap();
+    let last = demo.lines().last().unwrap();
+    assert!(last.contains("export PATH="), "the demo's last line is {last}");
+}
+
+#[test]
+fn what_the_readme_tells_of_a_faster_loader_is_what_was_measured() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let told = readme.split("**What a faster loader gives on a CPU.**").nth(1).expect("the paragraph");
+    let told = told.split("\n\n").next().unwrap().replace('\n', " ");
+    let raw = fs::read_to_string(root().join("docs/results/pyg.json")).unwrap();
+    let raw: serde_json::Value = serde_json::from_str(&raw).unwrap();
+    let seconds = |cell: &str, what: &str| raw["cells"][cell][what].as_f64().expect("a figure");
+    let (theirs, ours) = ("NeighborLoader, 1 workers, 2 threads", "uvatrain.Loader, 2 threads");
+    let figures = [
+        format!("{:.2} s an epoch with `NeighborLoader`", seconds(theirs, "epoch_s")),
+        format!("{:.2} s with", seconds(ours, "epoch_s")),
+        format!("{:.1} times as fast", seconds(theirs, "epoch_s") / seconds(ours, "epoch_s")),
+        format!("waited {:.2} s and {:.2} s", seconds(theirs, "waited_s"), seconds(ours, "waited_s")),
+        format!("layers alone take {:.1} s", seconds(theirs, "compute_alone_s")),
+        format!("epoch to {:.2} s", seconds("uvatrain.Loader, trimmed, 2 threads", "epoch_s")),
+    ];
+    for figure in figures {
+        assert!(told.contains(&figure), "the README does not say: {figure}\n{told}");
+    }
+}
+
+#[test]
 fn every_page_is_in_the_book() {
     let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
     let listed: BTreeSet<&str> = links(&summary).into_iter().collect();

@@ -4,12 +4,13 @@
 mod support;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use support::runs::{
-    Metrics, Traces, processes_of, role_of, small_graph, train, wait_for_batches, wait_until,
+    Metrics, Traces, checkpoint_files, processes_of, role_of, small_graph, train, wait_for_batches,
+    wait_until,
 };
 use support::{Outcome, contents, directory, uvatrain, uvatrain_behind, uvatrain_behind_mounts};
 
@@ -135,7 +136,7 @@ fn a_full_disk_under_the_checkpoint_ends_the_run_by_name_and_the_last_good_one_c
     let args = format!("{TRAIN} --epochs 50 --checkpoint kept --checkpoint-every 1");
     let Some(run) = uvatrain_behind_mounts(temp.path(), &line, words(&args)) else { return };
     run.run().refuses(1, &["No space left on device", "kept"]);
-    let names: Vec<PathBuf> = contents(&temp.path().join("after")).into_keys().collect();
+    let names = checkpoint_files(&temp.path().join("after"));
     assert_eq!(names.len(), 2, "a checkpoint is two files: {names:?}");
     let resumed = train_behind(temp.path(), ":", "--checkpoint after --resume --metrics resumed.jsonl");
     let resumed = resumed.succeeds();

@@ -5,6 +5,8 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     // torch-sys (`links = "tch"`) tells it to direct dependants only; its own link arguments do not travel.
     if let Some(folder) = std::env::var_os("DEP_TCH_LIBTORCH_LIB") {
-        println!("cargo::rustc-link-arg=-Wl,-rpath,{}", folder.to_string_lossy());
+        // Where the checkout's link leads to, so that an installed program outlives the checkout.
+        let folder = std::fs::canonicalize(&folder).unwrap_or_else(|_| folder.into());
+        println!("cargo::rustc-link-arg=-Wl,-rpath,{}", folder.display());
     }
 }

@@ -428,7 +428,7 @@ fn folders_before_the_loader() -> Vec<PathBuf> {
 
 /// The path of a library that this process has loaded, by the beginning of its file name.
 fn mapped(name: &str) -> Option<PathBuf> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let maps = uva_mem::files::read_kernel_text("/proc/self/maps").ok()?;
     mapped_in(&maps, name)
 }
 

@@ -9,6 +9,7 @@
 //! This crate must not know what a row means, where a table comes from, or how a slot is handed over.
 
 #![deny(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod cache;
 #[cfg(feature = "conformance")]

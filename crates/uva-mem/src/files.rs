@@ -2,13 +2,20 @@
 //!
 //! Paths come from users, and directories may belong to others. A name can lead to a FIFO, which would block whoever opens
 //! it, to a device, which never ends, or through a link to a file of the caller's. So everything the program reads goes
-//! through [`open_regular`] or [`read_regular`], and everything it puts in a file's place through [`Replacement`].
+//! through [`open_regular`] or [`read_regular`], and everything it puts in a file's place through [`Replacement`]. Only
+//! what the user named as an output, and may well be a pipe or a terminal, goes through [`open_output`].
+//!
+//! `clippy.toml` forbids the direct ways: this file is where they are allowed.
+#![allow(clippy::disallowed_methods, reason = "the one place where files are opened by name")]
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -33,7 +40,6 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     if kind.is_file() {
         return Ok(file);
     }
-    use std::os::unix::fs::FileTypeExt;
     Err(if kind.is_dir() {
         io::Error::new(io::ErrorKind::IsADirectory, "it is a directory, not a file")
     } else if kind.is_fifo() {
@@ -45,6 +51,24 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 
 fn not_regular(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, not a regular file"))
+}
+
+/// Whether an error of opening or reading is about what lies under the name, and not about the system: nothing, no regular
+/// file, one too large or of other text, links that lead to each other, a name longer than the system takes. Then another
+/// path mends it.
+pub fn is_about_the_name(error: &io::Error) -> bool {
+    match error.kind() {
+        io::ErrorKind::NotFound
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::IsADirectory
+        | io::ErrorKind::InvalidFilename => true,
+        // The system says these about other things too; without its number they are from here.
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::FileTooLarge => {
+            error.raw_os_error().is_none()
+        }
+        // Links that lead to each other have a kind of their own, which Rust keeps to itself.
+        _ => error.raw_os_error() == Some(Errno::LOOP.raw_os_error()),
+    }
 }
 
 /// Reads the whole of the regular file at `path`, which has to have at most `most` bytes.
@@ -81,6 +105,141 @@ pub fn read_regular_text(path: &Path, most: u64) -> io::Result<String> {
         let at = error.utf8_error().valid_up_to();
         io::Error::new(io::ErrorKind::InvalidData, format!("its byte {at} is not UTF-8 text"))
     })
+}
+
+/// The text of a file of /proc or /sys, which the kernel writes: not for paths that anybody names.
+///
+/// # Errors
+/// The system's answer, and other bytes than UTF-8.
+pub fn read_kernel_text(path: impl AsRef<Path>) -> io::Result<String> {
+    fs::read_to_string(path)
+}
+
+/// The bytes of such a file.
+///
+/// # Errors
+/// The system's answer.
+pub fn read_kernel(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    fs::read(path)
+}
+
+/// Opens a directory, to lock it, to synchronise it, or to look names up in it.
+///
+/// # Errors
+/// The system's answer, which for anything but a directory is [`io::ErrorKind::NotADirectory`]: a FIFO is not waited for.
+pub fn open_directory(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// Opens a regular file to hold a lock on it; with `create` it is made where there is none, with mode 0600, so that no
+/// other user can open it and take the lock. Nothing is read or written. A link is refused.
+///
+/// # Errors
+/// The system's answer; [`io::ErrorKind::InvalidInput`] for what is no regular file.
+pub fn open_lock_file(path: &Path, create: bool) -> io::Result<File> {
+    // For writing too: a lock on a network file system may need it.
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = if create { flags | OFlags::CREATE } else { flags };
+    let file = match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => File::from(file),
+        Err(Errno::LOOP) => return Err(not_regular("a link")),
+        Err(Errno::NXIO) => return Err(not_regular("a socket or a device")),
+        Err(error) => return Err(error.into()),
+    };
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular("a pipe or a device")) }
+}
+
+/// What becomes of the content of a regular file that is opened as an output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Former {
+    /// It goes.
+    Truncated,
+    /// It stays, and what is written follows it.
+    Kept,
+}
+
+/// How long a named pipe may be without a reader. One that is started in the same breath is there within that time.
+const PIPE_PATIENCE: Duration = Duration::from_secs(5);
+const PIPE_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Opens what the user named as an output for writing: a regular file, which is made with the permissions `mode` less the
+/// process's umask where there is none, a pipe, a terminal or a device. Links are followed.
+///
+/// # Errors
+/// The system's answer; [`io::ErrorKind::InvalidInput`] for a named pipe that nobody reads within five seconds.
+pub fn open_output(path: &Path, mode: u32, former: Former) -> io::Result<File> {
+    // Without NONBLOCK a pipe that nobody reads would be waited for without end.
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = if former == Former::Kept { flags | OFlags::APPEND } else { flags };
+    let since = Instant::now();
+    let file = loop {
+        match rustix::fs::open(path, flags, Mode::from_raw_mode(mode)) {
+            Ok(file) => break File::from(file),
+            Err(Errno::NXIO) if !is_fifo(path) => {
+                return Err(not_regular("a socket or a device without a driver"));
+            }
+            Err(Errno::NXIO) if since.elapsed() < PIPE_PATIENCE => thread::sleep(PIPE_INTERVAL),
+            Err(Errno::NXIO) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "it is a named pipe that nobody reads: start its reader first",
+                ));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    };
+    if former == Former::Truncated && file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    // From here on a reader that is slow is waited for.
+    let flags = rustix::fs::fcntl_getfl(&file)?;
+    rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
+fn is_fifo(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
+}
+
+/// Writes `contents` to the output that the user named. A regular file is replaced in one step and keeps its permissions; a
+/// new one gets 0666 less the process's umask. Of a link the file that it leads to is replaced. A pipe, a terminal or a
+/// device is written to.
+///
+/// # Errors
+/// As [`open_output`] and [`Replacement`].
+pub fn write_output(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let former = fs::metadata(path).ok();
+    if former.as_ref().is_some_and(|metadata| !metadata.is_file()) {
+        return open_output(path, 0o666, Former::Truncated)?.write_all(contents);
+    }
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut replacement = Replacement::of(&target, 0o666)?;
+    if let Some(former) = former {
+        let permissions = fs::Permissions::from_mode(former.permissions().mode() & 0o777);
+        replacement.file().set_permissions(permissions)?;
+    }
+    replacement.file().write_all(contents)?;
+    replacement.commit()
+}
+
+/// Puts `contents` at `target` in one step, with the permissions `mode` less the process's umask. It is not waited until
+/// they are on the disk.
+///
+/// # Errors
+/// As [`Replacement`].
+pub fn replace(target: &Path, mode: u32, contents: &[u8]) -> io::Result<()> {
+    let mut replacement = Replacement::of(target, mode)?;
+    replacement.file().write_all(contents)?;
+    replacement.commit()
+}
+
+/// Writes a file that must not be there yet.
+///
+/// # Errors
+/// The system's answer, [`io::ErrorKind::AlreadyExists`] where anything has the name, a link included.
+pub fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
+    File::create_new(path)?.write_all(contents)
 }
 
 /// A new file on its way to a name, where it takes the place of an earlier one in one step.
@@ -198,6 +357,18 @@ fn random_name(name: &OsStr) -> io::Result<OsString> {
     Ok(partial)
 }
 
+/// The name that a file of this name would have taken, had the process that wrote it not ended before: exactly the names
+/// that [`Replacement`] gives, and nothing that is only like them.
+pub fn target_of_partial(name: &OsStr) -> Option<&str> {
+    let (target, word) = name.to_str()?.strip_prefix('.')?.strip_suffix(".partial")?.rsplit_once('.')?;
+    (is_word(word) && !target.is_empty()).then_some(target)
+}
+
+/// Whether this is a word as names of this program hold them: 16 lower-case hex digits.
+pub fn is_word(text: &str) -> bool {
+    text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 /// A word from the system's generator.
 ///
 /// # Errors
@@ -213,7 +384,6 @@ pub fn random_word() -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -292,6 +462,104 @@ mod tests {
         drop(named);
         assert_eq!(entries(temp.path()), ["target"]);
         assert_eq!(fs::read(&target).unwrap(), b"old");
+    }
+
+    #[test]
+    fn a_lock_is_held_on_a_file_of_the_users_alone_and_never_through_a_link() {
+        let temp = tempfile::tempdir().unwrap();
+        let (lock, link) = (temp.path().join("lock"), temp.path().join("link"));
+        assert_eq!(open_lock_file(&lock, false).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let mode = open_lock_file(&lock, true).unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        open_lock_file(&lock, false).unwrap();
+        symlink(temp.path().join("victim"), &link).unwrap();
+        assert!(open_lock_file(&link, true).unwrap_err().to_string().contains("a link"));
+        let fifo = temp.path().join("fifo");
+        rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert!(open_lock_file(&fifo, true).unwrap_err().to_string().contains("a pipe"));
+        assert_eq!(entries(temp.path()), ["fifo", "link", "lock"]);
+    }
+
+    #[test]
+    fn only_the_very_names_of_unfinished_files_are_told() {
+        let name = random_name(OsStr::new("checkpoint.json")).unwrap();
+        assert_eq!(target_of_partial(&name), Some("checkpoint.json"));
+        for other in [
+            "checkpoint.json.0123456789abcdef.partial",
+            ".checkpoint.json.0123456789ABCDEF.partial",
+            ".checkpoint.json.0123456789abcde.partial",
+            ".checkpoint.json.partial",
+            ".0123456789abcdef.partial",
+            ".checkpoint.json.0123456789abcdef.partial2",
+        ] {
+            assert_eq!(target_of_partial(OsStr::new(other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_output_is_a_file_a_device_or_a_pipe_and_one_that_nobody_reads_is_not_waited_for_without_end() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("file");
+        for (former, expected) in [(Former::Truncated, "a"), (Former::Kept, "aa"), (Former::Truncated, "a")] {
+            open_output(&file, 0o600, former).unwrap().write_all(b"a").unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), expected);
+        }
+        open_output(Path::new("/dev/null"), 0o600, Former::Truncated).unwrap().write_all(b"a").unwrap();
+        let fifo = temp.path().join("fifo");
+        rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let error = open_output(&fifo, 0o600, Former::Truncated).unwrap_err();
+        assert!(error.to_string().contains("start its reader first"), "{error}");
+        // With a reader it is written to as ever, and waits for one that is slow.
+        let reader = thread::spawn({
+            let fifo = fifo.clone();
+            move || fs::read(fifo).unwrap()
+        });
+        write_output(&fifo, &vec![7; 1 << 20]).unwrap();
+        assert_eq!(reader.join().unwrap(), vec![7; 1 << 20]);
+        let socket = temp.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert!(open_output(&socket, 0o600, Former::Kept).unwrap_err().to_string().contains("a socket"));
+    }
+
+    #[test]
+    fn an_output_that_is_replaced_keeps_its_permissions_and_its_link() {
+        let temp = tempfile::tempdir().unwrap();
+        let (file, link) = (temp.path().join("file"), temp.path().join("link"));
+        fs::write(&file, b"old").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink(&file, &link).unwrap();
+        write_output(&link, b"new").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(entries(temp.path()), ["file", "link"]);
+    }
+
+    #[test]
+    fn a_new_file_takes_no_name_that_is_taken_not_even_by_a_link() {
+        let temp = tempfile::tempdir().unwrap();
+        let link = temp.path().join("link");
+        symlink(temp.path().join("victim"), &link).unwrap();
+        assert_eq!(write_new(&link, b"a").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(entries(temp.path()), ["link"]);
+        write_new(&temp.path().join("new"), b"a").unwrap();
+    }
+
+    #[test]
+    fn errors_about_what_a_name_leads_to_are_told_from_those_of_the_system() {
+        let temp = tempfile::tempdir().unwrap();
+        let looped = temp.path().join("loop");
+        symlink(&looped, &looped).unwrap();
+        let long = temp.path().join("x".repeat(300));
+        for path in [looped.as_path(), &long, temp.path(), Path::new("/nowhere"), Path::new("/dev/zero")] {
+            assert!(is_about_the_name(&open_regular(path).unwrap_err()), "{}", path.display());
+        }
+        let file = temp.path().join("file");
+        fs::write(&file, b"abc").unwrap();
+        assert!(is_about_the_name(&read_regular(&file, 2).unwrap_err()));
+        for system in [Errno::NOSPC, Errno::FBIG, Errno::INVAL, Errno::ACCESS, Errno::MFILE] {
+            assert!(!is_about_the_name(&system.into()), "{system:?}");
+        }
     }
 
     #[test]

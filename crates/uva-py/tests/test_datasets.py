@@ -273,7 +273,7 @@ WRONG = [
     # What the files' content says, found as the command line finds it, before the directory has its name.
     (
         dict(indices=np.array([1, 0, 99, 1])),
-        "indices.npy: entry 2 at offset 144, a neighbour of node 1, is 99, outside the ids 0..3",
+        "indices.npy: entry 2 at offset 144, a neighbour of node 1, is 99, outside the ids 0 to 2",
     ),
     (
         dict(indptr=np.array([0, 3, 1, 4])),
@@ -284,7 +284,7 @@ WRONG = [
     (dict(labels=np.array([0, 1, -2])), "label.npy: the label of node 2 at offset 144 is -2"),
     (dict(labels=np.array([0, 1, 2]), classes=2), "label.npy: the label of node 2"),
     (dict(train_idx=np.array([0, 0])), "train_idx.npy: entry 1 at offset 136 names node 0 again"),
-    (dict(test_idx=np.array([3])), "test_idx.npy: entry 0 at offset 128 is 3, outside the ids 0..3"),
+    (dict(test_idx=np.array([3])), "test_idx.npy: entry 0 at offset 128 is 3, outside the ids 0 to 2"),
     (dict(weight=np.array([1, 1, np.inf, 1], np.float32)), "weight.npy: the weight of edge 2"),
     (dict(orig_id=np.array([1, 2, 1])), "orig_id.npy: the original id 1 occurs more than once"),
     (dict(classes=0), 'meta.json: "classes" is 0'),
@@ -322,6 +322,20 @@ def test_a_directory_that_exists_is_refused_and_replaced_only_on_demand_and_only
         uvatrain.write_dataset(path, **arrays(), overwrite=True)
     assert (path / "notes.txt").read_text() == "mine"
     assert names(tmp_path) == ["graph"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("measured.npy", "measured.npy in it is no file of a dataset"), ("label.npy", "does not open as a dataset")],
+)
+def test_a_directory_with_an_array_of_somebodys_is_not_replaced(tmp_path, name, says):
+    path = tmp_path / "results"
+    path.mkdir()
+    np.save(path / name, np.array([1.0, 2.0]))
+    with pytest.raises(ValueError, match=says):
+        uvatrain.write_dataset(path, **arrays(), overwrite=True)
+    assert np.load(path / name).tolist() == [1.0, 2.0]
+    assert names(tmp_path) == ["results"]
 
 
 def test_what_the_system_refuses_is_an_oserror_with_its_number_and_file(tmp_path):
@@ -414,7 +428,7 @@ def test_edges_become_lists_in_their_order():
     assert torch.from_dlpack(indices).tolist() == [3, 1, 3, 0, 2, 4]
     assert torch.from_dlpack(order).tolist() == [0, 1, 2, 4, 3, 5]
     for wrong in (-1, 5):
-        with pytest.raises(ValueError, match=f"sources: entry 1 is {wrong}, outside the ids 0..5"):
+        with pytest.raises(ValueError, match=f"sources: entry 1 is {wrong}, outside the ids 0 to 4"):
             uvatrain._core.lists_of_edges(torch.tensor([0, wrong]), torch.tensor([0, 0]), 5, False)
     with pytest.raises(ValueError, match="both have to be int64"):
         uvatrain._core.lists_of_edges(torch.tensor([0, 1]), torch.tensor([0]), 5, False)

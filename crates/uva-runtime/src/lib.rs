@@ -23,6 +23,7 @@
 //!
 //! What it must not know: command lines and terminals.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod backend;
 pub mod batch;

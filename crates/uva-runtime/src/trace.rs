@@ -5,12 +5,12 @@
 //! ([`crate::metrics`]), so that a run need not be told twice.
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use uva_mem::files::{Former, open_output};
 
 use crate::RuntimeError;
 use crate::metrics::{BatchEvent, Event};
@@ -39,9 +39,8 @@ impl TraceFile {
     /// # Errors
     /// [`RuntimeError::Input`] naming the file.
     pub fn create(path: &Path) -> Result<Self, RuntimeError> {
-        let file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path);
-        let file =
-            file.map_err(|error| RuntimeError::Input(format!("--trace {}: {error}", path.display())))?;
+        let file = open_output(path, 0o600, Former::Truncated)
+            .map_err(|error| RuntimeError::Input(format!("--trace {}: {error}", path.display())))?;
         let mut trace = Self {
             path: path.to_owned(),
             file: BufWriter::new(file),
@@ -62,7 +61,7 @@ impl TraceFile {
             Event::Start(_) => Ok(()),
             Event::Batch(batch) => self.batch(batch),
             Event::Epoch(epoch) => self.line(&json!({
-                "name": format!("epoch {} ends", epoch.epoch), "ph": "i", "s": "g", "pid": CONSUMER, "tid": CONSUMER,
+                "name": format!("epoch {} ends", u64::from(epoch.epoch) + 1), "ph": "i", "s": "g", "pid": CONSUMER, "tid": CONSUMER,
                 "ts": self.last_us,
             })),
             Event::End(_) => {
@@ -81,7 +80,7 @@ impl TraceFile {
             (PRODUCER, batch.gather_at_us, batch.gather_us, "t"),
             (CONSUMER, batch.train_at_us, batch.train_us, "f"),
         ];
-        let name = format!("batch {}.{}", batch.epoch, batch.batch);
+        let name = format!("batch {}.{}", u64::from(batch.epoch) + 1, u64::from(batch.batch) + 1);
         self.batches += 1;
         for (track, at, took, arrow) in stages {
             self.name(track)?;

@@ -19,6 +19,7 @@
 //! the same seeds, but matrix products and losses may differ in their last bits from run to run and from the CPU's.
 
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod activation;
 mod adam;
@@ -35,6 +36,7 @@ mod durable;
 mod error;
 mod evaluate;
 mod evaluation;
+mod footprint;
 mod full_layer;
 mod host;
 mod input;
@@ -60,6 +62,7 @@ pub use device::TrainDevice;
 pub use device_input::{DeviceBatch, DeviceBlock};
 pub use error::TrainError;
 pub use evaluation::Evaluation;
+pub use footprint::{Footprint, Shapes};
 pub use input::{Batch, BatchInput, BlockInput};
 pub use options::{FeatureNorm, ModelKind, NormKind, TrainerOptions};
 pub use task::{Metric, Task};

@@ -8,10 +8,14 @@ use std::path::{Path, PathBuf};
 
 use flate2::Crc;
 use flate2::bufread::DeflateDecoder;
+use uva_mem::files::open_regular;
 
+use super::features::FeatureSource;
+use super::nodes::Nodes;
 use super::values;
 use crate::GraphError;
 use crate::npy::{Header, NpyType};
+use crate::quote::{listed, message};
 
 /// Bytes that are read from a file at a time.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -39,6 +43,8 @@ enum StreamProblem {
     Shape { found: Vec<usize>, wanted: String },
     #[error("entry {position} at offset {at} is {value}, too large for a signed 64-bit integer")]
     TooLarge { position: u64, at: u64, value: u64 },
+    #[error("entry {position} at offset {at}, {end}, is {value}, {nodes}")]
+    Id { position: u64, at: u64, end: String, value: i64, nodes: Nodes },
     #[error("entry {position} at offset {at} is {value}, {wanted}")]
     Entry { position: u64, at: u64, value: String, wanted: String },
     #[error("it has no array {wanted}: it has {found}")]
@@ -66,10 +72,10 @@ struct Member {
 impl Archive {
     /// Reads the archive's directory.
     pub(super) fn open(path: &Path) -> Result<Archive, GraphError> {
-        let file = File::open(path).map_err(GraphError::io(path, "open"))?;
+        let file = open_regular(path).map_err(GraphError::io(path, "open"))?;
         let broken = |error: zip::result::ZipError| match error {
             zip::result::ZipError::Io(error) if !is_of_content(&error) => GraphError::io(path, "read")(error),
-            error => GraphError::invalid(path, StreamProblem::Archive(error.to_string())),
+            error => GraphError::invalid(path, StreamProblem::Archive(message(&error.to_string()))),
         };
         let archive = zip::ZipArchive::new(BufReader::new(file)).map_err(broken)?;
         let mut members = BTreeMap::new();
@@ -120,7 +126,7 @@ impl Archive {
     /// Where there is none, or it is no `.npy` file that we read.
     pub(super) fn array(&self, name: &str) -> Result<ArrayStream, GraphError> {
         let Some(member) = self.members.get(name) else {
-            let found = self.members.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let found = listed(self.members.keys());
             let problem = StreamProblem::NoMember { wanted: name.to_owned(), found };
             return Err(GraphError::invalid(&self.path, problem));
         };
@@ -129,7 +135,7 @@ impl Archive {
             return Err(GraphError::invalid(&place, StreamProblem::Method(member.method.clone())));
         };
         let io = || GraphError::io(&self.path, "read");
-        let mut file = File::open(&self.path).map_err(GraphError::io(&self.path, "open"))?;
+        let mut file = open_regular(&self.path).map_err(GraphError::io(&self.path, "open"))?;
         // The name and the extra fields before the content may be longer here than in the archive's directory.
         let mut local = [0; 30];
         file.seek(SeekFrom::Start(member.header)).map_err(io())?;
@@ -190,7 +196,7 @@ pub(super) struct ArrayStream {
 impl ArrayStream {
     /// The `.npy` file at `path`.
     pub(super) fn open(path: &Path) -> Result<ArrayStream, GraphError> {
-        let file = File::open(path).map_err(GraphError::io(path, "open"))?;
+        let file = open_regular(path).map_err(GraphError::io(path, "open"))?;
         let bytes = file.metadata().map_err(GraphError::io(path, "look at"))?.len();
         let content = Content::Plain(BufReader::with_capacity(BUFFER_BYTES, file));
         ArrayStream::new(path.to_owned(), content, bytes, None)
@@ -198,7 +204,7 @@ impl ArrayStream {
 
     /// Little-endian elements without a header, as numpy's memmap leaves them.
     pub(super) fn open_raw(path: &Path, kind: NpyType, shape: Vec<usize>) -> Result<ArrayStream, GraphError> {
-        let mut file = File::open(path).map_err(GraphError::io(path, "open"))?;
+        let mut file = open_regular(path).map_err(GraphError::io(path, "open"))?;
         let bytes = file.metadata().map_err(GraphError::io(path, "look at"))?.len();
         file.rewind().map_err(GraphError::io(path, "read"))?;
         let header = Header { kind, shape, data_offset: 0 };
@@ -368,18 +374,32 @@ impl ArrayStream {
         Ok(values::floats(kind, self.bytes(elements)?))
     }
 
-    /// Checks that `ids`, which were read last, are those of nodes.
-    pub(super) fn check_ids(&self, ids: &[i64], nodes: u64) -> Result<(), GraphError> {
-        if ids.iter().fold(false, |any, id| any | (id.cast_unsigned() >= nodes))
-            && let Some(wrong) = ids.iter().position(|id| id.cast_unsigned() >= nodes)
+    /// Checks that `ids`, which were read last, are those of nodes. `end` says what stands at a position of the array.
+    pub(super) fn check_ids(
+        &self,
+        ids: &[i64],
+        nodes: &Nodes,
+        end: impl Fn(u64) -> String,
+    ) -> Result<(), GraphError> {
+        if ids.iter().fold(false, |any, &id| any | !nodes.has(id))
+            && let Some(wrong) = ids.iter().position(|&id| !nodes.has(id))
         {
-            return Err(self.wrong_entry(
-                ids.len() - wrong,
-                ids[wrong],
-                format!("outside the ids 0..{nodes}"),
-            ));
+            let position = self.position.saturating_sub((ids.len() - wrong) as u64);
+            let problem = StreamProblem::Id {
+                position,
+                at: self.offset(position),
+                end: end(position),
+                value: ids[wrong],
+                nodes: nodes.clone(),
+            };
+            return Err(GraphError::invalid(&self.place, problem));
         }
         Ok(())
+    }
+
+    /// Where its elements are from, as messages about features tell it.
+    pub(super) fn as_features(&self) -> FeatureSource {
+        FeatureSource { place: self.place.clone(), data_offset: Some(self.header.data_offset as u64) }
     }
 
     /// The error about the element that is `back` elements before the position.

@@ -210,7 +210,8 @@ def write_dataset(
     weight: float32 [edges]. float64 is narrowed as features are.
     orig_id: integers [nodes], unique, below 2**40.
     name, classes, and anything else by its keyword: what meta.json says. JSON values.
-    overwrite: replace a dataset at `path`, in one step. A directory with other files in it is never replaced.
+    overwrite: replace a dataset at `path`, in one step. A directory that is no whole dataset, or has other files in it,
+        is never replaced.
 
     Raises ValueError for arrays that are no dataset, FileExistsError, and OSError for what the system
     refuses.

@@ -253,7 +253,8 @@ fn cannot_make(directory: &Path, source: io::Error) -> MpsError {
 
 /// The last line that says something in the daemon's log.
 fn last_words(log: &Path) -> Option<String> {
-    let text = fs::read(log.join("control.log")).ok()?;
+    // A daemon that ends at once has said little.
+    let text = uva_mem::files::read_regular(&log.join("control.log"), 1 << 20).ok()?;
     String::from_utf8_lossy(&text)
         .lines()
         .rev()

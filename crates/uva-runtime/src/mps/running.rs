@@ -231,7 +231,8 @@ pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
     }
     let stale = |why| Err(NotRunning::Stale { directory: whole(), why }.into());
     let file = directory.join(PID_FILE);
-    let text = match fs::read_to_string(&file) {
+    // A number and a newline.
+    let text = match uva_mem::files::read_regular_text(&file, 64) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return if directory.join("control").exists() {

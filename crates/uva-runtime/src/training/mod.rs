@@ -4,7 +4,9 @@
 //! the metrics, in processes or in this one.
 
 mod arrays;
+mod existing;
 mod gpu;
+mod preflight;
 mod run;
 pub mod session;
 mod task;
