@@ -73,7 +73,7 @@ pub fn write_dataset(
     for File { input, how, .. } in &files {
         if matches!(how, As::Narrow) {
             let (name, found) = (&input.name, input.describe());
-            warn.call1((format!("{name} is {found}: written as float32, the nearest to each value"),))?;
+            warn.call1((format!("{name} is {found}: float64 becomes float32"),))?;
         }
     }
     py.detach(|| write(&path, &files, &meta, overwrite))

@@ -196,8 +196,8 @@ def test_64_bits_are_narrowed_to_32_with_a_warning_at_the_caller(tmp_path, libra
     assert np.array_equal(dataset.features, features.astype(np.float32))
     assert np.array_equal(dataset.weight, weight.astype(np.float32))
     assert [str(warning.message) for warning in told] == [
-        "features is float64 [3, 5000]: written as float32, the nearest to each value",
-        "weight is float64 [4]: written as float32, the nearest to each value",
+        "features is float64 [3, 5000]: float64 becomes float32",
+        "weight is float64 [4]: float64 becomes float32",
     ]
     assert {warning.filename for warning in told} == {__file__}
 

@@ -188,7 +188,7 @@ def test_labels_may_be_left_out_where_nobody_trains_on_them(tmp_path):
 
 def test_features_of_64_bits_are_narrowed_with_a_warning(tmp_path):
     x = torch.rand(4, 3, dtype=torch.float64)
-    with pytest.warns(uvatrain.UvatrainWarning, match=r"features is float64 \[4, 3\]: written as float32") as told:
+    with pytest.warns(uvatrain.UvatrainWarning, match=r"features is float64 \[4, 3\]: float64 becomes float32") as told:
         dataset = uvatrain.from_pyg(pyg_data(x=x), tmp_path / "graph")
     assert dataset.feature_dtype == "float32" and torch.equal(dataset.features, x.float())
     assert [warning.filename for warning in told] == [__file__]
