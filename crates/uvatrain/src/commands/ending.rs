@@ -8,6 +8,7 @@ use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use uva_mem::files::read_kernel_text;
+use uva_runtime::machine;
 
 use crate::exit;
 
@@ -30,7 +31,7 @@ pub fn clean_up_on_signals() -> anyhow::Result<()> {
                 exit::at_once(&exit::signalled(signal));
             }
         })
-        .context("cannot start the thread that listens for signals")?;
+        .map_err(|error| machine::not_started("the thread that listens for signals", &error))?;
     Ok(())
 }
 
