@@ -101,6 +101,82 @@ fn a_run_with_caches_computes_what_one_without_does() {
 }
 
 #[test]
+fn hits_in_the_epochs_that_the_choice_was_made_by_are_told_apart() {
+    let temp = directory();
+    small_graph(temp.path());
+    let rates = |cache: &Value, name: &str| {
+        let read = |of: &str| cache[of].as_u64().expect("a count") as f64;
+        let counts = [("list_hit_rate", "list_hits", "list_reads"), ("row_hit_rate", "row_hits", "rows")];
+        for (rate, hits, reads) in counts {
+            assert_eq!(cache[rate].as_f64(), Some(read(hits) / read(reads)), "{rate} {name}: {cache}");
+        }
+    };
+    // Sums over the batches of some epochs, as the end tells them.
+    let summed = |metrics: &Metrics, epochs: std::ops::Range<u64>| {
+        let mut sums = serde_json::json!({});
+        for name in ["list_reads", "list_hits", "rows", "row_hits"] {
+            let within =
+                metrics.of("batch").filter(|batch| epochs.contains(&batch["epoch"].as_u64().unwrap()));
+            let sum: u64 = within.map(|batch| batch["cache"][name].as_u64().unwrap()).sum();
+            sums[name] = sum.into();
+        }
+        sums
+    };
+    let options = "--device cpu --epochs 4 --gpu-cache 40KiB";
+    for mode in ["", "--in-process"] {
+        let outcome = train(temp.path(), "run.jsonl", &format!("{options} {mode}")).run().succeeds();
+        let path = temp.path().join("run.jsonl");
+        let cache = hits(&path);
+        let metrics = Metrics::read(&path);
+        assert_eq!(one(&metrics, "start")["in_force"]["caches"]["counted_epochs"], 2);
+        let counted = &cache["counted_beforehand"];
+        assert_eq!(counted["epochs"], 2, "{cache}");
+        let (of_counted, of_others) = (summed(&metrics, 0..2), summed(&metrics, 2..4));
+        for name in ["list_reads", "list_hits", "rows", "row_hits"] {
+            assert_eq!(counted[name], of_counted[name], "{name}: {cache}");
+        }
+        rates(counted, "of the epochs counted");
+        let mut others = of_others.clone();
+        (others["list_hit_rate"], others["row_hit_rate"]) =
+            (cache["list_hit_rate"].clone(), cache["row_hit_rate"].clone());
+        rates(&others, "of the others");
+        // A choice made by these very batches fits them better than any others.
+        let rate = |of: &Value| of["row_hit_rate"].as_f64().unwrap();
+        assert!(rate(counted) > rate(&cache), "{cache}");
+        let percent = |of: &Value| format!("{:.1} %", 100.0 * rate(of));
+        let line = |name: &str| {
+            let line = outcome.stderr.lines().find(|line| line.starts_with(name));
+            line.unwrap_or_else(|| panic!("no {name}\n{outcome}")).to_owned()
+        };
+        assert!(line("cached rows").contains(&percent(&cache)), "{outcome}");
+        assert!(line("cached lists").contains("visits and picks"), "{outcome}");
+        let apart = line("counted beforehand");
+        assert!(apart.contains(&percent(counted)) && apart.contains("epochs 1 to 2"), "{outcome}");
+    }
+    uvatrain(temp.path(), ["report", "run.jsonl", "--out", "page.html"]).run().succeeds();
+    let page = std::fs::read_to_string(temp.path().join("page.html")).unwrap();
+    assert!(page.contains("epochs 1 to 2, counted beforehand"), "{page}");
+
+    // A run of those epochs alone has no others to tell of.
+    train(temp.path(), "short.jsonl", "--device cpu --epochs 2 --gpu-cache 40KiB").run().succeeds();
+    let cache = hits(&temp.path().join("short.jsonl"));
+    assert!(cache["row_hit_rate"].is_null() && cache["list_hit_rate"].is_null(), "{cache}");
+    rates(&cache["counted_beforehand"], "of a short run");
+    // What is chosen by degree, or for other batches, was not made by these.
+    plan(temp.path(), "--gpu-cache 40KiB --seed 9 --out plan.json").run().succeeds();
+    for options in ["--gpu-cache 40KiB --cache-policy degree", "--plan plan.json"] {
+        train(temp.path(), "other.jsonl", &format!("--device cpu --epochs 1 {options}")).run().succeeds();
+        let cache = hits(&temp.path().join("other.jsonl"));
+        assert!(cache.get("counted_beforehand").is_none(), "{options}: {cache}");
+        rates(&cache, options);
+    }
+    // The plan of the same batches was.
+    plan(temp.path(), "--gpu-cache 40KiB --out same.json").run().succeeds();
+    train(temp.path(), "same.jsonl", "--device cpu --epochs 1 --plan same.json").run().succeeds();
+    assert_eq!(hits(&temp.path().join("same.jsonl"))["counted_beforehand"]["epochs"], 2);
+}
+
+#[test]
 fn picks_that_stay_for_several_batches_hit_more_and_make_other_batches() {
     let temp = directory();
     small_graph(temp.path());

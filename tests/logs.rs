@@ -39,6 +39,47 @@ fn rust_log_shows_every_role_and_each_line_names_its_own() {
 }
 
 #[test]
+fn info_is_a_few_lines_of_every_process_that_say_what_it_works_with_and_how_it_ended() {
+    let temp = directory();
+    small_graph(temp.path());
+    for options in ["--samplers 2", "--samplers 2 --in-process"] {
+        let mut counts = Vec::new();
+        for epochs in [1, 3] {
+            let run = train(temp.path(), "run.jsonl", &format!("--epochs {epochs} {options}"));
+            let outcome = run.env("UVATRAIN_LOG", "info").run().succeeds();
+            let lines = lines(&outcome.stderr);
+            for (level, rest) in &lines {
+                assert_eq!(*level, "INFO", "{rest}");
+            }
+            let of = |role: &str, what: &str| {
+                let found = lines
+                    .iter()
+                    .any(|(_, rest)| rest.starts_with(&format!("{role} uva")) && rest.contains(what));
+                assert!(found, "no `{what}` of the {role} under {options}\n{outcome}");
+            };
+            let launcher = if options.contains("in-process") { "consumer" } else { "launcher" };
+            for what in
+                ["dataset is open", "nodes=4000", "batches are planned", "batch_slots=8", "the run has ended"]
+            {
+                of(launcher, what);
+            }
+            of("sampler 0", "ready to sample");
+            of("sampler 1", "ready to sample");
+            of("producer", "ready to gather");
+            of("consumer", "ready to train");
+            of("consumer", "parameters=");
+            for role in ["sampler 0", "sampler 1", "producer"] {
+                of(role, "work has ended");
+            }
+            counts.push(lines.len());
+        }
+        // As many, however long the run is.
+        assert_eq!(counts[0], counts[1], "{options}");
+        assert!((8..40).contains(&counts[0]), "{counts:?}");
+    }
+}
+
+#[test]
 fn nothing_of_it_is_shown_unless_asked_for() {
     let temp = directory();
     small_graph(temp.path());
@@ -83,7 +124,7 @@ fn json_lines_have_whose_they_are_and_fields_of_their_own() {
         let role = line["role"].as_str().unwrap();
         pids.entry(role).or_default().insert(line["process"].as_u64().unwrap());
         assert!(line["timestamp"].as_str().unwrap().ends_with('Z'), "{line}");
-        assert!(["debug", "trace"].contains(&line["level"].as_str().unwrap()), "{line}");
+        assert!(["info", "trace"].contains(&line["level"].as_str().unwrap()), "{line}");
     }
     assert_eq!(pids.keys().copied().collect::<Vec<_>>(), ["consumer", "producer", "sampler 0", "sampler 1"]);
     let all: BTreeSet<u64> = pids.values().flatten().copied().collect();

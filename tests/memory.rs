@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::Value;
 use support::runs::{Metrics, Process, processes_of, small_graph, train, wait_for_batches, wait_until};
-use support::{directory, uvatrain};
+use support::{directory, uvatrain, uvatrain_behind};
 
 /// The end line's `memory`, by process.
 fn by_process(end: &Value) -> BTreeMap<String, BTreeMap<String, u64>> {
@@ -171,4 +171,52 @@ fn a_sampler_has_at_most_12_bytes_of_its_own_for_each_node() {
         // The array of all nodes is there, and has been used.
         assert!(bytes >= 8 * NODES / 2, "{sampler}: {bytes} bytes for {NODES} nodes: {end}");
     }
+}
+
+/// Two matrices of 16,000,000 × 65,536 are 7 TiB.
+const LARGE: &str =
+    "train graph --fanouts 5,4 --batch-size 100 --hidden 65536 --epochs 1 --metrics new.jsonl";
+
+#[test]
+fn a_model_that_no_machine_holds_is_refused_before_anything_starts() {
+    let temp = directory();
+    let graph = small_graph(temp.path());
+    let meta = graph.join("meta.json");
+    let mut said: Value = serde_json::from_slice(&fs::read(&meta).unwrap()).unwrap();
+    said["classes"] = 16_000_000.into();
+    fs::write(&meta, said.to_string()).unwrap();
+    for mode in ["", "--in-process", "--eval full --model gcn --residual", "--model gat"] {
+        let line = format!("{LARGE} --checkpoint kept {mode}");
+        let refused = uvatrain(temp.path(), line.split_whitespace()).run().refuses(
+            3,
+            &["--hidden 65536", "16,000,000 classes", "\"classes\" in graph/meta.json", "GiB", "at least"],
+        );
+        assert!(!refused.stderr.contains("killed"), "{refused}");
+        for name in ["new.jsonl", "kept"] {
+            assert!(!temp.path().join(name).exists(), "{name} was made for a run that cannot begin");
+        }
+    }
+    // Of labels that are as large, it is the labels.
+    said.as_object_mut().unwrap().remove("classes");
+    fs::write(&meta, said.to_string()).unwrap();
+    let mut labels = fs::read(graph.join("label.npy")).unwrap();
+    let last = labels.len() - 8;
+    labels[last..].copy_from_slice(&15_999_999_i64.to_le_bytes());
+    fs::write(graph.join("label.npy"), labels).unwrap();
+    let refused = uvatrain(temp.path(), LARGE.split(' ')).run();
+    refused.refuses(3, &["the largest label in graph/label.npy", "16,000,000 classes"]);
+}
+
+#[test]
+fn a_model_larger_than_the_process_may_become_is_refused_by_that_limit() {
+    let temp = directory();
+    let graph = small_graph(temp.path());
+    let meta = graph.join("meta.json");
+    let mut said: Value = serde_json::from_slice(&fs::read(&meta).unwrap()).unwrap();
+    said["classes"] = 1_000_000.into();
+    fs::write(&meta, said.to_string()).unwrap();
+    // 2.6 GiB of parameters, moments and gradients, which many a machine has.
+    let line = "train graph --fanouts 5,4 --batch-size 100 --hidden 80 --epochs 1";
+    let refused = uvatrain_behind(temp.path(), "ulimit -v 2000000", line.split(' ')).run();
+    refused.refuses(3, &["RLIMIT_AS", "ulimit -v", "1,000,000 classes"]);
 }

@@ -165,8 +165,8 @@ fn a_command_that_fails_is_named_with_its_code_or_signal_and_the_batch() {
     small_graph(temp.path());
     for (steps, parts) in [
         ("exit 7", ["ended with exit code 7", "before it had attached"]),
-        ("attach; take 2; exit 3", ["ended with exit code 3", "at train batch 1 of epoch 0"]),
-        ("attach; take 2; kill", ["was killed by SIGKILL", "at train batch 1 of epoch 0"]),
+        ("attach; take 2; exit 3", ["ended with exit code 3", "at train batch 2 of epoch 1"]),
+        ("attach; take 2; kill", ["was killed by SIGKILL", "at train batch 2 of epoch 1"]),
         ("kill", ["was killed by SIGKILL", "before it had attached"]),
     ] {
         let outcome = run(temp.path(), "", None, steps).run().ends_with(1);

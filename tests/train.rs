@@ -216,7 +216,7 @@ fn features_that_are_not_numbers_end_the_run_and_the_last_good_checkpoint_stays(
     }
     fs::write(graph.join("feat.npy"), features).unwrap();
     let refused = train(temp.path(), "bad.jsonl", "--epochs 1 --checkpoint fresh").run();
-    refused.refuses(1, &["diverged", "epoch 0, batch 0", "info --verify"]);
+    refused.refuses(1, &["diverged", "batch 1 of epoch 1", "info --verify"]);
     assert!(!temp.path().join("fresh/checkpoint.json").exists(), "a checkpoint of a diverged model was kept");
     assert_same_contents(&before, &contents(&temp.path().join("kept")));
 }
@@ -274,7 +274,7 @@ fn a_batch_larger_than_its_slot_names_the_batch_and_the_option() {
     // Enough for the seeds, not for their neighbours.
     for mode in ["", "--in-process"] {
         let run = train(temp.path(), "run.jsonl", &format!("--epochs 1 --slot-bytes 20KiB {mode}")).run();
-        run.refuses(2, &["train batch 0 of epoch 0", "--slot-bytes"]);
+        run.refuses(2, &["train batch 1 of epoch 1", "--slot-bytes"]);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
@@ -370,6 +370,13 @@ impl CachePlan {
             compare("--walks, --walk-length, --walk-stop", walks(planned.walks), walks(found));
         }
         Ok(warnings)
+    }
+
+    /// How many of the first epochs of a run over `workload` the plan was chosen by; none where it was made for other
+    /// batches, or by a policy that counts none.
+    #[must_use]
+    pub fn counted_epochs(&self, workload: &Workload<'_>) -> u32 {
+        if self.options == PlanOptions::of(workload) { self.policy.counted_epochs() } else { 0 }
     }
 
     /// Whether the sizes that the plan states are those of its lists and rows in `dataset`, within its budget.

@@ -199,6 +199,17 @@ impl CachePolicy {
         }
     }
 
+    /// How many of a run's first epochs it chooses by, where it counts any. In these a cache is hit more than in others:
+    /// it was made for them.
+    #[must_use]
+    pub fn counted_epochs(self) -> u32 {
+        match self {
+            Self::Presample => Presample::default().epochs,
+            Self::Optimal => Optimal::default().epochs.end,
+            Self::Degree | Self::Analytic | Self::Random | Self::Fifo => 0,
+        }
+    }
+
     /// Whether the cache fills itself during the run, so that nothing can be ranked beforehand.
     #[must_use]
     pub fn is_dynamic(self) -> bool {

@@ -14,6 +14,7 @@
 
 #[macro_use]
 mod call;
+mod carried;
 mod context;
 mod cubin_cache;
 mod device;
@@ -29,6 +30,7 @@ mod probe;
 mod slice;
 mod stream;
 
+pub use carried::carry_kernels;
 pub use context::Context;
 pub use cubin_cache::CacheKind;
 pub use device::{Device, Feature};

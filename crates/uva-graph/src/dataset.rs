@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::files::{Files, IndexArray, LabelArray, names};
 use crate::stamp::Stamp;
 use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Split};
-use crate::{fingerprint, verify};
+use crate::{fingerprint, meta, verify};
 
 /// How much is checked when a dataset is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,6 +117,16 @@ impl Dataset {
         self.classes
     }
 
+    /// Where [`classes`](Self::classes) is from, in words that name the file.
+    pub fn classes_from(&self) -> String {
+        let file = |name: &str| self.path.join(name).display().to_string();
+        match (self.labels(), self.files.meta.classes) {
+            (Labels::Multi { .. }, _) => format!("the columns of {}", file(names::LABELS)),
+            (Labels::Single(_), Some(_)) => format!("\"classes\" in {}", file(meta::FILE_NAME)),
+            (Labels::Single(_), None) => format!("the largest label in {}", file(names::LABELS)),
+        }
+    }
+
     /// The graph.
     pub fn csc(&self) -> Csc<'_> {
         Csc {
@@ -193,6 +203,23 @@ impl Dataset {
             verify::weights_to_pick_by(weights.array(), weights.values())?;
         }
         Ok(weights.values())
+    }
+
+    /// Looks at every edge, weight and original id unless this run has done so: for what writes them anew, since a
+    /// stamp may be older than the files.
+    pub(crate) fn check_edges(&self) -> Result<(), GraphError> {
+        if self.verification.edges_checked { Ok(()) } else { verify::edges(&self.files) }
+    }
+
+    /// The error about entry `position` of `indices.npy`, which has been found to be no node.
+    pub(crate) fn wrong_neighbour(&self, position: usize) -> GraphError {
+        verify::wrong_neighbour(&self.files, position, self.csc().indices.get(position))
+    }
+
+    /// The same of a split.
+    pub(crate) fn wrong_split_id(&self, split: Split, position: usize) -> GraphError {
+        let ids = &self.files.splits[split as usize];
+        verify::wrong_id(ids.array(), position, ids.values()[position], self.nodes())
     }
 
     /// The files behind the views, for what copies them.

@@ -38,6 +38,7 @@ pub mod import;
 pub mod kinds;
 pub mod meta;
 pub mod npy;
+mod quote;
 pub mod reorder;
 mod room;
 pub mod staged;

@@ -313,7 +313,7 @@ impl Replacement {
             Some(partial) => partial,
             None => self.partial.insert(self.link()?),
         };
-        rustix::fs::renameat(&self.directory, &*partial, &self.directory, &self.name)?;
+        rustix::fs::renameat(&self.directory, partial, &self.directory, &self.name)?;
         // `Drop` finds nothing of this name any more.
         self.partial = None;
         Ok(())

@@ -212,7 +212,7 @@ WRONG = [
     # What the files' content says, found as the command line finds it, before the directory has its name.
     (
         dict(indices=np.array([1, 0, 99, 1])),
-        "indices.npy: entry 2 at offset 144, a neighbour of node 1, is 99, outside the ids 0..3",
+        "indices.npy: entry 2 at offset 144, a neighbour of node 1, is 99, outside the ids 0 to 2",
     ),
     (
         dict(indptr=np.array([0, 3, 1, 4])),
@@ -223,7 +223,7 @@ WRONG = [
     (dict(labels=np.array([0, 1, -2])), "label.npy: the label of node 2 at offset 144 is -2"),
     (dict(labels=np.array([0, 1, 2]), classes=2), "label.npy: the label of node 2"),
     (dict(train_idx=np.array([0, 0])), "train_idx.npy: entry 1 at offset 136 names node 0 again"),
-    (dict(test_idx=np.array([3])), "test_idx.npy: entry 0 at offset 128 is 3, outside the ids 0..3"),
+    (dict(test_idx=np.array([3])), "test_idx.npy: entry 0 at offset 128 is 3, outside the ids 0 to 2"),
     (dict(weight=np.array([1, 1, np.inf, 1], np.float32)), "weight.npy: the weight of edge 2"),
     (dict(orig_id=np.array([1, 2, 1])), "orig_id.npy: the original id 1 occurs more than once"),
     (dict(classes=0), 'meta.json: "classes" is 0'),
@@ -367,7 +367,7 @@ def test_edges_become_lists_in_their_order():
     assert torch.from_dlpack(indices).tolist() == [3, 1, 3, 0, 2, 4]
     assert torch.from_dlpack(order).tolist() == [0, 1, 2, 4, 3, 5]
     for wrong in (-1, 5):
-        with pytest.raises(ValueError, match=f"sources: entry 1 is {wrong}, outside the ids 0..5"):
+        with pytest.raises(ValueError, match=f"sources: entry 1 is {wrong}, outside the ids 0 to 4"):
             uvatrain._core.lists_of_edges(torch.tensor([0, wrong]), torch.tensor([0, 0]), 5, False)
     with pytest.raises(ValueError, match="both have to be int64"):
         uvatrain._core.lists_of_edges(torch.tensor([0, 1]), torch.tensor([0]), 5, False)

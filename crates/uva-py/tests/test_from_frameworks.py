@@ -139,7 +139,7 @@ def test_what_is_wrong_with_a_data_is_told_by_its_name_and_nothing_is_left(tmp_p
         (pyg_data(x=torch.zeros(4, 3, dtype=torch.float64)), "data.x is torch.float64 [4, 3]"),
         (pyg_data(edge_index=None), "neither edge_index nor adj_t"),
         (pyg_data(edge_index=torch.zeros(3, 2, dtype=torch.int64)), "data.edge_index is [3, 2]"),
-        (pyg_data(edge_index=torch.tensor([[0, 4], [1, 1]])), "entry 1 is 4, outside the ids 0..4"),
+        (pyg_data(edge_index=torch.tensor([[0, 4], [1, 1]])), "entry 1 is 4, outside the ids 0 to 3"),
         (pyg_data(edge_index=torch.tensor([[0.0], [1.0]])), "float32"),
         (pyg_data(y=None), "data.y is missing"),
         (pyg_data(y=torch.zeros(3)), "data.y is float32 [3]"),
@@ -378,7 +378,7 @@ def test_ogbs_files_that_are_broken_or_of_another_sort_are_refused(tmp_path):
     )
     broken("raw/edge.csv.gz", "0,1\n1,x\n", message="edge.csv.gz: a value is no number")
     broken("raw/edge.csv.gz", "0,1\n1\n", message="edge.csv.gz: its lines are not all of 2 values")
-    broken("raw/edge.csv.gz", "0,9\n", message="outside the ids 0..4")
+    broken("raw/edge.csv.gz", "0,9\n", message="outside the ids 0 to 3")
     broken("raw/num-node-list.csv.gz", "2\n2\n", message="it counts 2 graphs")
     broken("raw/node-label.csv.gz", "0\n1\n", message=r"node-label is float64 \[2\]")
     with pytest.raises(ValueError, match="one type of node"):

@@ -6,16 +6,18 @@
 //! | stop | launcher, or in process whoever owns the threads | every role when it has waited for a while; the consumer at each batch too |
 //! | counters of a role | that role | launcher |
 //! | tally | the consumer, where that is a command of the user's | launcher |
+//! | evaluation | the consumer, while it evaluates on full neighbourhoods | launcher |
 //!
 //! So a sampler or the producer does not notice a stop before it has to wait, which the slots bound to a few batches.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use uva_graph::Split;
 use uva_mem::ControlPage;
 
 use crate::RuntimeError;
 use crate::memory::Resident;
-use crate::metrics::{CacheCounts, RoleTimes, Roles};
+use crate::metrics::{CacheCounts, CacheTotals, RoleTimes, Roles};
 use crate::schedule::{TURN_WORDS, Turn};
 
 /// How many turns there have been. The last one's words are those of its number modulo 2, so that they are whole while
@@ -28,6 +30,14 @@ const _: () = assert!(TURN + 2 * TURN_WORDS <= LINE);
 const LINE: usize = 8;
 const COUNTERS: usize = LINE;
 const COUNTERS_PER_ROLE: usize = LINE;
+/// Words behind the last role's counters that only the consumer writes: its tally, and what it evaluates.
+const CONSUMERS_OWN: usize = 2 * LINE;
+const TALLY: usize = 11;
+/// Among them: 0, or the split that is evaluated on full neighbourhoods + 1, and behind which epoch.
+const EVALUATING: usize = TALLY;
+const _: () = assert!(EVALUATING < CONSUMERS_OWN);
+
+const EPOCH_SHIFT: u32 = 32;
 
 /// Places of the roles in the control page; sampler `i` has [`FIRST_SAMPLER`] + i.
 pub const CONSUMER: usize = 0;
@@ -71,7 +81,7 @@ pub struct Tally {
     /// Nanoseconds that went by while training batches were used or waited for.
     pub nanoseconds: u64,
     /// What the caches did for those batches.
-    pub cache: CacheCounts,
+    pub cache: CacheTotals,
 }
 
 /// How a run is asked to end before its time.
@@ -205,6 +215,20 @@ impl Control {
         self.page.store(COUNTERS + role * COUNTERS_PER_ROLE + Counter::Position as usize, sequence);
     }
 
+    /// Notes that the consumer evaluates a split on full neighbourhoods, behind the epoch of that number, or does not
+    /// any more. Meanwhile its position stays that of its last batch.
+    pub fn note_evaluation(&self, of: Option<(Split, u32)>) {
+        let word = of.map_or(0, |(split, epoch)| (split as u64 + 1) | u64::from(epoch) << EPOCH_SHIFT);
+        self.page.store(self.tally_at() + EVALUATING, word);
+    }
+
+    /// What the consumer evaluates on full neighbourhoods.
+    pub fn evaluation(&self) -> Option<(Split, u32)> {
+        let word = self.page.load(self.tally_at() + EVALUATING);
+        let split = Split::ALL.into_iter().find(|split| *split as u64 + 1 == word & 0xFF)?;
+        Some((split, (word >> EPOCH_SHIFT) as u32))
+    }
+
     /// The batch a role was last at.
     pub fn position(&self, role: usize) -> u64 {
         self.page.load(COUNTERS + role * COUNTERS_PER_ROLE + Counter::Position as usize)
@@ -212,9 +236,11 @@ impl Control {
 
     /// Adds to the consumer's tally.
     pub fn add_to_tally(&self, more: &Tally) {
-        let CacheCounts { list_reads, list_hits, rows, row_hits } = more.cache;
-        let amounts = [more.batches, more.epochs, more.nanoseconds, list_reads, list_hits, rows, row_hits];
-        for (place, amount) in amounts.into_iter().enumerate() {
+        let counts =
+            |CacheCounts { list_reads, list_hits, rows, row_hits }| [list_reads, list_hits, rows, row_hits];
+        let amounts = [more.batches, more.epochs, more.nanoseconds].into_iter();
+        let amounts = amounts.chain(counts(more.cache.counted)).chain(counts(more.cache.others));
+        for (place, amount) in amounts.enumerate() {
             self.page.fetch_add(self.tally_at() + place, amount);
         }
     }
@@ -222,38 +248,45 @@ impl Control {
     /// The consumer's tally so far.
     pub fn tally(&self) -> Tally {
         let word = |place| self.page.load(self.tally_at() + place);
-        let cache = CacheCounts { list_reads: word(3), list_hits: word(4), rows: word(5), row_hits: word(6) };
+        let counts = |first| CacheCounts {
+            list_reads: word(first),
+            list_hits: word(first + 1),
+            rows: word(first + 2),
+            row_hits: word(first + 3),
+        };
+        let cache = CacheTotals { counted: counts(3), others: counts(7) };
         Tally { batches: word(0), epochs: word(1), nanoseconds: word(2), cache }
     }
 
     /// Behind the last role's counters.
     fn tally_at(&self) -> usize {
-        words(self.samplers) - LINE
+        words(self.samplers) - CONSUMERS_OWN
+    }
+
+    /// The times so far of the role at this place.
+    pub fn times(&self, role: usize) -> RoleTimes {
+        let word = |counter: Counter| self.page.load(COUNTERS + role * COUNTERS_PER_ROLE + counter as usize);
+        let seconds = |counter| word(counter) as f64 * 1e-9;
+        RoleTimes {
+            processes: 1,
+            working_s: seconds(Counter::Working),
+            waiting_input_s: seconds(Counter::WaitingInput),
+            waiting_output_s: seconds(Counter::WaitingOutput),
+            peak_rss_bytes: word(Counter::PeakRss),
+        }
     }
 
     /// All roles' times so far.
     pub fn roles(&self) -> Roles {
-        let times = |role: usize| {
-            let word =
-                |counter: Counter| self.page.load(COUNTERS + role * COUNTERS_PER_ROLE + counter as usize);
-            let seconds = |counter| word(counter) as f64 * 1e-9;
-            RoleTimes {
-                processes: 1,
-                working_s: seconds(Counter::Working),
-                waiting_input_s: seconds(Counter::WaitingInput),
-                waiting_output_s: seconds(Counter::WaitingOutput),
-                peak_rss_bytes: word(Counter::PeakRss),
-            }
-        };
         let mut sampler = RoleTimes { processes: self.samplers, ..RoleTimes::default() };
         for index in 0..self.samplers {
-            let one = times(FIRST_SAMPLER + index);
+            let one = self.times(FIRST_SAMPLER + index);
             sampler.working_s += one.working_s / self.samplers as f64;
             sampler.waiting_input_s += one.waiting_input_s / self.samplers as f64;
             sampler.waiting_output_s += one.waiting_output_s / self.samplers as f64;
             sampler.peak_rss_bytes = sampler.peak_rss_bytes.max(one.peak_rss_bytes);
         }
-        Roles { sampler, producer: times(PRODUCER), consumer: times(CONSUMER) }
+        Roles { sampler, producer: self.times(PRODUCER), consumer: self.times(CONSUMER) }
     }
 }
 
@@ -263,7 +296,7 @@ fn turn_words(turns: u64) -> usize {
 
 /// Words of the page of a run with so many samplers.
 pub(crate) fn words(samplers: usize) -> usize {
-    COUNTERS + (FIRST_SAMPLER + samplers) * COUNTERS_PER_ROLE + LINE
+    COUNTERS + (FIRST_SAMPLER + samplers) * COUNTERS_PER_ROLE + CONSUMERS_OWN
 }
 
 /// The largest resident set this process has had, in bytes; 0 where the system does not say.
@@ -274,8 +307,6 @@ pub fn peak_rss_bytes() -> u64 {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-
-    use uva_graph::Split;
 
     use super::*;
     use crate::schedule::Order;
@@ -326,13 +357,23 @@ mod tests {
     #[test]
     fn a_tally_adds_up_beside_the_last_samplers_counters() {
         let control = Control::create(2).unwrap();
-        let cache = CacheCounts { list_reads: 4, list_hits: 3, rows: 2, row_hits: 1 };
+        let counts = |row_hits| CacheCounts { list_reads: 4, list_hits: 3, rows: 2, row_hits };
+        let cache = CacheTotals { counted: counts(1), others: counts(2) };
         let one = Tally { batches: 1, epochs: 7, nanoseconds: 9, cache };
         control.add_to_tally(&one);
         control.add_to_tally(&Tally { batches: 1, ..Tally::default() });
         assert_eq!(control.tally(), Tally { batches: 2, ..one });
         assert_eq!(control.position(FIRST_SAMPLER + 1), 0);
         control.note_position(FIRST_SAMPLER + 1, 5);
+        assert_eq!(control.tally(), Tally { batches: 2, ..one });
+        // Beside it is what is evaluated.
+        assert_eq!(control.evaluation(), None);
+        for of in [(Split::Valid, 0), (Split::Test, u32::MAX), (Split::Train, 7)] {
+            control.note_evaluation(Some(of));
+            assert_eq!(control.evaluation(), Some(of));
+        }
+        control.note_evaluation(None);
+        assert_eq!(control.evaluation(), None);
         assert_eq!(control.tally(), Tally { batches: 2, ..one });
     }
 

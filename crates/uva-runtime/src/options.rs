@@ -170,11 +170,14 @@ impl LoaderOptions {
         self.samplers + 2
     }
 
-    /// Checks that the dataset has what these options sample by.
+    /// Checks that batches of these options can be sampled from the dataset: that it has what they sample by, and no list
+    /// that more is picked out of than random words are there for.
     ///
     /// # Errors
-    /// [`RuntimeError::Input`] naming the file, and the place in it.
+    /// [`RuntimeError::Input`] naming the file, and the place in it; [`RuntimeError::Usage`] naming the option and the
+    /// node.
     pub fn check_dataset(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
+        self.sampling().check(&dataset.csc())?;
         match self.sampler_kind {
             SamplerKind::Weighted => match dataset.weights_to_pick_by() {
                 Ok(_) => Ok(()),

@@ -10,6 +10,7 @@ use uva_sample::SeedOrder;
 use crate::backend::Backend;
 use crate::batch::{BatchHeader, BatchLayout};
 use crate::cache::Caches;
+use crate::control::{CONSUMER, Control};
 use crate::schedule::{Item, Schedule, Turn};
 use crate::{LoaderOptions, Passes, RuntimeError};
 
@@ -79,6 +80,13 @@ impl RunPlan {
             table_rows: dataset.features().rows,
             checkpointed: false,
         })
+    }
+
+    /// Seeds of the largest batch that a pass of this dataset's splits has.
+    #[cfg(feature = "train")]
+    pub(crate) fn largest_batch(&self, dataset: &Dataset) -> usize {
+        let longest = Split::ALL.into_iter().map(|split| dataset.split(split).len()).max().unwrap_or(0);
+        self.options.batch_size.min(longest)
     }
 
     /// The same on another backend.
@@ -158,12 +166,33 @@ impl RunPlan {
         bytes(self.batch_shape()).saturating_add(bytes(self.feature_shape()))
     }
 
+    /// Where the role at this place of the control page is, for messages.
+    pub(crate) fn whereabouts(&self, control: &Control, place: usize) -> String {
+        let evaluation = control.evaluation().filter(|_| place == CONSUMER);
+        match evaluation.and_then(|(split, epoch)| evaluating(split, epoch)) {
+            Some(evaluating) => evaluating,
+            None => self.describe(control.position(place), control.turn()),
+        }
+    }
+
     /// Where a sequence number lies, for messages.
-    pub(crate) fn describe(&self, sequence: u64, turn: Option<Turn>) -> String {
+    fn describe(&self, sequence: u64, turn: Option<Turn>) -> String {
         match self.schedule.item(sequence, turn) {
-            Item::Batch(key) => format!("at {} batch {} of epoch {}", key.split, key.batch, key.epoch),
+            Item::Batch(key) => format!("at {key}"),
             Item::Skipped | Item::End => format!("behind the last batch (sequence {sequence})"),
         }
+    }
+}
+
+/// Which full evaluation a consumer is in, for messages.
+pub(crate) fn evaluating(split: Split, epoch: u32) -> Option<String> {
+    match split {
+        Split::Train => None,
+        Split::Valid => Some(format!(
+            "in the full evaluation of the validation nodes behind epoch {}",
+            u64::from(epoch) + 1
+        )),
+        Split::Test => Some("in the full evaluation of the test nodes".to_owned()),
     }
 }
 

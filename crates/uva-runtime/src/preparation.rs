@@ -10,10 +10,10 @@ use crate::RuntimeError;
 use crate::backend::{Backend, SamplerChoice};
 use crate::cache::{
     Budget, CacheContents, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable,
-    check_plan_fits, described, read_plan, summary,
+    check_plan_fits, described, read_plan, summary, workload,
 };
 use crate::launcher::Launcher;
-use crate::metrics::{CacheCounts, CacheOutcome, Event, Observer, Start};
+use crate::metrics::{CacheOutcome, CacheTotals, End, Event, Observer, Start};
 use crate::plan::RunPlan;
 
 /// Finds out how many bytes `--gpu-cache auto` comes to on a GPU, for the run that is being prepared.
@@ -184,7 +184,8 @@ impl Preparation {
         self.contents = match launcher {
             Some(launcher) => launcher.fill_caches(&self.dataset, &plan)?,
             None => CacheContents::of_plan(&self.dataset, &plan)?,
-        };
+        }
+        .chosen_by(plan.counted_epochs(&workload(&self.dataset, &self.plan.options)));
         self.plan.caches = self.contents.caches().clone();
         observer.note(&format!("caches: {}", summary(&plan)));
         if self.plan.backend.device_slots().is_none() && self.plan.caches.are_there() {
@@ -215,7 +216,7 @@ impl Preparation {
             "batch_slots": self.plan.batch_slots(),
             "feature_slot_bytes": self.plan.feature_slot_bytes(),
             "batch_slot_bytes": self.plan.layout.batch_bytes(),
-            "caches": self.cache_plan.as_ref().map(described),
+            "caches": self.cache_plan.as_ref().map(|plan| described(plan, self.plan.caches.counted_epochs)),
             "sampler": self.plan.backend.cuda().map_or("cpu", |cuda| cuda.sampler.name()),
             "train_batches": schedule.train_batches(),
             "start": schedule.passes().start,
@@ -247,6 +248,51 @@ impl Preparation {
         })
     }
 
+    /// Traces what the run works with: the dataset, and what the plan of its batches came to.
+    pub fn log_start(&self, roles: &str) {
+        let dataset = &self.dataset;
+        let verification = dataset.verification();
+        tracing::info!(
+            path = %dataset.path().display(),
+            nodes = dataset.nodes(),
+            edges = dataset.edges(),
+            classes = dataset.classes(),
+            seconds = verification.seconds,
+            from_stamp = verification.from_stamp,
+            "the dataset is open"
+        );
+        let schedule = &self.plan.schedule;
+        tracing::info!(
+            roles,
+            device = self.plan.backend.device_name(),
+            gather = self.plan.backend.gather_name(),
+            samplers = self.plan.options.samplers,
+            epochs = schedule.passes().epochs,
+            train_batches = schedule.train_batches(),
+            valid_batches = schedule.valid_batches(),
+            test_batches = schedule.test_batches(),
+            batch_slots = self.plan.batch_slots(),
+            batch_slot_bytes = self.plan.layout.batch_bytes(),
+            feature_slots = self.plan.options.feature_slots,
+            feature_slot_bytes = self.plan.feature_slot_bytes(),
+            cached_lists = self.plan.caches.lists,
+            cached_rows = self.plan.caches.rows,
+            "the batches are planned"
+        );
+    }
+
+    /// Traces what came of it.
+    pub fn log_end(&self, end: &End) {
+        tracing::info!(
+            epochs = end.epochs,
+            batches = end.batches,
+            seconds = end.seconds,
+            training_seconds = end.training_seconds,
+            bottleneck = end.bottleneck.as_deref().unwrap_or("unknown"),
+            "the run has ended"
+        );
+    }
+
     /// What was opened, and what checking it took, as a line for a person.
     pub fn opened(&self) -> String {
         let dataset = &self.dataset;
@@ -262,14 +308,9 @@ impl Preparation {
     }
 
     /// What the caches did, beside what was expected of them.
-    pub fn cache_outcome(&self, counts: CacheCounts) -> Option<CacheOutcome> {
+    pub fn cache_outcome(&self, totals: &CacheTotals) -> Option<CacheOutcome> {
         let plan = self.cache_plan.as_ref()?;
-        Some(CacheOutcome {
-            counts,
-            list_hit_rate: counts.list_hit_rate(),
-            row_hit_rate: counts.row_hit_rate(),
-            expected_list_hit_rate: plan.lists.hit_rate,
-            expected_row_hit_rate: plan.rows.hit_rate,
-        })
+        let expected = [plan.lists.hit_rate, plan.rows.hit_rate];
+        Some(CacheOutcome::of(totals, expected, self.plan.caches.counted_epochs))
     }
 }

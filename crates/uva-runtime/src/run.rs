@@ -59,6 +59,7 @@ impl CommandRun {
         self.preparation.plan.backend = launcher.divide(self.decision.clone(), observer)?;
         self.preparation.prepare(Some(&mut launcher), &mut |_, _, _| Err(no_trial()), observer)?;
         let more = [("command", json!(self.command.words()))];
+        self.preparation.log_start("processes");
         observer.event(&self.preparation.start_event(options, "processes", &more))?;
         observer.note(&self.preparation.opened());
         if let Some(cuda) = self.preparation.plan.backend.cuda() {
@@ -72,6 +73,7 @@ impl CommandRun {
             environments: Environments::default(),
         };
         let end = self.end(launcher.run(launch, observer)?);
+        self.preparation.log_end(&end);
         observer.event(&Event::End(end.clone()))?;
         Ok(end)
     }
@@ -79,21 +81,25 @@ impl CommandRun {
     fn end(&self, outcome: Outcome) -> End {
         let Outcome { roles, seconds, tally, memory, .. } = outcome;
         let Tally { batches, epochs, nanoseconds, cache } = tally;
-        let using = nanoseconds as f64 * 1e-9;
+        let training_seconds = nanoseconds as f64 * 1e-9;
+        let (batches_per_second, bottleneck) = End::speed(batches, training_seconds, &roles);
         End {
             test_accuracy: None,
             test_roc_auc: None,
             best_valid_accuracy: None,
             best_valid_roc_auc: None,
+            test_epoch: None,
+            best_valid_epoch: None,
             stopped_early: false,
-            bottleneck: roles.bottleneck().to_owned(),
+            bottleneck,
             epochs: u32::try_from(epochs).unwrap_or(u32::MAX),
             seconds,
             batches,
-            batches_per_second: if using > 0.0 { batches as f64 / using } else { 0.0 },
+            training_seconds,
+            batches_per_second,
             roles,
             memory,
-            cache: self.preparation.cache_outcome(cache),
+            cache: self.preparation.cache_outcome(&cache),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::control::{Control, Counter};
+use crate::metrics::RoleTimes;
 
 /// What a role is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,14 @@ impl StageClock {
     /// the times that are counted next; the sum of all stays the role's whole time. A role may name one thing only.
     pub fn really(&mut self, doing: Doing, time: Duration) {
         self.really = (doing, self.really.1 + time.as_nanos() as u64);
+    }
+
+    /// Traces what the role's time went to, now that its work is done.
+    pub fn log_end(&mut self) {
+        self.now(Doing::Working);
+        let RoleTimes { working_s, waiting_input_s, waiting_output_s, .. } = self.control.times(self.role);
+        let position = self.control.position(self.role);
+        tracing::info!(position, working_s, waiting_input_s, waiting_output_s, "its work has ended");
     }
 
     /// The role does something else from now on. Returns the nanoseconds it did the former.

@@ -61,7 +61,7 @@ impl TraceFile {
             Event::Start(_) => Ok(()),
             Event::Batch(batch) => self.batch(batch),
             Event::Epoch(epoch) => self.line(&json!({
-                "name": format!("epoch {} ends", epoch.epoch), "ph": "i", "s": "g", "pid": CONSUMER, "tid": CONSUMER,
+                "name": format!("epoch {} ends", u64::from(epoch.epoch) + 1), "ph": "i", "s": "g", "pid": CONSUMER, "tid": CONSUMER,
                 "ts": self.last_us,
             })),
             Event::End(_) => {
@@ -80,7 +80,7 @@ impl TraceFile {
             (PRODUCER, batch.gather_at_us, batch.gather_us, "t"),
             (CONSUMER, batch.train_at_us, batch.train_us, "f"),
         ];
-        let name = format!("batch {}.{}", batch.epoch, batch.batch);
+        let name = format!("batch {}.{}", u64::from(batch.epoch) + 1, u64::from(batch.batch) + 1);
         self.batches += 1;
         for (track, at, took, arrow) in stages {
             self.name(track)?;

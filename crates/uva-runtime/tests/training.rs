@@ -33,6 +33,7 @@ fn training(checkpoint: Option<PathBuf>, evaluate_by: EvaluateBy) -> TrainingOpt
             threads: Some(1),
             ..TrainerOptions::default()
         },
+        usual_threads: None,
         evaluate_by,
         metric: None,
         patience: None,

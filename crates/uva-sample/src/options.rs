@@ -306,15 +306,17 @@ pub(crate) fn check_fanouts(fanouts: &[i32]) -> Result<(), InvalidOption> {
 pub struct BatchKey {
     /// Where the seeds come from.
     pub split: Split,
-    /// The epoch, at most [`MAX_EPOCH`].
+    /// The epoch, from 0, at most [`MAX_EPOCH`].
     pub epoch: u32,
-    /// The batch within the epoch.
+    /// The batch within the epoch, from 0.
     pub batch: u32,
 }
 
+/// For people, who count epochs and batches from 1.
 impl fmt::Display for BatchKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} batch {} of epoch {}", self.split, self.batch, self.epoch)
+        let [batch, epoch] = [self.batch, self.epoch].map(|number| u64::from(number) + 1);
+        write!(f, "{} batch {batch} of epoch {epoch}", self.split)
     }
 }
 

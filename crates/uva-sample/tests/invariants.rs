@@ -366,7 +366,7 @@ fn memory_of_exactly_the_size_is_enough_and_one_less_is_named() {
         assert_eq!(run(counts.nodes, destinations, less), too_large(Capacity::Edges { layer }, 0));
     }
     let message = run(counts.nodes - 1, destinations, edges).unwrap_err().to_string();
-    for part in ["train batch 3 of epoch 0", "nodes", "--slot-bytes", "--batch-size", "--fanouts"] {
+    for part in ["train batch 4 of epoch 1", "nodes", "--slot-bytes", "--batch-size", "--fanouts"] {
         assert!(message.contains(part), "{message:?} does not say {part:?}");
     }
 }

@@ -22,8 +22,10 @@ pub enum TrainError {
     Input(String),
     /// The loss is not a number any more, or infinite. Nothing of this batch has gone into the model.
     #[error(
-        "training diverged: the loss of epoch {epoch}, batch {batch} is {loss} (lower --lr, or look for NaN \
-         features with `uvatrain info --verify`)"
+        "training diverged: the loss of batch {} of epoch {} is {loss} (lower --lr, or look for NaN features with \
+         `uvatrain info --verify`)",
+        u64::from(*batch) + 1,
+        u64::from(*epoch) + 1
     )]
     Diverged {
         /// Epoch of the batch, from 0.

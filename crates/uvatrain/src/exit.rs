@@ -6,7 +6,7 @@
 //! | 1 | the run failed: a peer died, training diverged, the disk filled up |
 //! | 2 | bad usage or bad input: an option, a file or a value has to change |
 //! | 3 | the machine lacks what was asked for: no GPU, no libtorch, no room on the disk |
-//! | 130, 143 | ended by SIGINT, by SIGTERM |
+//! | 129, 130, 143 | ended by SIGHUP, by SIGINT, by SIGTERM |
 //!
 //! Commands return `anyhow::Result<()>`. What they put into it decides the code: a [`Problem`] carries its own,
 //! the libraries' public errors are mapped in [`code_of`], anything else is 1.
@@ -33,6 +33,8 @@ pub enum Code {
     BadInput = 2,
     /// The machine lacks what was asked for.
     Lacking = 3,
+    /// Ended by SIGHUP.
+    HungUp = 129,
     /// Ended by SIGINT.
     Interrupted = 130,
     /// Ended by SIGTERM.
@@ -40,9 +42,13 @@ pub enum Code {
 }
 
 impl Code {
-    /// The code for a run that this signal ended (`2` SIGINT, anything else SIGTERM).
+    /// The code for a run that this signal ended (`1` SIGHUP, `2` SIGINT, anything else SIGTERM).
     pub fn of_signal(signal: i32) -> Code {
-        if signal == 2 { Code::Interrupted } else { Code::Terminated }
+        match signal {
+            1 => Code::HungUp,
+            2 => Code::Interrupted,
+            _ => Code::Terminated,
+        }
     }
 }
 
@@ -79,8 +85,13 @@ pub fn lacking(message: impl Into<String>) -> Problem {
 
 /// The run was ended by a signal and has cleaned up.
 pub fn signalled(signal: i32) -> Problem {
-    let name = if signal == 2 { "SIGINT" } else { "SIGTERM" };
-    Problem { code: Code::of_signal(signal), message: format!("stopped by {name}") }
+    let code = Code::of_signal(signal);
+    let name = match code {
+        Code::HungUp => "SIGHUP",
+        Code::Interrupted => "SIGINT",
+        _ => "SIGTERM",
+    };
+    Problem { code, message: format!("stopped by {name}") }
 }
 
 /// Ends the process now, from whatever thread, as [`conclude`] would.
@@ -167,6 +178,7 @@ mod tests {
 
     #[test]
     fn signals_have_the_shells_codes() {
+        assert_eq!(code_of(&signalled(1).into()) as u8, 129);
         assert_eq!(code_of(&signalled(2).into()) as u8, 130);
         assert_eq!(code_of(&signalled(15).into()) as u8, 143);
     }

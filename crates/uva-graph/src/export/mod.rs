@@ -39,7 +39,8 @@ const CHUNK: usize = 1 << 16;
 /// Writes `dataset` as `target` into the directory `out`, which must not exist.
 ///
 /// # Errors
-/// Where the system refuses to write, or `out` exists; nothing is left behind then.
+/// Where the system refuses to write, `out` exists, or an edge, a weight or an original id of the dataset is wrong (its
+/// stamp may be older than the files); nothing is left behind then.
 pub fn run(
     target: Target,
     dataset: &Dataset,
@@ -47,6 +48,7 @@ pub fn run(
     progress: &dyn Fn(Progress),
 ) -> Result<(), GraphError> {
     let staged = StagedDirectory::new(out)?;
+    dataset.check_edges()?;
     let export = Export { dataset, to: staged.path(), progress };
     match target {
         Target::Npy => npy::write(&export)?,

@@ -37,9 +37,18 @@ impl CacheContents {
             reordered: graph.is_some(),
             rows: usize::try_from(plan.rows.count).unwrap_or(usize::MAX),
             dynamic: plan.policy.is_dynamic(),
+            counted_epochs: 0,
         };
         let rows = if caches.holds_chosen_rows() { Some(Arc::new(ids(ROWS, &plan.row_ids)?)) } else { None };
         Ok(Self { caches, graph, rows })
+    }
+
+    /// The same in a run whose first so many epochs the plan was chosen by
+    /// ([`counted_epochs`](CachePlan::counted_epochs)).
+    #[must_use]
+    pub fn chosen_by(mut self, counted_epochs: u32) -> Self {
+        self.caches.counted_epochs = counted_epochs;
+        self
     }
 
     /// What is cached.

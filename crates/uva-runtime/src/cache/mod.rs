@@ -39,6 +39,9 @@ pub struct Caches {
     pub rows: usize,
     /// Whether the feature cache changes as the run goes (fifo), instead of holding the same rows throughout.
     pub dynamic: bool,
+    /// How many of the run's first epochs the choice was made by: their hits say nothing of others.
+    #[serde(default)]
+    pub counted_epochs: u32,
 }
 
 impl Caches {
@@ -73,9 +76,11 @@ pub fn summary(plan: &CachePlan) -> String {
     )
 }
 
-/// A plan as the metrics' first line has it: sizes and expectations, without the curves.
-pub fn described(plan: &CachePlan) -> serde_json::Value {
+/// A plan as the metrics' first line has it: sizes and expectations, without the curves. `counted_epochs` of the run were
+/// counted for it.
+pub fn described(plan: &CachePlan, counted_epochs: u32) -> serde_json::Value {
     serde_json::json!({
+        "counted_epochs": counted_epochs,
         "policy": plan.policy,
         "budget_bytes": plan.budget_bytes,
         "lists": plan.lists,

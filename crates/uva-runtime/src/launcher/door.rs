@@ -183,7 +183,7 @@ impl Door {
         }
         // Each descriptor leaves this process here: only then does that one's death close what it shares with a role.
         drop(fds);
-        tracing::debug!(pid = knock.pid, "a process has taken up the consumer's place");
+        tracing::info!(pid = knock.pid, "a process has taken up the consumer's place");
         self.attached = Some(AttachedProcess {
             pidfd,
             channel: Some(channel),

@@ -4,7 +4,7 @@
 //! believes anything else.
 
 /// Raised with every change of that, which a test of this file notices.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// The version that both sides must have: that of this crate, in the program and in what attaches.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -99,13 +99,13 @@ mod tests {
             BatchHeader::BYTES
         );
         // Whoever changes any of this raises PROTOCOL, and writes down here what it stands for from then on.
-        assert_eq!((PROTOCOL, stands_for.as_str()), (5, STANDS_FOR));
+        assert_eq!((PROTOCOL, stands_for.as_str()), (6, STANDS_FOR));
     }
 
-    const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 48 words, 8 a role, 512 bytes of BatchHeader { hash, \
+    const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 56 words, 8 a role, 512 bytes of BatchHeader { hash, \
         sample_began, sample_ns, gather_began, gather_ns, list_reads, list_reads_cached, rows_cached, queue, pace, kind, \
         split, epoch, batch, seeds, nodes, layer_count, sampler, layers, .Welcome.backend \
-        .Welcome.caches.dynamic .Welcome.caches.lists .Welcome.caches.reordered .Welcome.caches.rows \
+        .Welcome.caches.counted_epochs .Welcome.caches.dynamic .Welcome.caches.lists .Welcome.caches.reordered .Welcome.caches.rows \
         .Welcome.dataset .Welcome.index .Welcome.job.events .Welcome.loader.batch_dependency \
         .Welcome.loader.batch_size .Welcome.loader.batch_slots .Welcome.loader.degrees .Welcome.loader.drop_last \
         .Welcome.loader.edge_ids .Welcome.loader.expand .Welcome.loader.fanouts .Welcome.loader.feature_slots \

@@ -87,7 +87,7 @@ fn take_part(role: Role, channel: &Arc<Channel>, consume: Consume) -> Result<Val
         .map_err(|error| RuntimeError::PeerGone(format!("no word from the launcher: {error}")))?;
     let setup: Setup = serde_json::from_slice(&first.payload).map_err(|error| failed(&error))?;
     let (index, job) = (setup.index, setup.job.clone());
-    tracing::debug!(
+    tracing::info!(
         dataset = %setup.dataset.display(),
         samplers = setup.loader.samplers,
         batch_size = setup.loader.batch_size,

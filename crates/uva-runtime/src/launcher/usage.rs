@@ -12,7 +12,7 @@ use crate::RuntimeError;
 use crate::batch::{Batch, Used, UsedBatch};
 use crate::clock::since_boot;
 use crate::control::{Control, Tally};
-use crate::metrics::{BatchEvent, Event, Observer, Progress};
+use crate::metrics::{BatchEvent, CacheTotals, Event, Observer, Progress};
 use crate::plan::RunPlan;
 use crate::schedule::Schedule;
 
@@ -25,6 +25,8 @@ pub(crate) struct Usage {
     /// Whether each training batch is told.
     events: bool,
     cached: bool,
+    /// How many of the first epochs the caches were chosen by.
+    counted_epochs: u32,
     /// The batch in use.
     in_use: Option<InUse>,
     /// When the next batch was asked for.
@@ -52,6 +54,7 @@ impl Usage {
             schedule: plan.schedule,
             events,
             cached: plan.caches.are_there(),
+            counted_epochs: plan.caches.counted_epochs,
             in_use: None,
             asked: Instant::now(),
         }
@@ -78,12 +81,14 @@ impl Usage {
             }
         }
         event.train_us = until.duration_since(since).as_micros() as u64;
+        let mut cache = CacheTotals::default();
+        cache.add(event.cache.unwrap_or_default(), event.epoch, self.counted_epochs);
         let last = u64::from(event.batch) + 1 == self.schedule.train_batches();
         self.control.add_to_tally(&Tally {
             batches: 1,
             epochs: u64::from(last),
             nanoseconds: until.duration_since(asked).as_nanos() as u64,
-            cache: event.cache.unwrap_or_default(),
+            cache,
         });
         if self.events { self.observer.event(&Event::Batch(event)) } else { Ok(()) }
     }

@@ -103,7 +103,7 @@ impl UserCommand {
         let child = command.spawn().map_err(|error| self.not_started(&error))?;
         // The command holds its end of the socket; only without it does its end mean that the socket closes.
         drop(command);
-        tracing::debug!(pid = child.id(), on_gpu, "the command is started");
+        tracing::info!(pid = child.id(), on_gpu, "the command is started");
         Ok((Member::of_child(Role::Consumer, 0, child, None, on_gpu)?.titled(self.title()), ours))
     }
 

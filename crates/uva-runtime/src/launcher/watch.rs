@@ -101,7 +101,7 @@ impl Watch<'_> {
     fn signal(&mut self, signal: i32, fleet: &Fleet, observer: &mut dyn Observer) -> bool {
         let again = self.interrupted.replace(signal).is_some();
         let name = signal_name(signal);
-        tracing::debug!(signal = %name, again, "a signal came");
+        tracing::info!(signal = %name, again, "a signal came");
         if again {
             self.blame(Rank::Asked, since_boot(), RuntimeError::Interrupted(signal));
             observer.note(&format!("{name} again: ending at once"));
@@ -132,7 +132,7 @@ impl Watch<'_> {
         let member = &fleet.members[member];
         let Some(status) = member.ended else { return };
         let name = member.name(self.plan.options.samplers);
-        tracing::debug!(ended = name, pid = member.pidfd.pid(), %status, "a role's process has ended");
+        tracing::info!(ended = name, pid = member.pidfd.pid(), %status, "a role's process has ended");
         // A consumer that was told to stop has nothing more to say either.
         let expected = match member.role {
             Role::Consumer => self.done.is_some() || self.cause.is_some(),
@@ -223,7 +223,7 @@ impl Watch<'_> {
             // Of the command's good end, which a process that it left behind hears of too.
             return;
         }
-        tracing::debug!(?rank, %error, "the run is to end before its time");
+        tracing::info!(?rank, %error, "the run is to end before its time");
         let nearer = |known: &Cause| rank > known.rank || (rank == known.rank && at < known.at);
         if self.cause.as_ref().is_none_or(nearer) {
             self.cause = Some(Cause { rank, at, error });
@@ -249,8 +249,7 @@ impl Watch<'_> {
     }
 
     pub fn whereabouts(&self, place: usize) -> String {
-        let sequence = self.control.position(place);
-        self.plan.describe(sequence, self.control.turn())
+        self.plan.whereabouts(self.control, place)
     }
 
     fn advice(&self) -> &'static str {

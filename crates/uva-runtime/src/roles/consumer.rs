@@ -135,10 +135,23 @@ impl BatchReceiver {
         }
     }
 
+    /// Notes what is evaluated on full neighbourhoods, behind the epoch of that number, or that nothing is any more: for
+    /// the message of whoever finds that this consumer failed.
+    #[cfg(feature = "train")]
+    pub(crate) fn note_evaluation(&self, of: Option<(Split, u32)>) {
+        self.control.note_evaluation(of);
+    }
+
     /// Counts the time since the last batch, such as an evaluation behind it, as worked.
     #[cfg(feature = "train")]
     pub(crate) fn count_work(&mut self) {
         self.clock.now(Doing::Working);
+    }
+
+    /// Traces what the time went to, now that no batch is taken any more.
+    #[cfg(feature = "train")]
+    pub(crate) fn log_end(&mut self) {
+        self.clock.log_end();
     }
 
     /// Waits for the next batch. `None`: there is none, or the run is asked to stop ([`BatchReceiver::stop`]).
@@ -227,7 +240,8 @@ impl BatchReceiver {
             }
         };
         self.clock.now(Doing::Working);
-        tracing::trace!(sequence = self.position, batch = %expected, slot = slot.slot(), "taken");
+        let BatchKey { split, epoch, batch } = expected;
+        tracing::trace!(sequence = self.position, %split, epoch, batch, slot = slot.slot(), "taken");
         self.position += 1;
         Ok(Some(Batch::new(slot, loan, Arc::clone(&self.plan), header)))
     }

@@ -6,6 +6,7 @@ use uva_gather::{CachedRows, FifoCache, GatherError, HostGather, RowCache, RowGa
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_mem::ring::{Reader, Writer};
+use uva_sample::BatchKey;
 
 use super::{Pace, Peer};
 use crate::RuntimeError;
@@ -63,7 +64,7 @@ impl ProducerRole<'_> {
                 Gather::Device(Box::new(device))
             }
         };
-        tracing::debug!(
+        tracing::info!(
             threads = plan.options.gather_threads,
             on_gpu = matches!(gather, Gather::Device(_)),
             slots = plan.options.feature_slots,
@@ -71,6 +72,7 @@ impl ProducerRole<'_> {
         );
         let ended = self.gather_all(&mut gather, &mut clock);
         control.note_memory(PRODUCER);
+        clock.log_end();
         match (&ended, gather, &self.consumer) {
             // The GPU may wait for ever for a consumer whose process has gone. Of one that is a thread of this process
             // every event has been recorded that a fill waits for, and what the fills use is freed when they have run.
@@ -117,8 +119,9 @@ impl ProducerRole<'_> {
             };
             header.write(slot.payload_mut());
             if header.kind() == Kind::Batch {
-                let (rows, to) = (header.nodes(), slot.slot());
-                tracing::trace!(sequence, batch = %header.key(), from = batch.slot(), to, rows, queue, "gathered");
+                let (rows, to, from) = (header.nodes(), slot.slot(), batch.slot());
+                let BatchKey { split, epoch, batch } = header.key();
+                tracing::trace!(sequence, %split, epoch, batch, from, to, rows, queue, "gathered");
             }
             slot.publish(length as u64)?;
             batch.release()?;

@@ -38,8 +38,14 @@ impl SamplerRole<'_> {
     /// # Errors
     /// A batch larger than its slot, a producer that is gone, a stop.
     pub fn run(mut self) -> Result<(), RuntimeError> {
+        let mut clock = StageClock::start(Arc::clone(self.control), FIRST_SAMPLER + self.index);
+        let ended = self.sample_all(&mut clock);
+        clock.log_end();
+        ended
+    }
+
+    fn sample_all(&mut self, clock: &mut StageClock) -> Result<(), RuntimeError> {
         let (plan, control, place) = (self.plan, self.control, FIRST_SAMPLER + self.index);
-        let mut clock = StageClock::start(Arc::clone(control), place);
         let graph = SampledGraph::new(self.dataset, self.reordered.as_ref().map(|bytes| bytes.bytes()))?;
         let lists = plan.caches.lists;
         let engine = match (&self.gpu, plan.backend.gpu_sampler()) {
@@ -50,7 +56,7 @@ impl SamplerRole<'_> {
             _ => Engine::on_host(self.dataset, &graph, &plan.options, lists)?,
         };
         let mut sampling = Sampling::new(self.dataset, plan, &graph, engine)?;
-        tracing::debug!(
+        tracing::info!(
             index = self.index,
             of = plan.options.samplers,
             on_gpu = self.gpu.is_some(),
@@ -72,7 +78,8 @@ impl SamplerRole<'_> {
                     let ended = since_boot();
                     header.set_sampled(self.index as u32, began, ended);
                     let microseconds = (ended - began).as_micros() as u64;
-                    tracing::trace!(sequence, batch = %key, slot = slot.slot(), microseconds, "sampled");
+                    let BatchKey { split, epoch, batch } = key;
+                    tracing::trace!(sequence, %split, epoch, batch, slot = slot.slot(), microseconds, "sampled");
                     (header, plan.layout.batch_bytes())
                 }
                 Item::Skipped => (BatchHeader::without_batch(Kind::Skipped), BatchHeader::BYTES),

@@ -6,6 +6,7 @@
 mod arrays;
 mod existing;
 mod gpu;
+mod preflight;
 mod run;
 pub mod session;
 mod task;

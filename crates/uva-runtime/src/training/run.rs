@@ -15,7 +15,7 @@ use uva_train::{Metric, ModelKind};
 
 use super::existing;
 use super::session::{self, EvaluateBy, TrainingOptions, TrainingOutcome};
-use super::trial;
+use super::{preflight, trial};
 use crate::backend::{self, BackendOptions, Decision, Probe};
 use crate::cache::CacheRequest;
 use crate::checkpoint_files::CheckpointDirectory;
@@ -23,7 +23,7 @@ use crate::control::{Control, Stop};
 use crate::launcher::{Consumer, Environments, Launch, Launcher, Outcome, without_mps};
 use crate::memory::ProcessMemory;
 use crate::metrics::{End, Event, Observer, Roles};
-use crate::plan::RunPlan;
+use crate::plan::{RunPlan, evaluating};
 use crate::preparation::Preparation;
 use crate::roles::BatchReceiver;
 use crate::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, mps};
@@ -47,6 +47,8 @@ pub struct TrainingRun {
     in_process: bool,
     /// The directory of `options.checkpoint`, which is this run's alone.
     checkpoint: Option<CheckpointDirectory>,
+    /// What there is to say of the options before it starts.
+    notes: Vec<String>,
 }
 
 /// What the consumer's process does with its batches.
@@ -85,6 +87,8 @@ impl TrainingRun {
             existing::refuse(directory)?;
         }
         let saved = session::saved_state(&options)?;
+        let before = saved.as_ref().and_then(|state| state.train_threads);
+        let notes = settle_threads(&mut options, before).into_iter().collect();
         let sampled = options.evaluate_by == EvaluateBy::Sampled;
         let passes = Passes {
             epochs,
@@ -101,6 +105,7 @@ impl TrainingRun {
         };
         let mut plan = RunPlan::new(&dataset, &loader, passes)?;
         let decision = backend::decide(backend, in_process, || Probe::in_child(&without_mps(), false))?;
+        preflight::check(&dataset, &options, plan.largest_batch(&dataset), &decision.backend)?;
         // Who widens is known only now: the model takes what the producer does not.
         loader.feature_type = asked.for_models(dataset.features().element, &decision.backend);
         if loader.feature_type != plan.options.feature_type {
@@ -108,7 +113,12 @@ impl TrainingRun {
         }
         plan.checkpointed = options.checkpoint.is_some();
         let preparation = Preparation::new(dataset, plan, &decision.backend, caches)?;
-        Ok(Self { preparation, options, decision, in_process, checkpoint })
+        Ok(Self { preparation, options, decision, in_process, checkpoint, notes })
+    }
+
+    /// Threads of the model's arithmetic on the CPU; `None` where a GPU trains, or libtorch chooses.
+    pub fn cpu_threads(&self) -> Option<usize> {
+        self.options.trainer.threads.filter(|_| self.decision.backend.cuda().is_none())
     }
 
     /// What a consumer's process needs in its environment, and this one before it loads libtorch if it is to train in
@@ -151,28 +161,31 @@ impl TrainingRun {
             self.tell_the_start(options, observer)?;
             self.in_processes(launcher, observer)?
         };
-        let cache = outcome.cache.and_then(|counts| self.preparation.cache_outcome(counts));
+        let cache = outcome.cache.and_then(|totals| self.preparation.cache_outcome(&totals));
+        let tested = outcome.test_accuracy.is_some() || outcome.test_roc_auc.is_some();
         let best_by =
             |metric| outcome.best.filter(|_| self.options.metric == Some(metric)).map(|best| best.value);
+        let training_seconds = outcome.training_seconds;
+        let (batches_per_second, bottleneck) = End::speed(outcome.batches, training_seconds, &roles);
         let end = End {
             test_accuracy: outcome.test_accuracy,
             test_roc_auc: outcome.test_roc_auc,
             best_valid_accuracy: best_by(Metric::Accuracy),
             best_valid_roc_auc: best_by(Metric::RocAuc),
+            test_epoch: outcome.test_epoch.filter(|_| tested),
+            best_valid_epoch: outcome.best.map(|best| best.epoch),
             stopped_early: outcome.stopped_early,
-            bottleneck: roles.bottleneck().to_owned(),
+            bottleneck,
             epochs: outcome.epochs,
             seconds,
             batches: outcome.batches,
-            batches_per_second: if outcome.training_seconds > 0.0 {
-                outcome.batches as f64 / outcome.training_seconds
-            } else {
-                0.0
-            },
+            training_seconds,
+            batches_per_second,
             roles,
             memory,
             cache,
         };
+        self.preparation.log_end(&end);
         observer.event(&Event::End(end.clone()))?;
         Ok(end)
     }
@@ -196,8 +209,10 @@ impl TrainingRun {
             ("train_threads", json!(self.options.trainer.threads)),
             ("metric", json!(self.options.metric.map(Metric::name))),
         ];
+        self.preparation.log_start(roles);
         observer.event(&self.preparation.start_event(options, roles, &more))?;
         observer.note(&self.preparation.opened());
+        self.notes.iter().for_each(|note| observer.note(note));
         if let Some(cuda) = self.preparation.plan.backend.cuda() {
             observer.note(&format!("training on cuda:{}, {}", cuda.ordinal, cuda.partition));
         }
@@ -246,12 +261,25 @@ impl TrainingRun {
         let outcome = match (trained, stopped, signals.arrived()) {
             (Err(RuntimeError::PeerGone(_)), Err(cause), _) => return Err(cause),
             // As with processes: a failure, of the interrupt's checkpoint say, is told even so.
-            (Err(error), ..) if !matches!(error, RuntimeError::PeerGone(_)) => return Err(error),
+            (Err(error), ..) if !matches!(error, RuntimeError::PeerGone(_)) => {
+                return Err(within_evaluation(error, runtime.parts().2));
+            }
             (_, _, Some(signal)) => return Err(RuntimeError::Interrupted(signal)),
             (trained, ..) => trained?,
         };
         let (roles, seconds) = (runtime.roles(), started.elapsed().as_secs_f64());
         Ok((outcome, Told { roles, memory, seconds }))
+    }
+}
+
+/// An error of a consumer in this process, which says where it failed as the launcher does of one that is a process.
+fn within_evaluation(error: RuntimeError, control: &Control) -> RuntimeError {
+    let evaluation = control.evaluation().and_then(|(split, epoch)| evaluating(split, epoch));
+    match evaluation {
+        Some(place) => {
+            RuntimeError::from_exit_code(error.exit_code(), format!("the consumer failed {place}: {error}"))
+        }
+        None => error,
     }
 }
 
@@ -277,6 +305,23 @@ pub fn consume(
     match job {
         Job::Train(options) => to_value(&session::train(receiver, dataset, &options, observer)?),
         Job::Trial(options) => to_value(&trial::run(receiver, dataset, &options)?),
+    }
+}
+
+/// Settles how many threads train: as many as were asked for, else as many as `before`, in the run that is resumed, else
+/// the usual number. Says so where that is not what one would expect.
+fn settle_threads(options: &mut TrainingOptions, before: Option<usize>) -> Option<String> {
+    let (asked, usual) = (options.trainer.threads, options.usual_threads);
+    options.trainer.threads = asked.or(before).or(usual);
+    match (asked, before) {
+        (Some(asked), Some(before)) if asked != before => Some(format!(
+            "--train-threads {asked}, {before} before the resume: losses may differ in their last bits from those of a run \
+             that never stopped"
+        )),
+        (None, Some(before)) if usual != Some(before) => {
+            Some(format!("--train-threads {before}, as before the resume: equal losses need equal numbers"))
+        }
+        _ => None,
     }
 }
 

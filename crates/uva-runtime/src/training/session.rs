@@ -16,9 +16,10 @@ use super::arrays::BatchArrays;
 use super::{gpu, task};
 use crate::RuntimeError;
 use crate::batch::Batch;
+use crate::cache::Caches;
 use crate::clock::since_boot;
 use crate::control::Stop;
-use crate::metrics::{BatchEvent, CacheCounts, EpochEvent, Event, Observer, PassSums, Progress};
+use crate::metrics::{BatchEvent, CacheTotals, EpochEvent, Event, Observer, PassSums, Progress};
 use crate::options::Cursor;
 use crate::roles::BatchReceiver;
 
@@ -36,8 +37,12 @@ pub enum EvaluateBy {
 /// What the consumer does with the batches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainingOptions {
-    /// Model and optimiser.
+    /// Model and optimiser. Its threads, where it says none, are the checkpoint's on a resume, else
+    /// [`usual_threads`](Self::usual_threads).
     pub trainer: TrainerOptions,
+    /// Threads where nobody has asked for a number; `None` leaves libtorch's own choice.
+    #[serde(default)]
+    pub usual_threads: Option<usize>,
     /// How to validate and test.
     pub evaluate_by: EvaluateBy,
     /// What the best model is best by, and early stopping stops by; `None` for what is usual ([`super::task()`]).
@@ -71,6 +76,10 @@ pub struct TrainingState {
     pub best: Option<Best>,
     /// Epochs since then.
     pub epochs_without_gain: u32,
+    /// Threads that it was trained with last: equal losses need equal numbers. Checkpoints of before it was kept have
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub train_threads: Option<usize>,
 }
 
 /// The best epoch so far.
@@ -97,12 +106,15 @@ pub struct TrainingOutcome {
     /// See [`crate::metrics::End::test_roc_auc`].
     #[serde(default)]
     pub test_roc_auc: Option<f64>,
+    /// See [`crate::metrics::End::test_epoch`].
+    #[serde(default)]
+    pub test_epoch: Option<u32>,
     /// The best epoch by validation.
     pub best: Option<Best>,
     /// Early stopping ended it.
     pub stopped_early: bool,
     /// What the caches did for this run's training batches; `None` without any.
-    pub cache: Option<CacheCounts>,
+    pub cache: Option<CacheTotals>,
     /// SIGINT or SIGTERM ended it; a checkpoint was written where there is a directory for them.
     pub interrupted: bool,
 }
@@ -133,6 +145,7 @@ pub fn train(
     let mut session = Session::begin(receiver, dataset, options, observer)?;
     session.run(receiver, observer)?;
     receiver.count_work();
+    receiver.log_end();
     Ok(TrainingOutcome {
         epochs: session.state.cursor.epoch,
         best: session.state.best,
@@ -145,8 +158,8 @@ pub(super) struct Session<'a> {
     dataset: &'a Dataset,
     options: &'a TrainingOptions,
     trainer: Trainer,
-    /// Whether the run has caches, whose hits are told.
-    cached: bool,
+    /// What is cached: whether hits are told, and which of them apart.
+    caches: Caches,
     state: TrainingState,
     outcome: TrainingOutcome,
     /// Sums of the validation or test pass under way.
@@ -174,23 +187,34 @@ impl<'a> Session<'a> {
             checkpoint::remove_leftovers(directory).map_err(checkpoint_error)?;
         }
         let mut state = TrainingState::default();
+        let mut resumed = false;
         let epochs = receiver.schedule().passes().epochs;
         if let Some(directory) = options.checkpoint.as_ref().filter(|_| options.resume) {
             if let Some(saved) = checkpoint::read(directory).map_err(checkpoint_error)? {
                 saved.restore(&mut trainer, &options.fingerprint).map_err(checkpoint_error)?;
                 state = saved.state().map_err(checkpoint_error)?;
-                let Cursor { epoch, batch } = state.cursor;
-                observer.note(&format!("resumed at batch {batch} of epoch {epoch}"));
+                resumed = true;
             } else {
                 let directory = directory.display();
                 observer.note(&format!("no checkpoint in {directory} yet: starting at the beginning"));
             }
         }
-        Ok(Self {
+        state.train_threads = options.trainer.threads;
+        tracing::info!(
+            model = options.trainer.model.name(),
+            hidden = options.trainer.hidden,
+            parameters = trainer.parameter_count(),
+            threads = trainer.threads(),
+            device = ?trainer.device(),
+            epoch = state.cursor.epoch,
+            batch = state.cursor.batch,
+            "ready to train"
+        );
+        let session = Self {
             dataset,
             options,
             trainer,
-            cached: receiver.caches().are_there(),
+            caches: receiver.caches().clone(),
             state,
             outcome: TrainingOutcome::default(),
             evaluation: Evaluation::default(),
@@ -198,7 +222,35 @@ impl<'a> Session<'a> {
             epoch_began: Instant::now(),
             pass_began: Instant::now(),
             since_checkpoint: 0,
-        })
+        };
+        if resumed {
+            observer.note(&session.where_it_goes_on(receiver.schedule().train_batches()));
+        }
+        Ok(session)
+    }
+
+    /// What a resumed run does next, for the person who watches.
+    fn where_it_goes_on(&self, train_batches: u64) -> String {
+        let TrainingState { cursor: Cursor { epoch, batch }, epochs_without_gain, .. } = self.state;
+        let [epoch_number, batch_number] = [epoch, batch].map(|number| u64::from(number) + 1);
+        if self.is_out_of_patience() {
+            return format!(
+                "nothing is left to train: early stopping ended it behind epoch {epoch}, {epochs_without_gain} behind the \
+                 best; --patience {} or more trains on. The best model is tested",
+                u64::from(epochs_without_gain) + 1
+            );
+        }
+        if self.is_over() {
+            return format!(
+                "nothing is left to train: the checkpoint has {epoch} of {} epochs; --epochs {epoch_number} or more \
+                 trains on. Its model is tested",
+                self.epochs
+            );
+        }
+        if u64::from(batch) >= train_batches {
+            return format!("resumed behind the last batch of epoch {epoch_number}, at its validation");
+        }
+        format!("resumed at batch {batch_number} of epoch {epoch_number}")
     }
 
     fn run(&mut self, receiver: &mut BatchReceiver, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
@@ -255,10 +307,17 @@ impl<'a> Session<'a> {
         }
         let test = match self.options.evaluate_by {
             EvaluateBy::Sampled => std::mem::take(&mut self.evaluation),
-            EvaluateBy::Full => self.evaluate_fully(Split::Test)?,
+            EvaluateBy::Full => self.evaluate_fully(Split::Test, receiver)?,
         };
         (self.outcome.test_accuracy, self.outcome.test_roc_auc) = (test.accuracy(), test.roc_auc());
+        self.outcome.test_epoch = self.tested_epoch();
         Ok(())
+    }
+
+    /// The epoch whose model is tested: the best one where early stopping was asked for, else the last.
+    fn tested_epoch(&self) -> Option<u32> {
+        let best = self.state.best.filter(|_| self.options.patience.is_some());
+        best.map(|best| best.epoch).or(self.state.cursor.epoch.checked_sub(1))
     }
 
     /// Whether early stopping ends training here. Asked at an epoch's end and on a resume, which may have been given
@@ -296,10 +355,11 @@ impl<'a> Session<'a> {
             loss: Some(step.loss),
             train_at_us: began.as_micros() as u64,
             train_us: since_boot().saturating_sub(began).as_micros() as u64,
-            ..BatchEvent::of(batch, self.cached)
+            ..BatchEvent::of(batch, self.caches.are_there())
         };
         if let Some(counts) = event.cache {
-            *self.outcome.cache.get_or_insert_default() += counts;
+            let totals = self.outcome.cache.get_or_insert_default();
+            totals.add(counts, event.epoch, self.caches.counted_epochs);
         }
         observer.event(&Event::Batch(event))
     }
@@ -315,14 +375,19 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn evaluate_fully(&self, split: Split) -> Result<Evaluation, RuntimeError> {
+    fn evaluate_fully(&self, split: Split, receiver: &BatchReceiver) -> Result<Evaluation, RuntimeError> {
         let dataset = self.dataset;
         if dataset.split(split).is_empty() {
             return Ok(Evaluation::default());
         }
-        self.trainer
+        // Should it fail here, or be killed, it is not of the last batch.
+        receiver.note_evaluation(Some((split, self.state.cursor.epoch)));
+        let evaluation = self
+            .trainer
             .evaluate_full(dataset.csc(), dataset.features(), dataset.labels(), dataset.split(split))
-            .map_err(train_error)
+            .map_err(train_error)?;
+        receiver.note_evaluation(None);
+        Ok(evaluation)
     }
 
     fn end_of_training_pass(&mut self) {
@@ -336,7 +401,7 @@ impl<'a> Session<'a> {
         observer: &mut dyn Observer,
     ) -> Result<(), RuntimeError> {
         if self.options.evaluate_by == EvaluateBy::Full {
-            self.evaluation = self.evaluate_fully(Split::Valid)?;
+            self.evaluation = self.evaluate_fully(Split::Valid, receiver)?;
         }
         let epoch = self.state.cursor.epoch;
         if let Some(value) = self.evaluation.judged_by(self.trainer.task().metric) {

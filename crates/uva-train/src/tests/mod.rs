@@ -7,6 +7,7 @@ mod cuda;
 mod dense_reference;
 mod device_input;
 mod edge_weights;
+mod footprint;
 mod gradients;
 mod sums;
 mod support;

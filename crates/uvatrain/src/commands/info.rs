@@ -110,8 +110,8 @@ impl Facts {
             ),
         );
         fact(
-            "isolated nodes",
-            format!("{} ({}) have no in-neighbour", count(self.isolated_nodes), share(self.isolated_nodes)),
+            "without in-neighbours",
+            format!("{} nodes ({})", count(self.isolated_nodes), share(self.isolated_nodes)),
         );
         if self.reordered {
             fact("order", "reordered; the original ids are kept".to_owned());

@@ -13,12 +13,20 @@ pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
     use uva_runtime::metrics::Event;
     use uva_runtime::training::TrainingRun;
 
-    use super::pipeline::{Observers, Outputs, backend_options, loader_options};
+    use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options};
+    use crate::flags::share_of_cores;
     use crate::ui::{log, out, progress, summary};
 
     flags.check()?;
     // In one process the thread of the command is the consumer.
     log::name_process(if flags.loader.in_process { "consumer" } else { "launcher" });
+    check_paths(&[
+        ("DATA", Some(&flags.data)),
+        ("--checkpoint", flags.checkpoint.as_deref()),
+        ("--metrics", flags.metrics.as_deref()),
+        ("--trace", flags.trace.as_deref()),
+        ("--plan", flags.cache.plan.as_deref()),
+    ])?;
     let dataset = Dataset::open(&flags.data)?;
     let run = TrainingRun::new(
         dataset,
@@ -39,6 +47,7 @@ pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
         listen: flags.metrics_listen,
     };
     let mut view = progress::Training::new();
+    let train_threads = run.cpu_threads();
     let end = {
         let mut observer = Observers::open(&outputs, &mut view)?;
         run.run(serde_json::to_value(flags)?, &mut observer)
@@ -48,7 +57,13 @@ pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
     if flags.json {
         out::json(&Event::End(end.clone()))?;
     }
-    out::say(&summary::of_run(&end, flags.metrics.as_deref(), flags.checkpoint.as_deref()));
+    let besides = summary::Besides {
+        metrics: flags.metrics.as_deref(),
+        checkpoint: flags.checkpoint.as_deref(),
+        train_threads,
+        cores: share_of_cores(1),
+    };
+    out::say(&summary::of_run(&end, &besides));
     Ok(())
 }
 
@@ -61,7 +76,7 @@ mod with_models {
     use uva_runtime::training;
     use uva_runtime::training::{EvaluateBy, TrainerOptions, TrainingOptions};
 
-    use crate::flags::{Evaluation, FeatureNorm, Metric, Model, Norm, TrainFlags};
+    use crate::flags::{Evaluation, FeatureNorm, Metric, Model, Norm, TrainFlags, share_of_cores};
 
     /// The flags as the runtime takes them.
     pub fn training_options(flags: &TrainFlags) -> TrainingOptions {
@@ -91,8 +106,9 @@ mod with_models {
                     FeatureNorm::Row => training::FeatureNorm::Row,
                 },
                 seed: flags.loader.seed,
-                threads: Some(flags.train_threads()),
+                threads: flags.train_threads.map(|threads| threads as usize),
             },
+            usual_threads: Some(usual_threads()),
             evaluate_by: match flags.eval {
                 Evaluation::Sampled => EvaluateBy::Sampled,
                 Evaluation::Full => EvaluateBy::Full,
@@ -109,6 +125,11 @@ mod with_models {
             overwrite_checkpoint: flags.overwrite_checkpoint,
             fingerprint: serde_json::Value::Null,
         }
+    }
+
+    /// Threads of the model's arithmetic where nobody has asked for a number: half the cores.
+    fn usual_threads() -> usize {
+        share_of_cores(2)
     }
 
     /// Starts this process anew unless its environment holds these variables already: libtorch read them when it was

@@ -5,9 +5,11 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use uva_runtime::backend::{
-    BackendOptions, DeviceChoice, GatherChoice, IpcKind, Kernel, MpsChoice, PartitionChoice, SamplerChoice,
+    BackendOptions, DeviceChoice, GatherChoice, IpcKind, Kernel, MpsChoice, PartitionChoice, PreflightPolicy,
+    SamplerChoice,
 };
 
+use super::within::within;
 use crate::exit;
 
 const GPU: &str = "GPU";
@@ -45,7 +47,7 @@ pub struct BackendFlags {
     pub mps_percentage: Share,
 
     /// A GPU sampler's share of the multiprocessors in per cent [default: the producer's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=98), help_heading = GPU)]
+    #[arg(long, value_name = "N", value_parser = within::<u32>(1..=98), help_heading = GPU)]
     pub mps_sampler_percentage: Option<u32>,
 
     /// How the processes share GPU memory
@@ -56,6 +58,10 @@ pub struct BackendFlags {
     /// and where scripts/nvrtc.sh puts it]
     #[arg(long, value_name = "PATH", help_heading = GPU)]
     pub nvrtc: Option<PathBuf>,
+
+    /// Where memory seems too short for the tables that are pinned: warn and try, refuse, or do not look
+    #[arg(long, value_enum, default_value_t = Preflight::Warn, help_heading = GPU)]
+    pub preflight: Preflight,
 }
 
 impl BackendFlags {
@@ -107,6 +113,7 @@ impl BackendFlags {
                 Ipc::Legacy => IpcKind::Legacy,
             },
             nvrtc: self.nvrtc.clone(),
+            preflight: self.preflight.policy(),
         }
     }
 
@@ -257,6 +264,29 @@ pub enum Ipc {
     Legacy,
 }
 
+/// What is done where memory seems too short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preflight {
+    /// Say so and try all the same, unless it is certain to fail
+    Warn,
+    /// End with what is short
+    Refuse,
+    /// Do not look
+    Off,
+}
+
+impl Preflight {
+    /// The same, as the runtime takes it.
+    pub fn policy(self) -> PreflightPolicy {
+        match self {
+            Self::Warn => PreflightPolicy::Warn,
+            Self::Refuse => PreflightPolicy::Refuse,
+            Self::Off => PreflightPolicy::Off,
+        }
+    }
+}
+
 /// A share of the multiprocessors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -333,7 +363,7 @@ mod tests {
     fn what_was_given_reaches_the_runtime_as_it_is() {
         let options = flags(
             "--device cuda:2 --gather split --kernel shift --mps require --mps-percentage 12 --partition mps \
-             --ipc legacy --nvrtc lib --sampler gpu --mps-sampler-percentage 7",
+             --ipc legacy --nvrtc lib --sampler gpu --mps-sampler-percentage 7 --preflight refuse",
         )
         .options();
         let expected = BackendOptions {
@@ -347,6 +377,7 @@ mod tests {
             partition: PartitionChoice::Mps,
             ipc: IpcKind::Legacy,
             nvrtc: Some("lib".into()),
+            preflight: PreflightPolicy::Refuse,
         };
         assert_eq!(options, expected);
     }

@@ -7,7 +7,9 @@ use uva_gather::cuda::pcie::{IdOrder, TablePages};
 #[cfg(feature = "request-model")]
 use uva_kernel_sim::gather::{IdWidth, Kernel};
 
+use super::backend::Preflight;
 use super::cache::Policy;
+use super::within::within;
 use super::{ByteSize, Fanouts, LoaderFlags, NeighborsPicked, Seconds, WalkFlags};
 
 /// What to measure.
@@ -55,12 +57,12 @@ pub struct CacheBenchFlags {
         value_name = "%,%,…",
         value_delimiter = ',',
         default_value = "1,2,5,10,20,30,50",
-        value_parser = clap::value_parser!(u32).range(1..=100)
+        value_parser = within::<u32>(1..=100)
     )]
     pub size: Vec<u32>,
 
     /// Epochs that hits are counted over: those behind the two that are sampled beforehand
-    #[arg(long, value_name = "EPOCHS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "EPOCHS", default_value_t = 20, value_parser = within::<u32>(1..=10_000))]
     pub epochs: u32,
 
     /// Divide this much memory between both caches, and compare with eleven other divisions
@@ -101,15 +103,15 @@ pub struct SampleBenchFlags {
     pub replace: bool,
 
     /// Seed nodes per batch
-    #[arg(long, value_name = "NODES", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "NODES", default_value_t = 1024, value_parser = within::<u32>(1..))]
     pub batch_size: u32,
 
     /// Threads, each with a sampler of its own
-    #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "T", default_value_t = 1, value_parser = within::<u32>(1..=1024))]
     pub threads: u32,
 
     /// Batches to measure, after one warm-up batch a thread
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = within::<u32>(1..))]
     pub batches: u32,
 
     /// Random seed
@@ -139,7 +141,7 @@ pub struct GatherBenchFlags {
     pub data: PathBuf,
 
     /// Threads that copy rows
-    #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "T", default_value_t = 1, value_parser = within::<u32>(1..=1024))]
     pub threads: u32,
 
     /// Bytes gathered each time, in random rows
@@ -147,7 +149,7 @@ pub struct GatherBenchFlags {
     pub bytes: ByteSize,
 
     /// Times to measure, after one to warm up; the median counts
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = within::<u32>(1..))]
     pub repeats: u32,
 
     /// Copy the table to memory on such pages first, and gather into memory on the same; without, the file as it is
@@ -173,11 +175,11 @@ pub struct PipelineBenchFlags {
     pub data: PathBuf,
 
     /// Passes over the training nodes
-    #[arg(long, value_name = "EPOCHS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "EPOCHS", default_value_t = 1, value_parser = within::<u32>(1..))]
     pub epochs: u32,
 
     /// Stop after so many batches behind the first [default: at the end of the last epoch]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = within::<u64>(1..))]
     pub batches: Option<u64>,
 
     /// Print one JSON object
@@ -198,7 +200,7 @@ Examples:
   uvatrain bench requests --row-bytes 400 --gpu rtx3090")]
 pub struct RequestsBenchFlags {
     /// Bytes of a feature row
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "BYTES", value_parser = within::<u64>(1..))]
     pub row_bytes: u64,
 
     /// The gather kernel: naive, shift or wide
@@ -206,11 +208,11 @@ pub struct RequestsBenchFlags {
     pub kernel: Kernel,
 
     /// How far into a line of 128 bytes the table's first row begins
-    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..128))]
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = within::<u64>(0..128))]
     pub base_offset: u64,
 
     /// Rows to look at, from the table's first
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = within::<u64>(1..))]
     pub rows: u64,
 
     /// Type of the ids: i32 or i64
@@ -269,7 +271,7 @@ pub struct PcieBenchFlags {
         long,
         value_name = "R,R,…",
         value_delimiter = ',',
-        value_parser = clap::value_parser!(u32).range(1..=1 << 20)
+        value_parser = within::<u32>(1..=1 << 20)
     )]
     pub row_bytes: Vec<u32>,
 
@@ -316,7 +318,7 @@ pub struct PcieBenchFlags {
     pub zero_copy_only: bool,
 
     /// Threads of the CPU's gather [default: one a core]
-    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "T", value_parser = within::<u32>(1..=1024))]
     pub threads: Option<u32>,
 
     /// Most bytes gathered in a sample [default: 128MiB]
@@ -324,7 +326,7 @@ pub struct PcieBenchFlags {
     pub sample_bytes: Option<ByteSize>,
 
     /// Samples of a figure, of which the median counts
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=100))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = within::<u32>(3..=100))]
     pub samples: u32,
 
     /// Leave out what has not begun after this time: 90s, 5m; a number alone is seconds
@@ -334,6 +336,10 @@ pub struct PcieBenchFlags {
     /// NVRTC, which compiles the kernels: the library or its folder [default: looked for, as by train]
     #[arg(long, value_name = "PATH")]
     pub nvrtc: Option<PathBuf>,
+
+    /// Where memory seems too short for a table: refuse leaves it out
+    #[arg(long, value_enum, default_value_t = Preflight::Refuse)]
+    pub preflight: Preflight,
 
     /// Write a plot: efficiency by row size, and rates by multiprocessors
     #[arg(long, value_name = "FILE")]

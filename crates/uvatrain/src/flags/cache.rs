@@ -14,7 +14,7 @@ const CACHES: &str = "Caches";
 #[derive(Args, Clone, Debug, serde::Serialize)]
 pub struct CacheFlags {
     /// Memory for caches of neighbour lists and feature rows, on the GPU where one trains: 512MiB, 6GiB, or auto for
-    /// what one training batch leaves [default: no caches]
+    /// what one training batch leaves. Of lists, visits and picks are counted that hit [default: no caches]
     #[arg(long, value_name = "SIZE|auto", help_heading = CACHES)]
     pub gpu_cache: Option<CacheBudget>,
 
@@ -72,7 +72,7 @@ impl serde::Serialize for CacheBudget {
 pub enum Policy {
     /// Those in most neighbour lists (PaGraph)
     Degree,
-    /// Those read most in two epochs sampled beforehand (GNNLab)
+    /// Those read most in two epochs sampled beforehand, the run's first (GNNLab)
     Presample,
     /// Those most probably in a batch, worked out hop by hop (SALIENT++)
     Analytic,

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use uva_graph::ElementType;
 use uva_graph::generate::{Citation, Common, Mixing, PRESETS, PowerLaw, Preset, Recipe, Rmat, Sbm, Web};
 
+use super::within::within;
 use crate::exit;
 use crate::ui::format;
 use crate::ui::table::Table;
@@ -41,7 +42,7 @@ pub struct GenerateFlags {
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u64).range(1..),
+        value_parser = within::<u64>(1..),
         required_unless_present = "preset",
         conflicts_with = "scale",
         help_heading = SIZE
@@ -86,7 +87,7 @@ pub struct GenerateFlags {
     pub p_out: Option<f64>,
 
     /// Values in a feature row [default: 100, or the preset's]
-    #[arg(long, value_name = "F", value_parser = clap::value_parser!(u64).range(1..), help_heading = FEATURES)]
+    #[arg(long, value_name = "F", value_parser = within::<u64>(1..), help_heading = FEATURES)]
     pub feat_dim: Option<u64>,
 
     /// How feature values are stored [default: f32, or as in the preset]
@@ -94,7 +95,7 @@ pub struct GenerateFlags {
     pub feat_dtype: Option<FeatureType>,
 
     /// Classes; features and edges both carry them, with noise [default: 12, or the preset's]
-    #[arg(long, value_name = "C", value_parser = clap::value_parser!(u64).range(1..), help_heading = FEATURES)]
+    #[arg(long, value_name = "C", value_parser = within::<u64>(1..), help_heading = FEATURES)]
     pub classes: Option<u64>,
 
     /// Share of the nodes that train [default: 0.4 for powerlaw, rmat and sbm, 0.0109 for citation, 0.013 for web, or
@@ -107,7 +108,7 @@ pub struct GenerateFlags {
     pub seed: u64,
 
     /// Threads that write [default: all CPU cores]
-    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "T", value_parser = within::<u32>(1..=1024))]
     pub threads: Option<u32>,
 }
 

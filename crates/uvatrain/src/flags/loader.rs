@@ -5,6 +5,7 @@ use uva_runtime::options::{MAX_SAMPLERS, Part};
 use uva_runtime::{FeatureType, LoaderOptions};
 use uva_sample::{Expand, SamplerKind};
 
+use super::within::within;
 use super::{ByteSize, Fanouts, WalkFlags};
 use crate::exit;
 
@@ -43,7 +44,7 @@ pub struct LoaderFlags {
         long,
         value_name = "NODES",
         default_value_t = 1024,
-        value_parser = clap::value_parser!(u32).range(1..),
+        value_parser = within::<u32>(1..),
         help_heading = BATCHES
     )]
     pub batch_size: u32,
@@ -62,7 +63,7 @@ pub struct LoaderFlags {
         long,
         value_name = "BATCHES",
         default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..),
+        value_parser = within::<u32>(1..),
         help_heading = BATCHES
     )]
     pub batch_dependency: u32,
@@ -86,7 +87,7 @@ pub struct LoaderFlags {
     #[arg(
         long,
         value_name = "W",
-        value_parser = clap::value_parser!(u32).range(1..=MAX_SAMPLERS as i64),
+        value_parser = within::<u32>(1..=MAX_SAMPLERS as u64),
         help_heading = PIPELINE
     )]
     pub samplers: Option<u32>,
@@ -96,7 +97,7 @@ pub struct LoaderFlags {
         long,
         value_name = "SLOTS",
         default_value_t = 2,
-        value_parser = clap::value_parser!(u32).range(1..=64),
+        value_parser = within::<u32>(1..=64),
         help_heading = PIPELINE
     )]
     pub slots: u32,
@@ -106,7 +107,7 @@ pub struct LoaderFlags {
     #[arg(
         long,
         value_name = "SLOTS",
-        value_parser = clap::value_parser!(u32).range(3..=1024),
+        value_parser = within::<u32>(3..=1024),
         help_heading = PIPELINE
     )]
     pub batch_slots: Option<u32>,
@@ -120,7 +121,7 @@ pub struct LoaderFlags {
     #[arg(
         long,
         value_name = "T",
-        value_parser = clap::value_parser!(u32).range(1..=1024),
+        value_parser = within::<u32>(1..=1024),
         help_heading = PIPELINE
     )]
     pub gather_threads: Option<u32>,
@@ -288,7 +289,7 @@ impl LoaderFlags {
 
 /// A share of the CPU cores, at least 1. Samplers and producer get a quarter each unless told otherwise, the model
 /// half.
-pub(super) fn share_of_cores(parts: usize) -> usize {
+pub fn share_of_cores(parts: usize) -> usize {
     (std::thread::available_parallelism().map_or(1, usize::from) / parts).max(1)
 }
 

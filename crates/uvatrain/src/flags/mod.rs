@@ -20,6 +20,7 @@ mod size;
 mod top;
 mod train;
 mod walks;
+mod within;
 
 use std::path::PathBuf;
 
@@ -40,6 +41,8 @@ pub use dataset::{
 pub use duration::Seconds;
 pub use fanouts::Fanouts;
 pub use generate::GenerateFlags;
+#[cfg(feature = "train")]
+pub use loader::share_of_cores;
 pub use loader::{LoaderFlags, NeighborsPicked};
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
 pub use plan::PlanFlags;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::loader::share_of_cores;
+use super::within::within;
 use super::{BackendFlags, CacheFlags, LoaderFlags};
 use crate::exit;
 use crate::ui::listen;
@@ -22,9 +22,10 @@ const OUTPUT: &str = "Output";
 Example:
   uvatrain train data/demo --model sage --fanouts 15,10,5 --batch-size 1024 --epochs 3
 
-  Stopped with Ctrl-C, then taken up at the next batch:
+  Stopped with Ctrl-C, then taken up at the next batch; and ten epochs more, once they are done:
   uvatrain train data/demo --checkpoint run1 --epochs 30
-  uvatrain train data/demo --checkpoint run1 --epochs 30 --resume")]
+  uvatrain train data/demo --checkpoint run1 --epochs 30 --resume
+  uvatrain train data/demo --checkpoint run1 --epochs 40 --resume")]
 pub struct TrainFlags {
     /// The dataset: a directory of .npy files, as `generate` and `import` write it. Features may be float32, float16,
     /// bfloat16, uint8 or int8; the model computes in float32
@@ -40,20 +41,20 @@ pub struct TrainFlags {
         long,
         value_name = "UNITS",
         default_value_t = 128,
-        value_parser = clap::value_parser!(u32).range(1..=65536),
+        value_parser = within::<u32>(1..=65536),
         help_heading = MODEL
     )]
     pub hidden: u32,
 
     /// GAT: attention heads of a hidden layer, which divide --hidden between them [default: 8]
-    #[arg(long, value_name = "HEADS", value_parser = clap::value_parser!(u32).range(1..), help_heading = MODEL)]
+    #[arg(long, value_name = "HEADS", value_parser = within::<u32>(1..), help_heading = MODEL)]
     pub heads: Option<u32>,
 
     /// GAT: attention heads of the last layer, which are averaged [default: as many as the others have]
     #[arg(
         long,
         value_name = "HEADS",
-        value_parser = clap::value_parser!(u32).range(1..=1024),
+        value_parser = within::<u32>(1..=1024),
         conflicts_with = "residual",
         help_heading = MODEL
     )]
@@ -84,12 +85,12 @@ pub struct TrainFlags {
     #[arg(long, value_enum, default_value_t = FeatureNorm::None, help_heading = MODEL)]
     pub feature_norm: FeatureNorm,
 
-    /// Passes over the training nodes
+    /// Passes over the training nodes, those of the checkpoint included with --resume
     #[arg(
         long,
         value_name = "EPOCHS",
         default_value_t = 10,
-        value_parser = clap::value_parser!(u32).range(1..),
+        value_parser = within::<u32>(1..),
         help_heading = OPTIMISATION
     )]
     pub epochs: u32,
@@ -112,7 +113,7 @@ pub struct TrainFlags {
     #[arg(
         long,
         value_name = "EPOCHS",
-        value_parser = clap::value_parser!(u32).range(1..),
+        value_parser = within::<u32>(1..),
         help_heading = OPTIMISATION
     )]
     pub patience: Option<u32>,
@@ -142,13 +143,14 @@ pub struct TrainFlags {
     #[arg(
         long,
         value_name = "BATCHES",
-        value_parser = clap::value_parser!(u32).range(1..),
+        value_parser = within::<u32>(1..),
         requires = "checkpoint",
         help_heading = CHECKPOINTS
     )]
     pub checkpoint_every: Option<u32>,
 
-    /// Go on from the checkpoint in --checkpoint, at the batch after the last one trained
+    /// Go on from the checkpoint in --checkpoint, at the batch after the last one trained. One that has all --epochs
+    /// goes on with more of them
     #[arg(long, requires = "checkpoint", help_heading = CHECKPOINTS)]
     pub resume: bool,
 
@@ -160,12 +162,12 @@ pub struct TrainFlags {
     #[command(flatten)]
     pub backend: BackendFlags,
 
-    /// Threads of the model's arithmetic; losses are equal bit for bit only for
-    /// equal numbers [default: half the CPU cores, at least 1]
+    /// Threads of the model's arithmetic; losses are equal bit for bit only for equal numbers [default: half the CPU
+    /// cores, at least 1; with --resume as many as the checkpoint was trained with]
     #[arg(
         long,
         value_name = "T",
-        value_parser = clap::value_parser!(u32).range(1..=1024),
+        value_parser = within::<u32>(1..=1024),
         help_heading = MACHINE
     )]
     pub train_threads: Option<u32>,
@@ -233,12 +235,6 @@ impl TrainFlags {
     /// Attention heads.
     pub fn heads(&self) -> u32 {
         self.heads.unwrap_or(8)
-    }
-
-    /// The number of the model's threads: what was asked for, or half the cores.
-    #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "a build without models only checks"))]
-    pub fn train_threads(&self) -> usize {
-        self.train_threads.map_or_else(|| share_of_cores(2), |threads| threads as usize)
     }
 }
 

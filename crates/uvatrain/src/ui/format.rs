@@ -30,6 +30,14 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
+/// Seconds that are only guessed, as a clock shows them: `0:42`, `3:05`, `3:07:12`.
+pub fn clock(seconds: f64) -> String {
+    // What is beyond numbers is beyond clocks.
+    let whole = seconds.max(0.0).round() as u64;
+    let (hours, minutes, seconds) = (whole / 3600, whole % 3600 / 60, whole % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
 /// A share from 0 to 1 as `81.5 %`.
 pub fn percent(share: f64) -> impl fmt::Display {
     format!("{:.1} %", 100.0 * share)
@@ -57,6 +65,15 @@ mod tests {
         assert_eq!(seconds(725.0), "12 min 05 s");
         assert_eq!(seconds(11_220.0), "3 h 07 min");
         assert_eq!(seconds(f64::NAN), "–");
+    }
+
+    #[test]
+    fn a_clock_shows_minutes_and_seconds_and_hours_where_there_are_some() {
+        for (seconds, text) in
+            [(0.2, "0:00"), (41.6, "0:42"), (185.0, "3:05"), (11_232.0, "3:07:12"), (-1.0, "0:00")]
+        {
+            assert_eq!(clock(seconds), text);
+        }
     }
 
     #[test]

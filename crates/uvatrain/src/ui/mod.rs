@@ -1,11 +1,14 @@
 //! What people see: lines and bars on stderr, tables and JSON on stdout.
 
+pub mod bottleneck;
 pub mod format;
 pub mod listen;
 pub mod log;
 pub mod out;
 #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "only `train` shows its progress"))]
 pub mod progress;
+#[cfg_attr(not(feature = "train"), allow(dead_code, reason = "only `train` knows how many epochs follow"))]
+pub mod remaining;
 pub mod summary;
 pub mod table;
 pub mod work;

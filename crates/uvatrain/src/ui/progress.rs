@@ -7,6 +7,7 @@ use uva_graph::Split;
 use uva_runtime::RuntimeError;
 use uva_runtime::metrics::{EpochEvent, Event, Observer, Progress};
 
+use super::remaining::{Epochs, remaining};
 use super::{format, out};
 
 /// Watches a run for a person. Everything goes to stderr.
@@ -15,6 +16,8 @@ pub struct Training {
     /// Hidden where stderr is no terminal; then only whole lines are printed.
     bar: ProgressBar,
     pass: Option<Pass>,
+    /// What epochs have taken, for how long the others will.
+    timed: Epochs,
     /// Batches per second of the last training pass, for its epoch's line.
     rate: f64,
     epochs: u32,
@@ -43,7 +46,15 @@ impl Training {
             .progress_chars("━╸─");
         bar.set_style(style);
         let bottleneck = String::new();
-        Training { bar, pass: None, rate: 0.0, epochs: 0, bottleneck, batches_alone: false }
+        Training {
+            bar,
+            pass: None,
+            timed: Epochs::default(),
+            rate: 0.0,
+            epochs: 0,
+            bottleneck,
+            batches_alone: false,
+        }
     }
 
     /// The same where only batches are seen.
@@ -89,7 +100,9 @@ impl Observer for Training {
     }
 
     fn progress(&mut self, progress: &Progress, busiest: &str) {
-        let rate = self.measure(progress, Instant::now());
+        let now = Instant::now();
+        let rate = self.measure(progress, now);
+        self.timed.observe(progress, now);
         self.epochs = progress.epochs;
         if progress.split == Split::Train {
             self.rate = rate;
@@ -101,9 +114,10 @@ impl Observer for Training {
         self.bar.set_length(progress.batches);
         self.bar.set_position(progress.batch);
         self.bar.set_prefix(prefix(progress));
+        let left = remaining(progress, rate, self.timed.known());
         let message = match self.batches_alone {
-            true => message_of_batches(rate, busiest),
-            false => message(progress, rate, busiest),
+            true => message_of_batches(rate, left, busiest),
+            false => message(progress, rate, left, busiest),
         };
         self.bar.set_message(message);
     }
@@ -122,19 +136,21 @@ fn prefix(progress: &Progress) -> String {
     }
 }
 
-fn message(progress: &Progress, rate: f64, busiest: &str) -> String {
-    let loss = match progress.split {
-        Split::Train => format!("loss {:.4}  ", progress.loss),
-        Split::Valid | Split::Test => String::new(),
+/// One figure of the pass, so that a terminal of 80 columns has room for what follows: the loss of training, whose
+/// accuracy the epoch's line has, and the accuracy of an evaluation.
+fn message(progress: &Progress, rate: f64, left: Option<f64>, busiest: &str) -> String {
+    let figure = match progress.split {
+        Split::Train => format!("loss {:.4}", progress.loss),
+        Split::Valid | Split::Test => format!("acc {}", format::percent(progress.accuracy)),
     };
-    let accuracy = format::percent(progress.accuracy);
-    format!("{loss}acc {accuracy}  {}", message_of_batches(rate, busiest))
+    format!("{figure}  {}", message_of_batches(rate, left, busiest))
 }
 
-fn message_of_batches(rate: f64, busiest: &str) -> String {
+fn message_of_batches(rate: f64, left: Option<f64>, busiest: &str) -> String {
     // Before the second batch there is no speed to show.
     let speed = if rate > 0.0 { format!("{rate:.1} batches/s  ") } else { String::new() };
-    format!("{speed}bottleneck {busiest}")
+    let left = left.map_or(String::new(), |seconds| format!("{} left  ", format::clock(seconds)));
+    format!("{speed}{left}bottleneck {busiest}")
 }
 
 fn epoch_line(epoch: &EpochEvent, epochs: u32, rate: f64, bottleneck: &str) -> String {
@@ -205,16 +221,20 @@ mod tests {
     }
 
     #[test]
-    fn the_bar_names_loss_accuracy_speed_and_bottleneck() {
-        let text = message(&progress(Split::Train, 0, 10), 33.33, "producer");
-        assert_eq!(text, "loss 1.2500  acc 50.0 %  33.3 batches/s  bottleneck producer");
+    fn the_bar_names_loss_or_accuracy_speed_what_is_left_and_bottleneck_in_80_columns() {
+        let text = message(&progress(Split::Train, 0, 10), 33.33, Some(185.0), "producer");
+        assert_eq!(text, "loss 1.2500  33.3 batches/s  3:05 left  bottleneck producer");
+        // With its prefix, a bar of two columns and the batches.
+        assert!("epoch 1/12 ━╸ 10/99  ".chars().count() + text.len() <= 80);
+        let text = message(&progress(Split::Valid, 0, 10), 0.0, None, "producer");
+        assert_eq!(text, "acc 50.0 %  bottleneck producer");
         assert_eq!(prefix(&progress(Split::Train, 0, 10)), "epoch 1/12");
         assert_eq!(prefix(&progress(Split::Test, 0, 10)), "testing");
     }
 
     #[test]
     fn a_bar_of_batches_alone_knows_no_loss_and_no_last_epoch() {
-        assert_eq!(message_of_batches(33.33, "producer"), "33.3 batches/s  bottleneck producer");
+        assert_eq!(message_of_batches(33.33, None, "producer"), "33.3 batches/s  bottleneck producer");
         let unknown = Progress { epochs: 0, ..progress(Split::Train, 4, 10) };
         assert_eq!(prefix(&unknown), "epoch 5");
     }

@@ -3,16 +3,28 @@
 use std::path::Path;
 
 use uva_runtime::memory::ProcessMemory;
-use uva_runtime::metrics::{End, Roles};
+use uva_runtime::metrics::{CacheOutcome, End, Roles};
 
+use super::bottleneck::{RoleSum, held_up_by, more_train_threads};
 use super::format;
 use super::table::Table;
 use crate::flags::ByteSize;
 
+/// What else is known of a run at its end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Besides<'p> {
+    /// The file that `--metrics` asked for.
+    pub metrics: Option<&'p Path>,
+    /// The directory that `--checkpoint` asked for.
+    pub checkpoint: Option<&'p Path>,
+    /// Threads of a model of ours that was trained on the CPU.
+    pub train_threads: Option<usize>,
+    /// Cores of this machine.
+    pub cores: usize,
+}
+
 /// The summary of a run as text, ready to be printed on stderr.
-///
-/// `metrics` and `checkpoint` are the files that `--metrics` and `--checkpoint` asked for, if they did.
-pub fn of_run(end: &End, metrics: Option<&Path>, checkpoint: Option<&Path>) -> String {
+pub fn of_run(end: &End, besides: &Besides<'_>) -> String {
     let mut text = String::from("\n");
     text += &roles(&end.roles);
     text.push('\n');
@@ -20,7 +32,7 @@ pub fn of_run(end: &End, metrics: Option<&Path>, checkpoint: Option<&Path>) -> S
         text += &memory(&end.memory);
         text.push('\n');
     }
-    text += &facts(end, metrics, checkpoint);
+    text += &facts(end, besides);
     text
 }
 
@@ -75,48 +87,98 @@ pub fn memory(processes: &[ProcessMemory]) -> String {
     text
 }
 
-fn facts(end: &End, metrics: Option<&Path>, checkpoint: Option<&Path>) -> String {
+fn facts(end: &End, besides: &Besides<'_>) -> String {
     let mut facts = Table::of_facts();
     let mut fact = |name: &str, value: String| facts.row(&[name.to_owned(), value]);
-    if let Some(accuracy) = end.test_accuracy {
-        fact("test accuracy", format::percent(accuracy).to_string());
-    }
-    if let Some(area) = end.test_roc_auc {
-        fact("test ROC-AUC", format::percent(area).to_string());
-    }
-    if let Some(area) = end.best_valid_roc_auc {
-        fact("best validation ROC-AUC", format::percent(area).to_string());
-    }
-    if let Some(accuracy) = end.best_valid_accuracy {
-        fact("best validation accuracy", format::percent(accuracy).to_string());
+    for (name, value, epoch) in [
+        ("test accuracy", end.test_accuracy, end.test_epoch),
+        ("test ROC-AUC", end.test_roc_auc, end.test_epoch),
+        ("best validation ROC-AUC", end.best_valid_roc_auc, end.best_valid_epoch),
+        ("best validation accuracy", end.best_valid_accuracy, end.best_valid_epoch),
+    ] {
+        if let Some(value) = value {
+            let of = epoch.map_or(String::new(), |epoch| format!(", of epoch {}", u64::from(epoch) + 1));
+            fact(name, format!("{}{of}", format::percent(value)));
+        }
     }
     let epochs = format!("{}{}", end.epochs, if end.stopped_early { ", stopped early" } else { "" });
     fact("epochs", epochs);
-    fact("time", format::seconds(end.seconds));
     fact(
-        "speed",
-        format!("{:.1} batches/s over {} batches", end.batches_per_second, format::count(end.batches)),
+        "time",
+        format!("{} for everything, from the first process to the last", format::seconds(end.seconds)),
     );
-    fact("bottleneck", format!("the {}: the others wait for it", end.bottleneck));
-    if let Some(cache) = &end.cache {
-        let hit = |got: f64, expected: f64| {
-            format!("{} hit, {} expected", format::percent(got), format::percent(expected))
-        };
-        fact("cached lists", hit(cache.list_hit_rate, cache.expected_list_hit_rate));
-        fact("cached rows", hit(cache.row_hit_rate, cache.expected_row_hit_rate));
+    if let Some(speed) = end.batches_per_second {
+        fact(
+            "speed",
+            format!(
+                "{speed:.1} batches/s: {} training batches in {}; start, validation and test are not counted",
+                format::count(end.batches),
+                format::seconds(end.training_seconds)
+            ),
+        );
     }
-    if let Some(path) = metrics {
+    if let Some(bottleneck) = &end.bottleneck {
+        fact("bottleneck", format!("the {bottleneck}: the others wait for it"));
+    }
+    if let Some((threads, more)) = more_threads(end, besides) {
+        fact(
+            "to try",
+            format!(
+                "--train-threads {more} ({threads} now): training holds the run up, and this machine has {} cores",
+                besides.cores
+            ),
+        );
+    }
+    if let Some(cache) = &end.cache {
+        caches(cache, &mut fact);
+    }
+    if let Some(path) = besides.metrics {
         fact("metrics", path.display().to_string());
     }
-    if let Some(path) = checkpoint {
+    if let Some(path) = besides.checkpoint {
         fact("checkpoint", path.display().to_string());
     }
     facts.render()
 }
 
+/// Threads that trained, and how many may be faster: where the report says so, and there are cores for them.
+fn more_threads(end: &End, besides: &Besides<'_>) -> Option<(usize, u64)> {
+    let threads = besides.train_threads.filter(|threads| *threads < besides.cores)?;
+    let held_up = held_up_by(&RoleSum::of_all(&end.roles)).filter(|_| end.batches > 0)?;
+    Some((threads, more_train_threads(held_up, threads as u64)?))
+}
+
+/// What caches hit, those epochs apart that they were chosen by.
+fn caches(cache: &CacheOutcome, fact: &mut dyn FnMut(&str, String)) {
+    let hit = |what: &str, got: Option<f64>, expected: f64| {
+        let expected = format::percent(expected);
+        match got {
+            Some(got) => format!("{} of {what} hit, {expected} expected", format::percent(got)),
+            None => {
+                format!("{expected} of {what} expected to hit in epochs that were not counted beforehand")
+            }
+        }
+    };
+    fact("cached lists", hit("visits and picks", cache.list_hit_rate, cache.expected_list_hit_rate));
+    fact("cached rows", hit("reads", cache.row_hit_rate, cache.expected_row_hit_rate));
+    if let Some(counted) = &cache.counted_beforehand {
+        let rate =
+            |rate: Option<f64>| rate.map_or("–".to_owned(), |rate| format::percent(rate).to_string());
+        fact(
+            "counted beforehand",
+            format!(
+                "epochs 1 to {}, by which the caches were chosen: lists {}, rows {}",
+                counted.epochs,
+                rate(counted.list_hit_rate),
+                rate(counted.row_hit_rate)
+            ),
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use uva_runtime::metrics::{CacheCounts, CacheOutcome, RoleTimes};
+    use uva_runtime::metrics::{CacheCounts, CacheTotals, RoleTimes};
 
     use super::*;
 
@@ -133,12 +195,15 @@ mod tests {
             test_roc_auc: None,
             best_valid_accuracy: None,
             best_valid_roc_auc: None,
+            test_epoch: Some(0),
+            best_valid_epoch: None,
             stopped_early: true,
-            bottleneck: "consumer".to_owned(),
+            bottleneck: Some("consumer".to_owned()),
             epochs: 3,
             seconds: 10.0,
             batches: 1200,
-            batches_per_second: 120.0,
+            training_seconds: 10.0,
+            batches_per_second: Some(120.0),
             cache: None,
             memory: Vec::new(),
             roles: Roles {
@@ -151,7 +216,7 @@ mod tests {
 
     #[test]
     fn every_role_shows_seconds_and_shares_of_its_time() {
-        let text = of_run(&end(), None, None);
+        let text = of_run(&end(), &Besides::default());
         let line = |role: &str| text.lines().find(|l| l.starts_with(role)).unwrap().to_owned();
         assert!(line("sampler").contains("2.50 s  25 %"), "{text}");
         assert!(line("sampler").contains("7.50 s  75 %"), "{text}");
@@ -161,7 +226,7 @@ mod tests {
 
     #[test]
     fn every_process_shows_what_of_its_memory_is_its_own_and_a_run_that_tells_none_has_no_such_table() {
-        assert!(!of_run(&end(), None, None).contains("mapped files"));
+        assert!(!of_run(&end(), &Besides::default()).contains("mapped files"));
         let process = |process: &str, own: u64| ProcessMemory {
             process: process.to_owned(),
             resident_bytes: (own + 12) << 20,
@@ -171,7 +236,7 @@ mod tests {
             peak_bytes: 99 << 20,
         };
         let end = End { memory: vec![process("launcher", 3), process("sampler 0", 5)], ..end() };
-        let text = of_run(&end, None, None);
+        let text = of_run(&end, &Besides::default());
         let line = text.lines().find(|line| line.starts_with("sampler 0")).unwrap();
         let words: Vec<&str> = line.split_whitespace().skip(2).filter(|word| *word != "MiB").collect();
         assert_eq!(words, ["17", "5", "8", "4", "99"], "{text}");
@@ -181,17 +246,22 @@ mod tests {
 
     #[test]
     fn results_are_named_and_unknown_ones_left_out() {
-        let text = of_run(&end(), Some(Path::new("run.jsonl")), None);
-        assert!(text.contains("test accuracy  81.5 %"), "{text}");
+        let besides = Besides { metrics: Some(Path::new("run.jsonl")), ..Besides::default() };
+        let text = of_run(&end(), &besides);
+        assert!(text.contains("test accuracy  81.5 %, of epoch 1\n"), "{text}");
         assert!(text.contains("3, stopped early"), "{text}");
         assert!(text.contains("run.jsonl"), "{text}");
-        assert!(!text.contains("validation") && !text.contains("checkpoint"), "{text}");
+        assert!(!text.contains("best validation") && !text.contains("checkpoint"), "{text}");
+        // What was not trained has no speed.
+        let idle = End { batches: 0, batches_per_second: None, bottleneck: None, ..end() };
+        let text = of_run(&idle, &besides);
+        assert!(!text.contains("speed") && !text.contains("bottleneck") && !text.contains("NaN"), "{text}");
     }
 
     #[test]
     fn areas_under_the_curve_stand_beside_the_accuracy() {
         let end = End { test_roc_auc: Some(0.9351), best_valid_roc_auc: Some(0.94), ..end() };
-        let text = of_run(&end, None, None);
+        let text = of_run(&end, &Besides::default());
         assert!(text.contains("81.5 %") && text.contains("test ROC-AUC             93.5 %"), "{text}");
         assert!(text.contains("best validation ROC-AUC  94.0 %"), "{text}");
     }
@@ -199,25 +269,48 @@ mod tests {
     #[test]
     fn caches_show_what_they_hit_beside_what_was_expected() {
         let mut end = end();
-        assert!(!of_run(&end, None, None).contains("cached"));
-        end.cache = Some(CacheOutcome {
-            counts: CacheCounts { list_reads: 8, list_hits: 4, rows: 4, row_hits: 1 },
-            list_hit_rate: 0.5,
-            row_hit_rate: 0.25,
-            expected_list_hit_rate: 0.475,
-            expected_row_hit_rate: 0.3,
-        });
-        let text = of_run(&end, None, None);
-        assert!(
-            text.contains("50.0 % hit, 47.5 % expected") && text.contains("25.0 % hit, 30.0 % expected"),
-            "{text}"
-        );
+        assert!(!of_run(&end, &Besides::default()).contains("cached"));
+        let counts = |list_hits, row_hits| CacheCounts { list_reads: 8, list_hits, rows: 4, row_hits };
+        let mut totals = CacheTotals { counted: CacheCounts::default(), others: counts(4, 1) };
+        end.cache = Some(CacheOutcome::of(&totals, [0.475, 0.3], 2));
+        let text = of_run(&end, &Besides::default());
+        for part in
+            ["50.0 % of visits and picks hit, 47.5 % expected", "25.0 % of reads hit, 30.0 % expected"]
+        {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(!text.contains("beforehand"), "{text}");
+        // The epochs that were counted stand apart, and alone where there are no others.
+        totals.counted = counts(6, 3);
+        end.cache = Some(CacheOutcome::of(&totals, [0.475, 0.3], 2));
+        let text = of_run(&end, &Besides::default());
+        assert!(text.contains("25.0 % of reads hit") && text.contains("epochs 1 to 2,"), "{text}");
+        assert!(text.contains("lists 75.0 %, rows 75.0 %"), "{text}");
+        totals.others = CacheCounts::default();
+        end.cache = Some(CacheOutcome::of(&totals, [0.475, 0.3], 2));
+        let text = of_run(&end, &Besides::default());
+        assert!(text.contains("30.0 % of reads expected to hit") && text.contains("rows 75.0 %"), "{text}");
+    }
+
+    #[test]
+    fn more_threads_are_suggested_where_training_holds_the_run_up_and_cores_are_left() {
+        let with =
+            |train_threads, cores| of_run(&end(), &Besides { train_threads, cores, ..Besides::default() });
+        assert!(with(Some(1), 2).contains("--train-threads 2 (1 now)"), "{}", with(Some(1), 2));
+        for (threads, cores) in [(Some(2), 2), (None, 8)] {
+            assert!(!with(threads, cores).contains("--train-threads"), "{threads:?} {cores}");
+        }
+        let mut other = end();
+        other.roles.consumer.working_s = 1.0;
+        other.roles.consumer.waiting_input_s = 9.0;
+        let besides = Besides { train_threads: Some(1), cores: 8, ..Besides::default() };
+        assert!(!of_run(&other, &besides).contains("--train-threads"));
     }
 
     #[test]
     fn a_role_that_never_ran_divides_by_nothing() {
         let mut end = end();
         end.roles.sampler = RoleTimes::default();
-        assert!(of_run(&end, None, None).contains("0.000 s   0 %"));
+        assert!(of_run(&end, &Besides::default()).contains("0.000 s   0 %"));
     }
 }

@@ -209,7 +209,12 @@ impl Report {
             ),
         ]);
         facts
-            .row(&["counted", &format!("{} batches of {} epochs", format::count(self.batches), self.epochs)]);
+            .row(&["judged by", &format!(
+                "{} batches of epochs {} to {}, behind those that presample counts; optimal counts these themselves",
+                format::count(self.batches),
+                BEFOREHAND + 1,
+                BEFOREHAND + self.epochs
+            )]);
         text += &facts.render();
         text
     }

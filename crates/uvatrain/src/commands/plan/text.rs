@@ -1,6 +1,6 @@
 //! A plan as text: a table of what is cached, and both curves as a plot.
 
-use uva_cache::{Basis, CachePlan, CurvePoint, Prediction};
+use uva_cache::{Basis, CachePlan, CachePolicy, CurvePoint, Prediction};
 
 use crate::flags::ByteSize;
 use crate::ui::format;
@@ -145,7 +145,12 @@ fn facts(plan: &CachePlan) -> String {
     fact("budget", format!("{}, of which {used} are used", ByteSize::from_bytes(plan.budget_bytes)));
     fact(
         "policy",
-        format!("{}, {} batches counted", plan.policy, format::count(plan.profile.counted_batches)),
+        format!(
+            "{}, {} batches counted; hit rates are judged by {}",
+            plan.policy,
+            format::count(plan.profile.counted_batches),
+            judged_by(plan)
+        ),
     );
     for (name, basis) in [("sampling", &plan.model.sampling), ("gathering", &plan.model.gathering)] {
         let text = match basis {
@@ -161,6 +166,16 @@ fn facts(plan: &CachePlan) -> String {
     }
     fact("planned in", format::seconds(plan.profile.seconds));
     facts.render()
+}
+
+/// The batches that the hit rates expected are of.
+fn judged_by(plan: &CachePlan) -> String {
+    let batches = format::count(plan.profile.observed_batches);
+    match plan.policy {
+        // It knows what is to come.
+        CachePolicy::Optimal => format!("{batches} of them"),
+        _ => format!("{batches} others"),
+    }
 }
 
 #[cfg(test)]
@@ -214,6 +229,9 @@ mod tests {
         assert!(line("both, as planned").contains("1.500 ms"), "{text}");
         assert!(line("sampling").contains("1.000 ms if all hit (R² 0.97)"), "{text}");
         assert!(line("gathering").contains("no line fits"), "{text}");
+        assert!(line("policy").contains("6 batches counted; hit rates are judged by 1 others"), "{text}");
+        let optimal = CachePlan { policy: CachePolicy::Optimal, ..plan() };
+        assert!(of_plan(&optimal).contains("judged by 1 of them"));
     }
 
     #[test]

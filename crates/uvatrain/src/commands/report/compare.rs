@@ -6,10 +6,11 @@ use super::chart::sample;
 use super::curves::Overlay;
 use super::html::{Table, escape};
 use super::page::Scale;
-use super::roles::{bottleneck, sums};
+use super::roles::sums;
 use super::run::Run;
-use super::section::{device, epochs, flat_options, last_loss, results, seconds, side_by_side, speed};
+use super::section::{Shown, device, epochs, flat_options, last_loss, results, seconds, side_by_side, speed};
 use super::timeline::ROLES;
+use crate::ui::bottleneck::bottleneck;
 use crate::ui::format;
 
 /// The part of the page before the runs themselves.
@@ -24,7 +25,7 @@ pub fn of(runs: &[(String, &Run)], scale: Scale) -> String {
 
 fn figures(runs: &[(String, &Run)]) -> String {
     let mut names: Vec<&str> = Vec::new();
-    for (name, _) in runs.iter().flat_map(|(_, run)| results(run)) {
+    for Shown { name, .. } in runs.iter().flat_map(|(_, run)| results(run)) {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -48,8 +49,8 @@ fn figures(runs: &[(String, &Run)]) -> String {
         ];
         let results = results(run);
         for name in &names {
-            let result = results.iter().find(|(of, _)| of == name);
-            row.push(known(result.map(|(_, value)| format::percent(*value).to_string())));
+            let result = results.iter().find(|shown| shown.name == *name);
+            row.push(known(result.map(|shown| format::percent(shown.value).to_string())));
         }
         row.push(known(bottleneck(&sums).map(|role| ROLES[role].to_owned())));
         row.extend(sums.iter().map(|sum| format!("{:.0} %", 100.0 * sum.working())));

@@ -3,6 +3,7 @@
 use super::axis::{Axis, TimeUnit, stretch};
 use super::chart::{Chart, Curve};
 use super::run::{Epochs, Run};
+use super::sizes::counted_beforehand;
 use super::stretches::Seen;
 use crate::ui::format;
 
@@ -233,6 +234,10 @@ impl Overlay<'_> {
         let title = match &curves[..] {
             [curve] => format!("Hit rate of the cache of {}", curve.name),
             _ => "Hit rates of the caches".to_owned(),
+        };
+        let title = match run.counted_epochs() {
+            0 => title,
+            epochs => format!("{title} ({} to choose them)", counted_beforehand(epochs)),
         };
         Some(
             Chart {

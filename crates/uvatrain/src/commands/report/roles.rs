@@ -2,39 +2,13 @@
 
 use super::run::Run;
 use super::timeline::ROLES;
+use crate::ui::bottleneck::{HeldUpBy, RoleSum, held_up_by, more_train_threads};
 use crate::ui::format;
-
-/// A role over the whole run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RoleSum {
-    pub processes: usize,
-    /// Seconds working, waiting for input, waiting for output.
-    pub seconds: [f64; 3],
-    /// Unknown of a run without an end.
-    pub peak_memory: Option<u64>,
-}
-
-impl RoleSum {
-    /// Share of its time that it worked.
-    pub fn working(&self) -> f64 {
-        self.share(0)
-    }
-
-    /// Share of its time in one of the three.
-    pub fn share(&self, doing: usize) -> f64 {
-        let whole: f64 = self.seconds.iter().sum();
-        if whole > 0.0 { self.seconds[doing] / whole } else { 0.0 }
-    }
-}
 
 /// The three roles: as the run's end tells them, else what its batches come to.
 pub fn sums(run: &Run) -> [RoleSum; 3] {
     if let Some(end) = &run.end {
-        return end.roles.each().map(|(_, times)| RoleSum {
-            processes: times.processes,
-            seconds: [times.working_s, times.waiting_input_s, times.waiting_output_s],
-            peak_memory: Some(times.peak_rss_bytes).filter(|bytes| *bytes > 0),
-        });
+        return RoleSum::of_all(&end.roles);
     }
     let whole = run.timeline.whole();
     std::array::from_fn(|role| RoleSum {
@@ -44,23 +18,17 @@ pub fn sums(run: &Run) -> [RoleSum; 3] {
     })
 }
 
-/// The role that worked the largest share of its time; `None` where none did anything.
-pub fn bottleneck(sums: &[RoleSum; 3]) -> Option<usize> {
-    let busiest = (0..3).max_by(|a, b| sums[*a].working().total_cmp(&sums[*b].working()))?;
-    (sums[busiest].working() > 0.0).then_some(busiest)
-}
-
 /// What held the run up and which option changes that, in a sentence or two; options stand between backquotes.
 pub fn verdict(run: &Run) -> Option<String> {
     let sums = sums(run);
-    let busiest = bottleneck(&sums)?;
+    let held_up = held_up_by(&sums)?;
+    let (HeldUpBy::Role(busiest) | HeldUpBy::None(busiest) | HeldUpBy::Elsewhere(busiest)) = held_up;
     let share = sums[busiest].working();
     let so_far = if run.end.is_some() { "" } else { " as far as this file goes" };
     let worked = format!("which worked {} of the time{so_far}", format::percent(share));
     let number = |name: &str| run.option(name).and_then(serde_json::Value::as_u64);
     let hidden = number("hidden").map_or(String::new(), |hidden| format!(" ({hidden} now)"));
-    // The producer's place is full while nobody takes from it.
-    if share < 0.6 && sums[1].share(2) > 0.5 {
+    if matches!(held_up, HeldUpBy::Elsewhere(_)) {
         let elsewhere = match run.command() {
             Some(_) => "what the command does besides its batches",
             None => "its start, and evaluation",
@@ -74,7 +42,7 @@ pub fn verdict(run: &Run) -> Option<String> {
             format::percent(share)
         ));
     }
-    if share < 0.6 {
+    if matches!(held_up, HeldUpBy::None(_)) {
         let slots = number("slots").or_else(|| number("feature_slots")).unwrap_or(2);
         return Some(format!(
             "No stage worked all the time; the {} worked most, {}{so_far}. A slot more, `--slots {}` \
@@ -126,11 +94,11 @@ pub fn verdict(run: &Run) -> Option<String> {
         ),
         _ => {
             let threads = number("train_threads").unwrap_or(1);
+            let more = more_train_threads(held_up, threads).unwrap_or(threads);
             format!(
                 "Training is the bottleneck: batches lie ready for the consumer, {worked}. Making them \
-                 faster would gain nothing; more threads help while cores are idle, `--train-threads {}` \
-                 ({threads} now), and a smaller model always does, `--hidden`{hidden}.",
-                threads.saturating_add(1)
+                 faster would gain nothing; more threads help while cores are idle, `--train-threads {more}` \
+                 ({threads} now), and a smaller model always does, `--hidden`{hidden}."
             )
         }
     })

@@ -4,7 +4,7 @@ use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use uva_runtime::metrics::{BatchEvent, CacheCounts, End, EpochEvent, Event, Start};
+use uva_runtime::metrics::{BatchEvent, CacheTotals, End, EpochEvent, Event, Start};
 
 use super::histogram::Histogram;
 use super::stretches::{Seen, Stretches};
@@ -53,7 +53,7 @@ pub struct Totals {
     pub input_nodes: u64,
     pub edges: u64,
     /// Absent in a run without caches.
-    pub cache: Option<CacheCounts>,
+    pub cache: Option<CacheTotals>,
 }
 
 /// One epoch, or several that lie together.
@@ -163,6 +163,7 @@ impl Run {
         if self.edges.len() < batch.edges.len() {
             self.edges.resize_with(batch.edges.len(), Histogram::default);
         }
+        let counted = self.counted_epochs();
         let totals = &mut self.totals;
         for (histogram, &edges) in self.edges.iter_mut().zip(&batch.edges) {
             histogram.add(edges as u64);
@@ -172,15 +173,7 @@ impl Run {
         totals.seeds = totals.seeds.saturating_add(batch.seeds as u64);
         totals.input_nodes = totals.input_nodes.saturating_add(batch.input_nodes as u64);
         if let Some(counts) = batch.cache {
-            let sums = totals.cache.get_or_insert_default();
-            for (sum, count) in [
-                (&mut sums.list_reads, counts.list_reads),
-                (&mut sums.list_hits, counts.list_hits),
-                (&mut sums.rows, counts.rows),
-                (&mut sums.row_hits, counts.row_hits),
-            ] {
-                *sum = sum.saturating_add(count);
-            }
+            totals.cache.get_or_insert_default().add(counts, batch.epoch, counted);
         }
         Ok(())
     }
@@ -189,6 +182,12 @@ impl Run {
     fn place(&self, epoch: u64, batch: u64) -> u64 {
         let an_epoch = self.batches_an_epoch().unwrap_or(1);
         epoch.saturating_mul(an_epoch).saturating_add(batch.min(an_epoch.saturating_sub(1)))
+    }
+
+    /// How many of its first epochs its caches were chosen by.
+    pub fn counted_epochs(&self) -> u32 {
+        let epochs = self.start.in_force["caches"]["counted_epochs"].as_u64().unwrap_or(0);
+        u32::try_from(epochs).unwrap_or(u32::MAX)
     }
 
     /// Training batches of an epoch.
@@ -269,7 +268,7 @@ mod tests {
             (totals.batches, totals.seeds, totals.input_nodes, totals.edges),
             (11, 1100, 5500, 11_000)
         );
-        assert_eq!(totals.cache.unwrap().row_hits, 220);
+        assert_eq!(totals.cache.unwrap().all().row_hits, 220);
         let (width, losses) = run.losses.at_most(5);
         assert_eq!((width, losses[1].mean()), (2, Some(2.5)));
         assert_eq!(run.row_bytes(), Some(48));

@@ -106,8 +106,9 @@ fn tiles(run: &Run) -> String {
     let of = asked.map_or(String::new(), |asked| format!("of {}, ", format::count(asked)));
     let early = if stopped { "stopped early, " } else { "" };
     tile("epochs", format::count(epochs), &format!("{of}{early}{batches}"));
-    for (name, value) in results(run) {
-        tile(name, format::percent(value).to_string(), "");
+    for Shown { name, value, epoch } in results(run) {
+        let of = epoch.map_or(String::new(), |epoch| format!("of epoch {}", u64::from(epoch) + 1));
+        tile(name, format::percent(value).to_string(), &of);
     }
     if let Some(loss) = last_loss(run) {
         tile("last loss", format!("{loss:.4}"), "");
@@ -128,7 +129,7 @@ fn tiles(run: &Run) -> String {
 /// Batches a second while training.
 pub fn speed(run: &Run) -> Option<f64> {
     match &run.end {
-        Some(end) => Some(end.batches_per_second),
+        Some(end) => end.batches_per_second,
         None => run.timeline.whole().speed(0.0),
     }
 }
@@ -155,25 +156,36 @@ pub fn last_loss(run: &Run) -> Option<f64> {
     }
 }
 
+/// A result as it is shown.
+pub struct Shown {
+    pub name: &'static str,
+    pub value: f64,
+    /// Whose it is, from 0, where that is known.
+    pub epoch: Option<u32>,
+}
+
 /// What the run has learnt, the most telling first.
-pub fn results(run: &Run) -> Vec<(&'static str, f64)> {
+pub fn results(run: &Run) -> Vec<Shown> {
     let end = run.end.as_ref();
     let last = run.last_epoch.as_ref();
+    let shown = |name, value: Option<f64>, epoch| value.map(|value| Shown { name, value, epoch });
+    let [tested, best] = [end.and_then(|end| end.test_epoch), end.and_then(|end| end.best_valid_epoch)];
     let known = [
-        ("test ROC-AUC", end.and_then(|end| end.test_roc_auc)),
-        ("test accuracy", end.and_then(|end| end.test_accuracy)),
-        ("best validation ROC-AUC", end.and_then(|end| end.best_valid_roc_auc)),
-        ("best validation accuracy", end.and_then(|end| end.best_valid_accuracy)),
+        shown("test ROC-AUC", end.and_then(|end| end.test_roc_auc), tested),
+        shown("test accuracy", end.and_then(|end| end.test_accuracy), tested),
+        shown("best validation ROC-AUC", end.and_then(|end| end.best_valid_roc_auc), best),
+        shown("best validation accuracy", end.and_then(|end| end.best_valid_accuracy), best),
     ];
-    let known: Vec<_> = known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    let known: Vec<_> = known.into_iter().flatten().collect();
     if !known.is_empty() {
         return known;
     }
+    let epoch = last.map(|epoch| epoch.epoch);
     let last = [
-        ("last validation ROC-AUC", last.and_then(|epoch| epoch.valid_roc_auc)),
-        ("last validation accuracy", last.and_then(|epoch| epoch.valid_accuracy)),
+        shown("last validation ROC-AUC", last.and_then(|epoch| epoch.valid_roc_auc), epoch),
+        shown("last validation accuracy", last.and_then(|epoch| epoch.valid_accuracy), epoch),
     ];
-    last.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    last.into_iter().flatten().collect()
 }
 
 /// The device in words.

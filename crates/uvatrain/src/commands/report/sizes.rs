@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use uva_runtime::metrics::{CacheCounts, CacheOutcome};
+
 use super::axis::Axis;
 use super::chart::{Figure, figure, hovers, percent, stretched, thousandths, x_labels};
 use super::histogram::Histogram;
@@ -113,6 +115,14 @@ pub fn table(run: &Run) -> String {
     table.html()
 }
 
+/// Which epochs the caches were chosen by: in these they are hit more than in others.
+pub fn counted_beforehand(epochs: u32) -> String {
+    match epochs {
+        1 => "epoch 1, counted beforehand".to_owned(),
+        _ => format!("epochs 1 to {epochs}, counted beforehand"),
+    }
+}
+
 /// What was read for the batches: rows and their bytes, from the cache and from the table, and reads of lists.
 pub fn moved(run: &Run) -> String {
     let totals = &run.totals;
@@ -132,29 +142,35 @@ pub fn moved(run: &Run) -> String {
     };
     row("gathered", totals.input_nodes);
     let Some(cache) = totals.cache else { return table.html() };
-    row("from the cache", cache.row_hits);
-    row("from the table", totals.input_nodes.saturating_sub(cache.row_hits));
+    let row_hits = cache.all().row_hits;
+    row("from the cache", row_hits);
+    row("from the table", totals.input_nodes.saturating_sub(row_hits));
     let mut hits = Table::new("Hits of the caches", &["cache", "reads", "hits", "hit rate", "expected"]);
     let expected = run.end.as_ref().and_then(|end| end.cache.as_ref());
-    let expected = |of: fn(&uva_runtime::metrics::CacheOutcome) -> f64| {
+    let expected = |of: fn(&CacheOutcome) -> f64| {
         expected.map_or("–".to_owned(), |outcome| format::percent(of(outcome)).to_string())
     };
-    for (name, reads, found, expected) in [
-        (
-            "neighbour lists",
-            cache.list_reads,
-            cache.list_hits,
-            expected(|outcome| outcome.expected_list_hit_rate),
-        ),
-        ("feature rows", cache.rows, cache.row_hits, expected(|outcome| outcome.expected_row_hit_rate)),
-    ] {
-        hits.row(&[
-            name.to_owned(),
-            format::count(reads),
-            format::count(found),
-            share(found, reads),
-            expected,
-        ]);
-    }
+    let mut add = |counts: CacheCounts, which: &str, expected: [String; 2]| {
+        if counts == CacheCounts::default() {
+            return;
+        }
+        let CacheCounts { list_reads, list_hits, rows, row_hits } = counts;
+        let [lists_expected, rows_expected] = expected;
+        for (name, reads, found, expected) in [
+            ("neighbour lists (visits and picks)", list_reads, list_hits, lists_expected),
+            ("feature rows", rows, row_hits, rows_expected),
+        ] {
+            let rate = share(found, reads);
+            hits.row(&[format!("{name}{which}"), format::count(reads), format::count(found), rate, expected]);
+        }
+    };
+    let of_others = [
+        expected(|outcome| outcome.expected_list_hit_rate),
+        expected(|outcome| outcome.expected_row_hit_rate),
+    ];
+    add(cache.others, "", of_others);
+    // What was expected is of batches that the choice was not made by.
+    let which = format!(", {}", counted_beforehand(run.counted_epochs()));
+    add(cache.counted, &which, ["–", "–"].map(str::to_owned));
     table.html() + &hits.html()
 }

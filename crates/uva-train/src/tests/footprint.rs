@@ -1,0 +1,73 @@
+//! What a network is said to take, beside what it has.
+
+use super::support::MODELS;
+use crate::device::TrainDevice;
+use crate::footprint::{Footprint, Shapes};
+use crate::options::{ModelKind, NormKind, TrainerOptions};
+use crate::trainer::Trainer;
+
+const SHAPES: Shapes = Shapes { input_dim: 7, classes: 5, seeds: 10, nodes_evaluated: None };
+
+#[test]
+fn the_parameters_told_from_shapes_are_those_that_a_trainer_has() {
+    for model in MODELS {
+        for layers in 1..=3 {
+            for (residual, norm) in [
+                (false, NormKind::None),
+                (false, NormKind::Layer),
+                (true, NormKind::None),
+                (true, NormKind::Layer),
+            ] {
+                for output_heads in [None, Some(3)] {
+                    let options = TrainerOptions {
+                        model,
+                        hidden: 12,
+                        heads: 4,
+                        layers,
+                        residual,
+                        norm,
+                        output_heads: output_heads.filter(|_| model == ModelKind::Gat && !residual),
+                        ..TrainerOptions::default()
+                    };
+                    let trainer = Trainer::new(&options, 7, 5, TrainDevice::Cpu).unwrap();
+                    let told = Footprint::new(&options, &SHAPES);
+                    assert_eq!(told.parameters, trainer.parameter_count() as u64, "{options:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_are_of_parameters_moments_gradients_logits_and_the_tables_of_an_evaluation() {
+    let options =
+        TrainerOptions { model: ModelKind::Sage, hidden: 16, layers: 2, ..TrainerOptions::default() };
+    let parameters = 2 * 7 * 16 + 16 + 2 * 16 * 5 + 5;
+    let told = Footprint::new(&options, &SHAPES);
+    assert_eq!((told.parameters, told.evaluation_bytes), (parameters, 0));
+    assert_eq!(told.training_bytes, 16 * parameters + 2 * 4 * 10 * 5);
+    assert_eq!((told.on_host(), told.beside_a_gpu()), (told.training_bytes, 0));
+    // The first layer reads the dataset's table, the second the first one's.
+    let fully = Shapes { nodes_evaluated: Some(1000), ..SHAPES };
+    let told = Footprint::new(&options, &fully);
+    assert_eq!(told.evaluation_bytes, 4 * 1000 * 32);
+    assert_eq!(told.on_host(), 12 * parameters + told.evaluation_bytes);
+    assert_eq!(told.beside_a_gpu(), 4 * parameters + told.evaluation_bytes);
+    // Averaged heads lie side by side before they are.
+    let heads = TrainerOptions { model: ModelKind::Gat, heads: 4, ..options };
+    assert_eq!(Footprint::new(&heads, &fully).evaluation_bytes, 4 * 1000 * (4 * 5 + 5 + 16));
+}
+
+#[test]
+fn sizes_beyond_64_bits_are_the_largest_and_nothing_overflows() {
+    for model in MODELS {
+        let options = TrainerOptions { model, hidden: usize::MAX, heads: 1, ..TrainerOptions::default() };
+        let shapes = Shapes {
+            input_dim: usize::MAX,
+            classes: usize::MAX,
+            seeds: usize::MAX,
+            nodes_evaluated: Some(usize::MAX),
+        };
+        assert_eq!(Footprint::new(&options, &shapes).on_host(), u64::MAX);
+    }
+}

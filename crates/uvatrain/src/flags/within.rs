@@ -1,0 +1,61 @@
+//! Whole numbers within bounds, with both ends in the message: clap's own says `0..128` of 0 to 127.
+
+use std::ops::{Bound, RangeBounds};
+
+/// A parser of whole numbers in this range, for `value_parser`.
+pub fn within<T>(
+    range: impl RangeBounds<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: TryFrom<u64>,
+{
+    let least = match range.start_bound() {
+        Bound::Included(least) => *least,
+        Bound::Excluded(below) => below.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let most = match range.end_bound() {
+        Bound::Included(most) => Some(*most),
+        Bound::Excluded(above) => Some(above.saturating_sub(1)),
+        Bound::Unbounded => None,
+    };
+    move |text| {
+        let number: i128 = text.parse().map_err(|_| format!("'{text}' is no whole number"))?;
+        let given = u64::try_from(number).ok().filter(|given| *given >= least);
+        match (given, most) {
+            (Some(given), Some(most)) if given <= most => T::try_from(given).ok(),
+            (Some(given), None) => T::try_from(given).ok(),
+            _ => None,
+        }
+        .ok_or_else(|| match most {
+            Some(most) => format!("{number} is not from {least} to {most}"),
+            None if given.is_some() => format!("{number} is too large"),
+            None => format!("{number} is not {least} or more"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_of_a_range_belong_to_it_as_it_is_told() {
+        let parse = within::<u32>(1..=64);
+        assert_eq!((parse("1"), parse("64")), (Ok(1), Ok(64)));
+        for text in ["0", "65", "-3"] {
+            assert_eq!(parse(text), Err(format!("{text} is not from 1 to 64")));
+        }
+        assert_eq!(parse("6x"), Err("'6x' is no whole number".to_owned()));
+        // A range that leaves its end out is told by the last number in it.
+        assert_eq!(within::<u64>(0..128)("128"), Err("128 is not from 0 to 127".to_owned()));
+    }
+
+    #[test]
+    fn a_range_without_an_end_ends_with_its_type() {
+        let parse = within::<u32>(1..);
+        assert_eq!(parse("4294967295"), Ok(u32::MAX));
+        assert_eq!(parse("4294967296"), Err("4294967296 is too large".to_owned()));
+        assert_eq!(parse("0"), Err("0 is not 1 or more".to_owned()));
+    }
+}

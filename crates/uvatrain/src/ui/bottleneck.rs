@@ -1,0 +1,110 @@
+//! What held a run up, by what its roles did with their time: the one rule of the report and of a run's last lines.
+
+use uva_runtime::metrics::{RoleTimes, Roles};
+
+/// The role that trains, of sampler, producer and consumer.
+const CONSUMER: usize = 2;
+const PRODUCER: usize = 1;
+
+/// A role over the whole run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RoleSum {
+    pub processes: usize,
+    /// Seconds working, waiting for input, waiting for output.
+    pub seconds: [f64; 3],
+    /// Unknown of a run without an end.
+    pub peak_memory: Option<u64>,
+}
+
+impl RoleSum {
+    /// What a run's end tells of a role.
+    pub fn of(times: &RoleTimes) -> RoleSum {
+        RoleSum {
+            processes: times.processes,
+            seconds: [times.working_s, times.waiting_input_s, times.waiting_output_s],
+            peak_memory: Some(times.peak_rss_bytes).filter(|bytes| *bytes > 0),
+        }
+    }
+
+    /// Sampler, producer and consumer.
+    pub fn of_all(roles: &Roles) -> [RoleSum; 3] {
+        roles.each().map(|(_, times)| RoleSum::of(times))
+    }
+
+    /// Share of its time that it worked.
+    pub fn working(&self) -> f64 {
+        self.share(0)
+    }
+
+    /// Share of its time in one of the three.
+    pub fn share(&self, doing: usize) -> f64 {
+        let whole: f64 = self.seconds.iter().sum();
+        if whole > 0.0 { self.seconds[doing] / whole } else { 0.0 }
+    }
+}
+
+/// The role that worked the largest share of its time; `None` where none did anything.
+pub fn bottleneck(sums: &[RoleSum; 3]) -> Option<usize> {
+    let busiest = (0..3).max_by(|a, b| sums[*a].working().total_cmp(&sums[*b].working()))?;
+    (sums[busiest].working() > 0.0).then_some(busiest)
+}
+
+/// What held a run up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldUpBy {
+    /// The others wait for this role.
+    Role(usize),
+    /// No role worked all the time; this one worked most.
+    None(usize),
+    /// Batches lay ready while nobody took them: it was none of the stages. This role worked most.
+    Elsewhere(usize),
+}
+
+/// What held the run up whose roles did this; `None` where none did anything.
+pub fn held_up_by(sums: &[RoleSum; 3]) -> Option<HeldUpBy> {
+    let busiest = bottleneck(sums)?;
+    Some(if sums[busiest].working() >= 0.6 {
+        HeldUpBy::Role(busiest)
+    } else if sums[PRODUCER].share(2) > 0.5 {
+        // The producer's place is full while nobody takes from it.
+        HeldUpBy::Elsewhere(busiest)
+    } else {
+        HeldUpBy::None(busiest)
+    })
+}
+
+/// The number of `--train-threads` to try next, where a run on the CPU waited for a model of ours with `threads`.
+pub fn more_train_threads(held_up_by: HeldUpBy, threads: u64) -> Option<u64> {
+    (held_up_by == HeldUpBy::Role(CONSUMER)).then(|| threads.saturating_add(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Roles that worked these seconds of ten, the producer waiting for output as long.
+    fn sums(working: [f64; 3], for_output: f64) -> [RoleSum; 3] {
+        std::array::from_fn(|role| {
+            let output = if role == PRODUCER { for_output } else { 0.0 };
+            let seconds = [working[role], 10.0 - working[role] - output, output];
+            RoleSum { processes: 1, seconds, peak_memory: None }
+        })
+    }
+
+    #[test]
+    fn a_role_holds_a_run_up_where_it_works_most_of_the_time() {
+        assert_eq!(held_up_by(&sums([9.0, 1.0, 5.0], 0.0)), Some(HeldUpBy::Role(0)));
+        assert_eq!(held_up_by(&sums([1.0, 1.0, 6.0], 8.0)), Some(HeldUpBy::Role(CONSUMER)));
+        assert_eq!(held_up_by(&sums([1.0, 1.0, 5.9], 8.0)), Some(HeldUpBy::Elsewhere(CONSUMER)));
+        assert_eq!(held_up_by(&sums([1.0, 1.0, 5.9], 5.0)), Some(HeldUpBy::None(CONSUMER)));
+        assert_eq!(held_up_by(&sums([0.0; 3], 0.0)), None);
+    }
+
+    #[test]
+    fn threads_are_for_training_that_the_others_wait_for() {
+        assert_eq!(more_train_threads(HeldUpBy::Role(CONSUMER), 3), Some(4));
+        for other in [HeldUpBy::Role(0), HeldUpBy::Role(1), HeldUpBy::None(2), HeldUpBy::Elsewhere(2)] {
+            assert_eq!(more_train_threads(other, 3), None, "{other:?}");
+        }
+    }
+}
