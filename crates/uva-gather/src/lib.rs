@@ -128,7 +128,10 @@ pub enum GatherError {
         table_row_bytes: usize,
     },
     /// The threads could not be started.
-    #[error("{threads} gather threads could not be started: {reason}")]
+    #[error(
+        "{threads} gather threads could not be started: {reason}; ask for fewer, or raise the limit on processes and \
+         threads (ulimit -u, or a container's pids limit)"
+    )]
     Threads {
         /// How many were asked for.
         threads: usize,

@@ -17,6 +17,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use uva_cache::CacheError;
+use uva_gather::GatherError;
 use uva_graph::GraphError;
 use uva_runtime::RuntimeError;
 use uva_sample::SampleError;
@@ -128,6 +129,9 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
     }
     if error.downcast_ref::<CacheError>().is_some_and(CacheError::is_bad_input) {
         return Some(Code::BadInput);
+    }
+    if matches!(error.downcast_ref::<GatherError>(), Some(GatherError::Threads { .. })) {
+        return Some(Code::Lacking);
     }
     // Sampling goes wrong only where options and graph do not fit each other.
     error.is::<SampleError>().then_some(Code::BadInput)

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     };
     exit::conclude(match asked {
         Asked::Command(cli) => commands::run(cli.command),
-        Asked::Config(text) => ui::out::text(&text),
+        Asked::Config(text) => ui::out::script(&text),
     })
 }
 

@@ -20,7 +20,7 @@ use super::{Consumer, Environments, Launch};
 use crate::control::{CONSUMER, Control, FIRST_SAMPLER, PRODUCER};
 use crate::gauges::{Gauges, RoleProcess};
 use crate::plan::RunPlan;
-use crate::{RuntimeError, mps};
+use crate::{RuntimeError, machine, mps};
 
 /// One process of a run.
 pub(crate) struct Member {
@@ -380,7 +380,8 @@ pub(super) fn start_process(
     if let Some(number) = inherit.apply(&mut command) {
         command.arg(format!("--channel={number}"));
     }
-    let child = command.spawn().map_err(|error| cannot_start(role.name(), error))?;
+    let child =
+        command.spawn().map_err(|error| machine::not_started(&format!("the {}", role.name()), &error))?;
     // The command holds the role's end of the channel; only without it does the role's end mean that it closes.
     drop(command);
     tracing::info!(started = role.name(), index, pid = child.id(), on_gpu, "a role's process is started");

@@ -26,7 +26,7 @@ use crate::metrics::{End, Event, Observer, Roles};
 use crate::plan::{RunPlan, evaluating};
 use crate::preparation::Preparation;
 use crate::roles::BatchReceiver;
-use crate::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, mps};
+use crate::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine, mps};
 
 /// Bytes up to which glibc takes an allocation of a consumer from its heap, and freed ones at the heap's end that it
 /// keeps, instead of giving them back to the kernel and faulting fresh pages in for the next batch. Larger ones, such as
@@ -400,7 +400,7 @@ impl SignalThread {
                     control.set_stop(Stop::Soon);
                 }
             })
-            .map_err(failed)?;
+            .map_err(|error| machine::not_started("the thread that listens for signals", &error))?;
         Ok(Self { arrived, handle })
     }
 

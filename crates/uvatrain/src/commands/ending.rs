@@ -7,6 +7,8 @@ use std::thread;
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use uva_mem::files::read_kernel_text;
+use uva_runtime::machine;
 
 use crate::exit;
 
@@ -29,7 +31,7 @@ pub fn clean_up_on_signals() -> anyhow::Result<()> {
                 exit::at_once(&exit::signalled(signal));
             }
         })
-        .context("cannot start the thread that listens for signals")?;
+        .map_err(|error| machine::not_started("the thread that listens for signals", &error))?;
     Ok(())
 }
 
@@ -43,7 +45,7 @@ pub fn leave_to_signal() {
 
 /// Whether this process was started with `signal` ignored.
 fn is_ignored(signal: i32) -> bool {
-    let status = uva_mem::files::read_kernel_text("/proc/self/status").unwrap_or_default();
+    let status = read_kernel_text("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)

@@ -20,9 +20,44 @@ mod train;
 mod written;
 
 use uva_runtime::launcher::Role;
+use uva_runtime::machine;
 
 use self::ending::clean_up_on_signals;
-use crate::flags::Command;
+use crate::flags::{BenchCommand, Command};
+
+/// What a command needs of the machine, to be looked for before it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Needs {
+    /// It starts or looks for processes.
+    proc: bool,
+    /// It goes through whole arrays, in parallel.
+    threads: bool,
+}
+
+fn needs(command: &Command) -> Needs {
+    let (proc, threads) = match command {
+        Command::Train(_) | Command::Run(_) | Command::Plan(_) => (true, true),
+        Command::Bench(BenchCommand::Pipeline(_) | BenchCommand::Cache(_) | BenchCommand::Pcie(_)) => {
+            (true, true)
+        }
+        Command::Generate(_) | Command::Import(_) | Command::Export(_) | Command::Info(_) => (false, true),
+        Command::Bench(_) => (false, true),
+        Command::Mps(_) => (true, false),
+        // A role finds out by itself.
+        Command::Top(_)
+        | Command::Report(_)
+        | Command::Doctor(_)
+        | Command::Completions(_)
+        | Command::Man(_) => (false, false),
+        Command::Sampler(_)
+        | Command::Producer(_)
+        | Command::Consumer(_)
+        | Command::Planner(_)
+        | Command::Janitor(_)
+        | Command::Probe(_) => (false, false),
+    };
+    Needs { proc, threads }
+}
 
 /// Runs the command that was asked for.
 pub fn run(command: Command) -> anyhow::Result<()> {
@@ -32,6 +67,13 @@ pub fn run(command: Command) -> anyhow::Result<()> {
 }
 
 fn run_to_its_end(command: Command) -> anyhow::Result<()> {
+    let needs = needs(&command);
+    if needs.proc {
+        machine::check_proc()?;
+    }
+    if needs.threads {
+        machine::start_threads()?;
+    }
     match command {
         Command::Generate(flags) => generate::run(&flags),
         Command::Import(flags) => import::run(&flags),
