@@ -2,26 +2,33 @@
 # Builds what a machine with a GPU needs to run scripts/gpu-suite.sh, and puts it into one folder: no Rust, no compiler
 # and no network are needed there.
 #
-#   scripts/gpu-carry.sh FOLDER [--with-simulator]
+#   scripts/gpu-carry.sh FOLDER [--capability X.Y]… [--with-simulator]
 #
-# FOLDER must not exist, or be one that this script made. --with-simulator adds cuda-sim and the stand-in for MPS, for
-# `gpu-suite.sh --simulate`.
+# FOLDER lies inside the checkout, and travels with it. It must not exist, or be one that this script made. git is told to
+# ignore it (.git/info/exclude) unless it does already. FOLDER and everything else that travels, which is what git tracks
+# and what it does not ignore, may have 64 MiB together.
+# The kernels are compiled beforehand for GPUs of compute capability 9.0, or of those given: other GPUs compile them by
+# NVRTC. --with-simulator adds cuda-sim and the stand-in for MPS, for `gpu-suite.sh --simulate`.
 # The program is a release build. The test programs are cargo's usual ones: optimised too, with their checks left on.
 # libtorch is not carried: the suite takes the one of the machine's PyTorch.
 set -euo pipefail
 
-readonly MOST_MIB=64
+readonly MOST_BYTES=$((64 << 20))
 
 say() { printf 'gpu-carry: %s\n' "$*" >&2; }
-usage() { printf 'usage: scripts/gpu-carry.sh FOLDER [--with-simulator]\n' >&2; exit 2; }
+usage() { printf 'usage: scripts/gpu-carry.sh FOLDER [--capability X.Y]… [--with-simulator]\n' >&2; exit 2; }
+mib() { awk -v bytes="$1" 'BEGIN { printf "%.1f MiB", bytes / 1048576 }'; }
 
 folder= simulator=
-for argument in "$@"; do
-  case $argument in
+capabilities=()
+while (($#)); do
+  case $1 in
     --with-simulator) simulator=1 ;;
+    --capability) [[ ${2:-} =~ ^[0-9]+\.[0-9]$ ]] || usage; capabilities+=("$2"); shift ;;
     -*) usage ;;
-    *) [[ -z $folder ]] || usage; folder=$(realpath -m "$argument") ;;
+    *) [[ -z $folder ]] || usage; folder=$(realpath -m "$1") ;;
   esac
+  shift
 done
 [[ -n $folder ]] || usage
 if [[ -e $folder && ! -e $folder/gpu-suite.sh ]]; then
@@ -30,7 +37,28 @@ if [[ -e $folder && ! -e $folder/gpu-suite.sh ]]; then
 fi
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$(pwd -P)
+if [[ $folder != "$root"/* ]]; then
+  say "$folder is not inside $root: only what lies in the checkout travels"
+  exit 2
+fi
+if ! git check-ignore -q "$folder/gpu-suite.sh"; then
+  exclude=$(git rev-parse --git-path info/exclude)
+  mkdir -p "$(dirname "$exclude")"
+  printf '/%s/\n' "${folder#"$root"/}" >>"$exclude"
+  git check-ignore -q "$folder/gpu-suite.sh" || { say "git does not ignore $folder, although $exclude names it"; exit 2; }
+fi
+# What travels beside the folder: what git tracks, what it does not ignore, and shared/.
+beside=$({ git ls-files -z --cached --others --exclude-standard; [[ ! -d shared ]] || find shared -type f -print0; } | python3 -c '
+import os, sys
+paths = set(sys.stdin.buffer.read().split(b"\0")) - {b""}
+print(sum(os.lstat(path).st_size for path in paths if os.path.lexists(path)))')
+if ((beside >= MOST_BYTES)); then
+  say "what git tracks or does not ignore takes $(mib "$beside") already, and $(mib $MOST_BYTES) may travel"
+  exit 1
+fi
 scripts/libtorch.sh
+scripts/nvrtc.sh
 
 # The file that cargo made for the target of that name: executable or library.
 made() {
@@ -58,7 +86,7 @@ build() {
   strip --strip-unneeded "$partial/bin/$to"
 }
 
-partial=$folder.partial-$$
+partial=$root/target/gpu-carry-$$
 trap 'rm -rf "$partial"' EXIT
 mkdir -p "$partial"
 build uvatrain executable uvatrain build --release -p uvatrain
@@ -71,7 +99,10 @@ if [[ -n $simulator ]]; then
   build cuda_sim .so libcuda_sim.so build -p cuda-sim
   install -m 755 crates/cuda-sim/nvidia-cuda-mps-control "$partial/bin/"
 fi
-cp scripts/gpu-suite.sh scripts/gpu_suite.py scripts/peers-gpu "$partial/"
+cp -r scripts/gpu-suite.sh scripts/gpu_suite scripts/peers-gpu "$partial/"
+# The kernels, compiled by this machine's NVRTC: the program and the tests look for them beside themselves.
+compiler=$(cargo build -p uva-cuda --example carry_kernels --message-format=json-render-diagnostics | made carry_kernels executable)
+"$compiler" "$partial/bin/kernels" "${capabilities[@]}"
 # The Python module, its tests on a GPU, and pytest, which a machine with torch need not have.
 build _core .so _core.abi3.so build --release -p uva-py
 python=$partial/python
@@ -83,12 +114,13 @@ packages=$("$(scripts/python.sh)" -c 'import pathlib, pytest; print(pathlib.Path
 for package in pytest _pytest pluggy iniconfig packaging pygments; do
   cp -r "$packages/$package" "$python/"
 done
-find "$python" -name __pycache__ -prune -exec rm -rf {} +
-size=$(du -sm "$partial" | cut -f1)
-if ((size > MOST_MIB)); then
-  say "what is to be carried takes $size MiB, more than $MOST_MIB"
+find "$partial" -name __pycache__ -prune -exec rm -rf {} +
+size=$(du -sb "$partial" | cut -f1)
+if ((size + beside > MOST_BYTES)); then
+  say "the folder takes $(mib "$size") and what travels beside it $(mib "$beside"): more than $(mib $MOST_BYTES)"
   exit 1
 fi
 rm -rf "$folder"
+mkdir -p "$(dirname "$folder")"
 mv -T "$partial" "$folder"
-say "$folder: $size MiB. There: bash gpu-suite.sh OUTDIR"
+say "$folder: $(mib "$size"), and $(mib "$beside") beside it. There: bash gpu-suite.sh OUTDIR --profile smoke --state DIR"

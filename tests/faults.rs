@@ -10,7 +10,8 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use support::runs::{
-    Metrics, Process, Traces, processes_of, role_of, small_graph, train, wait_for_batches, wait_until,
+    Metrics, Process, Traces, checkpoint_files, processes_of, role_of, small_graph, train, wait_for_batches,
+    wait_until,
 };
 use support::{Running, directory};
 
@@ -35,10 +36,7 @@ fn nothing_is_left(directory: &Path, processes: &[Process], before: &Traces) {
         wait_until(&format!("the {} (process {}) ends", process.role, process.pid), || process.has_ended());
     }
     assert_eq!(before, &Traces::now(&directory.join("tmp")));
-    let kept: Vec<String> = fs::read_dir(directory.join("kept"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-        .collect();
+    let kept = checkpoint_files(&directory.join("kept"));
     assert_eq!(kept.len(), 2, "a checkpoint is two files: {kept:?}");
     let taken_up = "--epochs 1 --samplers 2 --checkpoint kept --resume";
     train(directory, "after.jsonl", taken_up).run().succeeds();

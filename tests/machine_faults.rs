@@ -4,14 +4,17 @@
 mod support;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use support::runs::{
-    Metrics, Traces, processes_of, role_of, small_graph, train, wait_for_batches, wait_until,
+    Metrics, Traces, checkpoint_files, processes_of, role_of, small_graph, train, wait_for_batches,
+    wait_until,
 };
-use support::{Outcome, contents, directory, uvatrain, uvatrain_behind, uvatrain_behind_mounts};
+use support::{
+    Outcome, contents, directory, uvatrain, uvatrain_behind, uvatrain_behind_mounts, uvatrain_with_threads,
+};
 
 const TRAIN: &str = "train graph --fanouts 5,4 --batch-size 100 --hidden 16 --train-threads 1 --gather-threads 1 \
                      --samplers 2 --eval full";
@@ -65,6 +68,70 @@ fn too_few_descriptors_are_named() {
         &limit,
         &["Too many open files", "os error 24"],
     );
+}
+
+#[test]
+fn too_few_threads_are_named_and_what_needs_none_does_without() {
+    let temp = directory();
+    small_graph(temp.path());
+    train(temp.path(), "run.jsonl", "--epochs 1").run().succeeds();
+    for most in [1, 2, 3, 5] {
+        for (args, without) in [
+            ("info graph --verify", false),
+            ("generate out --nodes 300 --threads 2", false),
+            ("generate more --nodes 300", false),
+            ("export graph exported --to npy", false),
+            ("bench sample graph --fanouts 3,3 --batches 2 --threads 3", false),
+            ("bench gather graph --threads 3", false),
+            ("plan graph --gpu-cache 64KiB --fanouts 3,3", false),
+            ("train graph --fanouts 3,3 --epochs 1 --train-threads 1", false),
+            ("train graph --fanouts 3,3 --epochs 1 --train-threads 1 --in-process", false),
+            ("run graph --fanouts 3,3 -- true", false),
+            ("report run.jsonl --out report.html", true),
+            ("doctor", true),
+            ("completions bash", true),
+        ] {
+            let Some(call) = uvatrain_with_threads(temp.path(), most, words(args)) else { return };
+            let outcome = call.run();
+            let told = outcome.code() == 3 && outcome.stderr.contains("ulimit -u");
+            // `true` takes no batches.
+            let done = outcome.code() == 0 || (args.starts_with("run") && outcome.code() == 1);
+            assert!(done || (told && !without), "{most}: {args}\n{outcome}");
+            assert!(most > 1 || without || told, "{most}: {args}\n{outcome}");
+            assert!(!outcome.stderr.contains("panicked"), "{most}: {args}\n{outcome}");
+            for written in ["out", "more", "exported"] {
+                let _ = fs::remove_dir_all(temp.path().join(written));
+            }
+        }
+    }
+}
+
+#[test]
+fn without_proc_whatever_starts_processes_says_so_before_it_starts_any() {
+    let temp = directory();
+    small_graph(temp.path());
+    let line = "mount -t tmpfs -o size=64k none /proc";
+    for args in [
+        "train graph --fanouts 5,4 --epochs 1 --metrics run.jsonl",
+        "train graph --fanouts 5,4 --epochs 1 --metrics run.jsonl --in-process",
+        "run graph --fanouts 5,4 --metrics run.jsonl -- true",
+        "plan graph --gpu-cache 64KiB --fanouts 5,4 --out plan.json",
+        "bench pipeline graph --fanouts 5,4",
+        "mps start",
+        "mps status",
+        "mps stop",
+    ] {
+        let Some(call) = uvatrain_behind_mounts(temp.path(), line, words(args)) else { return };
+        call.run().refuses(3, &["/proc is not mounted", "mount -t proc proc /proc"]);
+        assert!(!temp.path().join("run.jsonl").exists() && !temp.path().join("plan.json").exists());
+    }
+    let behind = |args| uvatrain_behind_mounts(temp.path(), line, words(args)).unwrap().run().succeeds();
+    let found = behind("doctor").stdout;
+    assert!(found.contains("✗ /proc") && found.contains("cannot train yet"), "{found}");
+    // Files alone need no processes.
+    for args in ["info graph --verify", "export graph out --to npy"] {
+        behind(args);
+    }
 }
 
 /// libtorch's own libraries take some gigabytes of addresses, and where they don't fit the loader or the allocator ends
@@ -135,7 +202,7 @@ fn a_full_disk_under_the_checkpoint_ends_the_run_by_name_and_the_last_good_one_c
     let args = format!("{TRAIN} --epochs 50 --checkpoint kept --checkpoint-every 1");
     let Some(run) = uvatrain_behind_mounts(temp.path(), &line, words(&args)) else { return };
     run.run().refuses(1, &["No space left on device", "kept"]);
-    let names: Vec<PathBuf> = contents(&temp.path().join("after")).into_keys().collect();
+    let names = checkpoint_files(&temp.path().join("after"));
     assert_eq!(names.len(), 2, "a checkpoint is two files: {names:?}");
     let resumed = train_behind(temp.path(), ":", "--checkpoint after --resume --metrics resumed.jsonl");
     let resumed = resumed.succeeds();

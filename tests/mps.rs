@@ -250,6 +250,103 @@ fn another_users_daemon_is_told_by_name_and_left_alone() {
     kill(daemon);
 }
 
+#[test]
+fn a_pipe_directory_of_another_user_is_theirs_however_many_may_write_it() {
+    if !is_root("a_pipe_directory_of_another_user_is_theirs_however_many_may_write_it") {
+        return;
+    }
+    let machine = Machine::new();
+    let pipe = machine.pipe();
+    let daemon = machine.somebodys_daemon(&pipe, None);
+    let other = 65534;
+    chown(&pipe, Some(other), None).unwrap();
+    for open_to in [0o777, 0o1777] {
+        fs::set_permissions(&pipe, fs::Permissions::from_mode(open_to)).unwrap();
+        assert_is_foreign(&machine, &pipe, other);
+    }
+    assert!(runs(daemon));
+    kill(daemon);
+}
+
+/// Listens at `socket` as another user, for as long as its stdin is open.
+const LISTEN: &str = "import socket, sys
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind(sys.argv[1])
+listener.listen(8)
+print('listens', flush=True)
+sys.stdin.read()";
+
+#[test]
+fn a_socket_of_another_users_is_not_talked_to_though_the_pid_file_names_a_daemon_of_ours() {
+    const TEST: &str =
+        "a_socket_of_another_users_is_not_talked_to_though_the_pid_file_names_a_daemon_of_ours";
+    if !is_root(TEST) {
+        return;
+    }
+    let machine = Machine::new();
+    fs::set_permissions(machine.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let ours = machine.folder.path().join("ours");
+    let daemon = machine.somebodys_daemon(&ours, None);
+    // A directory that everybody may write, as /tmp/nvidia-mps may be.
+    let (pipe, other) = (machine.pipe(), 65534);
+    fs::create_dir(&pipe).unwrap();
+    fs::set_permissions(&pipe, fs::Permissions::from_mode(0o1777)).unwrap();
+    let mut theirs = Command::new("python3")
+        .args(["-S", "-c", LISTEN])
+        .arg(pipe.join("control"))
+        .uid(other)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 8];
+    std::io::Read::read_exact(theirs.stdout.as_mut().unwrap(), &mut said).unwrap();
+    fs::write(pipe.join("nvidia-cuda-mps-control.pid"), format!("{daemon}\n")).unwrap();
+    assert_is_foreign(&machine, &pipe, other);
+    assert!(machine.recorded().is_empty(), "{:?}", machine.recorded());
+    theirs.kill().unwrap();
+    theirs.wait().unwrap();
+    // Left behind, and nobody listens there.
+    let status = machine.mps_in(&pipe, "status --json").run().succeeds().json();
+    assert_eq!(status["state"], "stale", "{status}");
+    assert!(status["reason"].as_str().unwrap().contains("nobody listens"), "{status}");
+    assert!(runs(daemon));
+    kill(daemon);
+    fs::remove_dir_all(&ours).unwrap();
+}
+
+#[test]
+fn a_pid_file_that_names_another_daemon_than_the_one_that_listens_is_not_believed() {
+    let machine = Machine::new();
+    let (pipe, elsewhere) = (machine.pipe(), machine.folder.path().join("elsewhere"));
+    let daemon = machine.somebodys_daemon(&pipe, None);
+    let other = machine.somebodys_daemon(&elsewhere, None);
+    fs::write(pipe.join("nvidia-cuda-mps-control.pid"), format!("{other}\n")).unwrap();
+    let status = machine.mps_in(&pipe, "status --json").run().succeeds().json();
+    assert_eq!(status["state"], "stale", "{status}");
+    assert!(status["reason"].as_str().unwrap().contains("another daemon"), "{status}");
+    assert!(runs(daemon) && runs(other));
+    kill(daemon);
+    kill(other);
+    fs::remove_dir_all(&elsewhere).unwrap();
+}
+
+#[test]
+fn what_lies_in_the_pid_files_place_is_not_waited_for() {
+    let machine = Machine::new();
+    let pipe = machine.pipe();
+    fs::create_dir(&pipe).unwrap();
+    let file = pipe.join("nvidia-cuda-mps-control.pid");
+    for plant in ["mkfifo", "mkdir", "ln -s /dev/zero"] {
+        let line = format!("{plant} \"$1\"");
+        let planted = Command::new("sh").args(["-c", &line, "sh"]).arg(&file).status().unwrap();
+        assert!(planted.success());
+        let status = machine.mps_in(&pipe, "status --json").run().succeeds().json();
+        assert_eq!(status["state"], "stale", "{plant}: {status}");
+        let _ = fs::remove_file(&file).or_else(|_| fs::remove_dir(&file));
+    }
+}
+
 fn assert_is_foreign(machine: &Machine, pipe: &Path, uid: u32) {
     let status = machine.mps_in(pipe, "status --json").run().succeeds().json();
     assert_eq!(status["state"], "foreign", "{status}");

@@ -15,7 +15,7 @@ use std::{env, fs};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use support::runs::{Metrics, Process, Traces, processes_of, wait_for_batches, wait_until};
+use support::runs::{Metrics, Process, Traces, checkpoint_files, processes_of, wait_for_batches, wait_until};
 use support::slots::{RINGS, Rings, STATES};
 use support::{Running, Uvatrain, directory, uvatrain};
 use uva_graph::mix;
@@ -144,7 +144,7 @@ fn play(directory: &Path, round: &mut Round, trained: &mut Trained) -> (usize, i
         wait_until(&format!("the {} (process {}) ends", process.role, process.pid), || process.has_ended());
     }
     assert_eq!(before, Traces::now(&temporary), "round {}", round.name());
-    let kept = fs::read_dir(directory.join("kept")).unwrap().count();
+    let kept = checkpoint_files(&directory.join("kept")).len();
     assert!(kept == 2 || kept == 0, "a checkpoint is two files, not {kept}: round {}", round.name());
     (trained.add(&directory.join(&metrics), &round.name()), code)
 }

@@ -395,7 +395,7 @@ fn what_is_no_metrics_file_is_refused_with_file_and_line() {
         ("two.jsonl", ["two.jsonl:3: another run", "a file of its own"]),
         ("many.jsonl", ["many.jsonl:1: \"samplers\"", "no run has so many"]),
         ("nowhere.jsonl", ["nowhere.jsonl: ", "--metrics FILE"]),
-        (".", [".: it is a folder", "--metrics FILE"]),
+        (".", [".: it is a directory", "--metrics FILE"]),
     ] {
         refuses(temp.path(), &[name, "--out", "report.html"], &parts);
     }

@@ -406,3 +406,46 @@ fn a_process_of_another_user_does_not_get_the_batches() {
     assert!(outcome.stderr.contains("of user 65534, and this one is of user 0"), "{outcome}");
     assert!(recorded(temp.path()).is_empty());
 }
+
+/// A process of the command that knocks by hand with the pidfd of another: the launcher's, or the one of its argument.
+/// It says what it is answered, and ends with 5 where it was let in.
+const KNOCKS_FOR_ANOTHER: &str = r#"
+import array, json, os, socket, struct, sys
+version, protocol, launcher, descriptor, _ = os.environ["UVATRAIN_ATTACH"].split(":")
+who = int(sys.argv[1]) if len(sys.argv) > 1 else int(launcher)
+door = socket.socket(fileno=int(descriptor))
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+words = json.dumps({"version": version, "protocol": int(protocol), "pid": who}).encode()
+message = b"uva-hand" + struct.pack("<IIQ", 1, 2, len(words)) + words
+rights = array.array("i", [os.pidfd_open(who), theirs.fileno()]).tobytes()
+door.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+theirs.close()
+answer = ours.recv(1 << 17)[24:].decode()
+print("answered", answer[:400], file=sys.stderr, flush=True)
+sys.exit(5 if "Welcome" in answer else 0)
+"#;
+
+#[test]
+fn a_process_that_attaches_in_the_name_of_another_is_sent_away_and_nobody_is_ended_for_it() {
+    let temp = directory();
+    small_graph(temp.path());
+    let mut bystander = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    for named in [None, Some(bystander.id().to_string())] {
+        let mut words = "run graph --fanouts 5,4 --batch-size 100 --samplers 1 -- python3 -c"
+            .split(' ')
+            .chain([KNOCKS_FOR_ANOTHER])
+            .collect::<Vec<_>>();
+        words.extend(named.as_deref());
+        // Not ended by a signal: its own, had the launcher taken itself for what attached.
+        let outcome = support::uvatrain(temp.path(), words).run().ends_with(1);
+        for part in ["answered", "brought the pidfd of process", "ended without having attached"] {
+            assert!(outcome.stderr.contains(part), "{part}\n{outcome}");
+        }
+        assert!(bystander.try_wait().unwrap().is_none(), "it was ended\n{outcome}");
+    }
+    // Whoever comes after it gets in.
+    let shell = format!("python3 -c '{KNOCKS_FOR_ANOTHER}' && exec \"$@\"");
+    run(temp.path(), "", Some(&shell), "attach; take 3; close").run().succeeds();
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+}

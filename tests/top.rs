@@ -5,9 +5,11 @@ mod support;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use support::runs::{small_graph, train, wait_until};
 use support::{Running, directory, uvatrain};
 
@@ -120,6 +122,108 @@ fn the_figures_that_it_lives_on_are_told_as_prometheus_reads_them() {
     }
 }
 
+/// Reads an answer that has a minute to come.
+fn answer_to(mut client: TcpStream) -> String {
+    client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("an answer within a minute");
+    answer
+}
+
+fn connected(port: u16) -> TcpStream {
+    TcpStream::connect(("127.0.0.1", port)).unwrap()
+}
+
+#[test]
+fn a_client_that_says_its_request_byte_by_byte_holds_up_nobody_and_is_let_go() {
+    let temp = directory();
+    small_graph(temp.path());
+    let (run, port) = watched_run(temp.path(), "");
+    let mut slow = connected(port);
+    let (begun, first) = mpsc::channel();
+    let (over, until) = mpsc::channel::<()>();
+    let drips = std::thread::spawn(move || {
+        loop {
+            if slow.write_all(b"G").is_err() {
+                return true;
+            }
+            let _ = begun.send(());
+            match until.recv_timeout(Duration::from_millis(200)) {
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                _ => return false,
+            }
+        }
+    });
+    first.recv().unwrap();
+    assert!(answer_to(connected(port)).contains("uvatrain_batches_total"));
+    // Its time is over although it always says a little more.
+    wait_until("the slow client is let go", || drips.is_finished());
+    drop(over);
+    assert!(drips.join().unwrap());
+    interrupt(run);
+}
+
+#[test]
+fn many_clients_that_say_nothing_do_not_keep_another_from_its_answer() {
+    let temp = directory();
+    small_graph(temp.path());
+    let (run, port) = watched_run(temp.path(), "");
+    let idle: Vec<_> = (0..130).map(|_| connected(port)).collect();
+    assert!(answer_to(connected(port)).contains("uvatrain_batches_total"));
+    drop(idle);
+    interrupt(run);
+}
+
+/// How many descriptors the run has open.
+fn open_descriptors(run: &Running) -> u64 {
+    fs::read_dir(format!("/proc/{}/fd", run.child.id())).unwrap().count() as u64
+}
+
+fn limit_descriptors(run: &Running, most: u64) {
+    let limit = Rlimit { current: Some(most), maximum: Some(1024) };
+    prlimit(Some(Pid::from_child(&run.child)), Resource::Nofile, limit).unwrap();
+}
+
+/// Clock ticks that the run's process has used, and its thread that answers.
+fn ticks(run: &Running) -> (u64, u64) {
+    let of = |stat: String| -> u64 {
+        let fields: Vec<u64> =
+            stat.rsplit(')').next().unwrap().split(' ').filter_map(|f| f.parse().ok()).collect();
+        // Behind the state, which is no number: user and system time are the 11th and 12th of the rest.
+        fields[10] + fields[11]
+    };
+    let process = format!("/proc/{}", run.child.id());
+    let tasks = fs::read_dir(format!("{process}/task")).unwrap().flatten();
+    let answers = tasks
+        .map(|task| fs::read_to_string(task.path().join("stat")).unwrap())
+        .find(|stat| stat.contains("(metrics)"));
+    (of(fs::read_to_string(format!("{process}/stat")).unwrap()), of(answers.unwrap()))
+}
+
+#[test]
+fn without_descriptors_nobody_is_answered_and_nothing_spins() {
+    let temp = directory();
+    small_graph(temp.path());
+    let (run, port) = watched_run(temp.path(), "--in-process");
+    let open = open_descriptors(&run);
+    // Enough for the files that the run itself opens now and then, and not for the clients.
+    limit_descriptors(&run, open + 3);
+    let idle: Vec<_> = (0..130).map(|_| connected(port)).collect();
+    assert!(answer_to(connected(port)).contains("uvatrain_batches_total"));
+    drop(idle);
+    wait_until("the clients are let go", || open_descriptors(&run) <= open);
+    limit_descriptors(&run, open);
+    let waiting = connected(port);
+    let before = ticks(&run);
+    wait_until("the run has worked for two seconds", || ticks(&run).0 >= before.0 + 200);
+    let used = ticks(&run).1 - before.1;
+    assert!(used <= 40, "the thread that answers has used {used} ticks for nothing");
+    limit_descriptors(&run, open + 100);
+    assert!(answer_to(waiting).contains("uvatrain_batches_total"));
+    interrupt(run);
+}
+
 /// Answers each client with this, and counts them.
 fn server(answer: &'static [u8], clients: usize) -> (u16, JoinHandle<()>) {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -172,10 +276,10 @@ fn what_is_no_address_is_refused_and_a_file_is_told_from_it() {
 
 /// A terminal of `script`'s: `uvatrain top` on it, with what is typed. What it drew, and its exit code as the last
 /// line.
-fn on_a_terminal(directory: &std::path::Path, port: u16, keys: Keys<'_>) -> Option<String> {
+fn on_a_terminal(directory: &std::path::Path, port: u16, columns: u16, keys: Keys<'_>) -> Option<String> {
     // Ctrl-C is heard by all that run on the terminal: a shell that has no trap for it ends before it tells the code.
     let top = format!(
-        "trap : INT; '{}' top {port} --interval 200ms; echo \"code $?\"; stty -a | tr ' ' '\\n' | grep icanon",
+        "trap : INT; stty cols {columns} rows 40; '{}' top {port} --interval 200ms; echo \"code $?\"; stty -a | tr ' ' '\\n' | grep icanon",
         env!("CARGO_BIN_EXE_uvatrain")
     );
     let mut command = std::process::Command::new("script");
@@ -220,7 +324,7 @@ fn on_a_terminal_it_is_drawn_in_place_until_q_ctrl_c_or_the_runs_end() {
     small_graph(temp.path());
     let (run, port) = watched_run(temp.path(), "");
     for keys in [Keys::Typed(b"q"), Keys::Typed(b"\x03"), Keys::EndOf(&run)] {
-        let Some(seen) = on_a_terminal(temp.path(), port, keys) else { break };
+        let Some(seen) = on_a_terminal(temp.path(), port, 80, keys) else { break };
         let (drawn, behind) = seen.split_once("\x1b[?1049l").unwrap_or_else(|| panic!("it stays in: {seen}"));
         assert!(drawn.starts_with("\x1b[?1049h\x1b[?25l"), "{seen}");
         assert!(drawn.matches("waiting for output").count() >= 2, "{seen}");
@@ -232,4 +336,31 @@ fn on_a_terminal_it_is_drawn_in_place_until_q_ctrl_c_or_the_runs_end() {
     // The last of them has ended it, where there is a script(1).
     let _ = kill_process(Pid::from_child(&run.child), Signal::INT);
     run.wait().ends_with(130);
+}
+
+#[test]
+fn a_wide_terminal_is_used_and_what_answers_cannot_command_it() {
+    let temp = directory();
+    let mut text = String::from(
+        "uvatrain_batches_total 40\nuvatrain_info{version=\"1\",dataset=\"\x1b]0;owned\x07\u{9b}2J\"} 1\n",
+    );
+    for role in ["sampler", "producer", "consumer"] {
+        for doing in ["working", "waiting_input", "waiting_output"] {
+            text += &format!("uvatrain_role_seconds_total{{role=\"{role}\",doing=\"{doing}\"}} 1\n");
+        }
+    }
+    for ring in ["batch", "feature"] {
+        for state in ["free", "filling", "ready", "reading"] {
+            text += &format!("uvatrain_slots{{ring=\"{ring}\",state=\"{state}\"}} 1\n");
+        }
+    }
+    let answer: &'static str = format!("HTTP/1.1 200 OK\r\n\r\n{text}").leak();
+    for (columns, side_by_side) in [(80, false), (160, true)] {
+        let (port, _) = server(answer.as_bytes(), usize::MAX);
+        let Some(seen) = on_a_terminal(temp.path(), port, columns, Keys::Typed(b"q")) else { return };
+        let both = |line: &str| line.contains("waiting for output") && line.contains("reading");
+        assert_eq!(seen.lines().any(both), side_by_side, "{seen}");
+        assert!(!seen.contains("\x1b]0;") && !seen.contains('\u{9b}'), "{seen}");
+        assert!(seen.contains("\\x1b]0;owned\\x07\\u{9b}2J"), "{seen}");
+    }
 }

@@ -37,8 +37,9 @@ fn import(format: Format, files: &Files, name: &str, input: &[u8]) -> bool {
     };
     let imported = import::run(format, &source.join(name), &out, &options, &Watch::NONE);
     if imported.is_ok() {
-        // Features are anybody's.
-        look_at(&Dataset::open_verified(&out, Verify::Full).expect("what was imported is a dataset"));
+        look_at(
+            &Dataset::open_verified(&out, Verify::FullWithFeatures).expect("what was imported is a dataset"),
+        );
     } else {
         let left: Vec<_> = fs::read_dir(directory.path()).expect("a directory").flatten().collect();
         assert_eq!(left.len(), 1, "an import that failed left something: {left:?}");

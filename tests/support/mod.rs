@@ -16,6 +16,7 @@ use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -80,6 +81,33 @@ pub fn uvatrain_behind_mounts<S: AsRef<OsStr>>(
     };
     let line = if line.contains("\"$@\"") { line.to_owned() } else { format!("{line}\nexec \"$@\"") };
     Some(in_shell(uvatrain(directory, args), &[way, &["sh", "-ec", &line, "sh"][..]].concat()))
+}
+
+/// `uvatrain ARGS…` where its user may have `most` processes and threads, itself among them. Under root it runs as a user
+/// that has no others; elsewhere the user of the tests has many, so that it gets no thread however large `most` is.
+/// `None`, with a line saying so, where the machine has no prlimit(1) or setpriv(1): the caller skips.
+pub fn uvatrain_with_threads<S: AsRef<OsStr>>(
+    directory: &Path,
+    most: u32,
+    args: impl IntoIterator<Item = S>,
+) -> Option<Uvatrain> {
+    // A user of its own for each call: what an earlier one has left may still be ending.
+    static USERS: AtomicU32 = AtomicU32::new(0);
+    let user = 1_000_000 + std::process::id() % 100_000 * 100 + USERS.fetch_add(1, Ordering::Relaxed) % 100;
+    let (reuid, limit) = (format!("--reuid={user}"), format!("--nproc={most}:{most}"));
+    let mut way = vec![];
+    if rustix::process::geteuid().is_root() {
+        // Root's limit is none. It still reads what is root's alone: its libtorch, say.
+        let capabilities = ["--inh-caps=+dac_override", "--ambient-caps=+dac_override"];
+        way.extend(["setpriv", &reuid, "--clear-groups", "--bounding-set=-sys_resource,-sys_admin"]);
+        way.extend(capabilities);
+    }
+    way.extend(["prlimit", &limit]);
+    if !Command::new(way[0]).args(&way[1..]).arg("true").status().is_ok_and(|status| status.success()) {
+        println!("skipped: this machine has no prlimit(1), or no setpriv(1) that works");
+        return None;
+    }
+    Some(in_shell(uvatrain(directory, args), &way))
 }
 
 /// The same call as the arguments of another program.

@@ -62,6 +62,13 @@ impl Metrics {
     }
 }
 
+/// The names in a directory of checkpoints, but for the file that runs lock.
+pub fn checkpoint_files(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display()));
+    let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    names.filter(|name| name != ".uvatrain-lock").collect()
+}
+
 /// Waits until the run has trained this many batches, as its metrics say.
 pub fn wait_for_batches(run: &mut Running, metrics: &Path, batches: usize) {
     wait_until("the run trains batches", || {

@@ -24,6 +24,7 @@ impl Code {
     pub const NOT_FOUND: Self = Self(500);
     pub const NOT_READY: Self = Self(600);
     pub const ILLEGAL_ADDRESS: Self = Self(700);
+    pub const LAUNCH_TIMEOUT: Self = Self(702);
     pub const CONTEXT_IS_DESTROYED: Self = Self(709);
     pub const HOST_MEMORY_ALREADY_REGISTERED: Self = Self(712);
     pub const HOST_MEMORY_NOT_REGISTERED: Self = Self(713);

@@ -157,3 +157,10 @@ driver_functions! {
 extern "C" fn cudaSimDeviceMemoryIsHostMemory() -> c_int {
     1
 }
+
+/// Not the driver's either: whether a model that is trained here is to draw other numbers for dropout than on a CPU.
+#[allow(non_snake_case)]
+#[unsafe(no_mangle)]
+extern "C" fn cudaSimDrawsAsADevice() -> c_int {
+    c_int::from(crate::settings::settings().is_ok_and(|settings| settings.draws_as_a_device))
+}

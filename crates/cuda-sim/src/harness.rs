@@ -14,6 +14,13 @@ const MARK: &str = "CUDA_SIM_FOLDER";
 /// Set where tests are to run on the machine's own driver and GPU instead: see [`on_a_gpu`].
 const REAL: &str = "UVATRAIN_REQUIRE_GPU";
 
+/// A folder in which tests keep what NVRTC compiled, so that programs of tests that run one after another on a GPU
+/// compile each kernel once.
+const KERNELS: &str = "UVATRAIN_TEST_KERNELS";
+
+/// Variables that make the simulator later or stricter, and tell nothing of the machine: on a GPU a test does without.
+const ONLY_STRICTER: [&str; 2] = ["CUDA_SIM_DELAY_US", "CUDA_SIM_WATCHDOG"];
+
 /// How long a test may take under the simulator: much longer than any does, on the slowest machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -104,6 +111,11 @@ pub fn environment(command: &mut Command) {
     command.env("LD_LIBRARY_PATH", path).env(MARK, folder);
 }
 
+/// Where tests are to keep kernels that NVRTC compiled; nowhere unless `UVATRAIN_TEST_KERNELS` names a folder.
+pub fn kernel_cache() -> Option<PathBuf> {
+    std::env::var_os(KERNELS).filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
 /// Whether this process runs under the simulator, or [is to run on a GPU](on_a_gpu). If not, runs the test of that name
 /// (as `cargo test -- --list` shows it) of this test executable under it, in a process of its own, and gives `false`:
 /// the caller returns.
@@ -131,7 +143,7 @@ pub fn on_a_gpu() -> bool {
 }
 
 /// As [`in_process`], with more variables set for the other process. On a GPU such a test is left out, and says so: the
-/// variables are the simulator's.
+/// variables are the simulator's. Those that only make it later or stricter count for nothing there.
 ///
 /// # Panics
 /// As [`in_process`].
@@ -140,10 +152,11 @@ pub fn in_process_with(test_name: &str, variables: &[(&str, &str)]) -> bool {
         return true;
     }
     if on_a_gpu() {
-        if !variables.is_empty() {
-            eprintln!("{test_name}: not run on a GPU, for it needs the simulator with {variables:?}");
+        let needed: Vec<_> = variables.iter().filter(|(name, _)| !ONLY_STRICTER.contains(name)).collect();
+        if !needed.is_empty() {
+            eprintln!("{test_name}: not run on a GPU, for it needs the simulator with {needed:?}");
         }
-        return variables.is_empty();
+        return needed.is_empty();
     }
     let mut command = Command::new(std::env::current_exe().expect("the path of this executable"));
     command.args(["--exact", test_name, "--nocapture", "--include-ignored"]).envs(variables.iter().copied());

@@ -61,6 +61,11 @@ impl Parameters {
     }
 }
 
+/// The word that a launch waits for, where it waits for one.
+pub fn waits_for(name: &str, parameters: &Parameters) -> Option<u64> {
+    (name == "spin_until").then(|| parameters.word(0))
+}
+
 /// Puts in use what a launch will touch.
 ///
 /// # Errors

@@ -17,6 +17,7 @@ mod event;
 mod exports;
 mod green;
 mod harness;
+mod held;
 mod ipc;
 mod kernels;
 mod memory;
@@ -32,4 +33,6 @@ mod transfers;
 mod types;
 mod vmm;
 
-pub use harness::{PATIENCE, environment, in_process, in_process_with, library_folder, on_a_gpu};
+pub use harness::{
+    PATIENCE, environment, in_process, in_process_with, kernel_cache, library_folder, on_a_gpu,
+};

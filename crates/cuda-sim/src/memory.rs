@@ -10,7 +10,7 @@ use crate::device::configured;
 use crate::memory_file::{Mapping, MemoryFile, PAGE, Purpose};
 use crate::ranges::{self, Kind};
 use crate::registry::{give, lock};
-use crate::{registration, vmm};
+use crate::{held, registration, vmm};
 
 /// Fresh memory holds this, and not zeros, in its first bytes: nobody may count on what it holds.
 const POISON: u8 = 0xa5;
@@ -142,6 +142,7 @@ pub unsafe fn allocate(address: *mut u64, bytes: usize) -> Outcome {
     if address.is_null() || bytes == 0 {
         return Err(Code::INVALID_VALUE);
     }
+    held::watch("cuMemAlloc")?;
     let context = context::current()?;
     charge(context.device, bytes as u64)?;
     let made = MemoryFile::create(Purpose::Allocation, bytes).and_then(|file| {
@@ -157,7 +158,11 @@ pub unsafe fn allocate(address: *mut u64, bytes: usize) -> Outcome {
 
 pub fn free(address: u64) -> Outcome {
     // The driver takes null, and does nothing.
-    if address == 0 { Ok(()) } else { disown(address, |what| matches!(what, What::Device(_))) }
+    if address == 0 {
+        return Ok(());
+    }
+    held::watch("cuMemFree")?;
+    disown(address, |what| matches!(what, What::Device(_)))
 }
 
 /// # Safety
@@ -167,6 +172,7 @@ pub unsafe fn host_allocate(place: *mut *mut c_void, bytes: usize, flags: c_uint
     if place.is_null() || bytes == 0 || flags > 7 {
         return Err(Code::INVALID_VALUE);
     }
+    held::watch("cuMemHostAlloc")?;
     let context = context::current()?;
     let mapping = Mapping::of(&MemoryFile::create(Purpose::Pinned, bytes)?)?;
     poison(&mapping, bytes);
@@ -176,6 +182,7 @@ pub unsafe fn host_allocate(place: *mut *mut c_void, bytes: usize, flags: c_uint
 }
 
 pub fn host_free(place: *mut c_void) -> Outcome {
+    held::watch("cuMemFreeHost")?;
     disown(place as usize as u64, |what| matches!(what, What::Pinned))
 }
 

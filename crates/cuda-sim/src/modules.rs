@@ -10,6 +10,7 @@ use crate::device::{
     BLOCKS_PER_MULTIPROCESSOR, SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_BLOCK_OPTIN,
     SHARED_MEMORY_PER_MULTIPROCESSOR, THREADS_PER_MULTIPROCESSOR, configured,
 };
+use crate::held;
 use crate::kernels::{self, Parameters};
 use crate::registry::{Registry, give, number, pointer};
 use crate::stream;
@@ -266,6 +267,10 @@ pub unsafe fn launch(
     }
     // SAFETY: the caller's promise.
     let mut copied = unsafe { Parameters::copy(parameters, function.parameters) }?;
-    queue.enqueue(move |_| kernels::run(&function.name, grid, block, shared_bytes, &mut copied));
+    let held = kernels::waits_for(&function.name, &copied).map(held::Launch::of);
+    queue.enqueue(move |_| {
+        let _held = held;
+        kernels::run(&function.name, grid, block, shared_bytes, &mut copied)
+    });
     Ok(())
 }

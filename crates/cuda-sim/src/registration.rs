@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use crate::codes::{Code, Outcome};
 use crate::context::{self, Context};
 use crate::device::configured;
+use crate::held;
 use crate::memory_file::PAGE;
 use crate::ranges::{self, Kind};
 use crate::registry::lock;
@@ -48,6 +49,7 @@ fn protection(start: u64, end: u64) -> Option<(bool, bool)> {
 
 pub fn register(place: *mut c_void, bytes: usize, flags: c_uint) -> Outcome {
     let settings = configured()?;
+    held::watch("cuMemHostRegister")?;
     settings.need(Feature::HostRegister)?;
     let start = place as usize as u64;
     // PORTABLE, DEVICEMAP and READ_ONLY; IOMEMORY is for other devices' memory.
@@ -78,6 +80,7 @@ pub fn register(place: *mut c_void, bytes: usize, flags: c_uint) -> Outcome {
 }
 
 pub fn unregister(place: *mut c_void) -> Outcome {
+    held::watch("cuMemHostUnregister")?;
     let start = place as usize as u64;
     lock(&REGISTERED).as_mut().and_then(|all| all.remove(&start)).ok_or(Code::HOST_MEMORY_NOT_REGISTERED)?;
     if let Some(removed) = ranges::remove(start) {

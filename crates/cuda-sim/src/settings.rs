@@ -50,6 +50,10 @@ pub struct Settings {
     pub counts: Option<PathBuf>,
     /// Microseconds that an operation of a stream may be late.
     pub delay_us: u64,
+    /// Whether who trains on this machine is to draw other numbers for dropout than a CPU does, as on a GPU.
+    pub draws_as_a_device: bool,
+    /// Whether taking or freeing memory while a kernel is held loses the context.
+    pub watches_held_kernels: bool,
 }
 
 impl Settings {
@@ -93,6 +97,8 @@ impl Settings {
                 .collect::<Result<_, _>>()?,
             counts: variable("CUDA_SIM_COUNTS").filter(|folder| !folder.is_empty()).map(PathBuf::from),
             delay_us: number(variable, "CUDA_SIM_DELAY_US", 0)?,
+            draws_as_a_device: choice(variable, "CUDA_SIM_DROPOUT", ["host", "device"])?,
+            watches_held_kernels: choice(variable, "CUDA_SIM_WATCHDOG", ["0", "1"])?,
         })
     }
 }
@@ -105,6 +111,19 @@ fn number<T: std::str::FromStr>(
     match variable(name) {
         None => Ok(otherwise),
         Some(text) => text.parse().map_err(|_| format!("{name}={text}: not a number")),
+    }
+}
+
+/// Whether a variable of two values has the second one; the first is what it has unless given.
+fn choice(
+    variable: &dyn Fn(&str) -> Option<String>,
+    name: &str,
+    [no, yes]: [&str; 2],
+) -> Result<bool, String> {
+    match variable(name) {
+        None => Ok(false),
+        Some(text) if text == no || text == yes => Ok(text == yes),
+        Some(text) => Err(format!("{name}={text}: neither {no} nor {yes}")),
     }
 }
 
@@ -208,6 +227,8 @@ mod tests {
             ("CUDA_SIM_LACKS", "vm"),
             ("CUDA_SIM_MEMORY", "8GiB"),
             ("CUDA_SIM_CAPABILITY", "9"),
+            ("CUDA_SIM_DROPOUT", "gpu"),
+            ("CUDA_SIM_WATCHDOG", "yes"),
         ] {
             let error = read(&[(name, text)], "").unwrap_err();
             assert!(error.contains(name), "{name}={text} gave: {error}");

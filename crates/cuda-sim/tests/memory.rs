@@ -419,3 +419,48 @@ fn a_cubin_has_its_own_functions_and_runs_on_its_own_devices() {
     corrupt[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
     assert_eq!(load(&corrupt).0, CUresult::CUDA_ERROR_INVALID_IMAGE);
 }
+
+#[test]
+fn memory_that_is_taken_or_freed_while_a_kernel_is_held_is_found_by_the_watchdog() {
+    let test = "memory_that_is_taken_or_freed_while_a_kernel_is_held_is_found_by_the_watchdog";
+    if !cuda_sim::in_process_with(test, &[("CUDA_SIM_WATCHDOG", "1")]) {
+        return;
+    }
+    const PAGE: usize = 4096;
+    // SAFETY: fresh pages, of which nothing else knows; one of them is registered, and none is ever unmapped.
+    let pages = unsafe {
+        rustix::mm::mmap_anonymous(
+            null_mut(),
+            2 * PAGE,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        )
+    }
+    .unwrap();
+    let second = pages.cast::<u8>().wrapping_add(PAGE).cast::<c_void>();
+    for call in 0..6 {
+        start();
+        let stream = stream();
+        let device = device_memory(64);
+        let host = pinned(64);
+        ok!(cuMemHostRegister_v2(pages, PAGE, 0));
+        // A kernel that is held no longer stands in nobody's way, whether it has run to its end or not.
+        Gate::close(stream).open();
+        device_memory(64);
+        let gate = Gate::close(stream);
+        let (mut address, mut place) = (0, null_mut());
+        let code = match call {
+            0 => code!(cuMemAlloc_v2(&mut address, 64)),
+            1 => code!(cuMemFree_v2(device)),
+            2 => code!(cuMemHostAlloc(&mut place, 64, 0)),
+            3 => code!(cuMemFreeHost(host.as_mut_ptr().cast())),
+            4 => code!(cuMemHostRegister_v2(second, PAGE, 0)),
+            _ => code!(cuMemHostUnregister(pages)),
+        };
+        assert_eq!(code, CUresult::CUDA_ERROR_LAUNCH_TIMEOUT, "call {call}");
+        // As on a driver that has run into it: nothing of the context works any more.
+        assert_eq!(code!(cuStreamSynchronize(stream)), CUresult::CUDA_ERROR_LAUNCH_TIMEOUT, "call {call}");
+        gate.open();
+        ok!(cuDevicePrimaryCtxRelease_v2(0));
+    }
+}

@@ -119,7 +119,7 @@ impl CacheError {
     pub fn is_bad_input(&self) -> bool {
         match self {
             Self::Graph(error) => error.is_bad_input(),
-            Self::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            Self::Io { source, .. } => uva_mem::files::is_about_the_name(source),
             Self::Timing { .. } => false,
             _ => true,
         }

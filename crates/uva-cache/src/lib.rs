@@ -34,6 +34,7 @@
 //! What this crate must not know: processes, devices, and what the caches are made of. Whoever has them times them
 //! through [`TimedCaches`].
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod allocate;
 mod analytic;

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use uva_graph::npy::{NpyArray, NpyType, write_array};
+use uva_graph::npy::{NpyArray, NpyType, NpyWriter};
 use uva_graph::reorder::NodeOrder;
 use uva_graph::{Dataset, mix};
+use uva_mem::files::{Replacement, read_regular};
 use uva_sample::{SamplerKind, SamplerOptions};
 
 use crate::{CacheError, CachePolicy, CostModel, CurvePoint, Prediction, Sizes, Workload};
@@ -242,15 +243,20 @@ impl CachePlan {
                 continue;
             }
             let file = format!("{stem}.{kind}.npy");
-            replace(&path.with_file_name(&file), |partial| {
-                Ok(write_array(partial, NpyType::I64, &[], ids)?)
+            let ids_path = path.with_file_name(&file);
+            replace(&ids_path, |partial| {
+                let partial = partial.try_clone().map_err(io_error(&ids_path, "write"))?;
+                let mut writer = NpyWriter::onto(partial, &ids_path, NpyType::I64, &[]);
+                writer.write(ids)?;
+                writer.finish()?;
+                Ok(())
             })?;
             share.ids = Some(IdFile { file, checksum: checksum(ids) });
         }
         // The plan itself comes last, so that a plan that is there has its ids.
         let mut text = serde_json::to_string_pretty(&plan).map_err(|error| invalid(path, error))?;
         text.push('\n');
-        replace(path, |partial| fs::write(partial, &text).map_err(io_error(path, "write")))
+        replace(path, |partial| partial.write_all(text.as_bytes()).map_err(io_error(path, "write")))
     }
 
     /// Reads a plan and its ids.
@@ -259,12 +265,7 @@ impl CachePlan {
     /// Where a file is missing, of another version, or its content is wrong: whatever is in the files, nothing worse
     /// happens.
     pub fn read(path: &Path) -> Result<Self, CacheError> {
-        let mut text = Vec::new();
-        let file = File::open(path).map_err(io_error(path, "open"))?;
-        file.take(MOST_JSON + 1).read_to_end(&mut text).map_err(io_error(path, "read"))?;
-        if text.len() as u64 > MOST_JSON {
-            return Err(invalid(path, format!("more than {MOST_JSON} bytes are no plan")));
-        }
+        let text = read_regular(path, MOST_JSON).map_err(io_error(path, "read"))?;
         let value: serde_json::Value = serde_json::from_slice(&text).map_err(|error| invalid(path, error))?;
         match value.get("version").and_then(serde_json::Value::as_u64) {
             None => return Err(invalid(path, "no \"version\": this is not a plan")),
@@ -494,26 +495,16 @@ fn checksum(ids: &[i64]) -> String {
     format!("{sum:016x}")
 }
 
-/// Writes a file beside `path` and gives it that name when it is whole.
-fn replace(path: &Path, write: impl FnOnce(&Path) -> Result<(), CacheError>) -> Result<(), CacheError> {
-    let partial = partial_path(path);
-    // What a process of the same number left behind.
-    let _ = fs::remove_file(&partial);
-    let done = write(&partial).and_then(|()| {
-        let flushed = File::open(&partial).and_then(|file| file.sync_all());
-        flushed.map_err(io_error(&partial, "flush"))?;
-        fs::rename(&partial, path).map_err(io_error(path, "create"))
-    });
-    if done.is_err() {
-        let _ = fs::remove_file(&partial);
+/// Writes a new file, which takes the name `path` when it is whole and on the disk.
+fn replace(path: &Path, write: impl FnOnce(&mut File) -> Result<(), CacheError>) -> Result<(), CacheError> {
+    // A device or a pipe that the user named would be replaced by a file.
+    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(invalid(path, "there is something that is no file: name another one for the plan"));
     }
-    done
-}
-
-fn partial_path(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".partial-{}", std::process::id()));
-    path.with_file_name(name)
+    let mut replacement = Replacement::of(path, 0o666).map_err(io_error(path, "create"))?;
+    write(replacement.file())?;
+    replacement.file().sync_all().map_err(io_error(path, "flush"))?;
+    replacement.commit().map_err(io_error(path, "create"))
 }
 
 fn invalid(path: &Path, problem: impl fmt::Display) -> CacheError {

@@ -39,6 +39,41 @@ pub struct Workload<'g> {
     pub progress: Option<&'g (dyn Fn(Progress) + Sync)>,
 }
 
+/// The first thing that one of several threads could not do.
+#[derive(Default)]
+struct Failure(Mutex<Option<SampleError>>);
+
+impl Failure {
+    fn note(&self, result: Result<(), SampleError>) {
+        if let Err(error) = result {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+    }
+
+    fn into_result(self) -> Result<(), SampleError> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+}
+
+/// Does the work with every item, each on a thread of its own. A thread that the system does not give is one less: the
+/// calling one works too.
+fn side_by_side_with<T: Send>(items: impl ExactSizeIterator<Item = T> + Send, work: impl Fn(T) + Sync) {
+    let others = items.len().saturating_sub(1);
+    let items = Mutex::new(items);
+    let take = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let take_part = || {
+        while let Some(item) = take() {
+            work(item);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..others {
+            let _ = std::thread::Builder::new().name("workload".to_owned()).spawn_scoped(scope, take_part);
+        }
+        take_part();
+    });
+}
+
 /// A thread's own sampler and the memory it samples into.
 struct Worker<'g> {
     sampler: Box<dyn BatchSampler + 'g>,
@@ -151,19 +186,14 @@ impl<'g> Workload<'g> {
             order.prepare(epoch)?;
             for first in (0..batches).step_by(workers.len()) {
                 let side_by_side = workers.len().min(batches - first);
-                std::thread::scope(|scope| {
-                    let running: Vec<_> = workers[..side_by_side]
-                        .iter_mut()
-                        .zip(first..)
-                        .map(|(worker, batch)| {
-                            let order = &order;
-                            scope.spawn(move || worker.sample(self.train, order, train_key(epoch, batch)))
-                        })
-                        .collect();
-                    running.into_iter().try_for_each(|thread| {
-                        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                    })
-                })?;
+                let failed = Failure::default();
+                side_by_side_with(
+                    workers[..side_by_side].iter_mut().zip(first..first + side_by_side),
+                    |(worker, batch)| {
+                        failed.note(worker.sample(self.train, &order, train_key(epoch, batch)));
+                    },
+                );
+                failed.into_result()?;
                 for worker in &workers[..side_by_side] {
                     visitor(&worker.batch);
                     done += 1;
@@ -190,32 +220,23 @@ impl<'g> Workload<'g> {
         visitor: &(dyn Fn(&MiniBatch) + Sync),
     ) -> Result<(), CacheError> {
         let next = AtomicUsize::new(batches.start);
-        let failed: Mutex<Option<SampleError>> = Mutex::new(None);
-        std::thread::scope(|scope| {
-            for worker in workers {
-                let (next, failed) = (&next, &failed);
-                scope.spawn(move || {
-                    loop {
-                        let batch = next.fetch_add(1, Ordering::Relaxed);
-                        if batch >= batches.end {
-                            return;
-                        }
-                        match worker.sample(self.train, order, train_key(epoch, batch)) {
-                            Ok(()) => visitor(&worker.batch),
-                            Err(error) => {
-                                next.store(batches.end, Ordering::Relaxed);
-                                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                                return;
-                            }
-                        }
+        let failed = Failure::default();
+        side_by_side_with(workers.iter_mut(), |worker| {
+            loop {
+                let batch = next.fetch_add(1, Ordering::Relaxed);
+                if batch >= batches.end {
+                    return;
+                }
+                match worker.sample(self.train, order, train_key(epoch, batch)) {
+                    Ok(()) => visitor(&worker.batch),
+                    error => {
+                        next.store(batches.end, Ordering::Relaxed);
+                        return failed.note(error);
                     }
-                });
+                }
             }
         });
-        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) => Err(error.into()),
-            None => Ok(()),
-        }
+        Ok(failed.into_result()?)
     }
 
     fn order(&self) -> Result<SeedOrder, CacheError> {

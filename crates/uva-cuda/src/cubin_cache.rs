@@ -5,13 +5,13 @@
 //! beside and renamed, so readers see the whole of it or nothing, and of two processes that write it at once the later
 //! one wins with the same bytes. A folder that cannot be written costs only the next compilation.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::PathBuf;
 use std::time::Duration;
+
+use uva_mem::files::{Replacement, is_word, read_regular, target_of_partial};
 
 /// Where compiled kernels are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -99,11 +99,7 @@ impl CubinCache {
     /// The image that was stored, if it is there and whole.
     pub(crate) fn load(&self, label: &str, key: Key) -> Option<Vec<u8>> {
         let path = self.path(label, key);
-        let length = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?.len();
-        if length > LARGEST {
-            return None;
-        }
-        let mut bytes = fs::read(&path).ok()?;
+        let mut bytes = read_regular(&path, LARGEST).ok()?;
         let (header, image) = bytes.split_at_checked(HEADER)?;
         (header == Self::header(key, image)).then(|| bytes.split_off(HEADER))
     }
@@ -113,23 +109,12 @@ impl CubinCache {
     /// # Errors
     /// What the file system said; nothing is left half written.
     pub(crate) fn store(&self, label: &str, key: Key, image: &[u8]) -> io::Result<()> {
-        // Another thread of this process may be at it too.
-        static WRITES: AtomicU64 = AtomicU64::new(0);
         fs::create_dir_all(&self.folder)?;
         self.remove_stale();
-        let count = WRITES.fetch_add(1, Ordering::Relaxed);
-        let beside = self.folder.join(format!(".{}-{count}-{:016x}.part", std::process::id(), key.0 as u64));
-        let written = fs::File::create(&beside).and_then(|mut file| {
-            file.write_all(&Self::header(key, image))?;
-            file.write_all(image)?;
-            drop(file);
-            fs::rename(&beside, self.path(label, key))
-        });
-        if written.is_err() {
-            // It may not even have been created; the first error is the one to tell.
-            let _ = fs::remove_file(&beside);
-        }
-        written
+        let mut entry = Replacement::of(&self.path(label, key), 0o666)?;
+        entry.file().write_all(&Self::header(key, image))?;
+        entry.file().write_all(image)?;
+        entry.commit()
     }
 
     fn header(key: Key, image: &[u8]) -> [u8; HEADER] {
@@ -148,18 +133,22 @@ impl CubinCache {
     /// Removes what killed processes left. Nobody minds if it cannot be done.
     fn remove_stale(&self) {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            let is_part = path.extension() == Some(OsStr::new("part"));
-            let is_old = || modified_long_ago(&path).unwrap_or(false);
-            if is_part && is_old() {
-                let _ = fs::remove_file(&path);
+            let is_ours = target_of_partial(&entry.file_name()).is_some_and(is_entry);
+            if is_ours && modified_long_ago(&entry).unwrap_or(false) {
+                let _ = fs::remove_file(entry.path());
             }
         }
     }
 }
 
-fn modified_long_ago(path: &Path) -> Option<bool> {
-    Some(fs::metadata(path).ok()?.modified().ok()?.elapsed().ok()? > STALE)
+/// Whether an entry could be called so: `LABEL-<32 hex digits>.kernels`.
+fn is_entry(name: &str) -> bool {
+    let key = name.strip_suffix(".kernels").and_then(|name| name.rsplit_once('-'));
+    key.and_then(|(_, key)| key.split_at_checked(16)).is_some_and(|(high, low)| is_word(high) && is_word(low))
+}
+
+fn modified_long_ago(entry: &fs::DirEntry) -> Option<bool> {
+    Some(entry.metadata().ok()?.modified().ok()?.elapsed().ok()? > STALE)
 }
 
 #[cfg(test)]
@@ -225,6 +214,23 @@ mod tests {
         whole.push(0);
         fs::write(&path, &whole).unwrap();
         assert_eq!(cache.load("gather", key), None);
+    }
+
+    #[test]
+    fn what_is_planted_in_the_place_of_an_entry_is_not_found_and_not_written_through() {
+        let (folder, cache, key) = cache();
+        let victim = folder.path().join("victim");
+        fs::write(&victim, b"mine").unwrap();
+        cache.store("gather", key, b"an image").unwrap();
+        for target in [std::path::Path::new("/dev/zero"), &victim] {
+            let path = cache.path("gather", key);
+            fs::remove_file(&path).unwrap();
+            std::os::unix::fs::symlink(target, &path).unwrap();
+            assert_eq!(cache.load("gather", key), None);
+            cache.store("gather", key, b"an image").unwrap();
+            assert_eq!(cache.load("gather", key).unwrap(), b"an image");
+        }
+        assert_eq!(fs::read(&victim).unwrap(), b"mine");
     }
 
     #[test]
@@ -305,13 +311,25 @@ mod tests {
     fn leftovers_of_killed_processes_are_removed_once_they_are_old() {
         let (_folder, cache, key) = cache();
         fs::create_dir_all(&cache.folder).unwrap();
-        let (old, new) = (cache.folder.join(".1-0-a.part"), cache.folder.join(".2-0-a.part"));
+        let entry = cache.path("gather", key);
+        let name = entry.file_name().unwrap().to_str().unwrap();
+        let old = cache.folder.join(format!(".{name}.0123456789abcdef.partial"));
+        let new = cache.folder.join(format!(".{name}.0123456789abcdee.partial"));
+        // Of others, who may call their files alike, and keep them as long.
+        let foreign = [
+            cache.folder.join("film.part"),
+            cache.folder.join(".notes.0123456789abcdef.partial"),
+            cache.folder.join(format!(".{name}.partial")),
+        ];
         fs::write(&new, b"").unwrap();
-        let file = fs::File::create(&old).unwrap();
-        file.set_modified(std::time::SystemTime::now() - 2 * STALE).unwrap();
+        for path in foreign.iter().chain([&old]) {
+            let file = fs::File::create(path).unwrap();
+            file.set_modified(std::time::SystemTime::now() - 2 * STALE).unwrap();
+        }
         cache.store("gather", key, b"an image").unwrap();
         assert!(!old.exists());
         assert!(new.exists());
+        assert!(foreign.iter().all(|path| path.exists()));
     }
 
     #[test]

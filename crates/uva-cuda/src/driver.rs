@@ -125,6 +125,7 @@ pub struct Driver {
     version: (u32, u32),
     devices: u32,
     memory_is_host_memory: bool,
+    simulates_device_draws: bool,
 }
 
 /// cuFuncLoad: loads a kernel that the driver would else load at its first launch. Every driver that is new enough has
@@ -194,8 +195,16 @@ impl Driver {
         }
         // SAFETY: the type is the function's own, as above; the library stays open.
         let finish_loading = unsafe { library.get::<FinishLoading>("cuFuncLoad\0") }.ok().map(|found| *found);
-        let memory_is_host_memory = is_simulator(library);
-        Ok(Self { functions, finish_loading, version, devices, memory_is_host_memory })
+        let memory_is_host_memory = simulator_says(library, "cudaSimDeviceMemoryIsHostMemory\0");
+        let simulates_device_draws = simulator_says(library, "cudaSimDrawsAsADevice\0");
+        Ok(Self {
+            functions,
+            finish_loading,
+            version,
+            devices,
+            memory_is_host_memory,
+            simulates_device_draws,
+        })
     }
 
     /// The driver's functions that this program calls, by the names under which libcuda exports them: what a stand-in
@@ -230,6 +239,11 @@ impl Driver {
     pub fn device_memory_is_host_memory(&self) -> bool {
         self.memory_is_host_memory
     }
+
+    /// Whether this is the simulator, and was told that dropout there is to differ from the CPU's, as it does on a GPU.
+    pub fn simulates_device_draws(&self) -> bool {
+        self.simulates_device_draws
+    }
 }
 
 impl std::fmt::Debug for Driver {
@@ -259,10 +273,10 @@ fn version_of(library: &libloading::Library) -> Option<(u32, u32)> {
     (unsafe { ask(&mut version) } == error::SUCCESS).then(|| split_version(version))
 }
 
-/// Whether the library is the simulator, which says so by a function that no NVIDIA driver has.
-fn is_simulator(library: &libloading::Library) -> bool {
-    // SAFETY: the function's type in crates/cuda-sim.
-    match unsafe { library.get::<unsafe extern "C" fn() -> c_int>("cudaSimDeviceMemoryIsHostMemory\0") } {
+/// What the simulator answers to a question that only it knows: no NVIDIA driver has these functions.
+fn simulator_says(library: &libloading::Library, question: &str) -> bool {
+    // SAFETY: the type of each of these functions in crates/cuda-sim.
+    match unsafe { library.get::<unsafe extern "C" fn() -> c_int>(question) } {
         // SAFETY: it takes nothing and returns a constant.
         Ok(ask) => unsafe { ask() == 1 },
         Err(_) => false,

@@ -10,9 +10,11 @@
 //! not be used after `fork` without `exec`; a process that only launches others has no reason to call it at all.
 
 #![deny(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 #[macro_use]
 mod call;
+mod carried;
 mod context;
 mod cubin_cache;
 mod device;
@@ -28,6 +30,7 @@ mod probe;
 mod slice;
 mod stream;
 
+pub use carried::carry_kernels;
 pub use context::Context;
 pub use cubin_cache::CacheKind;
 pub use device::{Device, Feature};

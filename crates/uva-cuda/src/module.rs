@@ -8,6 +8,7 @@ use std::time::Instant;
 use cudarc::driver::sys;
 use serde::Serialize;
 
+use crate::carried;
 use crate::context::Context;
 use crate::cubin_cache::{CacheKind, CubinCache, Key};
 use crate::driver::Driver;
@@ -43,7 +44,7 @@ pub(crate) const SAMPLE: Source<'static> = Source {
 };
 
 /// How kernels are compiled, beside the architecture. Line numbers are for profilers and sanitizers and cost nothing.
-const OPTIONS: [&str; 2] = ["-std=c++17", "-lineinfo"];
+pub(crate) const OPTIONS: [&str; 2] = ["-std=c++17", "-lineinfo"];
 
 /// What the simulator takes for an image: it has every kernel compiled for the host already.
 const SIMULATED_IMAGE: &CStr = c"uva-kernel-sim";
@@ -76,6 +77,8 @@ pub struct ModuleReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
+    /// Compiled before the program ran, and carried with it.
+    Carried,
     /// The cache on disk.
     Cache,
     /// Compiled just now.
@@ -118,7 +121,8 @@ unsafe impl Sync for Function {}
 impl Module {
     /// The gather kernels, for the context's device.
     ///
-    /// From the cache if it has them, else compiled and put there. Under the simulator NVRTC is used in the same way
+    /// From what was carried with the program ([`crate::carry_kernels`]), unless the options name an NVRTC; else from the
+    /// cache; else compiled and put there. Under the simulator NVRTC is used in the same way
     /// if it can be found, so that this path is tried; where it cannot, the simulator's own compilation serves.
     ///
     /// # Errors
@@ -148,6 +152,22 @@ impl Module {
                 note,
             },
         };
+        let capability = context.device().capability();
+        let mut note = None;
+        // Whoever names an NVRTC wants what that one makes.
+        if options.nvrtc.is_none()
+            && let Some(image) = carried::find(source, capability)
+        {
+            match Loaded::new(context, &image, source.name) {
+                Ok(loaded) => {
+                    let target = carried::machine_code(capability);
+                    return Ok(finish(loaded, Origin::Carried, Some(target), None, None));
+                }
+                Err(error) => {
+                    note = Some(format!("the driver refused the kernels that were carried: {error}"))
+                }
+            }
+        }
         let nvrtc = match Nvrtc::find(options.nvrtc.as_deref()) {
             Ok(nvrtc) => nvrtc,
             // Whoever names an NVRTC wants that one, under the simulator too.
@@ -157,14 +177,12 @@ impl Module {
             }
             Err(error) => return Err(error),
         };
-        let target = nvrtc.target(context.device().capability())?;
-        let label = format!("{}-{}", source.name.trim_end_matches(".cu"), target.name());
-        let key = key(source, target, nvrtc.version());
+        let target = nvrtc.target(capability)?;
+        let (label, key) = (label(source, target), key(source, target, Some(nvrtc.version())));
         let cache = options.cache.folder().map(CubinCache::new);
-        let mut note = None;
         if let Some(image) = cache.as_ref().and_then(|cache| cache.load(&label, key)) {
             match Loaded::new(context, &image, source.name) {
-                Ok(loaded) => return Ok(finish(loaded, Origin::Cache, Some(target), Some(&nvrtc), None)),
+                Ok(loaded) => return Ok(finish(loaded, Origin::Cache, Some(target), Some(&nvrtc), note)),
                 // Whole by its checksum, and still not what this driver takes: compiled anew once.
                 Err(error) => note = Some(format!("the driver refused what the kernel cache held: {error}")),
             }
@@ -222,10 +240,16 @@ fn describe(nvrtc: &Nvrtc) -> String {
     format!("{major}.{minor} ({})", nvrtc.found())
 }
 
-/// Everything that the compiled kernels depend on. Not the output: PTX has random names in it.
-fn key(source: &Source<'_>, target: Target, nvrtc: (u32, u32)) -> Key {
+/// What an entry is called, for people.
+pub(crate) fn label(source: &Source<'_>, target: Target) -> String {
+    format!("{}-{}", source.name.trim_end_matches(".cu"), target.name())
+}
+
+/// Everything that the compiled kernels depend on. Not the output: PTX has random names in it. `nvrtc` is the version of
+/// the one at hand; kernels that are carried serve whatever NVRTC a machine has, or none.
+pub(crate) fn key(source: &Source<'_>, target: Target, nvrtc: Option<(u32, u32)>) -> Key {
     let target = target.name();
-    let version = format!("{}.{}", nvrtc.0, nvrtc.1);
+    let version = nvrtc.map_or("carried".to_owned(), |(major, minor)| format!("{major}.{minor}"));
     let mut parts: Vec<&[u8]> =
         vec![env!("CARGO_PKG_VERSION").as_bytes(), version.as_bytes(), target.as_bytes()];
     parts.extend(OPTIONS.iter().map(|option| option.as_bytes()));
@@ -383,19 +407,21 @@ mod tests {
     fn a_key_depends_on_source_header_target_and_compiler() {
         let headers = [("a.cuh", "one")];
         let source = Source { name: "x.cu", text: "text", headers: &headers };
-        let first = key(&source, Target::Cubin(9, 0), (13, 0));
-        assert_eq!(first, key(&source, Target::Cubin(9, 0), (13, 0)));
-        assert_ne!(first, key(&source, Target::Cubin(8, 0), (13, 0)));
-        assert_ne!(first, key(&source, Target::Ptx(9, 0), (13, 0)));
-        assert_ne!(first, key(&source, Target::Cubin(9, 0), (13, 1)));
-        assert_ne!(first, key(&Source { text: "other", ..source }, Target::Cubin(9, 0), (13, 0)));
+        let first = key(&source, Target::Cubin(9, 0), Some((13, 0)));
+        assert_eq!(first, key(&source, Target::Cubin(9, 0), Some((13, 0))));
+        assert_ne!(first, key(&source, Target::Cubin(8, 0), Some((13, 0))));
+        assert_ne!(first, key(&source, Target::Ptx(9, 0), Some((13, 0))));
+        assert_ne!(first, key(&source, Target::Cubin(9, 0), Some((13, 1))));
+        assert_ne!(first, key(&source, Target::Cubin(9, 0), None));
+        assert_ne!(key(&source, Target::Cubin(8, 0), None), key(&source, Target::Cubin(9, 0), None));
+        assert_ne!(first, key(&Source { text: "other", ..source }, Target::Cubin(9, 0), Some((13, 0))));
         assert_ne!(
             first,
-            key(&Source { headers: &[("a.cuh", "two")], ..source }, Target::Cubin(9, 0), (13, 0))
+            key(&Source { headers: &[("a.cuh", "two")], ..source }, Target::Cubin(9, 0), Some((13, 0)))
         );
         assert_ne!(
             first,
-            key(&Source { headers: &[("b.cuh", "one")], ..source }, Target::Cubin(9, 0), (13, 0))
+            key(&Source { headers: &[("b.cuh", "one")], ..source }, Target::Cubin(9, 0), Some((13, 0)))
         );
     }
 

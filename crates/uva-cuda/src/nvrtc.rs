@@ -389,6 +389,8 @@ fn preload_builtins(folder: &Path) -> Result<(), String> {
         .filter(|entry| entry.file_name().to_string_lossy().starts_with("libnvrtc-builtins.so"))
         // A toolkit has one file and two links to it.
         .filter_map(|entry| entry.path().canonicalize().ok())
+        // Opening a pipe would wait.
+        .filter(|file| file.is_file())
         .collect();
     files.sort();
     files.dedup();
@@ -428,7 +430,7 @@ fn folders_before_the_loader() -> Vec<PathBuf> {
 
 /// The path of a library that this process has loaded, by the beginning of its file name.
 fn mapped(name: &str) -> Option<PathBuf> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let maps = uva_mem::files::read_kernel_text("/proc/self/maps").ok()?;
     mapped_in(&maps, name)
 }
 

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use uva_cuda::kernels::gather::{GatherArguments, GatherKernels, GatherReport, GridBound, IdWidth, Kernel};
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, device_to_host, fill, host_to_device};
 use uva_cuda::nvrtc::Nvrtc;
-use uva_cuda::{CacheKind, Context, CudaError, Driver, ErrorKind, Module, ModuleOptions, Origin, Stream};
+use uva_cuda::{
+    CacheKind, Context, CudaError, Driver, ErrorKind, Module, ModuleOptions, Origin, Stream, carry_kernels,
+};
 
 use common::{kernels, simulated, told};
 
@@ -243,6 +245,74 @@ fn kernels_are_compiled_once_and_then_come_from_the_cache() {
     let report = Module::gather(&context, &nowhere).unwrap().report().clone();
     assert_eq!(report.origin, Origin::Compiled);
     assert!(report.note.unwrap().contains("below a file"));
+}
+
+/// NVRTC, where this machine has it; CI has to.
+fn nvrtc() -> Option<Nvrtc> {
+    match Nvrtc::find(None) {
+        Ok(nvrtc) => Some(nvrtc),
+        Err(error) => {
+            assert!(std::env::var_os("UVATRAIN_REQUIRE_NVRTC").is_none(), "{error}");
+            eprintln!("not run: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by other tests, on a machine of their choice"]
+fn loads_the_kernels_as_tests_do_and_tells_their_origin() {
+    let context = Context::primary(0).unwrap();
+    match Module::gather(&context, &common::module_options()) {
+        Ok(module) => println!("ORIGIN {:?}", module.report().origin),
+        Err(error) => println!("ORIGIN {error}"),
+    }
+}
+
+/// Where the kernels of a test program come from under these variables.
+fn origin(variables: &[(&str, &std::path::Path)]) -> String {
+    let mut command = simulated("loads_the_kernels_as_tests_do_and_tells_their_origin");
+    command.env_remove("UVATRAIN_KERNELS").env_remove("UVATRAIN_TEST_KERNELS");
+    told(&command.envs(variables.iter().copied()).output().unwrap(), "ORIGIN ")
+}
+
+#[test]
+fn test_programs_that_share_a_folder_compile_each_kernel_once() {
+    // In a process of its own: an NVRTC that another test has opened would be found by its bare name.
+    if !cuda_sim::in_process("test_programs_that_share_a_folder_compile_each_kernel_once") {
+        return;
+    }
+    let Some(nvrtc) = nvrtc() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let variables = [("UVATRAIN_NVRTC", nvrtc.found().as_ref()), ("UVATRAIN_TEST_KERNELS", folder.path())];
+    assert_eq!([origin(&variables), origin(&variables)], ["Compiled", "Cache"], "{}", nvrtc.found());
+    // Without a folder nothing is kept, and nobody's cache is written.
+    assert_eq!(origin(&variables[..1]), "Compiled");
+}
+
+#[test]
+fn carried_kernels_are_taken_before_a_compiler_is_looked_for_and_only_if_they_are_the_right_ones() {
+    let test =
+        "carried_kernels_are_taken_before_a_compiler_is_looked_for_and_only_if_they_are_the_right_ones";
+    if !cuda_sim::in_process(test) {
+        return;
+    }
+    let Some(nvrtc) = nvrtc() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let files = carry_kernels(&nvrtc, (9, 0), folder.path()).unwrap();
+    assert_eq!(files.len(), 2);
+    let nowhere = std::path::Path::new("/nowhere/at/all");
+    let carried = ("UVATRAIN_KERNELS", folder.path());
+    assert_eq!(origin(&[carried, ("UVATRAIN_NVRTC", nowhere)]), "Carried");
+    // On a device of another architecture they count as not there; without a compiler the simulator's own serve.
+    let other = ("CUDA_SIM_CAPABILITY", "8.0".as_ref());
+    assert_eq!(origin(&[carried, other, ("UVATRAIN_NVRTC", nowhere)]), "Simulator");
+    // One byte changed, in what was made of `gather.cu`.
+    let gather = files.iter().find(|file| file.to_string_lossy().contains("gather-sm_90")).unwrap();
+    let mut bytes = std::fs::read(gather).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(gather, bytes).unwrap();
+    assert_eq!(origin(&[carried, ("UVATRAIN_NVRTC", nvrtc.found().as_ref())]), "Compiled");
 }
 
 #[test]

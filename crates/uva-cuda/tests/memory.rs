@@ -3,11 +3,13 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use uva_cuda::memory::{
-    DeviceBuffer, Exported, HostMemory, IpcKind, PinHow, PinOptions, PinnedBuffer, PinnedTable, SharedBuffer,
-    SharedKind, SharedMetadata, TableBytes, device_to_device, device_to_host, fill, host_to_device,
+    DeviceBuffer, Exported, HostMemory, IpcKind, PinHow, PinOptions, PinnedBuffer, PinnedTable,
+    PreflightPolicy, SharedBuffer, SharedKind, SharedMetadata, TableBytes, device_to_device, device_to_host,
+    fill, host_to_device,
 };
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, CudaError, Stream};
@@ -563,6 +565,36 @@ fn a_table_larger_than_memory_is_refused_before_anything_is_pinned() {
     for part in ["feat.npy", "this machine's memory", "--feat-dtype f16", "--gpu-cache"] {
         assert!(text.contains(part), "`{part}` is missing in: {text}");
     }
+}
+
+/// As on a guest whose memory grows, or beside caches that others hold: little is free, and the table would have fitted.
+#[test]
+fn a_table_that_seems_too_large_is_warned_of_and_pinned_unless_it_is_to_be_refused() {
+    static WARNED: AtomicUsize = AtomicUsize::new(0);
+    let test = "a_table_that_seems_too_large_is_warned_of_and_pinned_unless_it_is_to_be_refused";
+    if !under(test, &[]) {
+        return;
+    }
+    // A sparse file, of which the simulator touches no page: less than all memory, and more than is ever free.
+    let bytes = (HostMemory::read().unwrap().total - (64 << 20)) / PAGE as u64 * PAGE as u64;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(bytes).unwrap();
+    let context = Context::primary(0).unwrap();
+    let pin = |preflight| {
+        let owner = Arc::new(FileTable { file: MappedFile::open(file.path()).unwrap(), lead: 0 });
+        let warn = |text: &str| {
+            assert!(text.contains("may not fit") && text.contains("--preflight"), "{text}");
+            WARNED.fetch_add(1, Ordering::Relaxed);
+        };
+        let options = PinOptions { what: "feat.npy".to_owned(), preflight, warn, ..PinOptions::default() };
+        PinnedTable::new(&context, owner, &options)
+    };
+    assert_eq!(pin(PreflightPolicy::default()).unwrap().report().how, PinHow::InPlaceReadOnly);
+    assert_eq!(WARNED.load(Ordering::Relaxed), 1);
+    let error = pin(PreflightPolicy::Refuse).unwrap_err();
+    assert!(matches!(&error, CudaError::Preflight(text) if text.contains("may not fit")), "{error:?}");
+    pin(PreflightPolicy::Off).unwrap();
+    assert_eq!(WARNED.load(Ordering::Relaxed), 1, "nobody looked");
 }
 
 // --- partitions ---

@@ -68,7 +68,7 @@ fn objects_work_on_threads_that_never_saw_their_context() {
 
 #[test]
 fn a_wait_orders_two_streams() {
-    if !cuda_sim::in_process("a_wait_orders_two_streams") {
+    if !cuda_sim::in_process_with("a_wait_orders_two_streams", &[("CUDA_SIM_WATCHDOG", "1")]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -77,6 +77,9 @@ fn a_wait_orders_two_streams() {
     let written = Event::local(&context).unwrap();
     let memory = DeviceBuffer::new(&context, 1 << 16, "a test").unwrap();
     let mut seen = PinnedBuffer::new(&context, 1 << 16, "a test").unwrap();
+    let other = Stream::new(&context).unwrap();
+    let scratch = DeviceBuffer::new(&context, 1 << 16, "a test").unwrap();
+    // From here on nothing is taken or freed: a driver may let that wait for the writer, which waits for this test.
     let hold = Hold::new(&context, &kernels, &writer);
     // SAFETY: the buffer has so many bytes and lives until both streams have been waited for.
     unsafe { fill(&writer, memory.address(), 7, memory.bytes()) }.unwrap();
@@ -86,8 +89,6 @@ fn a_wait_orders_two_streams() {
     unsafe { device_to_host(&reader, memory.address(), seen.as_mut_slice()) }.unwrap();
     // Everything is enqueued, and nothing may happen: the writer is held. Other streams get on meanwhile, and so would
     // the reader if it did not wait.
-    let other = Stream::new(&context).unwrap();
-    let scratch = DeviceBuffer::new(&context, 1 << 16, "a test").unwrap();
     for _ in 0..100 {
         // SAFETY: the buffer has so many bytes and lives until the stream has been waited for.
         unsafe { fill(&other, scratch.address(), 1, scratch.bytes()) }.unwrap();
@@ -104,7 +105,10 @@ fn a_wait_orders_two_streams() {
 
 #[test]
 fn a_wait_sees_only_what_was_recorded_before_it() {
-    if !cuda_sim::in_process("a_wait_sees_only_what_was_recorded_before_it") {
+    if !cuda_sim::in_process_with(
+        "a_wait_sees_only_what_was_recorded_before_it",
+        &[("CUDA_SIM_WATCHDOG", "1")],
+    ) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -228,7 +232,8 @@ fn opens_an_event_of_its_parent() {
 
 #[test]
 fn events_order_the_streams_of_two_processes() {
-    if !cuda_sim::in_process("events_order_the_streams_of_two_processes") {
+    if !cuda_sim::in_process_with("events_order_the_streams_of_two_processes", &[("CUDA_SIM_WATCHDOG", "1")])
+    {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -246,13 +251,13 @@ fn events_order_the_streams_of_two_processes() {
     let free = Event::import(&context, from_hex(&peer.hear())).unwrap();
     assert!(free.query().unwrap(), "never recorded");
 
+    let later = Stream::new(&context).unwrap();
     let hold = Hold::new(&context, &kernels, &stream);
     ready.record(&stream).unwrap();
     peer.say("recorded");
     // The child's stream waits for ours, which is held, and the child's record waits behind that.
     assert_eq!(peer.hear(), "enqueued");
     assert!(!free.query().unwrap());
-    let later = Stream::new(&context).unwrap();
     later.wait(&free).unwrap();
     assert!(!later.query().unwrap());
     hold.let_go();

@@ -5,7 +5,7 @@
 /// the same kind may be in it.
 pub fn huge_share(memory: &[u8]) -> Option<f64> {
     let start = memory.as_ptr().addr();
-    share_in(&std::fs::read_to_string("/proc/self/smaps").ok()?, start..start + memory.len())
+    share_in(&uva_mem::files::read_kernel_text("/proc/self/smaps").ok()?, start..start + memory.len())
 }
 
 /// The same from the file's text, for the mappings that overlap the addresses.

@@ -9,6 +9,7 @@
 //! This crate must not know what a row means, where a table comes from, or how a slot is handed over.
 
 #![deny(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod cache;
 #[cfg(feature = "conformance")]
@@ -127,7 +128,10 @@ pub enum GatherError {
         table_row_bytes: usize,
     },
     /// The threads could not be started.
-    #[error("{threads} gather threads could not be started: {reason}")]
+    #[error(
+        "{threads} gather threads could not be started: {reason}; ask for fewer, or raise the limit on processes and \
+         threads (ulimit -u, or a container's pids limit)"
+    )]
     Threads {
         /// How many were asked for.
         threads: usize,

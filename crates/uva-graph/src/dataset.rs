@@ -205,6 +205,23 @@ impl Dataset {
         Ok(weights.values())
     }
 
+    /// Looks at every edge, weight and original id unless this run has done so: for what writes them anew, since a
+    /// stamp may be older than the files.
+    pub(crate) fn check_edges(&self) -> Result<(), GraphError> {
+        if self.verification.edges_checked { Ok(()) } else { verify::edges(&self.files) }
+    }
+
+    /// The error about entry `position` of `indices.npy`, which has been found to be no node.
+    pub(crate) fn wrong_neighbour(&self, position: usize) -> GraphError {
+        verify::wrong_neighbour(&self.files, position, self.csc().indices.get(position))
+    }
+
+    /// The same of a split.
+    pub(crate) fn wrong_split_id(&self, split: Split, position: usize) -> GraphError {
+        let ids = &self.files.splits[split as usize];
+        verify::wrong_id(ids.array(), position, ids.values()[position], self.nodes())
+    }
+
     /// The files behind the views, for what copies them.
     pub(crate) fn files(&self) -> &Files {
         &self.files

@@ -46,7 +46,7 @@ pub enum GraphError {
 
 impl GraphError {
     /// Whether the input or an option is at fault, not the system: what a command line answers with exit code 2.
-    /// A missing file counts as bad input.
+    /// A missing file counts as bad input, and so does a name that leads to something else than a file.
     pub fn is_bad_input(&self) -> bool {
         match self {
             GraphError::Io { source, .. } => uva_mem::files::is_about_the_name(source),

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use crate::npy::{NpyArray, NpyType, TypedArray};
+use crate::quote::shown;
 use crate::{ElementType, GraphError, Meta, Split, meta};
 
 /// Names of the arrays in a dataset, those of the splits apart.
@@ -188,7 +189,7 @@ pub(crate) fn feature_element(
         Some(name) => Some((
             name,
             ElementType::from_name(name)
-                .ok_or_else(|| GraphError::invalid(&file, MetaProblem::UnknownElement(name.clone())))?,
+                .ok_or_else(|| GraphError::invalid(&file, MetaProblem::UnknownElement(shown(name))))?,
         )),
         None => None,
     };

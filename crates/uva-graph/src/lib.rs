@@ -24,6 +24,7 @@
 //!
 //! This crate must not know of processes, of sampling, of training, or of any GPU.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod csc;
 pub mod dataset;
@@ -37,6 +38,7 @@ pub mod import;
 pub mod kinds;
 pub mod meta;
 pub mod npy;
+mod quote;
 pub mod reorder;
 mod room;
 pub mod staged;

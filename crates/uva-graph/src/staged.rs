@@ -1,18 +1,27 @@
 //! A directory that appears whole or not at all.
 //!
-//! Files are written into a sibling, `OUT.partial-PID`, which [`StagedDirectory::commit`] flushes and renames to `OUT`.
-//! Dropping it instead removes it. A process that was killed leaves its sibling behind, whose name says what it is; the
-//! next one with the same `OUT` removes it. Which siblings are abandoned is told by a lock on the directory, which the
-//! kernel drops with its owner, so that neither a reused process number nor another namespace's can mislead.
+//! Files are written into a sibling, `OUT.partial-<16 hex digits>`, which [`StagedDirectory::commit`] flushes and renames
+//! to `OUT`. Dropping it instead removes it. A process that was killed leaves its sibling behind; the next one with the
+//! same `OUT` removes it.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `sibling` | a sibling's name, the marker in it that says that it is ours and alive, those that nobody writes any more |
+//! | `replaced` | which directory may make way for a new dataset, and how it goes |
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+mod replaced;
+mod sibling;
+
+use std::ffi::OsStr;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::fs::{RenameFlags, renameat_with};
+use uva_mem::files::{open_directory, open_regular};
 
+use self::sibling::Sibling;
 use crate::GraphError;
 
 /// Siblings of this process that are being written, for [`remove_unfinished`].
@@ -22,11 +31,9 @@ static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 #[derive(Debug)]
 pub struct StagedDirectory {
     out: PathBuf,
-    partial: PathBuf,
+    sibling: Sibling,
     /// Missing parents of `out` that were created, outermost first.
     created_parents: Vec<PathBuf>,
-    /// Holds the lock that says somebody is writing.
-    lock: File,
     committed: bool,
     /// Whether a dataset that is at `out` makes way.
     replaces: bool,
@@ -50,13 +57,13 @@ impl StagedDirectory {
     /// then.
     ///
     /// # Errors
-    /// Where `out` is there and is something else than a directory of a dataset's files, which are the only ones that
-    /// are ever removed; where the sibling cannot be created.
+    /// Where `out` is there and is something else than a whole dataset, or holds anything besides a dataset's own files,
+    /// which are the only ones that are ever removed; where the sibling cannot be created.
     pub fn replacing(out: &Path) -> Result<StagedDirectory, GraphError> {
         let Some(name) = out.file_name() else {
             return Err(GraphError::usage("OUT", format!("{} names no directory to create", out.display())));
         };
-        refuse_other_than_dataset(out)?;
+        replaced::refuse_other_than_dataset(out)?;
         StagedDirectory::beside(out, name, true)
     }
 
@@ -66,45 +73,21 @@ impl StagedDirectory {
             _ => Path::new("."),
         };
         let created_parents = create_parents(parent)?;
-        remove_abandoned(parent, name);
-
-        let prefix = partial_prefix(name);
-        let mut attempt = 0;
-        let (partial, lock) = loop {
-            // One process may write the same OUT twice at once only by mistake; each still gets a name of its own.
-            let mut partial = prefix.clone();
-            partial.push(std::process::id().to_string());
-            if attempt > 0 {
-                partial.push(format!("-{attempt}"));
-            }
-            let partial = parent.join(partial);
-            match fs::create_dir(&partial) {
-                // Between creating and locking, another process may have taken it for abandoned: then try again.
-                Ok(()) => match lock_directory(&partial, true) {
-                    Some(lock) => break (partial, lock),
-                    None => attempt += 1,
-                },
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 100 => attempt += 1,
-                Err(error) => {
-                    remove_created(&created_parents);
-                    return Err(GraphError::io(&partial, "create")(error));
-                }
-            }
-        };
-        unfinished().push(partial.clone());
-        Ok(StagedDirectory {
-            out: out.to_owned(),
-            partial,
-            created_parents,
-            lock,
-            committed: false,
-            replaces,
-        })
+        sibling::remove_abandoned(parent, name);
+        // Held from before it is made, so that `remove_unfinished` misses none.
+        let mut unfinished = unfinished();
+        let sibling = Sibling::create(parent, name).map_err(|error| {
+            remove_created(&created_parents);
+            GraphError::io(out, "create")(error)
+        })?;
+        unfinished.push(sibling.path().to_owned());
+        drop(unfinished);
+        Ok(StagedDirectory { out: out.to_owned(), sibling, created_parents, committed: false, replaces })
     }
 
     /// Where to write files.
     pub fn path(&self) -> &Path {
-        &self.partial
+        self.sibling.path()
     }
 
     /// Where they will be found.
@@ -117,28 +100,42 @@ impl StagedDirectory {
     /// # Errors
     /// Where the system refuses, or `out` has come into being meanwhile; the sibling is then removed.
     pub fn commit(mut self) -> Result<(), GraphError> {
-        for entry in fs::read_dir(&self.partial).map_err(GraphError::io(&self.partial, "read"))? {
-            let path = entry.map_err(GraphError::io(&self.partial, "read"))?.path();
-            File::open(&path).and_then(|file| file.sync_all()).map_err(GraphError::io(&path, "flush"))?;
-        }
-        self.lock.sync_all().map_err(GraphError::io(&self.partial, "flush"))?;
+        let partial = self.sibling.path().to_owned();
+        flush(&partial)?;
+        // By descriptor, so that it is this directory that loses its marker, whatever has its name by then.
+        let directory = open_directory(&partial).map_err(GraphError::io(&partial, "flush"))?;
+        directory.sync_all().map_err(GraphError::io(&partial, "flush"))?;
         // Held over the rename, so that `remove_unfinished` sees either an unfinished directory or none.
         let mut unfinished = unfinished();
         let replaced = match &self.out {
-            out if self.replaces && fs::symlink_metadata(out).is_ok() => Some(exchange(&self.partial, out)?),
-            out => rename_without_replacing(&self.partial, out).map(|()| None)?,
+            out if self.replaces && fs::symlink_metadata(out).is_ok() => {
+                Some(replaced::exchange(&partial, out)?)
+            }
+            out => rename_without_replacing(&partial, out).map(|()| None)?,
         };
         self.committed = true;
-        unfinished.retain(|path| *path != self.partial);
+        unfinished.retain(|path| *path != partial);
         drop(unfinished);
+        sibling::unmark(&directory);
         if let Some(replaced) = replaced {
-            // Where it fails, what stays has the name of an abandoned sibling and goes with the next run.
-            let _ = fs::remove_dir_all(replaced);
+            replaced::remove(&replaced);
         }
         let parent = self.out.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
-        File::open(parent).and_then(|parent| parent.sync_all()).map_err(GraphError::io(parent, "flush"))
+        open_directory(parent).and_then(|parent| parent.sync_all()).map_err(GraphError::io(parent, "flush"))
     }
+}
+
+/// Waits until the files and directories in `directory` are on the disk.
+fn flush(directory: &Path) -> Result<(), GraphError> {
+    for entry in fs::read_dir(directory).map_err(GraphError::io(directory, "read"))? {
+        let entry = entry.map_err(GraphError::io(directory, "read"))?;
+        let path = entry.path();
+        let kind = entry.file_type().map_err(GraphError::io(&path, "flush"))?;
+        let file = if kind.is_dir() { open_directory(&path) } else { open_regular(&path) };
+        file.and_then(|file| file.sync_all()).map_err(GraphError::io(&path, "flush"))?;
+    }
+    Ok(())
 }
 
 impl Drop for StagedDirectory {
@@ -146,8 +143,8 @@ impl Drop for StagedDirectory {
         if !self.committed {
             let mut unfinished = unfinished();
             // Nothing to be done where it fails: the next run for the same OUT tries again.
-            let _ = fs::remove_dir_all(&self.partial);
-            unfinished.retain(|path| *path != self.partial);
+            let _ = sibling::remove(self.sibling.path());
+            unfinished.retain(|path| path != self.sibling.path());
             remove_created(&self.created_parents);
         }
     }
@@ -159,7 +156,7 @@ pub fn remove_unfinished() {
     for path in unfinished().drain(..) {
         // A writer may create files while the tree is being removed, so one failure is no reason to give up.
         for _ in 0..10 {
-            match fs::remove_dir_all(&path) {
+            match sibling::remove(&path) {
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
                 _ => break,
             }
@@ -181,98 +178,6 @@ fn refuse_existing(out: &Path) -> Result<(), GraphError> {
             format!("{} exists already: name another directory, or remove that one first", out.display()),
         )),
     }
-}
-
-/// Whether a file of this name may be removed with a dataset.
-fn is_of_dataset(name: &OsStr) -> bool {
-    let name = Path::new(name);
-    name.extension().is_some_and(|extension| extension == "npy")
-        || name == Path::new(crate::meta::FILE_NAME)
-        || name == Path::new(crate::stamp::FILE_NAME)
-        || name == Path::new(crate::files::names::NODE_NAMES)
-}
-
-fn refuse_other_than_dataset(out: &Path) -> Result<(), GraphError> {
-    let refuse = |what: String| {
-        Err(GraphError::usage(
-            "OUT",
-            format!("{} is not replaced, because {what}: name another directory", out.display()),
-        ))
-    };
-    match fs::symlink_metadata(out) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(GraphError::io(out, "look for")(error)),
-        Ok(metadata) if !metadata.is_dir() => return refuse("it is no directory".into()),
-        Ok(_) => {}
-    }
-    for entry in fs::read_dir(out).map_err(GraphError::io(out, "read"))? {
-        let entry = entry.map_err(GraphError::io(out, "read"))?;
-        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-        if !is_file || !is_of_dataset(&entry.file_name()) {
-            return refuse(format!("{} in it is no file of a dataset", entry.file_name().display()));
-        }
-    }
-    Ok(())
-}
-
-/// Gives `from` the name `to`, which is taken by another directory; where that one is afterwards.
-fn exchange(from: &Path, to: &Path) -> Result<PathBuf, GraphError> {
-    use rustix::fs::CWD;
-    refuse_other_than_dataset(to)?;
-    match renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE) {
-        Ok(()) => Ok(from.to_owned()),
-        // Some file systems know no such flag: then for a moment there is none.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
-            let mut aside = from.as_os_str().to_owned();
-            aside.push("-0");
-            let aside = PathBuf::from(aside);
-            fs::rename(to, &aside).map_err(GraphError::io(to, "move aside"))?;
-            fs::rename(from, to).map_err(|error| {
-                let _ = fs::rename(&aside, to);
-                GraphError::io(to, "create")(error)
-            })?;
-            Ok(aside)
-        }
-        Err(error) => Err(GraphError::io(to, "replace")(error.into())),
-    }
-}
-
-fn partial_prefix(name: &OsStr) -> OsString {
-    let mut prefix = name.to_owned();
-    prefix.push(".partial-");
-    prefix
-}
-
-/// Removes siblings that no living process holds. Failing to is no error: they harm nobody.
-fn remove_abandoned(parent: &Path, name: &OsStr) {
-    let prefix = partial_prefix(name);
-    let Ok(entries) = fs::read_dir(parent) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let number = name.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes());
-        let ours = number.is_some_and(|number| {
-            !number.is_empty() && number.iter().all(|&c| c.is_ascii_digit() || c == b'-')
-        });
-        if ours
-            && entry.file_type().is_ok_and(|kind| kind.is_dir())
-            && let Some(_lock) = lock_directory(&entry.path(), false)
-        {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
-}
-
-/// Opens and locks a directory; `None` where another process holds the lock, or the directory is no longer there.
-/// On a file system that cannot lock directories, `where_none` says whether to do without.
-fn lock_directory(path: &Path, where_none: bool) -> Option<File> {
-    let file = File::open(path).ok()?;
-    let held = match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => true,
-        Err(rustix::io::Errno::WOULDBLOCK) => false,
-        Err(_) => where_none,
-    };
-    // Who waited for no lock may still have opened a directory that its holder was just removing.
-    (held && path.exists()).then_some(file)
 }
 
 fn rename_without_replacing(from: &Path, to: &Path) -> Result<(), GraphError> {

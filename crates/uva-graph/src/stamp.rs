@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use uva_mem::files;
 
 use crate::Split;
 use crate::files::names;
@@ -18,6 +18,9 @@ use crate::meta;
 
 /// The stamp's name beside the files.
 pub(crate) const FILE_NAME: &str = ".uvatrain-stamp.json";
+
+/// A stamp has a line or two for each of at most a dozen files.
+const MOST_BYTES: u64 = 64 << 10;
 
 /// Raised whenever the checks become stricter, so that older stamps stop counting.
 const VERSION: u32 = 1;
@@ -75,7 +78,9 @@ impl Stamp {
 
     /// Whether a stamp with this very state was left for the dataset in `directory`.
     pub(crate) fn is_left(&self, directory: &Path) -> bool {
-        let read = |path: &Path| -> Option<Stamp> { serde_json::from_slice(&fs::read(path).ok()?).ok() };
+        let read = |path: &Path| -> Option<Stamp> {
+            serde_json::from_slice(&files::read_regular(path, MOST_BYTES).ok()?).ok()
+        };
         if read(&directory.join(FILE_NAME)).is_some_and(|stamp| stamp == *self) {
             return true;
         }
@@ -107,21 +112,10 @@ impl Stamp {
     }
 }
 
-/// Writes beside and renames, so that no reader sees half a stamp.
+/// Puts the stamp there in one step, so that no reader sees half of one. The dataset may be somebody else's: what lies
+/// under the name is replaced, and never written through.
 fn write(path: &Path, stamp: &Stamp) -> Option<()> {
-    // Two writers at once write the same bytes, so they may share the name; one of a writer that was killed is reused.
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".partial");
-    let beside = PathBuf::from(beside);
-    let text = serde_json::to_vec_pretty(stamp).ok()?;
-    let written = fs::File::create(&beside)
-        .and_then(|mut file| file.write_all(&text))
-        .and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        // It may not even have been created.
-        let _ = fs::remove_file(&beside);
-    }
-    written.ok()
+    files::replace(path, 0o666, &serde_json::to_vec_pretty(stamp).ok()?).ok()
 }
 
 /// Where the stamp of the dataset in `directory` lies in the user's cache directory, and the directory's full path.

@@ -28,18 +28,18 @@ enum ContentProblem {
     )]
     IndptrEnd { position: usize, at: usize, value: i64, edges: usize },
     #[error(
-        "entry {position} at offset {at}, a neighbour of node {node}, is {value}, outside the ids 0..{nodes}"
+        "entry {position} at offset {at}, a neighbour of node {node}, is {value}, {}", outside(*nodes as u64)
     )]
     Neighbour { position: usize, at: usize, node: usize, value: i64, nodes: usize },
-    #[error("the label of node {node} at offset {at} is {value}, outside -1..{classes} (-1 means none)")]
+    #[error("the label of node {node} at offset {at} is {value}, outside -1 to {} (-1 means none)", classes - 1)]
     Label { node: usize, at: usize, value: i64, classes: i64 },
     #[error("the label of node {node}, column {column}, at offset {at} is {value}, it has to be 0 or 1")]
     LabelBit { node: usize, column: usize, at: usize, value: u8 },
-    #[error("entry {position} at offset {at} is {value}, outside the ids 0..{nodes}")]
+    #[error("entry {position} at offset {at} is {value}, {}", outside(*nodes as u64))]
     Id { position: usize, at: usize, value: i64, nodes: usize },
     #[error("entry {position} at offset {at} names node {value} again: a split names a node at most once")]
     SplitTwice { position: usize, at: usize, value: i64 },
-    #[error("the original id of node {node} at offset {at} is {value}, outside 0..2^40")]
+    #[error("the original id of node {node} at offset {at} is {value}, outside 0 to 2^40 - 1")]
     OriginalId { node: usize, at: usize, value: i64 },
     #[error("the original id {value} occurs more than once, again for node {node} at offset {at}")]
     OriginalIdTwice { node: usize, at: usize, value: i64 },
@@ -51,6 +51,14 @@ enum ContentProblem {
     NegativeWeight { position: usize, at: usize, value: f32 },
     #[error("row {row}, column {column}, at offset {at} is {value}: features have to be finite")]
     Feature { row: usize, column: usize, at: usize, value: f32 },
+}
+
+/// What a message says of an id that is none of `nodes` nodes.
+pub(crate) fn outside(nodes: u64) -> String {
+    match nodes.checked_sub(1) {
+        Some(last) => format!("outside the ids 0 to {last}"),
+        None => "and there are no nodes".to_owned(),
+    }
 }
 
 /// Where element `position` of `array` lies in its file.
@@ -122,13 +130,20 @@ pub(crate) fn weights_from(array: &NpyArray, first: usize, values: &[f32]) -> Re
     }
 }
 
-/// Checks that edges can be picked by their weights: none may be negative. That they are finite has been checked.
+/// Checks that edges can be picked by their weights: none may be negative. That they are finite has been checked, but
+/// perhaps by an earlier run, and the file may be another by now.
 pub(crate) fn weights_to_pick_by(array: &NpyArray, values: &[f32]) -> Result<(), GraphError> {
-    match first_wrong(values, |weight| weight < 0.0) {
+    match first_wrong(values, |weight| !(0.0..=f32::MAX).contains(&weight)) {
         None => Ok(()),
         Some(position) => {
             let (at, value) = (offset(array, position), values[position]);
-            Err(invalid(array, ContentProblem::NegativeWeight { position, at, value }))
+            Err(invalid(
+                array,
+                match value.is_finite() {
+                    true => ContentProblem::NegativeWeight { position, at, value },
+                    false => ContentProblem::Weight { position, at, value },
+                },
+            ))
         }
     }
 }
@@ -192,11 +207,22 @@ fn neighbours<T: AnyBitPattern + Sync>(
     widen: impl Fn(T) -> i64,
 ) -> Result<(), GraphError> {
     let Some(position) = first_wrong(ids.values(), is_wrong) else { return Ok(()) };
-    let (at, value) = (offset(ids.array(), position), widen(ids.values()[position]));
+    Err(wrong_neighbour(files, position, widen(ids.values()[position])))
+}
+
+/// The error about entry `position` of `indices.npy`, which is `value` and no node.
+pub(crate) fn wrong_neighbour(files: &Files, position: usize, value: i64) -> GraphError {
+    let array = files.indices.array();
+    let at = offset(array, position);
     // The list that holds the position: the last one that starts at or before it.
-    let node = files.indptr.values().partition_point(|&start| start <= position as i64) - 1;
-    let nodes = files.nodes();
-    Err(invalid(ids.array(), ContentProblem::Neighbour { position, at, node, value, nodes }))
+    let lists = files.indptr.values().partition_point(|&start| start <= position as i64);
+    let (node, nodes) = (lists.saturating_sub(1), files.nodes());
+    invalid(array, ContentProblem::Neighbour { position, at, node, value, nodes })
+}
+
+/// The error about entry `position` of a split, which is `value` and no node.
+pub(crate) fn wrong_id(array: &NpyArray, position: usize, value: i64, nodes: usize) -> GraphError {
+    invalid(array, ContentProblem::Id { position, at: offset(array, position), value, nodes })
 }
 
 /// Checks the labels of nodes that have one class each; `array` holds `values` in whatever width. Without `classes` any
@@ -246,23 +272,9 @@ pub(crate) fn split_ids(array: &NpyArray, values: &[i64], nodes: usize) -> Resul
 
 /// Checks that `values`, which `array` holds in whatever width, are ids of nodes.
 pub(crate) fn ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), GraphError> {
-    ids_from(array, 0, values, nodes)
-}
-
-/// The same for a part of the array, whose first element is number `first` there.
-pub(crate) fn ids_from(
-    array: &NpyArray,
-    first: usize,
-    values: &[i64],
-    nodes: usize,
-) -> Result<(), GraphError> {
     match first_wrong(values, |id| id.cast_unsigned() >= nodes as u64) {
         None => Ok(()),
-        Some(wrong) => {
-            let position = first + wrong;
-            let (at, value) = (offset(array, position), values[wrong]);
-            Err(invalid(array, ContentProblem::Id { position, at, value, nodes }))
-        }
+        Some(wrong) => Err(wrong_id(array, wrong, values[wrong], nodes)),
     }
 }
 

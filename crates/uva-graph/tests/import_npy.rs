@@ -152,7 +152,10 @@ fn what_does_not_fit_is_refused_by_the_sources_name_and_leaves_nothing() {
         "Fortran order",
     );
     refused(&|s| s.write("indptr", NpyType::I64, &[], &[0_i64, 2, 1, 3, 5]), "small/indptr.npy: entry 2");
-    refused(&|s| s.write("indices", NpyType::I32, &[], &[0, 0, 0, 0, 4]), "small/indices.npy: entry 4");
+    refused(
+        &|s| s.write("indices", NpyType::I32, &[], &[0, 0, 0, 0, 4]),
+        "small/indices.npy: entry 4 at offset 144, a neighbour of node 3, is 4, outside the ids 0 to 3 (feat.npy has 4 rows)",
+    );
     refused(
         &|s| s.write("label", NpyType::I32, &[], &[0, 0, 0, -2]),
         "small/label.npy: the label of node 3 at offset 140",

@@ -77,7 +77,7 @@ fn meta_is_optional_and_keeps_what_it_does_not_know() {
         ("{", "EOF"),
         (r#"{"classes": "two"}"#, "invalid type"),
         (r#"{"classes": 0}"#, "\"classes\" is 0"),
-        (r#"{"classes": 2}"#, "label of node 1 at offset 136 is 2, outside -1..2"),
+        (r#"{"classes": 2}"#, "label of node 1 at offset 136 is 2, outside -1 to 1"),
         (r#"{"feat_dtype": "f16"}"#, "feat.npy holds float32"),
         (r#"{"feat_dtype": "fp4"}"#, "\"feat_dtype\" is \"fp4\""),
     ] {
@@ -195,7 +195,8 @@ fn a_neighbour_out_of_range_is_refused_with_its_node() {
     for wrong in [4, -1, i32::MAX] {
         small.write("indices", NpyType::I32, &[], &[1, 2, wrong, 1, 0]);
         let message = small.refusal(Verify::Stamp);
-        let part = format!("entry 2 at offset 136, a neighbour of node 2, is {wrong}, outside the ids 0..4");
+        let part =
+            format!("entry 2 at offset 136, a neighbour of node 2, is {wrong}, outside the ids 0 to 3");
         assert!(message.contains("indices.npy: ") && message.contains(&part), "{message}");
     }
     small.write("indices", NpyType::I64, &[], &[1, 2, 0, 1_i64 << 32, 0]);
@@ -217,7 +218,7 @@ fn labels_out_of_range_are_refused() {
 fn splits_with_ids_out_of_range_or_twice_are_refused_and_empty_ones_taken() {
     let small = small();
     for (ids, part) in [
-        (vec![0_i64, 4], "entry 1 at offset 136 is 4, outside the ids 0..4"),
+        (vec![0_i64, 4], "entry 1 at offset 136 is 4, outside the ids 0 to 3"),
         (vec![-1], "entry 0 at offset 128 is -1"),
         (vec![2, 0, 2], "entry 2 at offset 144 names node 2 again"),
     ] {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use common::{Small, names, small};
+use common::{Small, change_behind_a_stamp, names, small};
 use proptest::prelude::*;
 use uva_graph::npy::NpyType;
 use uva_graph::reorder::{NodeOrder, ReorderedLayout, write_reordered};
@@ -288,5 +288,27 @@ proptest! {
         small.write::<i64>("test_idx", NpyType::I64, &[], &[]);
         let order = NodeOrder::from_first(nodes, &order[..first.min(nodes)]).unwrap();
         check(&small.open(), &order, &small.directory.path().join("copy"));
+    }
+}
+
+#[test]
+fn ids_that_were_changed_behind_a_stamp_are_refused_with_their_place_and_leave_nothing() {
+    let small = small();
+    // The last entry, of node 3, behind a header of 128 bytes.
+    change_behind_a_stamp(&small, "indices", |bytes| bytes[144..148].copy_from_slice(&4_i32.to_le_bytes()));
+    let dataset = small.open();
+    assert!(dataset.verification().from_stamp);
+    let part = "indices.npy: entry 4 at offset 144, a neighbour of node 3, is 4, outside the ids 0 to 3";
+    for first in [&[][..], &[3, 0]] {
+        let order = NodeOrder::from_first(4, first).unwrap();
+        let before = names(small.directory.path());
+        let error =
+            write_reordered(&dataset, &order, &small.directory.path().join("copy"), &|_| ()).unwrap_err();
+        assert!(error.is_bad_input() && error.to_string().contains(part), "{error}");
+        assert_eq!(names(small.directory.path()), before);
+        let layout = ReorderedLayout::new(&dataset);
+        let mut memory = vec![[0_u64; 8]; layout.bytes() / 64];
+        let error = layout.fill(&dataset, &order, bytemuck::cast_slice_mut(&mut memory)).unwrap_err();
+        assert!(error.is_bad_input() && error.to_string().contains(part), "{error}");
     }
 }

@@ -82,3 +82,31 @@ fn a_broken_stamp_is_as_good_as_none() {
         assert!(small.open().verification().from_stamp);
     }
 }
+
+#[test]
+fn what_is_planted_in_the_place_of_the_stamp_is_neither_written_through_nor_waited_for() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let small = settled();
+    let victim = small.directory.path().join("victim");
+    fs::write(&victim, "mine").unwrap();
+    let (stamp, partial) = (small.path.join(STAMP), small.path.join(format!("{STAMP}.partial")));
+    // The name that a file on its way to the stamp once had.
+    std::os::unix::fs::symlink(&victim, &partial).unwrap();
+    let mut plants: Vec<(&str, Box<dyn Fn()>)> = Vec::new();
+    plants.push(("link", Box::new(|| std::os::unix::fs::symlink(&victim, &stamp).unwrap())));
+    plants.push((
+        "pipe",
+        Box::new(|| mknodat(CWD, &stamp, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap()),
+    ));
+    plants.push(("zero", Box::new(|| std::os::unix::fs::symlink("/dev/zero", &stamp).unwrap())));
+    plants.push(("nothing", Box::new(|| {})));
+    for (what, plant) in plants {
+        let _ = fs::remove_file(&stamp);
+        plant();
+        assert!(small.open().verification().edges_checked, "{what}");
+        assert!(fs::symlink_metadata(&stamp).unwrap().is_file(), "{what}");
+        assert!(small.open().verification().from_stamp, "{what}");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "mine", "{what}");
+        assert!(fs::symlink_metadata(&partial).unwrap().is_symlink(), "{what}");
+    }
+}

@@ -7,6 +7,7 @@
 //! This crate must not know what rows mean, what a driver is, or how fast anything runs.
 
 #![deny(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod gather;
 pub mod requests;

@@ -115,6 +115,14 @@ pub fn read_kernel_text(path: impl AsRef<Path>) -> io::Result<String> {
     fs::read_to_string(path)
 }
 
+/// The bytes of such a file.
+///
+/// # Errors
+/// The system's answer.
+pub fn read_kernel(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    fs::read(path)
+}
+
 /// Opens a directory, to lock it, to synchronise it, or to look names up in it.
 ///
 /// # Errors
@@ -122,6 +130,24 @@ pub fn read_kernel_text(path: impl AsRef<Path>) -> io::Result<String> {
 pub fn open_directory(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// Opens a regular file to hold a lock on it; with `create` it is made where there is none, with mode 0600, so that no
+/// other user can open it and take the lock. Nothing is read or written. A link is refused.
+///
+/// # Errors
+/// The system's answer; [`io::ErrorKind::InvalidInput`] for what is no regular file.
+pub fn open_lock_file(path: &Path, create: bool) -> io::Result<File> {
+    // For writing too: a lock on a network file system may need it.
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = if create { flags | OFlags::CREATE } else { flags };
+    let file = match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => File::from(file),
+        Err(Errno::LOOP) => return Err(not_regular("a link")),
+        Err(Errno::NXIO) => return Err(not_regular("a socket or a device")),
+        Err(error) => return Err(error.into()),
+    };
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular("a pipe or a device")) }
 }
 
 /// What becomes of the content of a regular file that is opened as an output.
@@ -188,7 +214,13 @@ pub fn write_output(path: &Path, contents: &[u8]) -> io::Result<()> {
         return open_output(path, 0o666, Former::Truncated)?.write_all(contents);
     }
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut replacement = Replacement::of(&target, 0o666)?;
+    let mut replacement = match Replacement::of(&target, 0o666) {
+        // A file that may be written in a directory that may not: there is only the file itself to write to.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && former.is_some() => {
+            return open_output(&target, 0o666, Former::Truncated)?.write_all(contents);
+        }
+        other => other?,
+    };
     if let Some(former) = former {
         let permissions = fs::Permissions::from_mode(former.permissions().mode() & 0o777);
         replacement.file().set_permissions(permissions)?;
@@ -281,7 +313,7 @@ impl Replacement {
             Some(partial) => partial,
             None => self.partial.insert(self.link()?),
         };
-        rustix::fs::renameat(&self.directory, &*partial, &self.directory, &self.name)?;
+        rustix::fs::renameat(&self.directory, partial, &self.directory, &self.name)?;
         // `Drop` finds nothing of this name any more.
         self.partial = None;
         Ok(())
@@ -436,6 +468,22 @@ mod tests {
         drop(named);
         assert_eq!(entries(temp.path()), ["target"]);
         assert_eq!(fs::read(&target).unwrap(), b"old");
+    }
+
+    #[test]
+    fn a_lock_is_held_on_a_file_of_the_users_alone_and_never_through_a_link() {
+        let temp = tempfile::tempdir().unwrap();
+        let (lock, link) = (temp.path().join("lock"), temp.path().join("link"));
+        assert_eq!(open_lock_file(&lock, false).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let mode = open_lock_file(&lock, true).unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        open_lock_file(&lock, false).unwrap();
+        symlink(temp.path().join("victim"), &link).unwrap();
+        assert!(open_lock_file(&link, true).unwrap_err().to_string().contains("a link"));
+        let fifo = temp.path().join("fifo");
+        rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert!(open_lock_file(&fifo, true).unwrap_err().to_string().contains("a pipe"));
+        assert_eq!(entries(temp.path()), ["fifo", "link", "lock"]);
     }
 
     #[test]

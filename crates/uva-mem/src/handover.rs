@@ -80,6 +80,8 @@ pub struct Received {
     pub payload: Vec<u8>,
     /// The descriptors, in the order they were sent.
     pub fds: Vec<OwnedFd>,
+    /// The number of the process that sent it, as the kernel tells it; only behind [`Channel::refuse_other_users`].
+    pub sender: Option<u32>,
 }
 
 /// One end of a hand-over socket.
@@ -114,7 +116,8 @@ impl Channel {
         Ok(Self(fd))
     }
 
-    /// Refuses messages of other users from now on: the kernel says with each who has sent it. For an end that others
+    /// Refuses messages of other users from now on: the kernel says with each who has sent it
+    /// ([`Received::sender`]). For an end that others
     /// than our own programs may come to have the peer of. Not for one whose peer may be outside of this process's PID
     /// namespace: the kernel has no number for it there.
     ///
@@ -207,7 +210,8 @@ impl Channel {
         check_header(&buffer[..message.bytes], fds.len()).map_err(HandoverError::Refused)?;
         buffer.truncate(message.bytes);
         buffer.drain(..HEADER);
-        Ok(Received { payload: buffer, fds })
+        let sender = sender.and_then(|sender| sender.pid.as_raw_nonzero().get().try_into().ok());
+        Ok(Received { payload: buffer, fds, sender })
     }
 
     /// As [`Channel::recv`], but not for longer than `timeout`.

@@ -11,6 +11,7 @@
 //! Linux only: memfd, futex, pidfd and `SCM_RIGHTS` are what it is made of.
 
 #![deny(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod control;
 pub mod files;

@@ -42,6 +42,17 @@ impl PidFd {
         Ok(Self { fd, pid })
     }
 
+    /// The number that the system has for the process; `None` once it was waited for, and where this process's PID
+    /// namespace does not hold it. For a descriptor that was handed over: [`PidFd::pid`] is what its giver said.
+    ///
+    /// # Errors
+    /// Where `/proc` cannot be read.
+    pub fn number(&self) -> io::Result<Option<u32>> {
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", self.fd.as_raw_fd()))?;
+        let number = info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse::<i64>().ok());
+        Ok(number.and_then(|number| u32::try_from(number).ok()).filter(|number| *number != 0))
+    }
+
     /// The number the process has, or had.
     pub fn pid(&self) -> u32 {
         self.pid

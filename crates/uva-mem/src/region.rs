@@ -248,6 +248,6 @@ fn round_up(bytes: usize, page: usize) -> Option<usize> {
 
 /// Whether the kernel gives memfds transparent huge pages: `madvise` succeeds even where it never does.
 fn transparent_huge_pages_for_memfd() -> bool {
-    std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+    crate::files::read_kernel_text("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
         .is_ok_and(|text| !text.contains("[never]") && !text.contains("[deny]") && text.contains('['))
 }

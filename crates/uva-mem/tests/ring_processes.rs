@@ -332,5 +332,7 @@ fn a_descriptor_that_is_no_pidfd_is_refused() {
     let own = PidFd::open(std::process::id()).unwrap();
     let again = PidFd::from_fd(own.as_fd().try_clone_to_owned().unwrap(), std::process::id()).unwrap();
     assert!(again.is_alive().unwrap());
+    let misnamed = PidFd::from_fd(own.as_fd().try_clone_to_owned().unwrap(), 4711).unwrap();
+    assert_eq!(misnamed.number().unwrap(), Some(std::process::id()));
     assert!(PidFd::open(0).is_err() && PidFd::open(u32::MAX).is_err());
 }

@@ -99,8 +99,12 @@ fn each(ids: &Input, nodes: usize, mut work: impl FnMut(usize, usize)) -> PyResu
             match usize::try_from(id).ok().filter(|&node| node < nodes) {
                 Some(node) => work(position, node),
                 None => {
-                    let message =
-                        format!("{}: entry {position} is {id}, outside the ids 0..{nodes}", ids.name);
+                    let message = match nodes.checked_sub(1) {
+                        Some(last) => {
+                            format!("{}: entry {position} is {id}, outside the ids 0 to {last}", ids.name)
+                        }
+                        None => format!("{}: entry {position} is {id}, and there are no nodes", ids.name),
+                    };
                     return Err(PyValueError::new_err(message));
                 }
             }

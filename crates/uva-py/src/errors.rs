@@ -7,7 +7,7 @@ use std::io;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use uva_graph::GraphError;
-use uva_runtime::RuntimeError;
+use uva_runtime::{RuntimeError, shown};
 
 mod classes {
     use pyo3::import_exception;
@@ -42,15 +42,17 @@ impl<T> OrRaise<T> for Result<T, GraphError> {
 /// The exception for an error of what was asked for in Python: options have Python's names.
 pub fn of_runtime(error: RuntimeError) -> PyErr {
     let message = in_python(&error.to_string());
-    exception(&error, message)
+    exception(&error, &message)
 }
 
 /// The exception for an error of what was asked for on a command line: options have the command line's names.
 pub fn of_launched(error: RuntimeError) -> PyErr {
-    exception(&error, error.to_string())
+    exception(&error, &error.to_string())
 }
 
-fn exception(error: &RuntimeError, message: String) -> PyErr {
+fn exception(error: &RuntimeError, message: &str) -> PyErr {
+    // Python prints it as it stands.
+    let message = shown::lines(message).into_owned();
     match error {
         RuntimeError::Usage(_) | RuntimeError::Input(_) => PyValueError::new_err(message),
         RuntimeError::Missing(_) => Unavailable::new_err(message),
@@ -66,7 +68,7 @@ fn exception(error: &RuntimeError, message: String) -> PyErr {
 pub fn of_graph(error: GraphError) -> PyErr {
     match error {
         GraphError::Io { path, action, source } => of_io(&source, action, &path.display().to_string()),
-        other => PyValueError::new_err(in_python(&other.to_string())),
+        other => PyValueError::new_err(shown::lines(&in_python(&other.to_string())).into_owned()),
     }
 }
 
@@ -85,7 +87,7 @@ pub fn of_io(error: &io::Error, action: &str, path: &str) -> PyErr {
             let said = said.strip_suffix(&format!(" (os error {number})")).unwrap_or(&said).to_owned();
             PyOSError::new_err((number, format!("cannot {action}: {said}"), path.to_owned()))
         }
-        None => PyOSError::new_err(format!("{path}: cannot {action}: {said}")),
+        None => PyOSError::new_err(shown::lines(&format!("{path}: cannot {action}: {said}")).into_owned()),
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! It exchanges arrays by DLPack and links neither libtorch nor numpy, so one wheel serves every Python and every
 //! torch.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod array;
 mod attach;

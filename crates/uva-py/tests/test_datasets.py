@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import subprocess
+import warnings
 
 import numpy as np
 import pytest
@@ -171,6 +172,64 @@ def test_meta_json_says_what_was_given_and_nothing_where_nothing_was(tmp_path):
     assert not (tmp_path / "b/meta.json").exists()
 
 
+@pytest.mark.parametrize("library", ["torch", "numpy", "dlpack"])
+def test_64_bits_are_narrowed_to_32_with_a_warning_at_the_caller(tmp_path, library):
+    class Exporter:
+        """Says of itself nothing but what DLPack does."""
+
+        def __init__(self, array):
+            self.tensor = torch.from_numpy(array)
+
+        def __dlpack__(self, **options):
+            return self.tensor.__dlpack__()
+
+        def __dlpack_device__(self):
+            return self.tensor.__dlpack_device__()
+
+    made = dict(torch=torch.from_numpy, numpy=np.asarray, dlpack=Exporter)[library]
+    # More than is narrowed at a time.
+    features, weight = np.random.default_rng(0).random((3, 5000)), np.array([0.1, 1, 2, 3])
+    with pytest.warns(uvatrain.UvatrainWarning) as told:
+        dataset = uvatrain.write_dataset(
+            tmp_path / "graph", **arrays(features=made(features), weight=made(weight))
+        )
+    assert np.array_equal(dataset.features, features.astype(np.float32))
+    assert np.array_equal(dataset.weight, weight.astype(np.float32))
+    assert [str(warning.message) for warning in told] == [
+        "features is float64 [3, 5000]: float64 becomes float32",
+        "weight is float64 [4]: float64 becomes float32",
+    ]
+    assert {warning.filename for warning in told} == {__file__}
+
+
+def test_where_warnings_are_errors_nothing_is_written_and_what_float32_cannot_hold_is_refused(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(uvatrain.UvatrainWarning, match="features is float64"):
+            uvatrain.write_dataset(tmp_path / "graph", **arrays(features=np.zeros((3, 4))))
+        assert os.listdir(tmp_path) == []
+        warnings.simplefilter("ignore")
+        with pytest.raises(ValueError, match=r"feat\.npy"):
+            uvatrain.write_dataset(tmp_path / "graph", **arrays(features=np.full((3, 4), 1e300)))
+        assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("nodes", [3, 10_000])
+def test_without_labels_no_node_has_one_and_batches_say_so(tmp_path, nodes):
+    made = arrays(
+        indptr=np.arange(nodes + 1),
+        indices=np.arange(nodes)[::-1].copy(),
+        features=np.ones((nodes, 2), np.float32),
+    )
+    del made["labels"]
+    dataset = uvatrain.write_dataset(tmp_path / "graph", **made)
+    assert dataset.labels.dtype == torch.int64 and dataset.labels.tolist() == [-1] * nodes
+    assert dataset.num_classes == 0 and not dataset.multi_label
+    for split in ("train", "valid", "test"):
+        with uvatrain.Loader(dataset, fanouts=[1, 1], split=split) as loader:
+            assert [batch.y.tolist() for batch in loader] == [[-1]]
+
+
 WRONG = [
     (dict(indptr=np.array([0.0, 1, 3, 4])), "indptr is float64 [4], it has to be int64 [nodes + 1]"),
     (dict(indptr=np.empty(0, np.int64)), "indptr is int64 [0]"),
@@ -182,9 +241,10 @@ WRONG = [
     ),
     (dict(indices=torch.tensor([1.0, 0, 2, 1])), "indices is float32 [4]"),
     (
-        dict(features=np.zeros((3, 4))),
-        "features is float64 [3, 4], it has to be float32, float16, bfloat16, uint8 or int8",
+        dict(features=np.zeros((3, 4), np.int64)),
+        "features is int64 [3, 4], it has to be float32, float16, bfloat16, uint8 or int8",
     ),
+    (dict(features=np.zeros((2, 4))), "features is float64 [2, 4], it has to be float32"),
     (dict(features=np.zeros((2, 4), np.float32)), "[3, features], a row for each node of indptr"),
     (dict(features=np.zeros(3, np.float32)), "features is float32 [3]"),
     (dict(features=np.zeros((3, 0), np.float32)), "features is float32 [3, 0]"),
@@ -204,7 +264,8 @@ WRONG = [
     (dict(train_idx=torch.tensor([True, False, False])), "mask.nonzero()"),
     (dict(valid_idx=np.array([[0]])), "valid_idx is int64 [1, 1]"),
     (dict(test_idx=np.array([0.5])), "test_idx is float64 [1]"),
-    (dict(weight=np.zeros(4)), "weight is float64 [4], it has to be float32 [4]"),
+    (dict(weight=np.zeros(4, np.float16)), "weight is float16 [4], it has to be float32 [4]"),
+    (dict(weight=np.zeros(3)), "weight is float64 [3], it has to be float32 [4]"),
     (dict(weight=np.zeros(3, np.float32)), "weight is float32 [3]"),
     (dict(orig_id=np.array([0, 1])), "orig_id is int64 [2], it has to be int64 [3]"),
     (dict(feat=np.zeros((3, 4))), "feat is a ndarray: no argument of a dataset, and no JSON value"),
@@ -212,7 +273,7 @@ WRONG = [
     # What the files' content says, found as the command line finds it, before the directory has its name.
     (
         dict(indices=np.array([1, 0, 99, 1])),
-        "indices.npy: entry 2 at offset 144, a neighbour of node 1, is 99, outside the ids 0..3",
+        "indices.npy: entry 2 at offset 144, a neighbour of node 1, is 99, outside the ids 0 to 2",
     ),
     (
         dict(indptr=np.array([0, 3, 1, 4])),
@@ -223,7 +284,7 @@ WRONG = [
     (dict(labels=np.array([0, 1, -2])), "label.npy: the label of node 2 at offset 144 is -2"),
     (dict(labels=np.array([0, 1, 2]), classes=2), "label.npy: the label of node 2"),
     (dict(train_idx=np.array([0, 0])), "train_idx.npy: entry 1 at offset 136 names node 0 again"),
-    (dict(test_idx=np.array([3])), "test_idx.npy: entry 0 at offset 128 is 3, outside the ids 0..3"),
+    (dict(test_idx=np.array([3])), "test_idx.npy: entry 0 at offset 128 is 3, outside the ids 0 to 2"),
     (dict(weight=np.array([1, 1, np.inf, 1], np.float32)), "weight.npy: the weight of edge 2"),
     (dict(orig_id=np.array([1, 2, 1])), "orig_id.npy: the original id 1 occurs more than once"),
     (dict(classes=0), 'meta.json: "classes" is 0'),
@@ -261,6 +322,20 @@ def test_a_directory_that_exists_is_refused_and_replaced_only_on_demand_and_only
         uvatrain.write_dataset(path, **arrays(), overwrite=True)
     assert (path / "notes.txt").read_text() == "mine"
     assert names(tmp_path) == ["graph"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("measured.npy", "measured.npy in it is no file of a dataset"), ("label.npy", "does not open as a dataset")],
+)
+def test_a_directory_with_an_array_of_somebodys_is_not_replaced(tmp_path, name, says):
+    path = tmp_path / "results"
+    path.mkdir()
+    np.save(path / name, np.array([1.0, 2.0]))
+    with pytest.raises(ValueError, match=says):
+        uvatrain.write_dataset(path, **arrays(), overwrite=True)
+    assert np.load(path / name).tolist() == [1.0, 2.0]
+    assert names(tmp_path) == ["results"]
 
 
 def test_what_the_system_refuses_is_an_oserror_with_its_number_and_file(tmp_path):
@@ -353,7 +428,7 @@ def test_edges_become_lists_in_their_order():
     assert torch.from_dlpack(indices).tolist() == [3, 1, 3, 0, 2, 4]
     assert torch.from_dlpack(order).tolist() == [0, 1, 2, 4, 3, 5]
     for wrong in (-1, 5):
-        with pytest.raises(ValueError, match=f"sources: entry 1 is {wrong}, outside the ids 0..5"):
+        with pytest.raises(ValueError, match=f"sources: entry 1 is {wrong}, outside the ids 0 to 4"):
             uvatrain._core.lists_of_edges(torch.tensor([0, wrong]), torch.tensor([0, 0]), 5, False)
     with pytest.raises(ValueError, match="both have to be int64"):
         uvatrain._core.lists_of_edges(torch.tensor([0, 1]), torch.tensor([0]), 5, False)

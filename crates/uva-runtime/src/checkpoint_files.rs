@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use uva_mem::files::{Replacement, open_lock_file};
 
 use crate::RuntimeError;
 
@@ -19,31 +20,41 @@ use crate::RuntimeError;
 const PATIENCE: Duration = Duration::from_secs(5);
 const INTERVAL: Duration = Duration::from_millis(20);
 
+/// The file that the claim is a lock on. Its mode is 0600: a lock on the directory itself could be held by every user who
+/// may read it. It stays beside a checkpoint.
+const LOCK: &str = ".uvatrain-lock";
+/// The name that a checkpoint counts by.
+const STATE: &str = "checkpoint.json";
+
 /// A directory of checkpoints that is this run's alone. Two runs that wrote there would each take the other's files for
 /// leftovers.
 ///
-/// The claim is a lock on the directory itself, so no file tells of it and none stays behind. It ends with the last
-/// process that holds its descriptor: the janitor holds one too, and outlives what a killed launcher leaves running.
+/// The claim is a lock on a file in it. It ends with the last process that holds the file's descriptor: the janitor holds
+/// one too, and outlives what a killed launcher leaves running.
 #[derive(Debug)]
 pub struct CheckpointDirectory {
     path: PathBuf,
     lock: File,
     /// Made for this run: it goes again if nothing comes to lie in it.
     made: bool,
+    /// The run's first hold on the claim, which tidies up when it ends.
+    first: bool,
 }
 
 impl CheckpointDirectory {
-    /// Claims the directory; makes it where it is missing, for the user only.
+    /// Claims the directory; makes it where it is missing, for the user only. A file is made in it and removed again, as
+    /// the first checkpoint would be made: better now than after an epoch.
     ///
     /// # Errors
-    /// [`RuntimeError::Input`] when another run has it, or when it cannot be made or opened.
+    /// [`RuntimeError::Input`] when another run has it, or when it cannot be made or written.
     pub fn claim(path: &Path) -> Result<Self, RuntimeError> {
         let failed = |doing: &str, error: &dyn std::fmt::Display| {
             RuntimeError::Input(format!(
-                "--checkpoint {}: cannot {doing} the directory: {error}",
+                "--checkpoint {}: cannot {doing}: {error}; name a directory that this user may write",
                 path.display()
             ))
         };
+        let lock_path = path.join(LOCK);
         let mut made = false;
         let since = Instant::now();
         loop {
@@ -51,19 +62,26 @@ impl CheckpointDirectory {
                 match DirBuilder::new().recursive(true).mode(0o700).create(path) {
                     Ok(()) => made = true,
                     Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
-                    Err(error) => return Err(failed("create", &error)),
+                    Err(error) => return Err(failed("create the directory", &error)),
                 }
             }
-            let lock = match File::open(path) {
+            let lock = match open_lock_file(&lock_path, true) {
                 Ok(lock) => lock,
                 Err(error) if error.kind() == ErrorKind::NotFound && since.elapsed() < PATIENCE => continue,
-                Err(error) => return Err(failed("open", &error)),
+                Err(error) => return Err(failed(&format!("write in the directory ({LOCK})"), &error)),
             };
-            // Any other error is of a file system that cannot lock directories: there nobody watches over them.
+            // Any other error is of a file system that cannot lock files: there nobody watches over them.
             let held = flock(&lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK);
             // Whoever had it before may have removed it: a lock on what no path leads to keeps nobody out.
-            if !held && is_at(&lock, path) {
-                return Ok(Self { path: path.to_owned(), lock, made });
+            if !held && is_at(&lock, &lock_path) {
+                let claimed = Self { path: path.to_owned(), lock, made, first: true };
+                // A link is replaced; a directory would keep the first checkpoint from its name.
+                if fs::symlink_metadata(path.join(STATE)).is_ok_and(|state| state.is_dir()) {
+                    return Err(failed("write in the directory", &format!("{STATE} there is a directory")));
+                }
+                Replacement::of(&path.join(STATE), 0o600)
+                    .map_err(|error| failed("write in the directory", &error))?;
+                return Ok(claimed);
             }
             if since.elapsed() > PATIENCE {
                 return Err(RuntimeError::Input(format!(
@@ -95,12 +113,12 @@ impl CheckpointDirectory {
         let lock = self.lock.try_clone().map_err(|error| {
             RuntimeError::Failed(format!("--checkpoint {}: {error}", self.path.display()))
         })?;
-        Ok(Self { path: self.path.clone(), lock, made: false })
+        Ok(Self { path: self.path.clone(), lock, made: false, first: false })
     }
 
     /// The claim that another process handed over.
     pub(crate) fn handed(path: PathBuf, lock: OwnedFd) -> Self {
-        Self { path, lock: lock.into(), made: false }
+        Self { path, lock: lock.into(), made: false, first: false }
     }
 
     /// Removes what a consumer that was killed may have left half-written. Not while one writes.
@@ -111,17 +129,23 @@ impl CheckpointDirectory {
     }
 }
 
-/// Whether the path still leads to this directory.
-fn is_at(directory: &File, path: &Path) -> bool {
+/// Whether the path still leads to this file.
+fn is_at(file: &File, path: &Path) -> bool {
     let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
-    let (opened, named) = (directory.metadata().map(identity), fs::metadata(path).map(identity));
+    let (opened, named) = (file.metadata().map(identity), fs::symlink_metadata(path).map(identity));
     matches!((opened, named), (Ok(opened), Ok(named)) if opened == named)
 }
 
 impl Drop for CheckpointDirectory {
     fn drop(&mut self) {
+        // By then every checkpoint of the run has been written. Without one nothing tells of the run.
+        let (lock, state) = (self.path.join(LOCK), self.path.join(STATE));
+        if !self.first || !is_at(&self.lock, &lock) || fs::symlink_metadata(state).is_ok() {
+            return;
+        }
+        let _ = fs::remove_file(lock);
         if self.made {
-            // Only an empty one goes; and by then every checkpoint of the run has been written.
+            // Only an empty one goes.
             let _ = fs::remove_dir(&self.path);
         }
     }
@@ -150,8 +174,8 @@ mod tests {
             waiting.recv().unwrap();
             drop(maker);
             let claimed = waiter.join().unwrap();
-            assert!(is_at(&claimed.lock, &path));
-            let other = File::open(&path).unwrap();
+            assert!(is_at(&claimed.lock, &path.join(LOCK)));
+            let other = File::open(path.join(LOCK)).unwrap();
             assert_eq!(flock(&other, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK));
         }
         assert!(!path.exists());
@@ -161,12 +185,42 @@ mod tests {
     fn a_directory_that_was_removed_is_not_the_one_that_was_made_in_its_place() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("kept");
+        let claimed = CheckpointDirectory::claim(&path).unwrap();
+        assert!(is_at(&claimed.lock, &path.join(LOCK)));
+        fs::remove_dir_all(&path).unwrap();
+        assert!(!is_at(&claimed.lock, &path.join(LOCK)));
+        let second = CheckpointDirectory::claim(&path).unwrap();
+        drop(claimed);
+        assert!(is_at(&second.lock, &path.join(LOCK)), "the first took the second's lock with it");
+    }
+
+    #[test]
+    fn a_lock_on_the_directory_itself_keeps_no_run_out_and_the_lock_s_file_is_the_user_s_alone() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("kept");
         fs::create_dir(&path).unwrap();
-        let directory = File::open(&path).unwrap();
-        assert!(is_at(&directory, &path));
-        fs::remove_dir(&path).unwrap();
-        assert!(!is_at(&directory, &path));
+        // Whoever may read the directory can take this one.
+        let readers = File::open(&path).unwrap();
+        flock(&readers, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let claimed = CheckpointDirectory::claim(&path).unwrap();
+        assert_eq!(fs::metadata(path.join(LOCK)).unwrap().mode() & 0o777, 0o600);
+        drop(claimed);
+        assert!(!path.join(LOCK).exists(), "without a checkpoint nothing stays");
+        assert!(path.exists(), "it was there before the run");
+        fs::write(path.join(STATE), "{}").unwrap();
+        drop(CheckpointDirectory::claim(&path).unwrap());
+        assert!(path.join(LOCK).exists());
+    }
+
+    #[test]
+    fn what_was_planted_in_the_place_of_the_lock_is_refused_by_name_and_not_touched() {
+        let temp = tempfile::tempdir().unwrap();
+        let (path, victim) = (temp.path().join("kept"), temp.path().join("victim"));
         fs::create_dir(&path).unwrap();
-        assert!(!is_at(&directory, &path));
+        std::os::unix::fs::symlink(&victim, path.join(LOCK)).unwrap();
+        let error = CheckpointDirectory::claim(&path).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("--checkpoint") && error.to_string().contains(LOCK), "{error}");
+        assert!(!victim.exists());
     }
 }

@@ -18,11 +18,14 @@
 //! | [`run`] | a run whose consumer is a command of the user's |
 //! | [`training`] | the built-in consumer (feature `train`) |
 //! | [`metrics`], [`trace`] | what a run tells about itself, as lines and as a timeline |
+//! | [`machine`] | what the machine has to give before anything starts |
 //! | [`gauges`] | what can be seen of a run under way |
+//! | [`shown`] | text of others, made fit to be shown |
 //! | [`mps`] | the daemon through which producer and consumer share a GPU |
 //!
 //! What it must not know: command lines and terminals.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod backend;
 pub mod batch;
@@ -36,6 +39,7 @@ mod error;
 mod features;
 pub mod gauges;
 pub mod launcher;
+pub mod machine;
 pub mod memory;
 pub mod metrics;
 pub mod mps;
@@ -46,6 +50,7 @@ mod preparation;
 pub mod roles;
 pub mod run;
 pub mod schedule;
+pub mod shown;
 mod stage;
 pub mod trace;
 #[cfg(feature = "train")]

@@ -19,12 +19,12 @@ pub struct Resident {
 impl Resident {
     /// That of the process with this number; `None` where there is none, or one that has ended.
     pub fn of(pid: u32) -> Option<Self> {
-        Self::in_status(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+        Self::in_status(&uva_mem::files::read_kernel_text(format!("/proc/{pid}/status")).ok()?)
     }
 
     /// That of this process; `None` where the system does not say.
     pub fn of_self() -> Option<Self> {
-        Self::in_status(&std::fs::read_to_string("/proc/self/status").ok()?)
+        Self::in_status(&uva_mem::files::read_kernel_text("/proc/self/status").ok()?)
     }
 
     fn in_status(status: &str) -> Option<Self> {

@@ -2,14 +2,14 @@
 
 mod caches;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uva_graph::Split;
+use uva_mem::files::{Former, open_output, open_regular};
 
 use crate::RuntimeError;
 use crate::batch::Batch;
@@ -355,7 +355,7 @@ impl MetricsFile {
     pub fn open(path: &Path, append: bool) -> Result<Self, RuntimeError> {
         let open = || -> io::Result<(File, Option<u64>)> {
             // Always appending, so that a line follows the last whole one also behind a failed write.
-            let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+            let file = open_output(path, 0o600, Former::Kept)?;
             if !file.metadata()?.is_file() {
                 return Ok((file, None));
             }
@@ -393,7 +393,7 @@ impl MetricsFile {
 
 /// How many bytes of the file are lines that end.
 fn whole_lines(path: &Path) -> io::Result<u64> {
-    let mut file = File::open(path)?;
+    let mut file = open_regular(path)?;
     let mut end = file.metadata()?.len();
     let mut chunk = [0; 4096];
     while end > 0 {

@@ -5,12 +5,12 @@
 //! ([`crate::metrics`]), so that a run need not be told twice.
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use uva_mem::files::{Former, open_output};
 
 use crate::RuntimeError;
 use crate::metrics::{BatchEvent, Event};
@@ -39,9 +39,8 @@ impl TraceFile {
     /// # Errors
     /// [`RuntimeError::Input`] naming the file.
     pub fn create(path: &Path) -> Result<Self, RuntimeError> {
-        let file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path);
-        let file =
-            file.map_err(|error| RuntimeError::Input(format!("--trace {}: {error}", path.display())))?;
+        let file = open_output(path, 0o600, Former::Truncated)
+            .map_err(|error| RuntimeError::Input(format!("--trace {}: {error}", path.display())))?;
         let mut trace = Self {
             path: path.to_owned(),
             file: BufWriter::new(file),

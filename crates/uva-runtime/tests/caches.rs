@@ -8,7 +8,9 @@ use std::sync::Arc;
 use uva_cache::CachePolicy;
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Dataset, Split};
-use uva_runtime::backend::{Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, SamplerChoice};
+use uva_runtime::backend::{
+    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
+};
 use uva_runtime::cache::{self, CacheContents, CachedDataset};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::{LoaderOptions, Passes, Runtime, RuntimeError};
@@ -33,6 +35,7 @@ fn on_gpu(sampler: SamplerChoice) -> Backend {
         partition: Partition::None,
         ipc: IpcKind::Auto,
         nvrtc: None,
+        preflight: PreflightPolicy::Warn,
     })
 }
 

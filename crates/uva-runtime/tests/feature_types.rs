@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use uva_graph::{Dataset, ElementType, Split};
-use uva_runtime::backend::{Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, SamplerChoice};
+use uva_runtime::backend::{
+    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
+};
 use uva_runtime::cache::{self, CacheContents, CachePolicy, CachedDataset};
 use uva_runtime::consumer::BatchStream;
 use uva_runtime::plan::RunPlan;
@@ -36,6 +38,7 @@ fn on_gpu(gather: GatherChoice) -> Backend {
         partition: Partition::None,
         ipc: IpcKind::Auto,
         nvrtc: None,
+        preflight: PreflightPolicy::Warn,
     })
 }
 

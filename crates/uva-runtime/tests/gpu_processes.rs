@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use uva_graph::Dataset;
 use uva_graph::npy::{NpyType, write_array};
-use uva_runtime::backend::{Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, SamplerChoice};
+use uva_runtime::backend::{
+    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
+};
 use uva_runtime::cache::{CacheContents, CachePlan, CachePolicy, Search};
 use uva_runtime::control::Stop;
 use uva_runtime::launcher::{Consumer, Environments, Launch, Launcher, Role, run_role};
@@ -201,7 +203,8 @@ impl Observer for Printing {
 
 fn backend(partition: Partition, gather: GatherChoice, kernel: Kernel, ipc: IpcKind) -> Backend {
     let sampler = SamplerChoice::Cpu;
-    Backend::Cuda(CudaBackend { ordinal: 0, gather, kernel, sampler, partition, ipc, nvrtc: None })
+    let preflight = PreflightPolicy::Warn;
+    Backend::Cuda(CudaBackend { ordinal: 0, gather, kernel, sampler, partition, ipc, nvrtc: None, preflight })
 }
 
 /// A sampler on the GPU too.

@@ -40,6 +40,7 @@ fn training(checkpoint: Option<PathBuf>, evaluate_by: EvaluateBy) -> TrainingOpt
         resume: checkpoint.is_some(),
         checkpoint,
         checkpoint_every: None,
+        overwrite_checkpoint: false,
         fingerprint: serde_json::json!({"seed": 5}),
     }
 }
@@ -148,7 +149,7 @@ fn an_interrupt_before_the_first_batch_leaves_the_checkpoint_that_is_there() {
     run(&graph, 1, &options, usize::MAX, &loader());
     let state = || std::fs::read(kept.join("checkpoint.json")).unwrap();
     let before = state();
-    let leftover = kept.join("checkpoint-partial-1-0");
+    let leftover = kept.join(".checkpoint.json.0123456789abcdef.partial");
     std::fs::write(&leftover, "half of a checkpoint").unwrap();
     // As when --resume was forgotten and Ctrl-C pressed at once.
     let anew = TrainingOptions { resume: false, ..options.clone() };

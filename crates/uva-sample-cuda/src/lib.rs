@@ -9,6 +9,7 @@
 //! them; which lists are worth caching.
 
 #![deny(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod arena;
 mod batch;

@@ -12,6 +12,7 @@
 //! What this crate must not know: processes, slots and how a batch travels; features, labels and what is computed
 //! from them; devices.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod batch;
 mod bounds;

@@ -66,6 +66,12 @@ impl SeedOrder {
         })
     }
 
+    /// Whether [`prepare`](Self::prepare) uses the current rayon pool, which has to be there then.
+    #[must_use]
+    pub fn uses_threads(&self) -> bool {
+        self.shuffle && self.order.len() >= PARALLEL_FROM
+    }
+
     /// Orders the seeds of `epoch`. Uses the current rayon pool for large splits; the order does not depend on it.
     ///
     /// # Errors

@@ -2,28 +2,42 @@
 //!
 //! A folder holds `checkpoint.json` and the file of tensors that it names with its size and checksum,
 //! `tensors-<checksum>.safetensors`. Both are written beside and renamed; renaming `checkpoint.json` is what makes a
-//! new checkpoint the current one, and only then is the old file of tensors removed. The new one never has the old
-//! one's name unless it has its content, so a crash at any point leaves a pair that belongs together.
+//! new checkpoint the current one, and only then is the old file of tensors removed. Nothing else in the folder is: a
+//! file counts as ours by its exact name, and one of tensors by its marker besides, or because the former
+//! `checkpoint.json` named it (`folder.rs`). The new one never has the old one's name unless it has its content, so a crash
+//! at any point leaves a pair that belongs together.
 //!
 //! What the JSON holds besides is the caller's: a fingerprint, an object of whatever a resumed run must have in
 //! common with this one, and a state, which it gets back.
 //!
 //! One run at a time writes to a folder.
 
+use self::folder::{is_tensors, named_tensors, remove_tensors};
 use crate::Trainer;
-use crate::durable::{self, Failure, Observer, PARTIAL_PREFIX, on};
+use crate::durable::{self, Failure, Observer, on};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 use tch::{Device, Kind, Tensor};
 use uva_graph::mix;
+use uva_mem::MappedFile;
+use uva_mem::files::{is_about_the_name, read_regular};
+
+mod folder;
+
+pub use folder::{Found, FoundContent, look, remove_leftovers};
 
 /// Name of the state in its folder.
 const STATE_FILE: &str = "checkpoint.json";
 const TENSORS_PREFIX: &str = "tensors-";
 const TENSORS_SUFFIX: &str = ".safetensors";
+/// What a file of tensors says of itself in its header: who wrote it.
+const MARKER: (&str, &str) = ("written_by", "uvatrain");
+/// The state is a few kilobytes: options, sums, and what the caller keeps.
+const MOST_STATE: u64 = 16 << 20;
 /// Counts up when the layout of the two files changes.
 const VERSION: u32 = 1;
 
@@ -75,7 +89,12 @@ pub enum CheckpointError {
 impl CheckpointError {
     /// Whether what the user gave is to blame (exit code 2), and not the run (exit code 1).
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Mismatch { .. } | Self::Damaged { .. })
+        match self {
+            Self::Mismatch { .. } | Self::Damaged { .. } => true,
+            // Something else than a file lies there.
+            Self::Io { doing: "read", source, .. } => is_about_the_name(source),
+            _ => false,
+        }
     }
 }
 
@@ -158,9 +177,11 @@ pub(crate) fn write_observed(
         .map_err(|error| CheckpointError::Refused(format!("its state cannot be written as JSON: {error}")))?;
     text.push(b'\n');
     durable::create_directory(directory)?;
+    // Of a version without markers: the state that is about to go knows them.
+    let former = named_tensors(directory);
     durable::replace(directory, &file, &tensors, observer)?;
     durable::replace(directory, STATE_FILE, &text, observer)?;
-    remove_tensors_except(directory, Some(&file))?;
+    remove_tensors(directory, Some(&file), former.as_deref())?;
     observer("removed older tensors");
     Ok(())
 }
@@ -170,7 +191,7 @@ pub(crate) fn write_observed(
 pub struct Checkpoint {
     path: PathBuf,
     contents: StateFile,
-    tensors: Vec<u8>,
+    tensors: MappedFile,
 }
 
 /// Reads the current checkpoint of `directory`, or `None` if there is none.
@@ -179,7 +200,7 @@ pub struct Checkpoint {
 /// [`CheckpointError::Damaged`] if a file is not what was written, [`CheckpointError::Io`] if one cannot be read.
 pub fn read(directory: &Path) -> Result<Option<Checkpoint>, CheckpointError> {
     let path = directory.join(STATE_FILE);
-    let text = match fs::read(&path) {
+    let text = match read_regular(&path, MOST_STATE) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => on("read", &path, other)?,
     };
@@ -193,23 +214,25 @@ pub fn read(directory: &Path) -> Result<Option<Checkpoint>, CheckpointError> {
         ));
     }
     let file = &contents.tensors.file;
-    if file.contains('/') || !file.starts_with(TENSORS_PREFIX) {
+    if !is_tensors(file) {
         return Err(damaged(&path, format!("it names {file:?} as its tensors")));
     }
     let tensors_path = directory.join(file);
-    let tensors = match fs::read(&tensors_path) {
+    // Mapped, so that a file of holes larger than memory takes none.
+    let tensors = match MappedFile::open(&tensors_path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(damaged(&path, format!("its tensors, {file}, do not exist")));
         }
         other => on("read", &tensors_path, other)?,
     };
-    if tensors.len() as u64 != contents.tensors.bytes {
+    let bytes = tensors.bytes();
+    if bytes.len() as u64 != contents.tensors.bytes {
         return Err(damaged(
             &tensors_path,
-            format!("it has {} bytes, and {} were written", tensors.len(), contents.tensors.bytes),
+            format!("it has {} bytes, and {} were written", bytes.len(), contents.tensors.bytes),
         ));
     }
-    let found = format!("{:016x}", checksum(&tensors));
+    let found = format!("{:016x}", checksum(bytes));
     if found != contents.tensors.checksum {
         return Err(damaged(
             &tensors_path,
@@ -267,7 +290,7 @@ impl Checkpoint {
             let differences = differences.join(", ");
             return Err(CheckpointError::Mismatch { path: self.path.clone(), differences });
         }
-        let file = SafeTensors::deserialize(&self.tensors)
+        let file = SafeTensors::deserialize(self.tensors.bytes())
             .map_err(|error| self.damaged(format!("its tensors cannot be read: {error}")))?;
         let parameters = trainer.model.parameters();
         let load = |group: &str| -> Result<Vec<Tensor>, CheckpointError> {
@@ -306,49 +329,6 @@ impl Checkpoint {
     fn damaged(&self, problem: String) -> CheckpointError {
         CheckpointError::Damaged { path: self.path.clone(), problem }
     }
-}
-
-/// Removes what a crashed run left in `directory`: partial files, and files of tensors that no checkpoint names.
-/// Returns how many. Not to be called while a run writes there.
-///
-/// # Errors
-/// [`CheckpointError::Io`] if the folder cannot be listed or a file not removed. A missing folder is no error.
-pub fn remove_leftovers(directory: &Path) -> Result<usize, CheckpointError> {
-    if !directory.is_dir() {
-        return Ok(0);
-    }
-    let mut removed = remove_matching(directory, &|name| name.starts_with(PARTIAL_PREFIX))?;
-    let path = directory.join(STATE_FILE);
-    match fs::read(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            removed += remove_tensors_except(directory, None)?
-        }
-        other => {
-            // A state that cannot be parsed may still be mended by hand: its tensors stay.
-            if let Ok(contents) = serde_json::from_slice::<StateFile>(&on("read", &path, other)?) {
-                removed += remove_tensors_except(directory, Some(&contents.tensors.file))?;
-            }
-        }
-    }
-    Ok(removed)
-}
-
-fn remove_tensors_except(directory: &Path, current: Option<&str>) -> Result<usize, CheckpointError> {
-    remove_matching(directory, &|name| {
-        name.starts_with(TENSORS_PREFIX) && name.ends_with(TENSORS_SUFFIX) && Some(name) != current
-    })
-}
-
-fn remove_matching(directory: &Path, matches: &dyn Fn(&str) -> bool) -> Result<usize, CheckpointError> {
-    let mut removed = 0;
-    for entry in on("list", directory, fs::read_dir(directory))? {
-        let entry = on("list", directory, entry)?;
-        if entry.file_name().to_str().is_some_and(matches) {
-            on("remove", &entry.path(), fs::remove_file(entry.path()))?;
-            removed += 1;
-        }
-    }
-    Ok(removed)
 }
 
 fn refused(error: impl std::fmt::Display) -> CheckpointError {
@@ -428,12 +408,13 @@ fn pack(trainer: &Trainer) -> Result<Vec<u8>, CheckpointError> {
         .map(|(name, shape, bytes)| Ok((name.as_str(), TensorView::new(dtype, shape.clone(), bytes)?)))
         .collect();
     let views = views.map_err(|error: safetensors::SafeTensorError| refused(error))?;
-    safetensors::serialize(views, None).map_err(refused)
+    let marker = HashMap::from([(MARKER.0.to_owned(), MARKER.1.to_owned())]);
+    safetensors::serialize(views, Some(marker)).map_err(refused)
 }
 
 /// A checksum against damage, not against forgery: the sum of mixed (position, 8 bytes), so that every word counts
 /// with its place, and the length.
-fn checksum(bytes: &[u8]) -> u64 {
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     let mut sum = 0u64;
     for (position, chunk) in bytes.chunks(8).enumerate() {
         let mut word = [0; 8];

@@ -152,7 +152,7 @@ fn open_library(folder: Option<&Path>) -> Result<Library, TorchCudaError> {
     let (path, place) = match folder {
         Some(folder) => {
             let path = folder.join(LIBRARY);
-            if !path.exists() {
+            if !path.is_file() {
                 let place = format!("in {}", folder.display());
                 return Err(TorchCudaError::CpuOnly { place });
             }
@@ -179,7 +179,7 @@ fn open_library(folder: Option<&Path>) -> Result<Library, TorchCudaError> {
 
 /// The folder of the libtorch that this process runs with.
 fn cpu_library_folder() -> Option<PathBuf> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let maps = uva_mem::files::read_kernel_text("/proc/self/maps").ok()?;
     let paths = maps.lines().filter_map(|line| line.find('/').map(|start| Path::new(&line[start..])));
     let library = paths.into_iter().find(|path| path.file_name().is_some_and(|name| name == CPU_LIBRARY))?;
     library.parent().map(Path::to_owned)

@@ -7,9 +7,10 @@
 //! is whole numbers but for one comparison and one product an element, so all vectors give the same bits.
 
 use crate::borrowed::Number;
+use crate::device::TrainDevice;
 use crate::{TrainError, host};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 use uva_vectors::{Vectors, vectorized};
 
 /// libtorch draws from one generator for the whole process. Held from seeding it to the last draw of a forward pass,
@@ -26,10 +27,15 @@ pub(crate) enum Draws {
 
 impl Draws {
     /// Equal seeds draw equal numbers on equal devices.
-    pub(crate) fn new(device: Device, seed: i64) -> Self {
-        if device == Device::Cpu {
-            return Self::Host(Box::new(Twister::new(seed as u32, Vectors::widest())));
-        }
+    pub(crate) fn new(device: TrainDevice, seed: i64) -> Self {
+        let seed = match device {
+            TrainDevice::Cpu => {
+                return Self::Host(Box::new(Twister::new(seed as u32, Vectors::widest())));
+            }
+            // For one seed libtorch's generator on the host draws what ours does, and one on a device does not.
+            TrainDevice::StandIn => !seed,
+            TrainDevice::Cuda(_) => seed,
+        };
         let generator = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
         tch::manual_seed(seed);
         Self::Device { _generator: generator }
@@ -213,6 +219,7 @@ vectorized! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tch::Device;
 
     /// Numbers as words: the high half of a number has lost its top eleven bits.
     const HIGH: u64 = (1 << (BITS - 32)) - 1;
@@ -237,7 +244,7 @@ mod tests {
             for dropout in [0.5, 0.1, 0.999, 1.0 / 3.0] {
                 for seed in [0, 7, i64::MAX, -3] {
                     // The second begins within a state, the third is empty.
-                    let mut draws = Draws::new(Device::Cpu, seed);
+                    let mut draws = Draws::new(TrainDevice::Cpu, seed);
                     tch::manual_seed(seed);
                     for shape in [[17, 31], [40, 25], [0, 3], [1, 700]] {
                         let x = Tensor::arange(shape[0] * shape[1], (kind, Device::Cpu)) - 200.5;
@@ -253,6 +260,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_stand_in_for_a_device_drops_other_elements_and_as_many() {
+        let x = Tensor::ones([100, 100], (Kind::Float, Device::Cpu));
+        let dropped = |device| Draws::new(device, 7).dropout(&x, 0.5).unwrap();
+        let [host, device, again] =
+            [TrainDevice::Cpu, TrainDevice::StandIn, TrainDevice::StandIn].map(dropped);
+        assert!(device.equal(&again), "equal seeds draw equal numbers");
+        let differ = host.ne_tensor(&device).sum(Kind::Int64).int64_value(&[]);
+        assert!((4_000..6_000).contains(&differ), "{differ} of 10,000 elements differ");
+        let kept = device.sum(Kind::Int64).int64_value(&[]) / 2;
+        assert!((4_500..5_500).contains(&kept), "{kept} of 10,000 elements are kept");
     }
 
     #[test]

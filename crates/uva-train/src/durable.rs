@@ -1,13 +1,12 @@
 //! Files that are either there with all their bytes or not there, whatever happens in between.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::DirBuilder;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How the name of every unfinished file begins.
-pub(crate) const PARTIAL_PREFIX: &str = "checkpoint-partial-";
+use uva_mem::files::{Replacement, open_directory, target_of_partial};
 
 /// Told after each step that changes the directory, with the step's name: tests look at what a crash there would
 /// leave.
@@ -41,48 +40,32 @@ pub(crate) fn create_directory(path: &Path) -> Result<(), Failure> {
 
 /// Waits until the directory's names are on the disk.
 pub(crate) fn sync_directory(path: &Path) -> Result<(), Failure> {
-    on("sync", path, File::open(path).and_then(|directory| directory.sync_all()))
+    on("sync", path, open_directory(path).and_then(|directory| directory.sync_all()))
 }
 
-/// Removes an unfinished file when the write of it fails.
-struct Partial<'a>(Option<&'a Path>);
-
-impl Drop for Partial<'_> {
-    fn drop(&mut self) {
-        if let Some(path) = self.0 {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
-/// Puts `contents` at `directory/name` in one step: written to a file beside it (mode 0600), synced, renamed, and
-/// the directory synced. A crash leaves the old file or the new one, and perhaps a partial file, which
-/// [`PARTIAL_PREFIX`] tells.
+/// Puts `contents` at `directory/name` in one step: written to a new file (mode 0600), synced, renamed, and the
+/// directory synced. A crash leaves the old file or the new one, and perhaps a file that [`is_partial`] tells.
 pub(crate) fn replace(
     directory: &Path,
     name: &str,
     contents: &[u8],
     observer: Observer<'_>,
 ) -> Result<(), Failure> {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
-    // Only distinctness counts, within this process; the process id tells processes apart.
-    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-    let partial = directory.join(format!("{PARTIAL_PREFIX}{}-{number}", std::process::id()));
     let target = directory.join(name);
-    // A file of this name is of a dead process that had our id.
-    let _ = fs::remove_file(&partial);
-    let mut file =
-        on("create", &partial, OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial))?;
-    let mut guard = Partial(Some(&partial));
+    let mut replacement = on("create", &target, Replacement::of(&target, 0o600))?;
     observer("created");
     let (first, second) = contents.split_at(contents.len() / 2);
-    on("write", &partial, file.write_all(first))?;
+    on("write", &target, replacement.file().write_all(first))?;
     observer("half written");
-    on("write", &partial, file.write_all(second))?;
-    on("sync", &partial, file.sync_all())?;
+    on("write", &target, replacement.file().write_all(second))?;
+    on("sync", &target, replacement.file().sync_all())?;
     observer("written");
-    on("rename", &target, fs::rename(&partial, &target))?;
-    guard.0 = None;
+    on("rename", &target, replacement.commit())?;
     observer("renamed");
-    sync_directory(directory)
+    on("sync", directory, replacement.sync_directory())
+}
+
+/// Whether [`replace`] may have left a file of this name on its way to a name of which `is_target` holds.
+pub(crate) fn is_partial(name: &str, is_target: impl Fn(&str) -> bool) -> bool {
+    target_of_partial(OsStr::new(name)).is_some_and(is_target)
 }

@@ -19,6 +19,7 @@
 //! the same seeds, but matrix products and losses may differ in their last bits from run to run and from the CPU's.
 
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod activation;
 mod adam;

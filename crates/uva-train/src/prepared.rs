@@ -40,12 +40,12 @@ impl<'a> Prepared<'a> {
     /// Checks the batch and wraps it, or returns `None` if the host knows that no seed has a label.
     pub(crate) fn new(trainer: &Trainer, batch: &Batch<'a>) -> Result<Option<Self>, TrainError> {
         match (batch, trainer.device()) {
-            (Batch::Host(input), TrainDevice::Cpu) => Self::on_host(trainer, input),
+            (Batch::Host(input), TrainDevice::Cpu | TrainDevice::StandIn) => Self::on_host(trainer, input),
             (Batch::Host(input), TrainDevice::Cuda(_)) => {
                 Self::copied(trainer, input, trainer.device().torch())
             }
             (Batch::Device(input), TrainDevice::Cuda(device)) => Self::on_device(trainer, input, device),
-            (Batch::Device(_), TrainDevice::Cpu) => {
+            (Batch::Device(_), TrainDevice::Cpu | TrainDevice::StandIn) => {
                 Err(TrainError::Input("a batch in device memory for a trainer on the CPU".to_owned()))
             }
         }

@@ -158,7 +158,7 @@ impl Trainer {
         let features = self.features(rows)?;
         let forward = {
             let seed = batch_seed(self.options.seed, epoch, batch);
-            let mut draws = Draws::new(self.device.torch(), seed);
+            let mut draws = Draws::new(self.device, seed);
             self.model.forward(features, blocks, Some(&mut draws))?
         };
         // The loss alone is differentiated by autograd; its leaf is a fresh name for the logits.

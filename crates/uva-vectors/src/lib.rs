@@ -5,6 +5,7 @@
 //! when the program does: by a value of [`Vectors`], which names only what the processor was found to have.
 //!
 //! It must not know what is computed.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod vectorized;
 

@@ -6,16 +6,18 @@
 //! | 1 | the run failed: a peer died, training diverged, the disk filled up |
 //! | 2 | bad usage or bad input: an option, a file or a value has to change |
 //! | 3 | the machine lacks what was asked for: no GPU, no libtorch, no room on the disk |
-//! | 130, 143 | ended by SIGINT, by SIGTERM |
+//! | 129, 130, 143 | ended by SIGHUP, by SIGINT, by SIGTERM |
 //!
 //! Commands return `anyhow::Result<()>`. What they put into it decides the code: a [`Problem`] carries its own,
 //! the libraries' public errors are mapped in [`code_of`], anything else is 1.
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use uva_cache::CacheError;
+use uva_gather::GatherError;
 use uva_graph::GraphError;
 use uva_runtime::RuntimeError;
 use uva_sample::SampleError;
@@ -32,6 +34,8 @@ pub enum Code {
     BadInput = 2,
     /// The machine lacks what was asked for.
     Lacking = 3,
+    /// Ended by SIGHUP.
+    HungUp = 129,
     /// Ended by SIGINT.
     Interrupted = 130,
     /// Ended by SIGTERM.
@@ -39,9 +43,13 @@ pub enum Code {
 }
 
 impl Code {
-    /// The code for a run that this signal ended (`2` SIGINT, anything else SIGTERM).
+    /// The code for a run that this signal ended (`1` SIGHUP, `2` SIGINT, anything else SIGTERM).
     pub fn of_signal(signal: i32) -> Code {
-        if signal == 2 { Code::Interrupted } else { Code::Terminated }
+        match signal {
+            1 => Code::HungUp,
+            2 => Code::Interrupted,
+            _ => Code::Terminated,
+        }
     }
 }
 
@@ -65,6 +73,12 @@ pub fn usage(message: impl Into<String>) -> Problem {
     Problem { code: Code::BadInput, message: message.into() }
 }
 
+/// Why an output that the user named was not written: bad usage where the name is at fault, and else a failed run.
+pub fn of_output(option: &str, path: &Path, error: io::Error) -> anyhow::Error {
+    let message = format!("{option} {}: {error}", path.display());
+    if uva_mem::files::is_about_the_name(&error) { usage(message).into() } else { anyhow::anyhow!(message) }
+}
+
 /// The machine lacks what was asked for; the message says what, and how to get it.
 pub fn lacking(message: impl Into<String>) -> Problem {
     Problem { code: Code::Lacking, message: message.into() }
@@ -72,8 +86,13 @@ pub fn lacking(message: impl Into<String>) -> Problem {
 
 /// The run was ended by a signal and has cleaned up.
 pub fn signalled(signal: i32) -> Problem {
-    let name = if signal == 2 { "SIGINT" } else { "SIGTERM" };
-    Problem { code: Code::of_signal(signal), message: format!("stopped by {name}") }
+    let code = Code::of_signal(signal);
+    let name = match code {
+        Code::HungUp => "SIGHUP",
+        Code::Interrupted => "SIGINT",
+        _ => "SIGTERM",
+    };
+    Problem { code, message: format!("stopped by {name}") }
 }
 
 /// Ends the process now, from whatever thread, as [`conclude`] would.
@@ -110,6 +129,9 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
     }
     if error.downcast_ref::<CacheError>().is_some_and(CacheError::is_bad_input) {
         return Some(Code::BadInput);
+    }
+    if matches!(error.downcast_ref::<GatherError>(), Some(GatherError::Threads { .. })) {
+        return Some(Code::Lacking);
     }
     // Sampling goes wrong only where options and graph do not fit each other.
     error.is::<SampleError>().then_some(Code::BadInput)
@@ -160,6 +182,7 @@ mod tests {
 
     #[test]
     fn signals_have_the_shells_codes() {
+        assert_eq!(code_of(&signalled(1).into()) as u8, 129);
         assert_eq!(code_of(&signalled(2).into()) as u8, 130);
         assert_eq!(code_of(&signalled(15).into()) as u8, 143);
     }

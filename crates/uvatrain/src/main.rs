@@ -4,6 +4,7 @@
 //! `main` hands them to one file of [`commands`]; those call `uva-graph` and `uva-runtime` and print through [`ui`];
 //! [`exit`] turns what comes back into an exit code. No algorithm lives here.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(missing_docs, reason = "a binary has no public items; what needs a word has one")]
 
 mod commands;
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
     };
     exit::conclude(match asked {
         Asked::Command(cli) => commands::run(cli.command),
-        Asked::Config(text) => ui::out::text(&text),
+        Asked::Config(text) => ui::out::script(&text),
     })
 }
 

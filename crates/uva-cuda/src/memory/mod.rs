@@ -20,7 +20,7 @@ mod table;
 pub use copy::{device_to_device, device_to_host, fill, host_to_device};
 pub use device::DeviceBuffer;
 pub use pinned::PinnedBuffer;
-pub use preflight::{CgroupLimit, HostMemory, PinWay, Preflight, PreflightError, preflight};
+pub use preflight::{CgroupLimit, HostMemory, PinWay, Preflight, PreflightError, PreflightPolicy, preflight};
 pub use shared::{Exported, IpcKind, SharedBuffer, SharedKind, SharedMetadata};
 pub use table::{CHUNK_BYTES, PinHow, PinOptions, PinReport, PinnedTable, TableBytes};
 

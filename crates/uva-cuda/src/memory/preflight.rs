@@ -1,7 +1,9 @@
 //! Whether a table can be pinned here, asked before minutes are spent on trying.
 //!
-//! Pinned pages must all be in memory at once and can't be reclaimed, so what counts is what the machine and the
-//! control groups of this process have left. `RLIMIT_MEMLOCK` is another matter: NVIDIA's kernel driver takes the pages
+//! Pinned pages must all be in memory at once and can't be reclaimed. That a table doesn't fit is certain only where it
+//! is larger than the machine's whole memory, or a copy of it larger than a control group may have. What is left at the
+//! moment is no more than a sign: a guest whose memory grows says that it has little, and caches that others hold may
+//! go. So a shortage is a warning unless [`PreflightPolicy`] says otherwise. `RLIMIT_MEMLOCK` is another matter: NVIDIA's kernel driver takes the pages
 //! with `get_user_pages`, which doesn't count against it, so most machines pin hundreds of gigabytes under a limit of 8
 //! MiB. A low limit is therefore a [doubt](Preflight::doubts), told when a registration is refused, and no refusal.
 
@@ -9,10 +11,13 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Bytes that are left to everything else, at most: less for small tables, of which nobody needs to be afraid.
 const RESERVE: u64 = 512 << 20;
+
+/// Bytes of a huge page as a copy may take them.
+const HUGE_PAGE: u64 = 2 << 20;
 
 /// The capability that lifts `RLIMIT_MEMLOCK`: its bit in `CapEff` of `/proc/self/status`.
 const CAP_IPC_LOCK: u32 = 14;
@@ -35,6 +40,9 @@ pub struct HostMemory {
     pub available: u64,
     /// Bytes of memory in all.
     pub total: u64,
+    /// Bytes of huge pages of 2 MiB that were reserved beforehand and that nobody has asked for. They are none of
+    /// `available`.
+    pub huge_pages: u64,
     /// Bytes that an unprivileged process may lock (`RLIMIT_MEMLOCK`); `None`: any number.
     pub lock_limit: Option<u64>,
     /// Whether this process may lock more than that (`CAP_IPC_LOCK`).
@@ -57,19 +65,26 @@ impl HostMemory {
     /// As [`HostMemory::read`], with the files of `/proc` and `/sys` below `root`.
     fn read_below(root: &Path, lock_limit: Option<u64>) -> io::Result<Self> {
         let file = root.join("proc/meminfo");
-        let text = std::fs::read_to_string(&file)?;
+        let text = uva_mem::files::read_kernel_text(&file)?;
+        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let kib = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
-                .map(|kib| kib.saturating_mul(1024))
-                .ok_or_else(|| {
-                    io::Error::new(io::ErrorKind::InvalidData, format!("{}: no {name}", file.display()))
-                })
+            let number =
+                field(name).and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+            number.map(|kib| kib.saturating_mul(1024)).ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidData, format!("{}: no {name}", file.display()))
+            })
         };
         let (available, total) = (kib("MemAvailable")?, kib("MemTotal")?);
-        let may_lock_any = std::fs::read_to_string(root.join("proc/self/status"))
+        let count = |name: &str| field(name).and_then(|rest| rest.trim().parse::<u64>().ok()).unwrap_or(0);
+        let huge_pages = match kib("Hugepagesize") {
+            Ok(HUGE_PAGE) => {
+                count("HugePages_Free").saturating_sub(count("HugePages_Rsvd")).saturating_mul(HUGE_PAGE)
+            }
+            _ => 0,
+        };
+        let may_lock_any = uva_mem::files::read_kernel_text(root.join("proc/self/status"))
             .is_ok_and(|status| effective_capabilities(&status) >> CAP_IPC_LOCK & 1 == 1);
-        Ok(Self { available, total, lock_limit, may_lock_any, cgroups: cgroup_limits(root) })
+        Ok(Self { available, total, huge_pages, lock_limit, may_lock_any, cgroups: cgroup_limits(root) })
     }
 
     /// Bytes to be had under every limit: the machine's own, and those of the control groups that this process is in.
@@ -115,17 +130,35 @@ pub enum PinWay {
     /// as available until they're pinned.
     InPlace,
     /// The bytes are copied into new memory, which is pinned. The file's cached pages are dropped as memory is needed.
-    Copy,
+    Copy {
+        /// Whether the copy takes huge pages that were reserved beforehand, where there are enough of them.
+        huge_pages: bool,
+    },
 }
 
-/// A preflight that found room.
+/// What is done where memory seems too short for a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PreflightPolicy {
+    /// It is said, and tried all the same, unless it is certain to fail.
+    #[default]
+    Warn,
+    /// It is refused.
+    Refuse,
+    /// Nobody looks.
+    Off,
+}
+
+/// A preflight that refused nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Preflight {
+    /// What is short, and what may come of it, in words.
+    pub warning: Option<String>,
     /// Limits that may stand in the way on some system, in words: worth telling if a registration is refused.
     pub doubts: Vec<String>,
 }
 
-/// A table needs more memory than can be pinned here.
+/// A table needs more memory than can be pinned here, or seems to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct PreflightError {
     /// What was to be pinned.
@@ -138,18 +171,21 @@ pub struct PreflightError {
     pub available: u64,
     /// What sets that limit.
     pub limit: String,
+    /// Whether it can't be had whatever others give back.
+    pub certain: bool,
 }
 
 impl fmt::Display for PreflightError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, way, need, available, limit } = self;
+        let Self { what, way, need, available, limit, certain } = self;
         let how = match way {
             PinWay::InPlace => "pinning it",
-            PinWay::Copy => "pinning a copy of it, since the mapping itself can't be pinned,",
+            PinWay::Copy { .. } => "pinning a copy of it, since the mapping itself can't be pinned,",
         };
+        let (fit, leaves) = if *certain { ("doesn't", "is") } else { ("may not", "leaves") };
         write!(
             f,
-            "{what} doesn't fit into the memory that can be pinned: {how} needs {}, and {limit} leaves {}; \
+            "{what} {fit} fit into the memory that can be pinned: {how} needs {}, and {limit} {leaves} {}; \
              halve the table with `uvatrain import --feat-dtype f16`, keep the rows that are read most on the GPU with \
              `--gpu-cache`, gather on the CPU with `--gather cpu`, or free memory or raise that limit",
             Bytes(*need),
@@ -161,20 +197,28 @@ impl fmt::Display for PreflightError {
 /// Compares what pinning `bytes` bytes needs with what `memory` has.
 ///
 /// # Errors
-/// [`PreflightError`] when the machine or a control group leaves less than that and a reserve of a sixteenth of
-/// it, 512 MiB at most.
+/// [`PreflightError`] unless `policy` is [`PreflightPolicy::Off`], when the table is larger than the machine's memory or,
+/// for a copy, than a control group's limit. With [`PreflightPolicy::Refuse`] also when the machine or a control group
+/// leaves less than the table and a reserve of a sixteenth of it, 512 MiB at most.
 pub fn preflight(
     what: &str,
     bytes: u64,
     way: PinWay,
     memory: &HostMemory,
+    policy: PreflightPolicy,
 ) -> Result<Preflight, PreflightError> {
-    let need = bytes.saturating_add(RESERVE.min(bytes / 16));
-    let (available, bound) = memory.tightest();
-    if available < need {
-        let limit = bound.to_string();
-        return Err(PreflightError { what: what.to_owned(), way, need, available, limit });
-    }
+    let warning = match shortage(what, bytes, way, memory) {
+        Some(error)
+            if policy == PreflightPolicy::Refuse || (error.certain && policy == PreflightPolicy::Warn) =>
+        {
+            return Err(error);
+        }
+        Some(error) if policy == PreflightPolicy::Warn => Some(format!(
+            "{error}. It is tried all the same, and the system may end processes for want of memory; `--preflight refuse` \
+             makes this an error, `--preflight off` is silent"
+        )),
+        _ => None,
+    };
     let mut doubts = Vec::new();
     if let Some(limit) = memory.lock_limit.filter(|&limit| limit < bytes && !memory.may_lock_any) {
         doubts.push(format!(
@@ -184,7 +228,29 @@ pub fn preflight(
             Bytes(bytes)
         ));
     }
-    Ok(Preflight { doubts })
+    Ok(Preflight { warning, doubts })
+}
+
+/// What is short, if anything is.
+fn shortage(what: &str, bytes: u64, way: PinWay, memory: &HostMemory) -> Option<PreflightError> {
+    let lacks = |need, available, limit, certain| {
+        Some(PreflightError { what: what.to_owned(), way, need, available, limit, certain })
+    };
+    if way == (PinWay::Copy { huge_pages: true }) && bytes <= memory.huge_pages {
+        return None;
+    }
+    if bytes > memory.total {
+        return lacks(bytes, memory.total, "this machine's memory".to_owned(), true);
+    }
+    // A file's cached pages count for the group that read them first, which may be another.
+    let copied = way != PinWay::InPlace;
+    if let Some(cgroup) = memory.cgroups.iter().find(|cgroup| copied && bytes > cgroup.limit) {
+        let limit = format!("the control group's limit ({})", cgroup.file.display());
+        return lacks(bytes, cgroup.limit, limit, true);
+    }
+    let need = bytes.saturating_add(RESERVE.min(bytes / 16));
+    let (available, limit) = memory.tightest_limit();
+    if need <= available { None } else { lacks(need, available, limit, false) }
 }
 
 fn effective_capabilities(status: &str) -> u64 {
@@ -194,7 +260,9 @@ fn effective_capabilities(status: &str) -> u64 {
 
 /// The memory limits of the control groups around this process, of both versions, the innermost first.
 fn cgroup_limits(root: &Path) -> Vec<CgroupLimit> {
-    let Ok(groups) = std::fs::read_to_string(root.join("proc/self/cgroup")) else { return Vec::new() };
+    let Ok(groups) = uva_mem::files::read_kernel_text(root.join("proc/self/cgroup")) else {
+        return Vec::new();
+    };
     let mut limits = Vec::new();
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':');
@@ -255,11 +323,12 @@ const NO_LIMIT: u64 = 1 << 62;
 
 impl CgroupVersion {
     fn limit(&self, folder: &Path) -> Option<CgroupLimit> {
-        let number = |name: &str| std::fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
+        let number =
+            |name: &str| uva_mem::files::read_kernel_text(folder.join(name)).ok()?.trim().parse::<u64>().ok();
         // "max" is no number, and no limit.
         let limit = number(self.limit).filter(|&limit| limit < NO_LIMIT)?;
         let used = number(self.used)?;
-        let stat = std::fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+        let stat = uva_mem::files::read_kernel_text(folder.join("memory.stat")).unwrap_or_default();
         let droppable: u64 = stat
             .lines()
             .filter_map(|line| line.split_once(' '))
@@ -304,7 +373,14 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn machine(available: u64) -> HostMemory {
-        HostMemory { available, total: 64 * GIB, lock_limit: None, may_lock_any: false, cgroups: Vec::new() }
+        HostMemory {
+            available,
+            total: 64 * GIB,
+            huge_pages: 0,
+            lock_limit: None,
+            may_lock_any: false,
+            cgroups: Vec::new(),
+        }
     }
 
     /// A machine's files, as a folder.
@@ -321,18 +397,69 @@ mod tests {
     const MEMINFO: (&str, &str) =
         ("proc/meminfo", "MemTotal:       65536 kB\nMemFree:         100 kB\nMemAvailable:   32768 kB\n");
 
+    const COPY: PinWay = PinWay::Copy { huge_pages: false };
+
     #[test]
     fn a_table_that_fits_with_its_reserve_passes_and_one_byte_more_does_not() {
         // 16 GiB and the largest reserve.
         let need = 16 * GIB + RESERVE;
-        assert_eq!(preflight("t", 16 * GIB, PinWay::InPlace, &machine(need)), Ok(Preflight::default()));
-        let error = preflight("t", 16 * GIB, PinWay::InPlace, &machine(need - 1)).unwrap_err();
-        assert_eq!((error.need, error.available), (need, need - 1));
+        let asked = |available| {
+            preflight("t", 16 * GIB, PinWay::InPlace, &machine(available), PreflightPolicy::Refuse)
+        };
+        assert_eq!(asked(need), Ok(Preflight::default()));
+        let error = asked(need - 1).unwrap_err();
+        assert_eq!((error.need, error.available, error.certain), (need, need - 1, false));
+    }
+
+    /// As on a guest whose memory grows: it says that it has 1 GiB, and would have had the 16.
+    #[test]
+    fn a_table_that_does_not_fit_what_is_free_now_is_warned_of_and_goes_on_unless_told_otherwise() {
+        let asked = |policy| preflight("t", 16 * GIB, PinWay::InPlace, &machine(GIB), policy);
+        let warning = asked(PreflightPolicy::Warn).unwrap().warning.unwrap();
+        for part in ["may not fit", "16.5 GiB", "leaves 1.00 GiB", "--preflight refuse", "--preflight off"] {
+            assert!(warning.contains(part), "`{part}` is missing in: {warning}");
+        }
+        assert!(asked(PreflightPolicy::Refuse).is_err());
+        assert_eq!(asked(PreflightPolicy::Off), Ok(Preflight::default()));
+    }
+
+    #[test]
+    fn what_no_memory_here_can_hold_is_refused_unless_nobody_is_to_look() {
+        let mut memory = machine(64 * GIB);
+        let larger = |memory: &HostMemory, bytes, way, policy| preflight("t", bytes, way, memory, policy);
+        let error = larger(&memory, 65 * GIB, PinWay::InPlace, PreflightPolicy::Warn).unwrap_err();
+        assert!(error.certain && error.to_string().contains("doesn't fit"), "{error}");
+        assert!(larger(&memory, 65 * GIB, PinWay::InPlace, PreflightPolicy::Off).is_ok());
+        let file = PathBuf::from("/sys/fs/cgroup/x/memory.max");
+        memory.cgroups.push(CgroupLimit { file, limit: 8 * GIB, available: 8 * GIB });
+        let error = larger(&memory, 9 * GIB, COPY, PreflightPolicy::Warn).unwrap_err();
+        assert!(error.certain && error.to_string().contains("x/memory.max"), "{error}");
+        // The pages of a file may be on another group's account.
+        let warned = larger(&memory, 9 * GIB, PinWay::InPlace, PreflightPolicy::Warn).unwrap();
+        assert!(warned.warning.is_some());
+    }
+
+    #[test]
+    fn a_copy_takes_huge_pages_that_were_reserved_which_are_none_of_what_is_available() {
+        let root = files(&[(
+            "proc/meminfo",
+            "MemTotal: 67108864 kB\nMemAvailable: 1048576 kB\nHugePages_Free: 5000\nHugePages_Rsvd: 100\n\
+             Hugepagesize: 2048 kB\n",
+        )]);
+        let memory = HostMemory::read_below(root.path(), None).unwrap();
+        assert_eq!(memory.huge_pages, 4900 << 21);
+        let asked = |bytes, huge_pages| {
+            preflight("t", bytes, PinWay::Copy { huge_pages }, &memory, PreflightPolicy::Refuse)
+        };
+        assert_eq!(asked(4900 << 21, true), Ok(Preflight::default()));
+        assert!(asked(4901 << 21, true).is_err());
+        assert!(asked(4900 << 21, false).is_err());
     }
 
     #[test]
     fn a_refusal_names_need_room_limit_and_what_to_do() {
-        let text = preflight("the feature table feat.npy", 57 * GIB, PinWay::Copy, &machine(30 * GIB))
+        let memory = machine(30 * GIB);
+        let text = preflight("the feature table feat.npy", 57 * GIB, COPY, &memory, PreflightPolicy::Refuse)
             .unwrap_err()
             .to_string();
         for part in [
@@ -351,14 +478,17 @@ mod tests {
     #[test]
     fn a_low_lock_limit_is_a_doubt_unless_the_capability_lifts_it() {
         let mut memory = HostMemory { lock_limit: Some(8 << 20), ..machine(60 * GIB) };
-        let doubts = preflight("t", GIB, PinWay::InPlace, &memory).unwrap().doubts;
+        let doubts = |memory: &HostMemory, bytes| {
+            preflight("t", bytes, PinWay::InPlace, memory, PreflightPolicy::Refuse).unwrap().doubts
+        };
+        let found = doubts(&memory, GIB);
         assert!(
-            doubts.len() == 1 && doubts[0].contains("8.00 MiB") && doubts[0].contains("ulimit -l"),
-            "{doubts:?}"
+            found.len() == 1 && found[0].contains("8.00 MiB") && found[0].contains("ulimit -l"),
+            "{found:?}"
         );
-        assert_eq!(preflight("t", 8 << 20, PinWay::InPlace, &memory).unwrap().doubts.len(), 0);
+        assert_eq!(doubts(&memory, 8 << 20).len(), 0);
         memory.may_lock_any = true;
-        assert_eq!(preflight("t", GIB, PinWay::InPlace, &memory).unwrap().doubts.len(), 0);
+        assert_eq!(doubts(&memory, GIB).len(), 0);
     }
 
     #[test]
@@ -384,9 +514,10 @@ mod tests {
             memory.cgroups,
             [CgroupLimit { file: file.clone(), limit: 20_000_000, available: 9_000_000 }]
         );
-        let error = preflight("t", 9_000_000, PinWay::InPlace, &memory).unwrap_err();
+        let asked = |bytes| preflight("t", bytes, PinWay::InPlace, &memory, PreflightPolicy::Refuse);
+        let error = asked(9_000_000).unwrap_err();
         assert!(error.to_string().contains(&file.display().to_string()), "{error}");
-        assert!(preflight("t", 8_000_000, PinWay::InPlace, &memory).is_ok());
+        assert!(asked(8_000_000).is_ok());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use uva_mem::{MappedFile, PageKind, Pages, SharedRegion};
 use crate::context::Context;
 use crate::device::Feature;
 use crate::error::{CudaError, OUT_OF_MEMORY};
-use crate::memory::preflight::{Bytes, HostMemory, PinWay, preflight};
+use crate::memory::preflight::{Bytes, HostMemory, PinWay, PreflightPolicy, preflight};
 
 /// Bytes pinned by one call unless said otherwise. Drivers since R580 refuse one call of 512 GiB of 4 KiB pages, and a
 /// refusal after 64 GiB comes sooner than one after all.
@@ -66,6 +66,11 @@ pub struct PinOptions {
     pub huge_pages: bool,
     /// Bytes pinned by one call at most, rounded down to whole pages, one at least.
     pub chunk_bytes: usize,
+    /// What is done where memory seems too short. [`PreflightPolicy::Off`] for pages that are in memory already and
+    /// cannot be dropped: they are none of what is available, and nothing more is needed.
+    pub preflight: PreflightPolicy,
+    /// Told of a shortage before anything is pinned.
+    pub warn: fn(&str),
 }
 
 impl Default for PinOptions {
@@ -75,6 +80,8 @@ impl Default for PinOptions {
             in_place: true,
             huge_pages: true,
             chunk_bytes: CHUNK_BYTES,
+            preflight: PreflightPolicy::default(),
+            warn: |_| {},
         }
     }
 }
@@ -139,7 +146,7 @@ impl PinnedTable {
     /// ends it at once. What was pinned of a table before a refusal is unpinned again, the last first.
     ///
     /// # Errors
-    /// [`CudaError::Preflight`] before anything is pinned, when the machine has too little memory;
+    /// [`CudaError::Preflight`] before anything is pinned, as the [`PreflightPolicy`] has it;
     /// [`CudaError::System`] when there are no pages for a copy; [`CudaError::Unsupported`] when the device can't read
     /// host memory at all, or would see the parts of the table at addresses that don't join; [`CudaError::Call`].
     pub fn new(
@@ -197,7 +204,7 @@ impl PinnedTable {
                 Err(error) => return Err(error),
             }
         }
-        let doubts = check_room(options, bytes.len(), PinWay::Copy)?;
+        let doubts = check_room(options, bytes.len(), PinWay::Copy { huge_pages: options.huge_pages })?;
         let pages = if options.huge_pages { Pages::Hugetlb } else { Pages::Normal };
         let region = copy_of(bytes, pages, &options.what)?;
         let unit = if region.pages() == PageKind::Hugetlb { HUGE_PAGE } else { page_bytes() };
@@ -312,9 +319,12 @@ fn page_bytes() -> usize {
 fn check_room(options: &PinOptions, bytes: usize, way: PinWay) -> Result<Vec<String>, CudaError> {
     // Without /proc nothing is known, and a registration that fails says so itself.
     let Ok(memory) = HostMemory::read() else { return Ok(Vec::new()) };
-    preflight(&options.what, bytes as u64, way, &memory)
-        .map(|found| found.doubts)
-        .map_err(|error| CudaError::Preflight(error.to_string()))
+    let found = preflight(&options.what, bytes as u64, way, &memory, options.preflight)
+        .map_err(|error| CudaError::Preflight(error.to_string()))?;
+    if let Some(warning) = &found.warning {
+        (options.warn)(warning);
+    }
+    Ok(found.doubts)
 }
 
 /// Pins the pages that hold `bytes` where they are.

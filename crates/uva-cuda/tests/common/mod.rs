@@ -33,10 +33,16 @@ pub fn told(output: &Output, mark: &str) -> String {
     line.unwrap_or_else(|| panic!("nothing behind {mark:?} in {text}"))
 }
 
-/// The gather kernels, with nothing kept on disk.
+/// Compiled kernels are kept where the harness says, so that test programs that run one after another compile each once;
+/// otherwise nowhere.
+pub fn module_options() -> ModuleOptions {
+    let cache = cuda_sim::kernel_cache().map_or(CacheKind::Off, CacheKind::Folder);
+    ModuleOptions { cache, ..Default::default() }
+}
+
+/// The gather kernels.
 pub fn kernels(context: &Arc<Context>) -> GatherKernels {
-    let options = ModuleOptions { cache: CacheKind::Off, ..Default::default() };
-    GatherKernels::new(&Module::gather(context, &options).unwrap()).unwrap()
+    GatherKernels::new(&Module::gather(context, &module_options()).unwrap()).unwrap()
 }
 
 /// Holds a stream until it is let go.

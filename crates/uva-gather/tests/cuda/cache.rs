@@ -83,7 +83,9 @@ fn options(machine: &Machine, kernel: Kernel) -> FillOptions {
 
 fn filler_with(machine: &Machine, cache: DeviceCache, kernel: Kernel) -> SlotFiller {
     let stream = Stream::new(&machine.context).unwrap();
-    machine.filler_on(stream, options(machine, kernel)).with_cache(cache).unwrap()
+    let mut filler = machine.filler_on(stream, options(machine, kernel)).with_cache(cache).unwrap();
+    filler.reserve(FEATURES_AT).unwrap();
+    filler
 }
 
 /// Every third row, backwards.
@@ -131,7 +133,6 @@ fn a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_the_one_on_the_host() {
     {
         let cache = DeviceCache::fifo(&machine.context, ROWS, ROW_BYTES, capacity).unwrap();
         let mut filler = filler_with(&machine, cache, kernel);
-        filler.reserve(FEATURES_AT).unwrap();
         let on_host = FifoCache::new(ROWS, ROW_BYTES, capacity).unwrap();
         let mut host =
             HostGather::new(&machine.table_bytes, ROW_BYTES, 1).unwrap().with_cache(on_host).unwrap();

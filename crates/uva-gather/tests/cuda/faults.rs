@@ -79,6 +79,44 @@ fn what_lies_outside_a_slot_is_refused_and_the_filler_goes_on() {
     assert!(matches!(refused, Err(FillError::Layout(_))), "{refused:?}");
 }
 
+/// No fill takes page-locked memory, whatever comes: who needs more than was reserved is told.
+#[test]
+fn a_batch_larger_than_what_was_reserved_is_refused_while_a_kernel_is_held_and_the_filler_goes_on() {
+    let test = "faults::a_batch_larger_than_what_was_reserved_is_refused_while_a_kernel_is_held_and_the_filler_goes_on";
+    if !under(test, &[]) {
+        return;
+    }
+    let machine = Machine::new();
+    let mut filler = SlotFiller::new(
+        machine.context.clone(),
+        Stream::new(&machine.context).unwrap(),
+        machine.kernels.clone(),
+        machine.table.clone(),
+        ROW_BYTES,
+        machine.buffer.clone(),
+        SHAPE,
+        machine.options(GatherMode::ZeroCopy),
+    )
+    .unwrap();
+    let ready = Event::local(&machine.context).unwrap();
+    let mut random = Random(3);
+    let (small, large) = (Batch::new(&mut random, 10, 1), Batch::new(&mut random, MOST_IDS, 2));
+    let refused = |result| {
+        assert!(matches!(&result, Err(FillError::Layout(what)) if what.contains("reserve")), "{result:?}")
+    };
+    refused(small.fill(&mut filler, 0, None, &ready));
+    // The arrays beside the ids, rounded up, and a few ids.
+    filler.reserve(4096).unwrap();
+    let consumer = Stream::new(&machine.context).unwrap();
+    let hold = Pool::new(&machine, 1, 0).hold(&machine, &consumer);
+    refused(large.fill(&mut filler, 0, None, &ready));
+    small.fill(&mut filler, 0, None, &ready).unwrap();
+    assert_eq!(filler.drain().unwrap().len(), 1);
+    assert!(matches!(filler.reserve(1 << 20), Err(FillError::Layout(_))), "only before the first fill");
+    hold.let_go();
+    consumer.synchronize().unwrap();
+}
+
 /// Fails one call of the driver in the middle of fills: the error names it, and every fill after it is refused.
 fn breaks(test: &str, mode: GatherMode, function: &str, call: usize) {
     if !under(test, &[("CUDA_SIM_FAIL", &format!("{function}:{call}=719"))]) {
@@ -135,9 +173,9 @@ fn a_filler_that_is_dropped_waits_for_what_it_enqueued() {
     for mode in MODES {
         let mut filler = machine.filler(mode);
         let consumer = Stream::new(&machine.context).unwrap();
-        let hold = machine.hold(&consumer);
         let (free, ready) =
             (Event::local(&machine.context).unwrap(), Event::local(&machine.context).unwrap());
+        let hold = Pool::new(&machine, 1, 0).hold(&machine, &consumer);
         free.record(&consumer).unwrap();
         let batch = Batch::new(&mut Random(4), MOST_IDS, 7);
         batch.fill(&mut filler, 1, Some(&free), &ready).unwrap();
@@ -166,8 +204,8 @@ fn a_filler_is_abandoned_while_the_device_waits_for_an_event_that_never_comes() 
     let mut filler = machine.filler(GatherMode::ZeroCopy);
     // A consumer that holds its slot for ever.
     let consumer = Stream::new(&machine.context).unwrap();
-    let hold = machine.hold(&consumer);
     let (free, ready) = (Event::local(&machine.context).unwrap(), Event::local(&machine.context).unwrap());
+    let hold = Pool::new(&machine, 1, 0).hold(&machine, &consumer);
     free.record(&consumer).unwrap();
     let batch = Batch::new(&mut Random(1), 100, 1);
     // Neither waits, and the second slot isn't held up by the host either.

@@ -13,21 +13,18 @@ use uva_cuda::memory::{
 use uva_cuda::{CacheKind, Context, Event, Module, ModuleOptions, Stream};
 use uva_gather::cuda::{Fill, FillError, FillOptions, GatherMode, SlotFiller, SlotShape};
 
-/// As `cuda_sim::in_process`, on the machine that the variables describe. On a GPU those that only make the
-/// simulator late mean nothing.
+/// As `cuda_sim::in_process_with`, with the watchdog over memory that is taken or freed while a kernel is held.
 pub fn under(test: &str, variables: &[(&str, &str)]) -> bool {
     const INSIDE: &str = "UVA_GATHER_TEST_INSIDE";
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
     if cuda_sim::on_a_gpu() {
-        let needed: Vec<_> =
-            variables.iter().copied().filter(|(name, _)| *name != "CUDA_SIM_DELAY_US").collect();
-        return cuda_sim::in_process_with(test, &needed);
+        return cuda_sim::in_process_with(test, variables);
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env(INSIDE, "1");
-    command.envs(variables.iter().copied());
+    command.env("CUDA_SIM_WATCHDOG", "1").envs(variables.iter().copied());
     cuda_sim::environment(&mut command);
     let output = command.output().unwrap();
     let text =
@@ -37,7 +34,10 @@ pub fn under(test: &str, variables: &[(&str, &str)]) -> bool {
 }
 
 pub fn kernels(context: &Arc<Context>) -> GatherKernels {
-    let options = ModuleOptions { cache: CacheKind::Off, ..Default::default() };
+    let options = ModuleOptions {
+        cache: cuda_sim::kernel_cache().map_or(CacheKind::Off, CacheKind::Folder),
+        ..Default::default()
+    };
     GatherKernels::new(&Module::gather(context, &options).unwrap()).unwrap()
 }
 
@@ -125,8 +125,9 @@ impl Machine {
         self.filler_on(Stream::new(&self.context).unwrap(), self.options(mode))
     }
 
+    /// A filler with room for the largest batch.
     pub fn filler_on(&self, stream: Stream, options: FillOptions) -> SlotFiller {
-        SlotFiller::new(
+        let mut filler = SlotFiller::new(
             self.context.clone(),
             stream,
             self.kernels.clone(),
@@ -136,7 +137,9 @@ impl Machine {
             SHAPE,
             options,
         )
-        .unwrap()
+        .unwrap();
+        filler.reserve(FEATURES_AT).unwrap();
+        filler
     }
 
     /// Enqueues a read of a slot, as it will be when the stream comes to it. Into pinned memory: a copy into any
@@ -148,23 +151,60 @@ impl Machine {
         unsafe { device_to_host(stream, from, out.as_mut_slice()) }.unwrap();
         out
     }
+}
+
+/// Page-locked memory for a test that holds streams, taken before it holds any: a driver may let whoever takes or frees
+/// such memory wait for all that is queued, and so for the test itself.
+pub struct Pool {
+    flags: Arc<PinnedBuffer>,
+    held: usize,
+    room: Vec<PinnedBuffer>,
+}
+
+impl Pool {
+    /// Bytes between flags, so that none shares a line with another.
+    const APART: usize = 128;
+
+    pub fn new(machine: &Machine, holds: usize, reads: usize) -> Self {
+        let buffer = |bytes, what| PinnedBuffer::new(&machine.context, bytes, what).unwrap();
+        Self {
+            flags: Arc::new(buffer(holds * Self::APART, "flags")),
+            held: 0,
+            room: (0..reads).map(|_| buffer(STRIDE, "what a consumer saw")).collect(),
+        }
+    }
+
+    /// As [`Machine::read`].
+    pub fn read(&mut self, machine: &Machine, stream: &Stream, slot: usize) -> PinnedBuffer {
+        let mut out = self.room.pop().expect("room for so many reads");
+        let from = machine.buffer.address() + (slot * STRIDE) as u64;
+        // SAFETY: as in `Machine::read`.
+        unsafe { device_to_host(stream, from, out.as_mut_slice()) }.unwrap();
+        out
+    }
 
     /// Enqueues that a stream stands still until it's let go.
-    pub fn hold(&self, stream: &Stream) -> Hold {
-        let flag = PinnedBuffer::new(&self.context, 4, "a flag").unwrap();
-        // SAFETY: the flag is zero and aligned to a page, and every test lets go and waits before it drops it.
-        unsafe { self.kernels.spin_until(stream, flag.address()) }.unwrap();
-        Hold(flag)
+    pub fn hold(&mut self, machine: &Machine, stream: &Stream) -> Hold {
+        let at = self.held * Self::APART;
+        assert!(at < self.flags.bytes(), "flags for so many holds");
+        self.held += 1;
+        // SAFETY: the flag is zero and aligned, and every test lets go and waits before it drops the last owner.
+        unsafe { machine.kernels.spin_until(stream, self.flags.address() + at as u64) }.unwrap();
+        Hold { flags: self.flags.clone(), at }
     }
 }
 
 /// A stream that stands still.
-pub struct Hold(PinnedBuffer);
+pub struct Hold {
+    flags: Arc<PinnedBuffer>,
+    at: usize,
+}
 
 impl Hold {
     pub fn let_go(&self) {
+        let flag = self.flags.as_ptr().wrapping_add(self.at).cast_mut();
         // SAFETY: 4 aligned bytes that live; nobody has a reference to them, and the kernel only reads them.
-        unsafe { AtomicU32::from_ptr(self.0.as_ptr().cast_mut().cast()) }.store(1, Ordering::Release);
+        unsafe { AtomicU32::from_ptr(flag.cast()) }.store(1, Ordering::Release);
     }
 }
 
@@ -244,33 +284,35 @@ pub fn two_slots_in_turns(machine: &Machine, mut filler: SlotFiller, batches: us
     let event = || Event::interprocess(&machine.context).unwrap();
     let (ready, free) = ([event(), event()], [event(), event()]);
     let mut random = Random(seed);
-    let mut seen: Vec<(Batch, PinnedBuffer, Hold)> = Vec::new();
+    let mut pool = Pool::new(machine, batches, batches);
+    let mut seen: Vec<(Batch, PinnedBuffer)> = Vec::new();
+    // Let go before anything else is dropped, should the test fail in the middle.
+    let mut holds: Vec<Hold> = Vec::new();
     let mut fills = Vec::new();
     for index in 0..batches {
         let slot = index % 2;
-        // All sizes: none, one, a few, all that fit. Different ones grow the staging buffer.
+        // All sizes: none, one, a few, all that fit.
         let count = [0, 1, 37, random.below(MOST_IDS), MOST_IDS][random.below(5)];
         let batch = Batch::new(&mut random, count, index as u64 + 1000);
         let after = (index >= 2).then_some(&free[slot]);
         batch.fill(&mut filler, slot, after, &ready[slot]).unwrap();
         if index >= 2 {
             never("a slot was filled while its consumer held it", || ready[slot].query().unwrap());
-            seen[index - 2].2.let_go();
+            holds[index - 2].let_go();
         }
         consumer.wait(&ready[slot]).unwrap();
-        let hold = machine.hold(&consumer);
-        let out = machine.read(&consumer, slot);
+        holds.push(pool.hold(machine, &consumer));
+        seen.push((batch, pool.read(machine, &consumer, slot)));
         free[slot].record(&consumer).unwrap();
-        seen.push((batch, out, hold));
         fills.extend(filler.finished().unwrap());
     }
-    for (_, _, hold) in &seen {
+    for hold in &holds {
         hold.let_go();
     }
     consumer.synchronize().unwrap();
     fills.extend(filler.drain().unwrap());
     assert!(filler.finished().unwrap().is_empty(), "a fill is told once");
-    for (index, (batch, out, _)) in seen.iter().enumerate() {
+    for (index, (batch, out)) in seen.iter().enumerate() {
         batch.check(out.as_slice(), &machine.table_bytes, &format!("batch {index}"));
     }
     assert_eq!(fills.len(), batches);

@@ -76,6 +76,7 @@ fn pieces_on_their_way_are_not_overwritten() {
         let ready = Event::local(&context).unwrap();
         let ids_range = 0..payload.len();
         let arrays = std::slice::from_ref(&ids_range);
+        filler.reserve(payload.len().next_multiple_of(64)).unwrap();
         filler.fill(0, &payload, arrays, ids_range.clone(), features_at, 1, None, &ready).unwrap();
         filler.drain().unwrap();
         assert_rows(&context, &buffer, features_at, &ids, (&table_bytes, ROW_BYTES), &format!("{mode:?}"));
@@ -115,6 +116,7 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
     };
     assert!(filler(GatherMode::Dma).is_err(), "the CPU cannot read it");
     let mut filler = filler(GatherMode::ZeroCopy).unwrap();
+    filler.reserve(payload.len().next_multiple_of(64)).unwrap();
     let ready = Event::local(&context).unwrap();
     let ids_range = 0..payload.len();
     let arrays = std::slice::from_ref(&ids_range);

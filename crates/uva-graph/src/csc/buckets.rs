@@ -76,6 +76,7 @@ impl Buckets {
     }
 
     /// Writes everything in memory to the file.
+    #[allow(clippy::disallowed_methods, reason = "`create_new` opens nothing that is there")]
     fn spill(&mut self) -> Result<(), GraphError> {
         if self.spill.is_none() {
             let path = self.directory.join("edges.temporary");

@@ -6,6 +6,7 @@ use std::io::{self, BufWriter, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use uva_mem::MappedFile;
 
 use super::{CHUNK, Export, pairs};
 use crate::GraphError;
@@ -57,8 +58,9 @@ fn ids(export: &Export<'_>) -> Result<Ids, GraphError> {
         return array.elements::<i64>(NpyType::I64).map(|ids| Ids::Integers(ids.to_vec()));
     }
     if of_names.exists() {
-        let text = std::fs::read(&of_names).map_err(GraphError::io(&of_names, "read"))?;
-        let text = text.strip_suffix(b"\n").unwrap_or(&text);
+        // As large as the graph has nodes: mapped, so that it takes no memory beside the names.
+        let file = MappedFile::open(&of_names).map_err(GraphError::io(&of_names, "open"))?;
+        let text = file.bytes().strip_suffix(b"\n").unwrap_or(file.bytes());
         let names: Vec<Vec<u8>> = text.split(|&c| c == b'\n').map(<[u8]>::to_vec).collect();
         if names.len() != nodes {
             return Err(GraphError::invalid(&of_names, NamesProblem::Lines { found: names.len(), nodes }));

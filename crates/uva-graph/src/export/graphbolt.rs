@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use uva_mem::files::write_new;
+
 use super::Export;
 use crate::files::names;
 use crate::npy::{NpyType, write_array};
@@ -53,7 +55,7 @@ pub(super) fn write(export: &Export<'_>) -> Result<(), GraphError> {
         }
     }
     let path = export.to.join("metadata.yaml");
-    std::fs::write(&path, yaml).map_err(GraphError::io(&path, "write"))
+    write_new(&path, yaml.as_bytes()).map_err(GraphError::io(&path, "write"))
 }
 
 fn label_file(split: Split) -> String {

@@ -7,7 +7,11 @@ mod edgelist;
 mod graphbolt;
 mod npy;
 
+use std::fs::File;
+use std::io;
 use std::path::Path;
+
+use uva_mem::files::open_regular;
 
 use crate::files::names;
 use crate::npy::{NpyType, NpyWriter};
@@ -35,7 +39,8 @@ const CHUNK: usize = 1 << 16;
 /// Writes `dataset` as `target` into the directory `out`, which must not exist.
 ///
 /// # Errors
-/// Where the system refuses to write, or `out` exists; nothing is left behind then.
+/// Where the system refuses to write, `out` exists, or an edge, a weight or an original id of the dataset is wrong (its
+/// stamp may be older than the files); nothing is left behind then.
 pub fn run(
     target: Target,
     dataset: &Dataset,
@@ -43,6 +48,7 @@ pub fn run(
     progress: &dyn Fn(Progress),
 ) -> Result<(), GraphError> {
     let staged = StagedDirectory::new(out)?;
+    dataset.check_edges()?;
     let export = Export { dataset, to: staged.path(), progress };
     match target {
         Target::Npy => npy::write(&export)?,
@@ -66,7 +72,10 @@ impl Export<'_> {
         for (name, required) in all {
             let from = self.dataset.path().join(name);
             if required || from.exists() {
-                std::fs::copy(&from, self.to.join(name)).map_err(GraphError::io(&from, "copy"))?;
+                let mut source = open_regular(&from).map_err(GraphError::io(&from, "open"))?;
+                let to = self.to.join(name);
+                let mut copy = File::create_new(&to).map_err(GraphError::io(&to, "create"))?;
+                io::copy(&mut source, &mut copy).map_err(GraphError::io(&from, "copy"))?;
             }
         }
         Ok(())

@@ -235,10 +235,16 @@ pub(super) fn write(
     let needs = Estimate::of(common).disk_bytes;
     let what = format!("it takes {}: name a directory on another disk, or ask for less", BytesOnDisk(needs));
     room::check(out, needs, what)?;
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(common.threads.unwrap_or(0))
-        .build()
-        .map_err(|e| GraphError::usage("--threads", format!("cannot start the threads: {e}")))?;
+    let pool_of = |threads| {
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| GraphError::Lacking {
+            path: out.to_owned(),
+            message: format!(
+                "cannot start {threads} threads ({error}): ask for fewer by --threads, or raise the limit on \
+                 processes and threads (ulimit -u, or a container's pids limit)"
+            ),
+        })
+    };
+    let pool = common.threads.map(pool_of).transpose()?;
     let writer = Writer { common, shape, directory: staged.path(), pool };
 
     let edges = writer.edges(progress)?;
@@ -260,10 +266,19 @@ struct Writer<'o, S> {
     common: &'o Common,
     shape: &'o S,
     directory: &'o Path,
-    pool: rayon::ThreadPool,
+    /// The threads that were asked for; those of the whole process where `None`.
+    pool: Option<rayon::ThreadPool>,
 }
 
 impl<S: Shape> Writer<'_, S> {
+    /// Does the work on the threads that are its.
+    fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        match &self.pool {
+            Some(pool) => pool.install(work),
+            None => work(),
+        }
+    }
+
     /// Writes `indptr.npy` and `indices.npy` side by side, a run of nodes at a time. Returns the number of edges.
     fn edges(&self, progress: &dyn Fn(Progress)) -> Result<u64, GraphError> {
         let nodes = self.common.nodes;
@@ -276,7 +291,7 @@ impl<S: Shape> Writer<'_, S> {
         let row = self.common.average_degree * 8.0 + 32.0;
         let shape = self.shape;
         in_steps("edges", nodes, row as usize, progress, |nodes| {
-            let lists: Vec<(Vec<i64>, Vec<u64>)> = self.pool.install(|| {
+            let lists: Vec<(Vec<i64>, Vec<u64>)> = self.install(|| {
                 blocks(&nodes)
                     .into_par_iter()
                     .map(|nodes| {
@@ -320,7 +335,7 @@ impl<S: Shape> Writer<'_, S> {
         let mut writer = NpyWriter::create(&self.directory.join(names::FEATURES), kind, &[feature_dim])?;
         in_steps("features", self.common.nodes, row_bytes, progress, |nodes| {
             let mut bytes = vec![0; (nodes.end - nodes.start) as usize * row_bytes];
-            self.pool.install(|| {
+            self.install(|| {
                 let rows = bytes.par_chunks_mut(row_bytes).enumerate();
                 rows.for_each(|(row, bytes)| self.feature_row(nodes.start + row as u64, bytes));
             });
@@ -352,7 +367,7 @@ impl<S: Shape> Writer<'_, S> {
             |split: Split| NpyWriter::create(&self.directory.join(split.file_name()), NpyType::I64, &[]);
         let mut splits = [split(Split::Train)?, split(Split::Valid)?, split(Split::Test)?];
         in_steps("labels", self.common.nodes, 64, progress, |nodes| {
-            let drawn: Vec<(i64, Option<Split>)> = self.pool.install(|| {
+            let drawn: Vec<(i64, Option<Split>)> = self.install(|| {
                 nodes
                     .clone()
                     .into_par_iter()

@@ -54,6 +54,27 @@ impl Recipe {
         Ok(Estimate::of(&common))
     }
 
+    /// Why a graph of this shape may have fewer edges than its mean degree asks for.
+    pub fn why_fewer_edges(&self) -> &'static str {
+        match self {
+            Recipe::Rmat(_) => {
+                "most edges are drawn among few nodes, and one that repeats, or leads from a node to itself, is drawn anew \
+                 three times and then left out"
+            }
+            Recipe::Web(_) => {
+                "a link that repeats, leads past its host's end or back to its own page is drawn anew three times and then \
+                 left out"
+            }
+            Recipe::Citation(_) => {
+                "a node cites older ones only, of which the first nodes have few, and a citation that repeats is drawn anew \
+                 three times and then left out"
+            }
+            Recipe::PowerLaw(_) | Recipe::Sbm(_) => {
+                "a neighbour that repeats is drawn anew three times and then left out"
+            }
+        }
+    }
+
     /// Writes the graph to the directory `out`, as the shape's own function does.
     ///
     /// # Errors

@@ -5,21 +5,23 @@
 //! |---|---|
 //! | `adj_data`, `adj_indices`, `adj_indptr`, `adj_shape` | the adjacency matrix [N, N] in compressed rows: row i, column j is an edge from i to j; a stored 0 is none |
 //! | `attr_data`, `attr_indices`, `attr_indptr`, `attr_shape`, or `attr_matrix` | features [N, F], in compressed rows or dense; every node has one, 1, where there are none |
-//! | `labels`, or `labels_data`, `labels_indices`, `labels_indptr`, `labels_shape` | a class [N], or marks [N, C], dense or in compressed rows |
+//! | `labels`, or `labels_data`, `labels_indices`, `labels_indptr`, `labels_shape` | a class [N], or marks [N, C], dense or in compressed rows; no node has one where there are none |
 //!
 //! `adj_matrix.data` and its like are the same by another name. Names of nodes, attributes and classes are not read.
 
 use serde_json::{Map, json};
 
 use super::Request;
+use super::features::FeatureSource;
+use super::nodes::Nodes;
 use super::output::{
-    CHUNK, Output, Sizes, feature_columns, feature_type, label_columns, next_classes, next_marks,
+    CHUNK, Output, Sizes, feature_columns, feature_type, label_columns, next_classes, next_marks, no_labels,
 };
 use super::planetoid::UNDIRECTED;
 use super::split::SplitRule;
 use super::stream::{Archive, ArrayStream};
 use crate::files::names;
-use crate::npy::{NpyType, NpyWriter, write_array};
+use crate::npy::{NpyType, write_array};
 use crate::{ElementType, GraphError, Meta};
 
 /// More columns than any such matrix has; keeps a wrong shape from asking for a row of terabytes.
@@ -38,7 +40,7 @@ pub(super) fn gnn_npz(request: &Request<'_>) -> Result<(), GraphError> {
         return Err(GraphError::usage(archive.path().display().to_string(), message));
     }
     let features = Features::open(&archive, nodes)?;
-    let labels = Labels::read(&archive, nodes)?;
+    let labels = Labels::read(&archive, nodes, request)?;
     let rule = request.options.split.unwrap_or(match labels {
         Labels::Single(_) => SplitRule::PER_CLASS,
         Labels::Multi { .. } => SplitRule::RANDOM,
@@ -159,13 +161,18 @@ impl Rows {
         &mut self,
         mut work: impl FnMut(u64, u64, f64) -> Result<(), GraphError>,
     ) -> Result<(), GraphError> {
+        let ids = Nodes::new(self.columns, format!("the matrix has {} columns", self.columns));
         let (mut row, mut at) = (0, 0);
         loop {
             let columns = self.indices.integers(CHUNK)?;
             if columns.is_empty() {
                 return Ok(());
             }
-            self.indices.check_ids(&columns, self.columns)?;
+            let row_at = |position: u64| {
+                let rows = self.ends.partition_point(|&end| end <= position as i64);
+                format!("a column of row {}", rows.saturating_sub(1))
+            };
+            self.indices.check_ids(&columns, &ids, row_at)?;
             for (column, value) in columns.into_iter().zip(self.values.floats(CHUNK)?) {
                 while self.ends[row + 1] <= at {
                     row += 1;
@@ -235,10 +242,13 @@ impl Features {
         match self {
             Features::Rows(mut rows) => {
                 let columns = rows.columns as usize;
-                let mut writer = NpyWriter::create(&output.path(names::FEATURES), NpyType::F32, &[columns])?;
-                rows.each_row(|row| writer.write(row))?;
-                writer.finish()?;
-                Ok(ElementType::F32)
+                if rows.values.kind() == NpyType::F64 {
+                    output.note(&format!("{}: float64 becomes float32", rows.values.place().display()));
+                }
+                let source = FeatureSource { place: rows.values.place().to_owned(), data_offset: None };
+                let mut writer = output.feature_writer(source, NpyType::F32, columns, false)?;
+                rows.each_row(|row| writer.write_floats(row))?;
+                writer.finish()
             }
             Features::Dense(table) => output.features(table, nodes, false),
             Features::None => output.constant_features(nodes),
@@ -252,7 +262,7 @@ enum Labels {
 }
 
 impl Labels {
-    fn read(archive: &Archive, nodes: u64) -> Result<Labels, GraphError> {
+    fn read(archive: &Archive, nodes: u64, request: &Request<'_>) -> Result<Labels, GraphError> {
         if let Some(mut rows) = Rows::open(archive, &["labels"])? {
             if rows.rows() != nodes || rows.columns == 0 {
                 let message =
@@ -267,7 +277,8 @@ impl Labels {
             return Ok(Labels::Multi { classes, marks });
         }
         let Some(mut labels) = archive.first(&["labels"])? else {
-            return Err(missing(archive, "labels", "labels"));
+            (request.watch.note)(&no_labels(archive.path(), &["labels", "labels_indptr"]));
+            return Ok(Labels::Single(vec![-1; nodes as usize]));
         };
         match label_columns(&labels, nodes)? {
             None => {

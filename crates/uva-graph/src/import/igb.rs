@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, json};
 
+use super::nodes::{Nodes, end_in_pairs};
 use super::output::{CHUNK, Output, Sizes, feature_columns, feature_type, label_columns};
 use super::stream::ArrayStream;
 use super::{Request, SelfLoops};
@@ -59,12 +60,13 @@ pub(super) fn igb(request: &Request<'_>) -> Result<(), GraphError> {
     };
     let output = Output::begin(request, sizes, changes)?;
     let mut lists = output.lists(nodes, false)?;
+    let ids_of_nodes = Nodes::new(nodes, format!("node_feat.npy has {nodes} rows"));
     loop {
         let ids = edges.integers(2 * CHUNK)?;
         if ids.is_empty() {
             break;
         }
-        edges.check_ids(&ids, nodes)?;
+        edges.check_ids(&ids, &ids_of_nodes, end_in_pairs)?;
         for &[source, destination] in ids.as_chunks::<2>().0 {
             lists.push(source as u64, destination as u64, 0.0)?;
         }

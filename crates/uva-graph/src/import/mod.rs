@@ -5,9 +5,11 @@
 //! import writes beside its final name and renames at the end, so that one that fails leaves nothing.
 
 mod edgelist;
+mod features;
 mod gnn_npz;
 mod graphbolt;
 mod igb;
+mod nodes;
 mod npy;
 mod ogb;
 mod output;
@@ -15,6 +17,7 @@ mod pace;
 mod pickle;
 mod planetoid;
 mod scipy;
+mod source;
 mod split;
 mod stream;
 mod text;
@@ -165,11 +168,13 @@ pub struct Watch<'w> {
     pub estimate: &'w dyn Fn(&Estimate),
     /// Again and again.
     pub progress: &'w dyn Fn(Progress),
+    /// What becomes other than it is in the source, and what the source lacks: a line each.
+    pub note: &'w dyn Fn(&str),
 }
 
 impl Watch<'_> {
     /// Nobody.
-    pub const NONE: Watch<'static> = Watch { estimate: &|_| {}, progress: &|_| {} };
+    pub const NONE: Watch<'static> = Watch { estimate: &|_| {}, progress: &|_| {}, note: &|_| {} };
 
     fn at(&self, stage: &'static str, position: text::Position) {
         (self.progress)(Progress { stage, done: position.done, total: position.total });
@@ -197,6 +202,7 @@ pub fn run(
         Format::GraphBolt => graphbolt::graphbolt,
         Format::Igb => igb::igb,
     };
+    source::check(format, source)?;
     import(&Request { source, out, options, watch })
 }
 

@@ -6,7 +6,7 @@
 //! | | `edge_index` | `[2, E]` (PyG, OGB): sources, then destinations; `[E, 2]` too, unless E is 2 |
 //! | | `src` and `dst` | `[E]` each |
 //! | features | `feat`, `x`, `features`, `node_feat` | `[N, F]`; float32, float16, uint8 and int8 stay, other numbers become float32, bool uint8, uint16 stays where meta.json says bf16 |
-//! | labels | `label`, `labels`, `y`, `node_label` | `[N]` or `[N, 1]`, integers, or floats that are whole or NaN (none); `[N, C]` of zeros and ones |
+//! | labels | `label`, `labels`, `y`, `node_label` | `[N]` or `[N, 1]`, integers, or floats that are whole or NaN (none); `[N, C]` of zeros and ones; every node gets −1 where there are none |
 //! | splits | `train_idx`, `valid_idx` or `val_idx`, `test_idx` | node ids, any integer type, order kept |
 //! | | `train_mask`, `valid_mask` or `val_mask`, `test_mask` | `[N]` of bool or uint8 |
 //! | weights | `weight`, `edge_weight` | `[E]`, float32 or float64; only where the edges stay as they are |
@@ -15,11 +15,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::output::{CHUNK, Output, Sizes, feature_type};
-use super::{Request, values};
+use super::features::FeatureSource;
+use super::nodes::{Nodes, end_in_pairs, end_in_rows};
+use super::output::{CHUNK, Output, Sizes, feature_type, no_labels};
+use super::{Request, Watch, values};
 use crate::csc::{Changes, CscBuilder};
 use crate::files::{feature_element, names};
-use crate::npy::{NpyArray, NpyType, NpyWriter, write_array};
+use crate::npy::{NpyArray, NpyType, write_array};
 use crate::{ElementType, GraphError, Meta, verify};
 
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +30,8 @@ enum ImportProblem {
     TooLarge { position: usize, value: u64 },
     #[error("the label of node {node} is {value}, neither a class nor NaN")]
     NoClass { node: usize, value: f64 },
+    #[error("entry {position} at offset {at}, {end}, is {value}, {nodes}")]
+    Id { position: usize, at: usize, end: String, value: i64, nodes: Nodes },
     #[error("entry {position} is {value}, neither 0 nor 1")]
     NoMark { position: usize, value: f64 },
 }
@@ -37,8 +41,9 @@ enum ImportProblem {
 pub(super) fn npy(request: &Request<'_>) -> Result<(), GraphError> {
     request.options.only("npy", &[])?;
     let changes = request.options.changes(Changes::NONE);
-    let arrays = Arrays::open(request.source)?;
+    let arrays = Arrays::open(request.source, request.watch)?;
     let nodes = arrays.nodes();
+    let ids = arrays.ids();
     let edges = arrays.source.edges(nodes)?;
     let weights = arrays.source.weights(edges.count(), changes)?;
 
@@ -47,7 +52,10 @@ pub(super) fn npy(request: &Request<'_>) -> Result<(), GraphError> {
     sizes.weighted = weights.is_some();
     let output = Output::begin(request, sizes, changes)?;
     let mut lists = output.lists(nodes as u64, weights.is_some())?;
-    edges.push_into(&mut lists, weights.as_ref(), nodes, &output)?;
+    edges.push_into(&mut lists, weights.as_ref(), &ids, &output)?;
+    if let Some(weights) = weights.filter(|weights| weights.kind() == NpyType::F64) {
+        (request.watch.note)(&format!("{}: float64 becomes float32", weights.path().display()));
+    }
     output.finish_lists(lists)?;
     let mut meta = arrays.write(&output)?;
     meta.name = request.name(meta.name);
@@ -65,11 +73,11 @@ pub(super) struct Arrays {
 
 impl Arrays {
     /// Opens the arrays in `directory` and checks them against each other.
-    pub(super) fn open(directory: &Path) -> Result<Arrays, GraphError> {
+    pub(super) fn open(directory: &Path, watch: &Watch<'_>) -> Result<Arrays, GraphError> {
         let source = Source { directory: directory.to_owned(), meta: Meta::read(directory)? };
         let features = source.features()?;
         let nodes = features.array.shape()[0];
-        let labels = source.labels(nodes)?;
+        let labels = source.labels(nodes, watch)?;
         let splits = source.splits(nodes)?;
         let original_ids =
             source.optional(&["orig_id"])?.map(|array| source.ids_of_nodes(&array, nodes)).transpose()?;
@@ -79,6 +87,13 @@ impl Arrays {
     /// How many nodes there are: the features have a row for each.
     pub(super) fn nodes(&self) -> usize {
         self.features.array.shape()[0]
+    }
+
+    /// The ids that edges may name.
+    fn ids(&self) -> Nodes {
+        let (nodes, path) = (self.nodes() as u64, self.features.array.path());
+        let name = path.file_name().unwrap_or_default().display();
+        Nodes::new(nodes, format!("{name} has {nodes} rows"))
     }
 
     /// What is known of the output.
@@ -106,7 +121,7 @@ impl Arrays {
 
     /// Writes the arrays, and returns what `meta.json` says.
     pub(super) fn write(self, output: &Output<'_>) -> Result<Meta, GraphError> {
-        self.features.write(&output.path(names::FEATURES))?;
+        self.features.write(output)?;
         self.labels.write(&output.path(names::LABELS))?;
         output.splits(&self.splits)?;
         if let Some(ids) = self.original_ids {
@@ -162,8 +177,13 @@ impl Source {
         Ok(Features { array, element })
     }
 
-    fn labels(&self, nodes: usize) -> Result<ImportedLabels, GraphError> {
-        let array = self.required("labels", &["label", "labels", "y", "node_label"])?;
+    /// The labels; −1 for every node where there are none, which is told.
+    fn labels(&self, nodes: usize, watch: &Watch<'_>) -> Result<ImportedLabels, GraphError> {
+        let Some(array) = self.optional(&["label", "labels", "y", "node_label"])? else {
+            let names = ["label.npy", "labels.npy", "y.npy", "node_label.npy"];
+            (watch.note)(&no_labels(&self.directory, &names));
+            return Ok(ImportedLabels::Single(vec![-1; nodes]));
+        };
         match *array.shape() {
             [rows] | [rows, 1] if rows == nodes => {
                 let labels = match array.kind() {
@@ -315,7 +335,7 @@ impl Edges {
         &self,
         lists: &mut CscBuilder,
         weights: Option<&NpyArray>,
-        nodes: usize,
+        nodes: &Nodes,
         output: &Output<'_>,
     ) -> Result<(), GraphError> {
         let count = self.count();
@@ -323,14 +343,27 @@ impl Edges {
         let mut node = 0;
         for first in (0..count).step_by(CHUNK) {
             let last = (first + CHUNK).min(count);
-            let ids = |array: &NpyArray, first: usize, last: usize| {
+            let ids = |array: &NpyArray, first: usize, last: usize, end: &dyn Fn(u64) -> String| {
                 let values = integers_of(array, first, last)?;
-                verify::ids_from(array, first, &values, nodes)?;
-                Ok::<_, GraphError>(values)
+                match values.iter().position(|&id| !nodes.has(id)) {
+                    None => Ok(values),
+                    Some(wrong) => {
+                        let (position, value) = (first + wrong, values[wrong]);
+                        let at = array.header().data_offset + position * array.kind().bytes();
+                        let (end, nodes) = (end(position as u64), nodes.clone());
+                        let problem = ImportProblem::Id { position, at, end, value, nodes };
+                        Err(GraphError::invalid(array.path(), problem))
+                    }
+                }
             };
+            let in_rows = |position| end_in_rows(position, count as u64);
             let (sources, destinations) = match self {
                 Edges::Lists { ends, indices } => {
-                    let sources = ids(indices, first, last)?;
+                    let in_list = |position: u64| {
+                        let lists = ends.partition_point(|&end| end <= position as i64);
+                        format!("a neighbour of node {}", lists.saturating_sub(1))
+                    };
+                    let sources = ids(indices, first, last, &in_list)?;
                     let destinations = (first..last).map(|edge| {
                         while ends[node + 1] <= edge as i64 {
                             node += 1;
@@ -339,16 +372,19 @@ impl Edges {
                     });
                     (sources, destinations.collect())
                 }
-                Edges::Rows(array) => (ids(array, first, last)?, ids(array, count + first, count + last)?),
-                Edges::Pairs(array) => ids(array, 2 * first, 2 * last)?
+                Edges::Rows(array) => {
+                    (ids(array, first, last, &in_rows)?, ids(array, count + first, count + last, &in_rows)?)
+                }
+                Edges::Pairs(array) => ids(array, 2 * first, 2 * last, &end_in_pairs)?
                     .as_chunks::<2>()
                     .0
                     .iter()
                     .map(|&[from, to]| (from, to))
                     .unzip(),
-                Edges::Two { sources, destinations } => {
-                    (ids(sources, first, last)?, ids(destinations, first, last)?)
-                }
+                Edges::Two { sources, destinations } => (
+                    ids(sources, first, last, &in_rows)?,
+                    ids(destinations, first, last, &|edge| format!("the destination of edge {edge}"))?,
+                ),
             };
             let weights = weights.map(|array| weights_of(array, first, last)).transpose()?;
             for (edge, (source, destination)) in sources.into_iter().zip(destinations).enumerate() {
@@ -370,19 +406,15 @@ struct Features {
 }
 
 impl Features {
-    fn write(&self, path: &Path) -> Result<(), GraphError> {
-        let row_shape = &self.array.shape()[1..];
-        let (kind, bytes) = (self.array.kind(), self.array.bytes());
-        let target = match self.element {
-            ElementType::F32 => NpyType::F32,
-            ElementType::F16 => NpyType::F16,
-            ElementType::Bf16 => NpyType::U16,
-            ElementType::U8 => NpyType::U8,
-            ElementType::I8 => NpyType::I8,
+    fn write(&self, output: &Output<'_>) -> Result<(), GraphError> {
+        let (kind, columns) = (self.array.kind(), self.array.shape()[1]);
+        let source = FeatureSource {
+            place: self.array.path().to_owned(),
+            data_offset: Some(self.array.header().data_offset as u64),
         };
-        let mut writer = NpyWriter::create(path, target, row_shape)?;
-        for chunk in bytes.chunks(CHUNK * kind.bytes()) {
-            values::write_kept_or_widened(&mut writer, kind, target, chunk)?;
+        let mut writer = output.feature_writer(source, kind, columns, self.element == ElementType::Bf16)?;
+        for chunk in self.array.bytes().chunks(CHUNK * kind.bytes()) {
+            writer.write(chunk)?;
         }
         writer.finish().map(drop)
     }

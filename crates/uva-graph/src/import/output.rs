@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::features::{FeatureSource, FeatureWriter};
 use super::stream::ArrayStream;
 use super::{Estimate, ImportOptions, Request, values};
 use crate::csc::{Changes, CscBuilder};
@@ -111,6 +112,11 @@ impl<'r> Output<'r> {
         (self.request.watch.progress)(Progress { stage, done, total });
     }
 
+    /// Says a line about what becomes other than it is in the source.
+    pub(super) fn note(&self, line: &str) {
+        (self.request.watch.note)(line);
+    }
+
     /// Copies a table of features [nodes, columns], in the type it has where a dataset may have that, else as float32;
     /// `bf16` says that uint16 stands for bfloat16.
     pub(super) fn features(
@@ -120,23 +126,35 @@ impl<'r> Output<'r> {
         bf16: bool,
     ) -> Result<ElementType, GraphError> {
         let columns = feature_columns(&table, Some(nodes))?;
-        let (element, target) = feature_type(table.kind(), bf16);
-        let kind = table.kind();
-        let mut writer = NpyWriter::create(&self.path(names::FEATURES), target, &[columns as usize])?;
+        let mut writer = self.feature_writer(table.as_features(), table.kind(), columns as usize, bf16)?;
         let (total, mut told) = (table.len(), 0);
         loop {
             let chunk = table.bytes(CHUNK)?;
             if chunk.is_empty() {
                 break;
             }
-            values::write_kept_or_widened(&mut writer, kind, target, chunk)?;
+            writer.write(chunk)?;
             if table.position() - told >= 1 << 22 {
                 told = table.position();
                 self.progress("features", told, total);
             }
         }
-        writer.finish()?;
-        Ok(element)
+        writer.finish()
+    }
+
+    /// What takes rows of `columns` features of type `kind`, and says what becomes of them.
+    pub(super) fn feature_writer(
+        &self,
+        source: FeatureSource,
+        kind: NpyType,
+        columns: usize,
+        bf16: bool,
+    ) -> Result<FeatureWriter, GraphError> {
+        let writer = FeatureWriter::create(&self.path(names::FEATURES), source, kind, columns, bf16)?;
+        if let Some(line) = writer.conversion() {
+            self.note(&line);
+        }
+        Ok(writer)
     }
 
     /// One feature a node, always 1: for a source that has none.
@@ -224,6 +242,15 @@ impl<'r> Output<'r> {
     }
 }
 
+/// What is said of a source without labels.
+pub(super) fn no_labels(source: &std::path::Path, names: &[&str]) -> String {
+    format!(
+        "{} has no labels (none of {}): every node gets -1, which means none",
+        source.display(),
+        names.join(", ")
+    )
+}
+
 /// How values of a type are kept: as they are where a dataset may have them, else as float32.
 pub(super) fn feature_type(kind: NpyType, bf16: bool) -> (ElementType, NpyType) {
     match kind {
@@ -279,7 +306,7 @@ pub(super) fn next_classes(labels: &mut ArrayStream, classes: Option<u64>) -> Re
         Some(at) => Err(labels.wrong_entry(
             chunk.len() - at,
             chunk[at],
-            format!("a label outside -1..{limit} (-1 means none)"),
+            format!("a label outside -1 to {} (-1 means none)", limit - 1),
         )),
         None => Ok(chunk),
     }

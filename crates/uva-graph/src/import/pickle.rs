@@ -7,9 +7,12 @@
 //!
 //! Protocols 0, 1 and 2, which is what Python 2 wrote and what the Planetoid files are. Values live in an arena and
 //! refer to each other by index, so shared and even cyclic ones are harmless, and memory stays within a small multiple
-//! of the file's length.
+//! of the file's length. Who copies values out of the arena has to keep to it too: [`Pickle::bytes`] says how long the
+//! file is.
 
 use std::collections::HashMap;
+
+use crate::quote::shown;
 
 /// A place in the arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +76,7 @@ pub(crate) enum PickleProblem {
 pub(crate) struct Pickle {
     values: Vec<Value>,
     root: Ref,
+    bytes: usize,
 }
 
 impl Pickle {
@@ -87,7 +91,12 @@ impl Pickle {
             memo: HashMap::new(),
         };
         let root = machine.run()?;
-        Ok(Pickle { values: machine.values, root })
+        Ok(Pickle { values: machine.values, root, bytes: bytes.len() })
+    }
+
+    /// How long the pickle is.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(crate) fn root(&self) -> &Value {
@@ -288,10 +297,11 @@ impl<'a> Machine<'a> {
         let known = GLOBALS.iter().find(|known| known.0.as_bytes() == module && known.1.as_bytes() == name);
         match known {
             Some(&(module, name)) => self.push(Value::Global(module, name)),
-            None => {
-                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).chars().take(80).collect();
-                Err(PickleProblem::Refused { module: text(module), name: text(name), offset: self.opcode_at })
-            }
+            None => Err(PickleProblem::Refused {
+                module: shown(module),
+                name: shown(name),
+                offset: self.opcode_at,
+            }),
         }
     }
 

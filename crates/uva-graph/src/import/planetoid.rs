@@ -13,13 +13,15 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, json};
 use uva_mem::files::{read_regular, read_regular_text};
 
+use super::features::FeatureSource;
 use super::output::{Output, Sizes};
 use super::pickle::Pickle;
 use super::scipy::SparseRows;
 use super::{ImportOptions, Request, SelfLoops};
 use crate::csc::Changes;
 use crate::files::names;
-use crate::npy::{NpyType, NpyWriter, write_array};
+use crate::npy::{NpyType, write_array};
+use crate::quote::{listed, shown};
 use crate::{GraphError, Meta};
 
 /// Nodes that validate, after those that train.
@@ -28,6 +30,10 @@ const VALID_NODES: usize = 500;
 /// How many nodes there may be for each that the files describe. The published graphs have 15 in 3,327 that none does;
 /// without a limit a test index of a few bytes asks for a table of terabytes.
 const NODES_PER_DESCRIBED: usize = 2;
+
+/// What a source has to be.
+const READS: &str = "--from planetoid reads a directory with ind.NAME.x, .y, .tx, .ty, .allx, .ally, .graph and \
+                     .test.index, or the DIRECTORY/ind.NAME of one graph";
 
 /// More features and classes than the largest file could describe.
 const MOST_COLUMNS: usize = 1 << 24;
@@ -129,7 +135,9 @@ pub(super) fn planetoid(request: &Request<'_>) -> Result<(), GraphError> {
         lists.push(source as u64, destination as u64, 0.0)?;
     }
     output.finish_lists(lists)?;
-    let mut features = NpyWriter::create(&output.path(names::FEATURES), NpyType::F32, &[all_x.columns])?;
+    // Values are those of two files; allx has all rows but the last ones.
+    let source = |part: &str| FeatureSource { place: file(part), data_offset: None };
+    let mut features = output.feature_writer(source("allx"), NpyType::F32, all_x.columns, false)?;
     for (node, test_row) in test_row.iter().enumerate() {
         let mut row = vec![0_f32; all_x.columns];
         let mut add = |(column, value): (usize, f32)| row[column] += value;
@@ -138,7 +146,7 @@ pub(super) fn planetoid(request: &Request<'_>) -> Result<(), GraphError> {
         } else if let &Some(test_row) = test_row {
             test_x.row(test_row).for_each(&mut add);
         }
-        features.write(&row)?;
+        features.write_floats(&row)?;
     }
     features.finish()?;
     write_array(&output.path(names::LABELS), NpyType::I64, &[], &labels)?;
@@ -165,8 +173,7 @@ fn resolve(source: &Path, out: &Path, options: &ImportOptions) -> Result<(PathBu
         let out_name = out.file_name().map(|name| name.to_string_lossy().into_owned());
         let chosen = match (&options.name, names.len()) {
             (_, 0) => {
-                let message =
-                    format!("{} has no ind.NAME.graph: it is no Planetoid directory", source.display());
+                let message = format!("{} has no ind.NAME.graph; {READS}", source.display());
                 return Err(GraphError::usage("SRC", message));
             }
             // With one graph in the directory the name is free to be what the user likes.
@@ -175,14 +182,14 @@ fn resolve(source: &Path, out: &Path, options: &ImportOptions) -> Result<(PathBu
             (None, _) => out_name.as_deref().and_then(called),
         };
         let chosen = chosen.ok_or_else(|| {
-            let all = names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let all = listed(&names);
             GraphError::usage(
                 "SRC",
                 format!(
                     "{} has several graphs ({all}): name one of them, as in {}/ind.{}",
                     source.display(),
                     source.display(),
-                    names[0]
+                    shown(&names[0])
                 ),
             )
         })?;
@@ -192,14 +199,15 @@ fn resolve(source: &Path, out: &Path, options: &ImportOptions) -> Result<(PathBu
     let directory = source.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let name = name.strip_prefix("ind.").unwrap_or(&name);
-    let found = names_in(directory)?;
+    // Without the directory there is no graph in it either.
+    let found = if directory.is_dir() { names_in(directory)? } else { Vec::new() };
     match found.iter().find(|found| {
         name == *found || name.strip_prefix(found.as_str()).is_some_and(|rest| rest.starts_with('.'))
     }) {
         Some(found) => Ok((directory.to_owned(), found.clone())),
         None => {
             let file = directory.join(format!("ind.{name}.graph"));
-            Err(GraphError::io(&file, "open")(std::io::ErrorKind::NotFound.into()))
+            Err(GraphError::usage("SRC", format!("there is no {}; {READS}", file.display())))
         }
     }
 }
@@ -269,7 +277,7 @@ fn test_index(path: &Path, trained: usize, tested: usize) -> Result<Vec<usize>, 
             continue;
         }
         let node = text.parse().ok().filter(|&node| node < most).ok_or_else(|| {
-            let text = text.chars().take(40).collect();
+            let text = shown(text);
             GraphError::invalid(path, PlanetoidProblem::TestLine { line, text, most, described })
         })?;
         if node < trained {

@@ -1,6 +1,10 @@
 //! What the values of a pickle mean: numpy arrays, scipy's sparse rows, dictionaries of lists.
 
 use super::pickle::{Pickle, Ref, Value};
+use crate::quote::shown;
+
+/// The most axes of an array.
+const MOST_AXES: usize = 64;
 
 /// Why a pickle's values are not what was expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -11,6 +15,11 @@ pub(super) enum MeaningProblem {
     Type(String),
     #[error("the pickled array of shape {shape:?} has {found} bytes of {needed}")]
     Length { shape: Vec<usize>, found: usize, needed: usize },
+    #[error(
+        "its lists share their items: taken apart they have {items} and more, in a file of {bytes} bytes, of which each \
+         item takes one at least"
+    )]
+    Shared { items: usize, bytes: usize },
     #[error("the sparse matrix is inconsistent: {what} ({value} at position {position})")]
     Sparse { what: &'static str, position: usize, value: i64 },
 }
@@ -96,7 +105,8 @@ impl Pickle {
         self.array_of(self.root())
     }
 
-    /// A dictionary from integers to lists of integers, entries in the order of the file.
+    /// A dictionary from integers to lists of integers, entries in the order of the file. Takes memory by the length of
+    /// the file, whatever its values share.
     pub(super) fn lists(&self) -> Result<Vec<(i64, Vec<i64>)>, MeaningProblem> {
         let other = || MeaningProblem::Other("a dictionary of lists of node ids");
         let entries = match self.root() {
@@ -108,15 +118,19 @@ impl Pickle {
             }
             _ => return Err(other()),
         };
-        let list = |value: Ref| match self.get(value) {
-            Value::List(items) | Value::Tuple(items) => items.iter().map(|&item| self.int(item)).collect(),
-            _ => None,
-        };
-        entries
-            .iter()
-            .map(|&(key, value)| Some((self.int(key)?, list(value)?)))
-            .collect::<Option<_>>()
-            .ok_or_else(other)
+        let mut total = 0;
+        let mut lists = Vec::with_capacity(entries.len());
+        for &(key, value) in entries {
+            let (Value::List(items) | Value::Tuple(items)) = self.get(value) else { return Err(other()) };
+            // Every entry may be the same list, which the file then holds once.
+            total += items.len();
+            if total > self.bytes() {
+                return Err(MeaningProblem::Shared { items: total, bytes: self.bytes() });
+            }
+            let list: Option<Vec<i64>> = items.iter().map(|&item| self.int(item)).collect();
+            lists.push((self.int(key).ok_or_else(other)?, list.ok_or_else(other)?));
+        }
+        Ok(lists)
     }
 
     fn array(&self, at: Ref) -> Result<Array<'_>, MeaningProblem> {
@@ -162,7 +176,12 @@ impl Pickle {
     }
 
     fn shape(&self, at: Ref) -> Option<Vec<usize>> {
-        self.tuple(at)?.iter().map(|&axis| usize::try_from(self.int(axis)?).ok()).collect()
+        // numpy has no more axes, and messages show them all.
+        self.tuple(at)
+            .filter(|axes| axes.len() <= MOST_AXES)?
+            .iter()
+            .map(|&axis| usize::try_from(self.int(axis)?).ok())
+            .collect()
     }
 
     fn tuple(&self, at: Ref) -> Option<&[Ref]> {
@@ -189,7 +208,7 @@ impl Array<'_> {
             "<i2" => self.elements(|bytes| i16::from_le_bytes(bytes).into()),
             "<i4" => self.elements(|bytes| i32::from_le_bytes(bytes).into()),
             "<i8" => self.elements(i64::from_le_bytes),
-            _ => Err(MeaningProblem::Type(self.kind.clone())),
+            _ => Err(MeaningProblem::Type(shown(&self.kind))),
         }
     }
 

@@ -10,9 +10,12 @@ use flate2::Crc;
 use flate2::bufread::DeflateDecoder;
 use uva_mem::files::open_regular;
 
+use super::features::FeatureSource;
+use super::nodes::Nodes;
 use super::values;
 use crate::GraphError;
 use crate::npy::{Header, NpyType};
+use crate::quote::{listed, message};
 
 /// Bytes that are read from a file at a time.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -40,6 +43,8 @@ enum StreamProblem {
     Shape { found: Vec<usize>, wanted: String },
     #[error("entry {position} at offset {at} is {value}, too large for a signed 64-bit integer")]
     TooLarge { position: u64, at: u64, value: u64 },
+    #[error("entry {position} at offset {at}, {end}, is {value}, {nodes}")]
+    Id { position: u64, at: u64, end: String, value: i64, nodes: Nodes },
     #[error("entry {position} at offset {at} is {value}, {wanted}")]
     Entry { position: u64, at: u64, value: String, wanted: String },
     #[error("it has no array {wanted}: it has {found}")]
@@ -70,7 +75,7 @@ impl Archive {
         let file = open_regular(path).map_err(GraphError::io(path, "open"))?;
         let broken = |error: zip::result::ZipError| match error {
             zip::result::ZipError::Io(error) if !is_of_content(&error) => GraphError::io(path, "read")(error),
-            error => GraphError::invalid(path, StreamProblem::Archive(error.to_string())),
+            error => GraphError::invalid(path, StreamProblem::Archive(message(&error.to_string()))),
         };
         let archive = zip::ZipArchive::new(BufReader::new(file)).map_err(broken)?;
         let mut members = BTreeMap::new();
@@ -121,7 +126,7 @@ impl Archive {
     /// Where there is none, or it is no `.npy` file that we read.
     pub(super) fn array(&self, name: &str) -> Result<ArrayStream, GraphError> {
         let Some(member) = self.members.get(name) else {
-            let found = self.members.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let found = listed(self.members.keys());
             let problem = StreamProblem::NoMember { wanted: name.to_owned(), found };
             return Err(GraphError::invalid(&self.path, problem));
         };
@@ -369,18 +374,32 @@ impl ArrayStream {
         Ok(values::floats(kind, self.bytes(elements)?))
     }
 
-    /// Checks that `ids`, which were read last, are those of nodes.
-    pub(super) fn check_ids(&self, ids: &[i64], nodes: u64) -> Result<(), GraphError> {
-        if ids.iter().fold(false, |any, id| any | (id.cast_unsigned() >= nodes))
-            && let Some(wrong) = ids.iter().position(|id| id.cast_unsigned() >= nodes)
+    /// Checks that `ids`, which were read last, are those of nodes. `end` says what stands at a position of the array.
+    pub(super) fn check_ids(
+        &self,
+        ids: &[i64],
+        nodes: &Nodes,
+        end: impl Fn(u64) -> String,
+    ) -> Result<(), GraphError> {
+        if ids.iter().fold(false, |any, &id| any | !nodes.has(id))
+            && let Some(wrong) = ids.iter().position(|&id| !nodes.has(id))
         {
-            return Err(self.wrong_entry(
-                ids.len() - wrong,
-                ids[wrong],
-                format!("outside the ids 0..{nodes}"),
-            ));
+            let position = self.position.saturating_sub((ids.len() - wrong) as u64);
+            let problem = StreamProblem::Id {
+                position,
+                at: self.offset(position),
+                end: end(position),
+                value: ids[wrong],
+                nodes: nodes.clone(),
+            };
+            return Err(GraphError::invalid(&self.place, problem));
         }
         Ok(())
+    }
+
+    /// Where its elements are from, as messages about features tell it.
+    pub(super) fn as_features(&self) -> FeatureSource {
+        FeatureSource { place: self.place.clone(), data_offset: Some(self.header.data_offset as u64) }
     }
 
     /// The error about the element that is `back` elements before the position.

@@ -13,15 +13,13 @@ use uva_mem::files::open_regular;
 
 use super::stream::is_of_content;
 use crate::GraphError;
+use crate::quote::shown;
 
 /// Bytes of text that are read at a time.
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// No line is longer: a row of 100,000 features takes 2 MB.
 const LONGEST_LINE: usize = 64 << 20;
-
-/// Characters of a line that a message shows.
-const SHOWN: usize = 60;
 
 /// Lines after which progress is told.
 const LINES_PER_REPORT: u64 = 1 << 16;
@@ -144,17 +142,6 @@ fn one_line(
         }
         LineError::Other(error) => error,
     })
-}
-
-/// As much of a text as a message can hold, on one line.
-pub(super) fn shown(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(text);
-    let mut shown: String =
-        text.chars().take(SHOWN).map(|c| if c.is_control() && c != '\t' { '?' } else { c }).collect();
-    if text.chars().nth(SHOWN).is_some() {
-        shown.push('…');
-    }
-    shown
 }
 
 /// A decimal integer, nothing where the bytes are something else or it does not fit.

@@ -1,7 +1,6 @@
 //! Elements of arrays in whatever type they have, as the few types that importers work with.
 
-use crate::GraphError;
-use crate::npy::{NpyType, NpyWriter};
+use crate::npy::NpyType;
 
 /// An unsigned integer that no signed one of 64 bits holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,20 +55,6 @@ pub(super) fn floats(kind: NpyType, bytes: &[u8]) -> Vec<f64> {
         NpyType::F32 => each(bytes, |bytes| f32::from_le_bytes(bytes).into()),
         NpyType::F64 => each(bytes, f64::from_le_bytes),
     }
-}
-
-/// Writes elements of one type as the array's, which is the same one (a flag then is a byte) or else float32.
-pub(super) fn write_kept_or_widened(
-    writer: &mut NpyWriter,
-    kind: NpyType,
-    target: NpyType,
-    bytes: &[u8],
-) -> Result<(), GraphError> {
-    if kind == target || kind == NpyType::Bool {
-        return writer.write_bytes(bytes);
-    }
-    let values: Vec<f32> = floats(kind, bytes).into_iter().map(|value| value as f32).collect();
-    writer.write(&values)
 }
 
 /// The class that a label means which may be stored as a float: −1 where it is NaN, nothing where it is no class.

@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use crate::quote::shown;
+
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
 /// numpy itself refuses headers longer than 10,000 characters; structured types, which we refuse anyway, are the
@@ -81,7 +83,7 @@ impl NpyType {
     }
 
     fn from_descr(descr: &str) -> Result<NpyType, HeaderProblem> {
-        let unsupported = || HeaderProblem::UnsupportedType { descr: descr.to_owned() };
+        let unsupported = || HeaderProblem::UnsupportedType { descr: shown(descr) };
         let Some(order @ ('<' | '>' | '|' | '=')) = descr.chars().next() else {
             return Err(unsupported());
         };
@@ -259,7 +261,7 @@ impl Parser<'_> {
                 "descr" => literal.descr.replace(self.descr()?).is_some(),
                 "fortran_order" => literal.fortran_order.replace(self.boolean()?).is_some(),
                 "shape" => literal.shape.replace(self.tuple()?).is_some(),
-                _ => return Err(HeaderProblem::UnknownKey { key, offset: key_offset }),
+                _ => return Err(HeaderProblem::UnknownKey { key: shown(key), offset: key_offset }),
             };
             if repeated {
                 return Err(HeaderProblem::RepeatedKey { key, offset: key_offset });

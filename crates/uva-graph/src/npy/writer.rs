@@ -48,8 +48,13 @@ impl NpyWriter {
     /// Where the file exists or cannot be created.
     pub fn create(path: &Path, kind: NpyType, row_shape: &[usize]) -> Result<NpyWriter, GraphError> {
         let file = File::create_new(path).map_err(GraphError::io(path, "create"))?;
+        Ok(NpyWriter::onto(file, path, kind, row_shape))
+    }
+
+    /// The same onto a file that is open for writing and empty; errors call it `path`.
+    pub fn onto(file: File, path: &Path, kind: NpyType, row_shape: &[usize]) -> NpyWriter {
         let rest = vec![0; HEADER_BYTES];
-        Ok(NpyWriter { path: path.to_owned(), file, rest, kind, row_shape: row_shape.to_vec(), written: 0 })
+        NpyWriter { path: path.to_owned(), file, rest, kind, row_shape: row_shape.to_vec(), written: 0 }
     }
 
     /// Appends elements. They may be any number, not only whole rows.

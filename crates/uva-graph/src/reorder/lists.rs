@@ -33,15 +33,18 @@ pub(super) struct Lists<'a> {
 
 impl Lists<'_> {
     /// Writes entries `range` of the new order, each as `change` makes it of the entry in `values`; in parallel.
+    ///
+    /// # Errors
+    /// The position in `values` of the first entry of the new order that `change` makes nothing of.
     pub(super) fn write<T: Copy + Sync, U: Send>(
         &self,
         range: Range<usize>,
         values: &[T],
         out: &mut [U],
-        change: impl Fn(T) -> U + Sync,
-    ) {
+        change: impl Fn(T) -> Option<U> + Sync,
+    ) -> Result<(), usize> {
         debug_assert_eq!(range.len(), out.len());
-        out.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, mut out)| {
+        let wrong = out.par_chunks_mut(CHUNK).enumerate().find_map_first(|(chunk, mut out)| {
             let mut position = range.start + chunk * CHUNK;
             // The list that holds the position: the last one that starts at or before it.
             let mut place = self.to.partition_point(|&start| start <= position as i64) - 1;
@@ -49,11 +52,16 @@ impl Lists<'_> {
                 let length = (self.to[place + 1] as usize - position).min(out.len());
                 let begin = self.from[self.order.node(place)] as usize + position - self.to[place] as usize;
                 let (now, later) = out.split_at_mut(length);
-                for (out, &value) in now.iter_mut().zip(&values[begin..begin + length]) {
-                    *out = change(value);
+                for (at, (out, &value)) in now.iter_mut().zip(&values[begin..begin + length]).enumerate() {
+                    match change(value) {
+                        Some(changed) => *out = changed,
+                        None => return Some(begin + at),
+                    }
                 }
                 (out, position, place) = (later, position + length, place + 1);
             }
+            None
         });
+        wrong.map_or(Ok(()), Err)
     }
 }

@@ -16,4 +16,4 @@ mod write;
 
 pub use order::{NodeOrder, Places};
 pub use region::{ReorderedLayout, ReorderedView};
-pub use write::write_reordered;
+pub use write::{stage_reordered, write_reordered};

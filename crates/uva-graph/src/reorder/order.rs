@@ -37,6 +37,14 @@ impl Compact {
     }
 
     #[inline]
+    fn find(&self, i: usize) -> Option<usize> {
+        match self {
+            Compact::U32(values) => values.get(i).map(|&value| value as usize),
+            Compact::U64(values) => values.get(i).map(|&value| value as usize),
+        }
+    }
+
+    #[inline]
     fn set(&mut self, i: usize, value: usize) {
         match self {
             Compact::U32(values) => values[i] = value as u32,
@@ -73,10 +81,9 @@ impl NodeOrder {
         let mut order = Compact::zeros(nodes);
         let mut taken = vec![0_u64; nodes.div_ceil(64)];
         for (place, &id) in first.iter().enumerate() {
-            let node = usize::try_from(id)
-                .ok()
-                .filter(|&node| node < nodes)
-                .ok_or_else(|| refuse(format!("entry {place} is {id}, outside the ids 0..{nodes}")))?;
+            let node = usize::try_from(id).ok().filter(|&node| node < nodes).ok_or_else(|| {
+                refuse(format!("entry {place} is {id}, {}", crate::verify::outside(nodes as u64)))
+            })?;
             let bit = 1 << (node % 64);
             if taken[node / 64] & bit != 0 {
                 return Err(refuse(format!("entry {place} names node {id} again")));
@@ -157,13 +164,29 @@ impl Places {
         self.0.get(node as usize)
     }
 
+    /// The place of `node`; `None` where the order has no such node.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, node: i64) -> Option<usize> {
+        self.0.find(node as usize)
+    }
+
     /// Writes the place of every node of `nodes`, in parallel.
-    pub(super) fn of_all(&self, nodes: &[i64], out: &mut [i64]) {
-        out.par_chunks_mut(CHUNK).zip(nodes.par_chunks(CHUNK)).for_each(|(out, nodes)| {
-            for (place, &node) in out.iter_mut().zip(nodes) {
-                *place = self.of(node) as i64;
+    ///
+    /// # Errors
+    /// The first position in `nodes` where there is no node.
+    pub(super) fn of_all(&self, nodes: &[i64], out: &mut [i64]) -> Result<(), usize> {
+        let chunks = out.par_chunks_mut(CHUNK).zip(nodes.par_chunks(CHUNK)).enumerate();
+        let wrong = chunks.find_map_first(|(chunk, (out, nodes))| {
+            for (at, (place, &node)) in out.iter_mut().zip(nodes).enumerate() {
+                match self.find(node) {
+                    Some(found) => *place = found as i64,
+                    None => return Some(chunk * CHUNK + at),
+                }
             }
+            None
         });
+        wrong.map_or(Ok(()), Err)
     }
 }
 
@@ -208,8 +231,12 @@ mod tests {
         }
         let nodes: Vec<i64> = order.nodes().collect();
         let mut all = vec![-1; 1000];
-        places.of_all(&nodes, &mut all);
+        places.of_all(&nodes, &mut all).unwrap();
         assert!(all.iter().copied().eq(0..1000));
+        for wrong in [-1, 1000, i64::MAX] {
+            assert_eq!(places.find(wrong), None);
+            assert_eq!(places.of_all(&[3, wrong, wrong], &mut [0; 3]), Err(1));
+        }
     }
 
     #[test]
@@ -224,8 +251,8 @@ mod tests {
     #[test]
     fn nodes_that_are_not_there_or_come_twice_are_refused() {
         let refusal = |first: &[i64]| NodeOrder::from_first(4, first).unwrap_err().to_string();
-        assert_eq!(refusal(&[1, 4]), "the order of nodes: entry 1 is 4, outside the ids 0..4");
-        assert_eq!(refusal(&[-1]), "the order of nodes: entry 0 is -1, outside the ids 0..4");
+        assert_eq!(refusal(&[1, 4]), "the order of nodes: entry 1 is 4, outside the ids 0 to 3");
+        assert_eq!(refusal(&[-1]), "the order of nodes: entry 0 is -1, outside the ids 0 to 3");
         assert_eq!(refusal(&[2, 0, 2]), "the order of nodes: entry 2 names node 2 again");
         assert_eq!(refusal(&[0, 1, 2, 3, 0]), "the order of nodes: entry 4 names node 0 again");
     }

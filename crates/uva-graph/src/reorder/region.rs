@@ -119,11 +119,12 @@ impl ReorderedLayout {
     ///
     /// # Errors
     /// Where the order is of another number of nodes, or the region is of another size than
-    /// [`bytes`](Self::bytes) or starts at no multiple of 8.
+    /// [`bytes`](Self::bytes) or starts at no multiple of 8. Where an id of the dataset is no node, which nobody may
+    /// have looked at before: a stamp can be older than the file.
     ///
     /// # Panics
     /// Where `dataset` is not the layout's, or was opened with [`Verify::HeadersOnly`](crate::Verify::HeadersOnly) and
-    /// its ids are wrong.
+    /// its `indptr` is wrong.
     pub fn fill(&self, dataset: &Dataset, order: &NodeOrder, region: &mut [u8]) -> Result<(), GraphError> {
         assert_eq!(*self, ReorderedLayout::new(dataset), "the layout is of another dataset");
         check_length(dataset, order)?;
@@ -143,20 +144,28 @@ impl ReorderedLayout {
         write_ends(csc.indptr, order, ends);
         let lists = Lists { from: csc.indptr, to: ends, order };
         let ids = array(&self.indices);
-        if self.narrow {
-            // A place is below the number of nodes, and that is below 2^31.
-            let ids: &mut [i32] = bytemuck::cast_slice_mut(ids);
-            match csc.indices {
-                Indices::I32(old) => lists.write(0..old.len(), old, ids, |id| places.of(id.into()) as i32),
-                Indices::I64(old) => lists.write(0..old.len(), old, ids, |id| places.of(id) as i32),
-            }
-        } else {
-            let ids: &mut [i64] = bytemuck::cast_slice_mut(ids);
-            match csc.indices {
-                Indices::I32(old) => lists.write(0..old.len(), old, ids, |id| places.of(id.into()) as i64),
-                Indices::I64(old) => lists.write(0..old.len(), old, ids, |id| places.of(id) as i64),
-            }
-        }
+        let moved =
+            if self.narrow {
+                // A place is below the number of nodes, and that is below 2^31.
+                let ids: &mut [i32] = bytemuck::cast_slice_mut(ids);
+                match csc.indices {
+                    Indices::I32(old) => lists
+                        .write(0..old.len(), old, ids, |id| places.find(id.into()).map(|place| place as i32)),
+                    Indices::I64(old) => {
+                        lists.write(0..old.len(), old, ids, |id| places.find(id).map(|place| place as i32))
+                    }
+                }
+            } else {
+                let ids: &mut [i64] = bytemuck::cast_slice_mut(ids);
+                match csc.indices {
+                    Indices::I32(old) => lists
+                        .write(0..old.len(), old, ids, |id| places.find(id.into()).map(|place| place as i64)),
+                    Indices::I64(old) => {
+                        lists.write(0..old.len(), old, ids, |id| places.find(id).map(|place| place as i64))
+                    }
+                }
+            };
+        moved.map_err(|position| dataset.wrong_neighbour(position))?;
         by_place(order, 0, bytemuck::cast_slice_mut(array(&self.to_dataset)), |node| node as i64);
         if let Some(range) = &self.original_ids {
             let original_ids = dataset.original_ids();
@@ -164,7 +173,8 @@ impl ReorderedLayout {
             by_place(order, 0, ids, |node| original_id(original_ids, node));
         }
         for (split, range) in Split::ALL.into_iter().zip(&self.splits) {
-            places.of_all(dataset.split(split), bytemuck::cast_slice_mut(array(range)));
+            let moved = places.of_all(dataset.split(split), bytemuck::cast_slice_mut(array(range)));
+            moved.map_err(|position| dataset.wrong_split_id(split, position))?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use rayon::prelude::*;
+use uva_mem::files;
 
 use super::NodeOrder;
 use super::lists::{Lists, write_ends};
@@ -29,17 +30,35 @@ const ROWS_PER_TASK: usize = 256;
 /// Beside about 64 MiB of output, 16 bytes a node are held in memory (24 from 2³² nodes on).
 ///
 /// # Errors
-/// Where the order is of another number of nodes, `out` exists, or the system refuses to write; nothing is left behind
-/// then.
+/// Where the order is of another number of nodes, an id of the dataset is no node (its stamp is older than the file),
+/// `out` exists, or the system refuses to write; nothing is left behind then.
 ///
 /// # Panics
-/// Where the dataset was opened with [`Verify::HeadersOnly`](crate::Verify::HeadersOnly) and its ids are wrong.
+/// Where the dataset was opened with [`Verify::HeadersOnly`](crate::Verify::HeadersOnly) and its `indptr` is wrong.
 pub fn write_reordered(
     dataset: &Dataset,
     order: &NodeOrder,
     out: &Path,
     progress: &dyn Fn(Progress),
 ) -> Result<Summary, GraphError> {
+    let (staged, summary) = stage_reordered(dataset, order, out, progress)?;
+    staged.commit()?;
+    Ok(summary)
+}
+
+/// The same, up to where it would get its name: for more files that are to appear with it, or not at all.
+///
+/// # Errors
+/// As [`write_reordered`].
+///
+/// # Panics
+/// As [`write_reordered`].
+pub fn stage_reordered(
+    dataset: &Dataset,
+    order: &NodeOrder,
+    out: &Path,
+    progress: &dyn Fn(Progress),
+) -> Result<(StagedDirectory, Summary), GraphError> {
     let start = Instant::now();
     check_length(dataset, order)?;
     let staged = StagedDirectory::new(out)?;
@@ -54,15 +73,15 @@ pub fn write_reordered(
     copy.splits()?;
     copy.original_ids()?;
     copy_meta(dataset.path(), staged.path())?;
-    staged.commit()?;
-    Ok(Summary {
+    let summary = Summary {
         nodes: dataset.nodes() as u64,
         edges: dataset.edges() as u64,
         feature_dim: features.dim as u64,
         classes: dataset.classes() as u64,
         split_sizes: Split::ALL.map(|split| dataset.split(split).len() as u64),
         seconds: start.elapsed().as_secs_f64(),
-    })
+    };
+    Ok((staged, summary))
 }
 
 /// Refuses an order that cannot be this dataset's.
@@ -97,14 +116,14 @@ impl Copy<'_> {
         match csc.indices {
             Indices::I32(ids) => self.entries(&lists, "edges", names::INDICES, NpyType::I32, ids, |id| {
                 // A place is below the number of nodes, as the id was that fitted.
-                places.of(id.into()) as i32
+                places.find(id.into()).map(|place| place as i32)
             })?,
-            Indices::I64(ids) => {
-                self.entries(&lists, "edges", names::INDICES, NpyType::I64, ids, |id| places.of(id) as i64)?
-            }
+            Indices::I64(ids) => self.entries(&lists, "edges", names::INDICES, NpyType::I64, ids, |id| {
+                places.find(id).map(|place| place as i64)
+            })?,
         }
         match self.dataset.weights() {
-            Some(weights) => self.entries(&lists, "weights", names::WEIGHTS, NpyType::F32, weights, |w| w),
+            Some(weights) => self.entries(&lists, "weights", names::WEIGHTS, NpyType::F32, weights, Some),
             None => Ok(()),
         }
     }
@@ -117,14 +136,15 @@ impl Copy<'_> {
         name: &str,
         kind: NpyType,
         values: &[T],
-        change: impl Fn(T) -> T + Sync,
+        change: impl Fn(T) -> Option<T> + Sync,
     ) -> Result<(), GraphError> {
         let mut writer = NpyWriter::create(&self.directory.join(name), kind, &[])?;
         let mut moved = Vec::new();
         in_steps(stage, values.len() as u64, size_of::<T>(), self.progress, |range| {
             let range = range.start as usize..range.end as usize;
             moved.resize(range.len(), T::default());
-            lists.write(range, values, &mut moved, &change);
+            let changed = lists.write(range, values, &mut moved, &change);
+            changed.map_err(|position| self.dataset.wrong_neighbour(position))?;
             writer.write(&moved)
         })?;
         writer.finish().map(drop)
@@ -162,7 +182,8 @@ impl Copy<'_> {
         for split in Split::ALL {
             let nodes = self.dataset.split(split);
             let mut places = vec![0; nodes.len()];
-            self.places.of_all(nodes, &mut places);
+            let moved = self.places.of_all(nodes, &mut places);
+            moved.map_err(|position| self.dataset.wrong_split_id(split, position))?;
             write_array(&self.directory.join(split.file_name()), NpyType::I64, &[], &places)?;
         }
         Ok(())
@@ -189,10 +210,10 @@ pub(super) fn original_id(original_ids: Option<&[i64]>, node: usize) -> i64 {
 
 fn copy_meta(from: &Path, to: &Path) -> Result<(), GraphError> {
     let source = from.join(meta::FILE_NAME);
-    match std::fs::read(&source) {
+    match files::read_regular(&source, meta::MOST_BYTES) {
         Ok(bytes) => {
             let path = to.join(meta::FILE_NAME);
-            std::fs::write(&path, bytes).map_err(GraphError::io(&path, "write"))
+            files::write_new(&path, &bytes).map_err(GraphError::io(&path, "write"))
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(GraphError::io(&source, "read")(error)),

@@ -1,4 +1,23 @@
+use std::os::unix::fs::symlink;
+
+use uva_mem::files::is_word;
+
 use super::*;
+use crate::Split;
+use crate::npy::{NpyType, write_array};
+
+/// Three nodes, nothing but what a dataset has to have.
+fn dataset(directory: &Path) {
+    fs::create_dir(directory).unwrap();
+    let path = |name: &str| directory.join(name);
+    write_array(&path("indptr.npy"), NpyType::I64, &[], &[0_i64, 1, 3, 4]).unwrap();
+    write_array(&path("indices.npy"), NpyType::I32, &[], &[1_i32, 0, 2, 1]).unwrap();
+    write_array(&path("feat.npy"), NpyType::F32, &[2], &[0_f32; 6]).unwrap();
+    write_array(&path("label.npy"), NpyType::I64, &[], &[0_i64, 1, 0]).unwrap();
+    for split in Split::ALL {
+        write_array(&path(split.file_name()), NpyType::I64, &[], &[0_i64]).unwrap();
+    }
+}
 
 fn names(directory: &Path) -> Vec<String> {
     let mut names: Vec<String> =
@@ -12,7 +31,9 @@ fn a_committed_directory_appears_with_its_files_and_nothing_else() {
     let parent = tempfile::tempdir().unwrap();
     let staged = StagedDirectory::new(&parent.path().join("graph")).unwrap();
     fs::write(staged.path().join("a"), "1").unwrap();
-    assert_eq!(names(parent.path()), [format!("graph.partial-{}", std::process::id())]);
+    let beside = names(parent.path());
+    let word = beside[0].strip_prefix("graph.partial-").unwrap_or_default();
+    assert!(beside.len() == 1 && is_word(word), "{beside:?}");
     staged.commit().unwrap();
     assert_eq!(names(parent.path()), ["graph"]);
     assert_eq!(names(&parent.path().join("graph")), ["a"]);
@@ -52,37 +73,90 @@ fn a_directory_that_appears_meanwhile_is_not_replaced() {
 fn what_a_killed_run_left_is_removed_but_not_what_a_living_one_writes() {
     let parent = tempfile::tempdir().unwrap();
     let out = parent.path().join("graph");
-    // Nobody holds these; the third only looks similar.
-    fs::create_dir(parent.path().join("graph.partial-1")).unwrap();
-    fs::write(parent.path().join("graph.partial-1/feat.npy"), "half").unwrap();
-    fs::create_dir(parent.path().join("graph.partial-1-2")).unwrap();
-    fs::create_dir(parent.path().join("graph.partial-mine")).unwrap();
+    // As a killed process leaves it: the name, the marker, and nobody who holds it.
+    let left = parent.path().join("graph.partial-0123456789abcdef");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join(sibling::MARKER), "").unwrap();
+    fs::write(left.join("feat.npy"), "half").unwrap();
+    fs::create_dir(left.join("deeper")).unwrap();
     let first = StagedDirectory::new(&out).unwrap();
+    assert!(!left.exists());
     let second = StagedDirectory::new(&out).unwrap();
     assert!(first.path().exists() && second.path().exists());
     assert_ne!(first.path(), second.path());
     drop((first, second));
-    assert_eq!(names(parent.path()), ["graph.partial-mine"]);
+    assert!(names(parent.path()).is_empty());
+}
+
+#[test]
+fn what_only_looks_like_a_leftover_stays() {
+    let parent = tempfile::tempdir().unwrap();
+    let foreign = [
+        // Somebody's copies, and what another version's crash may have left: no word, no marker.
+        "graph.partial-2",
+        "graph.partial-mine",
+        "graph.partial-0123456789abcdef",
+        "graph.partial-0123456789ABCDE0",
+        "graph.partial-0123456789abcdef0",
+        "other.partial-0123456789abcdef",
+    ];
+    for name in foreign {
+        fs::create_dir(parent.path().join(name)).unwrap();
+        fs::write(parent.path().join(name).join("thesis.tex"), "years").unwrap();
+    }
+    for name in foreign.iter().filter(|name| **name != "graph.partial-0123456789abcdef") {
+        fs::write(parent.path().join(name).join(sibling::MARKER), "").unwrap();
+    }
+    // A link to a directory that is marked, and a marker that is a link.
+    let marked = parent.path().join("elsewhere");
+    fs::create_dir(&marked).unwrap();
+    fs::write(marked.join(sibling::MARKER), "").unwrap();
+    symlink(&marked, parent.path().join("graph.partial-0000000000000000")).unwrap();
+    let linked = parent.path().join("graph.partial-1111111111111111");
+    fs::create_dir(&linked).unwrap();
+    symlink(marked.join(sibling::MARKER), linked.join(sibling::MARKER)).unwrap();
+    let before = names(parent.path());
+    drop(StagedDirectory::new(&parent.path().join("graph")).unwrap());
+    assert_eq!(names(parent.path()), before);
+    for name in foreign {
+        assert_eq!(fs::read(parent.path().join(name).join("thesis.tex")).unwrap(), b"years", "{name}");
+    }
 }
 
 #[test]
 fn a_dataset_makes_way_only_in_the_moment_of_the_commit() {
     let parent = tempfile::tempdir().unwrap();
     let out = parent.path().join("graph");
-    fs::create_dir(&out).unwrap();
-    fs::write(out.join("feat.npy"), "old").unwrap();
+    dataset(&out);
     let staged = StagedDirectory::replacing(&out).unwrap();
     fs::write(staged.path().join("indptr.npy"), "new").unwrap();
-    assert_eq!(fs::read(out.join("feat.npy")).unwrap(), b"old");
+    assert!(out.join("feat.npy").exists());
     staged.commit().unwrap();
     assert_eq!(names(parent.path()), ["graph"]);
     assert_eq!(names(&out), ["indptr.npy"]);
-    // Nothing there to replace is fine too, and a writer that gives up leaves the old one.
-    let other = parent.path().join("other");
+    fs::remove_dir_all(&out).unwrap();
+    dataset(&out);
+    // Nothing there to replace is fine too, nor is an empty directory anybody's work; a writer that gives up leaves the
+    // old one.
+    let (other, empty) = (parent.path().join("other"), parent.path().join("empty"));
     StagedDirectory::replacing(&other).unwrap().commit().unwrap();
+    fs::create_dir(&empty).unwrap();
+    StagedDirectory::replacing(&empty).unwrap().commit().unwrap();
     drop(StagedDirectory::replacing(&out).unwrap());
-    assert_eq!(names(parent.path()), ["graph", "other"]);
-    assert_eq!(names(&out), ["indptr.npy"]);
+    assert_eq!(names(parent.path()), ["empty", "graph", "other"]);
+    assert_eq!(names(&out).len(), 7);
+}
+
+#[test]
+fn what_came_to_lie_among_a_replaced_datasets_files_stays() {
+    let parent = tempfile::tempdir().unwrap();
+    let old = parent.path().join("graph.partial-0123456789abcdef");
+    dataset(&old);
+    fs::write(old.join("thesis.tex"), "years").unwrap();
+    replaced::remove(&old);
+    assert_eq!(names(&old), ["thesis.tex"]);
+    drop(StagedDirectory::new(&parent.path().join("graph")).unwrap());
+    assert_eq!(names(&old), ["thesis.tex"]);
 }
 
 #[test]
@@ -90,15 +164,29 @@ fn what_is_no_dataset_is_never_replaced() {
     let parent = tempfile::tempdir().unwrap();
     let out = parent.path().join("graph");
     fs::create_dir(&out).unwrap();
+    let refused = |says: &str| {
+        let error = StagedDirectory::replacing(&out).unwrap_err();
+        assert!(error.is_bad_input() && error.to_string().contains(says), "{error}");
+    };
     fs::write(out.join("thesis.tex"), "years").unwrap();
-    let error = StagedDirectory::replacing(&out).unwrap_err();
-    assert!(error.to_string().contains("thesis.tex in it is no file of a dataset"), "{error}");
-    fs::rename(out.join("thesis.tex"), out.join("feat.npy")).unwrap();
+    refused("thesis.tex in it is no file of a dataset");
+    // An array of somebody's, by whatever name.
+    for (name, says) in [
+        ("measured.npy", "measured.npy in it is no file of a dataset"),
+        ("label.npy", "it does not open as a dataset"),
+    ] {
+        fs::remove_dir_all(&out).unwrap();
+        fs::create_dir(&out).unwrap();
+        write_array(&out.join(name), NpyType::I64, &[], &[0_i64, 1, 0]).unwrap();
+        refused(says);
+        assert_eq!(names(&out), [name]);
+    }
+    fs::remove_dir_all(&out).unwrap();
+    dataset(&out);
     let staged = StagedDirectory::replacing(&out).unwrap();
-    fs::create_dir(out.join("more.npy")).unwrap();
-    assert!(staged.commit().unwrap_err().to_string().contains("more.npy in it"));
-    assert_eq!(names(&out), ["feat.npy", "more.npy"]);
-    assert!(
-        StagedDirectory::replacing(&out.join("feat.npy")).unwrap_err().to_string().contains("no directory")
-    );
+    fs::write(out.join("mine.npy"), "").unwrap();
+    assert!(staged.commit().unwrap_err().to_string().contains("mine.npy in it"));
+    assert_eq!(names(&out).len(), 8);
+    let file = out.join("feat.npy");
+    assert!(StagedDirectory::replacing(&file).unwrap_err().to_string().contains("no directory"));
 }

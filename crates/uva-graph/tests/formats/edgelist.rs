@@ -137,7 +137,11 @@ fn arrays_beside_the_lines_say_how_many_nodes_there_are_and_which() {
     assert_eq!(lists(&dataset), [vec![1], vec![2], vec![]]);
     assert_eq!(node_ids(&dataset), [30, -10, 20]);
     place.write("graph/edges.tsv.gz", gz("-10\t31\n"));
-    assert!(place.refusal(Format::EdgeList, "graph", &plain).contains("no node has the id 31"));
+    assert!(
+        place
+            .refusal(Format::EdgeList, "graph", &plain)
+            .contains("its destination is 31, and no node has that id")
+    );
 
     place.write("graph/node_names.txt", "c\na\nb\n");
     place.write("other.txt", "a c\nb a\n");
@@ -147,7 +151,11 @@ fn arrays_beside_the_lines_say_how_many_nodes_there_are_and_which() {
         [vec![1], vec![2], vec![]]
     );
     place.write("other.txt", "a d\n");
-    assert!(place.refusal(Format::EdgeList, "other.txt", &named).contains("no node is called 'd'"));
+    assert!(
+        place
+            .refusal(Format::EdgeList, "other.txt", &named)
+            .contains("its destination is 'd', and no node is called that")
+    );
     place.write("graph/node_names.txt", "c\na\n");
     assert!(
         place.refusal(Format::EdgeList, "other.txt", &named).contains("names 2 nodes, the features have 3")
@@ -176,9 +184,9 @@ fn a_wrong_line_is_told_with_file_number_and_text() {
     refused(b"0 1 2\n", &plain, "line 1 is '0 1 2': it has more than two columns");
     refused(b"0 1\n7\n", &plain, "line 2 is '7': it has one column");
     let two = with(EdgeList { nodes: Some(2), ..Default::default() });
-    refused(b"0 1\n1 2\n", &two, "line 2 is '1 2': 2 is outside the ids 0..2");
-    refused(b"0 1\n-1 1\n", &two, "-1 is outside the ids 0..2");
-    refused("0 1\n\u{1}\u{7} 2".repeat(40).as_bytes(), &plain, "line 2 is '?? 20 1'");
+    refused(b"0 1\n1 2\n", &two, "line 2 is '1 2': its destination is 2, outside the ids 0 to 1 (--nodes 2)");
+    refused(b"0 1\n-1 1\n", &two, "its source is -1, outside the ids 0 to 1");
+    refused("0 1\n\u{1}\u{7} 2".repeat(40).as_bytes(), &plain, "line 2 is '\\x01\\x07 20 1'");
     let named = with(EdgeList { ids: Ids::Name, nodes: Some(3), ..Default::default() });
     refused(b"a b\n", &named, "--nodes: names are no numbers of nodes");
 
@@ -197,7 +205,11 @@ fn a_wrong_line_is_told_with_file_number_and_text() {
     place.write("graph.zst", wrong);
     assert!(place.refusal(Format::EdgeList, "graph.zst", &plain).contains("check sum"));
 
-    assert!(place.refusal(Format::EdgeList, "nothing.txt", &plain).contains("nothing.txt: cannot open"));
+    assert!(
+        place
+            .refusal(Format::EdgeList, "nothing.txt", &plain)
+            .contains("nothing.txt does not exist; --from edgelist reads a file with a line an edge")
+    );
     fs::create_dir(place.path("empty")).unwrap();
     assert!(place.refusal(Format::EdgeList, "empty", &plain).contains("has no edges.tsv"));
 }
@@ -219,7 +231,7 @@ fn the_memory_given_changes_nothing() {
         let seen = std::cell::Cell::new(0);
         let hear = |estimate: &import::Estimate| seen.set(estimate.temporary);
         let options = ImportOptions { memory, symmetrise: Some(true), ..Default::default() };
-        let watch = Watch { estimate: &hear, progress: &|_| {} };
+        let watch = Watch { estimate: &hear, ..Watch::NONE };
         let _ = fs::remove_dir_all(place.path("out"));
         import::run(Format::EdgeList, &place.path("graph.txt"), &place.path("out"), &options, &watch)
             .unwrap();

@@ -141,3 +141,29 @@ fn an_existing_directory_is_refused_and_kept() {
     assert!(error.is_bad_input() && error.to_string().contains("exists already"), "{error}");
     assert_eq!(names(&place.path("exported")), ["mine"]);
 }
+
+#[test]
+fn what_was_changed_behind_a_stamp_is_refused_and_not_exported() {
+    let ids = |bytes: &mut Vec<u8>| bytes[144..148].copy_from_slice(&99_i32.to_le_bytes());
+    let weight = |bytes: &mut Vec<u8>| bytes[136..140].copy_from_slice(&f32::NAN.to_le_bytes());
+    let changes: [(&str, &dyn Fn(&mut Vec<u8>), &str); 2] = [
+        ("indices", &ids, "indices.npy: entry 4 at offset 144, a neighbour of node 3, is 99"),
+        ("weight", &weight, "weight.npy: the weight of edge 2 at offset 136 is NaN"),
+    ];
+    for (name, change, part) in changes {
+        for target in [Target::Npy, Target::EdgeList { gzip: false }, Target::GraphBolt] {
+            let small = common::small();
+            small.write("weight", NpyType::F32, &[], &[1_f32; 5]);
+            common::change_behind_a_stamp(&small, name, change);
+            let dataset = small.open();
+            assert!(dataset.verification().from_stamp);
+            let out = small.directory.path().join("out");
+            let error = export::run(target, &dataset, &out, &|_| {}).unwrap_err();
+            assert!(error.is_bad_input() && error.to_string().contains(part), "{target:?}: {error}");
+            assert_eq!(names(small.directory.path()), ["small"], "{target:?}");
+            if name == "weight" {
+                assert!(dataset.weights_to_pick_by().is_err_and(|error| error.to_string().contains(part)));
+            }
+        }
+    }
+}

@@ -112,11 +112,10 @@ fn what_is_wrong_is_told_by_array_place_and_value() {
     };
     refused("adj_indptr", None, "has no adjacency matrix: no array adj_indptr");
     refused("adj_indices", None, "it has no array adj_indices: it has adj_data, adj_indptr");
-    refused("labels", None, "has no labels");
     refused(
         "adj_indices",
         Some(npy(NpyType::I32, &[], &[1_i32, 0, 3, 2, 4])),
-        "graph.npz/adj_indices.npy: entry 4 at offset 144 is 4, outside the ids 0..4",
+        "graph.npz/adj_indices.npy: entry 4 at offset 144, a column of row 3, is 4, outside the ids 0 to 3",
     );
     refused("adj_indices", Some(npy(NpyType::F32, &[], &[0_f32; 5])), "the element type is float32");
     refused(
@@ -127,7 +126,11 @@ fn what_is_wrong_is_told_by_array_place_and_value() {
     refused("adj_indptr", Some(npy(NpyType::I32, &[], &[0_i32, 1, 3, 4, 6])), "but there are 5 indices");
     refused("adj_indptr", Some(npy(NpyType::I32, &[], &[0_i32, 5])), "[4 + 1]");
     refused("adj_shape", Some(npy(NpyType::I64, &[], &[4_i64, 1 << 40])), "adj_shape.npy: entry 1");
-    refused("attr_shape", Some(npy(NpyType::I64, &[], &[4_i64, 2])), "outside the ids 0..2");
+    refused(
+        "attr_shape",
+        Some(npy(NpyType::I64, &[], &[4_i64, 2])),
+        "outside the ids 0 to 1 (the matrix has 2 columns)",
+    );
     refused(
         "labels",
         Some(npy(NpyType::I8, &[], &[1_i8, 0, -2, 1])),
@@ -141,7 +144,7 @@ fn what_is_wrong_is_told_by_array_place_and_value() {
     let whole = fs::read(place.path("graph.npz")).unwrap();
     place.write("graph.npz", &whole[..whole.len() / 2]);
     assert!(place.refusal(Format::GnnNpz, "graph.npz", &none).contains("graph.npz: not a whole zip archive"));
-    assert!(place.refusal(Format::GnnNpz, "nothing.npz", &none).contains("nothing.npz: cannot open"));
+    assert!(place.refusal(Format::GnnNpz, "nothing.npz", &none).contains("nothing.npz does not exist"));
     place.write("graph.npz", &whole);
     let with = ImportOptions { variant: Some("x".into()), ..none };
     assert!(

@@ -131,7 +131,7 @@ fn a_wrong_value_is_told_with_its_file_and_place() {
     };
     refused(
         &|p| drop(p.write("graph/edges.csv", "3,0\n1,4\n")),
-        "edges.csv: line 2 is '1,4': 4 is outside the ids 0..4",
+        "edges.csv: line 2 is '1,4': its destination is 4, outside the ids 0 to 3 (metadata.yaml has num: 4)",
     );
     refused(
         &|p| drop(p.write("graph/edges.csv", "src,dst\n1,4\n")),
@@ -140,7 +140,7 @@ fn a_wrong_value_is_told_with_its_file_and_place() {
     refused(&|p| fs::remove_file(p.path("graph/edges.csv")).unwrap(), "edges.csv: cannot open");
     refused(
         &|p| p.npy("graph/train-seeds.npy", NpyType::I32, &[], &[3_i32, 4]),
-        "train-seeds.npy: entry 1 at offset 132 is 4",
+        "train-seeds.npy: entry 1 at offset 132, seed 1, is 4, outside the ids 0 to 3",
     );
     refused(
         &|p| p.npy("graph/train-seeds.npy", NpyType::I32, &[], &[3_i32, 3]),
@@ -156,7 +156,7 @@ fn a_wrong_value_is_told_with_its_file_and_place() {
     );
     refused(
         &|p| p.npy("graph/train-labels.npy", NpyType::I64, &[], &[3_i64, 0]),
-        "train-labels.npy: entry 0 at offset 128 is 3, a label outside -1..3",
+        "train-labels.npy: entry 0 at offset 128 is 3, a label outside -1 to 2",
     );
     refused(
         &|p| p.npy("graph/node-feat.npy", NpyType::F32, &[1], &[0_f32]),

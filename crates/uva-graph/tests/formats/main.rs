@@ -6,6 +6,8 @@ mod common;
 
 mod edgelist;
 mod export;
+mod features;
+mod foreign;
 mod gnn_npz;
 mod graphbolt;
 mod hostile;
@@ -55,6 +57,17 @@ impl Place {
         let _ = fs::remove_dir_all(&out);
         import::run(format, &self.path(name), &out, options, &Watch::NONE)?;
         Ok(Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap())
+    }
+
+    /// What an import says of the source, beside its estimate.
+    fn notes(&self, format: Format, name: &str) -> Vec<String> {
+        let out = self.path("out");
+        let _ = fs::remove_dir_all(&out);
+        let notes = std::cell::RefCell::new(Vec::new());
+        let note = |line: &str| notes.borrow_mut().push(line.to_owned());
+        let watch = Watch { note: &note, ..Watch::NONE };
+        import::run(format, &self.path(name), &out, &ImportOptions::default(), &watch).unwrap();
+        notes.into_inner()
     }
 
     /// The message that an import ends with, after checking that it is the user's to mend and that nothing is left.

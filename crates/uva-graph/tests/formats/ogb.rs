@@ -146,7 +146,11 @@ fn what_is_wrong_in_a_text_is_told_with_its_line() {
             "{message} instead of {part}"
         );
     };
-    refused("raw/edge", Some("3,0\n4,0\n2,2\n"), "line 2 is '4,0': 4 is outside the ids 0..4");
+    refused(
+        "raw/edge",
+        Some("3,0\n4,0\n2,2\n"),
+        "line 2 is '4,0': its source is 4, outside the ids 0 to 3 (there are 4 nodes)",
+    );
     refused("raw/edge", Some("3,0\n1 0\n2,2\n"), "line 2 is '1 0': it is no pair of node ids");
     refused("raw/edge", Some("3,0\n1,0\n"), "it counts 2 edges, 3 are needed");
     refused("raw/edge", None, "cannot open");
@@ -162,7 +166,7 @@ fn what_is_wrong_in_a_text_is_told_with_its_line() {
     refused("raw/node-label", None, "cannot open");
     refused("raw/num-node-list", Some("4\n4\n"), "it counts 2 graphs, 1 are needed");
     refused("raw/num-node-list", None, "cannot open");
-    refused("split/time/train", Some("3\n9\n"), "line 2 is '9': it is outside the ids 0..4");
+    refused("split/time/train", Some("3\n9\n"), "line 2 is '9': it is outside the ids 0 to 3");
     refused("split/time/train", Some("3\n3\n"), "it names node 3 more than once");
     refused("split/time/test", None, "cannot open");
 
@@ -200,7 +204,7 @@ fn what_is_wrong_in_an_archive_is_told_with_its_entry() {
     refused(
         "edge_index",
         npy_2d(NpyType::I64, &[3_i64, 1, 2, 0, 4, 2], 3),
-        "data.npz/edge_index.npy: entry 4 at offset 160 is 4, outside the ids 0..4",
+        "data.npz/edge_index.npy: entry 4 at offset 160, the destination of edge 1, is 4, outside the ids 0 to 3 (node_feat has 4 rows)",
     );
     refused(
         "edge_index",

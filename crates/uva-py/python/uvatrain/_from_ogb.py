@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gzip
 import os
+import stat
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from . import _core
 from ._arrays import lent
@@ -128,8 +129,9 @@ def _binary(directory: Path, name: str, root: Any) -> tuple[Any, Any, Any]:
     """The same of `raw/data.npz` and `raw/node-label.npz`: how ogb keeps its largest."""
     import numpy
 
-    labels = numpy.load(_found(directory / "raw/node-label.npz", name, root))["node_label"]
-    with numpy.load(directory / "raw/data.npz") as data:
+    with _open_regular(_found(directory / "raw/node-label.npz", name, root)) as file:
+        labels = numpy.load(file)["node_label"]
+    with _open_regular(directory / "raw/data.npz") as file, numpy.load(file) as data:
         return data["edge_index"], data["node_feat"], labels
 
 
@@ -179,11 +181,20 @@ def _numbers(file: Path, dtype: Any) -> Any:
     return numpy.concatenate(pieces).reshape(-1, columns)
 
 
+def _open_regular(file: Path) -> BinaryIO:
+    """Opens a file without waiting: a named pipe would be waited for without end, and a device never ends."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError(f"{file}: it is not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
 def _lines(file: Path) -> Iterator[bytes]:
     """The text in pieces of whole lines."""
     rest = b""
     try:
-        with gzip.open(file, "rb") as text:
+        with _open_regular(file) as compressed, gzip.open(compressed, "rb") as text:
             while piece := text.read(_CHUNK):
                 rest += piece
                 end = rest.rfind(b"\n") + 1

@@ -110,6 +110,7 @@ pub fn decide(
             partition,
             ipc: options.ipc,
             nvrtc: options.nvrtc.clone(),
+            preflight: options.preflight,
         })
     };
     if options.gather == GatherChoice::Cpu {

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 pub use choose::{Decision, MpsWish, decide};
 pub use probe::{NvrtcReport, Probe};
 pub use uva_cuda::kernels::gather::Kernel;
-pub use uva_cuda::memory::IpcKind;
+use uva_cuda::memory::PinOptions;
+pub use uva_cuda::memory::{IpcKind, PreflightPolicy};
 
 /// Where the model trains, as asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,6 +133,8 @@ pub struct BackendOptions {
     pub ipc: IpcKind,
     /// The NVRTC library, or the folder it is in.
     pub nvrtc: Option<PathBuf>,
+    /// What is done where memory seems too short for what is to be pinned.
+    pub preflight: PreflightPolicy,
 }
 
 impl Default for BackendOptions {
@@ -147,6 +150,7 @@ impl Default for BackendOptions {
             partition: PartitionChoice::default(),
             ipc: IpcKind::default(),
             nvrtc: None,
+            preflight: PreflightPolicy::default(),
         }
     }
 }
@@ -179,6 +183,16 @@ pub struct CudaBackend {
     pub ipc: IpcKind,
     /// The NVRTC library, or the folder it is in.
     pub nvrtc: Option<PathBuf>,
+    /// What is done where memory seems too short for what is to be pinned.
+    pub preflight: PreflightPolicy,
+}
+
+impl CudaBackend {
+    /// How `what` is pinned: what seems short is a warning of the process that pins it.
+    pub(crate) fn pin_options(&self, what: &str) -> PinOptions {
+        let warn = |text: &str| tracing::warn!("{text}");
+        PinOptions { what: what.to_owned(), preflight: self.preflight, warn, ..PinOptions::default() }
+    }
 }
 
 /// How the GPU is divided between producer, consumer and, where it has one, sampler.

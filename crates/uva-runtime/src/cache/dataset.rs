@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uva_cuda::Context;
 use uva_cuda::kernels::gather::{GatherKernels, GridBound};
-use uva_cuda::memory::{PinOptions, PinnedTable};
+use uva_cuda::memory::PinnedTable;
 use uva_cuda::{Module, ModuleOptions};
 use uva_gather::cuda::CudaGather;
 use uva_gather::{GatherError, Hits, RowGather};
@@ -152,8 +152,8 @@ fn gather_on_gpu(
     let row_bytes = dataset.features().row_bytes();
     let module = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
     let kernels = GatherKernels::new(&Module::gather(context, &module)?)?;
-    let table =
-        PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset))), &PinOptions::default())?;
+    let pin = cuda.pin_options("the feature table");
+    let table = PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset))), &pin)?;
     let bound = cuda.partition.gather_multiprocessors().map_or(GridBound::Device, GridBound::Multiprocessors);
     let gather = CudaGather::new(kernels, Arc::new(table), row_bytes, cuda.kernel, bound)?;
     match cache_on_gpu(context, dataset, options.gather_threads, contents.caches(), contents.rows())? {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use uva_cache::{Timed, TimedCaches};
 use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
-use uva_cuda::memory::{IpcKind, PinOptions, PinnedTable, SharedBuffer};
+use uva_cuda::memory::{IpcKind, PinnedTable, SharedBuffer};
 use uva_cuda::{Context, Event, Module, ModuleOptions, Stream};
 use uva_gather::cuda::{DeviceCache, FillOptions, GatherMode, SlotFiller, SlotShape};
 use uva_graph::reorder::NodeOrder;
@@ -125,7 +125,7 @@ impl TimedCaches for DeviceTimes<'_> {
             let module = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
             let kernels = GatherKernels::new(&Module::gather(context, &module)?)?;
             let owner = Arc::new(FeatureBytes(Arc::clone(dataset)));
-            let table = PinnedTable::new(context, owner, &PinOptions::default())?;
+            let table = PinnedTable::new(context, owner, &cuda.pin_options("the feature table"))?;
             self.table = Some((Arc::new(table), kernels));
         }
         let Some((table, kernels)) = &self.table else { return Err("no table".into()) };
@@ -157,6 +157,7 @@ impl TimedCaches for DeviceTimes<'_> {
             let cache = DeviceCache::filled(context, bytes, row_bytes, cached, loader.gather_threads)?;
             filler = filler.with_cache(cache)?;
         }
+        filler.reserve((most * 8).next_multiple_of(ALIGNMENT))?;
         let ready = Event::local(context)?;
         let mut times = Vec::new();
         let (mut rows, mut hits) = (0, 0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uva_cuda::kernels::gather::{GridBound, IdWidth};
 use uva_cuda::kernels::sample::SampleKernels;
-use uva_cuda::memory::{PinOptions, PinnedTable, TableBytes};
+use uva_cuda::memory::{PinOptions, PinnedTable, PreflightPolicy, TableBytes};
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, Module, ModuleOptions, Stream};
 use uva_graph::Dataset;
@@ -93,12 +93,12 @@ impl<'a> Engine<'a> {
 impl OnGpu<'_> {
     /// The graph, pinned, and what else of the dataset samplers with these options read.
     pub fn source(&self, loader: &LoaderOptions) -> Result<GraphSource, RuntimeError> {
-        let of_dataset =
-            |array| PinnedArray::of_dataset(self.context, self.dataset, array, &PinOptions::default());
+        let pin = self.cuda.pin_options("the graph");
+        let of_dataset = |array| PinnedArray::of_dataset(self.context, self.dataset, array, &pin);
         let weighted = loader.sampler_kind == SamplerKind::Weighted;
         let mut source = match self.reordered {
             Some(region) => self.reordered_source(region)?,
-            None => GraphSource::of_dataset(self.context, self.dataset, &PinOptions::default())?,
+            None => GraphSource::of_dataset(self.context, self.dataset, &pin)?,
         };
         // Weights and edge ids are the dataset's, whatever order the graph is in.
         if self.reordered.is_some() && (weighted || loader.edge_ids) {
@@ -112,7 +112,9 @@ impl OnGpu<'_> {
 
     fn reordered_source(&self, region: &Arc<FrozenBytes>) -> Result<GraphSource, RuntimeError> {
         let layout = ReorderedLayout::new(self.dataset);
-        let options = PinOptions { what: "the reordered graph".to_owned(), ..PinOptions::default() };
+        // Its pages have been written by now, so pinning them needs nothing more.
+        let preflight = PreflightPolicy::Off;
+        let options = PinOptions { preflight, ..self.cuda.pin_options("the reordered graph") };
         let owner: Arc<dyn TableBytes> = Arc::new(GraphBytes(Arc::clone(region)));
         let table = Arc::new(PinnedTable::new(self.context, owner, &options)?);
         let array = |range| PinnedArray::new(Arc::clone(&table), range);

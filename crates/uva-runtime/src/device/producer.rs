@@ -106,8 +106,7 @@ impl DeviceGather {
                 (GatherTable::Host(owner), "feature table: not pinned, the CPU reads it".to_owned())
             }
             _ => {
-                let options = PinOptions { what, ..PinOptions::default() };
-                let (table, how) = pinned_once(context, dataset, &options)?;
+                let (table, how) = pinned_once(context, dataset, &cuda.pin_options(&what))?;
                 (GatherTable::from(table), how)
             }
         };

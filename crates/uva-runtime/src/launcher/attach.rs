@@ -42,6 +42,7 @@ use super::usage::Usage;
 use crate::batch::Batch;
 use crate::consumer::BatchStream;
 use crate::control::{CONSUMER, Control, Stop};
+use crate::machine;
 use crate::plan::RunPlan;
 use crate::{Runtime, RuntimeError};
 
@@ -84,7 +85,7 @@ pub fn attach_unless(interrupted: &dyn Fn() -> bool) -> Result<Attached, Runtime
     let address = address()?;
     let (channel, received) = knock(&address, interrupted)?;
     *taken = Some(std::process::id());
-    let Received { payload, fds } = received;
+    let Received { payload, fds, .. } = received;
     let answer = serde_json::from_slice(&payload)
         .map_err(|error| RuntimeError::Failed(format!("the launcher's answer: {error}")))?;
     let setup = match answer {
@@ -289,7 +290,9 @@ impl LauncherWatch {
             }
         };
         let thread = std::thread::Builder::new().name("uva-launcher".to_owned());
-        let thread = thread.spawn(watch).map_err(|error| failed(&error))?;
+        let thread = thread
+            .spawn(watch)
+            .map_err(|error| machine::not_started("the thread that watches the launcher", &error))?;
         Ok(Self { word: ours, thread: Some(thread) })
     }
 }

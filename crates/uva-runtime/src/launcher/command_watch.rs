@@ -247,7 +247,7 @@ impl Watch<'_> {
 
 /// Whether a terminal sends its signals to this process, and so to the command too.
 fn is_in_the_foreground() -> bool {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let stat = uva_mem::files::read_kernel_text("/proc/self/stat").unwrap_or_default();
     // The name, in parentheses, may hold anything; behind it: state, parent, group, session, terminal, its foreground
     // group.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();

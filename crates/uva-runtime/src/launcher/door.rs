@@ -3,7 +3,8 @@
 //! The command inherits one end of a socket, and so does every process of it. So whoever knocks there sends along a
 //! channel of its own, over which it is answered and says all that follows; and its pidfd, by which its end is seen
 //! although it need not be the launcher's child. A socket that is inherited goes far, so the kernel is asked who
-//! knocks: processes of other users are sent away.
+//! knocks: processes of other users are sent away, and so is whoever brings the pidfd of another process. What attached
+//! is ended when a run fails, and nobody may name somebody else for that.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
@@ -134,6 +135,14 @@ impl Door {
             self.refused = Some("what it said cannot be read".to_owned());
             return Ok(());
         };
+        let who = match sender_itself(pidfd, received.sender) {
+            Ok(pidfd) => pidfd,
+            Err(reason) => {
+                self.send_away(&channel, reason);
+                return Ok(());
+            }
+        };
+        let pid = who.pid();
         let reason = match (check(&knock.version, knock.protocol), &self.attached) {
             (Err(reason), _) => Some(reason),
             (_, Some(other)) => {
@@ -141,31 +150,22 @@ impl Door {
                     (other.pidfd.pid(), if other.ended { ", which has ended since" } else { "" });
                 Some(format!(
                     "process {other} has attached to this run before{ended}; one process takes its batches, of all \
-                     splits and epochs, and process {} came second",
-                    knock.pid
+                     splits and epochs, and process {pid} came second"
                 ))
             }
             _ => None,
         };
-        let pidfd = match (PidFd::from_fd(pidfd, knock.pid), reason) {
-            (Ok(pidfd), None) => pidfd,
-            (pidfd, reason) => {
-                let reason = reason.or_else(|| pidfd.err().map(|error| error.to_string()));
-                let reason = reason.unwrap_or_default();
-                // One that is gone need not hear it.
-                let _ = hand_over(&channel, &Answer::Refused(reason.clone()), &[]);
-                tracing::debug!(pid = knock.pid, reason, "a process is sent away");
-                self.refused = Some(reason);
-                return Ok(());
-            }
-        };
+        if let Some(reason) = reason {
+            self.send_away(&channel, reason);
+            return Ok(());
+        }
         let Some((setup, fds)) = self.pending.take() else {
             // The command has ended, or the run is about to.
             let _ = hand_over(&channel, &Answer::Refused("the run is ending".to_owned()), &[]);
             return Ok(());
         };
-        let word = JanitorWord::Attached { pid: knock.pid, on_gpu: self.on_gpu };
-        janitor.tell(&word, &[pidfd.as_fd()])?;
+        let word = JanitorWord::Attached { pid, on_gpu: self.on_gpu };
+        janitor.tell(&word, &[who.as_fd()])?;
         let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
         let welcome = Answer::Welcome(setup);
         match hand_over(&channel, &welcome, &borrowed) {
@@ -178,14 +178,14 @@ impl Door {
                 return Ok(());
             }
             Err(error) => {
-                return Err(RuntimeError::Failed(format!("process {} cannot attach: {error}", knock.pid)));
+                return Err(RuntimeError::Failed(format!("process {pid} cannot attach: {error}")));
             }
         }
         // Each descriptor leaves this process here: only then does that one's death close what it shares with a role.
         drop(fds);
-        tracing::info!(pid = knock.pid, "a process has taken up the consumer's place");
+        tracing::info!(pid, calls_itself = knock.pid, "a process has taken up the consumer's place");
         self.attached = Some(AttachedProcess {
-            pidfd,
+            pidfd: who,
             channel: Some(channel),
             said_why: false,
             done: false,
@@ -193,6 +193,13 @@ impl Door {
             on_gpu: self.on_gpu,
         });
         Ok(())
+    }
+
+    fn send_away(&mut self, channel: &Channel, reason: String) {
+        // One that is gone need not hear it.
+        let _ = hand_over(channel, &Answer::Refused(reason.clone()), &[]);
+        tracing::debug!(reason, "a process is sent away");
+        self.refused = Some(reason);
     }
 
     /// Nobody gets in any more.
@@ -210,6 +217,20 @@ impl Door {
             }
             _ => false,
         }
+    }
+}
+
+/// The pidfd that came with a knock, where it is that of the process that knocked.
+fn sender_itself(pidfd: OwnedFd, sender: Option<u32>) -> Result<PidFd, String> {
+    let sender = sender.ok_or("the kernel does not say who knocked")?;
+    let pidfd = PidFd::from_fd(pidfd, sender).map_err(|error| error.to_string())?;
+    match pidfd.number() {
+        Ok(Some(number)) if number == sender => Ok(pidfd),
+        Ok(Some(number)) => Err(format!(
+            "process {sender} brought the pidfd of process {number}; a process can attach itself alone"
+        )),
+        Ok(None) => Err(format!("process {sender} has ended")),
+        Err(error) => Err(format!("process {sender}: its pidfd cannot be read in /proc: {error}")),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The processes of a run: started by exec'ing this program, owned until they are reaped.
 
+use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use super::{Consumer, Environments, Launch};
 use crate::control::{CONSUMER, Control, FIRST_SAMPLER, PRODUCER};
 use crate::gauges::{Gauges, RoleProcess};
 use crate::plan::RunPlan;
-use crate::{RuntimeError, mps};
+use crate::{RuntimeError, machine, mps};
 
 /// One process of a run.
 pub(crate) struct Member {
@@ -353,8 +354,10 @@ pub(super) fn start_process(
     if role == Role::Sampler {
         command.arg(format!("--index={index}"));
     }
-    // For the reader of `ps`: which run a role belongs to.
-    command.arg(format!("--of={}", std::process::id())).arg("--dataset").arg(dataset);
+    // For the reader of `ps`: which run a role belongs to. In one word, since a path may begin like an option.
+    let mut named = OsString::from("--dataset=");
+    named.push(dataset);
+    command.arg(format!("--of={}", std::process::id())).arg(named);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     for (name, value) in environments.of(role) {
         match value {
@@ -377,7 +380,8 @@ pub(super) fn start_process(
     if let Some(number) = inherit.apply(&mut command) {
         command.arg(format!("--channel={number}"));
     }
-    let child = command.spawn().map_err(|error| cannot_start(role.name(), error))?;
+    let child =
+        command.spawn().map_err(|error| machine::not_started(&format!("the {}", role.name()), &error))?;
     // The command holds the role's end of the channel; only without it does the role's end mean that it closes.
     drop(command);
     tracing::info!(started = role.name(), index, pid = child.id(), on_gpu, "a role's process is started");

@@ -93,7 +93,7 @@ pub(crate) struct Knock {
     /// Its [`PROTOCOL`](super::protocol::PROTOCOL); builds from before there was one say none.
     #[serde(default)]
     pub protocol: Option<u32>,
-    /// Its process number.
+    /// Its process number, as it sees it itself. The launcher goes by what the kernel says.
     pub pid: u32,
 }
 

@@ -20,7 +20,7 @@ use crate::cache::{CacheContents, CachePlan, Found, FoundParts, Search};
 use crate::control::Control;
 use crate::error::signal_name;
 use crate::metrics::Observer;
-use crate::{LoaderOptions, RuntimeError};
+use crate::{LoaderOptions, RuntimeError, machine};
 
 /// How often the launcher looks for signals while the planner works.
 const ASK: Duration = Duration::from_millis(100);
@@ -54,9 +54,10 @@ impl Launcher {
             // Nobody is there to hear it where a signal came first.
             let _ = sender.send(CacheContents::of_plan(&dataset, &plan));
         };
-        std::thread::Builder::new().name("caches".to_owned()).spawn(fill).map_err(|error| {
-            RuntimeError::Failed(format!("cannot start the thread that fills the caches: {error}"))
-        })?;
+        std::thread::Builder::new()
+            .name("caches".to_owned())
+            .spawn(fill)
+            .map_err(|error| machine::not_started("the thread that fills the caches", &error))?;
         loop {
             match receiver.recv_timeout(ASK) {
                 Ok(contents) => return contents,

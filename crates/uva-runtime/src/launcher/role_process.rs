@@ -15,7 +15,7 @@ use super::{janitor, planner, signals};
 use crate::control::{CONSUMER, FIRST_SAMPLER, PRODUCER, Stop};
 use crate::metrics::Observer;
 use crate::roles::{BatchReceiver, ProducerRole, SamplerRole};
-use crate::{Runtime, RuntimeError, device};
+use crate::{Runtime, RuntimeError, device, machine};
 
 /// What the consumer's process does with its batches: its job as the launcher's caller wrote it, and what comes of it.
 pub type Consume = fn(&mut BatchReceiver, &Dataset, Value, &mut dyn Observer) -> Result<Value, RuntimeError>;
@@ -38,10 +38,13 @@ pub fn run(role: Role, channel: RawFd, consume: Consume) -> i32 {
     let mut fds = Vec::new();
     let ended = match role {
         Role::Janitor => return i32::from(janitor::run(&channel).is_err()),
-        Role::Planner => planner::run(&channel).map_err(Ended::Failed).map(|(found, regions)| {
-            fds = regions;
-            found
-        }),
+        Role::Planner => machine::start_threads()
+            .and_then(|()| planner::run(&channel))
+            .map_err(Ended::Failed)
+            .map(|(found, regions)| {
+                fds = regions;
+                found
+            }),
         _ => take_part(role, &channel, consume),
     };
     let report = match ended {

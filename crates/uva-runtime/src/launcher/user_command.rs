@@ -17,7 +17,7 @@ use super::Environments;
 use super::door::Address;
 use super::fleet::Member;
 use super::messages::Role;
-use crate::RuntimeError;
+use crate::{RuntimeError, machine};
 
 /// How much of a command line a message repeats.
 const LONGEST: usize = 80;
@@ -109,6 +109,9 @@ impl UserCommand {
 
     fn not_started(&self, error: &std::io::Error) -> RuntimeError {
         let program = self.words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+        if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::OutOfMemory) {
+            return machine::not_started(&format!("the command {program}"), error);
+        }
         let advice = match error.kind() {
             // The file itself was there a moment ago.
             std::io::ErrorKind::NotFound => {

@@ -13,7 +13,7 @@ use super::environment::{Device, Environment, Place};
 use super::error::{MpsError, NotRunning};
 use super::leftover::Leftover;
 use super::process::Owner;
-use super::running::{self, PID_FILE, Running};
+use super::running::{self, Running};
 
 /// How often a daemon that is coming up is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -129,8 +129,8 @@ impl Prepared {
                 Err(why) => return Err(why),
             };
             // A pid file whose process is gone does not get better by waiting.
-            let died = place.pipe.join(PID_FILE).exists()
-                && matches!(running::living(&place.pipe), Err(MpsError::NotRunning(_)));
+            let died =
+                matches!(running::living(&place.pipe), Err(MpsError::NotRunning(NotRunning::Dead { .. })));
             if died || Instant::now() >= deadline {
                 let why = if died { "it died at once".to_owned() } else { why.to_string() };
                 return Err(MpsError::DidNotStart(match last_words(&place.log) {
@@ -253,7 +253,8 @@ fn cannot_make(directory: &Path, source: io::Error) -> MpsError {
 
 /// The last line that says something in the daemon's log.
 fn last_words(log: &Path) -> Option<String> {
-    let text = fs::read(log.join("control.log")).ok()?;
+    // A daemon that ends at once has said little.
+    let text = uva_mem::files::read_regular(&log.join("control.log"), 1 << 20).ok()?;
     String::from_utf8_lossy(&text)
         .lines()
         .rev()

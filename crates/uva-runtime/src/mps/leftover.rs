@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
+use uva_mem::files::{read_regular, replace};
 
 use super::control::{Control, ends_by};
 use super::environment::{Place, TIMEOUT};
@@ -18,6 +19,8 @@ use crate::error::signal_name;
 
 /// The file in a pipe directory that says that `uvatrain mps start` started its daemon: this type, as JSON.
 const MARKER: &str = "uvatrain.json";
+/// Five paths and a number.
+const MOST_MARKER: u64 = 64 << 10;
 /// What a daemon and we put into a pipe directory that we did not make.
 const OURS: [&str; 6] = ["control", "control_lock", "control_privileged", "log", PID_FILE, MARKER];
 /// How long processes have to end after they were asked, and again after SIGTERM and SIGKILL.
@@ -93,7 +96,7 @@ impl Leftover {
         if !meta.is_file() || !Owner::of(meta.uid()).is_us() {
             return None;
         }
-        let leftover: Self = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+        let leftover: Self = serde_json::from_slice(&read_regular(&file, MOST_MARKER).ok()?).ok()?;
         (leftover.pipe_directory == pipe_directory).then_some(leftover)
     }
 
@@ -103,7 +106,7 @@ impl Leftover {
         let doing = file.display().to_string();
         let text = serde_json::to_vec(self)
             .map_err(|error| MpsError::System { doing: doing.clone(), source: io::Error::other(error) })?;
-        fs::write(&file, text).map_err(MpsError::system(doing))
+        replace(&file, 0o644, &text).map_err(MpsError::system(doing))
     }
 
     pub(super) fn place(&self) -> Place {

@@ -6,6 +6,7 @@
 //! | `environment` ([`Environment`]) | the variables that decide where a daemon is looked for and made |
 //! | `control` | the control program: found in PATH, asked with a time-out |
 //! | `replies` | what it answers, as types |
+//! | `listener` | who listens at a daemon's socket, as the kernel tells it |
 //! | `running` ([`Running`]) | a daemon that is there: found, told apart from dead, stale and other people's |
 //! | `daemon` ([`Prepared`], [`Daemon`]) | a daemon of our own, private to one run |
 //! | `permanent` ([`start`], [`stop`]) | a daemon of this user's that stays: `uvatrain mps` |
@@ -28,6 +29,7 @@ mod daemon;
 mod environment;
 mod error;
 mod leftover;
+mod listener;
 mod permanent;
 mod process;
 mod replies;

@@ -21,7 +21,7 @@ pub struct ProcessId {
 impl ProcessId {
     /// The process that has this number now; `None` where there is none, or only its zombie.
     pub fn of(pid: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let stat = uva_mem::files::read_kernel_text(format!("/proc/{pid}/stat")).ok()?;
         // The name, in parentheses, may hold anything; the fields count behind its last parenthesis.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?;
@@ -48,7 +48,9 @@ impl ProcessId {
 
     /// Whether it is an MPS daemon or server, by its name.
     pub(super) fn is_of_mps(self) -> bool {
-        let read = |file: &str| fs::read(format!("/proc/{}/{file}", self.pid)).unwrap_or_default();
+        let read = |file: &str| {
+            uva_mem::files::read_kernel(format!("/proc/{}/{file}", self.pid)).unwrap_or_default()
+        };
         // The kernel keeps 15 bytes of a name. A program that an interpreter runs shows in its arguments only.
         read("comm").starts_with(b"nvidia-cuda-mps")
             || read("cmdline").split(|byte| *byte == 0).any(|argument| {
@@ -61,7 +63,7 @@ impl ProcessId {
 
     /// A variable of the environment it was started with; `None` where it is not set or not ours to see.
     pub(super) fn variable(self, name: &str) -> Option<PathBuf> {
-        let environment = fs::read(format!("/proc/{}/environ", self.pid)).ok()?;
+        let environment = uva_mem::files::read_kernel(format!("/proc/{}/environ", self.pid)).ok()?;
         environment
             .split(|byte| *byte == 0)
             .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
@@ -80,6 +82,9 @@ impl ProcessId {
     }
 }
 
+/// More than /etc/passwd of any machine has.
+const MOST_USERS: u64 = 64 << 20;
+
 /// A user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Owner {
@@ -91,7 +96,8 @@ pub struct Owner {
 
 impl Owner {
     pub(super) fn of(uid: u32) -> Self {
-        let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let users =
+            uva_mem::files::read_regular_text(Path::new("/etc/passwd"), MOST_USERS).unwrap_or_default();
         let name = users.lines().find_map(|line| {
             let mut fields = line.split(':');
             let name = fields.next()?;

@@ -6,16 +6,21 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use uva_mem::files::read_regular_text;
 
 use super::control::Control;
 use super::environment::{Environment, Place};
 use super::error::{MpsError, NotRunning};
 use super::leftover::Leftover;
+use super::listener::{Listener, SOCKET};
 use super::process::{Owner, ProcessId};
 use super::replies::{self, Client};
 
 /// The file in which a daemon says which process it is. It goes when the daemon ends properly; its sockets do not.
 pub(super) const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
+/// More than a number and its line's end have.
+const LONGEST_PID_FILE: u64 = 64;
+const NO_NUMBER: &str = "its pid file holds no number";
 /// What every daemon answers, whether it has a server or not.
 const ARE_YOU_THERE: &str = "get_default_active_thread_percentage";
 
@@ -209,14 +214,17 @@ pub(super) fn terminate_client(control: &Control, place: &Place, pid: u32) -> Re
     Ok(false)
 }
 
-/// The daemon's process in this pipe directory, by its pid file alone: it may not answer.
+/// The daemon's process in this pipe directory. It may not answer.
+///
+/// Its pid file says which process it is. That counts where nobody else can have written it: the directory is this
+/// user's, or one like /tmp, and this user's process listens at the socket there.
 pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
     let whole = || directory.to_owned();
+    let nothing = || Err(NotRunning::Nothing { directory: whole() }.into());
     let meta = match fs::metadata(directory) {
+        Ok(meta) if !meta.is_dir() => return nothing(),
         Ok(meta) => meta,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(NotRunning::Nothing { directory: whole() }.into());
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return nothing(),
         Err(source) => {
             return Err(MpsError::System {
                 doing: format!("pipe directory {}", directory.display()),
@@ -226,38 +234,74 @@ pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
     };
     // Whoever owns the directory decides what its sockets are: not to be talked to, whatever process is behind them.
     let owner = Owner::of(meta.uid());
-    if !owner.is_us() && !is_everybodys(&meta) {
+    if !owner.is_us() && !is_everybodys(meta.uid(), meta.mode()) {
         return Err(foreign(directory, owner));
     }
     let stale = |why| Err(NotRunning::Stale { directory: whole(), why }.into());
     let file = directory.join(PID_FILE);
-    let text = match fs::read_to_string(&file) {
+    let text = match read_regular_text(&file, LONGEST_PID_FILE) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return if directory.join("control").exists() {
+            return if directory.join(SOCKET).exists() {
                 stale("its socket is there, its pid file is not")
             } else {
-                Err(NotRunning::Nothing { directory: whole() }.into())
+                nothing()
             };
         }
+        // No file, or one of more than a number.
+        Err(error) if error.raw_os_error().is_none() => return stale(NO_NUMBER),
         Err(source) => return Err(MpsError::System { doing: file.display().to_string(), source }),
     };
-    let Ok(pid) = text.trim().parse() else { return stale("its pid file holds no number") };
+    let Ok(pid) = text.trim().parse() else { return stale(NO_NUMBER) };
     // The number may be another program's by now.
     let Some(process) = ProcessId::of(pid).filter(|process| process.is_of_mps()) else {
         return Err(NotRunning::Dead { directory: whole(), pid }.into());
     };
-    match process.owner() {
-        Some(owner) if !owner.is_us() => Err(foreign(directory, owner)),
-        _ => Ok(process),
+    if let Some(owner) = process.owner().filter(|owner| !owner.is_us()) {
+        return Err(foreign(directory, owner));
     }
+    let listener = Listener::of(directory)
+        .map_err(MpsError::system(format!("socket {}", directory.join(SOCKET).display())))?;
+    let Some(listener) = listener else { return stale("nobody listens at its socket") };
+    let owner = Owner::of(listener.uid);
+    if !owner.is_us() {
+        return Err(foreign(directory, owner));
+    }
+    // One that has gone since has left the listening to a child.
+    let other = listener.pid.filter(|listens| *listens != pid).and_then(ProcessId::of);
+    if other.is_some_and(ProcessId::is_of_mps) {
+        return stale("its pid file names another daemon than the one that listens there");
+    }
+    Ok(process)
 }
 
 fn foreign(directory: &Path, owner: Owner) -> MpsError {
     NotRunning::Foreign { directory: directory.to_owned(), owner }.into()
 }
 
-/// Whether this is a directory like /tmp, in which everybody may make files: its owner says nothing then.
-fn is_everybodys(meta: &fs::Metadata) -> bool {
-    meta.mode() & 0o002 != 0
+/// Whether this is a directory like /tmp, in which everybody may make files and nobody may replace another's: its owner
+/// says nothing then. Whoever else owns such a directory may replace all of them.
+fn is_everybodys(owner: u32, mode: u32) -> bool {
+    const OTHERS_WRITE: u32 = 0o002;
+    const STICKY: u32 = 0o1000;
+    owner == 0 && mode & (OTHERS_WRITE | STICKY) == OTHERS_WRITE | STICKY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_sticky_directory_of_roots_is_everybodys() {
+        for (owner, mode, everybodys) in [
+            (0, 0o41777, true),
+            (0, 0o40777, false),
+            (0, 0o41775, false),
+            (0, 0o40755, false),
+            (65534, 0o41777, false),
+            (65534, 0o40777, false),
+        ] {
+            assert_eq!(is_everybodys(owner, mode), everybodys, "{owner} {mode:o}");
+        }
+    }
 }

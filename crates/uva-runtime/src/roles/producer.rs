@@ -156,7 +156,10 @@ pub(crate) fn gather_on_host<'d>(
 ) -> Result<HostGather<'d>, RuntimeError> {
     let table = dataset.features();
     let row_bytes = table.row_bytes();
-    let failed = |error: GatherError| RuntimeError::Failed(format!("feat.npy: {error}"));
+    let failed = |error: GatherError| match error {
+        GatherError::Threads { .. } => RuntimeError::Missing(format!("--gather-threads: {error}")),
+        _ => RuntimeError::Failed(format!("feat.npy: {error}")),
+    };
     let mut host = HostGather::new(table.bytes, row_bytes, threads).map_err(failed)?;
     if let Some(half) = layout.widened_from() {
         host = host.with_widening(half).map_err(failed)?;

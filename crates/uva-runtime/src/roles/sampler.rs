@@ -14,6 +14,7 @@ use crate::batch::{BatchHeader, Kind};
 use crate::cache::{Engine, OnGpu, SampledGraph};
 use crate::clock::since_boot;
 use crate::control::{Control, FIRST_SAMPLER, Stop};
+use crate::machine;
 use crate::plan::{RunPlan, seed_order};
 use crate::schedule::Item;
 use crate::stage::{Doing, StageClock};
@@ -132,6 +133,9 @@ impl<'a> Sampling<'a> {
     fn sample(&mut self, key: BatchKey, payload: &mut [u8]) -> Result<BatchHeader, RuntimeError> {
         let order = &mut self.orders[key.split as usize];
         if key.split == Split::Train && self.prepared != Some(key.epoch) {
+            if order.uses_threads() {
+                machine::start_threads()?;
+            }
             order.prepare(key.epoch)?;
             self.prepared = Some(key.epoch);
         }

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::peer::{Leaving, Peer};
-use crate::RuntimeError;
+use crate::{RuntimeError, machine};
 
 /// Who a role that runs, or is about to run, as a thread is to its peers.
 #[derive(Clone, Debug)]
@@ -40,9 +40,7 @@ impl ThreadName {
                 let ended = role();
                 (Instant::now(), ended)
             })
-            .map_err(|error| {
-                RuntimeError::Failed(format!("cannot start the thread of the {name}: {error}"))
-            })?;
+            .map_err(|error| machine::not_started(&format!("the thread of the {name}"), &error))?;
         Ok(RoleThread { name, handle })
     }
 }

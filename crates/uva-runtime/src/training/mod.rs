@@ -4,6 +4,7 @@
 //! the metrics, in processes or in this one.
 
 mod arrays;
+mod existing;
 mod gpu;
 mod preflight;
 mod run;

@@ -13,6 +13,7 @@ use uva_graph::Dataset;
 use uva_sample::{Expand, SamplerKind};
 use uva_train::{Metric, ModelKind};
 
+use super::existing;
 use super::session::{self, EvaluateBy, TrainingOptions, TrainingOutcome};
 use super::{preflight, trial};
 use crate::backend::{self, BackendOptions, Decision, Probe};
@@ -25,7 +26,7 @@ use crate::metrics::{End, Event, Observer, Roles};
 use crate::plan::{RunPlan, evaluating};
 use crate::preparation::Preparation;
 use crate::roles::BatchReceiver;
-use crate::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, mps};
+use crate::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine, mps};
 
 /// Bytes up to which glibc takes an allocation of a consumer from its heap, and freed ones at the heap's end that it
 /// keeps, instead of giving them back to the kernel and faulting fresh pages in for the next batch. Larger ones, such as
@@ -79,6 +80,12 @@ impl TrainingRun {
         options.fingerprint = fingerprint(&dataset, loader, &options)?;
         // Before the state is read: another run would go on changing it.
         let checkpoint = options.checkpoint.as_deref().map(CheckpointDirectory::claim).transpose()?;
+        if let Some(directory) = options.checkpoint.as_deref()
+            && !options.resume
+            && !options.overwrite_checkpoint
+        {
+            existing::refuse(directory)?;
+        }
         let saved = session::saved_state(&options)?;
         let before = saved.as_ref().and_then(|state| state.train_threads);
         let notes = settle_threads(&mut options, before).into_iter().collect();
@@ -393,7 +400,7 @@ impl SignalThread {
                     control.set_stop(Stop::Soon);
                 }
             })
-            .map_err(failed)?;
+            .map_err(|error| machine::not_started("the thread that listens for signals", &error))?;
         Ok(Self { arrived, handle })
     }
 

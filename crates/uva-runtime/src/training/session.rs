@@ -57,6 +57,10 @@ pub struct TrainingOptions {
     pub checkpoint_every: Option<u32>,
     /// Continue from the checkpoint in the directory, if there is one.
     pub resume: bool,
+    /// Let the first checkpoint replace one that is in the directory. Without it, and without `resume`, such a directory
+    /// is refused.
+    #[serde(default)]
+    pub overwrite_checkpoint: bool,
     /// What a checkpoint must agree with to be continued: options and dataset, field by field.
     pub fingerprint: Value,
 }

@@ -14,6 +14,14 @@ use crate::RuntimeError;
 pub fn task(dataset: &Dataset, metric: Option<Metric>) -> Result<Task, RuntimeError> {
     let (name, classes) = (dataset.path().display(), dataset.classes());
     let multi_label = matches!(dataset.labels(), Labels::Multi { .. });
+    if let Labels::Single(labels) = dataset.labels()
+        && labels.iter().all(|&label| label < 0)
+    {
+        return Err(RuntimeError::Input(format!(
+            "{name}: no node has a label, so there is nothing to train on: import it again with labels, or write label.npy \
+             (the class of each node, -1 for none); all but `uvatrain train` does without"
+        )));
+    }
     let needed = if multi_label { 1 } else { 2 };
     if classes < needed {
         return Err(RuntimeError::Input(format!(

@@ -16,7 +16,10 @@ fn a_stamp_that_wraps_leaves_no_old_entry_behind() {
         return;
     }
     let context = Context::primary(0).unwrap();
-    let of_module = ModuleOptions { cache: CacheKind::Off, ..Default::default() };
+    let of_module = ModuleOptions {
+        cache: cuda_sim::kernel_cache().map_or(CacheKind::Off, CacheKind::Folder),
+        ..Default::default()
+    };
     let kernels = SampleKernels::new(&Module::sample(&context, &of_module).unwrap()).unwrap();
     let indptr: Vec<i64> = (0..=20).map(|node| node * 2).collect();
     let indices: Vec<i64> = (0..40).map(|place| place * 7 % 20).collect();

@@ -22,7 +22,10 @@ pub struct Gpu {
 impl Gpu {
     pub fn new() -> Self {
         let context = Context::primary(0).unwrap();
-        let options = ModuleOptions { cache: CacheKind::Off, ..Default::default() };
+        let options = ModuleOptions {
+            cache: cuda_sim::kernel_cache().map_or(CacheKind::Off, CacheKind::Folder),
+            ..Default::default()
+        };
         let kernels = SampleKernels::new(&Module::sample(&context, &options).unwrap()).unwrap();
         Self { context, kernels }
     }

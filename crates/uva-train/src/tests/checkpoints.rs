@@ -153,6 +153,86 @@ fn a_first_checkpoint_that_was_not_finished_is_none() {
 }
 
 #[test]
+fn only_files_that_are_ours_beyond_doubt_are_ever_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let mut trained = trainer(ModelKind::Gcn);
+    checkpoint::write(path, &trained, &json!({}), &json!(1)).unwrap();
+    let ours = names(path).into_iter().find(|name| name.starts_with("tensors-")).unwrap();
+    // Of somebody else, or of a version that marked nothing.
+    let foreign = [
+        "tensors-best.safetensors",
+        "tensors-0123456789abcdef.safetensors",
+        "tensors-0123456789ABCDEF.safetensors",
+        "checkpoint-partial-notes",
+        "checkpoint-partial-1-0",
+        ".checkpoint.json.0123456789abcdef.partial.txt",
+        ".notes.0123456789abcdef.partial",
+    ];
+    for name in foreign {
+        fs::write(path.join(name), "mine").unwrap();
+    }
+    std::os::unix::fs::symlink(path.join(&ours), path.join("tensors-aaaaaaaaaaaaaaaa.safetensors")).unwrap();
+    let there = names(path);
+    // What a crash leaves: files on their way, and tensors that no state names.
+    fs::write(path.join(".checkpoint.json.0123456789abcdef.partial"), "half").unwrap();
+    fs::write(path.join(format!(".{ours}.0123456789abcdef.partial")), "half").unwrap();
+    fs::copy(path.join(&ours), path.join("tensors-bbbbbbbbbbbbbbbb.safetensors")).unwrap();
+    assert_eq!(checkpoint::remove_leftovers(path).unwrap(), 3);
+    assert_eq!(names(path), there);
+    let graph = Graph::random(50, 6, 3, 1);
+    train(&graph, &mut trained, 0..1);
+    checkpoint::write(path, &trained, &json!({}), &json!(2)).unwrap();
+    assert_eq!(names(path).len(), there.len());
+    assert!(!path.join(&ours).exists() && foreign.iter().all(|name| path.join(name).exists()));
+}
+
+#[test]
+fn a_checkpoint_of_before_there_were_marks_is_read_and_makes_way_for_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let mut trained = trainer(ModelKind::Gcn);
+    checkpoint::write(path, &trained, &json!({}), &json!(1)).unwrap();
+    let name = names(path).into_iter().find(|name| name.starts_with("tensors-")).unwrap();
+    let mut bytes = fs::read(path.join(&name)).unwrap();
+    let mark = br#""__metadata__":{"written_by":"uvatrain"},"#;
+    let at = bytes.windows(mark.len()).position(|window| window == mark).expect("the mark in the header");
+    bytes[at..at + mark.len()].fill(b' ');
+    let checksum = format!("{:016x}", checkpoint::checksum(&bytes));
+    let old = format!("tensors-{checksum}.safetensors");
+    fs::write(path.join(&old), &bytes).unwrap();
+    fs::remove_file(path.join(&name)).unwrap();
+    let state = fs::read_to_string(path.join("checkpoint.json")).unwrap();
+    let before = name.trim_start_matches("tensors-").trim_end_matches(".safetensors");
+    fs::write(path.join("checkpoint.json"), state.replace(before, &checksum)).unwrap();
+
+    checkpoint::read(path).unwrap().unwrap().restore(&mut trained, &json!({})).unwrap();
+    assert_eq!(checkpoint::remove_leftovers(path).unwrap(), 0);
+    let graph = Graph::random(50, 6, 3, 1);
+    train(&graph, &mut trained, 0..1);
+    checkpoint::write(path, &trained, &json!({}), &json!(2)).unwrap();
+    assert!(names(path).len() == 2 && !path.join(&old).exists(), "{:?}", names(path));
+}
+
+#[test]
+fn a_pipe_or_a_device_in_the_place_of_a_checkpoints_file_is_refused_without_waiting() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    checkpoint::write(path, &trainer(ModelKind::Gcn), &json!({}), &json!(1)).unwrap();
+    for name in names(path) {
+        let file = path.join(&name);
+        let kept = fs::read(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &file).unwrap();
+        let error = checkpoint::read(path).unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains(&name), "{error}");
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, kept).unwrap();
+    }
+    assert!(checkpoint::look(path).unwrap().content.is_some_and(|content| content.model == "gcn"));
+}
+
+#[test]
 fn damaged_files_are_refused_by_name_and_cleaning_leaves_them() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();

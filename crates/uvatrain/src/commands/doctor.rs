@@ -102,7 +102,7 @@ fn text(report: &Report) -> String {
 
 /// A file of the kernel's, without its last newline; `None` where it is not there or not ours to read.
 fn read(path: &str) -> Option<String> {
-    std::fs::read_to_string(path).ok().map(|text| text.trim_end().to_owned())
+    uva_mem::files::read_kernel_text(path).ok().map(|text| text.trim_end().to_owned())
 }
 
 #[cfg(test)]

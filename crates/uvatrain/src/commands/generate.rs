@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use uva_graph::generate::{Recipe, Summary};
+
 use super::written;
 use crate::flags::{ByteSize, GenerateFlags};
 use crate::ui::work::Work;
@@ -22,7 +24,47 @@ pub fn run(flags: &GenerateFlags) -> anyhow::Result<()> {
     super::clean_up_on_signals()?;
     let work = Work::new();
     let start = Instant::now();
-    recipe.write(&flags.out, &|progress| work.show(progress))?;
+    let summary = recipe.write(&flags.out, &|progress| work.show(progress))?;
     drop(work);
+    if let Some(line) = shortfall(&recipe, &summary) {
+        out::say(&line);
+    }
     written::say(&flags.out, start.elapsed())
+}
+
+/// What to say of a graph with fewer edges than were asked for: how many came, and why. Nothing of one that chance alone
+/// made a little smaller.
+fn shortfall(recipe: &Recipe, summary: &Summary) -> Option<String> {
+    let asked = recipe.common().average_degree;
+    let came = summary.edges as f64 / summary.nodes.max(1) as f64;
+    (came < 0.99 * asked).then(|| {
+        format!(
+            "{came:.1} in-neighbours a node came of the {asked} that were asked for: {}; a larger --avg-degree comes nearer",
+            recipe.why_fewer_edges()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use uva_graph::generate::{Common, Rmat};
+
+    use super::*;
+
+    #[test]
+    fn fewer_edges_than_were_asked_for_are_said_and_chance_is_not() {
+        let common = Common { average_degree: 31.0, ..Common::default() };
+        let recipe = Recipe::Rmat(Rmat { common, ..Rmat::default() });
+        let of = |edges: u64| Summary {
+            nodes: 1000,
+            edges,
+            feature_dim: 1,
+            classes: 2,
+            split_sizes: [0; 3],
+            seconds: 0.0,
+        };
+        assert_eq!(shortfall(&recipe, &of(30_900)), None);
+        let line = shortfall(&recipe, &of(28_200)).unwrap();
+        assert!(line.starts_with("28.2 in-neighbours a node came of the 31 that were asked for: "), "{line}");
+    }
 }

@@ -40,7 +40,8 @@ pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
     let work = Work::new();
     let estimate = |estimate: &Estimate| work.beside(|| out::say(&line(estimate)));
     let progress = |progress| work.show(progress);
-    let watch = Watch { estimate: &estimate, progress: &progress };
+    let note = |line: &str| work.beside(|| out::say(line));
+    let watch = Watch { estimate: &estimate, progress: &progress, note: &note };
     import::run(format, &flags.source, &flags.out, &options, &watch)?;
     drop(work);
     written::say(&flags.out, start.elapsed())

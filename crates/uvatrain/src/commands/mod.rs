@@ -2,6 +2,7 @@
 
 mod bench;
 mod doctor;
+mod ending;
 mod export;
 mod generate;
 mod import;
@@ -18,18 +19,61 @@ mod top;
 mod train;
 mod written;
 
-use std::thread;
-
-use anyhow::Context;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use uva_runtime::launcher::Role;
+use uva_runtime::machine;
 
-use crate::exit;
-use crate::flags::Command;
+use self::ending::clean_up_on_signals;
+use crate::flags::{BenchCommand, Command};
+
+/// What a command needs of the machine, to be looked for before it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Needs {
+    /// It starts or looks for processes.
+    proc: bool,
+    /// It goes through whole arrays, in parallel.
+    threads: bool,
+}
+
+fn needs(command: &Command) -> Needs {
+    let (proc, threads) = match command {
+        Command::Train(_) | Command::Run(_) | Command::Plan(_) => (true, true),
+        Command::Bench(BenchCommand::Pipeline(_) | BenchCommand::Cache(_) | BenchCommand::Pcie(_)) => {
+            (true, true)
+        }
+        Command::Generate(_) | Command::Import(_) | Command::Export(_) | Command::Info(_) => (false, true),
+        Command::Bench(_) => (false, true),
+        Command::Mps(_) => (true, false),
+        // A role finds out by itself.
+        Command::Top(_)
+        | Command::Report(_)
+        | Command::Doctor(_)
+        | Command::Completions(_)
+        | Command::Man(_) => (false, false),
+        Command::Sampler(_)
+        | Command::Producer(_)
+        | Command::Consumer(_)
+        | Command::Planner(_)
+        | Command::Janitor(_)
+        | Command::Probe(_) => (false, false),
+    };
+    Needs { proc, threads }
+}
 
 /// Runs the command that was asked for.
 pub fn run(command: Command) -> anyhow::Result<()> {
+    let done = run_to_its_end(command);
+    ending::leave_to_signal();
+    done
+}
+
+fn run_to_its_end(command: Command) -> anyhow::Result<()> {
+    let needs = needs(&command);
+    if needs.proc {
+        machine::check_proc()?;
+    }
+    if needs.threads {
+        machine::start_threads()?;
+    }
     match command {
         Command::Generate(flags) => generate::run(&flags),
         Command::Import(flags) => import::run(&flags),
@@ -52,20 +96,4 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Janitor(args) => role::run(Role::Janitor, &args),
         Command::Probe(args) => probe::run(&args),
     }
-}
-
-/// From now on SIGINT and SIGTERM end the process with their exit codes, after what is half written was removed.
-/// For the commands that write datasets; a training run handles its signals itself.
-fn clean_up_on_signals() -> anyhow::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen for signals")?;
-    thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            if let Some(signal) = signals.forever().next() {
-                uva_graph::staged::remove_unfinished();
-                exit::at_once(&exit::signalled(signal));
-            }
-        })
-        .context("cannot start the thread that listens for signals")?;
-    Ok(())
 }

@@ -67,7 +67,7 @@ fn start(flags: &MpsStartFlags) -> Result<(), Failure> {
     let lines: String =
         exports.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect();
     let unset = mps::UNSET_IN_CLIENTS.map(|name| format!("unset {name}\n")).concat();
-    Ok(out::text(&(lines + &unset))?)
+    Ok(out::script(&(lines + &unset))?)
 }
 
 #[derive(Serialize)]

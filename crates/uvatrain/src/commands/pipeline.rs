@@ -14,6 +14,20 @@ use crate::flags::{BackendFlags, CacheFlags, LoaderFlags, Sampler};
 use crate::ui::listen::Listener;
 use crate::ui::progress;
 
+/// Refuses a path that is no text: a run's processes hear of paths in JSON, and its metrics show them.
+pub fn check_paths(paths: &[(&str, Option<&Path>)]) -> anyhow::Result<()> {
+    match paths
+        .iter()
+        .find_map(|&(option, path)| Some((option, path.filter(|path| path.to_str().is_none())?)))
+    {
+        None => Ok(()),
+        Some((option, path)) => Err(exit::usage(format!(
+            "{option} {path:?}: the path is not UTF-8 text: rename it, or name a link to it"
+        ))
+        .into()),
+    }
+}
+
 /// A loader's options as a run with this backend takes them: one sampler, where it is to be on the GPU.
 pub fn loader_options(
     mut options: LoaderOptions,

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::Context;
-use uva_graph::Dataset;
-use uva_graph::reorder::{NodeOrder, write_reordered};
+use uva_graph::reorder::{NodeOrder, stage_reordered};
+use uva_graph::{Dataset, Verify};
+use uva_mem::files::write_output;
 use uva_runtime::backend::{self, Probe, SamplerChoice};
 use uva_runtime::cache::{self, Budget, CachePlan};
 
@@ -55,7 +55,8 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
         plan.write(path)?;
     }
     if let Some(path) = &flags.svg {
-        std::fs::write(path, plot::svg(&plan)?).with_context(|| format!("--svg {}", path.display()))?;
+        write_output(path, plot::svg(&plan)?.as_bytes())
+            .map_err(|error| exit::of_output("--svg", path, error))?;
     }
     if flags.json {
         out::json(&plan)?;
@@ -102,12 +103,19 @@ fn rewrite(dataset: &Dataset, order: &[u32], plan: &CachePlan, out: &Path) -> an
     let first: Vec<i64> = order.iter().map(|&node| i64::from(node)).collect();
     let order = NodeOrder::from_first(dataset.nodes(), &first)?;
     let work = Work::new();
-    write_reordered(dataset, &order, out, &|progress| work.show(progress))?;
+    let (staged, _) = stage_reordered(dataset, &order, out, &|progress| work.show(progress))?;
     drop(work);
-    let moved = plan.reordered(&Dataset::open(out)?, &order);
-    let path = out.join("plan.json");
-    moved.write(&path)?;
+    // Before the directory gets its name, so that it never is there without its plan.
+    let reordered = Dataset::open_verified(staged.path(), Verify::Full)?;
+    let mut moved = plan.reordered(&reordered, &order);
+    if let (None, Some(name)) = (&reordered.meta().name, out.file_name()) {
+        // It is called like its directory, which has another name still.
+        moved.dataset.name = name.to_string_lossy().into_owned();
+    }
+    drop(reordered);
+    moved.write(&staged.path().join("plan.json"))?;
+    staged.commit()?;
     written::say(out, began.elapsed())?;
-    out::say(&format!("its plan: {}", path.display()));
+    out::say(&format!("its plan: {}", out.join("plan.json").display()));
     Ok(())
 }

@@ -5,7 +5,7 @@ use uva_runtime::launcher::UserCommand;
 use uva_runtime::metrics::Event;
 use uva_runtime::run::CommandRun;
 
-use super::pipeline::{Observers, Outputs, backend_options, loader_options};
+use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options};
 use crate::flags::RunFlags;
 use crate::ui::{log, out, progress, summary};
 
@@ -13,6 +13,12 @@ use crate::ui::{log, out, progress, summary};
 pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
     flags.check()?;
     log::name_process("launcher");
+    check_paths(&[
+        ("DATA", Some(&flags.data)),
+        ("--metrics", flags.metrics.as_deref()),
+        ("--trace", flags.trace.as_deref()),
+        ("--plan", flags.cache.plan.as_deref()),
+    ])?;
     // Before the dataset is checked, which may take its time.
     let mut command = UserCommand::new(flags.command.clone())?;
     if flags.json {

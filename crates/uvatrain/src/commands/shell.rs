@@ -10,7 +10,7 @@ use crate::ui::out;
 pub fn completions(flags: &CompletionsFlags) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(flags.shell, &mut without_roles(), "uvatrain", &mut script);
-    out::text(&String::from_utf8(script).context("the completions are no text")?)
+    out::script(&String::from_utf8(script).context("the completions are no text")?)
 }
 
 /// What people call. That a command is hidden from help does not hide it from every shell.
@@ -29,7 +29,7 @@ pub fn man(flags: &ManFlags) -> anyhow::Result<()> {
     let Some(directory) = &flags.directory else {
         let mut page = Vec::new();
         clap_mangen::Man::new(Cli::command()).render(&mut page).context("cannot lay out the page")?;
-        return out::text(&String::from_utf8(page).context("the page is no text")?);
+        return out::script(&String::from_utf8(page).context("the page is no text")?);
     };
     let cannot = || format!("cannot write manual pages to {}", directory.display());
     std::fs::create_dir_all(directory).with_context(cannot)?;

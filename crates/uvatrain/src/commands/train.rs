@@ -13,13 +13,20 @@ pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
     use uva_runtime::metrics::Event;
     use uva_runtime::training::TrainingRun;
 
-    use super::pipeline::{Observers, Outputs, backend_options, loader_options};
+    use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options};
     use crate::flags::share_of_cores;
     use crate::ui::{log, out, progress, summary};
 
     flags.check()?;
     // In one process the thread of the command is the consumer.
     log::name_process(if flags.loader.in_process { "consumer" } else { "launcher" });
+    check_paths(&[
+        ("DATA", Some(&flags.data)),
+        ("--checkpoint", flags.checkpoint.as_deref()),
+        ("--metrics", flags.metrics.as_deref()),
+        ("--trace", flags.trace.as_deref()),
+        ("--plan", flags.cache.plan.as_deref()),
+    ])?;
     let dataset = Dataset::open(&flags.data)?;
     let run = TrainingRun::new(
         dataset,
@@ -115,6 +122,7 @@ mod with_models {
             checkpoint: flags.checkpoint.clone(),
             checkpoint_every: flags.checkpoint_every,
             resume: flags.resume,
+            overwrite_checkpoint: flags.overwrite_checkpoint,
             fingerprint: serde_json::Value::Null,
         }
     }

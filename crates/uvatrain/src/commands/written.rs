@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use uva_graph::{Dataset, Split, Verify};
+use uva_graph::{Dataset, Labels, Split, Verify};
 
 use crate::flags::ByteSize;
 use crate::ui::{format, out};
@@ -24,8 +24,38 @@ pub fn say(path: &Path, took: Duration) -> anyhow::Result<()> {
     ));
     let [train, valid, test] = Split::ALL.map(|split| count(dataset.split(split).len()));
     out::say(&format!("splits: {train} train, {valid} valid, {test} test"));
-    out::say(&format!("next: uvatrain info {0}, uvatrain train {0}", path.display()));
+    next(&dataset, path).iter().for_each(|line| out::say(line));
     Ok(())
+}
+
+/// What can be done with a dataset, and what cannot for want of labels or training nodes.
+fn next(dataset: &Dataset, path: &Path) -> Vec<String> {
+    let path = path.display();
+    let labelled = match dataset.labels() {
+        Labels::Single(labels) => labels.iter().any(|&label| label >= 0),
+        Labels::Multi { .. } => true,
+    };
+    let trains = !dataset.split(Split::Train).is_empty();
+    let mut lines = Vec::new();
+    if !labelled {
+        lines.push(format!(
+            "no node has a label, which only `uvatrain train` needs: give them in an import (--arrays for an edge list), or \
+             write {path}/label.npy"
+        ));
+    }
+    if !trains {
+        lines.push(format!(
+            "no node is in the training split: write {path}/train_idx.npy with the ids of those to make batches for"
+        ));
+    }
+    lines.push(match (labelled, trains) {
+        (true, true) => format!("next: uvatrain info {path}, uvatrain train {path}"),
+        (false, true) => format!(
+            "next: uvatrain info {path}, uvatrain bench pipeline {path}, uvatrain run {path} -- COMMAND"
+        ),
+        (_, false) => format!("next: uvatrain info {path}"),
+    });
+    lines
 }
 
 /// Bytes of the files in a directory, or nothing where that cannot be told.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, Command};
 use toml_edit::{Document, Item, Table, Value};
+use uva_mem::files::read_regular_text;
 
 use crate::exit::{Problem, usage};
 
@@ -57,14 +58,7 @@ impl File {
 /// # Errors
 /// Where the file cannot be read, is no TOML, or names a command or an option that there is not.
 pub fn read(root: &Command, path: &Path) -> Result<File, Problem> {
-    let length = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
-    if length > MOST_BYTES {
-        return Err(usage(format!(
-            "--config: {} has {length} bytes, which no list of options has",
-            path.display()
-        )));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
+    let text = read_regular_text(path, MOST_BYTES).map_err(|error| unreadable(path, &error))?;
     parse(root, path, &text)
 }
 

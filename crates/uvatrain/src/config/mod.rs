@@ -9,9 +9,11 @@ mod file;
 mod print;
 mod words;
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
+use uva_runtime::shown;
 
 use crate::flags::Cli;
 use crate::{exit, ui};
@@ -55,15 +57,35 @@ pub fn parse(typed: Vec<OsString>) -> Result<Asked, Refusal> {
     }
     let all = line.with(&entries);
     let at_fault = |error: clap::Error| {
+        let error = fit_for_a_terminal(error, &all);
         let place = words::option_at_fault(&error)
             .and_then(|option| entries.iter().find(|entry| entry.option == option))
             .map(|entry| entry.place.clone());
         Refusal::Usage(error, place)
     };
     if line.prints {
-        return print::in_force(root, &line.path, all).map(Asked::Config).map_err(at_fault);
+        return print::in_force(root, &line.path, all.clone()).map(Asked::Config).map_err(at_fault);
     }
-    Cli::try_parse_from(all).map(|cli| Asked::Command(Box::new(cli))).map_err(at_fault)
+    Cli::try_parse_from(&all).map(|cli| Asked::Command(Box::new(cli))).map_err(at_fault)
+}
+
+/// The error as a terminal may have it. Clap repeats words of the command line as they stand, between colours of its own:
+/// where a word has control characters, the same mistake is made with the words as they are shown.
+fn fit_for_a_terminal(error: clap::Error, words: &[OsString]) -> clap::Error {
+    let shown: Vec<OsString> = words
+        .iter()
+        .map(|word| match shown::word(&word.to_string_lossy()) {
+            Cow::Owned(shown) => shown.into(),
+            Cow::Borrowed(_) => word.clone(),
+        })
+        .collect();
+    if shown == words {
+        return error;
+    }
+    Cli::try_parse_from(shown).err().unwrap_or_else(|| {
+        // With other words there is no mistake. Without the colours nothing is left but text.
+        clap::Error::raw(error.kind(), shown::lines(&error.to_string()).into_owned())
+    })
 }
 
 impl Refusal {

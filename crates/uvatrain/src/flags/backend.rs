@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use uva_runtime::backend::{
-    BackendOptions, DeviceChoice, GatherChoice, IpcKind, Kernel, MpsChoice, PartitionChoice, SamplerChoice,
+    BackendOptions, DeviceChoice, GatherChoice, IpcKind, Kernel, MpsChoice, PartitionChoice, PreflightPolicy,
+    SamplerChoice,
 };
 
 use super::within::within;
@@ -57,6 +58,10 @@ pub struct BackendFlags {
     /// and where scripts/nvrtc.sh puts it]
     #[arg(long, value_name = "PATH", help_heading = GPU)]
     pub nvrtc: Option<PathBuf>,
+
+    /// Where memory seems too short for the tables that are pinned: warn and try, refuse, or do not look
+    #[arg(long, value_enum, default_value_t = Preflight::Warn, help_heading = GPU)]
+    pub preflight: Preflight,
 }
 
 impl BackendFlags {
@@ -108,6 +113,7 @@ impl BackendFlags {
                 Ipc::Legacy => IpcKind::Legacy,
             },
             nvrtc: self.nvrtc.clone(),
+            preflight: self.preflight.policy(),
         }
     }
 
@@ -258,6 +264,29 @@ pub enum Ipc {
     Legacy,
 }
 
+/// What is done where memory seems too short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preflight {
+    /// Say so and try all the same, unless it is certain to fail
+    Warn,
+    /// End with what is short
+    Refuse,
+    /// Do not look
+    Off,
+}
+
+impl Preflight {
+    /// The same, as the runtime takes it.
+    pub fn policy(self) -> PreflightPolicy {
+        match self {
+            Self::Warn => PreflightPolicy::Warn,
+            Self::Refuse => PreflightPolicy::Refuse,
+            Self::Off => PreflightPolicy::Off,
+        }
+    }
+}
+
 /// A share of the multiprocessors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -334,7 +363,7 @@ mod tests {
     fn what_was_given_reaches_the_runtime_as_it_is() {
         let options = flags(
             "--device cuda:2 --gather split --kernel shift --mps require --mps-percentage 12 --partition mps \
-             --ipc legacy --nvrtc lib --sampler gpu --mps-sampler-percentage 7",
+             --ipc legacy --nvrtc lib --sampler gpu --mps-sampler-percentage 7 --preflight refuse",
         )
         .options();
         let expected = BackendOptions {
@@ -348,6 +377,7 @@ mod tests {
             partition: PartitionChoice::Mps,
             ipc: IpcKind::Legacy,
             nvrtc: Some("lib".into()),
+            preflight: PreflightPolicy::Refuse,
         };
         assert_eq!(options, expected);
     }

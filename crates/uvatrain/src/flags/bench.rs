@@ -7,6 +7,7 @@ use uva_gather::cuda::pcie::{IdOrder, TablePages};
 #[cfg(feature = "request-model")]
 use uva_kernel_sim::gather::{IdWidth, Kernel};
 
+use super::backend::Preflight;
 use super::cache::Policy;
 use super::within::within;
 use super::{ByteSize, Fanouts, LoaderFlags, NeighborsPicked, Seconds, WalkFlags};
@@ -335,6 +336,10 @@ pub struct PcieBenchFlags {
     /// NVRTC, which compiles the kernels: the library or its folder [default: looked for, as by train]
     #[arg(long, value_name = "PATH")]
     pub nvrtc: Option<PathBuf>,
+
+    /// Where memory seems too short for a table: refuse leaves it out
+    #[arg(long, value_enum, default_value_t = Preflight::Refuse)]
+    pub preflight: Preflight,
 
     /// Write a plot: efficiency by row size, and rates by multiprocessors
     #[arg(long, value_name = "FILE")]

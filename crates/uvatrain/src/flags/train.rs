@@ -154,6 +154,10 @@ pub struct TrainFlags {
     #[arg(long, requires = "checkpoint", help_heading = CHECKPOINTS)]
     pub resume: bool,
 
+    /// Let the first checkpoint replace the one that is in --checkpoint; without this such a directory is refused
+    #[arg(long, requires = "checkpoint", conflicts_with = "resume", help_heading = CHECKPOINTS)]
+    pub overwrite_checkpoint: bool,
+
     /// Where features are gathered and the model trains.
     #[command(flatten)]
     pub backend: BackendFlags,
@@ -338,6 +342,9 @@ mod tests {
         assert!(parsed(&["--resume"]).unwrap_err().to_string().contains("--checkpoint"));
         assert!(parsed(&["--checkpoint-every", "10"]).unwrap_err().to_string().contains("--checkpoint"));
         assert!(parsed(&["--resume", "--checkpoint", "run"]).is_ok());
+        assert!(parsed(&["--overwrite-checkpoint"]).unwrap_err().to_string().contains("--checkpoint"));
+        assert!(parsed(&["--overwrite-checkpoint", "--checkpoint", "run"]).is_ok());
+        assert!(parsed(&["--overwrite-checkpoint", "--resume", "--checkpoint", "run"]).is_err());
     }
 
     #[test]

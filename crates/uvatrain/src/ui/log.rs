@@ -15,6 +15,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
+use uva_runtime::shown;
 
 use super::out;
 
@@ -103,8 +104,11 @@ where
     ) -> fmt::Result {
         let (level, target) = (*event.metadata().level(), event.metadata().target());
         if self.json {
-            return writeln!(writer, "{}", object(event, level, target));
+            return writeln!(writer, "{}", shown::json(&object(event, level, target).to_string()));
         }
+        // On their own, so that nothing in them is taken for a colour of ours.
+        let mut fields = String::new();
+        context.format_fields(Writer::new(&mut fields), event)?;
         SystemTime.format_time(&mut writer)?;
         if writer.has_ansi_escapes() {
             let colour = match level {
@@ -118,8 +122,7 @@ where
         } else {
             write!(writer, " {level:>5} {} {target}: ", speaker())?;
         }
-        context.format_fields(writer.by_ref(), event)?;
-        writeln!(writer)
+        writeln!(writer, "{}", shown::lines(&fields))
     }
 }
 

@@ -1,16 +1,25 @@
-//! Results on stdout, where nothing else is ever written, and lines for people on stderr.
+//! Results on stdout, where nothing else is ever written, and lines for people on stderr. What others have put into
+//! names and messages is made fit for a terminal here ([`uva_runtime::shown`]).
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
+use uva_runtime::shown;
 
-/// Prints text as it stands.
+/// Prints text for people.
 ///
 /// # Errors
 /// The write's error; a broken pipe among them is a quiet end (see `exit::conclude`).
 pub fn text(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Into::into)
+    write(&shown::lines(text))
+}
+
+/// Prints text that a program is to read, a shell or this one: as it stands, but not to a terminal.
+///
+/// # Errors
+/// As [`text`].
+pub fn script(script: &str) -> anyhow::Result<()> {
+    if io::stdout().is_terminal() { text(script) } else { write(script) }
 }
 
 /// Prints one JSON object on a line of its own: what `--json` promises.
@@ -18,7 +27,13 @@ pub fn text(text: &str) -> anyhow::Result<()> {
 /// # Errors
 /// As [`text`].
 pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    text(&(serde_json::to_string(value)? + "\n"))
+    let line = serde_json::to_string(value)?;
+    write(&(shown::json(&line).into_owned() + "\n"))
+}
+
+fn write(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Into::into)
 }
 
 /// Says a line to the person, on stderr. Nothing can be done about a stderr that is closed.
@@ -26,5 +41,5 @@ pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
 /// It is one write: a run's processes share stderr, which keeps nothing back, and no line of another's gets between a
 /// line and its end.
 pub fn say(line: &str) {
-    let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
+    let _ = io::stderr().lock().write_all(format!("{}\n", shown::lines(line)).as_bytes());
 }

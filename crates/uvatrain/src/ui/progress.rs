@@ -6,6 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use uva_graph::Split;
 use uva_runtime::RuntimeError;
 use uva_runtime::metrics::{EpochEvent, Event, Observer, Progress};
+use uva_runtime::shown;
 
 use super::remaining::{Epochs, remaining};
 use super::{format, out};
@@ -67,7 +68,7 @@ impl Training {
         if self.bar.is_hidden() {
             out::say(line);
         } else {
-            self.bar.println(line);
+            self.bar.println(shown::lines(line));
         }
     }
 

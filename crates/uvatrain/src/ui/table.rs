@@ -1,5 +1,7 @@
 //! Plain aligned tables.
 
+use uva_runtime::shown;
+
 /// A table of text: the first column flush left, the others flush right unless told otherwise.
 #[derive(Debug, Default)]
 pub struct Table {
@@ -21,9 +23,9 @@ impl Table {
         table
     }
 
-    /// Adds a row.
+    /// Adds a row. A cell is one line, whatever it holds.
     pub fn row<S: AsRef<str>>(&mut self, cells: &[S]) {
-        self.rows.push(cells.iter().map(|cell| cell.as_ref().to_owned()).collect());
+        self.rows.push(cells.iter().map(|cell| shown::word(cell.as_ref()).into_owned()).collect());
     }
 
     /// The table as text, a line a row, two spaces between columns, none at a line's end.

@@ -1,14 +1,21 @@
 //! A bar for work with stages: generating and importing. Only on a terminal; elsewhere it says nothing.
 
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use uva_graph::generate::Progress;
 
+/// How often a line moves whose work does not say how far it is.
+const TICK: Duration = Duration::from_millis(125);
+
 /// The bar. It goes away when it is dropped.
 #[derive(Debug)]
 pub struct Work {
     bar: ProgressBar,
+    /// What moves it, where nothing else does: it ends with the sender.
+    ticks: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
 }
 
 impl Work {
@@ -19,17 +26,18 @@ impl Work {
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .progress_chars("━╸─");
         bar.set_style(style);
-        Work { bar }
+        Work { bar, ticks: None }
     }
 
-    /// A line on stderr that moves, for work that does not say how far it is.
+    /// A line on stderr that moves, for work that does not say how far it is. Where there is no terminal, and where the
+    /// system gives no thread to move it, it does without.
     pub fn of_unknown_length(name: &'static str) -> Work {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
         let style = ProgressStyle::with_template("{spinner} {msg}  {elapsed}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         bar.set_message(name);
-        bar.enable_steady_tick(Duration::from_millis(125));
-        Work { bar }
+        let ticks = if bar.is_hidden() { None } else { ticks(&bar) };
+        Work { bar, ticks }
     }
 
     /// Does something that writes to the terminal, with the bar out of its way.
@@ -47,8 +55,26 @@ impl Work {
     }
 }
 
+/// A thread that moves the bar until the sender is gone.
+fn ticks(bar: &ProgressBar) -> Option<(mpsc::Sender<()>, JoinHandle<()>)> {
+    bar.tick();
+    let (sender, receiver) = mpsc::channel();
+    let bar = bar.clone();
+    let tick = move || {
+        while receiver.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+            bar.tick();
+        }
+    };
+    let thread = thread::Builder::new().name("bar".to_owned()).spawn(tick).ok()?;
+    Some((sender, thread))
+}
+
 impl Drop for Work {
     fn drop(&mut self) {
+        if let Some((sender, thread)) = self.ticks.take() {
+            drop(sender);
+            let _ = thread.join();
+        }
         self.bar.finish_and_clear();
     }
 }

@@ -43,8 +43,8 @@ pub(super) struct Held {
 
 /// What one slot needs on the host's side.
 pub(super) struct Slot {
-    /// The arrays on their way to the device, and behind them what a FIFO cache takes in. Grown when a batch needs
-    /// more.
+    /// The arrays on their way to the device, and behind them what a FIFO cache takes in: `SlotFiller::reserve` makes
+    /// it.
     pub staging: Option<PinnedBuffer>,
     /// Where the report is copied to.
     pub report: PinnedBuffer,
@@ -108,7 +108,7 @@ impl Held {
         ready: &Event,
     ) -> Result<(), FillError> {
         self.reclaim(slot)?;
-        let insertions = self.stage(slot, payload, plan)?;
+        let insertions = self.stage(slot, payload, plan);
         let Self { stream, copies, kernels, slots, .. } = self;
         let Slot { staging, report, done, times, pending } = &mut slots[slot];
         let staged = staging.as_ref().map_or(&[][..], PinnedBuffer::as_slice);
@@ -214,32 +214,36 @@ impl Held {
         if most == 0 { arrays } else { insertions_at(arrays) + most * CacheInsertion::BYTES }
     }
 
-    /// Copies the arrays into the slot's staging buffer, and behind them what a FIFO cache takes in, of which it
-    /// gives the number: from then on nothing may go wrong but the driver, after which nothing is filled any more. A
-    /// batch's arrays vary in size, so the buffer grows when it must.
-    fn stage(&mut self, slot: usize, payload: &[u8], plan: &Plan) -> Result<usize, FillError> {
+    /// Whether the slot's staging buffer has room for that batch. It is not made here: the driver may let whoever takes
+    /// or frees page-locked memory wait for all that is queued, other streams' work too, and what is queued may wait for
+    /// this host.
+    pub fn check_room(&self, slot: usize, plan: &Plan) -> Result<(), FillError> {
+        let room = self.slots[slot].staging.as_ref().map(PinnedBuffer::bytes);
         let needed = self.staging_bytes(plan.staged, plan.count);
-        let staging = &mut self.slots[slot].staging;
-        let buffer = match staging {
-            Some(buffer) if buffer.bytes() >= needed => buffer,
-            _ => {
-                // Half as much again, so that slowly growing batches don't pay for it each time.
-                let bytes = needed + needed / 2;
-                // The old one first: the two together may be more than can be locked.
-                *staging = None;
-                staging.insert(PinnedBuffer::new(&self.context, bytes, "a slot's staging buffer")?)
-            }
-        };
-        let bytes = buffer.as_mut_slice();
+        if room.is_some_and(|room| needed <= room) {
+            return Ok(());
+        }
+        Err(FillError::Layout(format!(
+            "a batch needs {needed} bytes of slot {slot}'s staging buffer, and {} were reserved: reserve for the largest \
+             batch before the first fill",
+            room.unwrap_or(0)
+        )))
+    }
+
+    /// Copies the arrays into the slot's staging buffer, and behind them what a FIFO cache takes in, of which it
+    /// gives the number: from then on nothing may go wrong but the driver, after which nothing is filled any more.
+    fn stage(&mut self, slot: usize, payload: &[u8], plan: &Plan) -> usize {
+        // `check_room` has seen to it that there is one, and of that size.
+        let bytes = self.slots[slot].staging.as_mut().map_or(&mut [][..], PinnedBuffer::as_mut_slice);
         for (array, at) in &plan.arrays {
             bytes[*at..][..array.len()].copy_from_slice(&payload[array.clone()]);
         }
-        let Some(cache) = &mut self.cache else { return Ok(0) };
+        let Some(cache) = &mut self.cache else { return 0 };
         let (arrays, behind) = bytes.split_at_mut(insertions_at(plan.staged).min(bytes.len()));
         let ids: &[i64] = bytemuck::cast_slice(&arrays[plan.ids_staged_at..][..plan.count * 8]);
         let insertions = cache.take_in(ids);
         write_insertions(insertions, behind);
-        Ok(insertions.len())
+        insertions.len()
     }
 
     /// Takes in the report of a fill that has run, whose `done` has been reached.

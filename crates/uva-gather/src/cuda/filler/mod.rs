@@ -223,18 +223,22 @@ impl SlotFiller {
         Ok(self)
     }
 
-    /// Makes room for arrays of so many bytes in every slot, so that no fill has to: taking page-locked memory may make
-    /// the whole device wait.
+    /// Makes room in every slot for arrays of so many bytes in all, each rounded up to 64. It comes before the first fill
+    /// and behind [`SlotFiller::with_cache`]: no fill takes page-locked memory, since that may make the whole device wait.
     ///
     /// # Errors
-    /// [`FillError::Cuda`].
+    /// [`FillError::Layout`] after the first fill; [`FillError::Cuda`].
     pub fn reserve(&mut self, bytes: usize) -> Result<(), FillError> {
         self.sound()?;
         let held = &mut *self.held;
+        if held.fills > 0 {
+            return Err(FillError::Layout("room is reserved before the first fill".to_owned()));
+        }
         let most_rows = (bytes / size_of::<i64>()).min(held.shape.stride / held.row_bytes);
         let bytes = held.staging_bytes(bytes, most_rows);
         for slot in &mut held.slots {
-            if slot.pending.is_none() && slot.staging.as_ref().is_none_or(|buffer| buffer.bytes() < bytes) {
+            if slot.staging.as_ref().is_none_or(|buffer| buffer.bytes() < bytes) {
+                // The old one first: the two together may be more than can be locked.
                 slot.staging = None;
                 slot.staging = Some(PinnedBuffer::new(&held.context, bytes, "a slot's staging buffer")?);
             }
@@ -256,7 +260,8 @@ impl SlotFiller {
     /// enqueued.
     ///
     /// # Errors
-    /// [`FillError::Layout`] and [`FillError::Rows`] with nothing enqueued: the slot can be filled otherwise.
+    /// [`FillError::Layout`], also where less was [reserved](SlotFiller::reserve), and [`FillError::Rows`] with nothing
+    /// enqueued: the slot can be filled otherwise.
     /// [`FillError::Cuda`] when the driver fails; after that only [`FillError::Broken`].
     #[allow(clippy::too_many_arguments, reason = "a slot's layout is what a fill is")]
     pub fn fill(
@@ -276,6 +281,7 @@ impl SlotFiller {
             return Err(FillError::Layout(format!("slot {slot} of {}", held.shape.slots)));
         }
         let plan = Plan::new(&held.shape, payload.len(), arrays, &ids, features_at, held.row_bytes)?;
+        held.check_room(slot, &plan)?;
         let result = held.fill(slot, payload, &plan, features_at, stamp, after, ready);
         self.note(result)
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use uva_cuda::kernels::gather::GatherKernels;
+use uva_cuda::memory::PreflightPolicy;
 use uva_cuda::{Context, CudaError, Driver, Module, ModuleReport};
 
 use super::bench::Bench;
@@ -27,6 +28,8 @@ pub struct PcieOptions {
     pub ways: bool,
     /// Cells that this time does not suffice for are left out.
     pub limit: Option<Duration>,
+    /// What is done with a table for which memory seems too short. One that is refused is left out.
+    pub preflight: PreflightPolicy,
 }
 
 /// What is being done.
@@ -93,7 +96,9 @@ pub fn measure(
             continue;
         }
         say(&report, "filling and pinning a table");
-        let table = match Table::new(context, cells[0].pages, cells[0].table_bytes).map_err(PcieError::from) {
+        let table = match Table::new(context, cells[0].pages, cells[0].table_bytes, options.preflight)
+            .map_err(PcieError::from)
+        {
             Ok(table) => table,
             Err(error) if error.is_a_lack() => {
                 skip(&mut report, cells, &error.to_string());

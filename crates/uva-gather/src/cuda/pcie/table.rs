@@ -7,7 +7,7 @@ use memmap2::{Advice, MmapMut, MmapOptions};
 use rayon::prelude::*;
 use serde::Serialize;
 use uva_cuda::memory::{
-    HostMemory, PinHow, PinOptions, PinReport, PinWay, PinnedTable, TableBytes, preflight,
+    HostMemory, PinHow, PinOptions, PinReport, PinWay, PinnedTable, PreflightPolicy, TableBytes, preflight,
 };
 use uva_cuda::{Context, CudaError};
 
@@ -81,12 +81,18 @@ impl TableBytes for Owned {
 }
 
 impl Table {
-    /// A table of `bytes` bytes, at least 8, rounded down to whole pages where it has any.
+    /// A table of `bytes` bytes, at least 8, rounded down to whole pages where it has any. `policy` says what is done
+    /// where memory seems too short for it.
     ///
     /// # Errors
     /// [`CudaError::Preflight`], [`CudaError::Unsupported`] or [`CudaError::System`] where such a table cannot be had:
     /// the text says why; [`CudaError::Call`].
-    pub(super) fn new(context: &Arc<Context>, pages: TablePages, bytes: u64) -> Result<Self, CudaError> {
+    pub(super) fn new(
+        context: &Arc<Context>,
+        pages: TablePages,
+        bytes: u64,
+        policy: PreflightPolicy,
+    ) -> Result<Self, CudaError> {
         let what = format!("a table of {bytes} bytes on {} pages", pages.name());
         let bytes = whole_pages(bytes)
             .ok_or_else(|| CudaError::Refused(format!("{what}: this machine cannot address so many")))?;
@@ -94,7 +100,7 @@ impl Table {
         if pages != TablePages::Hugetlb
             && let Ok(memory) = HostMemory::read()
         {
-            preflight(&what, bytes as u64, PinWay::InPlace, &memory)
+            preflight(&what, bytes as u64, PinWay::InPlace, &memory, policy)
                 .map_err(|error| CudaError::Preflight(error.to_string()))?;
         }
         let began = Instant::now();
@@ -105,7 +111,9 @@ impl Table {
         let transparent_huge_bytes = transparent_huge_bytes()
             .zip(huge_before)
             .map(|(after, before)| after.saturating_sub(before).min(bytes as u64));
-        let options = PinOptions { what: what.clone(), ..PinOptions::default() };
+        // Its pages have been written by now, so pinning them needs nothing more.
+        let preflight = PreflightPolicy::Off;
+        let options = PinOptions { what: what.clone(), preflight, ..PinOptions::default() };
         let pinned = PinnedTable::new(context, Arc::new(Owned { memory, bytes }), &options)?;
         if pinned.report().how == PinHow::Copied {
             let why = pinned.report().refused.clone().unwrap_or_default();
@@ -166,7 +174,7 @@ fn fill(memory: &mut [u8]) {
 
 /// Bytes of this process's anonymous memory on transparent huge pages.
 fn transparent_huge_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let text = uva_mem::files::read_kernel_text("/proc/self/smaps_rollup").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("AnonHugePages:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }

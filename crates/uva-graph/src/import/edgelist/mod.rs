@@ -63,8 +63,16 @@ pub(super) fn edgelist(request: &Request<'_>) -> Result<(), GraphError> {
     request.options.only("edgelist", &["--ids, --nodes, --skip-lines, --third-column or --arrays"])?;
     let options = &request.options.edge_list;
     let (file, directory) = found(request.source)?;
+    if let Some(arrays) = options.arrays.as_deref().filter(|arrays| !arrays.is_dir()) {
+        let message = format!(
+            "{} is no directory; it has to be one with feat.npy, train_idx.npy, valid_idx.npy and test_idx.npy, and \
+             label.npy to train",
+            arrays.display()
+        );
+        return Err(GraphError::usage("--arrays", message));
+    }
     let directory = options.arrays.as_deref().or(directory);
-    let arrays = directory.map(Arrays::open).transpose()?;
+    let arrays = directory.map(|directory| Arrays::open(directory, request.watch)).transpose()?;
     let changes = request.options.changes(Changes::NONE);
     let weighted = options.third_column == Some(ThirdColumn::Weight);
     if weighted && !changes.is_none() {
@@ -97,7 +105,11 @@ pub(super) fn edgelist(request: &Request<'_>) -> Result<(), GraphError> {
     let mut reader = LineReader::new(options);
     each_line(&file, &|position| request.watch.at("edges", position), |line, text| {
         if let Some(Edge { source, destination, weight }) = reader.edge(line, text)? {
-            lists.push(numbering.place(source)?, numbering.place(destination)?, weight)?;
+            lists.push(
+                numbering.place(source, "source")?,
+                numbering.place(destination, "destination")?,
+                weight,
+            )?;
         }
         Ok::<(), LineError>(())
     })?;

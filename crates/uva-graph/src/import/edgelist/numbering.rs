@@ -12,21 +12,23 @@ use std::collections::hash_map::Entry;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use super::super::nodes::Nodes;
 use super::super::npy::Arrays;
 use super::super::output::Output;
-use super::super::text::{self, LineError, each_line, integer};
+use super::super::text::{LineError, each_line, integer};
 use super::{EdgeList, Ids};
 use crate::GraphError;
 use crate::files::names;
 use crate::npy::{NpyType, write_array};
+use crate::quote::shown;
 
 /// Ids that are collected before repeated ones are looked for.
 const COLLECTED: usize = 1 << 22;
 
 /// What each id means.
 pub(super) enum Numbering {
-    /// Ids are 0..this.
-    Dense(u64),
+    /// Ids are their numbers.
+    Dense(Nodes),
     Integers(Integers),
     Names {
         places: HashMap<Box<[u8]>, u64>,
@@ -84,9 +86,14 @@ pub(super) fn known(
                 let path = directory.unwrap_or(Path::new("")).join(names::NODE_IDS);
                 Integers::new(ids, &path).map(|ids| Some(Numbering::Integers(ids)))
             }
-            None => Ok(Some(Numbering::Dense(arrays.nodes() as u64))),
+            None => {
+                let nodes = arrays.nodes() as u64;
+                Ok(Some(Numbering::Dense(Nodes::new(nodes, format!("the features have {nodes} rows")))))
+            }
         },
-        (Ids::Number, None, _) => Ok(options.nodes.map(Numbering::Dense)),
+        (Ids::Number, None, _) => {
+            Ok(options.nodes.map(|nodes| Numbering::Dense(Nodes::new(nodes, format!("--nodes {nodes}")))))
+        }
     }
 }
 
@@ -107,34 +114,32 @@ fn named(path: &Path) -> Result<Numbering, GraphError> {
 impl Numbering {
     pub(super) fn nodes(&self) -> u64 {
         match self {
-            Numbering::Dense(nodes) => *nodes,
+            Numbering::Dense(nodes) => nodes.count,
             Numbering::Integers(integers) => integers.ids.len() as u64,
             Numbering::Names { in_order, .. } => in_order.len() as u64,
         }
     }
 
-    /// The node that an id means.
+    /// The node that an id means, which is an edge's `end`: its source or its destination.
     #[inline]
-    pub(super) fn place(&self, id: &[u8]) -> Result<u64, LineError> {
+    pub(super) fn place(&self, id: &[u8], end: &str) -> Result<u64, LineError> {
         match self {
-            Numbering::Dense(nodes) => {
-                let number = number(id)?;
-                if number.cast_unsigned() < *nodes {
-                    Ok(number.cast_unsigned())
-                } else {
-                    Err(LineError::Line(format!("{number} is outside the ids 0..{nodes}")))
-                }
-            }
+            Numbering::Dense(nodes) => match number(id)? {
+                number if nodes.has(number) => Ok(number.cast_unsigned()),
+                number => Err(LineError::Line(format!("its {end} is {number}, {nodes}"))),
+            },
             Numbering::Integers(integers) => {
                 let id = number(id)?;
                 integers.place(id).ok_or_else(|| {
-                    LineError::Line(format!("no node has the id {id}: node_id.npy says which do"))
+                    LineError::Line(format!(
+                        "its {end} is {id}, and no node has that id: node_id.npy says which do"
+                    ))
                 })
             }
             Numbering::Names { places, .. } => places.get(id).copied().ok_or_else(|| {
                 LineError::Line(format!(
-                    "no node is called '{}': node_names.txt says which are",
-                    text::shown(id)
+                    "its {end} is '{}', and no node is called that: node_names.txt says which are",
+                    shown(id)
                 ))
             }),
         }
@@ -166,7 +171,7 @@ impl Numbering {
 #[inline]
 fn number(id: &[u8]) -> Result<i64, LineError> {
     integer(id).ok_or_else(|| {
-        let id = text::shown(id);
+        let id = shown(id);
         LineError::Line(format!(
             "'{id}' is no integer of 64 bits: say --ids name where ids are text, --skip-lines 1 where this is a header"
         ))
@@ -278,10 +283,11 @@ impl Survey {
                 self.compact();
                 let ids = self.integers;
                 let nodes = ids.len() as u64;
+                let dense = |nodes| Numbering::Dense(Nodes::new(nodes, "those that occur"));
                 // Distinct and ascending: they are 0..N where the ends are.
                 match (ids.first(), ids.last()) {
-                    (None, _) | (_, None) => Numbering::Dense(0),
-                    (Some(0), Some(&last)) if last as u64 == nodes - 1 => Numbering::Dense(nodes),
+                    (None, _) | (_, None) => dense(0),
+                    (Some(0), Some(&last)) if last as u64 == nodes - 1 => dense(nodes),
                     _ => {
                         let lookup = Lookup::new(ids.iter().copied().zip(0..).collect());
                         Numbering::Integers(Integers { ids, lookup })
@@ -305,8 +311,10 @@ mod tests {
 
     #[test]
     fn ids_that_are_their_numbers_need_no_table() {
-        assert!(matches!(surveyed(&[2, 0, 1, 1]), Numbering::Dense(3)));
-        assert!(matches!(surveyed(&[]), Numbering::Dense(0)));
+        for (ids, count) in [(&[2, 0, 1, 1][..], 3), (&[], 0)] {
+            let numbering = surveyed(ids);
+            assert!(matches!(&numbering, Numbering::Dense(nodes) if nodes.count == count), "{ids:?}");
+        }
         assert!(matches!(surveyed(&[1, 2]), Numbering::Integers(_)));
     }
 

@@ -1,5 +1,6 @@
 //! `metadata.yaml` of a GraphBolt dataset: what of it matters here.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -8,6 +9,7 @@ use uva_mem::files::read_regular;
 
 use super::super::stream::ArrayStream;
 use crate::GraphError;
+use crate::quote::{self, listed, shown};
 
 /// Thousands of times what describes one type of node and one of edge. Its tree takes many times its bytes of memory.
 const MOST_YAML: u64 = 4 << 20;
@@ -80,6 +82,14 @@ enum MetadataProblem {
     Yaml(String),
     #[error("{0}")]
     Content(String),
+    #[error("it is a link that leads out of {}: name the file that it leads to", .0.display())]
+    LeadsOut(PathBuf),
+}
+
+/// Whether `path`, links followed, lies outside of `directory`. The files are somebody else's, and may name any of the
+/// user's.
+fn leads_out(directory: &Path, path: &Path) -> io::Result<bool> {
+    Ok(!directory.join(path).canonicalize()?.starts_with(directory.canonicalize()?))
 }
 
 /// The file, checked to be of one type of node and one of edge.
@@ -95,14 +105,17 @@ impl Described {
         let (directory, file) = if source.is_dir() {
             (source.to_owned(), source.join("metadata.yaml"))
         } else {
-            (source.parent().unwrap_or(Path::new(".")).to_owned(), source.to_owned())
+            let parent = source.parent().filter(|parent| !parent.as_os_str().is_empty());
+            (parent.unwrap_or(Path::new(".")).to_owned(), source.to_owned())
         };
+        let name = file.file_name().unwrap_or_default();
+        if leads_out(&directory, Path::new(name)).map_err(GraphError::io(&file, "open"))? {
+            return Err(GraphError::invalid(&file, MetadataProblem::LeadsOut(directory)));
+        }
         let text = read_regular(&file, MOST_YAML).map_err(GraphError::io(&file, "open"))?;
         let metadata: Metadata = serde_saphyr::from_slice(&text).map_err(|error| {
             // One line: the parser draws a picture of the place below its message.
-            let message = error.to_string();
-            let message = message.lines().next().unwrap_or_default().to_owned();
-            GraphError::invalid(&file, MetadataProblem::Yaml(message))
+            GraphError::invalid(&file, MetadataProblem::Yaml(quote::message(&error.to_string())))
         })?;
         Ok(Described { directory, file, metadata })
     }
@@ -122,9 +135,7 @@ impl Described {
                 None => "it has no graph",
             }));
         };
-        let kinds = |kinds: Vec<Option<&str>>| {
-            kinds.iter().map(|kind| kind.unwrap_or("(no name)")).collect::<Vec<_>>().join(", ")
-        };
+        let kinds = |kinds: Vec<Option<&str>>| listed(kinds.iter().map(|kind| kind.unwrap_or("(no name)")));
         match (graph.nodes.as_slice(), graph.edges.as_slice()) {
             ([nodes], [edges]) => Ok((nodes, edges)),
             (nodes, edges) => Err(self.wrong(format!(
@@ -156,8 +167,7 @@ impl Described {
             [data] => self.array(&data.format, &data.path),
             [] => Err(self.wrong("it has no features of nodes: feature_data with domain node")),
             several => {
-                let names: Vec<&str> = several.iter().map(|data| data.name.as_str()).collect();
-                let names = names.join(", ");
+                let names = listed(several.iter().map(|data| &data.name));
                 Err(self.wrong(format!(
                     "it has several features of nodes ({names}): call the one that is meant feat"
                 )))
@@ -168,13 +178,7 @@ impl Described {
     /// The task called `name`, or the only one.
     pub(super) fn task(&self, name: Option<&str>) -> Result<&Task, GraphError> {
         let tasks: Vec<&Task> = self.metadata.tasks.iter().flatten().collect();
-        let names = || {
-            tasks
-                .iter()
-                .map(|task| task.name.as_deref().unwrap_or("(no name)"))
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
+        let names = || listed(tasks.iter().map(|task| task.name.as_deref().unwrap_or("(no name)")));
         match (name, tasks.as_slice()) {
             (_, []) => Err(self.wrong("it has no tasks, so no splits")),
             (None, [task]) => Ok(task),
@@ -199,9 +203,8 @@ impl Described {
                 [] => return Ok(None),
                 [set] => &set.data,
                 sets => {
-                    let names: Vec<&str> =
-                        sets.iter().map(|set| set.r#type.as_deref().unwrap_or("(no name)")).collect();
-                    return Err(self.wrong(format!("{what} is of several types: {}", names.join(", "))));
+                    let names = listed(sets.iter().map(|set| set.r#type.as_deref().unwrap_or("(no name)")));
+                    return Err(self.wrong(format!("{what} is of several types: {names}")));
                 }
             };
             // Older files give seeds and labels no names, but this order.
@@ -226,12 +229,32 @@ impl Described {
 
     fn array(&self, format: &str, path: &Path) -> Result<ArrayStream, GraphError> {
         match format {
-            "numpy" => ArrayStream::open(&self.directory.join(path)),
+            "numpy" => ArrayStream::open(&self.inside(path)?),
             "torch" => Err(self.wrong(format!(
                 "{} is a PyTorch file, which is a program and not read here: save it with numpy.save, and say format: numpy",
-                path.display()
+                shown(path.as_os_str().as_encoded_bytes())
             ))),
-            other => Err(self.wrong(format!("{} has the format '{other}', numpy is read here", path.display()))),
+            other => Err(self.wrong(format!(
+                "{} has the format '{}', numpy is read here",
+                shown(path.as_os_str().as_encoded_bytes()),
+                shown(other)
+            ))),
+        }
+    }
+
+    /// Where the file lies that is named `path` here.
+    ///
+    /// # Errors
+    /// Where it is not there, and where the name leads out of the dataset's directory, by itself or through a link.
+    pub(super) fn inside(&self, path: &Path) -> Result<PathBuf, GraphError> {
+        let named = shown(path.as_os_str().as_encoded_bytes());
+        match leads_out(&self.directory, path) {
+            Ok(false) => Ok(self.directory.join(path)),
+            Ok(true) => Err(self.wrong(format!(
+                "the file {named} lies outside of {}: files of a dataset have to be in its directory",
+                self.directory.display()
+            ))),
+            Err(source) => Err(GraphError::Io { path: self.directory.join(named), action: "open", source }),
         }
     }
 }

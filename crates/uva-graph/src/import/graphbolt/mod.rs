@@ -10,6 +10,7 @@ mod metadata;
 use std::path::PathBuf;
 
 use self::metadata::{Described, Edges};
+use super::nodes::{Nodes, end_in_rows};
 use super::output::{CHUNK, Output, Sizes, feature_columns, feature_type, next_classes, next_marks};
 use super::stream::ArrayStream;
 use super::text::{LineError, each_line, integer};
@@ -17,6 +18,7 @@ use super::{Request, pace};
 use crate::csc::{Changes, CscBuilder};
 use crate::files::names;
 use crate::npy::{NpyType, write_array};
+use crate::quote::shown;
 use crate::{ElementType, GraphError, Meta};
 
 /// Names of features of nodes that are none.
@@ -59,7 +61,8 @@ pub(super) fn graphbolt(request: &Request<'_>) -> Result<(), GraphError> {
     };
     let output = Output::begin(request, sizes, changes)?;
     let mut lists = output.lists(nodes, weights.is_some())?;
-    edges.push_into(&mut lists, weights, nodes, request)?;
+    let ids = Nodes::new(nodes, format!("metadata.yaml has num: {nodes}"));
+    edges.push_into(&mut lists, weights, &ids, request)?;
     output.finish_lists(lists)?;
     let element = output.features(features, nodes, bf16)?;
     labels.write(&output, nodes, classes)?;
@@ -86,7 +89,7 @@ enum EdgeFile {
 
 impl EdgeFile {
     fn open(described: &Described, edges: &Edges) -> Result<EdgeFile, GraphError> {
-        let path = described.directory.join(&edges.path);
+        let path = described.inside(&edges.path)?;
         match edges.format.as_str() {
             "csv" => Ok(EdgeFile::Text(path)),
             "numpy" => {
@@ -97,8 +100,9 @@ impl EdgeFile {
                 }
             }
             other => Err(described.wrong(format!(
-                "the edges {} have the format '{other}': csv or numpy is read here",
-                edges.path.display()
+                "the edges {} have the format '{}': csv or numpy is read here",
+                shown(edges.path.as_os_str().as_encoded_bytes()),
+                shown(other)
             ))),
         }
     }
@@ -138,9 +142,12 @@ impl EdgeFile {
         self,
         lists: &mut CscBuilder,
         mut weights: Option<ArrayStream>,
-        nodes: u64,
+        nodes: &Nodes,
         request: &Request<'_>,
     ) -> Result<(), GraphError> {
+        if let Some(weights) = weights.as_ref().filter(|weights| weights.kind() == NpyType::F64) {
+            (request.watch.note)(&format!("{}: float64 becomes float32", weights.place().display()));
+        }
         // The weight of the next edge, from as many as are read at a time.
         let mut ready = Vec::new().into_iter();
         let mut weight = move || match &mut weights {
@@ -150,7 +157,7 @@ impl EdgeFile {
                     ready = weights.floats(CHUNK)?.into_iter();
                 }
                 match ready.next() {
-                    Some(weight) if weight.is_finite() => Ok(weight as f32),
+                    Some(weight) if (weight as f32).is_finite() => Ok(weight as f32),
                     Some(weight) => {
                         Err(weights.wrong_entry(ready.len() + 1, weight, "weights have to be finite"))
                     }
@@ -164,27 +171,30 @@ impl EdgeFile {
                     if text.is_empty() {
                         return Ok(());
                     }
-                    let end = |text: &[u8]| match integer(text.trim_ascii()) {
-                        Some(id) if id.cast_unsigned() < nodes => Ok(id.cast_unsigned()),
-                        Some(id) => Err(LineError::Line(format!("{id} is outside the ids 0..{nodes}"))),
+                    let end = |text: &[u8], end: &str| match integer(text.trim_ascii()) {
+                        Some(id) if nodes.has(id) => Ok(id.cast_unsigned()),
+                        Some(id) => Err(LineError::Line(format!("its {end} is {id}, {nodes}"))),
                         None => Err(LineError::Line("it is no source,destination".to_owned())),
                     };
                     let Some(comma) = memchr::memchr(b',', text) else {
                         return Err(LineError::Line("it is no source,destination".to_owned()));
                     };
-                    lists.push(end(&text[..comma])?, end(&text[comma + 1..])?, weight()?).map_err(Into::into)
+                    let (source, destination) =
+                        (end(&text[..comma], "source")?, end(&text[comma + 1..], "destination")?);
+                    lists.push(source, destination, weight()?).map_err(Into::into)
                 })
             }
             EdgeFile::Array(mut sources, path) => {
                 let count = sources.len() / 2;
+                let end = |position| end_in_rows(position, count);
                 let mut destinations = ArrayStream::open(&path)?;
                 destinations.skip(count)?;
                 let mut left = count;
                 while left > 0 {
                     let now = left.min(CHUNK as u64) as usize;
                     let (from, to) = (sources.integers(now)?, destinations.integers(now)?);
-                    sources.check_ids(&from, nodes)?;
-                    destinations.check_ids(&to, nodes)?;
+                    sources.check_ids(&from, nodes, end)?;
+                    destinations.check_ids(&to, nodes, end)?;
                     for (source, destination) in from.into_iter().zip(to) {
                         lists.push(source as u64, destination as u64, weight()?)?;
                     }
@@ -247,7 +257,8 @@ fn splits(
             return Err(seeds.wrong_shape("[seeds]: nodes; pairs of nodes are another task than this"));
         }
         *split = seeds.all_integers()?;
-        seeds.check_ids(split, nodes)?;
+        let ids = Nodes::new(nodes, format!("metadata.yaml has num: {nodes}"));
+        seeds.check_ids(split, &ids, |seed| format!("seed {seed}"))?;
         let mut sorted = split.clone();
         sorted.sort_unstable();
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {

@@ -4,6 +4,7 @@
 //! not read. `raw/node-label.npz` holds `node_label` [N, 1], NaN where a node has none. Nothing of it is ever whole in
 //! memory: the two rows of `edge_index` are read side by side, by two streams over the same bytes.
 
+use super::super::nodes::{Nodes, end_in_rows};
 use super::super::output::{CHUNK, Output, Sizes, feature_columns, feature_type, label_columns};
 use super::super::stream::{Archive, ArrayStream};
 use super::super::{Request, pace};
@@ -66,12 +67,14 @@ impl Raw for Binary {
         let mut sources = self.data.array("edge_index")?;
         let mut destinations = self.data.array("edge_index")?;
         destinations.skip(self.edges)?;
+        let ids = Nodes::new(self.nodes, format!("node_feat has {} rows", self.nodes));
+        let end = |position| end_in_rows(position, self.edges);
         let mut left = self.edges;
         while left > 0 {
             let now = left.min(CHUNK as u64) as usize;
             let (from, to) = (sources.integers(now)?, destinations.integers(now)?);
-            sources.check_ids(&from, self.nodes)?;
-            destinations.check_ids(&to, self.nodes)?;
+            sources.check_ids(&from, &ids, end)?;
+            destinations.check_ids(&to, &ids, end)?;
             for (source, destination) in from.into_iter().zip(to) {
                 lists.push(source as u64, destination as u64, 0.0)?;
             }

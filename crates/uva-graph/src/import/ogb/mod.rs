@@ -17,10 +17,12 @@ use std::path::Path;
 
 use serde_json::{Map, json};
 
+use super::nodes::Nodes;
 use super::output::{Output, Sizes};
 use super::text::{LineError, each_line, integer};
 use super::{Request, values};
 use crate::csc::Changes;
+use crate::quote::listed;
 use crate::{ElementType, GraphError, Meta, Split};
 
 /// OGB's datasets with one type of node and of edge, and whether ogb adds the other direction of their edges.
@@ -108,7 +110,7 @@ fn splits(request: &Request<'_>, nodes: u64) -> Result<(String, [Vec<i64>; 3]), 
         (None, _) => None,
     };
     let Some(scheme) = chosen else {
-        let message = format!("{} has {}: name one of them", directory.display(), schemes.join(", "));
+        let message = format!("{} has {}: name one of them", directory.display(), listed(&schemes));
         return Err(GraphError::usage("--variant", message));
     };
     let read = |split: Split| {
@@ -119,14 +121,15 @@ fn splits(request: &Request<'_>, nodes: u64) -> Result<(String, [Vec<i64>; 3]), 
 }
 
 fn split_ids(path: &Path, nodes: u64) -> Result<Vec<i64>, GraphError> {
+    let all = ids_of(nodes);
     let mut ids = Vec::new();
     each_line(path, &|_| {}, |_, text| {
         if text.is_empty() {
             return Ok(());
         }
         let id = integer(text).ok_or_else(|| LineError::Line("it is no node id".to_owned()))?;
-        if id.cast_unsigned() >= nodes {
-            return Err(LineError::Line(format!("it is outside the ids 0..{nodes}")));
+        if !all.has(id) {
+            return Err(LineError::Line(format!("it is {all}")));
         }
         ids.push(id);
         Ok(())
@@ -137,6 +140,11 @@ fn split_ids(path: &Path, nodes: u64) -> Result<Vec<i64>, GraphError> {
         return Err(GraphError::invalid(path, OgbProblem::Twice { id: twice[0] }));
     }
     Ok(ids)
+}
+
+/// The ids of nodes, of which a file beside the edges says how many there are.
+fn ids_of(nodes: u64) -> Nodes {
+    Nodes::new(nodes, format!("there are {nodes} nodes"))
 }
 
 /// The one number of a file that counts nodes or edges of each graph; nothing where there is no such file.

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::super::features::FeatureSource;
 use super::super::output::{Output, Sizes};
 use super::super::text::{LineError, each_line, each_line_until, float, integer};
 use super::super::{Request, pace};
@@ -45,17 +46,18 @@ impl Text {
 
     fn write_edges(&self, request: &Request<'_>, output: &Output<'_>) -> Result<(), GraphError> {
         let mut lists = output.lists(self.nodes, false)?;
+        let ids = super::ids_of(self.nodes);
         let mut edges = 0;
         each_line(&self.edges, &|position| request.watch.at("edges", position), |_, text| {
-            let end = |text: &[u8]| match integer(text) {
-                Some(id) if id.cast_unsigned() < self.nodes => Ok(id.cast_unsigned()),
-                Some(id) => Err(LineError::Line(format!("{id} is outside the ids 0..{}", self.nodes))),
+            let end = |text: &[u8], end: &str| match integer(text) {
+                Some(id) if ids.has(id) => Ok(id.cast_unsigned()),
+                Some(id) => Err(LineError::Line(format!("its {end} is {id}, {ids}"))),
                 None => Err(LineError::Line("it is no pair of node ids".to_owned())),
             };
             let Some(comma) = memchr::memchr(b',', text) else {
                 return Err(LineError::Line("it is no pair of node ids".to_owned()));
             };
-            lists.push(end(&text[..comma])?, end(&text[comma + 1..])?, 0.0)?;
+            lists.push(end(&text[..comma], "source")?, end(&text[comma + 1..], "destination")?, 0.0)?;
             edges += 1;
             Ok(())
         })?;
@@ -70,16 +72,21 @@ impl Text {
 
     fn write_features(&self, request: &Request<'_>, output: &Output<'_>) -> Result<(), GraphError> {
         let Some(path) = &self.features else { return output.constant_features(self.nodes).map(drop) };
-        let mut writer = NpyWriter::create(&output.path(names::FEATURES), NpyType::F32, &[self.columns])?;
+        let source = FeatureSource { place: path.clone(), data_offset: None };
+        let mut writer = output.feature_writer(source, NpyType::F32, self.columns, false)?;
         let mut row = Vec::with_capacity(self.columns);
         let mut rows = 0;
         each_line(path, &|position| request.watch.at("features", position), |_, text| {
             row.clear();
             for field in text.split(|&c| c == b',') {
-                row.push(
-                    float::<f32>(field)
-                        .ok_or_else(|| LineError::Line(format!("column {} is no number", row.len() + 1)))?,
-                );
+                let wrong = |what| LineError::Line(format!("column {} is {what}", row.len() + 1));
+                match float::<f32>(field) {
+                    Some(value) if value.is_finite() => row.push(value),
+                    Some(value) => {
+                        return Err(wrong(format!("{value} as float32: features have to be finite")));
+                    }
+                    None => return Err(wrong("no number".to_owned())),
+                }
             }
             if row.len() != self.columns {
                 return Err(LineError::Line(format!(
@@ -89,7 +96,7 @@ impl Text {
                 )));
             }
             rows += 1;
-            writer.write(&row).map_err(Into::into)
+            writer.write_floats(&row).map_err(Into::into)
         })?;
         self.check_rows(path, rows)?;
         writer.finish().map(drop)

@@ -27,7 +27,7 @@ pub fn run(flags: &PcieBenchFlags) -> anyhow::Result<()> {
     let report = measure(flags)?;
     if let Some(path) = &flags.svg {
         let svg = plot::svg(&report)?;
-        std::fs::write(path, svg)
+        uva_mem::files::write_output(path, svg.as_bytes())
             .map_err(|error| exit::usage(format!("--svg {}: {error}", path.display())))?;
     }
     if flags.json { out::json(&report) } else { out::text(&text::of(&report)) }
@@ -91,6 +91,7 @@ fn options(flags: &PcieBenchFlags, simulator: bool) -> anyhow::Result<PcieOption
         ),
         ways: !flags.zero_copy_only,
         limit: flags.seconds.map(Seconds::duration),
+        preflight: flags.preflight.policy(),
     })
 }
 

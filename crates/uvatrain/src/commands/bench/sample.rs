@@ -1,12 +1,13 @@
 //! `uvatrain bench sample`: neighbour sampling alone, batches kept in memory of its own.
 
-use std::sync::Barrier;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use serde::Serialize;
 use uva_graph::{Dataset, Split};
+use uva_runtime::machine;
 use uva_sample::{
     BatchBounds, BatchKey, GraphView, MiniBatch, SampleError, SamplerKind, SamplerOptions, SeedOrder, sampler,
 };
@@ -100,16 +101,44 @@ struct Run {
     seconds: f64,
 }
 
+/// Where threads wait for each other: a barrier that can be given up when one of them cannot be had.
+struct Gate {
+    /// How many are still to come; `None` once it is given up.
+    missing: Mutex<Option<usize>>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn new(threads: usize) -> Gate {
+        Gate { missing: Mutex::new(Some(threads)), changed: Condvar::new() }
+    }
+
+    /// Waits for all. False: it was given up.
+    fn wait(&self) -> bool {
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        *missing = missing.map(|missing| missing.saturating_sub(1));
+        self.changed.notify_all();
+        let waits = |missing: &mut Option<usize>| missing.is_some_and(|missing| missing > 0);
+        let missing = self.changed.wait_while(missing, waits).unwrap_or_else(PoisonError::into_inner);
+        missing.is_some()
+    }
+
+    fn give_up(&self) {
+        *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.changed.notify_all();
+    }
+}
+
 /// Samples batch b on thread b mod T, each thread with a sampler and memory of its own, as the samplers of a run do.
 fn sample(
     flags: &SampleBenchFlags,
     dataset: &Dataset,
     batches: &[Batch],
     bounds: &BatchBounds,
-) -> Result<Run, SampleError> {
+) -> anyhow::Result<Run> {
     let threads = flags.threads as usize;
     let options = options(flags);
-    let warm = Barrier::new(threads);
+    let warm = Gate::new(threads);
     let one_thread = |index: usize| -> Result<(Instant, Instant, Vec<Sampled>), SampleError> {
         let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
         let prepared = sampler(graph, &options).and_then(|mut sampler| {
@@ -121,8 +150,11 @@ fn sample(
             Ok((sampler, memory))
         });
         // Before the error is looked at: the others wait for this thread either way.
-        warm.wait();
+        let opened = warm.wait();
         let (mut sampler, mut memory) = prepared?;
+        if !opened {
+            return Ok((Instant::now(), Instant::now(), Vec::new()));
+        }
         let begun = Instant::now();
         let mut sampled = Vec::with_capacity(batches.len().div_ceil(threads));
         for (key, seeds) in batches.iter().skip(index).step_by(threads) {
@@ -135,11 +167,21 @@ fn sample(
     };
     let parts = thread::scope(|scope| {
         let one_thread = &one_thread;
-        let handles: Vec<_> = (0..threads).map(|index| scope.spawn(move || one_thread(index))).collect();
-        handles
+        let mut handles = Vec::new();
+        for index in 0..threads {
+            match thread::Builder::new().spawn_scoped(scope, move || one_thread(index)) {
+                Ok(handle) => handles.push(handle),
+                Err(error) => {
+                    warm.give_up();
+                    let what = format!("thread {} of --threads {threads}", index + 1);
+                    return Err(anyhow::Error::new(machine::not_started(&what, &error)));
+                }
+            }
+        }
+        let ended = handles
             .into_iter()
-            .map(|handle| handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect::<Result<Vec<_>, SampleError>>()
+            .map(|handle| handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        Ok(ended.collect::<Result<Vec<_>, SampleError>>()?)
     })?;
     let begun = parts.iter().map(|part| part.0).min();
     let ended = parts.iter().map(|part| part.1).max();

@@ -164,7 +164,7 @@ fn mps_daemon() -> Check {
 fn models(gpus: &Path) -> Vec<String> {
     let Ok(folders) = std::fs::read_dir(gpus) else { return Vec::new() };
     let mut models: Vec<String> = folders
-        .filter_map(|folder| std::fs::read_to_string(folder.ok()?.path().join("information")).ok())
+        .filter_map(|folder| uva_mem::files::read_kernel_text(folder.ok()?.path().join("information")).ok())
         .filter_map(|text| Some(text.lines().find_map(|l| l.strip_prefix("Model:"))?.trim().to_owned()))
         .collect();
     models.sort();

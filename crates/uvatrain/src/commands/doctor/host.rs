@@ -3,12 +3,15 @@
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 
+use uva_runtime::machine;
+
 use super::{Check, read};
 use crate::flags::ByteSize;
 
 /// All checks of this file.
 pub fn checks() -> Vec<Check> {
     vec![
+        processes(),
         cpu(),
         memory(),
         memory_files(),
@@ -17,6 +20,15 @@ pub fn checks() -> Vec<Check> {
         reserved_huge_pages(),
         locked_memory(),
     ]
+}
+
+fn processes() -> Check {
+    if machine::has_proc() {
+        Check::ok("/proc", "mounted")
+    } else {
+        let remedy = "mount -t proc proc /proc, or start the container or sandbox with it";
+        Check::missing("/proc", "not mounted: a launcher finds its processes there", remedy)
+    }
 }
 
 fn cpu() -> Check {

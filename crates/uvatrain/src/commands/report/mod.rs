@@ -28,11 +28,10 @@ mod stretches;
 mod timeline;
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Context;
+use uva_mem::files::write_output;
 
 use crate::exit;
 use crate::flags::{ByteSize, ReportFlags};
@@ -49,7 +48,7 @@ pub fn run(flags: &ReportFlags) -> anyhow::Result<()> {
     let runs = flags.runs.iter().map(|path| read::run(path)).collect::<anyhow::Result<Vec<_>>>()?;
     drop(work);
     let page = page::of(&runs);
-    write(&flags.out, &page).with_context(|| format!("--out {}", flags.out.display()))?;
+    write_output(&flags.out, page.as_bytes()).map_err(|error| exit::of_output("--out", &flags.out, error))?;
     let size = ByteSize::from_bytes(page.len() as u64);
     out::say(&format!("{}: {size}, open it in a browser", flags.out.display()));
     Ok(())
@@ -77,22 +76,4 @@ fn check(flags: &ReportFlags) -> anyhow::Result<()> {
         return Err(exit::usage(format!("--out {out}: it is the run {run} itself; name another file")).into());
     }
     Ok(())
-}
-
-/// Writes the page beside its place and gives it the name when it is whole. What is no file, as a pipe, is written to.
-fn write(path: &Path, page: &str) -> io::Result<()> {
-    let there = fs::metadata(path);
-    if there.is_ok_and(|metadata| !metadata.is_file()) {
-        return fs::write(path, page);
-    }
-    // Of a link the file that it leads to is replaced.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.partial", std::process::id()));
-    let partial = path.with_file_name(name);
-    let written = fs::write(&partial, page).and_then(|()| fs::rename(&partial, &path));
-    if written.is_err() {
-        let _ = fs::remove_file(&partial);
-    }
-    written
 }

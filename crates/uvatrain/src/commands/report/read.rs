@@ -1,10 +1,10 @@
 //! A metrics file, read line by line: what is not understood is told with file and line.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use serde_json::Value;
+use uva_mem::files::open_regular;
 use uva_runtime::metrics::Event;
 
 use super::run::Run;
@@ -22,10 +22,7 @@ const WHAT_DOES: &str =
 /// Bad input that names file and line: what is no metrics file, or a damaged one.
 pub fn run(path: &Path) -> anyhow::Result<Run> {
     let unreadable = |error: std::io::Error| exit::usage(format!("{}: {error}: {WHAT_DOES}", path.display()));
-    let file = File::open(path).map_err(unreadable)?;
-    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-        return Err(exit::usage(format!("{}: it is a folder: {WHAT_DOES}", path.display())).into());
-    }
+    let file = open_regular(path).map_err(unreadable)?;
     of(BufReader::with_capacity(1 << 18, file), path)
 }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use super::layout;
 use super::scrape::Figures;
 use crate::flags::ByteSize;
 use crate::ui::format;
@@ -38,11 +39,11 @@ impl History {
         }
     }
 
-    /// The view as plain text.
-    pub fn frame(&self) -> String {
+    /// The view as plain text, for a terminal of so many columns. Without them every part stands under the one before.
+    pub fn frame(&self, columns: Option<usize>) -> String {
         let Some((_, now)) = self.looks.back() else { return String::new() };
-        let parts = [self.head(now), self.roles(now), rings(now), caches(now), memory(now)];
-        parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
+        let parts = [self.head(now, columns), self.roles(now), rings(now), caches(now), memory(now)];
+        layout::of(&parts.into_iter().flatten().collect::<Vec<_>>(), columns)
     }
 
     /// How much a counter has grown a second; `None` where that cannot be said.
@@ -53,7 +54,14 @@ impl History {
         (seconds > 0.0).then(|| grown / seconds)
     }
 
-    fn head(&self, now: &Figures) -> Option<String> {
+    fn head(&self, now: &Figures, columns: Option<usize>) -> Option<String> {
+        // Behind the longest name and the gap.
+        let width = columns.map(|columns| columns.saturating_sub("accuracy".len() + 2));
+        let fold = |facts: &mut Table, name: &str, parts: &[String]| {
+            for (number, line) in layout::folded(parts, width).iter().enumerate() {
+                facts.row(&[if number == 0 { name } else { "" }, line]);
+            }
+        };
         let label = |name| now.label("uvatrain_info", name);
         let mut facts = Table::of_facts();
         let run = match (label("dataset"), label("version")) {
@@ -69,9 +77,7 @@ impl History {
         learnt.extend(number("uvatrain_batch_loss").map(|loss| format!("{loss:.4} of the last batch")));
         learnt.extend(number("uvatrain_pass_loss").map(|loss| format!("{loss:.4} of this epoch")));
         learnt.extend(number("uvatrain_epoch_loss").map(|loss| format!("{loss:.4} of the last epoch")));
-        if !learnt.is_empty() {
-            facts.row(&["loss", &learnt.join(", ")]);
-        }
+        fold(&mut facts, "loss", &learnt);
         let mut right = Vec::new();
         right.extend(
             number("uvatrain_pass_accuracy").map(|share| format!("{} so far", format::percent(share))),
@@ -80,9 +86,7 @@ impl History {
             let metric = labels.get("metric").map_or("", String::as_str).replace("roc_auc", "ROC-AUC");
             format!("{} validation {metric}", format::percent(value))
         }));
-        if !right.is_empty() {
-            facts.row(&["accuracy", &right.join(", ")]);
-        }
+        fold(&mut facts, "accuracy", &right);
         let batches = number("uvatrain_batches_total").unwrap_or(0.0) as u64;
         let mut speed = Vec::new();
         speed.extend(self.rate("uvatrain_batches_total").map(|rate| format!("{rate:.1} batches/s")));
@@ -93,7 +97,10 @@ impl History {
         speed.extend(
             self.rate("uvatrain_gathered_bytes_total").map(|rate| format!("{}/s gathered", bytes(rate))),
         );
-        facts.row(&["speed", &speed.join(", ")]);
+        if speed.is_empty() {
+            facts.row(&["speed"]);
+        }
+        fold(&mut facts, "speed", &speed);
         let gathered =
             number("uvatrain_gathered_bytes_total").map(|all| format!(", {} gathered", bytes(all)));
         facts.row(&[
@@ -230,10 +237,10 @@ mod tests {
         let mut history = History::new("here:1".to_owned());
         history.take(figures(0, 100.0, 0.0), at(0));
         assert_eq!(history.rate("uvatrain_batches_total"), None);
-        assert!(history.frame().contains("100 %"), "{}", history.frame());
+        assert!(history.frame(None).contains("100 %"), "{}", history.frame(None));
         history.take(figures(40, 101.0, 3.0), at(4));
         assert_eq!(history.rate("uvatrain_batches_total"), Some(10.0));
-        let frame = history.frame();
+        let frame = history.frame(None);
         let producer = frame.lines().find(|line| line.starts_with("producer")).unwrap();
         assert!(
             producer.contains("25 %") && producer.contains("75 %") && producer.ends_with("bottleneck"),
@@ -245,7 +252,7 @@ mod tests {
         }
         assert_eq!(history.rate("uvatrain_batches_total"), Some(0.0));
         assert!(history.looks.len() <= 12, "{}", history.looks.len());
-        assert!(history.frame().contains("97 %"), "{}", history.frame());
+        assert!(history.frame(None).contains("97 %"), "{}", history.frame(None));
     }
 
     #[test]
@@ -261,6 +268,39 @@ mod tests {
     fn a_run_that_has_not_begun_is_shown_as_such() {
         let mut history = History::new("here:1".to_owned());
         history.take(Figures::parse("uvatrain_batches_total 0\n").unwrap(), Instant::now());
-        assert_eq!(history.frame(), "run     at here:1, about to begin\nspeed\nso far  0 training batches\n");
+        assert_eq!(
+            history.frame(None),
+            "run     at here:1, about to begin\nspeed\nso far  0 training batches\n"
+        );
+    }
+
+    #[test]
+    fn a_wide_terminal_has_tables_side_by_side_and_a_narrow_one_loses_no_figure() {
+        let mut history = History::new("here:1".to_owned());
+        let mut text =
+            String::from("uvatrain_batches_total 40\nuvatrain_batch_loss 0.5\nuvatrain_pass_loss 0.25\n");
+        text += "uvatrain_epoch_loss 0.125\n";
+        for role in ROLES {
+            for doing in DOINGS {
+                text += &format!("uvatrain_role_seconds_total{{role=\"{role}\",doing=\"{doing}\"}} 1\n");
+            }
+        }
+        for ring in ["batch", "feature"] {
+            for state in ["free", "filling", "ready", "reading"] {
+                text += &format!("uvatrain_slots{{ring=\"{ring}\",state=\"{state}\"}} 1\n");
+            }
+        }
+        history.take(Figures::parse(&text).unwrap(), Instant::now());
+        let has = |frame: &str, parts: &[&str]| {
+            frame.lines().any(|line| parts.iter().all(|part| line.contains(part)))
+        };
+        let wide = history.frame(Some(160));
+        assert!(has(&wide, &["waiting for output", "slots"]) && has(&wide, &["0.5000", "0.1250"]), "{wide}");
+        let narrow = history.frame(Some(50));
+        assert!(!has(&narrow, &["waiting for output", "slots"]), "{narrow}");
+        for figure in ["0.5000 of the last batch", "0.2500 of this epoch", "0.1250 of the last epoch"] {
+            let line = narrow.lines().find(|line| line.contains(figure)).unwrap();
+            assert!(line.chars().count() <= 50, "{narrow}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! port, and works from another machine too.
 
 mod frame;
+mod layout;
 mod scrape;
 mod screen;
 mod source;
@@ -30,11 +31,11 @@ pub fn run(flags: &TopFlags) -> anyhow::Result<()> {
         if let Ok(figures) = source.ask() {
             history.take(figures, Instant::now());
         }
-        return out::text(&history.frame());
+        return out::text(&history.frame(None));
     }
     let ended = watch(&source, &mut history, Screen::open()?, interval);
     // Behind the screen's end, so that it stays to be seen.
-    out::text(&history.frame())?;
+    out::text(&history.frame(Some(screen::size()?.0)))?;
     match ended {
         Ok(()) => Ok(()),
         Err(Trouble::Refused) => {
@@ -55,12 +56,12 @@ fn watch(
     interval: std::time::Duration,
 ) -> Result<(), Trouble> {
     loop {
-        screen.draw(&history.frame())?;
+        screen.draw(|columns| history.frame(Some(columns)))?;
         let next = Instant::now() + interval;
         while let Some(left) = next.checked_duration_since(Instant::now()) {
             match screen.wait(left)? {
                 Heard::Quit => return Ok(()),
-                Heard::Resized => screen.draw(&history.frame())?,
+                Heard::Resized => screen.draw(|columns| history.frame(Some(columns)))?,
                 Heard::Nothing => {}
             }
         }

@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::low_level::pipe;
+use uva_runtime::shown;
 
 /// Another screen, and no cursor on it.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
@@ -66,15 +67,15 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Draws text in the place of what was there, cut to the terminal's size.
+    /// Draws text in the place of what was there, cut to the terminal's size. `text` makes it for so many columns.
     ///
     /// # Errors
     /// Where it cannot be written.
-    pub fn draw(&mut self, text: &str) -> io::Result<()> {
-        let size = tcgetwinsize(io::stdout())?;
-        // A terminal that does not know its size has none.
-        let known = |size: u16, usual: usize| if size == 0 { usual } else { usize::from(size) };
-        let (columns, rows) = (known(size.ws_col, 80), known(size.ws_row, 24));
+    pub fn draw(&mut self, text: impl FnOnce(usize) -> String) -> io::Result<()> {
+        let (columns, rows) = size()?;
+        let text = text(columns);
+        // Our own orders to the terminal come around it.
+        let text = shown::lines(&text);
         let mut drawn = String::from("\x1b[H");
         for (place, line) in text.lines().take(rows).enumerate() {
             drawn += if place == 0 { "" } else { "\r\n" };
@@ -123,6 +124,16 @@ impl Screen {
         }
         Ok(Heard::Nothing)
     }
+}
+
+/// Columns and rows of the terminal of stdout; the usual ones where it does not know its size.
+///
+/// # Errors
+/// Where it cannot be asked.
+pub fn size() -> io::Result<(usize, usize)> {
+    let size = tcgetwinsize(io::stdout())?;
+    let known = |size: u16, usual: usize| if size == 0 { usual } else { usize::from(size) };
+    Ok((known(size.ws_col, 80), known(size.ws_row, 24)))
 }
 
 impl Drop for Screen {

@@ -1,26 +1,21 @@
 //! `--metrics-listen`: the figures of a run under way over HTTP, as Prometheus reads them.
 //!
-//! One thread answers one request after the other, and never holds the run up: it shows what the last event left, and
+//! One thread answers all who ask ([`clients`]), and never holds the run up: it shows what the last event left, and
 //! what is to be seen of the roles at that moment.
 
+mod clients;
 mod figures;
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use uva_runtime::RuntimeError;
 use uva_runtime::gauges::Gauges;
+use uva_runtime::machine;
 use uva_runtime::metrics::{Event, Progress};
 
 use self::figures::Figures;
-
-/// How long a client may take to say what it wants. Meanwhile others wait.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// More than any request of a metrics reader has.
-const MOST_REQUEST: usize = 8 << 10;
 
 /// Parses `PORT`, `:PORT` and `HOST:PORT`; without a host only this machine can ask.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
@@ -53,12 +48,11 @@ impl Listener {
         thread::Builder::new()
             .name("metrics".to_owned())
             .spawn(move || {
-                for client in socket.incoming().flatten() {
-                    // A client that went away is no concern of the run's.
-                    let _ = answer(client, &shown);
+                if let Err(error) = clients::serve(&socket, |request| answer(request, &shown)) {
+                    tracing::warn!("--metrics-listen {bound}: the figures are told no more: {error}");
                 }
             })
-            .map_err(failed)?;
+            .map_err(|error| machine::not_started("the thread of --metrics-listen", &error))?;
         Ok(Self { figures, address: bound })
     }
 
@@ -83,19 +77,10 @@ impl Listener {
     }
 }
 
-fn answer(mut client: TcpStream, figures: &Mutex<Figures>) -> std::io::Result<()> {
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
-    let mut request = Vec::new();
-    let mut chunk = [0; 1024];
-    while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < MOST_REQUEST {
-        match client.read(&mut chunk)? {
-            0 => break,
-            count => request.extend_from_slice(&chunk[..count]),
-        }
-    }
-    let line =
-        String::from_utf8_lossy(request.split(|&byte| byte == b'\r').next().unwrap_or_default()).into_owned();
+/// The answer to a request, head and body.
+fn answer(request: &[u8], figures: &Mutex<Figures>) -> Vec<u8> {
+    let line = request.split(|&byte| byte == b'\r').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let (status, body) = match (method, path.split('?').next()) {
@@ -110,8 +95,7 @@ fn answer(mut client: TcpStream, figures: &Mutex<Figures>) -> std::io::Result<()
          Connection: close\r\n\r\n",
         body.len()
     );
-    client.write_all(head.as_bytes())?;
-    if method == "HEAD" { Ok(()) } else { client.write_all(body.as_bytes()) }
+    if method == "HEAD" { head.into_bytes() } else { (head + &body).into_bytes() }
 }
 
 #[cfg(test)]

@@ -1,0 +1,67 @@
+//! Kernels compiled before the program runs, and carried with it.
+//!
+//! A machine need then have no NVRTC, and the first run compiles nothing. They lie in the folder that `UVATRAIN_KERNELS`
+//! names, else in `kernels` beside the running program, as entries of a [`CubinCache`]: whatever was not made of exactly
+//! these sources with these options for exactly this architecture counts as not there.
+
+use std::path::{Path, PathBuf};
+
+use crate::cubin_cache::CubinCache;
+use crate::error::CudaError;
+use crate::module::{GATHER, OPTIONS, SAMPLE, key, label};
+use crate::nvrtc::{Nvrtc, Source, Target};
+
+/// Compiles all kernels for devices of exactly this compute capability, and puts them into `folder`, which is made if it
+/// is not there. No device is needed.
+///
+/// # Errors
+/// [`CudaError::Unsupported`] where NVRTC makes no machine code for that capability; [`CudaError::Compile`];
+/// [`CudaError::System`] where the folder cannot be written.
+pub fn carry_kernels(
+    nvrtc: &Nvrtc,
+    capability: (u32, u32),
+    folder: &Path,
+) -> Result<Vec<PathBuf>, CudaError> {
+    let target = nvrtc.target(capability)?;
+    if target != machine_code(capability) {
+        return Err(CudaError::Unsupported(format!(
+            "NVRTC {}.{} ({}) makes no machine code for compute capability {}.{}",
+            nvrtc.version().0,
+            nvrtc.version().1,
+            nvrtc.found(),
+            capability.0,
+            capability.1
+        )));
+    }
+    let cache = CubinCache::new(folder.to_owned());
+    let mut files = Vec::new();
+    for source in [&GATHER, &SAMPLE] {
+        let (label, key) = (label(source, target), key(source, target, None));
+        let image = nvrtc.compile(source, target, &OPTIONS)?;
+        let path = cache.path(&label, key);
+        cache
+            .store(&label, key, &image)
+            .map_err(|error| CudaError::System(format!("{} was not written: {error}", path.display())))?;
+        files.push(path);
+    }
+    Ok(files)
+}
+
+/// The machine code of a source that was carried for this compute capability.
+pub(crate) fn find(source: &Source<'_>, capability: (u32, u32)) -> Option<Vec<u8>> {
+    let target = machine_code(capability);
+    CubinCache::new(folder()?).load(&label(source, target), key(source, target, None))
+}
+
+/// What is carried is machine code: PTX would be compiled by the driver at each start.
+pub(crate) fn machine_code(capability: (u32, u32)) -> Target {
+    Target::Cubin(capability.0, capability.1)
+}
+
+fn folder() -> Option<PathBuf> {
+    match std::env::var_os("UVATRAIN_KERNELS") {
+        Some(folder) if folder.is_empty() => None,
+        Some(folder) => Some(PathBuf::from(folder)),
+        None => Some(std::env::current_exe().ok()?.parent()?.join("kernels")),
+    }
+}

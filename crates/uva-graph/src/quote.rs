@@ -1,0 +1,84 @@
+//! What messages show of a file's own words: little of it, on one line, and nothing that a terminal would obey.
+
+/// Characters that are shown of a word or a line.
+const SHOWN: usize = 60;
+
+/// Characters that are shown of a message of another library, which may quote the file.
+const SHOWN_OF_MESSAGE: usize = 200;
+
+/// Words that are shown of a list.
+const LISTED: usize = 8;
+
+/// The beginning of a word or a line. Control characters, and those that change the direction of writing, are escaped
+/// as `\x1b` and `\u{202e}`.
+pub(crate) fn shown(text: impl AsRef<[u8]>) -> String {
+    up_to(text.as_ref(), SHOWN)
+}
+
+/// The first line of a message of another library, likewise.
+pub(crate) fn message(text: &str) -> String {
+    up_to(text.lines().next().unwrap_or_default().as_bytes(), SHOWN_OF_MESSAGE)
+}
+
+/// The first words of a list, each likewise, and how many more there are.
+pub(crate) fn listed<W: AsRef<[u8]>>(words: impl IntoIterator<Item = W>) -> String {
+    let mut words = words.into_iter();
+    let first: Vec<String> = words.by_ref().take(LISTED).map(shown).collect();
+    match words.count() {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+fn up_to(text: &[u8], most: usize) -> String {
+    // No character has more than 4 bytes; the rest of a long line is not looked at.
+    let beginning = &text[..text.len().min(4 * (most + 1))];
+    let text = String::from_utf8_lossy(beginning);
+    let mut shown = String::new();
+    for (number, character) in text.chars().enumerate() {
+        if number == most {
+            shown.push('…');
+            break;
+        }
+        match character {
+            '\t' => shown.push('\t'),
+            c if c.is_control() => shown += &format!("\\x{:02x}", u32::from(c)),
+            c if is_layout(c) => shown += &format!("\\u{{{:x}}}", u32::from(c)),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Whether a character changes the direction of writing or begins a line.
+fn is_layout(character: char) -> bool {
+    matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped_and_the_rest_is_as_it_is() {
+        assert_eq!(shown("a\tb ü '…'"), "a\tb ü '…'");
+        assert_eq!(
+            shown("\x1b[2J\r\n\0\x7f\u{9b}\u{202e}\u{2066}\u{2028}"),
+            "\\x1b[2J\\x0d\\x0a\\x00\\x7f\\x9b\\u{202e}\\u{2066}\\u{2028}"
+        );
+        assert_eq!(shown(b"\xff\xfe1"), "\u{fffd}\u{fffd}1");
+    }
+
+    #[test]
+    fn long_words_messages_and_lists_are_cut_where_they_say_so() {
+        assert_eq!(shown("x".repeat(60)), "x".repeat(60));
+        assert_eq!(shown("€".repeat(1 << 20)), format!("{}…", "€".repeat(60)));
+        assert_eq!(message(&format!("{}\nsecond line", "y".repeat(300))).chars().count(), 201);
+        assert_eq!(message("one\ntwo"), "one");
+        assert_eq!(listed(["a", "b"]), "a, b");
+        assert_eq!(listed(["\x1b"; 10]), format!("{} and 2 more", ["\\x1b"; 8].join(", ")));
+    }
+}

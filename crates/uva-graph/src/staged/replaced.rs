@@ -1,0 +1,97 @@
+//! The dataset that makes way for a new one: it is removed, so it has to be a dataset and nothing else.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use uva_mem::files::random_word;
+
+use super::sibling;
+use crate::files::{Files, names};
+use crate::{GraphError, Split};
+
+/// The names of all files that a dataset may have, by which alone they are removed.
+fn file_names() -> impl Iterator<Item = &'static str> {
+    let arrays = [
+        names::INDPTR,
+        names::INDICES,
+        names::FEATURES,
+        names::LABELS,
+        names::WEIGHTS,
+        names::ORIGINAL_IDS,
+        names::NODE_IDS,
+        names::NODE_NAMES,
+    ];
+    let others = [crate::meta::FILE_NAME, crate::stamp::FILE_NAME, sibling::MARKER];
+    arrays.into_iter().chain(Split::ALL.map(Split::file_name)).chain(others)
+}
+
+fn is_of_dataset(name: &OsStr) -> bool {
+    file_names().any(|known| name == known)
+}
+
+/// Refuses what is there and is no whole dataset, or holds a file that a dataset has not. An empty directory may go.
+pub(super) fn refuse_other_than_dataset(out: &Path) -> Result<(), GraphError> {
+    let refuse = |what: String| {
+        Err(GraphError::usage(
+            "OUT",
+            format!("{} is not replaced, because {what}: name another directory", out.display()),
+        ))
+    };
+    match fs::symlink_metadata(out) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(GraphError::io(out, "look for")(error)),
+        Ok(metadata) if !metadata.is_dir() => return refuse("it is no directory".into()),
+        Ok(_) => {}
+    }
+    let mut empty = true;
+    for entry in fs::read_dir(out).map_err(GraphError::io(out, "read"))? {
+        let entry = entry.map_err(GraphError::io(out, "read"))?;
+        empty = false;
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if !is_file || !is_of_dataset(&entry.file_name()) {
+            return refuse(format!("{} in it is no file of a dataset", entry.file_name().display()));
+        }
+    }
+    // Names alone do not make a dataset: numpy users call their arrays `label.npy` too.
+    match Files::open(out) {
+        Err(error) if !empty => refuse(format!("it does not open as a dataset ({error})")),
+        _ => Ok(()),
+    }
+}
+
+/// Gives `from` the name `to`, which is taken by another directory; where that one is afterwards.
+pub(super) fn exchange(from: &Path, to: &Path) -> Result<PathBuf, GraphError> {
+    refuse_other_than_dataset(to)?;
+    match renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(from.to_owned()),
+        // Some file systems know no such flag: then for a moment there is none.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
+            let mut aside = sibling::prefix(to.file_name().unwrap_or_default());
+            aside.push(format!("{:016x}", random_word().map_err(GraphError::io(to, "move aside"))?));
+            let aside = to.with_file_name(aside);
+            fs::rename(to, &aside).map_err(GraphError::io(to, "move aside"))?;
+            fs::rename(from, to).map_err(|error| {
+                let _ = fs::rename(&aside, to);
+                GraphError::io(to, "create")(error)
+            })?;
+            Ok(aside)
+        }
+        Err(error) => Err(GraphError::io(to, "replace")(error.into())),
+    }
+}
+
+/// Removes the files of the dataset that made way, and their directory. What is not of a dataset stays, with the
+/// directory: it came there in the meantime.
+pub(super) fn remove(replaced: &Path) {
+    // Marked, so that the next run goes on where this one is killed.
+    let marker = sibling::mark(replaced);
+    for name in file_names() {
+        // Not there, or not to be removed: then the directory stays, which has a name that says what it was.
+        let _ = fs::remove_file(replaced.join(name));
+    }
+    let _ = fs::remove_dir(replaced);
+    drop(marker);
+}

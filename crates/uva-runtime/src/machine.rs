@@ -1,0 +1,104 @@
+//! What the machine has to give before anything starts: `/proc`, and threads.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::thread;
+
+use crate::RuntimeError;
+
+/// What gives more threads and processes.
+const MORE_THREADS: &str = "raise the limit on processes and threads (ulimit -u, or a container's pids limit) or on \
+                            memory (ulimit -v)";
+
+/// The threads that were started for the pool, or why there are none.
+static POOL: OnceLock<Result<usize, String>> = OnceLock::new();
+
+/// Checks that `/proc` is mounted: a launcher finds its own program and its processes there.
+///
+/// # Errors
+/// [`RuntimeError::Missing`] that says how to mount it.
+pub fn check_proc() -> Result<(), RuntimeError> {
+    if has_proc() {
+        return Ok(());
+    }
+    Err(RuntimeError::Missing(
+        "/proc is not mounted, and processes are found there: mount -t proc proc /proc, or start the container or \
+         sandbox with it"
+            .into(),
+    ))
+}
+
+/// Whether `/proc` is mounted.
+pub fn has_proc() -> bool {
+    Path::new("/proc/self/stat").exists()
+}
+
+/// Starts the threads that this process's parallel loops share (rayon's global pool): one a core, or as many as
+/// `RAYON_NUM_THREADS` says, or fewer where the system gives no more. A second call does nothing. Without it the first
+/// such loop starts them, and panics where it cannot.
+///
+/// # Errors
+/// [`RuntimeError::Missing`] where not one can be had.
+pub fn start_threads() -> Result<(), RuntimeError> {
+    match POOL.get_or_init(start_pool) {
+        Ok(_) => Ok(()),
+        Err(reason) => Err(RuntimeError::Missing(reason.clone())),
+    }
+}
+
+fn start_pool() -> Result<usize, String> {
+    let asked = std::env::var("RAYON_NUM_THREADS").ok().and_then(|text| text.parse::<usize>().ok());
+    let wanted = asked
+        .filter(|threads| *threads > 0)
+        .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+    // The pool is made of threads that run already: one that fails to start would leave no pool, for ever.
+    let (sender, receiver) = mpsc::channel::<rayon::ThreadBuilder>();
+    let receiver = Arc::new(Mutex::new(receiver));
+    let mut started = 0;
+    let mut refused = None;
+    while started < wanted && refused.is_none() {
+        let work = Arc::clone(&receiver);
+        let worker = move || {
+            let worker = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            // No word comes where there is a pool already.
+            if let Ok(worker) = worker {
+                worker.run();
+            }
+        };
+        match thread::Builder::new().name(format!("pool-{started}")).spawn(worker) {
+            Ok(_) => started += 1,
+            Err(error) => refused = Some(error),
+        }
+    }
+    if let Some(error) = refused {
+        if started == 0 {
+            return Err(no_thread("a thread", &error));
+        }
+        tracing::warn!("only {started} of {wanted} threads can be started: {error}; {MORE_THREADS}");
+    }
+    let built = rayon::ThreadPoolBuilder::new()
+        .num_threads(started)
+        .spawn_handler(|worker| sender.send(worker).map_err(|_| io::ErrorKind::BrokenPipe.into()))
+        .build_global();
+    if let Err(error) = built {
+        // A pool that is there already, of a program that embeds this, serves as well.
+        tracing::debug!("the pool of threads: {error}");
+    }
+    Ok(started)
+}
+
+fn no_thread(what: &str, error: &io::Error) -> String {
+    format!("cannot start {what}: {error}; {MORE_THREADS}")
+}
+
+/// The error for a thread or process that could not be started: the machine lacks something where it has no more to
+/// give, and the run failed where anything else is the matter.
+pub fn not_started(what: &str, error: &io::Error) -> RuntimeError {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => {
+            RuntimeError::Missing(no_thread(what, error))
+        }
+        _ => RuntimeError::Failed(format!("cannot start {what}: {error}")),
+    }
+}

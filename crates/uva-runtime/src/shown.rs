@@ -1,0 +1,89 @@
+//! Text as a terminal may have it. Names, licences, errors and answers come from files and from others, and a control
+//! character in them would be a command to the terminal: it could move the cursor, hide a line, or set the title.
+//!
+//! Everything that is written for people passes here: what the command line prints, says, logs and draws, and the messages
+//! of Python's exceptions. Our own colours and bars are put around what was made fit, and never go through it.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Text of lines. Control characters are shown as `\x1b`, those that change the direction of writing as `\u{202e}`; line
+/// ends and tabs stay.
+pub fn lines(text: &str) -> Cow<'_, str> {
+    escaped(
+        text,
+        |c| !matches!(c, '\n' | '\t') && is_command(c),
+        |out, c| {
+            let _ = match u32::from(c) {
+                code @ ..0x80 => write!(out, "\\x{code:02x}"),
+                code => write!(out, "\\u{{{code:x}}}"),
+            };
+        },
+    )
+}
+
+/// The same for what is no more than a part of a line, where an end of line would forge another: a name, a cell.
+pub fn word(text: &str) -> Cow<'_, str> {
+    match lines(text) {
+        shown if shown.contains('\n') => Cow::Owned(shown.replace('\n', "\\n")),
+        shown => shown,
+    }
+}
+
+/// JSON text with the same characters in JSON's own escapes: it means what it meant before.
+pub fn json(text: &str) -> Cow<'_, str> {
+    // What serde writes has none of them outside of strings, and all of them are of sixteen bits.
+    escaped(text, is_command, |out, c| {
+        let _ = write!(out, "\\u{:04x}", u32::from(c));
+    })
+}
+
+fn escaped(text: &str, wrong: impl Fn(char) -> bool, escape: impl Fn(&mut String, char)) -> Cow<'_, str> {
+    if !text.chars().any(&wrong) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if wrong(c) {
+            escape(&mut out, c);
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// C0, DEL and C1; marks, embeddings, overrides and isolates of direction; the separators that some programs take for
+/// ends of lines.
+fn is_command(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_to_a_terminal_are_shown_and_everything_else_stays() {
+        for (text, shown) in [
+            ("plain\ttext\nGröße 数 \u{1f600}", "plain\ttext\nGröße 数 \u{1f600}"),
+            ("\x1b[2Jx\r\x07\0", "\\x1b[2Jx\\x0d\\x07\\x00"),
+            ("a\x7fb\u{9b}31m", "a\\x7fb\\u{9b}31m"),
+            ("\u{202e}cba\u{2066}\u{61c}", "\\u{202e}cba\\u{2066}\\u{61c}"),
+        ] {
+            assert_eq!(lines(text), shown);
+        }
+        assert_eq!(word("a\nb\x1b"), "a\\nb\\x1b");
+        assert!(matches!(lines("as it is"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn json_means_what_it_meant() {
+        let value = serde_json::json!({ "na\u{9b}me": "a\x1b\x7f\u{85}\u{202e}\n\"ü" });
+        let text = serde_json::to_string(&value).unwrap();
+        let shown = json(&text);
+        assert!(!shown.chars().any(is_command), "{shown:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+    }
+}
