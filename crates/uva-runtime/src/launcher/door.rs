@@ -224,13 +224,15 @@ impl Door {
 fn sender_itself(pidfd: OwnedFd, sender: Option<u32>) -> Result<PidFd, String> {
     let sender = sender.ok_or("the kernel does not say who knocked")?;
     let pidfd = PidFd::from_fd(pidfd, sender).map_err(|error| error.to_string())?;
-    match pidfd.number() {
-        Ok(Some(number)) if number == sender => Ok(pidfd),
-        Ok(Some(number)) => Err(format!(
-            "process {sender} brought the pidfd of process {number}; a process can attach itself alone"
+    // Both numbers are those of the namespace that /proc was mounted in, which need not be this process's.
+    let numbers = PidFd::open(sender).and_then(|own| Ok((own.number()?, pidfd.number()?)));
+    match numbers {
+        Ok((Some(own), Some(brought))) if own == brought => Ok(pidfd),
+        Ok((Some(own), Some(brought))) => Err(format!(
+            "process {own} brought the pidfd of process {brought}; a process can attach itself alone"
         )),
-        Ok(None) => Err(format!("process {sender} has ended")),
-        Err(error) => Err(format!("process {sender}: its pidfd cannot be read in /proc: {error}")),
+        Ok(_) => Err(format!("process {sender}, or the one whose pidfd it brought, has ended")),
+        Err(error) => Err(format!("process {sender} and the pidfd that it brought: {error}")),
     }
 }
 
