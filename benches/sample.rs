@@ -57,8 +57,6 @@ fn words(seed: u64) -> Stream {
 
 fn neighbor_sampling(criterion: &mut Criterion) {
     let graph = Graph::power_law(NODES, EDGES);
-    let bounds = BatchBounds::new(BATCH_SIZE, &FANOUTS, NODES, EDGES).expect("the options fit the graph");
-    let mut batch = MiniBatch::with_bounds(&bounds);
     let mut order =
         SeedOrder::new(1, Split::Train, NODES, true, BATCH_SIZE, false).expect("the options fit the graph");
     order.prepare(0).expect("epoch 0 exists");
@@ -69,6 +67,8 @@ fn neighbor_sampling(criterion: &mut Criterion) {
     for (name, replace) in [("without replacement", false), ("with replacement", true)] {
         let options =
             SamplerOptions { fanouts: FANOUTS.to_vec(), replace, seed: 1, ..SamplerOptions::default() };
+        let bounds = BatchBounds::for_options(&options, BATCH_SIZE, NODES, EDGES, None);
+        let mut batch = MiniBatch::with_bounds(&bounds.expect("the options fit the graph"));
         let mut sampler = NeighborSampler::new(graph.csc(), options).expect("the options fit the graph");
         let mut sample = |number: usize| {
             let key = BatchKey { split: Split::Train, epoch: 0, batch: number as u32 };

@@ -86,13 +86,17 @@ fn caches_change_no_batch_and_say_what_they_hit() {
     let cached = |run: Uvatrain, options: &str| {
         assert_eq!(expected, batches_of(temp.path(), run), "{options}");
         let metrics = Metrics::read(&temp.path().join("run.jsonl"));
-        let (mut rows, mut hits) = (0, 0);
+        let (mut rows, mut hits, mut beforehand) = (0, 0, 0);
         for line in metrics.of("batch") {
             rows += line["cache"]["rows"].as_u64().expect("rows");
-            hits += line["cache"]["row_hits"].as_u64().expect("hits");
+            let hit = line["cache"]["row_hits"].as_u64().expect("hits");
+            hits += hit;
+            // The two epochs that the caches were chosen by.
+            beforehand += if line["epoch"].as_u64() < Some(2) { hit } else { 0 };
         }
         let end = metrics.of("end").next().expect("an end")["cache"].clone();
         assert_eq!((&end["rows"], &end["row_hits"]), (&rows.into(), &hits.into()), "{options}: {end}");
+        assert_eq!(end["counted_beforehand"]["row_hits"], beforehand, "{options}: {end}");
         assert!(hits > 0 && end["expected_row_hit_rate"].as_f64() > Some(0.0), "{options}: {end}");
     };
     let cpu = "--device cpu --gpu-cache 250KiB --metrics run.jsonl";

@@ -143,7 +143,7 @@ pub fn on_a_gpu() -> bool {
 }
 
 /// As [`in_process`], with more variables set for the other process. On a GPU such a test is left out, and says so: the
-/// variables are the simulator's.
+/// variables are the simulator's. Those that only make it later or stricter count for nothing there.
 ///
 /// # Panics
 /// As [`in_process`].

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use uva_graph::npy::{NpyArray, NpyType, NpyWriter};

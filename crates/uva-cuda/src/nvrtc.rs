@@ -389,6 +389,8 @@ fn preload_builtins(folder: &Path) -> Result<(), String> {
         .filter(|entry| entry.file_name().to_string_lossy().starts_with("libnvrtc-builtins.so"))
         // A toolkit has one file and two links to it.
         .filter_map(|entry| entry.path().canonicalize().ok())
+        // Opening a pipe would wait.
+        .filter(|file| file.is_file())
         .collect();
     files.sort();
     files.dedup();

@@ -278,6 +278,10 @@ fn origin(variables: &[(&str, &std::path::Path)]) -> String {
 
 #[test]
 fn test_programs_that_share_a_folder_compile_each_kernel_once() {
+    // In a process of its own: an NVRTC that another test has opened would be found by its bare name.
+    if !cuda_sim::in_process("test_programs_that_share_a_folder_compile_each_kernel_once") {
+        return;
+    }
     let Some(nvrtc) = nvrtc() else { return };
     let folder = tempfile::tempdir().unwrap();
     let variables = [("UVATRAIN_NVRTC", nvrtc.found().as_ref()), ("UVATRAIN_TEST_KERNELS", folder.path())];
@@ -288,6 +292,11 @@ fn test_programs_that_share_a_folder_compile_each_kernel_once() {
 
 #[test]
 fn carried_kernels_are_taken_before_a_compiler_is_looked_for_and_only_if_they_are_the_right_ones() {
+    let test =
+        "carried_kernels_are_taken_before_a_compiler_is_looked_for_and_only_if_they_are_the_right_ones";
+    if !cuda_sim::in_process(test) {
+        return;
+    }
     let Some(nvrtc) = nvrtc() else { return };
     let folder = tempfile::tempdir().unwrap();
     let files = carry_kernels(&nvrtc, (9, 0), folder.path()).unwrap();

@@ -214,7 +214,13 @@ pub fn write_output(path: &Path, contents: &[u8]) -> io::Result<()> {
         return open_output(path, 0o666, Former::Truncated)?.write_all(contents);
     }
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut replacement = Replacement::of(&target, 0o666)?;
+    let mut replacement = match Replacement::of(&target, 0o666) {
+        // A file that may be written in a directory that may not: there is only the file itself to write to.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && former.is_some() => {
+            return open_output(&target, 0o666, Former::Truncated)?.write_all(contents);
+        }
+        other => other?,
+    };
     if let Some(former) = former {
         let permissions = fs::Permissions::from_mode(former.permissions().mode() & 0o777);
         replacement.file().set_permissions(permissions)?;
@@ -307,7 +313,7 @@ impl Replacement {
             Some(partial) => partial,
             None => self.partial.insert(self.link()?),
         };
-        rustix::fs::renameat(&self.directory, &*partial, &self.directory, &self.name)?;
+        rustix::fs::renameat(&self.directory, partial, &self.directory, &self.name)?;
         // `Drop` finds nothing of this name any more.
         self.partial = None;
         Ok(())

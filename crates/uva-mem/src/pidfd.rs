@@ -48,7 +48,7 @@ impl PidFd {
     /// # Errors
     /// Where `/proc` cannot be read.
     pub fn number(&self) -> io::Result<Option<u32>> {
-        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", self.fd.as_raw_fd()))?;
+        let info = crate::files::read_kernel_text(format!("/proc/self/fdinfo/{}", self.fd.as_raw_fd()))?;
         let number = info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse::<i64>().ok());
         Ok(number.and_then(|number| u32::try_from(number).ok()).filter(|number| *number != 0))
     }

@@ -344,6 +344,10 @@ impl Source {
         told.set_item("batch_size", options.batch_size)?;
         told.set_item("seed", options.seed)?;
         told.set_item("replace", options.replace)?;
+        if options.replace {
+            // States of before have it not: short lists were taken whole then.
+            told.set_item("replacement", "as many picks as the fanout")?;
+        }
         told.set_item("drop_last", options.drop_last)?;
         told.set_item("batch_dependency", options.batch_dependency)?;
         told.set_item("expand", options.expand.name())?;
@@ -445,14 +449,14 @@ fn device_named(name: &str) -> PyResult<DeviceChoice> {
         .ok_or_else(|| PyValueError::new_err(format!("device {name:?}: cpu, cuda or cuda:0, cuda:1, …")))
 }
 
-/// Opens a dataset and starts the threads that prepare its batches.
+/// Starts the threads that prepare a dataset's batches. `path` is its directory, or a `Dataset` that is open.
 #[pyfunction]
 #[pyo3(signature = (path, *, split, device, fanouts, batch_size, seed, replace, drop_last, batch_dependency, expand, sampler_kind,
     walks, walk_length, walk_stop, edge_ids, feature_type, samplers, gather_threads, slots, batch_slots, slot_bytes, rank, world_size))]
 #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
 pub fn _open_loader(
     py: Python<'_>,
-    path: PathBuf,
+    path: &Bound<'_, PyAny>,
     split: &str,
     device: &str,
     fanouts: Vec<Bound<'_, PyAny>>,
@@ -506,8 +510,13 @@ pub fn _open_loader(
     let device = device_named(device)?;
     options.check().or_raise()?;
     fork::check("a loader cannot be made")?;
+    let opened = path.cast::<Dataset>().ok().map(|dataset| Arc::clone(dataset.get().graph()));
+    let path: PathBuf = if opened.is_some() { PathBuf::new() } else { path.extract()? };
     py.detach(|| {
-        let dataset = Arc::new(open(&path, Verify::Stamp)?);
+        let dataset = match opened {
+            Some(dataset) => dataset,
+            None => Arc::new(open(&path, Verify::Stamp)?),
+        };
         let asked = BackendOptions { device, ..BackendOptions::default() };
         let backend = decide_here(&asked).or_raise()?.backend;
         let stream = BatchStream::in_this_process(dataset, &options, backend.clone(), split).or_raise()?;

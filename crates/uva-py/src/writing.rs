@@ -24,12 +24,19 @@ const FEATURE_KINDS: [(Kind, NpyType); 5] = [
     (Kind::I8, NpyType::I8),
 ];
 
+const LABELS: &str = "label.npy";
+
+/// Elements that are written at a time where they are not written as they lie.
+const PIECE: usize = 1 << 12;
+
 /// How one array is written.
 enum As {
     /// As it is.
     Bytes(NpyType),
     /// Widened to 64 bits.
     Wide,
+    /// From float64 to float32.
+    Narrow,
 }
 
 /// An array on its way to its file.
@@ -39,7 +46,8 @@ struct File {
     how: As,
 }
 
-/// Writes a dataset to the directory `path`. `arrays` maps the names of arguments to arrays; `meta` is meta.json.
+/// Writes a dataset to the directory `path`. `arrays` maps the names of arguments to arrays; `meta` is meta.json. Before
+/// anything is written, `warn` is told what will not be written as it was given.
 #[pyfunction]
 pub fn write_dataset(
     py: Python<'_>,
@@ -47,6 +55,7 @@ pub fn write_dataset(
     arrays: Vec<(String, Bound<'_, PyAny>)>,
     meta: &str,
     overwrite: bool,
+    warn: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let mut inputs =
         arrays.iter().map(|(name, array)| Input::new(name, array)).collect::<PyResult<Vec<Input>>>()?;
@@ -60,6 +69,12 @@ pub fn write_dataset(
     if !overwrite && path.symlink_metadata().is_ok() {
         let message = format!("{}: it exists already; overwrite=True replaces it", path.display());
         return Err(PyFileExistsError::new_err(message));
+    }
+    for File { input, how, .. } in &files {
+        if matches!(how, As::Narrow) {
+            let (name, found) = (&input.name, input.describe());
+            warn.call1((format!("{name} is {found}: float64 becomes float32"),))?;
+        }
     }
     py.detach(|| write(&path, &files, &meta, overwrite))
 }
@@ -84,9 +99,15 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
     let edges = indices.shape[0];
 
     let features = required(take("features"), "features")?;
-    let kind = FEATURE_KINDS.iter().find(|(kind, _)| *kind == features.kind).map(|(_, written)| *written);
+    let features_as = match features.kind {
+        Kind::F64 => Some(As::Narrow),
+        _ => {
+            let known = FEATURE_KINDS.iter().find(|(kind, _)| *kind == features.kind);
+            known.map(|(_, written)| As::Bytes(*written))
+        }
+    };
     let shape_fits = features.shape.len() == 2 && features.shape[0] == nodes && features.shape[1] > 0;
-    let (Some(kind), true) = (kind, shape_fits) else {
+    let (Some(features_as), true) = (features_as, shape_fits) else {
         return refuse(
             &features,
             format!(
@@ -106,28 +127,30 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
         _ => {}
     }
 
-    let labels = required(take("labels"), "labels")?;
-    let labels_as = match (labels.shape.as_slice(), labels.kind) {
-        ([rows], _) if *rows == nodes && labels.is_integer() => As::Wide,
-        // True and false are the bytes 1 and 0.
-        ([rows, classes], Kind::U8 | Kind::Bool) if *rows == nodes && *classes > 0 => As::Bytes(NpyType::U8),
-        _ => {
-            return refuse(
-                &labels,
-                format!(
-                    "int64 [{nodes}], one class a node (-1: none), or uint8 [{nodes}, classes], zeros and ones"
-                ),
-            );
-        }
-    };
-
     let indices_as = if indices.kind == Kind::I32 { As::Bytes(NpyType::I32) } else { As::Wide };
     let mut files = vec![
         File { input: indptr, name: "indptr.npy", how: As::Wide },
         File { input: indices, name: "indices.npy", how: indices_as },
-        File { input: features, name: "feat.npy", how: As::Bytes(kind) },
-        File { input: labels, name: "label.npy", how: labels_as },
+        File { input: features, name: "feat.npy", how: features_as },
     ];
+    if let Some(labels) = take("labels") {
+        let labels_as = match (labels.shape.as_slice(), labels.kind) {
+            ([rows], _) if *rows == nodes && labels.is_integer() => As::Wide,
+            // True and false are the bytes 1 and 0.
+            ([rows, classes], Kind::U8 | Kind::Bool) if *rows == nodes && *classes > 0 => {
+                As::Bytes(NpyType::U8)
+            }
+            _ => {
+                return refuse(
+                    &labels,
+                    format!(
+                        "int64 [{nodes}], one class a node (-1: none), or uint8 [{nodes}, classes], zeros and ones"
+                    ),
+                );
+            }
+        };
+        files.push(File { input: labels, name: LABELS, how: labels_as });
+    }
     for (argument, name) in
         [("train_idx", "train_idx.npy"), ("valid_idx", "valid_idx.npy"), ("test_idx", "test_idx.npy")]
     {
@@ -139,10 +162,15 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
         files.push(File { input, name, how: As::Wide });
     }
     if let Some(input) = take("weight") {
-        if input.kind != Kind::F32 || input.shape != [edges] {
-            return refuse(&input, format!("float32 [{edges}], a weight for each entry of indices"));
+        let how = match input.kind {
+            Kind::F32 => As::Bytes(NpyType::F32),
+            Kind::F64 => As::Narrow,
+            _ => return refuse(&input, weights_wanted(edges)),
+        };
+        if input.shape != [edges] {
+            return refuse(&input, weights_wanted(edges));
         }
-        files.push(File { input, name: "weight.npy", how: As::Bytes(NpyType::F32) });
+        files.push(File { input, name: "weight.npy", how });
     }
     if let Some(input) = take("orig_id") {
         if !input.is_integer() || input.shape != [nodes] {
@@ -153,12 +181,21 @@ fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyRe
     Ok(files)
 }
 
+fn weights_wanted(edges: usize) -> String {
+    format!("float32 [{edges}], a weight for each entry of indices")
+}
+
 fn write(path: &Path, files: &[File], meta: &Meta, overwrite: bool) -> PyResult<()> {
     let staged = if overwrite { StagedDirectory::replacing(path) } else { StagedDirectory::new(path) };
     let staged = staged.map_err(of_graph)?;
     let written = || -> PyResult<()> {
         for file in files {
             write_file(&staged.path().join(file.name), file).map_err(of_graph)?;
+        }
+        if !files.iter().any(|file| file.name == LABELS) {
+            // The offsets come first: one more than there are nodes.
+            let nodes = files.first().map_or(0, |indptr| indptr.input.elements().saturating_sub(1));
+            write_no_labels(&staged.path().join(LABELS), nodes).map_err(of_graph)?;
         }
         if *meta != Meta::default() {
             meta.write(staged.path()).map_err(of_graph)?;
@@ -182,6 +219,16 @@ fn about(error: PyErr, staged: &Path, out: &Path) -> PyErr {
     })
 }
 
+/// Says of every node that it has no label.
+fn write_no_labels(path: &Path, nodes: usize) -> Result<(), GraphError> {
+    let none = [-1_i64; PIECE];
+    let mut writer = NpyWriter::create(path, NpyType::I64, &[])?;
+    for first in (0..nodes).step_by(PIECE) {
+        writer.write(&none[..PIECE.min(nodes - first)])?;
+    }
+    writer.finish().map(drop)
+}
+
 fn write_file(path: &Path, file: &File) -> Result<(), GraphError> {
     let row_shape = &file.input.shape[1..];
     match file.how {
@@ -197,6 +244,17 @@ fn write_file(path: &Path, file: &File) -> Result<(), GraphError> {
                 let source = io::Error::new(io::ErrorKind::InvalidData, "its elements are no integers");
                 Err(GraphError::Io { path: path.to_owned(), action: "write", source })
             })?;
+            writer.finish()?;
+        }
+        As::Narrow => {
+            let mut writer = NpyWriter::create(path, NpyType::F32, row_shape)?;
+            let mut piece = Vec::with_capacity(PIECE);
+            // In Python's arrays a float64 is aligned; `Input` has checked it.
+            for values in bytemuck::cast_slice::<u8, f64>(file.input.bytes()).chunks(PIECE) {
+                piece.clear();
+                piece.extend(values.iter().map(|&value| value as f32));
+                writer.write(&piece)?;
+            }
             writer.finish()?;
         }
     }

@@ -70,6 +70,25 @@ for epoch in range(2):
     assert run(script) == [split[epoch] for epoch in range(2) for split in splits]
 
 
+def test_val_is_a_name_of_valid(run):
+    script = """
+session = uvatrain.attach("val")
+say(session.split)
+say([batch.hash for batch in session])
+try:
+    uvatrain.attach("valid")
+except uvatrain.UvatrainError as error:
+    say(str(error))
+try:
+    uvatrain.attach(3)
+except TypeError as error:
+    say(str(error))
+"""
+    split, seen, again, wrong = run(script)
+    assert split == "valid" and len(seen) > 0
+    assert "attach('valid') was called before" in again and "split is a int" in wrong
+
+
 def test_features_come_in_the_type_that_the_launcher_was_asked_for(run, tmp_path):
     graph = write_graph(tmp_path / "halves", dtype="float16")
     script = """

@@ -1,11 +1,14 @@
 """Batches as PyG's Data and DGL's blocks: what a model computes on them is what it computes on the blocks."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 import uvatrain
+from conftest import run_python_well
 from graphs import Tables, write_graph
 
 pytest.importorskip("torch_geometric")
@@ -76,6 +79,7 @@ def test_layers_over_trimmed_data_compute_what_they_compute_over_blocks(graph, k
                 torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore::uvatrain.UvatrainWarning")
 def test_without_expand_new_it_is_not_what_the_blocks_compute_but_what_pyg_makes_of_the_first_picks(graph):
     model = Layers(SAGEConv, 5, 2)
     differs = False
@@ -97,6 +101,59 @@ def test_without_expand_new_it_is_not_what_the_blocks_compute_but_what_pyg_makes
             torch.testing.assert_close(model.over_data(data), model.over_data_whole(data))
             differs |= not torch.allclose(model.over_data(data), model.over_blocks(batch))
     assert differs, "nothing was drawn twice: this shows nothing"
+
+
+def warnings_of(script, graph):
+    """What a script with `uvatrain` and the graph's path as `graph` warns of, as lines of category and text."""
+    begin = "import sys, warnings, uvatrain\ngraph = sys.argv[1]\nwarnings.simplefilter('always')\n"
+    show = "def show(message, category, filename, *rest): print(category.__name__, filename, message, sep='|')\n"
+    said = run_python_well(begin + show + "warnings.showwarning = show\n" + script, graph)
+    return [line for line in said.splitlines() if line.startswith("UvatrainWarning|")]
+
+
+def test_what_to_pyg_leaves_out_is_told_once_with_its_share(graph):
+    with uvatrain.Loader(graph, fanouts=[4, 3], batch_size=64) as loader:
+        batch = next(iter(loader))
+        sampled = sum(block.num_edges for block in batch.blocks)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            share = 100 * (1 - batch.to_pyg().num_edges / sampled)
+    assert share > 1
+    script = """
+for _ in range(2):
+    with uvatrain.Loader(graph, fanouts=[4, 3], batch_size=64) as loader:
+        for batch in loader:
+            batch.to_pyg()
+"""
+    (told,) = warnings_of(script, graph)
+    # It points at the line that called, and names the way out.
+    assert told.startswith("UvatrainWarning|<string>|to_pyg() leaves out")
+    assert f"leaves out {share:.1f} % of this batch's {sampled} sampled edges" in told
+    assert 'expand="new"' in told
+
+
+@pytest.mark.parametrize(
+    ("options", "way_out"),
+    [
+        ("fanouts=[4, 3], expand='new'", None),
+        ("fanouts=[4]", None),
+        # All hops are over one subgraph: later ones pick the same edges again.
+        ("fanouts=[30, 30], sampler_kind='saint-node'", None),
+        # They cannot expand new nodes only.
+        ("fanouts=[30, 30], sampler_kind='ladies'", "batch.blocks one by one"),
+    ],
+)
+def test_a_warning_comes_only_where_edges_are_left_out_and_names_what_the_kind_can_do(graph, options, way_out):
+    script = f"""
+with uvatrain.Loader(graph, {options}, batch_size=64) as loader:
+    for batch in loader:
+        batch.to_pyg()
+"""
+    told = warnings_of(script, graph)
+    if way_out is None:
+        assert told == []
+    else:
+        assert len(told) == 1 and way_out in told[0] and "expand" not in told[0]
 
 
 def test_one_layer_is_the_same_either_way(graph):

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import subprocess
+import warnings
 
 import numpy as np
 import pytest
@@ -171,6 +172,64 @@ def test_meta_json_says_what_was_given_and_nothing_where_nothing_was(tmp_path):
     assert not (tmp_path / "b/meta.json").exists()
 
 
+@pytest.mark.parametrize("library", ["torch", "numpy", "dlpack"])
+def test_64_bits_are_narrowed_to_32_with_a_warning_at_the_caller(tmp_path, library):
+    class Exporter:
+        """Says of itself nothing but what DLPack does."""
+
+        def __init__(self, array):
+            self.tensor = torch.from_numpy(array)
+
+        def __dlpack__(self, **options):
+            return self.tensor.__dlpack__()
+
+        def __dlpack_device__(self):
+            return self.tensor.__dlpack_device__()
+
+    made = dict(torch=torch.from_numpy, numpy=np.asarray, dlpack=Exporter)[library]
+    # More than is narrowed at a time.
+    features, weight = np.random.default_rng(0).random((3, 5000)), np.array([0.1, 1, 2, 3])
+    with pytest.warns(uvatrain.UvatrainWarning) as told:
+        dataset = uvatrain.write_dataset(
+            tmp_path / "graph", **arrays(features=made(features), weight=made(weight))
+        )
+    assert np.array_equal(dataset.features, features.astype(np.float32))
+    assert np.array_equal(dataset.weight, weight.astype(np.float32))
+    assert [str(warning.message) for warning in told] == [
+        "features is float64 [3, 5000]: float64 becomes float32",
+        "weight is float64 [4]: float64 becomes float32",
+    ]
+    assert {warning.filename for warning in told} == {__file__}
+
+
+def test_where_warnings_are_errors_nothing_is_written_and_what_float32_cannot_hold_is_refused(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(uvatrain.UvatrainWarning, match="features is float64"):
+            uvatrain.write_dataset(tmp_path / "graph", **arrays(features=np.zeros((3, 4))))
+        assert os.listdir(tmp_path) == []
+        warnings.simplefilter("ignore")
+        with pytest.raises(ValueError, match=r"feat\.npy"):
+            uvatrain.write_dataset(tmp_path / "graph", **arrays(features=np.full((3, 4), 1e300)))
+        assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("nodes", [3, 10_000])
+def test_without_labels_no_node_has_one_and_batches_say_so(tmp_path, nodes):
+    made = arrays(
+        indptr=np.arange(nodes + 1),
+        indices=np.arange(nodes)[::-1].copy(),
+        features=np.ones((nodes, 2), np.float32),
+    )
+    del made["labels"]
+    dataset = uvatrain.write_dataset(tmp_path / "graph", **made)
+    assert dataset.labels.dtype == torch.int64 and dataset.labels.tolist() == [-1] * nodes
+    assert dataset.num_classes == 0 and not dataset.multi_label
+    for split in ("train", "valid", "test"):
+        with uvatrain.Loader(dataset, fanouts=[1, 1], split=split) as loader:
+            assert [batch.y.tolist() for batch in loader] == [[-1]]
+
+
 WRONG = [
     (dict(indptr=np.array([0.0, 1, 3, 4])), "indptr is float64 [4], it has to be int64 [nodes + 1]"),
     (dict(indptr=np.empty(0, np.int64)), "indptr is int64 [0]"),
@@ -182,9 +241,10 @@ WRONG = [
     ),
     (dict(indices=torch.tensor([1.0, 0, 2, 1])), "indices is float32 [4]"),
     (
-        dict(features=np.zeros((3, 4))),
-        "features is float64 [3, 4], it has to be float32, float16, bfloat16, uint8 or int8",
+        dict(features=np.zeros((3, 4), np.int64)),
+        "features is int64 [3, 4], it has to be float32, float16, bfloat16, uint8 or int8",
     ),
+    (dict(features=np.zeros((2, 4))), "features is float64 [2, 4], it has to be float32"),
     (dict(features=np.zeros((2, 4), np.float32)), "[3, features], a row for each node of indptr"),
     (dict(features=np.zeros(3, np.float32)), "features is float32 [3]"),
     (dict(features=np.zeros((3, 0), np.float32)), "features is float32 [3, 0]"),
@@ -204,7 +264,8 @@ WRONG = [
     (dict(train_idx=torch.tensor([True, False, False])), "mask.nonzero()"),
     (dict(valid_idx=np.array([[0]])), "valid_idx is int64 [1, 1]"),
     (dict(test_idx=np.array([0.5])), "test_idx is float64 [1]"),
-    (dict(weight=np.zeros(4)), "weight is float64 [4], it has to be float32 [4]"),
+    (dict(weight=np.zeros(4, np.float16)), "weight is float16 [4], it has to be float32 [4]"),
+    (dict(weight=np.zeros(3)), "weight is float64 [3], it has to be float32 [4]"),
     (dict(weight=np.zeros(3, np.float32)), "weight is float32 [3]"),
     (dict(orig_id=np.array([0, 1])), "orig_id is int64 [2], it has to be int64 [3]"),
     (dict(feat=np.zeros((3, 4))), "feat is a ndarray: no argument of a dataset, and no JSON value"),

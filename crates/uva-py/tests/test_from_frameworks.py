@@ -4,6 +4,7 @@ import gzip
 import os
 import subprocess
 import sys
+import warnings
 
 import networkx as nx
 import numpy as np
@@ -136,12 +137,11 @@ def test_what_is_wrong_with_a_data_is_told_by_its_name_and_nothing_is_left(tmp_p
         (HeteroData(), "to_homogeneous"),
         (dict(), "data is a dict"),
         (pyg_data(x=None), "data has no x"),
-        (pyg_data(x=torch.zeros(4, 3, dtype=torch.float64)), "data.x is torch.float64 [4, 3]"),
+        (pyg_data(x=torch.zeros(4, dtype=torch.float64)), "data.x is torch.float64 [4]"),
         (pyg_data(edge_index=None), "neither edge_index nor adj_t"),
         (pyg_data(edge_index=torch.zeros(3, 2, dtype=torch.int64)), "data.edge_index is [3, 2]"),
         (pyg_data(edge_index=torch.tensor([[0, 4], [1, 1]])), "entry 1 is 4, outside the ids 0 to 3"),
         (pyg_data(edge_index=torch.tensor([[0.0], [1.0]])), "float32"),
-        (pyg_data(y=None), "data.y is missing"),
         (pyg_data(y=torch.zeros(3)), "data.y is float32 [3]"),
         (pyg_data(y=torch.tensor([0, 1, 2, 0.5])), "not whole"),
         (pyg_data(y=torch.tensor([[0, 2]] * 4)), "other values than zeros and ones"),
@@ -155,6 +155,48 @@ def test_what_is_wrong_with_a_data_is_told_by_its_name_and_nothing_is_left(tmp_p
             uvatrain.from_pyg(data, tmp_path / "graph", split=5)
         assert message in str(refused.value), refused.value
         assert os.listdir(tmp_path) == []
+
+
+def test_masks_of_several_splits_need_split_to_say_which(tmp_path):
+    columns = torch.tensor([[True, False], [False, True], [False, False], [False, False]])
+    data = pyg_data(train_mask=columns, val_mask=columns, test_mask=None)
+    with pytest.raises(ValueError) as refused:
+        uvatrain.from_pyg(data, tmp_path / "graph")
+    for part in ("data.train_mask is [4, 2]", "split=0", "split=1"):
+        assert part in str(refused.value), refused.value
+    assert os.listdir(tmp_path) == []
+    assert uvatrain.from_pyg(data, tmp_path / "a", split=0).train_idx.tolist() == [0]
+    assert uvatrain.from_pyg(data, tmp_path / "b", split=1).train_idx.tolist() == [1]
+    # One column leaves nothing to choose, and a split of one's own nothing to ask.
+    assert uvatrain.from_pyg(pyg_data(train_mask=columns[:, :1]), tmp_path / "c").train_idx.tolist() == [0]
+    own = dict(train_idx=[3], valid_idx=[2])
+    assert uvatrain.from_pyg(data, tmp_path / "d", **own).train_idx.tolist() == [3]
+
+
+def test_labels_may_be_left_out_where_nobody_trains_on_them(tmp_path):
+    dataset = uvatrain.from_pyg(pyg_data(y=None), tmp_path / "graph")
+    assert dataset.labels.tolist() == [-1] * 4 and dataset.num_classes == 0
+    with uvatrain.Loader(dataset.path, fanouts=[2], batch_size=2) as loader:
+        batch = next(iter(loader))
+        assert batch.y.tolist() == [-1, -1] and batch.x.shape[1] == 3
+    graph = nx.path_graph(3)
+    dataset, _ = uvatrain.from_networkx(
+        graph, tmp_path / "other", features=np.ones((3, 1), np.float32), train=[0]
+    )
+    assert dataset.labels.tolist() == [-1] * 3
+
+
+def test_features_of_64_bits_are_narrowed_with_a_warning(tmp_path):
+    x = torch.rand(4, 3, dtype=torch.float64)
+    with pytest.warns(uvatrain.UvatrainWarning, match=r"features is float64 \[4, 3\]: float64 becomes float32") as told:
+        dataset = uvatrain.from_pyg(pyg_data(x=x), tmp_path / "graph")
+    assert dataset.feature_dtype == "float32" and torch.equal(dataset.features, x.float())
+    assert [warning.filename for warning in told] == [__file__]
+    # numpy makes them of Python's numbers, which nobody has asked for.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows = {0: [1.5], 1: [2.0], 2: [0.25]}
+        uvatrain.from_networkx(nx.path_graph(3), tmp_path / "other", features=rows, train=[0])
 
 
 def test_a_dataset_goes_to_pyg_and_back_unchanged(tmp_path, graph):

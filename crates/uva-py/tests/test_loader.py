@@ -248,6 +248,15 @@ def test_a_state_of_other_options_is_refused_by_name(graph, loader, other):
     assert loader.epoch == 0 and next(iter(loader)).index == 0
 
 
+def test_a_state_of_when_short_lists_were_taken_whole_with_replacement_is_refused(graph):
+    with uvatrain.Loader(graph, **OPTIONS, replace=True) as loader:
+        state = loader.state_dict()
+        loader.load_state_dict(state)
+        del state["replacement"]
+        with pytest.raises(ValueError, match="state: replacement is missing"):
+            loader.load_state_dict(state)
+
+
 def test_a_state_of_another_dataset_is_refused(loader, tmp_path):
     with uvatrain.Loader(write_graph(tmp_path / "other", seed=9), **OPTIONS) as another:
         with pytest.raises(ValueError, match="the dataset is another"):
@@ -561,6 +570,40 @@ def test_a_wrong_option_is_a_value_error_that_names_it(graph, options, message):
 def test_a_wrong_type_is_a_type_error_that_names_the_option(graph, options):
     with pytest.raises(TypeError, match=next(iter(options))):
         uvatrain.Loader(graph, **{**OPTIONS, **options})
+
+
+@pytest.mark.parametrize("fanouts", [5, "5,5", b"55", torch.tensor(5), None])
+def test_fanouts_that_are_no_sequence_are_a_type_error_that_shows_one(graph, fanouts):
+    expected = rf"fanouts is a {type(fanouts).__name__}: a sequence is needed.*\(5, 5\)"
+    with pytest.raises(TypeError, match=expected):
+        uvatrain.Loader(graph, fanouts=fanouts)
+
+
+def test_a_split_is_a_name_and_val_is_one_of_valid(graph):
+    dataset = uvatrain.Dataset(graph)
+    with pytest.raises(TypeError, match=r'split is a Tensor: .*"train", "valid" or "test".*train_idx'):
+        uvatrain.Loader(graph, split=dataset.train_idx)
+    with uvatrain.Loader(graph, split="val", **OPTIONS) as val:
+        with uvatrain.Loader(graph, split="valid", **OPTIONS) as valid:
+            assert val.split == "valid" and hashes(val) == hashes(valid)
+            # A state of one is a state of the other.
+            valid.load_state_dict(val.state_dict())
+
+
+def test_an_open_dataset_may_stand_in_the_place_of_its_path(graph, tmp_path):
+    import shutil
+
+    copy = shutil.copytree(graph, tmp_path / "copy")
+    dataset = uvatrain.Dataset(copy)
+    with uvatrain.Loader(graph, **OPTIONS) as loader:
+        expected = hashes(loader)
+    # What is open stays: it is not opened by its name again.
+    shutil.rmtree(copy)
+    with uvatrain.Loader(dataset, **OPTIONS) as loader:
+        assert hashes(loader) == expected
+        assert loader.dataset is dataset and str(copy) in repr(loader)
+    with pytest.raises(TypeError, match="not int"):
+        uvatrain.Loader(5)
 
 
 def test_numpys_integers_and_torchs_devices_are_options_too(graph):

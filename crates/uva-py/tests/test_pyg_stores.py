@@ -379,6 +379,8 @@ def test_what_is_not_supported_is_refused_and_says_what_is(graph):
         with pytest.raises(ValueError) as refused:
             NeighborSampler(**{"dataset": dataset, "num_neighbors": [3], **options})
         assert message in str(refused.value)
+    with pytest.raises(TypeError, match=r"num_neighbors is a int: a sequence is needed.*\(5, 5\)"):
+        NeighborSampler(dataset, 5)
     sampler = NeighborSampler(dataset, [3])
     node = torch.tensor([1])
     with pytest.raises(ValueError, match="input_time is not supported"):

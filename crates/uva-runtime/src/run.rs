@@ -74,7 +74,7 @@ impl CommandRun {
         };
         let end = self.end(launcher.run(launch, observer)?);
         self.preparation.log_end(&end);
-        observer.event(&Event::End(end.clone()))?;
+        observer.event(&Event::End(Box::new(end.clone())))?;
         Ok(end)
     }
 

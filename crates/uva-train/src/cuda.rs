@@ -152,7 +152,7 @@ fn open_library(folder: Option<&Path>) -> Result<Library, TorchCudaError> {
     let (path, place) = match folder {
         Some(folder) => {
             let path = folder.join(LIBRARY);
-            if !path.exists() {
+            if !path.is_file() {
                 let place = format!("in {}", folder.display());
                 return Err(TorchCudaError::CpuOnly { place });
             }

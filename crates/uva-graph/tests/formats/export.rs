@@ -146,7 +146,8 @@ fn an_existing_directory_is_refused_and_kept() {
 fn what_was_changed_behind_a_stamp_is_refused_and_not_exported() {
     let ids = |bytes: &mut Vec<u8>| bytes[144..148].copy_from_slice(&99_i32.to_le_bytes());
     let weight = |bytes: &mut Vec<u8>| bytes[136..140].copy_from_slice(&f32::NAN.to_le_bytes());
-    let changes: [(&str, &dyn Fn(&mut Vec<u8>), &str); 2] = [
+    type Change<'c> = &'c dyn Fn(&mut Vec<u8>);
+    let changes: [(&str, Change<'_>, &str); 2] = [
         ("indices", &ids, "indices.npy: entry 4 at offset 144, a neighbour of node 3, is 99"),
         ("weight", &weight, "weight.npy: the weight of edge 2 at offset 136 is NaN"),
     ];

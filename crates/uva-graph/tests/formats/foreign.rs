@@ -7,7 +7,7 @@ use super::*;
 /// Writes the Planetoid graph `fuzz`, of three nodes, into `graph`. The matrices are pickles of protocol 2, as scipy
 /// and numpy wrote them at the time of the published files.
 pub fn planetoid(place: &Place) {
-    let mut file = |name: &str, bytes: &[u8]| drop(place.write(&format!("graph/ind.fuzz.{name}"), bytes));
+    let file = |name: &str, bytes: &[u8]| drop(place.write(&format!("graph/ind.fuzz.{name}"), bytes));
     file("graph", b"(dp0\nI0\n(lp1\nI1\nasI1\n(lp2\nI0\naI2\nasI2\n(lp3\nI1\nas.");
     file("test.index", b"2\n");
     for (part, bytes) in [

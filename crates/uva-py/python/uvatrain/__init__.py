@@ -7,7 +7,7 @@ from ._from_pyg import from_pyg
 from .attach import Session, attach
 from .batch import Batch, Block
 from .datasets import Dataset, write_dataset
-from .errors import BatchGone, PeerDied, SlotInUse, Unavailable, UvatrainError
+from .errors import BatchGone, PeerDied, SlotInUse, Unavailable, UvatrainError, UvatrainWarning
 from .loader import Loader
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "SlotInUse",
     "Unavailable",
     "UvatrainError",
+    "UvatrainWarning",
     "__version__",
     "attach",
     "from_networkx",

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any, final
 
 VERSION: str
@@ -119,7 +120,7 @@ class NeighborSampler:
     ) -> tuple[Array, Array, Array, list[int], list[int], str | None]: ...
 
 def _open_loader(
-    path: str,
+    path: str | Dataset,
     *,
     split: str,
     device: str,
@@ -144,7 +145,9 @@ def _open_loader(
     rank: int,
     world_size: int,
 ) -> Source: ...
-def write_dataset(path: str, arrays: list[tuple[str, Any]], meta: str, overwrite: bool) -> None: ...
+def write_dataset(
+    path: str, arrays: list[tuple[str, Any]], meta: str, overwrite: bool, warn: Callable[[str], None]
+) -> None: ...
 def lists_of_edges(
     sources: Any, destinations: Any, num_nodes: int, order: bool
 ) -> tuple[Array, Array, Array | None]: ...

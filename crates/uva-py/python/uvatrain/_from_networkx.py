@@ -18,7 +18,7 @@ def from_networkx(
     path: str | os.PathLike[str],
     *,
     features: Any,
-    labels: Any,
+    labels: Any = None,
     split: str | Mapping[Hashable, str] | None = None,
     train: Iterable[Hashable] | None = None,
     valid: Iterable[Hashable] = (),
@@ -34,7 +34,7 @@ def from_networkx(
 
     features: the name of a node attribute, a mapping from nodes to rows, or an array [nodes, features] in
         their order.
-    labels: the same, one integer a node (-1: none) or a row of zeros and ones.
+    labels: the same, one integer a node (-1: none) or a row of zeros and ones. None: no node has one.
     split: the name of a node attribute, or a mapping from nodes, that says "train", "valid" or "test"
         (others: in none).
     train, valid, test: in place of that, the nodes of each.
@@ -48,8 +48,8 @@ def from_networkx(
     nodes = list(graph.nodes)
     ids = {node: position for position, node in enumerate(nodes)}
     rows = _values(graph, "features", features, nodes)
-    if rows.dtype == numpy.float64:
-        # What numbers of Python's become in numpy; no model trains on it.
+    if rows.dtype == numpy.float64 and not hasattr(features, "dtype"):
+        # What numbers of Python's become in numpy: nobody has asked for it.
         rows = rows.astype(numpy.float32)
     elif rows.dtype.kind in "iub" and rows.dtype.itemsize != 1:
         rows = rows.astype(numpy.float32)
@@ -74,7 +74,7 @@ def from_networkx(
         indptr=lent(indptr),
         indices=lent(indices),
         features=rows,
-        labels=labels_of("labels", _values(graph, "labels", labels, nodes), len(nodes)),
+        labels=None if labels is None else labels_of("labels", _values(graph, "labels", labels, nodes), len(nodes)),
         **_splits(graph, ids, split, train, valid, test),
         weight=None if weight is None else numpy.array(weights, numpy.float32)[numpy.asarray(lent(order))],
         overwrite=overwrite,

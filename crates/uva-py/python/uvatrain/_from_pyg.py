@@ -21,7 +21,7 @@ def from_pyg(
     data: Any,
     path: str | os.PathLike[str],
     *,
-    split: int = 0,
+    split: int | None = None,
     train_idx: Any = None,
     valid_idx: Any = None,
     test_idx: Any = None,
@@ -36,8 +36,9 @@ def from_pyg(
     `adj_t`) becomes weight, `edge_attr` is left out.
 
     data: with `edge_index` or `adj_t`; `x` [nodes, features]; `y`, integers [nodes] or [nodes, 1], or zeros
-        and ones [nodes, classes]; `train_mask`, `val_mask` and `test_mask`, or `train_idx` and so on.
-    split: which column of masks that have several.
+        and ones [nodes, classes] (without it no node has a label, and all are -1); `train_mask`, `val_mask` and
+        `test_mask`, or `train_idx` and so on.
+    split: which column of masks that have several. Such masks are refused without it.
     train_idx, valid_idx, test_idx: node ids or masks, in place of those of `data`.
     Everything else as in `write_dataset`.
     """
@@ -52,7 +53,7 @@ def from_pyg(
         raise ValueError(f"data is a {type(data).__name__}: a torch_geometric.data.Data is needed")
     if data.get("x") is None:
         raise ValueError("data has no x: a dataset needs a row of features for each node")
-    if not torch.is_tensor(data.x) or data.x.dim() != 2 or data.x.dtype == torch.float64:
+    if not torch.is_tensor(data.x) or data.x.dim() != 2:
         found = f"{data.x.dtype} {list(data.x.shape)}" if torch.is_tensor(data.x) else type(data.x).__name__
         raise ValueError(
             f"data.x is {found}: float32, float16, bfloat16, uint8 or int8 [nodes, features] is needed"
@@ -112,7 +113,7 @@ def _adjacency(data: Any, nodes: int) -> tuple[Any, Any, Any]:
     return indptr, indices, None if weight is None else weight.to(torch.float32)
 
 
-def _split(data: Any, key: str, given: Any, column: int) -> Any:
+def _split(data: Any, key: str, given: Any, column: int | None) -> Any:
     if given is not None:
         return as_int64(key, given)
     for name in _SPLITS[key]:
@@ -120,9 +121,15 @@ def _split(data: Any, key: str, given: Any, column: int) -> Any:
         if value is None:
             continue
         if name.endswith("mask") and value.dim() == 2:
-            if not 0 <= column < value.size(1):
-                raise ValueError(f"split={column}: data.{name} has the columns 0 to {value.size(1) - 1}")
-            value = value[:, column]
+            columns = value.size(1)
+            if column is None and columns != 1:
+                raise ValueError(
+                    f"data.{name} is {list(value.shape)}: a column for each of {columns} splits. split=0 takes the "
+                    f"first column, split={columns - 1} the last"
+                )
+            if not 0 <= (column or 0) < columns:
+                raise ValueError(f"split={column}: data.{name} has the columns 0 to {columns - 1}")
+            value = value[:, column or 0]
         if name.endswith("mask"):
             nodes = data.x.size(0)
             if str(value.dtype) != "torch.bool" or list(value.shape) != [nodes]:
@@ -137,11 +144,11 @@ def _split(data: Any, key: str, given: Any, column: int) -> Any:
 
 
 def labels_of(name: str, labels: Any, nodes: int) -> Any:
-    """Labels as a dataset holds them: one a node as int64 (NaN is -1, none), several as uint8."""
+    """Labels as a dataset holds them: one a node as int64 (NaN is -1, none), several as uint8; None for none at all."""
     import numpy
 
     if labels is None:
-        raise ValueError(f"{name} is missing: a dataset needs a label for each node (-1: none)")
+        return None
     array = numpy.asarray(readable(name, labels))
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]

@@ -7,7 +7,7 @@ import os
 from . import _core
 from .batch import Batch
 from .errors import UvatrainError
-from .loader import Batches, _Epoch, close_with
+from .loader import Batches, _Epoch, close_with, split_name
 
 __all__ = ["Session", "attach"]
 
@@ -87,13 +87,14 @@ def attach(split: str = "train") -> Session:
             for batch in valid:
                 ...
 
-    split: "train", "valid" or "test". One process of the run attaches, and to each split once. Splits take
-    turns: a step of one ends the batch of another.
+    split: "train", "valid" (or "val") or "test". One process of the run attaches, and to each split once. Splits
+    take turns: a step of one ends the batch of another.
 
     Raises UvatrainError where this process was not started by `uvatrain run`, where another has attached
     before, and where launcher and module are of different versions.
     """
     global _run
+    split = split_name(split)
     if split not in ("train", "valid", "test"):
         raise ValueError(f"split {split!r}: train, valid or test")
     # In a fork, or when it has been given up, the core says why there is no other.

@@ -191,6 +191,11 @@ class Batch:
         return self._core.expand
 
     @property
+    def sampler_kind(self) -> str:
+        """Which kind of sampler made it, as the loader was asked for."""
+        return self._core.sampler_kind
+
+    @property
     def weighs_edges(self) -> bool:
         """Whether blocks have `weights`."""
         return self._core.weighs_edges
@@ -208,7 +213,10 @@ class Batch:
 
     @property
     def y(self) -> torch.Tensor:
-        """int64 [num_seeds]: the seeds' classes, -1 for none; uint8 [num_seeds, classes] if multi-label."""
+        """int64 [num_seeds]: the seeds' classes, -1 for none; uint8 [num_seeds, classes] if multi-label.
+
+        In a dataset without labels all are -1.
+        """
         return self._tensor("y")
 
     @property
@@ -257,8 +265,9 @@ class Batch:
     def to_pyg(self) -> Any:
         """The batch as one `torch_geometric.data.Data`, with what PyG's `trim_to_layer` needs.
 
-        A loader with `expand="new"` makes it exactly what the blocks compute. With "all", each node keeps the
-        neighbours that its first hop drew, and those that later hops drew anew are left out (docs/python.md).
+        Make the loader with `expand="new"`: the `Data` is then exactly what the blocks compute. With "all", each node
+        keeps the neighbours that its first hop drew, and those that later hops drew anew are left out
+        (docs/python.md). A `UvatrainWarning` says so once a process, with their share of that batch.
 
         `x` and `y` view the slot; `edge_index` is a copy. `y` has the seeds' labels only.
         """

@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from .batch import Batch
-from .errors import Unavailable
+from .errors import Unavailable, warn
 
 __all__ = ["to_dgl", "to_pyg"]
+
+# Kinds of sampler that can expand new nodes only.
+_EXPAND_NEW = ("neighbor", "labor", "weighted", "walk")
+
+# Whether it has been told that edges are left out.
+_told = False
 
 
 def to_pyg(batch: Batch) -> Any:
@@ -57,6 +63,7 @@ def to_pyg(batch: Batch) -> Any:
             pieces.append(block.edge_index[:, first:])
         edge_index = torch.cat(pieces, dim=1)
         num_edges = [piece.size(1) for piece in pieces]
+        _tell_what_is_left_out(batch, sum(num_edges))
     data = Data(x=batch.x, edge_index=edge_index, y=batch.y)
     if batch.weighs_edges:
         data.edge_weight = torch.cat([block.weights[first:] for block, first in zip(taken, firsts)])
@@ -65,6 +72,25 @@ def to_pyg(batch: Batch) -> Any:
     data.num_sampled_edges = num_edges
     data.batch_size = batch.num_seeds
     return data
+
+
+def _tell_what_is_left_out(batch: Batch, taken: int) -> None:
+    """Warns, the first time, where a batch has edges that its `Data` has not."""
+    global _told
+    # Hops over one subgraph pick the same edges again.
+    if _told or batch.sampler_kind in ("saint-node", "saint-edge"):
+        return
+    sampled = sum(block.num_edges for block in batch.blocks)
+    if taken == sampled:
+        return
+    instead = "Take batch.blocks one by one, or batch.to_dgl(), which have them"
+    if batch.sampler_kind in _EXPAND_NEW:
+        instead = 'Make the loader with expand="new" (uvatrain run --expand new), which leaves out none'
+    _told = True
+    warn(
+        f"to_pyg() leaves out {100 * (1 - taken / sampled):.1f} % of this batch's {sampled} sampled edges: later hops "
+        f"drew anew for nodes that have neighbours already, and a Data has one set of neighbours a node. {instead}"
+    )
 
 
 def to_dgl(batch: Batch) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from . import _core
 from ._arrays import lent, readable
+from .errors import warn
 
 __all__ = ["Dataset", "write_dataset"]
 
@@ -179,7 +180,7 @@ def write_dataset(
     indptr: Any,
     indices: Any,
     features: Any,
-    labels: Any,
+    labels: Any = None,
     train_idx: Any,
     valid_idx: Any = (),
     test_idx: Any = (),
@@ -201,10 +202,12 @@ def write_dataset(
     indptr: integers [nodes + 1]; `indices[indptr[v]:indptr[v + 1]]` are the in-neighbours of v, whose
         features v aggregates.
     indices: integers [edges]. int32 stays, others become int64.
-    features: float32, float16, bfloat16, uint8 or int8 [nodes, features].
-    labels: integers [nodes], -1 for none; or uint8 or bool [nodes, classes] where a node may have several.
+    features: float32, float16, bfloat16, uint8 or int8 [nodes, features]. float64 is narrowed to float32, with a
+        `UvatrainWarning`.
+    labels: integers [nodes], -1 for none; or uint8 or bool [nodes, classes] where a node may have several. None:
+        no node has one, and all are -1.
     train_idx, valid_idx, test_idx: integers, node ids.
-    weight: float32 [edges].
+    weight: float32 [edges]. float64 is narrowed as features are.
     orig_id: integers [nodes], unique, below 2**40.
     name, classes, and anything else by its keyword: what meta.json says. JSON values.
     overwrite: replace a dataset at `path`, in one step. A directory that is no whole dataset, or has other files in it,
@@ -230,7 +233,7 @@ def write_dataset(
     if classes is not None:
         # Numbers of numpy's too.
         meta["classes"] = operator.index(classes)
-    _core.write_dataset(os.fspath(path), given, _json(meta), bool(overwrite))
+    _core.write_dataset(os.fspath(path), given, _json(meta), bool(overwrite), warn)
     return Dataset(path)
 
 

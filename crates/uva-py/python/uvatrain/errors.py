@@ -1,10 +1,14 @@
 """What can go wrong, as exceptions that tell what to do about it.
 
 Wrong options are ValueError, and what the system refuses of a file is OSError (FileNotFoundError where it is
-missing). The rest is here.
+missing). The rest is here, and the warnings.
 """
 
-__all__ = ["BatchGone", "PeerDied", "SlotInUse", "Unavailable", "UvatrainError"]
+import os
+import sys
+import warnings
+
+__all__ = ["BatchGone", "PeerDied", "SlotInUse", "Unavailable", "UvatrainError", "UvatrainWarning"]
 
 
 class UvatrainError(RuntimeError):
@@ -30,7 +34,20 @@ class BatchGone(UvatrainError):
     """A batch was used after the next one was asked for. Clone what is needed longer than a step."""
 
 
+class UvatrainWarning(UserWarning):
+    """A call does what it was asked for, but something of it is easily overlooked."""
+
+
+def warn(message: str) -> None:
+    """Warns by UvatrainWarning, at the line that called into this package."""
+    package = os.path.dirname(__file__) + os.sep
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, UvatrainWarning, level)
+
+
 # Messages show the name that people import.
-for _class in (UvatrainError, Unavailable, PeerDied, SlotInUse, BatchGone):
+for _class in (UvatrainError, Unavailable, PeerDied, SlotInUse, BatchGone, UvatrainWarning):
     _class.__module__ = "uvatrain"
 del _class

@@ -273,11 +273,12 @@ class Loader(Batches):
                 for batch in loader:
                     train(batch.x, batch.y, batch.blocks)
 
-    path: the dataset's directory (docs/data-format.md).
-    fanouts: neighbours a node and hop, from the seeds outward; -1 takes all and needs slot_bytes.
+    path: the dataset's directory (docs/data-format.md), or an open `uvatrain.Dataset`.
+    fanouts: a sequence of neighbours a node, one number a hop, from the seeds outward; -1 takes all and needs
+        slot_bytes.
     batch_size: seeds a batch.
     device: where batches come to be: "cpu", "cuda" or "cuda:1".
-    split: "train", "valid" or "test". Only training is shuffled.
+    split: "train", "valid" (or "val") or "test". Only training is shuffled.
     samplers: threads that sample. None: a quarter of the cores, 8 at most. It never changes a batch.
     gather_threads: threads that copy feature rows where the CPU does. None: a quarter of the cores.
     slots: batches that can be ready or in use at once. With 3, a tensor of the last step that is still bound
@@ -287,12 +288,12 @@ class Loader(Batches):
     slot_bytes: how large a batch's ids and blocks may be, and again its features. None: as the fanouts allow.
     seed: of every random choice. The same seed makes the same batches, on any machine, with any number of
         samplers.
-    replace: sample with replacement.
+    replace: sample with replacement: each list that has entries gives as many picks as its fanout says.
     drop_last: leave out an epoch's last batch of training where it is smaller than the others.
     batch_dependency: a node's neighbours change only every so many batches.
     expand: which nodes a hop draws neighbours for: "all" so far, anew in each hop, or the "new" ones only, so
-        that a node has the same neighbours in every layer. `batch.to_pyg()` and PyG's `trim_to_layer` are
-        exact with "new".
+        that a node has the same neighbours in every layer. Take "new" for `batch.to_pyg()` and PyG's
+        `trim_to_layer`, which are exact with it.
     sampler_kind: which neighbours are picked. "neighbor": any, each node's on its own. "labor": such as the nodes of
         a hop share, so that a batch has fewer nodes. "weighted": by the weights of the edges (weight.npy).
         "ladies" and "fastgcn": nodes drawn for a whole layer by importance, `fanouts` of them a layer. "saint-node" and
@@ -309,7 +310,7 @@ class Loader(Batches):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Dataset,
         *,
         fanouts: Sequence[int] = (15, 10, 5),
         batch_size: int = 1024,
@@ -335,11 +336,12 @@ class Loader(Batches):
         world_size: int | None = None,
     ) -> None:
         rank, world_size = ranks(rank, world_size)
+        split = split_name(split)
         source = _core._open_loader(
-            os.fspath(path),
+            path._core if isinstance(path, Dataset) else os.fspath(path),
             split=split,
             device=str(device),
-            fanouts=list(fanouts),
+            fanouts=fanouts_given("fanouts", fanouts),
             batch_size=batch_size,
             seed=seed,
             replace=replace,
@@ -362,10 +364,34 @@ class Loader(Batches):
         )
         close_with(self, source)
         super().__init__(source, split)
+        if isinstance(path, Dataset):
+            self._dataset = path
 
     def __repr__(self) -> str:
         path = str(self.dataset.path)
         return f"Loader({path!r}, split={self.split!r}, batches={len(self)}, epoch={self.epoch})"
+
+
+def split_name(split: Any) -> Any:
+    """A split's own name: PyG's "val" is "valid". Names that are none are left for the core to refuse."""
+    if not isinstance(split, str):
+        raise TypeError(
+            f'split is a {type(split).__name__}: it is the name of a split, "train", "valid" or "test". Which nodes '
+            "are in it is the dataset's: write_dataset(..., train_idx=...)"
+        )
+    return "valid" if split == "val" else split
+
+
+def fanouts_given(name: str, fanouts: Any) -> list[Any]:
+    """The fanouts as a list. What its entries are the core looks at."""
+    try:
+        if isinstance(fanouts, str | bytes):
+            raise TypeError
+        return list(fanouts)
+    except TypeError:
+        raise TypeError(
+            f"{name} is a {type(fanouts).__name__}: a sequence is needed, a number for each hop, for example (5, 5)"
+        ) from None
 
 
 def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:

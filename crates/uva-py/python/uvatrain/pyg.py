@@ -11,9 +11,9 @@
         neighbor_sampler=NeighborSampler(dataset, [10, 10]),
         batch_size=1024,
         shuffle=True,
-        num_workers=2,
     )
 
+Workers (`num_workers`) make it slower as a rule: docs/python.md says why, and `uvatrain.Loader` is the fast way.
 Neither pyg-lib nor torch-sparse is needed. Where one of them is installed, PyG's own sampler runs over the
 GraphStore as well: leave `neighbor_sampler` out.
 """
@@ -43,6 +43,7 @@ except ImportError as error:
 
 from . import _core
 from .datasets import Dataset, opened
+from .loader import fanouts_given
 
 __all__ = ["FeatureStore", "GraphStore", "NeighborSampler"]
 
@@ -168,8 +169,8 @@ class NeighborSampler(BaseSampler):
 
     dataset: an open `uvatrain.Dataset`, its path, or one of the stores.
     num_neighbors: picks in each hop, from the seeds outward; -1 takes all.
-    replace: whether a neighbour may be picked more than once. Lists no longer than the fanout are taken whole
-        either way.
+    replace: whether a neighbour may be picked more than once. Then every list that has entries gives as many picks
+        as the fanout says, a short one too.
     seed: the key's seed; 0 to 2**64 - 1.
     kind: "neighbor", or "labor": the nodes of a hop share what they pick, so that a batch has fewer nodes.
     subgraph_type: "directional" only. disjoint, time_attr, weight_attr and edges as seeds are not supported,
@@ -200,7 +201,7 @@ class NeighborSampler(BaseSampler):
             raise ValueError(
                 "num_neighbors is a dict: a dataset has one type of edge, so a list of numbers is needed"
             )
-        fanouts = getattr(num_neighbors, "values", num_neighbors)
+        fanouts = fanouts_given("num_neighbors", getattr(num_neighbors, "values", num_neighbors))
         if isinstance(dataset, FeatureStore | GraphStore):
             dataset = dataset.dataset
         if isinstance(dataset, pyg_data.Data | pyg_data.HeteroData | tuple | list):

@@ -186,7 +186,7 @@ impl TrainingRun {
             cache,
         };
         self.preparation.log_end(&end);
-        observer.event(&Event::End(end.clone()))?;
+        observer.event(&Event::End(Box::new(end.clone())))?;
         Ok(end)
     }
 

@@ -204,5 +204,5 @@ pub(crate) fn parameter_bits(trainer: &Trainer) -> Vec<u64> {
 
 /// What a training pass drops, the same for every call.
 pub(crate) fn draws() -> Draws {
-    Draws::new(tch::Device::Cpu, 5)
+    Draws::new(crate::TrainDevice::Cpu, 5)
 }

@@ -7,6 +7,7 @@ use std::thread;
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use uva_mem::files::read_kernel_text;
 use uva_runtime::machine;
 
 use crate::exit;
@@ -44,7 +45,7 @@ pub fn leave_to_signal() {
 
 /// Whether this process was started with `signal` ignored.
 fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = read_kernel_text("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)

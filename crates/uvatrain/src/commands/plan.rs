@@ -7,7 +7,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::Context;
 use uva_graph::reorder::{NodeOrder, stage_reordered};
 use uva_graph::{Dataset, Verify};
 use uva_mem::files::write_output;

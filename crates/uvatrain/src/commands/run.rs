@@ -47,7 +47,7 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
     view.finish();
     let end = end?;
     if flags.json {
-        out::json(&Event::End(end.clone()))?;
+        out::json(&Event::End(Box::new(end.clone())))?;
     }
     let besides = summary::Besides { metrics: flags.metrics.as_deref(), ..summary::Besides::default() };
     out::say(&summary::of_run(&end, &besides));

@@ -55,7 +55,7 @@ pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
     view.finish();
     let end = end?;
     if flags.json {
-        out::json(&Event::End(end.clone()))?;
+        out::json(&Event::End(Box::new(end.clone())))?;
     }
     let besides = summary::Besides {
         metrics: flags.metrics.as_deref(),

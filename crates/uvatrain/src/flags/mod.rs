@@ -76,8 +76,8 @@ From nothing to a trained model:
 
 Every command explains itself with --help.
 Exit codes: 0 done, 1 the run failed, 2 bad usage or input, 3 the machine lacks what was asked for,
-130 and 143 after SIGINT and SIGTERM. RUST_LOG=debug, or UVATRAIN_LOG=debug, shows what goes on inside;
-UVATRAIN_LOG_FORMAT=json writes it as one JSON object a line."
+129, 130 and 143 after SIGHUP, SIGINT and SIGTERM. RUST_LOG=debug, or UVATRAIN_LOG=debug, shows what
+goes on inside; UVATRAIN_LOG_FORMAT=json writes it as one JSON object a line."
 )]
 pub struct Cli {
     /// What to do.

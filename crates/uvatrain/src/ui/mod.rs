@@ -7,7 +7,6 @@ pub mod log;
 pub mod out;
 #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "only `train` shows its progress"))]
 pub mod progress;
-#[cfg_attr(not(feature = "train"), allow(dead_code, reason = "only `train` knows how many epochs follow"))]
 pub mod remaining;
 pub mod summary;
 pub mod table;

@@ -121,7 +121,7 @@ impl Run {
                 Ok(())
             }
             Event::End(end) => {
-                self.end = Some(end);
+                self.end = Some(*end);
                 Ok(())
             }
         }

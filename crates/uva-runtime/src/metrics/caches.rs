@@ -1,0 +1,136 @@
+//! What caches did for a run's batches, those epochs apart that they were chosen by.
+
+use serde::{Deserialize, Serialize};
+
+/// What was asked of the caches, and what they had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheCounts {
+    /// Reads of neighbour lists: one of each list's place, one of each neighbour picked.
+    pub list_reads: u64,
+    /// Those of cached lists.
+    pub list_hits: u64,
+    /// Feature rows.
+    pub rows: u64,
+    /// Those that came from the cache.
+    pub row_hits: u64,
+}
+
+impl CacheCounts {
+    /// Share of the reads of lists that were of cached ones; `None` where there were none.
+    pub fn list_hit_rate(&self) -> Option<f64> {
+        share(self.list_hits, self.list_reads)
+    }
+
+    /// Share of the rows that came from the cache; `None` where there were none.
+    pub fn row_hit_rate(&self) -> Option<f64> {
+        share(self.row_hits, self.rows)
+    }
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// [`CacheCounts`] of a run's epochs, those apart by whose batches the caches were chosen: in these they are hit more
+/// than in any others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheTotals {
+    /// Of the epochs that were counted beforehand.
+    pub counted: CacheCounts,
+    /// Of all others.
+    pub others: CacheCounts,
+}
+
+impl CacheTotals {
+    /// Adds a batch's of this epoch, in a run whose first `counted_epochs` were counted beforehand.
+    pub fn add(&mut self, counts: CacheCounts, epoch: u32, counted_epochs: u32) {
+        let part = if epoch < counted_epochs { &mut self.counted } else { &mut self.others };
+        *part += counts;
+    }
+
+    /// Of all epochs.
+    pub fn all(&self) -> CacheCounts {
+        let mut all = self.counted;
+        all += self.others;
+        all
+    }
+}
+
+impl std::ops::AddAssign for CacheTotals {
+    fn add_assign(&mut self, other: Self) {
+        self.counted += other.counted;
+        self.others += other.others;
+    }
+}
+
+impl std::ops::AddAssign for CacheCounts {
+    fn add_assign(&mut self, other: Self) {
+        for (sum, more) in [
+            (&mut self.list_reads, other.list_reads),
+            (&mut self.list_hits, other.list_hits),
+            (&mut self.rows, other.rows),
+            (&mut self.row_hits, other.row_hits),
+        ] {
+            // A metrics file can say what it likes.
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
+/// What the caches of a run did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CacheOutcome {
+    /// Counted over all training batches of this run.
+    #[serde(flatten)]
+    pub counts: CacheCounts,
+    /// Share of the reads of lists that were of cached ones, in the epochs that were not counted beforehand; `None` where
+    /// the run had no others.
+    #[serde(default)]
+    pub list_hit_rate: Option<f64>,
+    /// Share of the rows that came from the cache, likewise.
+    #[serde(default)]
+    pub row_hit_rate: Option<f64>,
+    /// What the plan expected of the one.
+    pub expected_list_hit_rate: f64,
+    /// And of the other.
+    pub expected_row_hit_rate: f64,
+    /// The epochs by whose batches the caches were chosen, where the run had some of them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub counted_beforehand: Option<CountedBeforehand>,
+}
+
+impl CacheOutcome {
+    /// What a run's totals come to beside these expectations of lists and rows. Its first `counted_epochs` were counted
+    /// beforehand.
+    pub fn of(totals: &CacheTotals, expected: [f64; 2], counted_epochs: u32) -> Self {
+        let CacheTotals { counted, others } = *totals;
+        let beforehand = CountedBeforehand {
+            epochs: counted_epochs,
+            counts: counted,
+            list_hit_rate: counted.list_hit_rate(),
+            row_hit_rate: counted.row_hit_rate(),
+        };
+        Self {
+            counts: totals.all(),
+            list_hit_rate: others.list_hit_rate(),
+            row_hit_rate: others.row_hit_rate(),
+            expected_list_hit_rate: expected[0],
+            expected_row_hit_rate: expected[1],
+            counted_beforehand: (counted != CacheCounts::default()).then_some(beforehand),
+        }
+    }
+}
+
+/// What the caches did in the epochs that they were chosen by: no measure of how they do in others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CountedBeforehand {
+    /// How many there are: a run's first. The run may have trained some of them only.
+    pub epochs: u32,
+    /// Counted over the training batches of these.
+    #[serde(flatten)]
+    pub counts: CacheCounts,
+    /// Share of the reads of lists that were of cached ones.
+    pub list_hit_rate: Option<f64>,
+    /// Share of the rows that came from the cache.
+    pub row_hit_rate: Option<f64>,
+}
