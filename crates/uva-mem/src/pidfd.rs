@@ -42,8 +42,8 @@ impl PidFd {
         Ok(Self { fd, pid })
     }
 
-    /// The number that the system has for the process; `None` once it was waited for, and where this process's PID
-    /// namespace does not hold it. For a descriptor that was handed over: [`PidFd::pid`] is what its giver said.
+    /// The number that the process has in the PID namespace that `/proc` was mounted in; `None` once it was waited for, and
+    /// where that namespace does not hold it. For a descriptor that was handed over: [`PidFd::pid`] is what its giver said.
     ///
     /// # Errors
     /// Where `/proc` cannot be read.
