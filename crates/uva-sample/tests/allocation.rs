@@ -66,9 +66,14 @@ fn batches_and_epochs_allocate_nothing() {
     for (graph, kind) in
         [&wide, &narrow].into_iter().flat_map(|graph| SamplerKind::ALL.map(|kind| (graph, kind)))
     {
-        for (fanouts, replace) in
-            [(&[15, 10, 5][..], false), (&[15, 10, 5], true), (&[-1, 3], false), (&[70_000], true)]
-        {
+        // With replacement every list is drawn from, so that 70,000 would be refused.
+        for (fanouts, replace) in [
+            (&[15, 10, 5][..], false),
+            (&[15, 10, 5], true),
+            (&[-1, 3], false),
+            (&[70_000], false),
+            (&[300], true),
+        ] {
             let replace = replace && matches!(kind, SamplerKind::Neighbor | SamplerKind::Weighted);
             // A layer that is drawn as a whole is to have more nodes than a list has picks.
             let larger = |fanout: i32| if fanout < 0 { fanout } else { (50 * fanout).min(70_000) };
