@@ -1,0 +1,217 @@
+//! Regular files, directories and locks, opened by a name that may lead anywhere.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+/// Opens the regular file at `path` for reading. Links are followed.
+///
+/// It never waits: what is no regular file is refused before a byte is read.
+///
+/// # Errors
+/// The system's answer; [`io::ErrorKind::IsADirectory`] for a directory, and [`io::ErrorKind::InvalidInput`] for a FIFO, a
+/// socket or a device.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    // A FIFO without a writer opens at once with NONBLOCK; of regular files the flag changes nothing.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        // A socket's name, or a device without a driver.
+        Err(Errno::NXIO) => return Err(not_regular("a socket or a device")),
+        Err(error) => return Err(error.into()),
+    };
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() {
+        return Ok(file);
+    }
+    Err(if kind.is_dir() {
+        io::Error::new(io::ErrorKind::IsADirectory, "it is a directory, not a file")
+    } else if kind.is_fifo() {
+        not_regular("a named pipe")
+    } else {
+        not_regular("a device")
+    })
+}
+
+pub(super) fn not_regular(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, not a regular file"))
+}
+
+/// Whether an error of opening or reading is about what lies under the name, and not about the system: nothing, no regular
+/// file, one too large or of other text, links that lead to each other, a name longer than the system takes. Then another
+/// path mends it.
+pub fn is_about_the_name(error: &io::Error) -> bool {
+    match error.kind() {
+        io::ErrorKind::NotFound
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::IsADirectory
+        | io::ErrorKind::InvalidFilename => true,
+        // The system says these about other things too; without its number they are from here.
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::FileTooLarge => {
+            error.raw_os_error().is_none()
+        }
+        // Links that lead to each other have a kind of their own, which Rust keeps to itself.
+        _ => error.raw_os_error() == Some(Errno::LOOP.raw_os_error()),
+    }
+}
+
+/// Reads the whole of the regular file at `path`, which has to have at most `most` bytes.
+///
+/// # Errors
+/// As [`open_regular`]; [`io::ErrorKind::FileTooLarge`] for a larger file, of which nothing is read.
+pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = open_regular(path)?;
+    let too_large = |bytes: u64| {
+        io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it has {bytes} bytes, and at most {most} are read of such a file"),
+        )
+    };
+    let bytes = file.metadata()?.len();
+    if bytes > most {
+        return Err(too_large(bytes));
+    }
+    let mut contents = Vec::new();
+    // Files of /proc say that they have no bytes, and any file may grow meanwhile: the bound is on what is read.
+    file.take(most.saturating_add(1)).read_to_end(&mut contents)?;
+    if contents.len() as u64 > most {
+        return Err(too_large(contents.len() as u64));
+    }
+    Ok(contents)
+}
+
+/// [`read_regular`] of a file of UTF-8 text.
+///
+/// # Errors
+/// As [`read_regular`], and [`io::ErrorKind::InvalidData`] for other bytes.
+pub fn read_regular_text(path: &Path, most: u64) -> io::Result<String> {
+    String::from_utf8(read_regular(path, most)?).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        io::Error::new(io::ErrorKind::InvalidData, format!("its byte {at} is not UTF-8 text"))
+    })
+}
+
+/// The text of a file of /proc or /sys, which the kernel writes: not for paths that anybody names.
+///
+/// # Errors
+/// The system's answer, and other bytes than UTF-8.
+pub fn read_kernel_text(path: impl AsRef<Path>) -> io::Result<String> {
+    fs::read_to_string(path)
+}
+
+/// The bytes of such a file.
+///
+/// # Errors
+/// The system's answer.
+pub fn read_kernel(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    fs::read(path)
+}
+
+/// Opens a directory, to lock it, to synchronise it, or to look names up in it.
+///
+/// # Errors
+/// The system's answer, which for anything but a directory is [`io::ErrorKind::NotADirectory`]: a FIFO is not waited for.
+pub fn open_directory(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// Opens a regular file to hold a lock on it; with `create` it is made where there is none, with mode 0600, so that no
+/// other user can open it and take the lock. Nothing is read or written. A link is refused.
+///
+/// # Errors
+/// The system's answer; [`io::ErrorKind::InvalidInput`] for what is no regular file.
+pub fn open_lock_file(path: &Path, create: bool) -> io::Result<File> {
+    // For writing too: a lock on a network file system may need it.
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = if create { flags | OFlags::CREATE } else { flags };
+    let file = match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => File::from(file),
+        Err(Errno::LOOP) => return Err(not_regular("a link")),
+        Err(Errno::NXIO) => return Err(not_regular("a socket or a device")),
+        Err(error) => return Err(error.into()),
+    };
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular("a pipe or a device")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use rustix::fs::CWD;
+
+    use super::*;
+    use crate::files::testing::entries;
+
+    #[test]
+    fn a_fifo_a_device_a_socket_and_a_directory_are_refused_without_waiting() {
+        let temp = tempfile::tempdir().unwrap();
+        let fifo = temp.path().join("fifo");
+        rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let socket = temp.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        for (path, says) in
+            [(fifo.as_path(), "named pipe"), (Path::new("/dev/zero"), "device"), (&socket, "socket")]
+        {
+            let error = open_regular(path).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{}", path.display());
+            assert!(error.to_string().contains(says), "{error}");
+        }
+        assert_eq!(open_regular(temp.path()).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(open_regular(Path::new("/nowhere")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn no_more_than_the_bound_is_read_and_files_that_tell_no_length_are_read_whole() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("file");
+        fs::write(&path, b"abcdef").unwrap();
+        assert_eq!(read_regular(&path, 6).unwrap(), b"abcdef");
+        assert_eq!(read_regular(&path, 5).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert!(!read_regular(Path::new("/proc/self/status"), 1 << 20).unwrap().is_empty());
+        assert_eq!(
+            read_regular(Path::new("/proc/self/status"), 10).unwrap_err().kind(),
+            io::ErrorKind::FileTooLarge
+        );
+        fs::write(&path, b"ab\xff").unwrap();
+        let error = read_regular_text(&path, 100).unwrap_err();
+        assert!(error.to_string().contains("byte 2"), "{error}");
+    }
+
+    #[test]
+    fn a_lock_is_held_on_a_file_of_the_users_alone_and_never_through_a_link() {
+        let temp = tempfile::tempdir().unwrap();
+        let (lock, link) = (temp.path().join("lock"), temp.path().join("link"));
+        assert_eq!(open_lock_file(&lock, false).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let mode = open_lock_file(&lock, true).unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        open_lock_file(&lock, false).unwrap();
+        symlink(temp.path().join("victim"), &link).unwrap();
+        assert!(open_lock_file(&link, true).unwrap_err().to_string().contains("a link"));
+        let fifo = temp.path().join("fifo");
+        rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert!(open_lock_file(&fifo, true).unwrap_err().to_string().contains("a pipe"));
+        assert_eq!(entries(temp.path()), ["fifo", "link", "lock"]);
+    }
+
+    #[test]
+    fn errors_about_what_a_name_leads_to_are_told_from_those_of_the_system() {
+        let temp = tempfile::tempdir().unwrap();
+        let looped = temp.path().join("loop");
+        symlink(&looped, &looped).unwrap();
+        let long = temp.path().join("x".repeat(300));
+        for path in [looped.as_path(), &long, temp.path(), Path::new("/nowhere"), Path::new("/dev/zero")] {
+            assert!(is_about_the_name(&open_regular(path).unwrap_err()), "{}", path.display());
+        }
+        let file = temp.path().join("file");
+        fs::write(&file, b"abc").unwrap();
+        assert!(is_about_the_name(&read_regular(&file, 2).unwrap_err()));
+        for system in [Errno::NOSPC, Errno::FBIG, Errno::INVAL, Errno::ACCESS, Errno::MFILE] {
+            assert!(!is_about_the_name(&system.into()), "{system:?}");
+        }
+    }
+}
