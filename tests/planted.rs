@@ -9,7 +9,9 @@ mod support;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
+#[cfg(feature = "train")]
+use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};

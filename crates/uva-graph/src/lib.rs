@@ -41,6 +41,7 @@ pub mod npy;
 mod quote;
 pub mod reorder;
 mod room;
+pub mod shown;
 pub mod staged;
 mod stamp;
 mod steps;

@@ -1,5 +1,7 @@
 //! What messages show of a file's own words: little of it, on one line, and nothing that a terminal would obey.
 
+use crate::shown;
+
 /// Characters that are shown of a word or a line.
 const SHOWN: usize = 60;
 
@@ -9,8 +11,7 @@ const SHOWN_OF_MESSAGE: usize = 200;
 /// Words that are shown of a list.
 const LISTED: usize = 8;
 
-/// The beginning of a word or a line. Control characters, and those that change the direction of writing, are escaped
-/// as `\x1b` and `\u{202e}`.
+/// The beginning of a word or a line, fit for a terminal.
 pub(crate) fn shown(text: impl AsRef<[u8]>) -> String {
     up_to(text.as_ref(), SHOWN)
 }
@@ -34,28 +35,10 @@ fn up_to(text: &[u8], most: usize) -> String {
     // No character has more than 4 bytes; the rest of a long line is not looked at.
     let beginning = &text[..text.len().min(4 * (most + 1))];
     let text = String::from_utf8_lossy(beginning);
-    let mut shown = String::new();
-    for (number, character) in text.chars().enumerate() {
-        if number == most {
-            shown.push('…');
-            break;
-        }
-        match character {
-            '\t' => shown.push('\t'),
-            c if c.is_control() => shown += &format!("\\x{:02x}", u32::from(c)),
-            c if is_layout(c) => shown += &format!("\\u{{{:x}}}", u32::from(c)),
-            c => shown.push(c),
-        }
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", shown::word(&text[..end])),
+        None => shown::word(&text).into_owned(),
     }
-    shown
-}
-
-/// Whether a character changes the direction of writing or begins a line.
-fn is_layout(character: char) -> bool {
-    matches!(
-        character,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    )
 }
 
 #[cfg(test)]
@@ -67,7 +50,7 @@ mod tests {
         assert_eq!(shown("a\tb ü '…'"), "a\tb ü '…'");
         assert_eq!(
             shown("\x1b[2J\r\n\0\x7f\u{9b}\u{202e}\u{2066}\u{2028}"),
-            "\\x1b[2J\\x0d\\x0a\\x00\\x7f\\x9b\\u{202e}\\u{2066}\\u{2028}"
+            "\\x1b[2J\\x0d\\n\\x00\\x7f\\u{9b}\\u{202e}\\u{2066}\\u{2028}"
         );
         assert_eq!(shown(b"\xff\xfe1"), "\u{fffd}\u{fffd}1");
     }

@@ -7,7 +7,8 @@ use std::io;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use uva_graph::GraphError;
-use uva_runtime::{RuntimeError, shown};
+use uva_graph::shown;
+use uva_runtime::RuntimeError;
 
 mod classes {
     use pyo3::import_exception;

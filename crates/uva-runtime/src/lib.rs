@@ -20,7 +20,6 @@
 //! | [`metrics`], [`trace`] | what a run tells about itself, as lines and as a timeline |
 //! | [`machine`] | what the machine has to give before anything starts |
 //! | [`gauges`] | what can be seen of a run under way |
-//! | [`shown`] | text of others, made fit to be shown |
 //! | [`mps`] | the daemon through which producer and consumer share a GPU |
 //!
 //! What it must not know: command lines and terminals.
@@ -50,7 +49,6 @@ mod preparation;
 pub mod roles;
 pub mod run;
 pub mod schedule;
-pub mod shown;
 mod stage;
 pub mod trace;
 #[cfg(feature = "train")]

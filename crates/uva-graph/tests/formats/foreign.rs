@@ -147,7 +147,7 @@ fn messages_quote_a_file_in_short_and_escaped() {
     graphbolt::write(&place, graphbolt::METADATA);
     place.write("graph/edges.csv", format!("{evil}\n"));
     let message = place.refusal(Format::GraphBolt, "graph", &plain);
-    assert!(message.contains("line 1 is '\\x1b[2J\\u{202e}\\x9bxxx"), "{message}");
+    assert!(message.contains("line 1 is '\\x1b[2J\\u{202e}\\u{9b}xxx"), "{message}");
     assert_harmless(&message);
     for (key, value) in [("classes", &yaml), ("feat_dtype", &yaml)] {
         place.write("graph/meta.json", format!("{{\"{key}\": {value}}}"));

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
-use uva_runtime::shown;
+use uva_graph::shown;
 
 use crate::flags::Cli;
 use crate::{exit, ui};

@@ -1,10 +1,10 @@
 //! Results on stdout, where nothing else is ever written, and lines for people on stderr. What others have put into
-//! names and messages is made fit for a terminal here ([`uva_runtime::shown`]).
+//! names and messages is made fit for a terminal here ([`uva_graph::shown`]).
 
 use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
-use uva_runtime::shown;
+use uva_graph::shown;
 
 /// Prints text for people.
 ///

@@ -1,6 +1,6 @@
 //! Plain aligned tables.
 
-use uva_runtime::shown;
+use uva_graph::shown;
 
 /// A table of text: the first column flush left, the others flush right unless told otherwise.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use signal_hook::low_level::pipe;
-use uva_runtime::shown;
+use uva_graph::shown;
 
 /// Another screen, and no cursor on it.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
