@@ -42,7 +42,8 @@ fi
 # The program of the same checkout, which starts samplers and producer for what attaches. As the tests of the workspace
 # have built it, so that nothing is built twice.
 if [[ -z ${UVATRAIN_PROGRAM:-} ]]; then
-  (cd "$checkout" && cargo build --quiet -p uvatrain)
+  # With `-p uvatrain` cargo would choose fewer features of what others made, and build that anew.
+  (cd "$checkout" && cargo build --quiet --workspace --bin uvatrain)
   target=$(cd "$checkout" && cargo metadata --format-version 1 --no-deps |
     "$python" -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
   UVATRAIN_PROGRAM=$target/debug/uvatrain

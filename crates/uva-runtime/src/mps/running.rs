@@ -21,6 +21,8 @@ pub(super) const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
 /// More than a number and its line's end have.
 const LONGEST_PID_FILE: u64 = 64;
 const NO_NUMBER: &str = "its pid file holds no number";
+/// The mode of a directory that the group or everybody may write.
+const OTHERS_WRITE: u32 = 0o022;
 /// What every daemon answers, whether it has a server or not.
 const ARE_YOU_THERE: &str = "get_default_active_thread_percentage";
 
@@ -216,8 +218,8 @@ pub(super) fn terminate_client(control: &Control, place: &Place, pid: u32) -> Re
 
 /// The daemon's process in this pipe directory. It may not answer.
 ///
-/// Its pid file says which process it is. That counts where nobody else can have written it: the directory is this
-/// user's, or one like /tmp, and this user's process listens at the socket there.
+/// Its pid file says which process it is. That counts where this user's process listens at the socket there, or where
+/// nobody else can have written the file: in a directory that is this user's alone to write.
 pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
     let whole = || directory.to_owned();
     let nothing = || Err(NotRunning::Nothing { directory: whole() }.into());
@@ -260,9 +262,16 @@ pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
     if let Some(owner) = process.owner().filter(|owner| !owner.is_us()) {
         return Err(foreign(directory, owner));
     }
-    let listener = Listener::of(directory)
-        .map_err(MpsError::system(format!("socket {}", directory.join(SOCKET).display())))?;
-    let Some(listener) = listener else { return stale("nobody listens at its socket") };
+    let listener = match Listener::of(directory) {
+        Ok(Some(listener)) => listener,
+        // What lies here this user has put here. Whether the daemon answers its control program finds out.
+        _ if owner.is_us() && meta.mode() & OTHERS_WRITE == 0 => return Ok(process),
+        Ok(None) => return stale("nobody listens at its socket"),
+        Err(source) => {
+            let doing = format!("socket {}", directory.join(SOCKET).display());
+            return Err(MpsError::System { doing, source });
+        }
+    };
     let owner = Owner::of(listener.uid);
     if !owner.is_us() {
         return Err(foreign(directory, owner));
@@ -282,9 +291,9 @@ fn foreign(directory: &Path, owner: Owner) -> MpsError {
 /// Whether this is a directory like /tmp, in which everybody may make files and nobody may replace another's: its owner
 /// says nothing then. Whoever else owns such a directory may replace all of them.
 fn is_everybodys(owner: u32, mode: u32) -> bool {
-    const OTHERS_WRITE: u32 = 0o002;
+    const EVERYBODY_WRITES: u32 = 0o002;
     const STICKY: u32 = 0o1000;
-    owner == 0 && mode & (OTHERS_WRITE | STICKY) == OTHERS_WRITE | STICKY
+    owner == 0 && mode & (EVERYBODY_WRITES | STICKY) == EVERYBODY_WRITES | STICKY
 }
 
 #[cfg(test)]
