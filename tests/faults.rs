@@ -139,7 +139,7 @@ fn a_role_that_is_stopped_for_a_while_is_waited_for_and_changes_no_batch() {
     for role in ["sampler", "producer", "consumer"] {
         let metrics = format!("{role}.jsonl");
         let path = temp.path().join(&metrics);
-        let (mut run, processes) = long_run(temp.path(), &metrics, "");
+        let (mut run, processes) = long_run(temp.path(), &metrics, "--overwrite-checkpoint");
         one(&processes, role).signal(Signal::STOP);
         // Longer than ten liveness checks: whoever took a stopped role for a dead one would have ended by then.
         let since = std::time::Instant::now();

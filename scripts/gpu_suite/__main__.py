@@ -3,6 +3,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import stat
 import sys
@@ -200,6 +201,9 @@ def arguments():
 
 
 def main():
+    # A shell that starts this in the background has SIGINT ignored, and every command of a step would inherit that.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     chosen = arguments()
     summary = stored(chosen.state / "summary.json")
     summary.update(simulator=chosen.simulate, profiles=[*summary.get("profiles", []), chosen.profile])
