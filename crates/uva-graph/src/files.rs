@@ -19,6 +19,12 @@ pub(crate) mod names {
     pub(crate) const NODE_IDS: &str = "node_id.npy";
     /// The same where ids were text: line k is the name of node k.
     pub(crate) const NODE_NAMES: &str = "node_names.txt";
+
+    /// The files that are read when a dataset is opened, those that it need not have included.
+    pub(crate) fn of_an_open_dataset() -> impl Iterator<Item = &'static str> {
+        let arrays = [INDPTR, INDICES, FEATURES, LABELS, WEIGHTS, ORIGINAL_IDS, crate::meta::FILE_NAME];
+        arrays.into_iter().chain(crate::Split::ALL.map(crate::Split::file_name))
+    }
 }
 
 /// `indices.npy`, in the width it has.

@@ -12,9 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use uva_mem::files;
 
-use crate::Split;
 use crate::files::names;
-use crate::meta;
 
 /// The stamp's name beside the files.
 pub(crate) const FILE_NAME: &str = ".uvatrain-stamp.json";
@@ -52,18 +50,8 @@ impl Stamp {
     ///
     /// Take it before the files are read: a change during the checks then shows as another state.
     pub(crate) fn of(directory: &Path) -> Option<Stamp> {
-        let splits = Split::ALL.map(Split::file_name);
-        let fixed = [
-            names::INDPTR,
-            names::INDICES,
-            names::FEATURES,
-            names::LABELS,
-            names::WEIGHTS,
-            names::ORIGINAL_IDS,
-            meta::FILE_NAME,
-        ];
         let mut files = BTreeMap::new();
-        for name in fixed.into_iter().chain(splits) {
+        for name in names::of_an_open_dataset() {
             match fs::metadata(directory.join(name)) {
                 Ok(metadata) => {
                     let modified_ns = nanoseconds(metadata.modified().ok()?)?;

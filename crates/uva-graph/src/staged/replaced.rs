@@ -9,23 +9,13 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use uva_mem::files::random_word;
 
 use super::sibling;
+use crate::GraphError;
 use crate::files::{Files, names};
-use crate::{GraphError, Split};
 
 /// The names of all files that a dataset may have, by which alone they are removed.
 fn file_names() -> impl Iterator<Item = &'static str> {
-    let arrays = [
-        names::INDPTR,
-        names::INDICES,
-        names::FEATURES,
-        names::LABELS,
-        names::WEIGHTS,
-        names::ORIGINAL_IDS,
-        names::NODE_IDS,
-        names::NODE_NAMES,
-    ];
-    let others = [crate::meta::FILE_NAME, crate::stamp::FILE_NAME, sibling::MARKER];
-    arrays.into_iter().chain(Split::ALL.map(Split::file_name)).chain(others)
+    let others = [names::NODE_IDS, names::NODE_NAMES, crate::stamp::FILE_NAME, sibling::MARKER];
+    names::of_an_open_dataset().chain(others)
 }
 
 fn is_of_dataset(name: &OsStr) -> bool {
