@@ -15,7 +15,7 @@ use crate::RuntimeError;
 pub(super) fn refuse(directory: &Path) -> Result<(), RuntimeError> {
     let Some(found) = checkpoint::look(directory) else { return Ok(()) };
     Err(RuntimeError::Usage(format!(
-        "--checkpoint {}: there is {} in it: --resume goes on from it, --overwrite-checkpoint replaces it; or name \
+        "--checkpoint {}: it holds {}. --resume goes on from it, --overwrite-checkpoint replaces it; or name \
          another directory",
         directory.display(),
         described(&found, SystemTime::now())
