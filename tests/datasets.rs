@@ -26,6 +26,16 @@ fn generate(directory: &Path, out: &str, more: &str) {
 
 // ---- what is refused
 
+/// Matrices and labels of a Planetoid graph of three nodes, by the ends of their files' names.
+const PLANETOID: [(&str, &[u8]); 6] = [
+    ("x", include_bytes!("../fuzz/seeds/csr_2x2.pickle")),
+    ("allx", include_bytes!("../fuzz/seeds/csr_2x2.pickle")),
+    ("tx", include_bytes!("../fuzz/seeds/csr_1x2.pickle")),
+    ("y", include_bytes!("../fuzz/seeds/labels_2x2.pickle")),
+    ("ally", include_bytes!("../fuzz/seeds/labels_2x2.pickle")),
+    ("ty", include_bytes!("../fuzz/seeds/labels_1x2.pickle")),
+];
+
 #[test]
 fn a_path_that_leads_to_no_file_ends_with_2_whatever_is_wrong_with_it() {
     let temp = directory();
@@ -38,16 +48,11 @@ fn a_path_that_leads_to_no_file_ends_with_2_whatever_is_wrong_with_it() {
     fs::remove_file(at("loops/label.npy")).unwrap();
     symlink("label.npy", at("loops/label.npy")).unwrap();
     fs::create_dir(at("index")).unwrap();
-    for (part, bytes) in [
-        ("x", &include_bytes!("../fuzz/seeds/csr_2x2.pickle")[..]),
-        ("allx", include_bytes!("../fuzz/seeds/csr_2x2.pickle")),
-        ("tx", include_bytes!("../fuzz/seeds/csr_1x2.pickle")),
-        ("y", include_bytes!("../fuzz/seeds/labels_2x2.pickle")),
-        ("ally", include_bytes!("../fuzz/seeds/labels_2x2.pickle")),
-        ("ty", include_bytes!("../fuzz/seeds/labels_1x2.pickle")),
+    let own: [(&str, &[u8]); 2] = [
         ("test.index", b"2\n\xff\n"),
         ("graph", b"(dp0\nI0\n(lp1\nI1\nasI1\n(lp2\nI0\naI2\nasI2\n(lp3\nI1\nas."),
-    ] {
+    ];
+    for (part, bytes) in PLANETOID.into_iter().chain(own) {
         fs::write(at(&format!("index/ind.small.{part}")), bytes).unwrap();
     }
     let long = "x".repeat(300);
@@ -107,15 +112,8 @@ fn a_pickle_whose_lists_share_their_items_is_refused_in_little_memory() {
     let temp = directory();
     let at = |name: &str| temp.path().join(format!("graph/ind.small.{name}"));
     fs::create_dir(temp.path().join("graph")).unwrap();
-    for (part, bytes) in [
-        ("x", &include_bytes!("../fuzz/seeds/csr_2x2.pickle")[..]),
-        ("allx", include_bytes!("../fuzz/seeds/csr_2x2.pickle")),
-        ("tx", include_bytes!("../fuzz/seeds/csr_1x2.pickle")),
-        ("y", include_bytes!("../fuzz/seeds/labels_2x2.pickle")),
-        ("ally", include_bytes!("../fuzz/seeds/labels_2x2.pickle")),
-        ("ty", include_bytes!("../fuzz/seeds/labels_1x2.pickle")),
-        ("test.index", b"2\n"),
-    ] {
+    let own: [(&str, &[u8]); 1] = [("test.index", b"2\n")];
+    for (part, bytes) in PLANETOID.into_iter().chain(own) {
         fs::write(at(part), bytes).unwrap();
     }
     let mut pickle = b"\x80\x02}(J\0\0\0\0]q\x01(".to_vec();

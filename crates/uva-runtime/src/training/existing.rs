@@ -1,4 +1,4 @@
-//! A checkpoint that a run would replace: told before anything is started, instead of a word too late.
+//! A checkpoint that a run would replace: it is refused before anything starts.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
