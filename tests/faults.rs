@@ -58,7 +58,7 @@ fn a_role_that_is_killed_ends_the_run_by_name_and_nothing_is_left() {
         one(&processes, role).signal(Signal::KILL);
         let outcome = run
             .wait()
-            .refuses(1, &[&format!("the {role}"), "killed by SIGKILL at ", "of epoch ", "--resume"]);
+            .refuses(1, &[&format!("the {role}"), "killed by SIGKILL ", "epoch ", "--resume"]);
         assert!(!outcome.stderr.contains("panicked"), "{outcome}");
         nothing_is_left(temp.path(), &processes, &before);
     }
@@ -189,7 +189,7 @@ fn a_role_that_is_killed_before_its_first_batch_is_named_too() {
         let options = "--epochs 100000 --samplers 1";
         let run = train(temp.path(), "run.jsonl", options).env("TMPDIR", temp.path().join("tmp")).start();
         role_of(&run, role).signal(Signal::KILL);
-        run.wait().refuses(1, &[&format!("the {role} was killed by SIGKILL at ")]);
+        run.wait().refuses(1, &[&format!("the {role} was killed by SIGKILL ")]);
         assert_eq!(before, Traces::now(&temp.path().join("tmp")));
     }
 }

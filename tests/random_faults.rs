@@ -166,7 +166,7 @@ fn kill(round: &mut Round, run: Running, roles: &[&Process]) -> i32 {
         struck.signal(Signal::KILL);
         go_on(Some(struck));
         let name = format!("the {}", round.role);
-        run.wait().refuses(1, &[&name, "killed by SIGKILL at ", "--resume"])
+        run.wait().refuses(1, &[&name, "killed by SIGKILL ", "epoch ", "--resume"])
     };
     assert!(!outcome.stderr.contains("panicked"), "round {}\n{outcome}", round.name());
     outcome.code()
