@@ -1,7 +1,7 @@
 //! Gather of random rows, and a plain copy of as many bytes beside it; then the ways of moving rows, in turns; then what
 //! the machine gives to either half of a gather alone.
 //!
-//! `cargo bench -p uva-gather`. Settings, by the environment:
+//! `cargo bench -p uva-rows`. Settings, by the environment:
 //!
 //! | `UVATRAIN_BENCH_` | without it | |
 //! |---|---|---|
@@ -21,9 +21,9 @@ use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use rustix::time::{ClockId, clock_gettime};
-use uva_gather::{HalfFloat, HostGather, MeasureOptions, PageSize, RowCopy, RowGather, huge_share, measure};
+use uva_rows::{HalfFloat, HostGather, MeasureOptions, PageSize, RowCopy, RowGather, huge_share, measure};
 use uva_mem::ZeroedPages;
-use uva_vectors::Vectors;
+use uva_ops::Vectors;
 
 fn text(name: &str, default: &str) -> String {
     std::env::var(format!("UVATRAIN_BENCH_{name}")).unwrap_or_else(|_| default.to_owned())
@@ -262,7 +262,7 @@ fn read_rows(table: &[u8], row_bytes: usize, ids: &[i64], threads: usize) {
             if let Some(&next) = ids.get(position + ahead) {
                 let row = table[next as usize * row_bytes..].as_ptr();
                 for line in 0..(row.addr() % 64 + row_bytes).div_ceil(64) {
-                    uva_vectors::prefetch(row.wrapping_add(64 * line));
+                    uva_ops::prefetch(row.wrapping_add(64 * line));
                 }
             }
             let row = &table[id as usize * row_bytes..][..row_bytes];

@@ -91,7 +91,7 @@ trap 'rm -rf "$partial"' EXIT
 mkdir -p "$partial"
 build uvatrain executable uvatrain build --release -p uvatrain
 build gather executable test-uva-cuda test --no-run -p uva-cuda --test gather
-build cuda executable test-uva-gather test --no-run -p uva-gather --test cuda
+build cuda executable test-uva-rows test --no-run -p uva-rows --test cuda
 build equal executable test-uva-sample-cuda test --no-run -p uva-sample-cuda --test equal
 build kinds executable test-uva-sample-cuda-kinds test --no-run -p uva-sample-cuda --test kinds
 build uva_train executable test-uva-train test --no-run -p uva-train --lib

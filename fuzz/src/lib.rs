@@ -10,7 +10,7 @@
 //! | `npy` | a `.npy` file | [`uva_graph::npy`] |
 //! | `dataset` | some files of a dataset, its stamp and metadata among them | [`uva_graph::Dataset`], in full |
 //! | `import-…` | some files of a source, unpacked | each importer, and what it made is opened |
-//! | `plan` | a plan and its files of ids | [`uva_cache`] |
+//! | `plan` | a plan and its files of ids | [`uva_plan`] |
 //! | `slot` | the eight words of a slot's header | the ring's protocol, as each side |
 //! | `ring` | a ring's memory | [`uva_mem::ring::Ring::open`] |
 //! | `handover` | what a peer sends over a socket | [`uva_mem::handover`] |

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::OnceLock;
 
-use uva_cache::{CachePlan, PlanRequest, Workload};
+use uva_plan::{CachePlan, PlanRequest, Workload};
 use uva_graph::Dataset;
 use uva_sample::SamplerOptions;
 
@@ -29,7 +29,7 @@ fn whole() -> &'static BTreeMap<String, Vec<u8>> {
 fn made(graph: &Dataset) -> CachePlan {
     let options = SamplerOptions { fanouts: vec![2, 2], ..SamplerOptions::default() };
     let workload = Workload::of(graph, options, 4);
-    uva_cache::plan(&PlanRequest::new(graph, workload, 600), None).expect("a plan")
+    uva_plan::plan(&PlanRequest::new(graph, workload, 600), None).expect("a plan")
 }
 
 pub fn plan(input: &[u8]) -> bool {

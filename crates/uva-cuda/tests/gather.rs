@@ -1,5 +1,5 @@
 //! The gather kernels, loaded and launched under the simulator. Their conformance over all sizes is tested where the
-//! backend is, in uva-gather; here it is the launches.
+//! backend is, in uva-rows; here it is the launches.
 
 mod common;
 

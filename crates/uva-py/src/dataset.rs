@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use uva_gather::{GatherError, HostGather, RowGather};
+use uva_rows::{GatherError, HostGather, RowGather};
 use uva_graph::npy::NpyArray;
 use uva_graph::{Dataset as Graph, Indices, Labels, Split, Verify};
 use uva_mem::PrivateFile;

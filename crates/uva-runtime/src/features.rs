@@ -1,7 +1,7 @@
 //! What feature values are in slots: what the table has, or float32.
 
 use serde::{Deserialize, Serialize};
-use uva_gather::HalfFloat;
+use uva_rows::HalfFloat;
 use uva_graph::ElementType;
 
 use crate::RuntimeError;

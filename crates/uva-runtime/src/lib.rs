@@ -1,7 +1,7 @@
 //! The pipeline: samplers → batch slots → producer → feature slots → consumer.
 //!
 //! This crate ties the stages together and knows each of them by its front only: how a neighbourhood is sampled is
-//! `uva-sample`'s, how rows are gathered `uva-gather`'s, how a slot is handed over `uva-mem`'s. The roles can run as
+//! `uva-sample`'s, how rows are gathered `uva-rows`'s, how a slot is handed over `uva-mem`'s. The roles can run as
 //! threads of the calling program ([`Runtime`]) or as processes ([`launcher`]); they are the same functions
 //! ([`roles`]), and a batch is the same bytes in both.
 //!

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use uva_cache::CachePlan;
+use uva_plan::CachePlan;
 use uva_graph::{Dataset, Split};
 
 use crate::RuntimeError;

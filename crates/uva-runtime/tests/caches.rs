@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use uva_cache::CachePolicy;
+use uva_plan::CachePolicy;
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Dataset, Split};
 use uva_runtime::backend::{

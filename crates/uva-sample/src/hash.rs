@@ -4,7 +4,7 @@
 //! compute it in any order and get the same.
 
 use uva_graph::mix;
-use uva_vectors::{Vectors, vectorized};
+use uva_ops::{Vectors, vectorized};
 
 use crate::BlockRef;
 

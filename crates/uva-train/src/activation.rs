@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use std::mem::MaybeUninit;
 use std::ops::Div;
 use tch::{Device, Kind, Tensor};
-use uva_vectors::{Vectors, vectorized};
+use uva_ops::{Vectors, vectorized};
 
 /// The function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

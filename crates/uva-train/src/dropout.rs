@@ -11,7 +11,7 @@ use crate::device::TrainDevice;
 use crate::{TrainError, host};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tch::{Kind, Tensor};
-use uva_vectors::{Vectors, vectorized};
+use uva_ops::{Vectors, vectorized};
 
 /// libtorch draws from one generator for the whole process. Held from seeding it to the last draw of a forward pass,
 /// so that trainers on several threads stay repeatable.

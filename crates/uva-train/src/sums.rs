@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use tch::Tensor;
-use uva_vectors::{Set, Vectors};
+use uva_ops::{Set, Vectors};
 
 /// How many edges ahead of the sums rows are asked for. Not yet chosen: on a machine that others kept busy, distances of
 /// 4, 8, 16 and 24 could not be told apart (16384 × 10 edges, 110000 sources, width 128, by the example `aggregation`:

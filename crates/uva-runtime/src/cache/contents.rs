@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use uva_cache::CachePlan;
+use uva_plan::CachePlan;
 use uva_graph::Dataset;
 use uva_graph::reorder::{NodeOrder, ReorderedLayout};
 use uva_mem::{FrozenBytes, RegionError};

@@ -4,11 +4,11 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
-use uva_cache::{Timed, TimedCaches};
+use uva_plan::{Timed, TimedCaches};
 use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
 use uva_cuda::memory::{IpcKind, PinnedTable, SharedBuffer};
 use uva_cuda::{Context, Event, Module, ModuleOptions, Stream};
-use uva_gather::cuda::{DeviceCache, FillOptions, GatherMode, SlotFiller, SlotShape};
+use uva_rows::cuda::{DeviceCache, FillOptions, GatherMode, SlotFiller, SlotShape};
 use uva_graph::reorder::NodeOrder;
 use uva_graph::{Dataset, Split};
 use uva_mem::FrozenBytes;

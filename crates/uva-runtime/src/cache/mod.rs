@@ -1,6 +1,6 @@
 //! The two caches of a run: neighbour lists and feature rows.
 //!
-//! A [`CachePlan`] (made by `uva-cache`, here or in an earlier run) says which lists and rows are worth their bytes.
+//! A [`CachePlan`] (made by `uva-plan`, here or in an earlier run) says which lists and rows are worth their bytes.
 //! [`CacheContents`] turns it into memory that the roles share: samplers work on the graph in the order of the list
 //! cache, in which a cached list is one of the first ones; the producer reads cached rows from its own copy. A batch's
 //! ids are translated back before anybody else sees them, so everything behind the sampler is as without caches.
@@ -25,8 +25,8 @@ pub(crate) use planning::cacheable;
 pub use planning::{budget_left, budget_on_cpu, check_plan_fits, measure_sampler, plan, read_plan, workload};
 pub(crate) use request::FoundParts;
 pub use request::{Budget, CacheRequest, Found, SamplerVerdict, Search};
-use uva_cache::PlanShare;
-pub use uva_cache::{CachePlan, CachePolicy};
+use uva_plan::PlanShare;
+pub use uva_plan::{CachePlan, CachePolicy};
 
 /// What is cached in a run. Part of every role's plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use uva_cache::{
+use uva_plan::{
     CacheError, CachePlan, CachePolicy, CachedKinds, PlanRequest, Profile, TimedCaches, Workload,
 };
 use uva_cuda::memory::HostMemory;
 use uva_cuda::{Context, CudaError, ErrorKind};
-use uva_gather::cuda::FillError;
+use uva_rows::cuda::FillError;
 use uva_graph::reorder::ReorderedLayout;
 use uva_graph::{Dataset, Split};
 use uva_sample::SampleError;
@@ -132,7 +132,7 @@ pub fn plan<'d>(
             &mut on_gpu
         }
     };
-    let (plan, profile) = uva_cache::plan_and_profile(&request, Some(times))?;
+    let (plan, profile) = uva_plan::plan_and_profile(&request, Some(times))?;
     plan.notes.iter().for_each(|line| note(line));
     Ok((plan, profile))
 }

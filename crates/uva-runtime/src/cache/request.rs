@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use uva_cache::{CachePlan, CachePolicy};
+use uva_plan::{CachePlan, CachePolicy};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use uva_cuda::memory::SharedBuffer;
 use uva_cuda::{Context, DeviceSlice, Stream};
-use uva_gather::cuda::SlotReader;
+use uva_rows::cuda::SlotReader;
 
 use super::{Gathered, SlotEvents, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::{Context, CudaError, ErrorKind, Event};
-use uva_gather::cuda::{FillError, SlotShape};
+use uva_rows::cuda::{FillError, SlotShape};
 
 pub use consumer::DeviceSlots;
 pub(crate) use consumer::Loan;

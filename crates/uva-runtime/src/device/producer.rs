@@ -8,7 +8,7 @@ use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer, TableBytes};
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, Module, ModuleOptions, Stream};
-use uva_gather::cuda::{DeviceCache, DeviceTable, Fill, FillOptions, GatherMode, GatherTable, SlotFiller};
+use uva_rows::cuda::{DeviceCache, DeviceTable, Fill, FillOptions, GatherMode, GatherTable, SlotFiller};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use uva_gather::{CachedRows, FifoCache, GatherError, HostGather, RowCache, RowGather};
+use uva_rows::{CachedRows, FifoCache, GatherError, HostGather, RowCache, RowGather};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_mem::ring::{Reader, Writer};

@@ -1,6 +1,6 @@
 //! Uniform picks, each node's on its own.
 
-use uva_vectors::Vectors;
+use uva_ops::Vectors;
 
 use super::SamplerKind;
 use super::floyd::{Picker, with_replacement};

@@ -6,7 +6,7 @@
 //! them in memory, and takes the same path for lists of any length.
 
 use bytemuck::cast_slice;
-use uva_vectors::{Vectors, prefetch, vectorized};
+use uva_ops::{Vectors, prefetch, vectorized};
 
 use super::floyd::Picker;
 use crate::hops::{Hop, List, NodeId};

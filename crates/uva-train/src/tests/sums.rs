@@ -6,7 +6,7 @@ use crate::input::BlockInput;
 use crate::random::SplitMix64;
 use crate::sums::{Element, Id, Job, Weights};
 use tch::Tensor;
-use uva_vectors::Vectors;
+use uva_ops::Vectors;
 
 /// Lists of 0 to 12 edges, the same row several times in some, over rows of numbers between −1 and 1.
 struct Lists {

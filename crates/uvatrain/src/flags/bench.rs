@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use uva_gather::cuda::pcie::{IdOrder, TablePages};
+use uva_rows::cuda::pcie::{IdOrder, TablePages};
 #[cfg(feature = "request-model")]
 use uva_kernel_sim::gather::{IdWidth, Kernel};
 
@@ -264,7 +264,7 @@ pub struct PcieBenchFlags {
         default_value = "naive,shift,wide",
         value_parser = pcie_kernel
     )]
-    pub kernels: Vec<uva_gather::cuda::Kernel>,
+    pub kernels: Vec<uva_rows::cuda::Kernel>,
 
     /// Bytes of a row [default: 17 sizes from 64 to 8192]
     #[arg(
@@ -353,8 +353,8 @@ pub struct PcieBenchFlags {
 /// A number of multiprocessors, or all of them (`None`). A name of its own, since clap gives `Option` a meaning.
 pub type Multiprocessors = std::option::Option<u32>;
 
-fn pcie_kernel(text: &str) -> Result<uva_gather::cuda::Kernel, String> {
-    use uva_gather::cuda::Kernel;
+fn pcie_kernel(text: &str) -> Result<uva_rows::cuda::Kernel, String> {
+    use uva_rows::cuda::Kernel;
     one_of(text, &Kernel::ALL, Kernel::name)
 }
 

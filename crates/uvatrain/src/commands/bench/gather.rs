@@ -1,7 +1,7 @@
 //! `uvatrain bench gather`: random feature rows into a slot, next to a plain copy.
 
 use serde::Serialize;
-use uva_gather::{MeasureOptions, Measurement, PageSize, measure};
+use uva_rows::{MeasureOptions, Measurement, PageSize, measure};
 use uva_graph::Dataset;
 
 use crate::exit;

@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 use plotters::prelude::*;
-use uva_cache::{CachePlan, CurvePoint, PlanShare};
+use uva_plan::{CachePlan, CurvePoint, PlanShare};
 
 const SIZE: (u32, u32) = (900, 800);
 /// Told apart also by those who see no difference between red and green.

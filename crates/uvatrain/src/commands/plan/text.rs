@@ -1,6 +1,6 @@
 //! A plan as text: a table of what is cached, and both curves as a plot.
 
-use uva_cache::{Basis, CachePlan, CachePolicy, CurvePoint, Prediction};
+use uva_plan::{Basis, CachePlan, CachePolicy, CurvePoint, Prediction};
 
 use crate::flags::ByteSize;
 use crate::ui::format;

@@ -1,0 +1,240 @@
+//! The host gather against the conformance checks, and its own refusals.
+
+use proptest::prelude::*;
+use uva_rows::cache::map_bytes;
+use uva_rows::{
+    CachedRows, FifoCache, GatherError, HalfFloat, Hits, HostGather, MeasureOptions, PageSize, RowCopy,
+    RowGather, conformance, measure,
+};
+use uva_ops::Vectors;
+
+/// Every way in which this machine can move rows, chosen by the gather's own judgement or not. Small outputs would
+/// never be streamed otherwise.
+fn ways() -> impl Iterator<Item = RowCopy> {
+    let streamed = [Some(false), Some(true)];
+    Vectors::available()
+        .flat_map(move |vectors| streamed.map(|streamed| RowCopy { vectors, streamed, ..RowCopy::best() }))
+}
+
+fn forced(table: &[u8], row_bytes: usize, threads: usize, way: RowCopy) -> HostGather<'_> {
+    HostGather::new(table, row_bytes, threads).unwrap().with_copy(way)
+}
+
+#[test]
+fn every_way_of_moving_rows_conforms_on_one_thread() {
+    for way in ways() {
+        conformance::every_row_size_at_every_offset(
+            &|table, row_bytes| Box::new(forced(table, row_bytes, 1, way)),
+            1..=1025,
+            [0, 1, 2, 4, 8, 16, 31, 32, 63].into_iter(),
+        );
+        conformance::whole_tables(&|table, row_bytes| Box::new(forced(table, row_bytes, 1, way)));
+    }
+}
+
+#[test]
+fn rows_of_every_size_are_streamed_from_every_offset() {
+    // Outputs that small are not streamed by the gather's own judgement: `one_thread_conforms` does not meet it.
+    let way = RowCopy { streamed: Some(true), ..RowCopy::best() };
+    conformance::every_row_size_at_every_offset(
+        &|table, row_bytes| Box::new(forced(table, row_bytes, 1, way)),
+        1..=1025,
+        0..128,
+    );
+}
+
+#[test]
+fn every_way_of_moving_rows_conforms_on_several_threads() {
+    for way in ways() {
+        conformance::whole_tables(&|table, row_bytes| Box::new(forced(table, row_bytes, 3, way)));
+    }
+}
+
+#[test]
+fn every_way_of_moving_rows_conforms_with_caches() {
+    for way in ways() {
+        conformance::static_cache(&|table, row_bytes, ids| {
+            let cache = CachedRows::new(table, row_bytes, ids, 1).unwrap();
+            Box::new(forced(table, row_bytes, 1, way).with_cache(cache).unwrap())
+        });
+        conformance::fifo_cache(&|table, row_bytes, capacity| {
+            let cache = FifoCache::new(table.len() / row_bytes, row_bytes, capacity).unwrap();
+            Box::new(forced(table, row_bytes, 1, way).with_cache(cache).unwrap())
+        });
+    }
+}
+
+#[test]
+fn no_rows_asked_for_beforehand_conforms() {
+    let way = RowCopy { ahead: 0, ..RowCopy::best() };
+    conformance::whole_tables(&|table, row_bytes| Box::new(forced(table, row_bytes, 1, way)));
+}
+
+#[test]
+fn every_way_of_widening_conforms() {
+    for way in ways() {
+        conformance::widening(&|table, row_bytes, half, cached| {
+            let gather = forced(table, row_bytes, 1, way).with_widening(half).unwrap();
+            let cache = CachedRows::new(table, row_bytes, cached, 1).unwrap();
+            Box::new(gather.with_cache(cache).unwrap())
+        });
+    }
+}
+
+#[test]
+fn widening_by_several_threads_conforms_with_no_cache_and_with_one_that_follows() {
+    conformance::widening(&|table, row_bytes, half, _| {
+        Box::new(HostGather::new(table, row_bytes, 3).unwrap().with_widening(half).unwrap())
+    });
+    conformance::widening(&|table, row_bytes, half, cached| {
+        let cache = FifoCache::new(table.len() / row_bytes, row_bytes, cached.len()).unwrap();
+        let gather = HostGather::new(table, row_bytes, 3).unwrap().with_cache(cache).unwrap();
+        Box::new(gather.with_widening(half).unwrap())
+    });
+}
+
+#[test]
+fn rows_that_are_no_whole_values_are_not_widened() {
+    let error = HostGather::new(&[0; 15], 3, 1).unwrap().with_widening(HalfFloat::F16).map(drop).unwrap_err();
+    assert_eq!(error, GatherError::NotHalves { row_bytes: 3 });
+}
+
+#[test]
+fn one_thread_conforms() {
+    conformance::run(&|table, row_bytes| Box::new(HostGather::new(table, row_bytes, 1).unwrap()));
+}
+
+#[test]
+fn several_threads_conform() {
+    // A pool for each of a hundred thousand tables would test the operating system: many tables, one thread, above.
+    conformance::every_row_size_at_every_offset(
+        &|table, row_bytes| Box::new(HostGather::new(table, row_bytes, 3).unwrap()),
+        [1, 63, 400].into_iter(),
+        0..3,
+    );
+    conformance::whole_tables(&|table, row_bytes| Box::new(HostGather::new(table, row_bytes, 3).unwrap()));
+}
+
+#[test]
+fn a_gather_with_cached_rows_conforms() {
+    for threads in [1, 3] {
+        conformance::static_cache(&|table, row_bytes, ids| {
+            let cache = CachedRows::new(table, row_bytes, ids, threads).unwrap();
+            assert_eq!(cache.bytes(), (ids.len() * row_bytes) as u64);
+            Box::new(HostGather::new(table, row_bytes, threads).unwrap().with_cache(cache).unwrap())
+        });
+    }
+}
+
+#[test]
+fn a_gather_with_a_fifo_cache_conforms() {
+    for threads in [1, 3] {
+        conformance::fifo_cache(&|table, row_bytes, capacity| {
+            let cache = FifoCache::new(table.len() / row_bytes, row_bytes, capacity).unwrap();
+            assert_eq!((cache.capacity(), cache.bytes()), (capacity, (capacity * row_bytes) as u64));
+            Box::new(HostGather::new(table, row_bytes, threads).unwrap().with_cache(cache).unwrap())
+        });
+    }
+}
+
+#[test]
+fn cached_rows_are_read_from_the_cache_and_not_from_the_table() {
+    // Other bytes than the table's, which no cache should have: they show where a row was read.
+    let (table, other) = ([1_u8; 40], [2_u8; 40]);
+    let cache = CachedRows::new(&other, 4, &[9, 3], 1).unwrap();
+    assert!(cache.contains(3) && !cache.contains(4) && !cache.contains(-1) && !cache.contains(10));
+    let mut gather = HostGather::new(&table, 4, 1).unwrap().with_cache(cache).unwrap();
+    let mut out = [0; 12];
+    gather.gather(&[3, 4, 9], &mut out).unwrap();
+    assert_eq!(out, [2, 2, 2, 2, 1, 1, 1, 1, 2, 2, 2, 2]);
+    assert_eq!(gather.hits(), Hits { last_rows: 3, last: 2, total_rows: 3, total: 2 });
+    assert_eq!(map_bytes(10), 40);
+}
+
+#[test]
+fn caches_that_cannot_be_are_refused() {
+    let table = [0_u8; 40];
+    let refusal = |ids: &[i64]| CachedRows::new(&table, 4, ids, 1).map(drop).unwrap_err();
+    assert_eq!(refusal(&[1, 2, 1]), GatherError::RepeatedId { position: 2, id: 1 });
+    for id in [-1, 10, i64::MAX] {
+        assert_eq!(refusal(&[1, id]), GatherError::IdOutOfRange { position: 1, id, rows: 10 });
+    }
+    let error =
+        HostGather::new(&table, 4, 1).unwrap().with_cache(FifoCache::new(5, 8, 2).unwrap()).unwrap_err();
+    assert_eq!(
+        error,
+        GatherError::OtherTable { rows: 5, row_bytes: 8, table_rows: 10, table_row_bytes: 4 },
+        "a cache of another table"
+    );
+    // More bytes than there are addresses, and than there is memory.
+    for (rows, row_bytes) in [(1000, 1 << 60), (1000, 1 << 50)] {
+        let error = FifoCache::new(rows, row_bytes, rows).map(drop).unwrap_err();
+        assert!(matches!(error, GatherError::CacheMemory { .. }), "{error}");
+    }
+    let rows = 1 << 31;
+    let error = FifoCache::new(rows, 4, rows).map(drop).unwrap_err();
+    assert_eq!(error, GatherError::TooManyCached { rows });
+}
+
+#[test]
+fn tables_beyond_4_gib_are_addressed_with_64_bits() {
+    conformance::large_table(&|table, row_bytes| Box::new(HostGather::new(table, row_bytes, 2).unwrap()));
+}
+
+#[test]
+fn a_table_that_is_not_whole_rows_is_refused() {
+    for (length, row_bytes) in [(10, 0), (10, 3), (1, 2)] {
+        let error = HostGather::new(&vec![0; length], row_bytes, 1).map(drop).unwrap_err();
+        assert_eq!(error, GatherError::TableLength { length, row_bytes });
+    }
+}
+
+#[test]
+fn a_bad_id_is_named_with_its_position() {
+    let mut gather = HostGather::new(&[0; 20], 2, 1).unwrap();
+    let error = gather.gather(&[0, 9, 10], &mut [0; 6]).unwrap_err();
+    assert_eq!(error.to_string(), "id 10 at position 2 is outside the table of 10 rows");
+}
+
+#[test]
+fn a_measurement_is_verified_and_counts_what_it_moved() {
+    let table: Vec<u8> = (0..400 * 3000u32).map(|i| (i % 251) as u8).collect();
+    for threads in [1, 2] {
+        for pages in [None, Some(PageSize::Base), Some(PageSize::Huge)] {
+            let options = MeasureOptions { threads, bytes: 1 << 20, repeats: 3, seed: 5, pages };
+            let measurement = measure(&table, 400, options).unwrap();
+            assert!(measurement.verified && measurement.gb_per_second > 0.0);
+            assert_eq!((measurement.rows, measurement.threads), ((1 << 20) / 400, threads));
+            if pages == Some(PageSize::Base) {
+                let shares = (measurement.table_huge_share, measurement.output_huge_share);
+                assert_eq!(shares, (Some(0.0), Some(0.0)), "pages that the kernel was told to leave small");
+            }
+        }
+    }
+    // A table smaller than what is moved goes round.
+    let measurement =
+        measure(&table[..400 * 3], 400, MeasureOptions { bytes: 40_000, ..Default::default() }).unwrap();
+    assert_eq!(measurement.rows, 100);
+    assert!(measure(&[], 400, MeasureOptions::default()).is_err());
+}
+
+proptest! {
+    #[test]
+    fn any_ids_give_what_a_plain_loop_gives(
+        row_bytes in 1usize..700,
+        rows in 1usize..50,
+        picks in prop::collection::vec(any::<prop::sample::Index>(), 0..3000),
+        threads in 1usize..4,
+    ) {
+        let table: Vec<u8> = (0..rows * row_bytes).map(|i| (i * 131 % 253) as u8).collect();
+        let ids: Vec<i64> = picks.iter().map(|pick| pick.index(rows) as i64).collect();
+        let mut out = vec![0; ids.len() * row_bytes];
+        for way in ways() {
+            out.fill(0);
+            forced(&table, row_bytes, threads, way).gather(&ids, &mut out).unwrap();
+            for (id, row) in ids.iter().zip(out.chunks_exact(row_bytes)) {
+                prop_assert_eq!(row, &table[*id as usize * row_bytes..][..row_bytes]);
+            }
+        }
+    }
+}
