@@ -1,5 +1,6 @@
 //! What can go wrong in a run, told apart by what its user can do about it.
 
+use uva_batch::LayoutError;
 use uva_graph::GraphError;
 use uva_mem::ring::RingError;
 use uva_sample::SampleError;
@@ -82,6 +83,12 @@ impl From<GraphError> for RuntimeError {
     fn from(error: GraphError) -> Self {
         // The system refusing a file is no fault of the input's.
         if error.is_bad_input() { Self::Input(error.to_string()) } else { Self::Failed(error.to_string()) }
+    }
+}
+
+impl From<LayoutError> for RuntimeError {
+    fn from(error: LayoutError) -> Self {
+        Self::Usage(error.to_string())
     }
 }
 

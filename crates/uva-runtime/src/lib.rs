@@ -35,7 +35,6 @@ pub mod consumer;
 pub mod control;
 pub mod device;
 mod error;
-mod features;
 pub mod gauges;
 pub mod launcher;
 pub mod machine;
@@ -53,9 +52,10 @@ mod stage;
 pub mod trace;
 #[cfg(feature = "train")]
 pub mod training;
+mod widening;
 
 pub use batch::Batch;
 pub use error::RuntimeError;
-pub use features::FeatureType;
 pub use options::{Cursor, LoaderOptions, Passes};
 pub use pipeline::{Runtime, RuntimeBuilder};
+pub use uva_batch::FeatureType;

@@ -1,10 +1,11 @@
 //! What a run is asked to load, and in which order.
 
 use serde::{Deserialize, Serialize};
+use uva_batch::{BatchSpec, Column, FeatureType};
 use uva_graph::Dataset;
 use uva_sample::{Expand, SampleError, SamplerKind, SamplerOptions, Walks};
 
-use crate::{FeatureType, RuntimeError};
+use crate::RuntimeError;
 
 /// The most samplers of a run: the producer's set-up carries a descriptor for each of them, beside its own six, and a
 /// hand-over message holds [`MAX_FDS`](uva_mem::handover::MAX_FDS).
@@ -161,6 +162,18 @@ impl LoaderOptions {
             expand: self.expand,
             edge_ids: self.edge_ids,
             walks: self.walks,
+        }
+    }
+
+    /// What the layout of batches depends on.
+    pub fn batch_spec(&self) -> BatchSpec {
+        let asked = [(self.degrees, Column::Degrees), (self.edge_ids, Column::EdgeIds)];
+        BatchSpec {
+            sampling: self.sampling(),
+            batch_size: self.batch_size,
+            slot_bytes: self.slot_bytes,
+            feature_type: self.feature_type,
+            asked: asked.into_iter().filter(|(asked, _)| *asked).map(|(_, column)| column).collect(),
         }
     }
 

@@ -149,7 +149,7 @@ impl Runtime {
         plan: RunPlan,
         contents: CacheContents,
     ) -> Result<Self, RuntimeError> {
-        plan.layout.check_backend(&plan.backend)?;
+        plan.backend.check_features(&plan.layout)?;
         let plan = plan.with_caches(contents.caches().clone());
         let control = Arc::new(Control::create(plan.options.samplers)?);
         let batches = plan.create_batch_ring()?;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use uva_plan::CachePlan;
 use uva_graph::{Dataset, Split};
+use uva_plan::CachePlan;
 
 use crate::RuntimeError;
 use crate::backend::{Backend, SamplerChoice};
@@ -50,7 +50,7 @@ impl Preparation {
                 plan.options.samplers
             )));
         }
-        plan.layout.check_backend(backend)?;
+        backend.check_features(&plan.layout)?;
         let dataset = Arc::new(dataset);
         let planned = match &caches {
             Some(CacheRequest::Planned(path)) => Some(read_plan(path, &dataset, &plan.options)?),

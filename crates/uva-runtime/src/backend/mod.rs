@@ -9,9 +9,12 @@ use serde::{Deserialize, Serialize};
 
 pub use choose::{Decision, MpsWish, decide};
 pub use probe::{NvrtcReport, Probe};
+use uva_batch::BatchLayout;
 pub use uva_cuda::kernels::gather::Kernel;
 use uva_cuda::memory::PinOptions;
 pub use uva_cuda::memory::{IpcKind, PreflightPolicy};
+
+use crate::RuntimeError;
 
 /// Where the model trains, as asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -301,6 +304,21 @@ impl std::fmt::Display for Partition {
 }
 
 impl Backend {
+    /// Checks that feature rows of this layout can be had: into slots on a GPU they go as the table has them.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Usage`] with what to do instead.
+    pub(crate) fn check_features(&self, layout: &BatchLayout) -> Result<(), RuntimeError> {
+        if layout.widened_from().is_none() || self.device_slots().is_none() {
+            return Ok(());
+        }
+        Err(RuntimeError::Usage(
+            "--feature-type float32: rows go to a GPU as the table has them, half the bytes over the link, and nothing \
+             there widens them yet. Leave --feature-type out, and convert on the GPU, as in batch.x.float()"
+                .into(),
+        ))
+    }
+
     /// The GPU, where feature slots are on one.
     pub fn device_slots(&self) -> Option<&CudaBackend> {
         match self {

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
+use uva_batch::BatchLayout;
 use uva_cuda::Context;
 use uva_cuda::kernels::gather::{GatherKernels, GridBound};
 use uva_cuda::memory::PinnedTable;
 use uva_cuda::{Module, ModuleOptions};
+use uva_graph::Dataset;
 use uva_rows::cuda::CudaGather;
 use uva_rows::{GatherError, Hits, RowGather};
-use uva_graph::Dataset;
 use uva_sample::{BatchCounts, BatchKey, MiniBatch};
 
 use super::engine::{Engine, OnGpu};
 use super::{CacheContents, SampledGraph};
 use crate::backend::{Backend, CudaBackend};
-use crate::batch::BatchLayout;
 use crate::device::{FeatureBytes, cache_on_gpu};
 use crate::roles::gather_on_host;
 use crate::{LoaderOptions, RuntimeError};
@@ -70,8 +70,8 @@ impl<'d> CachedDataset<'d> {
     ) -> Result<Self, RuntimeError> {
         options.check()?;
         options.check_dataset(dataset)?;
-        let layout = BatchLayout::new(dataset, options)?;
-        layout.check_backend(backend)?;
+        let layout = BatchLayout::new(dataset, &options.batch_spec())?;
+        backend.check_features(&layout)?;
         let graph = SampledGraph::new(dataset, contents.graph().map(|graph| graph.bytes()))?;
         let lists = contents.caches().lists;
         let engine = match backend.gpu_sampler() {

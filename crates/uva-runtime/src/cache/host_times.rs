@@ -7,15 +7,16 @@
 use std::error::Error;
 use std::time::Instant;
 
-use uva_plan::{Timed, TimedCaches};
-use uva_rows::{CachedRows, HostGather, RowGather};
+use uva_batch::BatchLayout;
 use uva_graph::reorder::{NodeOrder, ReorderedLayout};
 use uva_graph::{Dataset, Split};
+use uva_plan::{Timed, TimedCaches};
+use uva_rows::{CachedRows, HostGather, RowGather};
 use uva_sample::{BatchBounds, BatchKey, GraphView, MiniBatch, sampler};
 
 use super::SampledGraph;
-use crate::batch::BatchLayout;
 use crate::plan::seed_order;
+use crate::widening::half_float;
 use crate::{LoaderOptions, RuntimeError};
 
 /// Batches of one timed run; the median counts. Few: a plan shall cost less than the epochs it counts.
@@ -44,7 +45,7 @@ impl<'d> HostTimes<'d> {
         order.prepare(0)?;
         let seeds: Vec<_> =
             (0..order.batches().min(BATCHES + WARM_UP)).map(|batch| order.batch(batch).to_vec()).collect();
-        let layout = BatchLayout::new(dataset, loader)?;
+        let layout = BatchLayout::new(dataset, &loader.batch_spec())?;
         Ok(Self { dataset, loader, layout, seeds, nodes: Vec::new() })
     }
 
@@ -116,7 +117,7 @@ impl TimedCaches for HostTimes<'_> {
         let table = self.dataset.features();
         let (row_bytes, threads) = (table.row_bytes(), self.loader.gather_threads);
         let mut gather = HostGather::new(table.bytes, row_bytes, threads)?;
-        if let Some(half) = self.layout.widened_from() {
+        if let Some(half) = half_float(self.layout.widened_from()) {
             gather = gather.with_widening(half)?;
         }
         if !cached.is_empty() {

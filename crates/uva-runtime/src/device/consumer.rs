@@ -110,6 +110,11 @@ pub(crate) struct Loan {
 }
 
 impl Loan {
+    /// The index of the slots' GPU.
+    pub fn ordinal(&self) -> usize {
+        self.slots.context().device().ordinal()
+    }
+
     /// Bytes of the slot.
     ///
     /// # Panics

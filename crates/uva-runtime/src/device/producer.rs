@@ -4,18 +4,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use uva_batch::{BatchHeader, Column};
 use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer, TableBytes};
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, Module, ModuleOptions, Stream};
-use uva_rows::cuda::{DeviceCache, DeviceTable, Fill, FillOptions, GatherMode, GatherTable, SlotFiller};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
+use uva_rows::cuda::{DeviceCache, DeviceTable, Fill, FillOptions, GatherMode, GatherTable, SlotFiller};
 
 use super::{SlotEvents, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
 use crate::backend::{CudaBackend, GatherChoice, Partition};
-use crate::batch::BatchHeader;
 use crate::cache::Caches;
 use crate::plan::RunPlan;
 
@@ -166,13 +166,13 @@ impl DeviceGather {
         let slot = (sequence % slots) as usize;
         let after = (sequence >= slots).then(|| &*self.events.free[slot]);
         let layout = &plan.layout;
-        let arrays: Vec<_> = layout.used(header).collect();
+        let arrays: Vec<_> = layout.copied(header).collect();
         self.filler.fill(
             slot,
             from,
             &arrays,
-            layout.nodes_range(header),
-            layout.features_range(header).start,
+            layout.range(header, Column::InputNodes, 0),
+            layout.range(header, Column::X, 0).start,
             stamp(sequence),
             after,
             &self.events.ready[slot],

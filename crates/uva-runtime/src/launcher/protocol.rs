@@ -38,10 +38,10 @@ mod tests {
     use std::path::PathBuf;
 
     use serde_json::Value;
+    use uva_batch::{BatchHeader, HandOver};
 
     use super::*;
     use crate::backend::Backend;
-    use crate::batch::{BatchHeader, Kind};
     use crate::cache::Caches;
     use crate::control;
     use crate::launcher::messages::{Answer, AttachedJob, Knock, Setup};
@@ -88,7 +88,7 @@ mod tests {
         fields(&serde_json::to_value(Answer::Welcome(Box::new(setup))).unwrap(), "", &mut found);
         fields(&serde_json::to_value(knock).unwrap(), "knock", &mut found);
         let messages = found.into_iter().collect::<Vec<_>>().join(" ");
-        let header = format!("{:?}", BatchHeader::without_batch(Kind::Batch));
+        let header = format!("{:?}", BatchHeader::without_batch(HandOver::Batch));
         let header = header.split(" layers: ").next().unwrap_or_default().replace(": 0", "");
         let stands_for = format!(
             "ring {}, hand-over {}, control page of 2 samplers {} words, {} a role, {} bytes of {header} layers, {messages}",

@@ -2,21 +2,22 @@
 
 use std::sync::Arc;
 
-use uva_rows::{CachedRows, FifoCache, GatherError, HostGather, RowCache, RowGather};
+use uva_batch::{BatchHeader, BatchLayout, Column, HandOver};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_mem::ring::{Reader, Writer};
+use uva_rows::{CachedRows, FifoCache, GatherError, HostGather, RowCache, RowGather};
 use uva_sample::BatchKey;
 
 use super::{Pace, Peer};
 use crate::RuntimeError;
-use crate::batch::{BatchHeader, BatchLayout, Kind};
 use crate::cache::Caches;
 use crate::clock::since_boot;
 use crate::control::{CONSUMER, Control, PRODUCER, Stop};
 use crate::device::{DeviceGather, DeviceSetup};
 use crate::plan::RunPlan;
 use crate::stage::{Doing, StageClock};
+use crate::widening::half_float;
 
 /// The one producer: it takes the batches in order, whichever sampler made them.
 pub(crate) struct ProducerRole<'a> {
@@ -100,11 +101,13 @@ impl ProducerRole<'_> {
             let mut slot = self.features.acquire(sequence, &self.consumer.watched(control, Stop::Now))?;
             clock.now(Doing::Working);
             let from = batch.payload();
-            let mut header = BatchHeader::read(from, &plan.layout)
+            let mut header = plan
+                .layout
+                .read_header(from)
                 .map_err(|what| RuntimeError::Failed(format!("batch slot {}: {what}", batch.slot())))?;
             header.set_gather_began(since_boot());
             let length = match gather {
-                _ if header.kind() != Kind::Batch => BatchHeader::BYTES,
+                _ if header.kind() != HandOver::Batch => BatchHeader::BYTES,
                 Gather::Host(host) => {
                     let threads = pace.follow(queue);
                     host.use_threads(threads as usize);
@@ -118,7 +121,7 @@ impl ProducerRole<'_> {
                 }
             };
             header.write(slot.payload_mut());
-            if header.kind() == Kind::Batch {
+            if header.kind() == HandOver::Batch {
                 let (rows, to, from) = (header.nodes(), slot.slot(), batch.slot());
                 let BatchKey { split, epoch, batch } = header.key();
                 tracing::trace!(sequence, %split, epoch, batch, from, to, rows, queue, "gathered");
@@ -128,7 +131,7 @@ impl ProducerRole<'_> {
             if let Gather::Device(device) = gather {
                 clock.really(Doing::Working, device.finished()?);
             }
-            if header.kind() == Kind::End {
+            if header.kind() == HandOver::End {
                 end = sequence;
                 break;
             }
@@ -161,7 +164,7 @@ pub(crate) fn gather_on_host<'d>(
         _ => RuntimeError::Failed(format!("feat.npy: {error}")),
     };
     let mut host = HostGather::new(table.bytes, row_bytes, threads).map_err(failed)?;
-    if let Some(half) = layout.widened_from() {
+    if let Some(half) = half_float(layout.widened_from()) {
         host = host.with_widening(half).map_err(failed)?;
     }
     let cache: RowCache = match cached_rows {
@@ -184,12 +187,12 @@ fn fill_on_host(
     to: &mut [u8],
 ) -> Result<usize, RuntimeError> {
     let layout = &plan.layout;
-    for range in layout.used(header) {
+    for range in layout.copied(header) {
         to[range.clone()].copy_from_slice(&from[range]);
     }
-    let features = layout.features_range(header);
+    let features = layout.range(header, Column::X, 0);
     let length = features.end;
-    let nodes: &[i64] = bytemuck::cast_slice(&from[layout.nodes_range(header)]);
+    let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]);
     gather
         .gather(nodes, &mut to[features])
         .map_err(|error| RuntimeError::Failed(format!("feat.npy: {error}")))?;

@@ -107,7 +107,7 @@ impl TrainingRun {
         let decision = backend::decide(backend, in_process, || Probe::in_child(&without_mps(), false))?;
         preflight::check(&dataset, &options, plan.largest_batch(&dataset), &decision.backend)?;
         // Who widens is known only now: the model takes what the producer does not.
-        loader.feature_type = asked.for_models(dataset.features().element, &decision.backend);
+        loader.feature_type = asked.for_models(dataset.features().element, decision.backend.cuda().is_some());
         if loader.feature_type != plan.options.feature_type {
             plan = RunPlan::new(&dataset, &loader, passes)?;
         }

@@ -44,7 +44,8 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     };
     // As `train` has them.
     let mut loader = flags.loader.options_of_models();
-    loader.feature_type = loader.feature_type.for_models(dataset.features().element, &decision.backend);
+    loader.feature_type =
+        loader.feature_type.for_models(dataset.features().element, decision.backend.cuda().is_some());
     if let Some(verdict) = cache::measure_sampler(&dataset, &loader, &mut decision.backend)? {
         out::say(&verdict.reason);
     }

@@ -1,11 +1,9 @@
-//! What feature values are in slots: what the table has, or float32.
+//! The feature type of slots: the table's, or float32.
 
 use serde::{Deserialize, Serialize};
-use uva_rows::HalfFloat;
 use uva_graph::ElementType;
 
-use crate::RuntimeError;
-use crate::backend::Backend;
+use crate::LayoutError;
 
 /// What a batch's feature values are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +22,7 @@ impl FeatureType {
     pub const ALL: [Self; 2] = [Self::Table, Self::Float32];
 
     /// Its name, as `--feature-type` takes it.
+    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Table => "table",
@@ -32,40 +31,32 @@ impl FeatureType {
     }
 
     /// The one of this name.
+    #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
-    /// What slots hold for a built-in model that is to get this, and converts by itself what comes otherwise: values of
-    /// half precision are widened where the CPU trains. On the way to a GPU rows stay as they are, whoever copies them,
-    /// since the link's bytes count.
+    /// The type that slots hold for a built-in model that asks for this one and converts the rest itself. Values of half
+    /// precision are widened where the CPU trains. On the way to a GPU rows stay as they are, since the link's bytes
+    /// count.
     #[must_use]
-    pub fn for_models(self, table: ElementType, backend: &Backend) -> Self {
-        if half_float(table).is_some() && backend.cuda().is_none() { self } else { Self::Table }
+    pub fn for_models(self, table: ElementType, gpu_trains: bool) -> Self {
+        match table {
+            ElementType::F16 | ElementType::Bf16 if !gpu_trains => self,
+            _ => Self::Table,
+        }
     }
 
     /// What the values of such a table are widened from; `None`: they stay as they are.
     ///
     /// # Errors
-    /// [`RuntimeError::Usage`] for float32 of a table of integers.
-    pub(crate) fn widened_from(self, table: ElementType) -> Result<Option<HalfFloat>, RuntimeError> {
+    /// [`LayoutError::NotWidened`] for float32 of a table of integers.
+    pub fn widened_from(self, table: ElementType) -> Result<Option<ElementType>, LayoutError> {
         match (self, table) {
             (Self::Table, _) | (Self::Float32, ElementType::F32) => Ok(None),
-            (Self::Float32, _) => half_float(table).map(Some).ok_or_else(|| {
-                RuntimeError::Usage(format!(
-                    "--feature-type float32: feat.npy has {table} values, and only f16 and bf16 are widened on the way. \
-                     Leave --feature-type out, and convert where the batch is used, as in batch.x.float()"
-                ))
-            }),
+            (Self::Float32, ElementType::F16 | ElementType::Bf16) => Ok(Some(table)),
+            (Self::Float32, ElementType::U8 | ElementType::I8) => Err(LayoutError::NotWidened { table }),
         }
-    }
-}
-
-fn half_float(table: ElementType) -> Option<HalfFloat> {
-    match table {
-        ElementType::F16 => Some(HalfFloat::F16),
-        ElementType::Bf16 => Some(HalfFloat::Bf16),
-        ElementType::F32 | ElementType::U8 | ElementType::I8 => None,
     }
 }
 
@@ -76,18 +67,19 @@ mod tests {
     #[test]
     fn halves_are_widened_floats_stay_and_integers_are_refused_with_what_to_write_instead() {
         let of = |table| FeatureType::Float32.widened_from(table);
-        assert_eq!(of(ElementType::F16).unwrap(), Some(HalfFloat::F16));
-        assert_eq!(of(ElementType::Bf16).unwrap(), Some(HalfFloat::Bf16));
-        assert_eq!(of(ElementType::F32).unwrap(), None);
+        for half in [ElementType::F16, ElementType::Bf16] {
+            assert_eq!(of(half), Ok(Some(half)));
+        }
+        assert_eq!(of(ElementType::F32), Ok(None));
         for table in [ElementType::U8, ElementType::I8] {
             let refused = of(table).unwrap_err();
-            assert_eq!(refused.exit_code(), 2);
+            assert_eq!(refused, LayoutError::NotWidened { table });
             for part in ["--feature-type float32", table.name(), "batch.x.float()"] {
                 assert!(refused.to_string().contains(part), "{part} in {refused}");
             }
         }
         for table in ElementType::ALL {
-            assert_eq!(FeatureType::Table.widened_from(table).unwrap(), None, "{table}");
+            assert_eq!(FeatureType::Table.widened_from(table), Ok(None), "{table}");
         }
     }
 

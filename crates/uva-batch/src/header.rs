@@ -1,19 +1,19 @@
-//! The first bytes of a slot: which batch it holds and how much of each array is in use.
+//! The first bytes of a slot: which batch it holds and how much of each column is in use.
 
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use uva_graph::Split;
-use uva_sample::{BatchCounts, BatchKey, LayerCounts, ListReads, MAX_LAYERS};
+use uva_sample::{BatchBounds, BatchCounts, BatchKey, LayerCounts, ListReads, MAX_LAYERS};
 
-use super::BatchLayout;
+use crate::schema::Rows;
 
-/// What a hand-over stands for.
+/// What a slot hands over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum HandOver {
     /// A batch.
     Batch,
-    /// Nothing: the consumer is about to turn elsewhere, or has (`schedule`).
+    /// Nothing: the consumer turns to another pass, or has turned.
     Skipped,
     /// Nothing, and nothing follows.
     End,
@@ -27,12 +27,12 @@ struct LayerHeader {
     edges: u32,
 }
 
-/// The first bytes of a slot. Written by the sampler; the producer adds when and how long it gathered.
+/// The first bytes of a slot. The sampler writes it; the producer adds when and how long it gathered.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub(crate) struct BatchHeader {
+pub struct BatchHeader {
     hash: u64,
-    /// Nanoseconds of the clock that processes share, and from there on.
+    /// Times in nanoseconds, of the clock that all processes of the machine share.
     sample_began: u64,
     sample_ns: u64,
     gather_began: u64,
@@ -83,34 +83,23 @@ impl BatchHeader {
     }
 
     /// The header of a hand-over without a batch.
-    pub fn without_batch(kind: Kind) -> Self {
+    #[must_use]
+    pub fn without_batch(kind: HandOver) -> Self {
         Self { kind: kind as u32, ..Self::zeroed() }
     }
 
-    /// Reads a slot's header and holds it against the slot's capacities: another process wrote it, and its counts
-    /// become lengths of slices here.
+    /// Reads a slot's header and holds it against the slot's bounds: another process wrote it, and its counts become
+    /// lengths of slices here.
     ///
     /// # Errors
-    /// What it holds that it cannot.
-    pub fn read(payload: &[u8], layout: &BatchLayout) -> Result<Self, String> {
-        let header = Self::read_alone(payload, layout)?;
-        if header.kind() == Kind::Batch && payload.len() < layout.batch_bytes() {
-            return Err(format!("{} bytes where a batch has {}", payload.len(), layout.batch_bytes()));
-        }
-        Ok(header)
-    }
-
-    /// As [`BatchHeader::read`], where the arrays are elsewhere.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn read_alone(payload: &[u8], layout: &BatchLayout) -> Result<Self, String> {
+    /// The field that cannot be, and its bound.
+    pub fn read(payload: &[u8], bounds: &BatchBounds) -> Result<Self, String> {
         let bytes = payload
             .get(..size_of::<Self>())
             .ok_or_else(|| format!("a batch of {} bytes has no header", payload.len()))?;
         let header: Self = bytemuck::pod_read_unaligned(bytes);
         match header.kind {
-            0 => header.check(layout)?,
+            0 => header.check(bounds)?,
             1 | 2 => {}
             other => return Err(format!("kind {other} of hand-over is unknown")),
         }
@@ -122,19 +111,19 @@ impl BatchHeader {
         payload[..size_of::<Self>()].copy_from_slice(bytemuck::bytes_of(self));
     }
 
-    fn check(&self, layout: &BatchLayout) -> Result<(), String> {
+    fn check(&self, bounds: &BatchBounds) -> Result<(), String> {
         let within = |what: &str, count: u32, most: usize| {
             if count as usize <= most { Ok(()) } else { Err(format!("{count} {what} in a slot for {most}")) }
         };
         if self.split > 2 {
             return Err(format!("split {} is unknown", self.split));
         }
-        if self.layer_count as usize != layout.layers().len() {
-            return Err(format!("{} layers in a slot for {}", self.layer_count, layout.layers().len()));
+        if self.layer_count as usize != bounds.layers.len() {
+            return Err(format!("{} layers in a slot for {}", self.layer_count, bounds.layers.len()));
         }
-        within("nodes", self.nodes, layout.node_capacity())?;
-        within("seeds", self.seeds, (self.nodes as usize).min(layout.seed_capacity()))?;
-        for (layer, (counts, capacity)) in self.layers.iter().zip(layout.layers()).enumerate() {
+        within("nodes", self.nodes, bounds.nodes)?;
+        within("seeds", self.seeds, (self.nodes as usize).min(bounds.seeds))?;
+        for (layer, (counts, capacity)) in self.layers.iter().zip(&bounds.layers).enumerate() {
             let what = |of: &str| format!("{of} of layer {layer}");
             within(&what("edges"), counts.edges, capacity.edges)?;
             within(&what("sources"), counts.sources, self.nodes as usize)?;
@@ -144,14 +133,16 @@ impl BatchHeader {
         Ok(())
     }
 
-    pub fn kind(&self) -> Kind {
+    /// What the slot hands over.
+    pub fn kind(&self) -> HandOver {
         match self.kind {
-            0 => Kind::Batch,
-            1 => Kind::Skipped,
-            _ => Kind::End,
+            0 => HandOver::Batch,
+            1 => HandOver::Skipped,
+            _ => HandOver::End,
         }
     }
 
+    /// Which batch it is.
     pub fn key(&self) -> BatchKey {
         let split = match self.split {
             0 => Split::Train,
@@ -161,14 +152,17 @@ impl BatchHeader {
         BatchKey { split, epoch: self.epoch, batch: self.batch }
     }
 
+    /// The batch's hash.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
+    /// Nanoseconds that sampling took.
     pub fn sample_ns(&self) -> u64 {
         self.sample_ns
     }
 
+    /// Nanoseconds that the gather took, in host memory.
     pub fn gather_ns(&self) -> u64 {
         self.gather_ns
     }
@@ -203,38 +197,59 @@ impl BatchHeader {
         self.pace
     }
 
+    /// Notes how many batches waited, and how many threads gather this one.
     pub fn set_pace(&mut self, queue: u32, pace: u32) {
         (self.queue, self.pace) = (queue, pace);
     }
 
+    /// Notes how many rows came from the feature cache.
     pub fn set_rows_cached(&mut self, rows: u64) {
         self.rows_cached = rows;
     }
 
-    /// Who sampled it, and from when ([`since_boot`](crate::clock::since_boot)) to when.
+    /// Notes which sampler made it, and from when to when, by the clock that all processes share.
     pub fn set_sampled(&mut self, sampler: u32, began: Duration, ended: Duration) {
         (self.sampler, self.sample_began) = (sampler, began.as_nanos() as u64);
         self.sample_ns = ended.saturating_sub(began).as_nanos() as u64;
     }
 
-    /// When the producer turned to it; on a GPU how long it took is known later, and elsewhere.
+    /// Notes when the producer turned to it. On a GPU the gather's report says how long it took.
     pub fn set_gather_began(&mut self, began: Duration) {
         self.gather_began = began.as_nanos() as u64;
     }
 
-    /// When the producer was done with it.
+    /// Notes when the producer was done with it.
     pub fn set_gathered(&mut self, ended: Duration) {
         self.gather_ns = (ended.as_nanos() as u64).saturating_sub(self.gather_began);
     }
 
+    /// Seeds.
     pub fn seeds(&self) -> usize {
         self.seeds as usize
     }
 
+    /// Nodes, the seeds included.
     pub fn nodes(&self) -> usize {
         self.nodes as usize
     }
 
+    /// Rows that a column of this kind has in the batch, of this layer where it is one of layers.
+    ///
+    /// # Panics
+    /// When there can be no such layer.
+    pub fn rows(&self, rows: Rows, layer: usize) -> usize {
+        match rows {
+            Rows::Seeds => self.seeds(),
+            Rows::Nodes => self.nodes(),
+            Rows::Offsets => self.layer(layer).destinations + 1,
+            Rows::Edges => self.layer(layer).edges,
+        }
+    }
+
+    /// The size of a layer's block.
+    ///
+    /// # Panics
+    /// When there can be no such layer.
     pub fn layer(&self, layer: usize) -> LayerCounts {
         let counts = &self.layers[layer];
         LayerCounts {
@@ -247,36 +262,30 @@ impl BatchHeader {
 
 #[cfg(test)]
 mod tests {
-    use uva_graph::Dataset;
-
     use super::*;
-    use crate::LoaderOptions;
-    use crate::batch::layout::tests::small_graph;
 
-    fn layout(dataset: &Dataset) -> BatchLayout {
-        let options = LoaderOptions { fanouts: vec![3, 2], batch_size: 10, ..LoaderOptions::default() };
-        BatchLayout::new(dataset, &options).unwrap()
+    /// Of batches of 10 seeds with fanouts of 3 and 2.
+    fn bounds() -> BatchBounds {
+        BatchBounds::new(10, &[3, 2], 500, 3000).unwrap()
     }
 
-    fn header(layout: &BatchLayout) -> BatchHeader {
+    fn header() -> BatchHeader {
         let mut counts =
             BatchCounts { seeds: 7, nodes: 40, layer_count: 2, hash: 0x1234, ..Default::default() };
         counts.layers[0] = LayerCounts { destinations: 7, sources: 25, edges: 21 };
         counts.layers[1] = LayerCounts { destinations: 25, sources: 40, edges: 50 };
         let mut header = BatchHeader::of_batch(BatchKey { split: Split::Valid, epoch: 5, batch: 3 }, &counts);
         header.set_sampled(3, Duration::from_nanos(5), Duration::from_nanos(22));
-        header.check(layout).unwrap();
+        header.check(&bounds()).unwrap();
         header
     }
 
     #[test]
     fn a_header_is_read_as_it_was_written() {
-        let temp = tempfile::tempdir().unwrap();
-        let layout = layout(&small_graph(temp.path()));
-        let mut payload = vec![0xff; layout.batch_bytes()];
-        header(&layout).write(&mut payload);
-        let read = BatchHeader::read(&payload, &layout).unwrap();
-        assert_eq!(read.kind(), Kind::Batch);
+        let mut payload = [0xff; BatchHeader::BYTES];
+        header().write(&mut payload);
+        let read = BatchHeader::read(&payload, &bounds()).unwrap();
+        assert_eq!(read.kind(), HandOver::Batch);
         assert_eq!(read.key(), BatchKey { split: Split::Valid, epoch: 5, batch: 3 });
         assert_eq!((read.hash(), read.sample_ns(), read.gather_ns()), (0x1234, 17, 0));
         assert_eq!((read.seeds(), read.nodes()), (7, 40));
@@ -285,64 +294,10 @@ mod tests {
 
     #[test]
     fn hand_overs_without_a_batch_keep_their_kind_in_any_payload() {
-        let temp = tempfile::tempdir().unwrap();
-        let layout = layout(&small_graph(temp.path()));
-        for kind in [Kind::Skipped, Kind::End] {
+        for kind in [HandOver::Skipped, HandOver::End] {
             let mut payload = [0xff; BatchHeader::BYTES];
             BatchHeader::without_batch(kind).write(&mut payload);
-            assert_eq!(BatchHeader::read(&payload, &layout).unwrap().kind(), kind);
-        }
-    }
-
-    /// Every byte of a header, set to every other value: what is then read lies within the slot, or is refused.
-    #[test]
-    fn no_flipped_byte_makes_a_range_that_leaves_its_array() {
-        let temp = tempfile::tempdir().unwrap();
-        let layout = layout(&small_graph(temp.path()));
-        let mut payload = vec![0; layout.batch_bytes()];
-        header(&layout).write(&mut payload);
-        let ends = layout.ends();
-        let (mut refused, mut read) = (0, 0);
-        for at in 0..size_of::<BatchHeader>() {
-            for flip in 1..=255 {
-                payload[at] ^= flip;
-                match BatchHeader::read(&payload, &layout) {
-                    Err(_) => refused += 1,
-                    Ok(header) if header.kind() == Kind::Batch => {
-                        read += 1;
-                        for (range, end) in layout.used(&header).zip(&ends) {
-                            assert!(range.end <= *end, "byte {at} xor {flip}: {range:?} beyond {end}");
-                        }
-                        assert!(layout.features_range(&header).end <= layout.feature_slot_bytes());
-                        assert!(header.seeds() <= header.nodes());
-                        for layer in 0..layout.layers().len() {
-                            let counts = header.layer(layer);
-                            assert!(
-                                counts.destinations <= counts.sources && counts.sources <= header.nodes()
-                            );
-                        }
-                        // Whatever else differs, it is the same batch's slot: no method panics.
-                        let _ = (header.key(), header.hash());
-                    }
-                    Ok(_) => {}
-                }
-                payload[at] ^= flip;
-            }
-        }
-        // Both happen, or this test looks at nothing: the high bytes of every count are refused, hash and times are
-        // not.
-        assert!(refused > 3000 && read > 5000, "{refused} refused, {read} read");
-    }
-
-    #[test]
-    fn a_payload_that_is_cut_is_refused() {
-        let temp = tempfile::tempdir().unwrap();
-        let layout = layout(&small_graph(temp.path()));
-        let mut payload = vec![0; layout.batch_bytes()];
-        header(&layout).write(&mut payload);
-        for length in [0, 1, size_of::<BatchHeader>() - 1, BatchHeader::BYTES, layout.batch_bytes() - 1] {
-            let refused = BatchHeader::read(&payload[..length], &layout).unwrap_err();
-            assert!(refused.contains(&length.to_string()), "{refused}");
+            assert_eq!(BatchHeader::read(&payload, &bounds()).unwrap().kind(), kind);
         }
     }
 }
