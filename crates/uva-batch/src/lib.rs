@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod element;
 mod error;
 mod feature_type;
 mod header;
@@ -32,10 +33,11 @@ pub mod schema;
 mod spec;
 mod view;
 
+pub use element::Element;
 pub use error::{ColumnError, LayoutError};
 pub use feature_type::FeatureType;
 pub use header::{BatchHeader, HandOver};
 pub use layout::{BatchLayout, ColumnPlace, ColumnsMut};
-pub use schema::{COLUMNS, Column, ColumnSpec, Element};
+pub use schema::{COLUMNS, Column, ColumnSpec};
 pub use spec::BatchSpec;
 pub use view::{BatchView, ColumnRef, DeviceView, RawArray, SlotMemory};
