@@ -1,12 +1,12 @@
 //! The adjacency cache.
 
+use crate::SampleError;
 use uva_cuda::Stream;
 use uva_cuda::memory::DeviceBuffer;
-use uva_sample::SampleError;
 
-use crate::error::CudaSampleError;
-use crate::source::GraphSource;
-use crate::upload::copy_of;
+use crate::cuda::cuda_error::CudaSampleError;
+use crate::cuda::source::GraphSource;
+use crate::cuda::upload::copy_of;
 
 /// The lists of the first nodes in device memory.
 #[derive(Debug)]

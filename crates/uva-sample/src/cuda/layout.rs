@@ -1,9 +1,9 @@
 //! Where a batch and its scratch lie in one piece of device memory.
 
+use crate::{BatchBounds, HopShape, SamplerOptions};
 use uva_cuda::kernels::sample::{SampleArguments, SampleReport};
-use uva_sample::{BatchBounds, HopShape, SamplerOptions};
 
-use crate::arena::Arena;
+use crate::cuda::arena::Arena;
 
 /// Where a layer's block lies in device memory, and its room.
 #[derive(Clone, Copy, Debug)]

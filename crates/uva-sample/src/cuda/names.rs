@@ -3,7 +3,7 @@
 use uva_cuda::memory::DeviceBuffer;
 use uva_cuda::{CudaError, Stream};
 
-use crate::upload::upload;
+use crate::cuda::upload::upload;
 
 /// An id a node.
 #[derive(Debug)]

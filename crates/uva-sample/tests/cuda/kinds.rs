@@ -1,8 +1,6 @@
 //! What a sampler may be asked for beside plain neighbours: the GPU does as the CPU does.
 
-mod common;
-
-use common::{Gpu, Graph, options, rough, same};
+use crate::common::{Gpu, Graph, options, rough, same};
 use uva_sample::{Expand, SamplerKind, SamplerOptions};
 
 /// A graph in another order: the way home leads back from everywhere to elsewhere.
@@ -13,7 +11,7 @@ fn reordered(graph: &Graph) -> Graph {
 
 #[test]
 fn edge_ids_say_where_each_pick_stands_in_the_dataset() {
-    if !cuda_sim::in_process("edge_ids_say_where_each_pick_stands_in_the_dataset") {
+    if !cuda_sim::in_process("kinds::edge_ids_say_where_each_pick_stands_in_the_dataset") {
         return;
     }
     let gpu = Gpu::new();
@@ -48,7 +46,7 @@ fn hub(entries: usize) -> Graph {
 
 #[test]
 fn labor_picks_what_the_nodes_of_a_hop_share() {
-    if !cuda_sim::in_process("labor_picks_what_the_nodes_of_a_hop_share") {
+    if !cuda_sim::in_process("kinds::labor_picks_what_the_nodes_of_a_hop_share") {
         return;
     }
     let gpu = Gpu::new();
@@ -70,7 +68,7 @@ fn labor_picks_what_the_nodes_of_a_hop_share() {
 
 #[test]
 fn labor_takes_hubs_by_blocks() {
-    if !cuda_sim::in_process("labor_takes_hubs_by_blocks") {
+    if !cuda_sim::in_process("kinds::labor_takes_hubs_by_blocks") {
         return;
     }
     let gpu = Gpu::new();
@@ -85,7 +83,7 @@ fn labor_takes_hubs_by_blocks() {
 
 #[test]
 fn weights_pick_the_same_edges_whatever_they_are() {
-    if !cuda_sim::in_process("weights_pick_the_same_edges_whatever_they_are") {
+    if !cuda_sim::in_process("kinds::weights_pick_the_same_edges_whatever_they_are") {
         return;
     }
     let gpu = Gpu::new();
@@ -108,7 +106,7 @@ fn weights_pick_the_same_edges_whatever_they_are() {
 
 #[test]
 fn weights_of_hubs_are_taken_by_blocks() {
-    if !cuda_sim::in_process("weights_of_hubs_are_taken_by_blocks") {
+    if !cuda_sim::in_process("kinds::weights_of_hubs_are_taken_by_blocks") {
         return;
     }
     let gpu = Gpu::new();
@@ -133,7 +131,7 @@ fn weights_of_hubs_are_taken_by_blocks() {
 
 #[test]
 fn a_node_keeps_its_picks_where_only_new_ones_are_expanded() {
-    if !cuda_sim::in_process("a_node_keeps_its_picks_where_only_new_ones_are_expanded") {
+    if !cuda_sim::in_process("kinds::a_node_keeps_its_picks_where_only_new_ones_are_expanded") {
         return;
     }
     let gpu = Gpu::new();
@@ -159,7 +157,7 @@ fn a_node_keeps_its_picks_where_only_new_ones_are_expanded() {
 
 #[test]
 fn graphs_without_edges_or_weights_above_0_have_batches_of_every_kind() {
-    if !cuda_sim::in_process("graphs_without_edges_or_weights_above_0_have_batches_of_every_kind") {
+    if !cuda_sim::in_process("kinds::graphs_without_edges_or_weights_above_0_have_batches_of_every_kind") {
         return;
     }
     let gpu = Gpu::new();

@@ -1,16 +1,14 @@
 //! The sampler on the GPU makes what the sampler on the CPU makes, array by array and number by number: under the
 //! simulator, or, with `UVATRAIN_REQUIRE_GPU=1`, on the machine's own GPU.
 
-mod common;
-
-use common::{FEW_BLOCKS, Gpu, Graph, key, on_cpu, on_gpu, options, rough, same};
+use crate::common::{FEW_BLOCKS, Gpu, Graph, key, on_cpu, on_gpu, options, rough, same};
 use uva_cuda::kernels::gather::GridBound;
+use uva_sample::cuda::CudaSamplerOptions;
 use uva_sample::{Capacity, NeighborSampler, SampleError, SamplerOptions};
-use uva_sample_cuda::CudaSamplerOptions;
 
 #[test]
 fn every_fanout_draws_as_the_cpu_does() {
-    if !cuda_sim::in_process("every_fanout_draws_as_the_cpu_does") {
+    if !cuda_sim::in_process("equal::every_fanout_draws_as_the_cpu_does") {
         return;
     }
     let gpu = Gpu::new();
@@ -28,7 +26,7 @@ fn every_fanout_draws_as_the_cpu_does() {
 
 #[test]
 fn any_part_of_the_lists_may_be_cached() {
-    if !cuda_sim::in_process("any_part_of_the_lists_may_be_cached") {
+    if !cuda_sim::in_process("equal::any_part_of_the_lists_may_be_cached") {
         return;
     }
     let gpu = Gpu::new();
@@ -41,7 +39,7 @@ fn any_part_of_the_lists_may_be_cached() {
 
 #[test]
 fn many_batches_in_a_row_leave_nothing_behind() {
-    if !cuda_sim::in_process("many_batches_in_a_row_leave_nothing_behind") {
+    if !cuda_sim::in_process("equal::many_batches_in_a_row_leave_nothing_behind") {
         return;
     }
     let gpu = Gpu::new();
@@ -53,7 +51,7 @@ fn many_batches_in_a_row_leave_nothing_behind() {
 
 #[test]
 fn a_launch_may_have_any_grid_and_more_work_than_threads() {
-    if !cuda_sim::in_process("a_launch_may_have_any_grid_and_more_work_than_threads") {
+    if !cuda_sim::in_process("equal::a_launch_may_have_any_grid_and_more_work_than_threads") {
         return;
     }
     let gpu = Gpu::new();
@@ -75,7 +73,10 @@ fn a_launch_may_have_any_grid_and_more_work_than_threads() {
 
 #[test]
 fn work_that_comes_late_changes_nothing() {
-    if !cuda_sim::in_process_with("work_that_comes_late_changes_nothing", &[("CUDA_SIM_DELAY_US", "200")]) {
+    if !cuda_sim::in_process_with(
+        "equal::work_that_comes_late_changes_nothing",
+        &[("CUDA_SIM_DELAY_US", "200")],
+    ) {
         return;
     }
     let gpu = Gpu::new();
@@ -84,7 +85,7 @@ fn work_that_comes_late_changes_nothing() {
 
 #[test]
 fn keys_and_hashes_see_original_ids_and_nodes_come_out_under_the_datasets() {
-    const TEST: &str = "keys_and_hashes_see_original_ids_and_nodes_come_out_under_the_datasets";
+    const TEST: &str = "equal::keys_and_hashes_see_original_ids_and_nodes_come_out_under_the_datasets";
     if !cuda_sim::in_process(TEST) {
         return;
     }
@@ -134,7 +135,7 @@ fn keys_and_hashes_see_original_ids_and_nodes_come_out_under_the_datasets() {
 
 #[test]
 fn graphs_without_edges_nodes_or_seeds_have_batches_too() {
-    if !cuda_sim::in_process("graphs_without_edges_nodes_or_seeds_have_batches_too") {
+    if !cuda_sim::in_process("equal::graphs_without_edges_nodes_or_seeds_have_batches_too") {
         return;
     }
     let gpu = Gpu::new();
@@ -157,7 +158,7 @@ fn graphs_without_edges_nodes_or_seeds_have_batches_too() {
 
 #[test]
 fn more_destinations_than_room_are_told_with_the_layer() {
-    if !cuda_sim::in_process("more_destinations_than_room_are_told_with_the_layer") {
+    if !cuda_sim::in_process("equal::more_destinations_than_room_are_told_with_the_layer") {
         return;
     }
     let gpu = Gpu::new();

@@ -1,9 +1,9 @@
 //! What a sampler is made with, and what it takes.
 
+use crate::{BatchBounds, SamplerOptions};
 use uva_cuda::kernels::gather::GridBound;
-use uva_sample::{BatchBounds, SamplerOptions};
 
-/// What a [`CudaSampler`](crate::CudaSampler) is made with.
+/// What a [`CudaSampler`](crate::cuda::CudaSampler) is made with.
 #[derive(Clone, Debug)]
 pub struct CudaSamplerOptions<'a> {
     /// What is sampled.

@@ -1,24 +1,24 @@
 //! The sampler: its memory, and a batch's way through the kernels.
 
+use crate::{
+    BatchCounts, BatchKey, BatchMut, Capacity, Expand, InvalidOption, LayerCounts, ListReads, MAX_EPOCH,
+    MAX_LAYERS, SampleError, SamplerKind, SamplerOptions,
+};
 use uva_cuda::kernels::gather::GridBound;
 use uva_cuda::kernels::sample::{PickKind, SampleArguments, SampleKernels, SampleReport, WHOLE_LISTS};
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, device_to_host, fill, host_to_device};
 use uva_cuda::{CudaError, DeviceSlice, Stream};
 use uva_graph::Csc;
-use uva_sample::{
-    BatchCounts, BatchKey, BatchMut, Capacity, Expand, InvalidOption, LayerCounts, ListReads, MAX_EPOCH,
-    MAX_LAYERS, SampleError, SamplerKind, SamplerOptions,
-};
 
-use crate::arena::Arena;
-use crate::batch::{DeviceBatch, DeviceBlock};
-use crate::cache::CachedLists;
-use crate::error::CudaSampleError;
-use crate::failure;
-use crate::layout::{Extras, LayerPlace, Layout};
-use crate::names::Names;
-use crate::options::{CudaSamplerOptions, DeviceBytes};
-use crate::source::{GraphSource, PinnedArray};
+use crate::cuda::arena::Arena;
+use crate::cuda::cached_lists::CachedLists;
+use crate::cuda::cuda_error::CudaSampleError;
+use crate::cuda::cuda_options::{CudaSamplerOptions, DeviceBytes};
+use crate::cuda::device_batch::{DeviceBatch, DeviceBlock};
+use crate::cuda::failure;
+use crate::cuda::layout::{Extras, LayerPlace, Layout};
+use crate::cuda::names::Names;
+use crate::cuda::source::{GraphSource, PinnedArray};
 
 /// Samples the neighbours of batches of seeds on a GPU.
 ///
@@ -213,7 +213,7 @@ impl CudaSampler {
     /// [`CudaSampler::batch`], [`CudaSampler::read_into`].
     ///
     /// # Errors
-    /// As [`NeighborSampler::sample`](uva_sample::NeighborSampler::sample), for memory of the bounds that the sampler
+    /// As [`NeighborSampler::sample`](crate::NeighborSampler::sample), for memory of the bounds that the sampler
     /// was made with; after such an error it can be used on, and its batch is empty. [`CudaSampleError::Cuda`] where
     /// the device or the driver fails.
     pub fn sample(&mut self, key: BatchKey, seeds: &[i64]) -> Result<BatchCounts, CudaSampleError> {
@@ -224,7 +224,7 @@ impl CudaSampler {
     /// too.
     ///
     /// # Errors
-    /// As [`NeighborSampler::sample`](uva_sample::NeighborSampler::sample), for the smaller of that memory and the
+    /// As [`NeighborSampler::sample`](crate::NeighborSampler::sample), for the smaller of that memory and the
     /// bounds that the sampler was made with. The content of `out` is unspecified then. [`CudaSampleError::Cuda`] where
     /// the device or the driver fails.
     pub fn sample_into(

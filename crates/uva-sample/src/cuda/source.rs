@@ -100,7 +100,7 @@ impl GraphSource {
 
     /// The same as a dataset's graph in another order, whose `indptr` this is: the way back to the dataset's edges.
     /// Each list has its entries in the order that they have in the dataset; which node of the dataset has it are the
-    /// [`dataset_ids`](crate::CudaSamplerOptions::dataset_ids).
+    /// [`dataset_ids`](crate::cuda::CudaSamplerOptions::dataset_ids).
     ///
     /// # Errors
     /// [`CudaError::Refused`] for an array that is no whole entries, not aligned to them, of another number than the

@@ -1,18 +1,18 @@
 use std::sync::Arc;
 
+use crate::{BatchBounds, MiniBatch, NeighborSampler};
 use uva_cuda::kernels::gather::IdWidth;
 use uva_cuda::memory::{PinOptions, PinnedTable};
 use uva_cuda::{CacheKind, Context, Module, ModuleOptions};
 use uva_graph::Split;
-use uva_sample::{BatchBounds, MiniBatch, NeighborSampler};
 
 use super::*;
-use crate::source::PinnedArray;
+use crate::cuda::source::PinnedArray;
 
 /// Four thousand million batches later the stamps begin again, and old entries must not look like new ones.
 #[test]
 fn a_stamp_that_wraps_leaves_no_old_entry_behind() {
-    if !cuda_sim::in_process("sampler::tests::a_stamp_that_wraps_leaves_no_old_entry_behind") {
+    if !cuda_sim::in_process("cuda::cuda_sampler::tests::a_stamp_that_wraps_leaves_no_old_entry_behind") {
         return;
     }
     let context = Context::primary(0).unwrap();

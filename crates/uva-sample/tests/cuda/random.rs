@@ -1,15 +1,13 @@
 //! Random graphs, options and faults: whatever they are, both samplers say the same.
 
-mod common;
-
-use common::{Gpu, Graph, Ids, key, on_cpu, on_gpu};
+use crate::common::{Gpu, Graph, Ids, key, on_cpu, on_gpu};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 use proptest::test_runner::{Config, TestRunner};
 use uva_cuda::kernels::gather::GridBound;
+use uva_sample::cuda::CudaSamplerOptions;
 use uva_sample::{BatchBounds, Expand, SamplerKind, SamplerOptions};
-use uva_sample_cuda::CudaSamplerOptions;
 
 /// Random cases a test: a launch under the simulator takes a while.
 const CASES: u32 = 100;
@@ -81,7 +79,7 @@ fn check(gpu: &Gpu, case: &Case, bounds: &BatchBounds) {
 
 #[test]
 fn batches_of_any_graph_are_those_of_the_cpu() {
-    if !cuda_sim::in_process("batches_of_any_graph_are_those_of_the_cpu") {
+    if !cuda_sim::in_process("random::batches_of_any_graph_are_those_of_the_cpu") {
         return;
     }
     let gpu = Gpu::new();
@@ -97,7 +95,7 @@ fn batches_of_any_graph_are_those_of_the_cpu() {
 
 #[test]
 fn a_batch_that_cannot_be_has_the_error_of_the_cpu() {
-    if !cuda_sim::in_process("a_batch_that_cannot_be_has_the_error_of_the_cpu") {
+    if !cuda_sim::in_process("random::a_batch_that_cannot_be_has_the_error_of_the_cpu") {
         return;
     }
     let gpu = Gpu::new();
@@ -169,7 +167,7 @@ fn a_batch_that_cannot_be_has_the_error_of_the_cpu() {
 /// Lists of as many nodes as there are, and the fault that both samplers must tell.
 #[test]
 fn of_several_faults_both_samplers_tell_the_same_one() {
-    if !cuda_sim::in_process("of_several_faults_both_samplers_tell_the_same_one") {
+    if !cuda_sim::in_process("random::of_several_faults_both_samplers_tell_the_same_one") {
         return;
     }
     let gpu = Gpu::new();

@@ -1,7 +1,7 @@
 //! What can go wrong.
 
+use crate::{InvalidOption, SampleError};
 use uva_cuda::CudaError;
-use uva_sample::{InvalidOption, SampleError};
 
 /// Why a batch was not sampled on the GPU.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

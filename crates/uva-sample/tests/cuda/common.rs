@@ -8,10 +8,10 @@ use uva_cuda::kernels::sample::SampleKernels;
 use uva_cuda::memory::{PinOptions, PinnedTable, TableBytes};
 use uva_cuda::{CacheKind, Context, Module, ModuleOptions, Stream};
 use uva_graph::{Csc, Indices, Split};
+use uva_sample::cuda::{CudaSampleError, CudaSampler, CudaSamplerOptions, GraphSource, PinnedArray};
 use uva_sample::{
     BatchBounds, BatchCounts, BatchKey, BatchSampler, GraphView, Home, MiniBatch, SampleError, SamplerOptions,
 };
-use uva_sample_cuda::{CudaSampleError, CudaSampler, CudaSamplerOptions, GraphSource, PinnedArray};
 
 /// A device and the kernels on it.
 pub struct Gpu {

@@ -1,21 +1,19 @@
 //! The sampler and the machine around it: datasets, the published test vectors, a device that fails or is too small.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{FEW_BLOCKS, Gpu, Graph, Ids, key, on_cpu, on_gpu, options};
+use crate::common::{FEW_BLOCKS, Gpu, Graph, Ids, key, on_cpu, on_gpu, options};
 use serde_json::Value;
 use uva_cuda::kernels::gather::IdWidth;
 use uva_cuda::memory::{PinOptions, PinnedTable};
 use uva_cuda::{CudaError, Stream};
 use uva_graph::{Dataset, Split};
 use uva_io::generate::{PowerLaw, power_law};
+use uva_sample::cuda::{CudaSampleError, CudaSampler, CudaSamplerOptions, GraphSource, PinnedArray};
 use uva_sample::{
     BatchBounds, BatchKey, Expand, InvalidOption, NeighborSampler, SampleError, SamplerKind, SamplerOptions,
     SeedOrder,
 };
-use uva_sample_cuda::{CudaSampleError, CudaSampler, CudaSamplerOptions, GraphSource, PinnedArray};
 
 /// Every node has its two successors as neighbours.
 fn ring(nodes: i64) -> Graph {
@@ -25,7 +23,7 @@ fn ring(nodes: i64) -> Graph {
 
 #[test]
 fn a_dataset_is_pinned_and_sampled_where_it_is_mapped() {
-    if !cuda_sim::in_process("a_dataset_is_pinned_and_sampled_where_it_is_mapped") {
+    if !cuda_sim::in_process("machine::a_dataset_is_pinned_and_sampled_where_it_is_mapped") {
         return;
     }
     let gpu = Gpu::new();
@@ -71,7 +69,7 @@ fn integers<T: TryFrom<i128>>(value: &Value) -> Vec<T> {
 
 #[test]
 fn the_published_batches_are_made() {
-    if !cuda_sim::in_process("the_published_batches_are_made") {
+    if !cuda_sim::in_process("machine::the_published_batches_are_made") {
         return;
     }
     let gpu = Gpu::new();
@@ -148,7 +146,7 @@ fn the_published_batches_are_made() {
 
 #[test]
 fn the_batch_on_the_device_is_the_one_that_is_copied() {
-    if !cuda_sim::in_process("the_batch_on_the_device_is_the_one_that_is_copied") {
+    if !cuda_sim::in_process("machine::the_batch_on_the_device_is_the_one_that_is_copied") {
         return;
     }
     let gpu = Gpu::new();
@@ -186,7 +184,7 @@ fn the_batch_on_the_device_is_the_one_that_is_copied() {
 
 #[test]
 fn what_can_never_work_is_refused_when_the_sampler_is_made() {
-    if !cuda_sim::in_process("what_can_never_work_is_refused_when_the_sampler_is_made") {
+    if !cuda_sim::in_process("machine::what_can_never_work_is_refused_when_the_sampler_is_made") {
         return;
     }
     let gpu = Gpu::new();
@@ -235,7 +233,7 @@ fn what_can_never_work_is_refused_when_the_sampler_is_made() {
 
 #[test]
 fn arrays_that_are_no_numbers_are_refused() {
-    if !cuda_sim::in_process("arrays_that_are_no_numbers_are_refused") {
+    if !cuda_sim::in_process("machine::arrays_that_are_no_numbers_are_refused") {
         return;
     }
     let gpu = Gpu::new();
@@ -261,7 +259,7 @@ fn arrays_that_are_no_numbers_are_refused() {
 
 #[test]
 fn wrong_calls_are_refused_and_the_sampler_can_be_used_on() {
-    if !cuda_sim::in_process("wrong_calls_are_refused_and_the_sampler_can_be_used_on") {
+    if !cuda_sim::in_process("machine::wrong_calls_are_refused_and_the_sampler_can_be_used_on") {
         return;
     }
     let gpu = Gpu::new();
@@ -291,7 +289,7 @@ fn wrong_calls_are_refused_and_the_sampler_can_be_used_on() {
 #[test]
 fn a_device_without_room_is_told_with_what_it_has() {
     if !cuda_sim::in_process_with(
-        "a_device_without_room_is_told_with_what_it_has",
+        "machine::a_device_without_room_is_told_with_what_it_has",
         &[("CUDA_SIM_MEMORY", "1000000")],
     ) {
         return;
@@ -309,7 +307,7 @@ fn a_device_without_room_is_told_with_what_it_has() {
 
 #[test]
 fn a_launch_that_fails_is_told_and_the_next_batch_is_right() {
-    const TEST: &str = "a_launch_that_fails_is_told_and_the_next_batch_is_right";
+    const TEST: &str = "machine::a_launch_that_fails_is_told_and_the_next_batch_is_right";
     // The 1st to the 18th launch: each of the first batch's, one after the other.
     let faults: Vec<String> =
         (0..18).map(|fault| format!("cuLaunchKernel:{}=701", (0..=fault).sum::<u32>() + fault + 1)).collect();

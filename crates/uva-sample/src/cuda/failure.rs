@@ -1,8 +1,8 @@
 //! A report's failure in the words of the sampler on the CPU.
 
+use crate::{BatchKey, Capacity, SampleError};
 use uva_cuda::kernels::sample::{SampleArguments, SampleReport};
 use uva_graph::Csc;
-use uva_sample::{BatchKey, Capacity, SampleError};
 
 const NONE: u64 = u64::MAX;
 
