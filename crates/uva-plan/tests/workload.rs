@@ -4,8 +4,8 @@ mod common;
 
 use std::sync::Mutex;
 
-use uva_plan::{CacheError, Hotness, Workload, count, count_batches};
 use uva_graph::Split;
+use uva_plan::{CacheError, Hotness, Workload, count, count_batches};
 use uva_sample::{
     BatchBounds, BatchKey, GraphView, MiniBatch, SamplerKind, SamplerOptions, SeedOrder, sampler,
 };

@@ -1,7 +1,7 @@
 //! Where each array of a batch lies in a slot.
 
-use uva_rows::HalfFloat;
 use uva_graph::{Dataset, ElementType, Labels};
+use uva_rows::HalfFloat;
 use uva_sample::{BatchBounds, BatchMut, BlockMut, LayerBounds, MAX_LAYERS};
 
 use super::BatchHeader;

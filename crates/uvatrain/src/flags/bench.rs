@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use uva_rows::cuda::pcie::{IdOrder, TablePages};
+use uva_bench::pcie::{IdOrder, TablePages};
 #[cfg(feature = "request-model")]
 use uva_kernel_sim::gather::{IdWidth, Kernel};
 
