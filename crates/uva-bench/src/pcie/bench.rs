@@ -8,13 +8,13 @@ use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, device_to_host, fill, host_to
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, CudaError, Event, Stream};
 
+use super::error::PcieError;
 use super::hold::Hold;
 use super::ids::check_sum;
+use super::options::PcieOptions;
 use super::sweep::{Cell, Partition};
 use super::table::Table;
 use super::verify::verify_rows;
-use super::{PcieError, PcieOptions, median};
-use crate::cuda::grid;
 
 /// Ids of one gather at most: they take memory on the device too.
 const MOST_IDS: usize = 4 << 20;
@@ -187,7 +187,7 @@ impl Bench {
                 // SAFETY: the table is pinned and held by the caller, the buffers are this value's own and large
                 // enough, and the stream is waited for before anything of it is used again.
                 unsafe {
-                    let bound = grid(cell.multiprocessors);
+                    let bound = cell.multiprocessors.map_or(GridBound::Device, GridBound::Multiprocessors);
                     kernels.enqueue(stream, cell.kernel, IdWidth::I64, &arguments, stamp(index), bound)?;
                 }
                 if let Some((_, ended)) = timed {
@@ -301,9 +301,11 @@ fn check_report(what: &str, report: &GatherReport, stamp: u64) -> Result<(), Pci
     Ok(())
 }
 
-/// The middle of some samples.
-pub(super) fn middle(samples: &[f64]) -> f64 {
-    median(samples.to_vec())
+/// The median; 0 of no samples.
+pub(super) fn median(samples: &[f64]) -> f64 {
+    let mut samples = samples.to_vec();
+    samples.sort_by(f64::total_cmp);
+    samples.get(samples.len() / 2).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]

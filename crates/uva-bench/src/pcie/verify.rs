@@ -1,6 +1,6 @@
 //! What was moved, compared with a plain loop: a figure for wrong bytes is none.
 
-use super::PcieError;
+use super::error::PcieError;
 
 /// Bytes that are compared: all of a gather up to this size, and about as many in rows evenly spread over a larger one.
 const COMPARED_BYTES: usize = 32 << 20;
@@ -38,6 +38,17 @@ pub fn verify_rows(
         looked_at += 1;
     }
     Ok(looked_at)
+}
+
+/// Compares bytes that came back with those that were sent; `from` is the place of the first.
+pub(super) fn check_bytes(what: &str, from: usize, expected: &[u8], found: &[u8]) -> Result<(), PcieError> {
+    match expected.iter().zip(found).position(|(a, b)| a != b) {
+        _ if expected == found => Ok(()),
+        differs => {
+            let position = from + differs.unwrap_or_else(|| expected.len().min(found.len()));
+            Err(PcieError::WrongBytes { what: what.to_owned(), position })
+        }
+    }
 }
 
 #[cfg(test)]

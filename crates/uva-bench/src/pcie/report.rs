@@ -4,7 +4,7 @@ use serde::Serialize;
 use uva_cuda::kernels::gather::{IdWidth, Kernel, KernelResources};
 use uva_cuda::{CudaError, ModuleReport};
 
-use super::bench::{ZeroCopy, middle};
+use super::bench::{ZeroCopy, median};
 use super::engine::CopyEngine;
 use super::paths::{Way, WayFigure};
 use super::sweep::{Cell, LINE, Partition};
@@ -42,7 +42,7 @@ impl CellFigure {
         Self {
             cell: cell.clone(),
             rows: measured.rows,
-            gb_per_second: middle(&measured.samples),
+            gb_per_second: median(&measured.samples),
             samples: measured.samples,
             share_of_copy_engine: 0.0,
             share_of_ceiling: 0.0,
@@ -277,7 +277,7 @@ mod tests {
     use uva_cuda::memory::{PinHow, PinReport};
 
     use super::*;
-    use crate::cuda::pcie::{IdOrder, TablePages};
+    use crate::pcie::{IdOrder, TablePages};
 
     fn base() -> Cell {
         Cell {

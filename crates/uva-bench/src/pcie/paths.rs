@@ -12,13 +12,13 @@ use uva_cuda::kernels::gather::Kernel;
 use uva_cuda::memory::{device_to_host, host_to_device};
 use uva_cuda::{CudaError, Event, Stream};
 
-use super::bench::{Bench, middle};
+use super::bench::{Bench, median};
+use super::error::PcieError;
 use super::ids::IdOrder;
+use super::options::PcieOptions;
 use super::table::Table;
-use super::verify::verify_rows;
-use super::{PcieError, PcieOptions, check_bytes};
-use crate::cuda::copy_path::CopyPath;
-use crate::cuda::{Balance, Measured};
+use super::verify::{check_bytes, verify_rows};
+use uva_rows::cuda::{Balance, CopyPath, Measured};
 
 /// Batches before those that count, in which a split's share settles.
 const SETTLING: usize = 12;
@@ -123,7 +123,7 @@ impl Work<'_> {
             row_bytes: self.row_bytes,
             threads: 0,
             rows,
-            gb_per_second: middle(&samples),
+            gb_per_second: median(&samples),
             samples,
             zero_copy_share: share,
             verified_rows,
@@ -177,7 +177,7 @@ impl Work<'_> {
         }
         let last = &draws[draws.len() - 1];
         let verified = self.bench.verify(Way::Split.name(), self.table, self.row_bytes, last)?;
-        let share = middle(&shares);
+        let share = median(&shares);
         Ok(self.figure(Way::Split, last.len(), samples, share, verified))
     }
 

@@ -1,34 +1,8 @@
-//! How fast rows of pinned host memory get onto the device, next to what the link itself does in the same run.
-//!
-//! By nvbandwidth's method: everything that is timed is enqueued behind a kernel that holds the stream, after a
-//! warm-up; events stand around each sample; medians count; and what was moved is compared with a plain loop
-//! afterwards, so that a figure for wrong bytes is an error. No two samples gather the same rows. A rate is row bytes
-//! delivered ÷ time: the launches before and after the rows' kernel are part of a gather and of its time.
-
-mod bench;
-mod engine;
-mod hold;
-mod ids;
-mod paths;
-mod report;
-mod run;
-mod sweep;
-mod table;
-mod verify;
-
-pub use engine::{CopyEngine, CopySize};
-pub use ids::{IdOrder, check_sum};
-pub use paths::{Way, WayFigure};
-pub use report::{CellFigure, DeviceFacts, Goal, KernelReport, Model, PcieReport, Skipped};
-pub use run::{PcieOptions, Progress, measure};
-pub use sweep::{Cell, MOST_CELLS, MULTIPROCESSORS, Partition, ROW_BYTES, Sweep};
-pub use table::{TablePages, TableReport};
-pub use verify::verify_rows;
+//! Failures of a measurement.
 
 use uva_cuda::{CudaError, ErrorKind};
-
-use crate::GatherError;
-use crate::cuda::FillError;
+use uva_rows::GatherError;
+use uva_rows::cuda::FillError;
 
 /// Why there is no figure.
 #[derive(Debug, thiserror::Error)]
@@ -84,34 +58,17 @@ impl PcieError {
     }
 
     /// Whether it is a refusal of the driver's after which everything goes on as before: no fault on the device.
-    fn is_refusal(&self) -> bool {
+    pub(super) fn is_refusal(&self) -> bool {
         // From 700 on the codes are those of launches and contexts that are lost; 800 and 801 are refusals again.
         matches!(self, Self::Cuda(error) if error.code().is_some_and(|code| code < 700 || (800..=801).contains(&code)))
     }
 
     /// Whether this machine cannot do what one cell needs, and may yet do the others.
-    fn is_a_lack(&self) -> bool {
+    pub(super) fn is_a_lack(&self) -> bool {
         match self {
             Self::Refused(_) | Self::Cuda(CudaError::System(_)) => true,
             Self::Cuda(error) => matches!(error.kind(), ErrorKind::Missing | ErrorKind::Usage),
             _ => false,
-        }
-    }
-}
-
-/// The middle of some numbers; 0 of none.
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers.get(numbers.len() / 2).copied().unwrap_or(0.0)
-}
-
-/// Compares bytes that came back with those that were sent; `from` is the place of the first.
-fn check_bytes(what: &str, from: usize, expected: &[u8], found: &[u8]) -> Result<(), PcieError> {
-    match expected.iter().zip(found).position(|(a, b)| a != b) {
-        _ if expected == found => Ok(()),
-        differs => {
-            let position = from + differs.unwrap_or_else(|| expected.len().min(found.len()));
-            Err(PcieError::WrongBytes { what: what.to_owned(), position })
         }
     }
 }

@@ -1,36 +1,18 @@
 //! The whole of it, in order: copy engine, cells table by table, the other ways.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use uva_cuda::kernels::gather::GatherKernels;
-use uva_cuda::memory::PreflightPolicy;
 use uva_cuda::{Context, CudaError, Driver, Module, ModuleReport};
 
 use super::bench::Bench;
+use super::error::PcieError;
+use super::options::PcieOptions;
 use super::report::{CellFigure, DeviceFacts, Model, PcieReport, Skipped, kernel_reports};
-use super::sweep::{Cell, Partition, Sweep};
+use super::sweep::{Cell, Partition};
 use super::table::Table;
-use super::{PcieError, engine, paths};
-
-/// What to measure, and how thoroughly.
-#[derive(Clone, Debug)]
-pub struct PcieOptions {
-    /// The cells.
-    pub sweep: Sweep,
-    /// Bytes of a sample at most; gathers on few multiprocessors take fewer. At least one row.
-    pub sample_bytes: usize,
-    /// Samples of a figure: 3…100, so that all that is enqueued fits into a held stream.
-    pub samples: usize,
-    /// Threads of the CPU's gather.
-    pub threads: usize,
-    /// Whether the ways with the CPU are measured too.
-    pub ways: bool,
-    /// Cells that this time does not suffice for are left out.
-    pub limit: Option<Duration>,
-    /// What is done with a table for which memory seems too short. One that is refused is left out.
-    pub preflight: PreflightPolicy,
-}
+use super::{engine, paths};
 
 /// What is being done.
 #[derive(Clone, Copy, Debug)]

@@ -4,10 +4,12 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 use serde::Serialize;
-use uva_mem::ZeroedPages;
 use uva_mem::ring::{AlwaysAlive, Ring, RingError, RingShape};
+use uva_mem::{PageSize, ZeroedPages};
 
-use crate::{GatherError, HostGather, PageSize, RowGather, huge_share};
+use uva_rows::{GatherError, HostGather, RowGather};
+
+use crate::huge_share::huge_share;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug)]

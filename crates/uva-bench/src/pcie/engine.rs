@@ -6,9 +6,10 @@ use serde::Serialize;
 use uva_cuda::Event;
 use uva_cuda::memory::{device_to_host, host_to_device};
 
-use super::bench::{Bench, middle};
+use super::bench::{Bench, median};
+use super::error::PcieError;
 use super::ids::mix;
-use super::{PcieError, check_bytes};
+use super::verify::check_bytes;
 
 /// What copies of one size reach.
 #[derive(Clone, Debug, Serialize)]
@@ -59,7 +60,7 @@ pub(super) fn measure(bench: &mut Bench) -> Result<CopyEngine, PcieError> {
         for (word, place) in back.chunks(8).enumerate() {
             check_bytes("the copy engine", word * 8, &contents(word)[..place.len()], place)?;
         }
-        measured.push(CopySize { bytes, gb_per_second: middle(&samples), samples });
+        measured.push(CopySize { bytes, gb_per_second: median(&samples), samples });
     }
     let peak = measured.iter().map(|size| size.gb_per_second).fold(0.0, f64::max);
     Ok(CopyEngine { peak_gb_per_second: peak, sizes: measured })
