@@ -21,9 +21,9 @@ use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use rustix::time::{ClockId, clock_gettime};
-use uva_rows::{HalfFloat, HostGather, MeasureOptions, PageSize, RowCopy, RowGather, huge_share, measure};
 use uva_mem::ZeroedPages;
 use uva_ops::Vectors;
+use uva_rows::{HalfFloat, HostGather, MeasureOptions, PageSize, RowCopy, RowGather, huge_share, measure};
 
 fn text(name: &str, default: &str) -> String {
     std::env::var(format!("UVATRAIN_BENCH_{name}")).unwrap_or_else(|_| default.to_owned())

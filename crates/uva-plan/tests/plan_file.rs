@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use uva_plan::{CacheError, CachePlan, CachePolicy, PlanRequest, Workload, plan};
 use uva_graph::npy::{NpyType, write_array};
+use uva_plan::{CacheError, CachePlan, CachePolicy, PlanRequest, Workload, plan};
 
 use common::{Stored, options, stored};
 

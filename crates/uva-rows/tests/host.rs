@@ -1,12 +1,12 @@
 //! The host gather against the conformance checks, and its own refusals.
 
 use proptest::prelude::*;
+use uva_ops::Vectors;
 use uva_rows::cache::map_bytes;
 use uva_rows::{
     CachedRows, FifoCache, GatherError, HalfFloat, Hits, HostGather, MeasureOptions, PageSize, RowCopy,
     RowGather, conformance, measure,
 };
-use uva_ops::Vectors;
 
 /// Every way in which this machine can move rows, chosen by the gather's own judgement or not. Small outputs would
 /// never be streamed otherwise.

@@ -5,9 +5,9 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use uva_plan::CachePolicy;
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Dataset, Split};
+use uva_plan::CachePolicy;
 use uva_runtime::backend::{
     Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
 };

@@ -1,7 +1,7 @@
 //! Where each array of a batch lies in a slot.
 
-use uva_rows::HalfFloat;
 use uva_graph::{Dataset, ElementType, Labels};
+use uva_rows::HalfFloat;
 use uva_sample::{BatchBounds, BatchMut, BlockMut, LayerBounds, MAX_LAYERS};
 
 use super::BatchHeader;
@@ -341,7 +341,7 @@ pub(crate) mod tests {
 
     use proptest::prelude::*;
     use uva_graph::Split;
-    use uva_graph::generate::{PowerLaw, power_law};
+    use uva_io::generate::{PowerLaw, power_law};
     use uva_sample::{BatchCounts, BatchKey, LayerCounts, SamplerKind};
 
     use super::*;

@@ -4,14 +4,14 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
-use uva_plan::{Timed, TimedCaches};
 use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
 use uva_cuda::memory::{IpcKind, PinnedTable, SharedBuffer};
 use uva_cuda::{Context, Event, Module, ModuleOptions, Stream};
-use uva_rows::cuda::{DeviceCache, FillOptions, GatherMode, SlotFiller, SlotShape};
 use uva_graph::reorder::NodeOrder;
 use uva_graph::{Dataset, Split};
 use uva_mem::FrozenBytes;
+use uva_plan::{Timed, TimedCaches};
+use uva_rows::cuda::{DeviceCache, FillOptions, GatherMode, SlotFiller, SlotShape};
 use uva_sample::{BatchKey, MiniBatch};
 use uva_sample_cuda::GraphSource;
 
