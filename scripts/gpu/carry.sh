@@ -92,8 +92,7 @@ mkdir -p "$partial"
 build uvatrain executable uvatrain build --release -p uvatrain
 build gather executable test-uva-cuda test --no-run -p uva-cuda --test gather
 build cuda executable test-uva-rows test --no-run -p uva-rows --test cuda
-build equal executable test-uva-sample-cuda test --no-run -p uva-sample-cuda --test equal
-build kinds executable test-uva-sample-cuda-kinds test --no-run -p uva-sample-cuda --test kinds
+build cuda executable test-uva-sample test --no-run -p uva-sample --test cuda
 build uva_train executable test-uva-train test --no-run -p uva-train --lib
 if [[ -n $simulator ]]; then
   build cuda_sim .so libcuda_sim.so build -p cuda-sim
