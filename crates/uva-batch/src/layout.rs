@@ -349,7 +349,7 @@ mod tests {
 
     use proptest::prelude::*;
     use uva_graph::Split;
-    use uva_graph::generate::{PowerLaw, power_law};
+    use uva_io::generate::{PowerLaw, power_law};
     use uva_sample::{BatchCounts, BatchKey, LayerCounts, SamplerKind, SamplerOptions};
 
     use super::*;

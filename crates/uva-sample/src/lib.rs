@@ -9,13 +9,19 @@
 //! that the options name. It writes into memory that its caller owns (a slot of shared memory, or a [`MiniBatch`]) and
 //! allocates nothing once it is built.
 //!
-//! What this crate must not know: processes, slots and how a batch travels; features, labels and what is computed
-//! from them; devices.
-#![forbid(unsafe_code)]
+//! [`cuda`] makes the same batches on a GPU. The driver is loaded when a sampler asks for it, so the module costs
+//! nothing without a GPU.
+//!
+//! This crate must not know: processes, slots and how a batch travels; features, labels and models; which lists are
+//! worth caching. Start at [`BatchSampler`] and [`SamplerKind`]; `uva-plan` and `uva-runtime` build on it.
+// Only the CUDA half enqueues work on memory that the compiler cannot follow.
+#![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod batch;
 mod bounds;
+#[allow(unsafe_code, reason = "kernels are launched on memory that their arguments name")]
+pub mod cuda;
 mod error;
 mod hash;
 mod hops;

@@ -10,11 +10,11 @@ use uva_cuda::{Context, Module, ModuleOptions, Stream};
 use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
 use uva_mem::FrozenBytes;
+use uva_sample::cuda::{
+    CudaSampleError, CudaSampler, CudaSamplerOptions, DatasetArray, GraphSource, PinnedArray,
+};
 use uva_sample::{
     BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, GraphView, SamplerKind, sampler,
-};
-use uva_sample_cuda::{
-    CudaSampleError, CudaSampler, CudaSamplerOptions, DatasetArray, GraphSource, PinnedArray,
 };
 
 use super::SampledGraph;
