@@ -10,7 +10,8 @@
 //! | [`options`], [`schedule`], [`plan`] | what is asked for, which batch has which number, and what that takes |
 //! | [`batch`] | how a batch lies in a slot, and the view of it that a consumer gets |
 //! | [`backend`], [`device`] | where rows are gathered and batches used; feature slots on a GPU |
-//! | [`cache`] | what is cached of the graph and of the rows |
+//! | [`cache`] | cached lists and rows, as the roles have them |
+//! | [`planning`] | what to cache and where to sample: measured before a run |
 //! | [`roles`] | sampler, producer and the receiving end of the consumer |
 //! | [`pipeline`] | the roles as threads: the library's front |
 //! | [`consumer`] | the same for a consumer that decides as it goes which pass comes next |
@@ -29,6 +30,7 @@
 pub mod backend;
 pub mod batch;
 pub mod cache;
+mod cache_counts;
 mod checkpoint_files;
 mod clock;
 pub mod consumer;
@@ -42,9 +44,13 @@ pub mod memory;
 pub mod metrics;
 pub mod mps;
 pub mod options;
+mod own_program;
+mod peer;
 pub mod pipeline;
 pub mod plan;
+pub mod planning;
 mod preparation;
+mod role_times;
 pub mod roles;
 pub mod run;
 pub mod schedule;

@@ -8,13 +8,14 @@ use uva_plan::CachePlan;
 
 use crate::RuntimeError;
 use crate::backend::{Backend, SamplerChoice};
-use crate::cache::{
-    Budget, CacheContents, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable,
-    check_plan_fits, described, read_plan, summary, workload,
-};
+use crate::cache::{CacheContents, described, summary};
 use crate::launcher::Launcher;
 use crate::metrics::{CacheOutcome, CacheTotals, End, Event, Observer, Start};
 use crate::plan::RunPlan;
+use crate::planning::{
+    Budget, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable, check_plan_fits,
+    read_plan, workload,
+};
 
 /// Finds out how many bytes `--gpu-cache auto` comes to on a GPU, for the run that is being prepared.
 pub(crate) type BytesLeft<'a> =

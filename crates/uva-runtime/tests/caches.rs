@@ -11,8 +11,9 @@ use uva_plan::CachePolicy;
 use uva_runtime::backend::{
     Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
 };
-use uva_runtime::cache::{self, CacheContents, CachedDataset};
+use uva_runtime::cache::CacheContents;
 use uva_runtime::plan::RunPlan;
+use uva_runtime::planning::{self, CachedDataset};
 use uva_runtime::{LoaderOptions, Passes, Runtime, RuntimeError};
 use uva_sample::{BatchKey, Expand, GraphView, MiniBatch, NeighborSampler, SamplerKind, sampler};
 
@@ -21,7 +22,7 @@ fn options() -> LoaderOptions {
 }
 
 fn planned(dataset: &Arc<Dataset>, bytes: u64, policy: CachePolicy) -> CacheContents {
-    let (plan, _) = cache::plan(dataset, &options(), &Backend::Cpu, bytes, policy, &|_| {}).unwrap();
+    let (plan, _) = planning::plan(dataset, &options(), &Backend::Cpu, bytes, policy, &|_| {}).unwrap();
     CacheContents::of_plan(dataset, &plan).unwrap()
 }
 

@@ -10,9 +10,10 @@ use uva_graph::{Dataset, ElementType, Split};
 use uva_runtime::backend::{
     Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
 };
-use uva_runtime::cache::{self, CacheContents, CachePolicy, CachedDataset};
+use uva_runtime::cache::{CacheContents, CachePolicy};
 use uva_runtime::consumer::BatchStream;
 use uva_runtime::plan::RunPlan;
+use uva_runtime::planning::{self, CachedDataset};
 use uva_runtime::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError};
 use uva_sample::BatchKey;
 
@@ -66,7 +67,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 
 fn planned(dataset: &Arc<Dataset>, policy: CachePolicy) -> CacheContents {
     let (options, bytes) = (options(FeatureType::Float32), 40_000);
-    let (plan, _) = cache::plan(dataset, &options, &Backend::Cpu, bytes, policy, &|_| {}).unwrap();
+    let (plan, _) = planning::plan(dataset, &options, &Backend::Cpu, bytes, policy, &|_| {}).unwrap();
     CacheContents::of_plan(dataset, &plan).unwrap()
 }
 

@@ -17,7 +17,7 @@ use uva_sample::{
     BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, GraphView, SamplerKind, sampler,
 };
 
-use super::SampledGraph;
+use super::graph::SampledGraph;
 use crate::backend::{CudaBackend, Partition};
 use crate::{LoaderOptions, RuntimeError};
 

@@ -9,7 +9,7 @@ use uva_cuda::memory::SharedBuffer;
 use uva_cuda::{Context, DeviceSlice, Stream};
 use uva_rows::cuda::SlotReader;
 
-use super::{Gathered, SlotEvents, out_of_range, slot_shape, stamp};
+use super::slots::{Gathered, SlotEvents, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
 use crate::plan::RunPlan;
 

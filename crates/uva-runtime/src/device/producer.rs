@@ -13,7 +13,7 @@ use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_rows::cuda::{DeviceCache, DeviceTable, Fill, FillOptions, GatherMode, GatherTable, SlotFiller};
 
-use super::{SlotEvents, out_of_range, slot_shape, stamp};
+use super::slots::{SlotEvents, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
 use crate::backend::{CudaBackend, GatherChoice, Partition};
 use crate::cache::Caches;

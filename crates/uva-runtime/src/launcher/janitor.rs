@@ -11,11 +11,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 use uva_mem::handover::{Channel, Received};
 use uva_mem::{PidFd, Signal};
 
-use super::fleet::{Member, hand_over, start_process};
+use super::environments::Environments;
+use super::member::{Member, hand_over, start_process};
 use super::messages::{JanitorWord, Role};
 use crate::RuntimeError;
 use crate::checkpoint_files::CheckpointDirectory;
-use crate::launcher::Environments;
 use crate::memory::Resident;
 use crate::mps;
 

@@ -9,12 +9,12 @@ use uva_graph::Split;
 use uva_mem::ring::{Gone, Liveness, ReadSlot, Reader, RingError};
 use uva_sample::BatchKey;
 
-use super::Peer;
 use crate::backend::Backend;
 use crate::batch::Batch;
 use crate::cache::Caches;
 use crate::control::{CONSUMER, Control, Stop};
 use crate::device::DeviceSlots;
+use crate::peer::Peer;
 use crate::plan::RunPlan;
 use crate::schedule::{Item, Order, Schedule, Turn};
 use crate::stage::{Doing, StageClock};

@@ -9,12 +9,13 @@ use uva_mem::ring::{Reader, Writer};
 use uva_rows::{CachedRows, FifoCache, GatherError, HostGather, RowCache, RowGather};
 use uva_sample::BatchKey;
 
-use super::{Pace, Peer};
+use super::BackPressure;
 use crate::RuntimeError;
 use crate::cache::Caches;
 use crate::clock::since_boot;
 use crate::control::{CONSUMER, Control, PRODUCER, Stop};
 use crate::device::{DeviceGather, DeviceSetup};
+use crate::peer::Peer;
 use crate::plan::RunPlan;
 use crate::stage::{Doing, StageClock};
 use crate::widening::half_float;
@@ -88,7 +89,7 @@ impl ProducerRole<'_> {
     fn gather_all(&mut self, gather: &mut Gather<'_>, clock: &mut StageClock) -> Result<(), RuntimeError> {
         let (plan, control) = (self.plan, self.control);
         let mut end = 0;
-        let mut pace = Pace::new(plan.options.gather_threads, plan.options.feature_slots);
+        let mut pace = BackPressure::new(plan.options.gather_threads, plan.options.feature_slots);
         for sequence in 0.. {
             control.note_position(PRODUCER, sequence);
             clock.now(Doing::WaitingInput);

@@ -9,12 +9,12 @@ use uva_mem::FrozenBytes;
 use uva_mem::ring::Writer;
 use uva_sample::{BatchKey, BatchMut, SeedOrder};
 
-use super::Peer;
 use crate::RuntimeError;
 use crate::cache::{Engine, OnGpu, SampledGraph};
 use crate::clock::since_boot;
 use crate::control::{Control, FIRST_SAMPLER, Stop};
 use crate::machine;
+use crate::peer::Peer;
 use crate::plan::{RunPlan, seed_order};
 use crate::schedule::Item;
 use crate::stage::{Doing, StageClock};

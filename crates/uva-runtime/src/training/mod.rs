@@ -6,6 +6,7 @@
 mod arrays;
 mod existing;
 mod gpu;
+mod job;
 mod preflight;
 mod run;
 pub mod session;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -14,16 +13,17 @@ use uva_sample::{Expand, SamplerKind};
 use uva_train::{Metric, ModelKind};
 
 use super::existing;
+use super::job::{Job, to_value};
 use super::session::{self, EvaluateBy, TrainingOptions, TrainingOutcome};
 use super::{preflight, trial};
 use crate::backend::{self, BackendOptions, Decision, Probe};
-use crate::cache::CacheRequest;
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::control::{Control, Stop};
 use crate::launcher::{Consumer, Environments, Launch, Launcher, Outcome, without_mps};
 use crate::memory::ProcessMemory;
 use crate::metrics::{End, Event, Observer, Roles};
 use crate::plan::{RunPlan, evaluating};
+use crate::planning::CacheRequest;
 use crate::preparation::Preparation;
 use crate::roles::BatchReceiver;
 use crate::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine, mps};
@@ -49,15 +49,6 @@ pub struct TrainingRun {
     checkpoint: Option<CheckpointDirectory>,
     /// What there is to say of the options before it starts.
     notes: Vec<String>,
-}
-
-/// What the consumer's process does with its batches.
-#[derive(Serialize, Deserialize)]
-pub(super) enum Job {
-    /// Trains.
-    Train(TrainingOptions),
-    /// Trains one batch, to see what that leaves.
-    Trial(TrainingOptions),
 }
 
 impl TrainingRun {
@@ -367,10 +358,6 @@ fn fingerprint(
         fingerprint["walks"] = walks.into();
     }
     Ok(fingerprint)
-}
-
-pub(super) fn to_value(value: &impl serde::Serialize) -> Result<Value, RuntimeError> {
-    serde_json::to_value(value).map_err(|error| RuntimeError::Failed(error.to_string()))
 }
 
 /// Listens for SIGINT and SIGTERM while the roles are threads: the first asks the run to end soon, the second ends

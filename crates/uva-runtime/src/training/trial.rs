@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uva_graph::Dataset;
 
-use super::run::{Job, to_value};
+use super::job::{Job, to_value};
 use super::session::{Session, TrainingOptions};
 use crate::backend::{Backend, SamplerChoice};
 use crate::cache::CacheContents;

@@ -11,7 +11,8 @@ use uva_graph::reorder::{NodeOrder, stage_reordered};
 use uva_graph::{Dataset, Verify};
 use uva_mem::files::write_output;
 use uva_runtime::backend::{self, Probe, SamplerChoice};
-use uva_runtime::cache::{self, Budget, CachePlan};
+use uva_runtime::cache::CachePlan;
+use uva_runtime::planning::{self, Budget};
 
 use super::{clean_up_on_signals, written};
 use crate::exit;
@@ -37,7 +38,7 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     let budget = match flags.gpu_cache.0 {
         Budget::Bytes(bytes) => bytes,
         Budget::Auto => {
-            let (bytes, reason) = cache::budget_left(&dataset, &decision.backend)?;
+            let (bytes, reason) = planning::budget_left(&dataset, &decision.backend)?;
             out::say(&format!("--gpu-cache auto: {reason}"));
             bytes
         }
@@ -46,12 +47,12 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     let mut loader = flags.loader.options_of_models();
     loader.feature_type =
         loader.feature_type.for_models(dataset.features().element, decision.backend.cuda().is_some());
-    if let Some(verdict) = cache::measure_sampler(&dataset, &loader, &mut decision.backend)? {
+    if let Some(verdict) = planning::measure_sampler(&dataset, &loader, &mut decision.backend)? {
         out::say(&verdict.reason);
     }
     let policy = flags.cache_policy.policy();
     let (plan, profile) =
-        cache::plan(&dataset, &loader, &decision.backend, budget, policy, &|line| out::say(line))?;
+        planning::plan(&dataset, &loader, &decision.backend, budget, policy, &|line| out::say(line))?;
     if let Some(path) = &flags.out {
         plan.write(path)?;
     }

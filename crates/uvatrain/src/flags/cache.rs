@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use uva_runtime::cache::{Budget, CachePolicy, CacheRequest};
+use uva_runtime::cache::CachePolicy;
+use uva_runtime::planning::{Budget, CacheRequest};
 
 use super::ByteSize;
 

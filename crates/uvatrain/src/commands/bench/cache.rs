@@ -11,7 +11,7 @@ use uva_plan::{
     CachePolicy, Hotness, PolicyHits, PolicyPoint, Prediction, SweepPoint, compare_policies, count,
 };
 use uva_runtime::backend::Backend;
-use uva_runtime::cache;
+use uva_runtime::planning;
 
 use crate::flags::{ByteSize, CacheBenchFlags};
 use crate::ui::table::Table;
@@ -33,7 +33,7 @@ pub fn run(flags: &CacheBenchFlags) -> anyhow::Result<()> {
     let loader = flags.loader.options();
     loader.check_dataset(&dataset)?;
     let work = Work::of_unknown_length("sampling epochs");
-    let workload = cache::workload(&dataset, &loader);
+    let workload = planning::workload(&dataset, &loader);
     let began = Instant::now();
     let measured = count(&workload, behind(flags))?;
     let epoch_seconds = began.elapsed().as_secs_f64() / f64::from(flags.epochs);
@@ -133,7 +133,9 @@ fn allocation(
 ) -> anyhow::Result<Option<AllocationReport>> {
     let loader = flags.loader.options();
     let (plan, profile) =
-        cache::plan(dataset, &loader, &Backend::Cpu, budget, CachePolicy::Presample, &|line| out::say(line))?;
+        planning::plan(dataset, &loader, &Backend::Cpu, budget, CachePolicy::Presample, &|line| {
+            out::say(line)
+        })?;
     let Some(profile) = profile else { return Ok(None) };
     let (lists, rows) = (plan.lists.count as usize, plan.rows.count as usize);
     let prediction = profile.predict_by(&plan.model, lists, rows, measured);

@@ -12,9 +12,8 @@ use uva_rows::cuda::CudaGather;
 use uva_rows::{GatherError, Hits, RowGather};
 use uva_sample::{BatchCounts, BatchKey, MiniBatch};
 
-use super::engine::{Engine, OnGpu};
-use super::{CacheContents, SampledGraph};
 use crate::backend::{Backend, CudaBackend};
+use crate::cache::{CacheContents, Engine, OnGpu, SampledGraph};
 use crate::device::{FeatureBytes, cache_on_gpu};
 use crate::roles::gather_on_host;
 use crate::{LoaderOptions, RuntimeError};
@@ -27,12 +26,13 @@ use crate::{LoaderOptions, RuntimeError};
 /// use uva_graph::{Dataset, Split};
 /// use uva_runtime::LoaderOptions;
 /// use uva_runtime::backend::Backend;
-/// use uva_runtime::cache::{self, CacheContents, CachePolicy, CachedDataset};
+/// use uva_runtime::cache::{CacheContents, CachePolicy};
+/// use uva_runtime::planning::{self, CachedDataset};
 /// use uva_sample::BatchKey;
 ///
 /// let dataset = Arc::new(Dataset::open("data/graph".as_ref())?);
 /// let options = LoaderOptions { fanouts: vec![15, 10], ..LoaderOptions::default() };
-/// let (plan, _) = cache::plan(&dataset, &options, &Backend::Cpu, 64 << 20, CachePolicy::Presample, &|_| {})?;
+/// let (plan, _) = planning::plan(&dataset, &options, &Backend::Cpu, 64 << 20, CachePolicy::Presample, &|_| {})?;
 /// let contents = CacheContents::of_plan(&dataset, &plan)?;
 /// let mut cached = CachedDataset::new(&dataset, &options, &Backend::Cpu, &contents)?;
 ///

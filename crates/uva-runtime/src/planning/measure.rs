@@ -16,31 +16,12 @@ use uva_sample::cuda::CudaSampleError;
 
 use super::device_times::DeviceTimes;
 use super::host_times::HostTimes;
-use super::{Found, SamplerVerdict, Search};
+use super::request::SamplerVerdict;
 use crate::backend::{Backend, CudaBackend, GatherChoice, SamplerChoice};
 use crate::{LoaderOptions, RuntimeError};
 
 /// Of the memory that can be had, what `--gpu-cache auto` takes where nothing trains on a GPU.
 const SHARE_OF_HOST_MEMORY: u64 = 4;
-
-/// As [`Search::run`].
-pub(super) fn find(
-    search: &Search,
-    dataset: &Arc<Dataset>,
-    loader: &LoaderOptions,
-    backend: &Backend,
-    note: &dyn Fn(&str),
-) -> Result<Found, RuntimeError> {
-    let mut found = Found::default();
-    let mut backend = backend.clone();
-    if search.sampler {
-        found.sampler = measure_sampler(dataset, loader, &mut backend)?;
-    }
-    if let Some((bytes, policy)) = search.caches {
-        found.plan = Some(plan(dataset, loader, &backend, bytes, policy, note)?.0);
-    }
-    Ok(found)
-}
 
 /// Where sampling is faster, for a backend that leaves it open ([`SamplerChoice::Auto`]), which then has it.
 ///
@@ -94,7 +75,7 @@ fn where_to_sample(
 /// On a GPU lists are cached for a sampler there, and rows for the zero-copy gather: nobody else reads them.
 ///
 /// # Errors
-/// As [`Search::run`].
+/// As [`Search::run`](super::Search::run).
 pub fn plan<'d>(
     dataset: &'d Arc<Dataset>,
     loader: &LoaderOptions,

@@ -1,7 +1,6 @@
-//! What is asked for, and what is found out for it before a run.
+//! A search before a run, in this process or another: what to cache, and where to sample.
 
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -9,32 +8,11 @@ use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_plan::{CachePlan, CachePolicy};
 
-use super::{contents, planning};
+use super::measure::{measure_sampler, plan};
+use super::request::SamplerVerdict;
 use crate::backend::Backend;
+use crate::cache::{ids, no_memory};
 use crate::{LoaderOptions, RuntimeError};
-
-/// How much memory the caches may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Budget {
-    /// So many bytes, maps included.
-    Bytes(u64),
-    /// What one training batch has shown to be left, less a reserve.
-    Auto,
-}
-
-/// What to cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CacheRequest {
-    /// What this file says.
-    Planned(PathBuf),
-    /// What turns out to be worth it.
-    Find {
-        /// In so many bytes.
-        budget: Budget,
-        /// How that is found out.
-        policy: CachePolicy,
-    },
-}
 
 /// What is to be found out before a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +36,15 @@ impl Search {
         backend: &Backend,
         note: &dyn Fn(&str),
     ) -> Result<Found, RuntimeError> {
-        planning::find(self, dataset, loader, backend, note)
+        let mut found = Found::default();
+        let mut backend = backend.clone();
+        if self.sampler {
+            found.sampler = measure_sampler(dataset, loader, &mut backend)?;
+        }
+        if let Some((bytes, policy)) = self.caches {
+            found.plan = Some(plan(dataset, loader, &backend, bytes, policy, note)?.0);
+        }
+        Ok(found)
     }
 }
 
@@ -92,7 +78,7 @@ impl Found {
             (lists, rows) = (plan.list_ids.len(), plan.row_ids.len());
             for (name, nodes) in [(LISTS, &plan.list_ids), (ROWS, &plan.row_ids)] {
                 if !nodes.is_empty() {
-                    regions.push(contents::ids(name, nodes)?);
+                    regions.push(ids(name, nodes)?);
                 }
             }
         }
@@ -112,7 +98,7 @@ impl FoundParts {
             let fd =
                 fds.next().ok_or_else(|| RuntimeError::Failed(format!("no {name} came with the plan")))?;
             let bytes = count.saturating_mul(size_of::<i64>());
-            let region = FrozenBytes::from_fd(name, fd, bytes).map_err(contents::no_memory)?;
+            let region = FrozenBytes::from_fd(name, fd, bytes).map_err(no_memory)?;
             Ok(bytemuck::cast_slice(region.bytes()).to_vec())
         };
         if let Some(plan) = &mut plan {
@@ -121,13 +107,4 @@ impl FoundParts {
         }
         Ok(Found { plan, sampler })
     }
-}
-
-/// Where sampling is faster.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SamplerVerdict {
-    /// On the GPU.
-    pub on_gpu: bool,
-    /// What was measured, for people.
-    pub reason: String,
 }

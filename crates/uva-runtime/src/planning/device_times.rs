@@ -15,10 +15,9 @@ use uva_rows::cuda::{DeviceCache, FillOptions, GatherMode, SlotFiller, SlotShape
 use uva_sample::cuda::GraphSource;
 use uva_sample::{BatchKey, MiniBatch};
 
-use super::engine::OnGpu;
 use super::host_times::{HostTimes, median, share};
-use super::{SampledGraph, contents};
 use crate::backend::CudaBackend;
+use crate::cache::{self, OnGpu, SampledGraph};
 use crate::device::FeatureBytes;
 use crate::{LoaderOptions, RuntimeError};
 
@@ -108,7 +107,7 @@ impl TimedCaches for DeviceTimes<'_> {
     fn sampling(&mut self, order: &[i64], cached: usize) -> Result<Timed, Failure> {
         if self.graph.is_none() {
             let order = NodeOrder::from_first(self.dataset.nodes(), order)?;
-            let region = Arc::new(contents::reordered_graph(self.dataset, &order)?);
+            let region = Arc::new(cache::reordered_graph(self.dataset, &order)?);
             let source = self.on_gpu(Some(&region)).source(self.loader)?;
             self.graph = Some((region, source));
         }

@@ -14,7 +14,7 @@ use uva_plan::{Timed, TimedCaches};
 use uva_rows::{CachedRows, HostGather, RowGather};
 use uva_sample::{BatchBounds, BatchKey, GraphView, MiniBatch, sampler};
 
-use super::SampledGraph;
+use crate::cache::SampledGraph;
 use crate::plan::seed_order;
 use crate::widening::half_float;
 use crate::{LoaderOptions, RuntimeError};
