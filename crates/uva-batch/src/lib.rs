@@ -26,6 +26,7 @@
 
 mod element;
 mod error;
+mod feature_rows;
 mod feature_type;
 mod header;
 mod layout;
@@ -35,6 +36,7 @@ mod view;
 
 pub use element::Element;
 pub use error::{ColumnError, LayoutError};
+pub use feature_rows::FeatureRows;
 pub use feature_type::FeatureType;
 pub use header::{BatchHeader, HandOver};
 pub use layout::{BatchLayout, ColumnPlace, ColumnsMut};

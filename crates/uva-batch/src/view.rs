@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::Pod;
+use half::{bf16, f16};
 use uva_cuda::DeviceSlice;
 use uva_graph::{ElementType, FeatureTable, Labels, Split};
 use uva_sample::{BlockRef, LayerCounts, ListReads};
 
 use crate::schema::Presence;
-use crate::{BatchHeader, BatchLayout, Column, ColumnError, ColumnPlace, Element};
+use crate::{BatchHeader, BatchLayout, Column, ColumnError, ColumnPlace, Element, FeatureRows};
 
 /// The memory of a slot that holds a batch.
 pub trait SlotMemory {
@@ -199,6 +200,45 @@ impl<M: SlotMemory> BatchView<M> {
             dim: self.layout.dim(),
             element: self.layout.element(),
         }
+    }
+
+    /// Feature rows as float32.
+    ///
+    /// ```
+    /// # use uva_batch::{BatchView, ColumnError, SlotMemory};
+    /// # fn of<M: SlotMemory>(batch: &BatchView<M>) -> Result<(), ColumnError> {
+    /// for (node, row) in batch.input_nodes().iter().zip(batch.features_f32()?) {
+    ///     println!("node {node}: {row:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ColumnError::OtherType`] naming the type that they have; [`ColumnError::OnDevice`].
+    pub fn features_f32(&self) -> Result<FeatureRows<'_, f32>, ColumnError> {
+        self.feature_rows(Element::F32)
+    }
+
+    /// Feature rows as float16.
+    ///
+    /// # Errors
+    /// As [`BatchView::features_f32`].
+    pub fn features_f16(&self) -> Result<FeatureRows<'_, f16>, ColumnError> {
+        self.feature_rows(Element::F16)
+    }
+
+    /// Feature rows as bfloat16.
+    ///
+    /// # Errors
+    /// As [`BatchView::features_f32`].
+    pub fn features_bf16(&self) -> Result<FeatureRows<'_, bf16>, ColumnError> {
+        self.feature_rows(Element::Bf16)
+    }
+
+    fn feature_rows<T: Pod>(&self, wanted: Element) -> Result<FeatureRows<'_, T>, ColumnError> {
+        let values = self.column_of(Column::X, 0)?.values(wanted)?;
+        Ok(FeatureRows::new(values, self.layout.dim()))
     }
 
     /// Layers of the batch, one a fanout.

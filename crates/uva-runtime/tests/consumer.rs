@@ -293,6 +293,11 @@ fn columns_are_read_by_name_and_type_and_what_is_wrong_is_named() {
     assert!(refused("block0.weights").to_string().contains("weighs no edges"));
     assert!(refused("lables").to_string().contains("`labels`"), "{}", refused("lables"));
     assert_eq!(refused("block9.indptr"), ColumnError::NoSuchLayer { layer: 9, layers: batch.layers() });
+    let rows = batch.features_f32().unwrap();
+    assert_eq!((rows.iter().len(), rows.dim()), (batch.node_count(), dataset.features().dim));
+    assert_eq!(rows.row(1), rows.into_iter().nth(1).unwrap());
+    assert_eq!(bytemuck::cast_slice::<f32, u8>(rows.values()), batch.features().bytes);
+    assert_eq!(batch.features_f16().unwrap_err().to_string(), "`x` has float32 values, not float16");
     let other = column("labels").i32().unwrap_err();
     assert_eq!(other.to_string(), "`labels` has int64 values, not int32");
 }
