@@ -24,6 +24,8 @@ pub enum Column {
     EdgeIds,
     /// Weights of a layer's picks.
     Weights,
+    /// Places of the seeds in their split.
+    InputId,
     /// Feature rows.
     X,
 }
@@ -117,7 +119,7 @@ pub struct HashTag {
 ///
 /// Neighbouring columns of layers with the same presence lie layer by layer: `block0.indptr, block0.indices,
 /// block1.indptr, …`. The order within a slot is part of the launcher–client protocol.
-pub const COLUMNS: [ColumnSpec; 9] = [
+pub const COLUMNS: [ColumnSpec; 10] = [
     ColumnSpec {
         column: Column::InputNodes,
         name: "input_nodes",
@@ -181,6 +183,14 @@ pub const COLUMNS: [ColumnSpec; 9] = [
         rows: Rows::Edges,
         presence: Presence::WeighedEdges,
         hash_tag: Some(HashTag { first: 128, per_layer: 1 }),
+        ..SAMPLED
+    },
+    ColumnSpec {
+        column: Column::InputId,
+        name: "input_id",
+        values: Values::One(Element::I64),
+        rows: Rows::Seeds,
+        presence: Presence::Asked,
         ..SAMPLED
     },
     ColumnSpec {

@@ -179,6 +179,11 @@ impl<M: SlotMemory> BatchView<M> {
         self.slice(Column::Seeds, 0)
     }
 
+    /// Position of each seed in its split, as PyG's loaders have it; empty unless the options ask for it.
+    pub fn input_id(&self) -> &[i64] {
+        self.slice(Column::InputId, 0)
+    }
+
     /// Labels of the seeds.
     pub fn labels(&self) -> Labels<'_> {
         match self.layout.place(Column::Labels, 0).and_then(|place| place.width) {

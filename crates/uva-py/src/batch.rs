@@ -241,6 +241,12 @@ impl Batch {
         if array.is_on_host() { array.legacy_capsule(py) } else { Ok(Bound::new(py, array)?.into_any()) }
     }
 
+    /// Whether it has the seeds' positions in their split.
+    #[getter]
+    fn has_input_id(&self) -> PyResult<bool> {
+        Ok(self.held()?.batch().layout().place(Column::InputId, 0).is_some())
+    }
+
     /// Whether the arrays are in host memory.
     #[getter]
     fn on_host(&self) -> PyResult<bool> {

@@ -452,7 +452,7 @@ fn device_named(name: &str) -> PyResult<DeviceChoice> {
 /// Starts the threads that prepare a dataset's batches. `path` is its directory, or a `Dataset` that is open.
 #[pyfunction]
 #[pyo3(signature = (path, *, split, device, fanouts, batch_size, seed, replace, drop_last, batch_dependency, expand, sampler_kind,
-    walks, walk_length, walk_stop, edge_ids, feature_type, samplers, gather_threads, slots, batch_slots, slot_bytes, rank, world_size))]
+    walks, walk_length, walk_stop, edge_ids, input_id, feature_type, samplers, gather_threads, slots, batch_slots, slot_bytes, rank, world_size))]
 #[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
 pub fn _open_loader(
     py: Python<'_>,
@@ -471,6 +471,7 @@ pub fn _open_loader(
     walk_length: Option<&Bound<'_, PyAny>>,
     walk_stop: Option<&Bound<'_, PyAny>>,
     edge_ids: bool,
+    input_id: bool,
     feature_type: &str,
     samplers: Option<&Bound<'_, PyAny>>,
     gather_threads: Option<&Bound<'_, PyAny>>,
@@ -504,6 +505,7 @@ pub fn _open_loader(
             .ok_or_else(|| PyValueError::new_err(format!("expand {expand:?}: it is \"all\" or \"new\"")))?,
         degrees: false,
         edge_ids,
+        input_id,
         walks: walks_asked_for(kind, [walks, walk_length, walk_stop])?,
         part: Part { index: count("rank", rank)?, of: count("world_size", world_size)? },
     };

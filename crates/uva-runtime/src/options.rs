@@ -59,6 +59,9 @@ pub struct LoaderOptions {
     /// Whether blocks say where each of their edges stands in the dataset's `indices.npy`.
     #[serde(default)]
     pub edge_ids: bool,
+    /// Whether batches have the position of each seed in its split.
+    #[serde(default)]
+    pub input_id: bool,
     /// The walks of the kind that walks.
     #[serde(default, with = "WalksFields")]
     pub walks: Walks,
@@ -144,6 +147,7 @@ impl Default for LoaderOptions {
             expand: Expand::All,
             degrees: false,
             edge_ids: false,
+            input_id: false,
             walks: Walks::default(),
             part: Part::default(),
         }
@@ -167,7 +171,11 @@ impl LoaderOptions {
 
     /// What the layout of batches depends on.
     pub fn batch_spec(&self) -> BatchSpec {
-        let asked = [(self.degrees, Column::Degrees), (self.edge_ids, Column::EdgeIds)];
+        let asked = [
+            (self.degrees, Column::Degrees),
+            (self.edge_ids, Column::EdgeIds),
+            (self.input_id, Column::InputId),
+        ];
         BatchSpec {
             sampling: self.sampling(),
             batch_size: self.batch_size,

@@ -45,6 +45,8 @@ class Batch:
     @property
     def weighs_edges(self) -> bool: ...
     @property
+    def has_input_id(self) -> bool: ...
+    @property
     def counts(self) -> list[tuple[int, int, int]]:
         """Destinations, sources and edges of each layer's block."""
     @property
@@ -136,6 +138,7 @@ def _open_loader(
     walk_length: int | None,
     walk_stop: int | None,
     edge_ids: bool,
+    input_id: bool,
     feature_type: str,
     samplers: int | None,
     gather_threads: int | None,

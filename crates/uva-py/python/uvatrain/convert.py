@@ -68,6 +68,8 @@ def to_pyg(batch: Batch) -> Any:
     if batch.weighs_edges:
         data.edge_weight = torch.cat([block.weights[first:] for block, first in zip(taken, firsts)])
     data.n_id = batch.input_nodes
+    if batch.has_input_id:
+        data.input_id = batch.input_id
     data.num_sampled_nodes = [batch.num_seeds, *(block.num_src - block.num_dst for block in blocks)]
     data.num_sampled_edges = num_edges
     data.batch_size = batch.num_seeds

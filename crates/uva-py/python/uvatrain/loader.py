@@ -301,6 +301,7 @@ class Loader(Batches):
     walks, walk_length, walk_stop: of "walk": walks from each node (None: 10), the most steps of a walk (4), and the
         chance in per cent that it ends before each step but its first (25).
     edge_ids: whether blocks have `edge_ids`, the place of each edge in the dataset's `indices`. It changes nothing else.
+    input_id: whether batches have `input_id`, the position of each seed in its split.
     feature_type: what `batch.x` has. "table": what the dataset has. "float32": float16 and bfloat16 are widened as they
         are gathered, which spares `x.float()`; for batches in host memory.
     rank, world_size: which part of an epoch's batches comes here: of batch number g, the rank g % world_size.
@@ -331,6 +332,7 @@ class Loader(Batches):
         walk_length: int | None = None,
         walk_stop: int | None = None,
         edge_ids: bool = False,
+        input_id: bool = False,
         feature_type: str = "table",
         rank: int | None = None,
         world_size: int | None = None,
@@ -353,6 +355,7 @@ class Loader(Batches):
             walk_length=walk_length,
             walk_stop=walk_stop,
             edge_ids=edge_ids,
+            input_id=input_id,
             feature_type=feature_type,
             samplers=samplers,
             gather_threads=gather_threads,

@@ -140,9 +140,12 @@ impl<'a> Sampling<'a> {
             self.prepared = Some(key.epoch);
         }
         let split = self.graph.split(key.split);
+        let positions = order.batch(key.batch as usize);
         self.seeds.clear();
-        self.seeds.extend(order.batch(key.batch as usize).iter().map(|position| split[*position as usize]));
+        self.seeds.extend(positions.iter().map(|position| split[*position as usize]));
         let mut columns = self.plan.layout.columns_mut(payload);
+        let input_id: &mut [i64] = columns.take(Column::InputId, 0);
+        input_id.iter_mut().zip(positions).for_each(|(to, position)| *to = i64::from(*position));
         let labels_out: &mut [u8] = columns.take(Column::Labels, 0);
         let degrees: &mut [i32] = columns.take(Column::Degrees, 0);
         let nodes: &mut [i64] = columns.take(Column::InputNodes, 0);

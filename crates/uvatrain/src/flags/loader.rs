@@ -78,6 +78,10 @@ pub struct LoaderFlags {
     #[arg(long, help_heading = BATCHES)]
     pub edge_ids: bool,
 
+    /// Give each batch the position of its seeds in their split: 8 bytes a seed, for per-example data kept beside it
+    #[arg(long, help_heading = BATCHES)]
+    pub input_id: bool,
+
     /// Feature values of batches: those of the table, or float32, for which the producer widens float16 and bfloat16
     /// on the way [default: float32 for a built-in model, else table]
     #[arg(long, value_name = "TYPE", value_enum, help_heading = BATCHES)]
@@ -225,6 +229,7 @@ impl LoaderFlags {
             // The model's wish, not the user's.
             degrees: false,
             edge_ids: self.edge_ids,
+            input_id: self.input_id,
             walks: self.walk.walks(),
             part: Part::default(),
             expand: match self.expand {
@@ -341,7 +346,7 @@ mod tests {
     fn what_was_given_reaches_the_runtime_as_it_is() {
         let args = "--fanouts 7,3 --replace --batch-size 9 --drop-last --seed 5 --samplers 2 --slots 3 \
                     --batch-slots 8 --slot-bytes 1MiB --gather-threads 4 --batch-dependency 6 --expand new \
-                    --sampler-kind weighted --edge-ids --feature-type float32 --walks 3 --walk-length 2 --walk-stop 7";
+                    --sampler-kind weighted --edge-ids --input-id --feature-type float32 --walks 3 --walk-length 2 --walk-stop 7";
         let options = flags(&args.split_whitespace().collect::<Vec<_>>()).options();
         let expected = LoaderOptions {
             sampler_kind: SamplerKind::Weighted,
@@ -360,6 +365,7 @@ mod tests {
             expand: Expand::New,
             degrees: false,
             edge_ids: true,
+            input_id: true,
             walks: Walks { count: 3, length: 2, stop: 7 },
             part: Part::default(),
         };
