@@ -341,7 +341,7 @@ pub(crate) mod tests {
 
     use proptest::prelude::*;
     use uva_graph::Split;
-    use uva_graph::generate::{PowerLaw, power_law};
+    use uva_io::generate::{PowerLaw, power_law};
     use uva_sample::{BatchCounts, BatchKey, LayerCounts, SamplerKind};
 
     use super::*;

@@ -7,8 +7,8 @@ use serde_json::Value;
 use uva_cuda::kernels::gather::IdWidth;
 use uva_cuda::memory::{PinOptions, PinnedTable};
 use uva_cuda::{CudaError, Stream};
-use uva_graph::generate::{PowerLaw, power_law};
 use uva_graph::{Dataset, Split};
+use uva_io::generate::{PowerLaw, power_law};
 use uva_sample::cuda::{CudaSampleError, CudaSampler, CudaSamplerOptions, GraphSource, PinnedArray};
 use uva_sample::{
     BatchBounds, BatchKey, Expand, InvalidOption, NeighborSampler, SampleError, SamplerKind, SamplerOptions,
