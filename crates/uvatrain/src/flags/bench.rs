@@ -87,7 +87,7 @@ pub struct SampleBenchFlags {
     pub data: PathBuf,
 
     /// Which neighbours are picked
-    #[arg(long, value_name = "KIND", value_enum, default_value_t = NeighborsPicked::Neighbor)]
+    #[arg(long, value_name = "KIND", value_enum, default_value_t)]
     pub sampler_kind: NeighborsPicked,
 
     /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all
