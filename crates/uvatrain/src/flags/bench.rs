@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use uva_rows::cuda::pcie::{IdOrder, TablePages};
 #[cfg(feature = "request-model")]
-use uva_kernel_sim::gather::{IdWidth, Kernel};
+use uva_kernels::gather::{IdWidth, Kernel};
+use uva_rows::cuda::pcie::{IdOrder, TablePages};
 
 use super::backend::Preflight;
 use super::cache::Policy;
