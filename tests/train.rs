@@ -314,13 +314,13 @@ fn a_model_without_the_edges_stays_ten_points_below_one_with_them() {
     assert!(with_edges - without_edges >= 10.0, "{with_edges} with edges, {without_edges} without");
 }
 
-/// Two of the graphs of scripts/accuracy.py, which trains all of them; a minute on two cores.
+/// Two of the graphs of scripts/measure/accuracy.py, which trains all of them; a minute on two cores.
 #[test]
 fn published_accuracies_on_cora_are_reached_within_a_point() {
     let Some(graph) = real_graph("published_accuracies_on_cora_are_reached_within_a_point", "cora") else {
         return;
     };
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/accuracy.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/measure/accuracy.py");
     let ended = std::process::Command::new("python3")
         .args([
             script,

@@ -3,7 +3,8 @@
 use crate::arrays::KernelArray;
 use crate::source::CACHE_CUH;
 
-pub use crate::entry::CACHE_INSERT;
+/// The entry point: a FIFO cache takes rows in.
+pub const CACHE_INSERT: &str = "cache_insert";
 
 shared_struct! {
     in CACHE_CUH;

@@ -1,7 +1,7 @@
 //! The kernels' entry points, and what each takes.
 
-use crate::cache::InsertArguments;
-use crate::gather::{GatherArguments, IdWidth, Kernel, finish_entry};
+use crate::cache::{CACHE_INSERT, InsertArguments};
+use crate::gather::{GATHER_BEGIN, GatherArguments, IdWidth, Kernel, SPIN_UNTIL, finish_entry};
 use crate::sample::{SampleArguments, SampleKernel};
 
 /// A kernel that can be launched.
@@ -42,13 +42,6 @@ impl Takes {
         }
     }
 }
-
-/// Resets the report of a gather.
-pub const GATHER_BEGIN: &str = "gather_begin";
-/// A FIFO cache takes rows in.
-pub const CACHE_INSERT: &str = "cache_insert";
-/// Holds the stream until a word of host memory changes.
-pub const SPIN_UNTIL: &str = "spin_until";
 
 /// Every entry point of every source.
 pub fn entry_points() -> Vec<EntryPoint> {

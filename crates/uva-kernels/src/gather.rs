@@ -6,7 +6,10 @@ use crate::arrays::KernelArray;
 use crate::header::constant;
 use crate::source::{GATHER_CUH, TUNING_CUH};
 
-pub use crate::entry::{GATHER_BEGIN, SPIN_UNTIL};
+/// The entry point that resets the report of a gather.
+pub const GATHER_BEGIN: &str = "gather_begin";
+/// The entry point that holds the stream until a word of host memory changes.
+pub const SPIN_UNTIL: &str = "spin_until";
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = constant(TUNING_CUH, "UVA_GATHER_BLOCK_THREADS") as u32;

@@ -158,7 +158,7 @@ mod without_models {
 
     /// Why this build cannot train.
     pub const NO_MODELS: &str = "this build has no models (it was built without the feature `train`): run \
-                                 `./scripts/libtorch.sh && cargo build --release` in the checkout";
+                                 `./scripts/setup/libtorch.sh && cargo build --release` in the checkout";
 
     /// Says so.
     pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {

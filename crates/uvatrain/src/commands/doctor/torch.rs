@@ -16,7 +16,7 @@ fn linked() -> Check {
         return Check::missing(
             NAME,
             "this build has the models, but no libtorch_cpu.so is loaded",
-            "./scripts/libtorch.sh && cargo build --release",
+            "./scripts/setup/libtorch.sh && cargo build --release",
         );
     };
     let torch = library.rsplit_once("/lib/").map_or(library, |(folder, _)| folder);
@@ -28,7 +28,7 @@ fn not_built_in() -> Check {
     Check::missing(
         NAME,
         "this build has no models (built with --no-default-features): `train` cannot run, all else can",
-        "./scripts/libtorch.sh && cargo build --release",
+        "./scripts/setup/libtorch.sh && cargo build --release",
     )
 }
 
