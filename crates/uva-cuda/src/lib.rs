@@ -22,6 +22,7 @@ mod driver;
 mod error;
 mod event;
 pub mod kernels;
+pub mod libtorch;
 pub mod memory;
 mod module;
 pub mod nvrtc;
