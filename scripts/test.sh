@@ -29,19 +29,19 @@ without_libtorch() {
     -- -D warnings
 }
 
-step "libtorch" scripts/libtorch.sh
-step "Python" scripts/python.sh
+step "libtorch" scripts/setup/libtorch.sh
+step "Python" scripts/setup/python.sh
 step "format" cargo fmt --all --check
 step "builds without libtorch" without_libtorch
 step "clippy" cargo clippy --workspace --all-targets -- -D warnings
-step "book" scripts/book.sh
-step "real graphs" scripts/datasets.sh
-step "NVRTC" scripts/nvrtc.sh
-step "kernels compile for every GPU" scripts/check-kernels.py --require
+step "book" scripts/check/book.sh
+step "real graphs" scripts/setup/datasets.sh
+step "NVRTC" scripts/setup/nvrtc.sh
+step "kernels compile for every GPU" scripts/check/kernels.py --require
 step "second implementation" python3 tests/reference/reference.py --check docs/test-vectors.json
 step "tests" cargo test --workspace --no-fail-fast
-step "fuzz" scripts/fuzz.sh
-step "Python module" scripts/python-tests.sh --quiet
+step "fuzz" scripts/check/fuzz.sh
+step "Python module" scripts/check/python.sh --quiet
 
 printf '\n== all passed in %d s\n' $((SECONDS - started))
 printf '%s\n' "${took[@]}"

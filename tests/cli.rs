@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use support::arrays::{header, npy, six_nodes, write_weights};
 use support::{assert_same_contents, contents, directory, shared_datasets, uvatrain};
+use uva_sample::SamplerKind;
 
 // ---- help and usage
 
@@ -465,18 +466,11 @@ fn each_kind_of_sampler_has_the_same_batches_whoever_makes_them() {
         uvatrain(temp.path(), args).run().succeeds().json()
     };
     let mut seen = Vec::new();
-    for (kind, more) in [
-        ("neighbor", &[][..]),
-        ("labor", &[]),
-        ("weighted", &[]),
-        ("weighted", &["--replace"]),
-        ("ladies", &[]),
-        ("fastgcn", &[]),
-        ("saint-node", &[]),
-        ("saint-edge", &[]),
-        ("walk", &[]),
+    let more = [
+        ("weighted", &["--replace"][..]),
         ("walk", &["--walks", "3", "--walk-length", "2", "--walk-stop", "50"]),
-    ] {
+    ];
+    for (kind, more) in SamplerKind::ALL.into_iter().map(|kind| (kind.name(), &[][..])).chain(more) {
         let pipeline = bench("pipeline", kind, &[&["--samplers", "2"], more].concat());
         let batches = (pipeline["batches"].as_u64().unwrap() + 1).to_string();
         let sample = bench("sample", kind, &[&["--threads", "1", "--batches", &batches], more].concat());
@@ -528,10 +522,11 @@ fn weights_that_edges_cannot_be_picked_by_are_refused_before_anything_starts() {
     }
     let full = ["train", "graph", "--model", "sage", "--sampler-kind", "walk", "--eval", "full"];
     uvatrain(temp.path(), full).run().refuses(2, &["--eval full", "walk", "--eval sampled"]);
-    for kind in ["ladies", "fastgcn", "saint-node", "saint-edge", "walk"] {
+    for kind in SamplerKind::ALL.into_iter().filter(|kind| kind.weighs_edges()) {
+        let (kind, draws_together) = (kind.name(), kind.draws_together());
         bench("pipeline", kind, &["--fanouts", "9,9", "--replace"])
             .refuses(2, &["--replace", kind, "--sampler-kind neighbor"]);
-        if kind != "walk" {
+        if draws_together {
             bench("pipeline", kind, &["--fanouts", "9,9", "--expand", "new"])
                 .refuses(2, &["--expand new", kind, "use --expand all"]);
         }

@@ -56,9 +56,8 @@ fn a_role_that_is_killed_ends_the_run_by_name_and_nothing_is_left() {
         let before = traces(temp.path());
         let (run, processes) = long_run(temp.path(), &format!("{role}.jsonl"), "");
         one(&processes, role).signal(Signal::KILL);
-        let outcome = run
-            .wait()
-            .refuses(1, &[&format!("the {role}"), "killed by SIGKILL ", "epoch ", "--resume"]);
+        let outcome =
+            run.wait().refuses(1, &[&format!("the {role}"), "killed by SIGKILL ", "epoch ", "--resume"]);
         assert!(!outcome.stderr.contains("panicked"), "{outcome}");
         nothing_is_left(temp.path(), &processes, &before);
     }

@@ -315,13 +315,13 @@ fn a_model_without_the_edges_stays_ten_points_below_one_with_them() {
     assert!(with_edges - without_edges >= 10.0, "{with_edges} with edges, {without_edges} without");
 }
 
-/// Two of the graphs of scripts/accuracy.py, which trains all of them; a minute on two cores.
+/// Two of the graphs of scripts/measure/accuracy.py, which trains all of them; a minute on two cores.
 #[test]
 fn published_accuracies_on_cora_are_reached_within_a_point() {
     let Some(graph) = real_graph("published_accuracies_on_cora_are_reached_within_a_point", "cora") else {
         return;
     };
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/accuracy.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/measure/accuracy.py");
     let ended = std::process::Command::new("python3")
         .args([
             script,
@@ -380,7 +380,7 @@ fn a_moved_program_trains_with_the_libtorch_it_is_told_and_lacks_it_by_name() {
     six_nodes(&temp.path().join("six"));
     let copied = format!("cp {} bin/", env!("CARGO_BIN_EXE_uvatrain-consumer"));
     moved(temp.path(), &copied, "--libtorch bin")
-        .refuses(3, &["--libtorch", "bin", "2.11", "scripts/libtorch.sh"]);
+        .refuses(3, &["--libtorch", "bin", "2.11", "scripts/setup/libtorch.sh"]);
     let nowhere = format!("{copied}; export UVATRAIN_LIBTORCH=/nonexistent/torch");
     moved(temp.path(), &nowhere, "").refuses(3, &["UVATRAIN_LIBTORCH", "/nonexistent/torch"]);
     // Cargo names the checkout's to its tests.

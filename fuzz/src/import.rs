@@ -8,9 +8,9 @@ use std::sync::OnceLock;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use uva_graph::import::{self, Format, ImportOptions, Watch};
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Dataset, Verify};
+use uva_io::import::{self, Format, ImportOptions, Watch};
 
 use crate::dataset::look_at;
 use crate::files::{self, directory};

@@ -2,7 +2,7 @@
 //!
 //! A target takes bytes, makes of them what its reader reads, and lets it read. Every target holds that nothing panics,
 //! overflows, hangs or allocates without bound, and that what is accepted is what it claims to be; what is refused is
-//! refused with an error. `scripts/fuzz.sh` runs libFuzzer over them; the tests here flip every byte of every seed
+//! refused with an error. `scripts/check/fuzz.sh` runs libFuzzer over them; the tests here flip every byte of every seed
 //! once.
 //!
 //! | target | bytes become | and are read by |

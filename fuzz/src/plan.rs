@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::OnceLock;
 
-use uva_plan::{CachePlan, PlanRequest, Workload};
 use uva_graph::Dataset;
+use uva_plan::{CachePlan, PlanRequest, Workload};
 use uva_sample::SamplerOptions;
 
 use crate::dataset;

@@ -1,4 +1,4 @@
-//! libFuzzer over the target that UVATRAIN_FUZZ_TARGET names. scripts/fuzz.sh builds and runs it.
+//! libFuzzer over the target that UVATRAIN_FUZZ_TARGET names. scripts/check/fuzz.sh builds and runs it.
 //!
 //! With UVATRAIN_FUZZ_SEEDS=DIR it writes the seeds of every target into DIR/TARGET instead, and prints the targets'
 //! names: a program of its own could not be linked with the counters, which are libFuzzer's.

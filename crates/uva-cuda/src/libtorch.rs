@@ -133,7 +133,7 @@ fn version(root: &Path) -> Option<String> {
 }
 
 /// Places beside a program: in its folder, in the `lib` of its prefix, and for a build in a checkout where
-/// `scripts/libtorch.sh` leads.
+/// `scripts/setup/libtorch.sh` leads.
 fn beside(program: &Path) -> Vec<PathBuf> {
     let Some(folder) = program.parent() else { return Vec::new() };
     let mut places = vec![folder.join("libtorch")];

@@ -163,8 +163,8 @@ fn a_graph_in_its_own_order_pays_for_no_map_of_lists() {
 
 #[test]
 fn ids_beyond_what_single_precision_tells_apart_are_ranked_by_their_own_counts() {
-    use uva_plan::{Hotness, Sizes, rank_lists, rank_rows};
     use uva_graph::{Csc, Indices};
+    use uva_plan::{Hotness, Sizes, rank_lists, rank_rows};
 
     let nodes = (1 << 24) + 9;
     let mut reads = vec![0; nodes];

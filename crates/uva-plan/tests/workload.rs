@@ -4,8 +4,8 @@ mod common;
 
 use std::sync::Mutex;
 
-use uva_plan::{CacheError, Hotness, Workload, count, count_batches};
 use uva_graph::Split;
+use uva_plan::{CacheError, Hotness, Workload, count, count_batches};
 use uva_sample::{
     BatchBounds, BatchKey, GraphView, MiniBatch, SamplerKind, SamplerOptions, SeedOrder, sampler,
 };
@@ -184,7 +184,7 @@ fn all_neighbours_are_counted_without_a_bound_on_the_batch() {
 fn progress_ends_at_the_total() {
     let stored = stored(500, 6.0, 1, 0.5, 1);
     let seen = Mutex::new(Vec::new());
-    let tell = |progress: uva_graph::generate::Progress| {
+    let tell = |progress: uva_graph::Progress| {
         seen.lock().unwrap().push((progress.done, progress.total));
     };
     let mut workload = Workload::of(&stored.dataset, options(&[2]), 50);

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use uva_rows::{GatherError, HostGather, RowGather};
 use uva_graph::npy::NpyArray;
 use uva_graph::{Dataset as Graph, Indices, Labels, Split, Verify};
 use uva_mem::PrivateFile;
+use uva_rows::{GatherError, HostGather, RowGather};
 
 use crate::array::Array;
 use crate::batch::of_features;

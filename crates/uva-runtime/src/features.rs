@@ -1,8 +1,8 @@
 //! What feature values are in slots: what the table has, or float32.
 
 use serde::{Deserialize, Serialize};
-use uva_rows::HalfFloat;
 use uva_graph::ElementType;
+use uva_rows::HalfFloat;
 
 use crate::RuntimeError;
 use crate::backend::Backend;

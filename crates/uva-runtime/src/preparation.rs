@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use uva_plan::CachePlan;
 use uva_graph::{Dataset, Split};
+use uva_plan::CachePlan;
 
 use crate::RuntimeError;
 use crate::backend::{Backend, SamplerChoice};

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use uva_cuda::kernels::gather::{GatherKernels, GridBound, Kernel};
 use uva_cuda::memory::{PinOptions, PinnedTable};
 use uva_cuda::{Context, Event, Stream};
-use uva_rows::cuda::{
-    CudaGather, DeviceCache, DeviceTable, FillError, FillOptions, GatherMode, SlotFiller,
-};
+use uva_rows::cuda::{CudaGather, DeviceCache, DeviceTable, FillError, FillOptions, GatherMode, SlotFiller};
 use uva_rows::{FifoCache, GatherError, HostGather, RowGather, conformance};
 
 use super::machine::*;

@@ -3,10 +3,10 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use uva_plan::CachePlan;
 use uva_graph::Dataset;
 use uva_graph::reorder::{NodeOrder, ReorderedLayout};
 use uva_mem::{FrozenBytes, RegionError};
+use uva_plan::CachePlan;
 
 use super::Caches;
 use crate::RuntimeError;

@@ -6,9 +6,9 @@ use uva_cuda::Context;
 use uva_cuda::kernels::gather::{GatherKernels, GridBound};
 use uva_cuda::memory::PinnedTable;
 use uva_cuda::{Module, ModuleOptions};
+use uva_graph::Dataset;
 use uva_rows::cuda::CudaGather;
 use uva_rows::{GatherError, Hits, RowGather};
-use uva_graph::Dataset;
 use uva_sample::{BatchCounts, BatchKey, MiniBatch};
 
 use super::engine::{Engine, OnGpu};

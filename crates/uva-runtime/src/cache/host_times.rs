@@ -7,10 +7,10 @@
 use std::error::Error;
 use std::time::Instant;
 
-use uva_plan::{Timed, TimedCaches};
-use uva_rows::{CachedRows, HostGather, RowGather};
 use uva_graph::reorder::{NodeOrder, ReorderedLayout};
 use uva_graph::{Dataset, Split};
+use uva_plan::{Timed, TimedCaches};
+use uva_rows::{CachedRows, HostGather, RowGather};
 use uva_sample::{BatchBounds, BatchKey, GraphView, MiniBatch, sampler};
 
 use super::SampledGraph;

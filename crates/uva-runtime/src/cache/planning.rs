@@ -3,16 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use uva_cuda::memory::HostMemory;
+use uva_cuda::{Context, CudaError, ErrorKind};
+use uva_graph::reorder::ReorderedLayout;
+use uva_graph::{Dataset, Split};
 use uva_plan::{
     CacheError, CachePlan, CachePolicy, CachedKinds, PlanRequest, Profile, TimedCaches, Workload,
 };
-use uva_cuda::memory::HostMemory;
-use uva_cuda::{Context, CudaError, ErrorKind};
 use uva_rows::cuda::FillError;
-use uva_graph::reorder::ReorderedLayout;
-use uva_graph::{Dataset, Split};
 use uva_sample::SampleError;
-use uva_sample_cuda::CudaSampleError;
+use uva_sample::cuda::CudaSampleError;
 
 use super::device_times::DeviceTimes;
 use super::host_times::HostTimes;

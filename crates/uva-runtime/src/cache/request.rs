@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use uva_plan::{CachePlan, CachePolicy};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
+use uva_plan::{CachePlan, CachePolicy};
 
 use super::{contents, planning};
 use crate::backend::Backend;

@@ -8,9 +8,9 @@ use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer, TableBytes};
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, Module, ModuleOptions, Stream};
-use uva_rows::cuda::{DeviceCache, DeviceTable, Fill, FillOptions, GatherMode, GatherTable, SlotFiller};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
+use uva_rows::cuda::{DeviceCache, DeviceTable, Fill, FillOptions, GatherMode, GatherTable, SlotFiller};
 
 use super::{SlotEvents, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;

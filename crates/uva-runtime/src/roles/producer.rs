@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use uva_rows::{CachedRows, FifoCache, GatherError, HostGather, RowCache, RowGather};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_mem::ring::{Reader, Writer};
+use uva_rows::{CachedRows, FifoCache, GatherError, HostGather, RowCache, RowGather};
 use uva_sample::BatchKey;
 
 use super::{Pace, Peer};

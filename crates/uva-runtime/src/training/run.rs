@@ -352,7 +352,7 @@ fn fingerprint(
     if loader.expand != Expand::All {
         fingerprint["expand"] = loader.expand.name().into();
     }
-    if loader.sampler_kind != SamplerKind::Neighbor {
+    if loader.sampler_kind != SamplerKind::default() {
         fingerprint["sampler_kind"] = loader.sampler_kind.name().into();
     }
     if let Some(walks) = loader.sampling().walks_in_force() {

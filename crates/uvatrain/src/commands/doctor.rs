@@ -120,9 +120,11 @@ mod tests {
             |checks, trains_on_cpu| Report { version: "0", trains_on_cpu, trains_on_gpu: false, checks };
         let well = text(&report(vec![Check::ok("memory", "7 GiB")], true));
         assert!(well.contains("✓ memory  7 GiB") && well.contains("can train on the CPU"), "{well}");
-        let ill =
-            text(&report(vec![Check::missing("libtorch", "not there", "./scripts/libtorch.sh")], false));
-        assert!(ill.contains("✗ libtorch  not there\n            → ./scripts/libtorch.sh"), "{ill}");
+        let ill = text(&report(
+            vec![Check::missing("libtorch", "not there", "./scripts/setup/libtorch.sh")],
+            false,
+        ));
+        assert!(ill.contains("✗ libtorch  not there\n            → ./scripts/setup/libtorch.sh"), "{ill}");
         assert!(ill.contains("cannot train yet"), "{ill}");
     }
 

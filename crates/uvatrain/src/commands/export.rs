@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use uva_graph::Dataset;
-use uva_graph::export::{self, Target};
+use uva_io::export::{self, Target};
 
 use crate::exit;
 use crate::flags::{ExportFlags, TargetFormat};

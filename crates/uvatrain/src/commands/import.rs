@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use uva_graph::import::{self, EdgeList, Estimate, Format, Ids, ImportOptions, Watch};
+use uva_graph::csc;
+use uva_io::import::{self, EdgeList, Estimate, Format, Ids, ImportOptions, Watch};
 
 use super::written;
 use crate::flags::{ByteSize, EdgeListFlags, EdgeListIds, ImportFlags, SelfLoops, SourceFormat, ThirdColumn};
@@ -16,9 +17,9 @@ pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
         symmetrise: flags.symmetrise,
         deduplicate: flags.dedup,
         self_loops: flags.self_loops.map(|choice| match choice {
-            SelfLoops::Keep => import::SelfLoops::Keep,
-            SelfLoops::Add => import::SelfLoops::Add,
-            SelfLoops::Remove => import::SelfLoops::Remove,
+            SelfLoops::Keep => csc::SelfLoops::Keep,
+            SelfLoops::Add => csc::SelfLoops::Add,
+            SelfLoops::Remove => csc::SelfLoops::Remove,
         }),
         name: flags.name.clone(),
         memory: flags.memory.bytes(),

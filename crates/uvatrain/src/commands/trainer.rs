@@ -15,9 +15,9 @@ use crate::exit;
 /// Its name, beside `uvatrain`.
 pub const PROGRAM: &str = "uvatrain-consumer";
 /// What installs both programs.
-pub const INSTALL: &str = "./scripts/libtorch.sh && cargo install --path crates/uvatrain";
+pub const INSTALL: &str = "./scripts/setup/libtorch.sh && cargo install --path crates/uvatrain";
 /// What brings a libtorch.
-pub const LIBTORCH: &str = "./scripts/libtorch.sh, or python3 -m pip install torch==2.11.0";
+pub const LIBTORCH: &str = "./scripts/setup/libtorch.sh, or python3 -m pip install torch==2.11.0";
 
 /// What `uvatrain-consumer --version` prints: launcher and consumer share layouts that no message describes.
 pub fn identity() -> String {

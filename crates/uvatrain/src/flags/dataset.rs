@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use uva_graph::import::{self, SplitRule};
+use uva_io::import::{self, SplitRule};
 
 use super::ByteSize;
 

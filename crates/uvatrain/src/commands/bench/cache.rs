@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
+use uva_graph::Dataset;
 use uva_plan::{
     CachePolicy, Hotness, PolicyHits, PolicyPoint, Prediction, SweepPoint, compare_policies, count,
 };
-use uva_graph::Dataset;
 use uva_runtime::backend::Backend;
 use uva_runtime::cache;
 

@@ -7,9 +7,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use uva_bench::pcie::{self, PcieError, PcieOptions, PcieReport, Progress, ROW_BYTES, Sweep};
 use uva_cuda::{CacheKind, Context, CudaError, Driver, ErrorKind, Module, ModuleOptions};
 use uva_rows::cuda::Kernel;
-use uva_rows::cuda::pcie::{self, PcieError, PcieOptions, PcieReport, Progress, ROW_BYTES, Sweep};
 
 use crate::exit;
 use crate::flags::{PcieBenchFlags, Seconds};

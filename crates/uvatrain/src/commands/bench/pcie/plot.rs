@@ -2,8 +2,8 @@
 
 use anyhow::anyhow;
 use plotters::prelude::*;
+use uva_bench::pcie::{Cell, Partition, PcieReport};
 use uva_rows::cuda::Kernel;
-use uva_rows::cuda::pcie::{Cell, Partition, PcieReport};
 
 const SIZE: (u32, u32) = (900, 900);
 /// Told apart also by those who see no difference between red and green.

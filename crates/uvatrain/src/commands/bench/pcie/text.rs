@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use uva_bench::pcie::{Cell, CellFigure, Partition, PcieReport};
 use uva_rows::cuda::Kernel;
-use uva_rows::cuda::pcie::{Cell, CellFigure, Partition, PcieReport};
 
 use crate::flags::ByteSize;
 use crate::ui::format;
