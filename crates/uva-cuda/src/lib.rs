@@ -23,6 +23,7 @@ mod error;
 mod event;
 mod image;
 pub mod kernels;
+pub mod libtorch;
 pub mod memory;
 mod module;
 pub mod nvrtc;

@@ -2,10 +2,10 @@
 
 use uva_train::{BatchInput, BlockInput, DeviceBatch, DeviceBlock};
 
-use crate::batch::Batch;
+use uva_runtime::Batch;
 
 /// The arrays of a batch, borrowed from its slot.
-pub(super) enum BatchArrays<'b> {
+pub(crate) enum BatchArrays<'b> {
     /// In host memory: everything but the blocks, and the blocks.
     Host(BatchInput<'b>, Vec<BlockInput<'b>>),
     /// On the GPU, likewise.

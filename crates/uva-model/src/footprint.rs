@@ -1,4 +1,4 @@
-//! What training takes of memory, told from shapes alone: libtorch is not called.
+//! The memory that training takes, computed from shapes alone.
 //!
 //! It counts what there has to be, and leaves out what depends on a batch's neighbours. So it is a bound from below: a
 //! machine with less cannot train, and one with as much may still have too little.
@@ -17,7 +17,7 @@ pub struct Shapes {
     pub classes: usize,
     /// Seeds of a batch.
     pub seeds: usize,
-    /// Nodes of the graph, where all of them are evaluated layer by layer ([`crate::Trainer::evaluate_full`]).
+    /// Nodes of the graph, where all of them are evaluated layer by layer (`--eval full`).
     pub nodes_evaluated: Option<usize>,
 }
 
@@ -75,7 +75,7 @@ struct Shape {
     outputs: u64,
 }
 
-/// A network's layers, in the shapes that [`crate::model`] gives them.
+/// A network's layers, in the shapes that `uva-train` gives them.
 struct Network {
     hops: Vec<(Shape, Hop)>,
     /// Linear maps with bias.

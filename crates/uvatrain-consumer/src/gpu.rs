@@ -4,14 +4,14 @@ use uva_cuda::{Context, Driver};
 use uva_train::TrainDevice;
 use uva_train::cuda::TorchCuda;
 
-use crate::RuntimeError;
-use crate::roles::BatchReceiver;
+use uva_runtime::RuntimeError;
+use uva_runtime::roles::BatchReceiver;
 
 /// Makes the device of the run's backend ready for training, before anything else of libtorch is used.
 ///
 /// Device memory that is host memory (the stand-in driver of the tests) is trained on by the CPU, in place. Where the
 /// stand-in says so, dropout then differs from the CPU's, as it does on a GPU.
-pub(super) fn prepare(receiver: &mut BatchReceiver) -> Result<TrainDevice, RuntimeError> {
+pub(crate) fn prepare(receiver: &mut BatchReceiver) -> Result<TrainDevice, RuntimeError> {
     let Some(cuda) = receiver.backend().cuda().cloned() else { return Ok(TrainDevice::Cpu) };
     let driver = Driver::load().map_err(|error| RuntimeError::Missing(error.to_string()))?;
     if driver.device_memory_is_host_memory() {

@@ -1,7 +1,8 @@
 //! What a trainer is told.
 
-use crate::TrainError;
 use serde::{Deserialize, Serialize};
+
+use crate::options_error::OptionsError;
 
 /// Which network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +65,7 @@ fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Everything a [`crate::Trainer`] depends on besides the data. It is kept in checkpoints, options of some models only
+/// Everything a trainer depends on besides the data. It is kept in checkpoints, options of some models only
 /// where they are not as usual: so that checkpoints of before they were there go on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -138,9 +139,12 @@ impl TrainerOptions {
     /// Most heads of a last layer, likewise.
     const MAX_HEADS: usize = 1 << 10;
 
-    /// Refuses what no network can be made of. Comparisons are written so that NaN is refused too.
-    pub(crate) fn check(&self, input_dim: usize, classes: usize) -> Result<(), TrainError> {
-        let refuse = |option, problem: String| Err(TrainError::Option { option, problem });
+    /// Refuses options and widths that no network can be made of. Comparisons are written so that NaN is refused too.
+    ///
+    /// # Errors
+    /// [`OptionsError`] with the option or the width, and its range.
+    pub fn check(&self, input_dim: usize, classes: usize) -> Result<(), OptionsError> {
+        let refuse = |option, problem: String| Err(OptionsError::Option { option, problem });
         if self.hidden == 0 || self.hidden > Self::MAX_WIDTH {
             return refuse("--hidden", format!("{} is not between 1 and {}", self.hidden, Self::MAX_WIDTH));
         }
@@ -177,7 +181,7 @@ impl TrainerOptions {
         }
         for (what, value) in [("feature columns", input_dim), ("classes", classes)] {
             if value == 0 || value > Self::MAX_WIDTH {
-                return Err(TrainError::Unsupported(format!(
+                return Err(OptionsError::Unsupported(format!(
                     "it has {value} {what}, and between 1 and {} are possible",
                     Self::MAX_WIDTH
                 )));

@@ -3,134 +3,23 @@
 //! What it does with a batch depends on the batch and on its own state only, never on time or on how the batches
 //! travelled. So a run resumed at any batch goes on with the losses that the uninterrupted run had.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use uva_graph::{Dataset, Split};
-use uva_train::checkpoint;
-use uva_train::{CheckpointError, Evaluation, Metric, TrainError, Trainer, TrainerOptions};
+use uva_model::checkpoint as stored;
+use uva_runtime::cache::Caches;
+use uva_runtime::clock::since_boot;
+use uva_runtime::control::Stop;
+use uva_runtime::metrics::{BatchEvent, EpochEvent, Event, Observer, PassSums, Progress};
+use uva_runtime::roles::BatchReceiver;
+use uva_runtime::training::{
+    Best, EvaluateBy, TrainingOptions, TrainingOutcome, TrainingState, checkpoint_error, task,
+};
+use uva_runtime::{Batch, Cursor, RuntimeError};
+use uva_train::{Evaluation, TrainError, Trainer, checkpoint};
 
-use super::arrays::BatchArrays;
-use super::{gpu, task};
-use crate::RuntimeError;
-use crate::batch::Batch;
-use crate::cache::Caches;
-use crate::clock::since_boot;
-use crate::control::Stop;
-use crate::metrics::{BatchEvent, CacheTotals, EpochEvent, Event, Observer, PassSums, Progress};
-use crate::options::Cursor;
-use crate::roles::BatchReceiver;
-
-/// How validation and test nodes are classified.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EvaluateBy {
-    /// With sampled neighbourhoods, through the slots, like training.
-    #[default]
-    Sampled,
-    /// With full neighbourhoods, layer by layer over the whole graph, in the consumer.
-    Full,
-}
-
-/// What the consumer does with the batches.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TrainingOptions {
-    /// Model and optimiser. Its threads, where it says none, are the checkpoint's on a resume, else
-    /// [`usual_threads`](Self::usual_threads).
-    pub trainer: TrainerOptions,
-    /// Threads where nobody has asked for a number; `None` leaves libtorch's own choice.
-    #[serde(default)]
-    pub usual_threads: Option<usize>,
-    /// How to validate and test.
-    pub evaluate_by: EvaluateBy,
-    /// What the best model is best by, and early stopping stops by; `None` for what is usual ([`super::task()`]).
-    #[serde(default)]
-    pub metric: Option<Metric>,
-    /// Stop when this many epochs in a row brought no better validation, and test the best model. May change
-    /// on a resume.
-    pub patience: Option<u32>,
-    /// Directory for checkpoints.
-    pub checkpoint: Option<PathBuf>,
-    /// Write one after every so many training batches, besides the one at each epoch's end.
-    pub checkpoint_every: Option<u32>,
-    /// Continue from the checkpoint in the directory, if there is one.
-    pub resume: bool,
-    /// Let the first checkpoint replace one that is in the directory. Without it, and without `resume`, such a directory
-    /// is refused.
-    #[serde(default)]
-    pub overwrite_checkpoint: bool,
-    /// What a checkpoint must agree with to be continued: options and dataset, field by field.
-    pub fingerprint: Value,
-}
-
-/// What a checkpoint holds besides tensors.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TrainingState {
-    /// The next batch to train.
-    pub cursor: Cursor,
-    /// Sums of the epoch under way.
-    pub sums: PassSums,
-    /// The best validation and its epoch.
-    pub best: Option<Best>,
-    /// Epochs since then.
-    pub epochs_without_gain: u32,
-    /// Threads that it was trained with last: equal losses need equal numbers. Checkpoints of before it was kept have
-    /// none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub train_threads: Option<usize>,
-}
-
-/// The best epoch so far.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Best {
-    /// From 0.
-    pub epoch: u32,
-    /// Its validation, by the run's metric.
-    #[serde(alias = "accuracy")]
-    pub value: f64,
-}
-
-/// What came of training.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TrainingOutcome {
-    /// Epochs finished, earlier runs included.
-    pub epochs: u32,
-    /// Training batches of this run.
-    pub batches: u64,
-    /// Seconds of this run that went by while training batches were used or waited for.
-    pub training_seconds: f64,
-    /// See [`crate::metrics::End::test_accuracy`].
-    pub test_accuracy: Option<f64>,
-    /// See [`crate::metrics::End::test_roc_auc`].
-    #[serde(default)]
-    pub test_roc_auc: Option<f64>,
-    /// See [`crate::metrics::End::test_epoch`].
-    #[serde(default)]
-    pub test_epoch: Option<u32>,
-    /// The best epoch by validation.
-    pub best: Option<Best>,
-    /// Early stopping ended it.
-    pub stopped_early: bool,
-    /// What the caches did for this run's training batches; `None` without any.
-    pub cache: Option<CacheTotals>,
-    /// SIGINT or SIGTERM ended it; a checkpoint was written where there is a directory for them.
-    pub interrupted: bool,
-}
-
-/// The state in the checkpoint directory, if there is a checkpoint. Reads and checks its files as bytes and calls
-/// nothing of libtorch's, so a launcher may ask.
-///
-/// # Errors
-/// [`RuntimeError::Input`] when the checkpoint is of other options or another dataset (the message names what
-/// differs), or cannot be read.
-pub fn saved_state(options: &TrainingOptions) -> Result<Option<TrainingState>, RuntimeError> {
-    let Some(directory) = options.checkpoint.as_ref().filter(|_| options.resume) else { return Ok(None) };
-    let Some(saved) = checkpoint::read(directory).map_err(checkpoint_error)? else { return Ok(None) };
-    saved.check_fingerprint(&options.fingerprint).map_err(checkpoint_error)?;
-    saved.state().map(Some).map_err(checkpoint_error)
-}
+use crate::arrays::BatchArrays;
+use crate::gpu;
 
 /// Trains until the schedule ends, early stopping does, or the run is asked to stop.
 ///
@@ -154,7 +43,7 @@ pub fn train(
     })
 }
 
-pub(super) struct Session<'a> {
+pub(crate) struct Session<'a> {
     dataset: &'a Dataset,
     options: &'a TrainingOptions,
     trainer: Trainer,
@@ -172,7 +61,7 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn begin(
+    pub(crate) fn begin(
         receiver: &mut BatchReceiver,
         dataset: &'a Dataset,
         options: &'a TrainingOptions,
@@ -184,14 +73,14 @@ impl<'a> Session<'a> {
             Trainer::new(&options.trainer, dataset.features().dim, task, device).map_err(train_error)?;
         if let Some(directory) = &options.checkpoint {
             // Of a run that nobody could clean up behind. One run at a time writes there, and now it is this one.
-            checkpoint::remove_leftovers(directory).map_err(checkpoint_error)?;
+            stored::remove_leftovers(directory).map_err(checkpoint_error)?;
         }
         let mut state = TrainingState::default();
         let mut resumed = false;
         let epochs = receiver.schedule().passes().epochs;
         if let Some(directory) = options.checkpoint.as_ref().filter(|_| options.resume) {
-            if let Some(saved) = checkpoint::read(directory).map_err(checkpoint_error)? {
-                saved.restore(&mut trainer, &options.fingerprint).map_err(checkpoint_error)?;
+            if let Some(saved) = stored::read(directory).map_err(checkpoint_error)? {
+                checkpoint::restore(&saved, &mut trainer, &options.fingerprint).map_err(checkpoint_error)?;
                 state = saved.state().map_err(checkpoint_error)?;
                 resumed = true;
             } else {
@@ -333,7 +222,7 @@ impl<'a> Session<'a> {
         self.is_out_of_patience() || self.state.cursor.epoch >= self.epochs
     }
 
-    pub(super) fn train_batch(
+    pub(crate) fn train_batch(
         &mut self,
         batch: &Batch,
         observer: &mut dyn Observer,
@@ -495,15 +384,7 @@ fn train_or_batch_error(error: TrainError, batch: &Batch) -> RuntimeError {
     }
 }
 
-pub(super) fn train_error(error: TrainError) -> RuntimeError {
-    if error.is_usage() {
-        RuntimeError::Input(error.to_string())
-    } else {
-        RuntimeError::Failed(error.to_string())
-    }
-}
-
-fn checkpoint_error(error: CheckpointError) -> RuntimeError {
+pub(crate) fn train_error(error: TrainError) -> RuntimeError {
     if error.is_usage() {
         RuntimeError::Input(error.to_string())
     } else {

@@ -1,7 +1,8 @@
 //! What a model is to tell of a node, and how its answers are judged.
 
-use crate::TrainError;
 use serde::{Deserialize, Serialize};
+
+use crate::options_error::OptionsError;
 
 /// By what answers are judged: what early stopping and the best model go by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,10 +55,10 @@ impl Task {
     /// Refuses a metric that is not defined for these labels.
     ///
     /// # Errors
-    /// [`TrainError::Option`].
-    pub fn check(&self) -> Result<(), TrainError> {
+    /// [`OptionsError::Option`].
+    pub fn check(&self) -> Result<(), OptionsError> {
         if self.metric == Metric::RocAuc && !self.multi_label && self.classes != 2 {
-            return Err(TrainError::Option {
+            return Err(OptionsError::Option {
                 option: "--metric",
                 problem: format!(
                     "roc-auc is for two classes or for several labels a node, and this dataset has {} classes; give \

@@ -9,8 +9,9 @@ use serde_json::Value;
 use uva_mem::MappedFile;
 use uva_mem::files::{is_word, read_regular};
 
-use super::{CheckpointError, MARKER, MOST_STATE, STATE_FILE, StateFile, TENSORS_PREFIX, TENSORS_SUFFIX};
-use crate::durable::{is_partial, on};
+use super::checkpoint_error::CheckpointError;
+use super::durable::{is_partial, on};
+use super::state_file::{MARKER, MOST_STATE, STATE_FILE, StateFile, TENSORS_PREFIX, TENSORS_SUFFIX};
 
 /// The header of a file of tensors has a line for each parameter.
 const MOST_HEADER: u64 = 16 << 20;

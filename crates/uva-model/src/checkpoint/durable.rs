@@ -10,23 +10,23 @@ use uva_mem::files::{Replacement, open_directory, target_of_partial};
 
 /// Told after each step that changes the directory, with the step's name: tests look at what a crash there would
 /// leave.
-pub(crate) type Observer<'a> = &'a mut dyn FnMut(&'static str);
+pub type Observer<'a> = &'a mut dyn FnMut(&'static str);
 
 /// A failed step, with the path it was about.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) doing: &'static str,
-    pub(crate) path: PathBuf,
-    pub(crate) source: io::Error,
+pub(super) struct Failure {
+    pub(super) doing: &'static str,
+    pub(super) path: PathBuf,
+    pub(super) source: io::Error,
 }
 
 /// Makes a step's error say what was done to which path.
-pub(crate) fn on<T>(doing: &'static str, path: &Path, result: io::Result<T>) -> Result<T, Failure> {
+pub(super) fn on<T>(doing: &'static str, path: &Path, result: io::Result<T>) -> Result<T, Failure> {
     result.map_err(|source| Failure { doing, path: path.to_owned(), source })
 }
 
 /// Makes the folder and what is missing above it, for the user only.
-pub(crate) fn create_directory(path: &Path) -> Result<(), Failure> {
+pub(super) fn create_directory(path: &Path) -> Result<(), Failure> {
     if path.is_dir() {
         return Ok(());
     }
@@ -39,13 +39,13 @@ pub(crate) fn create_directory(path: &Path) -> Result<(), Failure> {
 }
 
 /// Waits until the directory's names are on the disk.
-pub(crate) fn sync_directory(path: &Path) -> Result<(), Failure> {
+pub(super) fn sync_directory(path: &Path) -> Result<(), Failure> {
     on("sync", path, open_directory(path).and_then(|directory| directory.sync_all()))
 }
 
 /// Puts `contents` at `directory/name` in one step: written to a new file (mode 0600), synced, renamed, and the
 /// directory synced. A crash leaves the old file or the new one, and perhaps a file that [`is_partial`] tells.
-pub(crate) fn replace(
+pub(super) fn replace(
     directory: &Path,
     name: &str,
     contents: &[u8],
@@ -66,6 +66,6 @@ pub(crate) fn replace(
 }
 
 /// Whether [`replace`] may have left a file of this name on its way to a name of which `is_target` holds.
-pub(crate) fn is_partial(name: &str, is_target: impl Fn(&str) -> bool) -> bool {
+pub(super) fn is_partial(name: &str, is_target: impl Fn(&str) -> bool) -> bool {
     target_of_partial(OsStr::new(name)).is_some_and(is_target)
 }

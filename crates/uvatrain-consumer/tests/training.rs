@@ -1,23 +1,25 @@
 //! Training through the loader's threads, interrupted at every batch there is: what is continued is what would have
 //! been.
-#![cfg(feature = "train")]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use uva_io::generate::{PowerLaw, power_law};
 use uva_graph::{Dataset, Split};
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::metrics::{Event, Observer, Progress};
 use uva_runtime::plan::RunPlan;
-use uva_runtime::training::session::{saved_state, train};
-use uva_runtime::training::{EvaluateBy, TrainerOptions, TrainingOptions, TrainingOutcome};
+use uva_runtime::training::{EvaluateBy, TrainerOptions, TrainingOptions, TrainingOutcome, saved_state};
 use uva_runtime::{Cursor, LoaderOptions, Passes, Runtime, RuntimeError};
+use uvatrain_consumer::session::train;
 
 /// A few training and validation batches of 32 an epoch.
 fn graph(directory: &Path) -> PathBuf {
-    common::graph(directory, 260, 6.0)
+    let path = directory.join("graph");
+    let (nodes, average_degree, feature_dim, classes, seed) = (260, 6.0, 5, 3, 3);
+    let options = PowerLaw { nodes, average_degree, feature_dim, classes, seed, ..PowerLaw::default() };
+    power_law(&path, &options, &|_| {}).expect("a graph");
+    path
 }
 
 fn loader() -> LoaderOptions {
