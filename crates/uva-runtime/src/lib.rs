@@ -35,8 +35,9 @@
 //! | [`consumer`] | batches for a consumer that chooses its passes |
 //! | [`launcher`] | the roles as processes |
 //! | [`run`] | a run whose consumer is a command of the user's |
-//! | [`training`] | the built-in consumer (feature `train`) |
+//! | [`training`] | a run whose consumer trains a built-in model |
 //! | [`metrics`], [`trace`], [`gauges`] | telemetry: lines, a timeline, a look into a run under way |
+//! | [`clock`] | the clock of all processes of a run |
 //! | [`machine`], [`memory`] | limits of the machine, memory of a process |
 //! | [`mps`] | the daemon through which producer and consumer share a GPU |
 //!
@@ -49,7 +50,7 @@ pub mod batch;
 pub mod cache;
 mod cache_counts;
 mod checkpoint_files;
-mod clock;
+pub mod clock;
 pub mod consumer;
 pub mod control;
 pub mod device;
@@ -73,7 +74,6 @@ pub mod run;
 pub mod schedule;
 mod stage;
 pub mod trace;
-#[cfg(feature = "train")]
 pub mod training;
 mod widening;
 

@@ -47,6 +47,10 @@ class Batch:
     @property
     def has_input_id(self) -> bool: ...
     @property
+    def expands_new(self) -> bool: ...
+    @property
+    def draws_one_subgraph(self) -> bool: ...
+    @property
     def counts(self) -> list[tuple[int, int, int]]:
         """Destinations, sources and edges of each layer's block."""
     @property

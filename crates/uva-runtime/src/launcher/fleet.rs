@@ -1,6 +1,7 @@
 //! The processes of a run, and what each is handed.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use super::member::{Member, cannot_start, hand_over, start_process};
 use super::messages::{JanitorWord, Role, Setup};
 use crate::control::{Control, FIRST_SAMPLER};
 use crate::gauges::{Gauges, RoleProcess};
+use crate::own_program::own_program;
 use crate::plan::RunPlan;
 use crate::{RuntimeError, mps};
 
@@ -44,11 +46,13 @@ impl Fleet {
         let rings = (batch_ring.clone(), feature_ring.clone());
         let mut fleet = Self { members: Vec::new(), door: None, mps, rings };
         let backend = &plan.backend;
-        let start = |role: Role, index| {
-            start_process(role, index, launch.dataset, &launch.environments, role.is_on_gpu(backend))
+        let own = own_program();
+        let start = |program: &Path, role: Role, index| {
+            let on_gpu = role.is_on_gpu(backend);
+            start_process(program, role, index, launch.dataset, &launch.environments, on_gpu)
         };
         match &launch.consumer {
-            Consumer::Own(_) => fleet.members.push(start(Role::Consumer, 0)?),
+            Consumer::Program { program, .. } => fleet.members.push(start(program, Role::Consumer, 0)?),
             Consumer::Command { command, .. } => {
                 let on_gpu = Role::Consumer.is_on_gpu(backend);
                 let (member, knocks) = command.start(&launch.environments, on_gpu)?;
@@ -57,13 +61,13 @@ impl Fleet {
             }
         }
         if !plan.backend.in_one_process() {
-            fleet.members.push(start(Role::Producer, 0)?);
+            fleet.members.push(start(&own, Role::Producer, 0)?);
         }
         let (consumer, producer) = (0, fleet.members.len() - 1);
         let first_sampler = fleet.members.len();
         let samplers = if backend.samples_in_one_process() { 0 } else { plan.options.samplers };
         for index in 0..samplers {
-            fleet.members.push(start(Role::Sampler, index)?);
+            fleet.members.push(start(&own, Role::Sampler, index)?);
         }
 
         // Until the janitor knows the roles, their parent-death signal alone sees to them.

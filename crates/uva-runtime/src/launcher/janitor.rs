@@ -18,6 +18,7 @@ use crate::RuntimeError;
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::memory::Resident;
 use crate::mps;
+use crate::own_program::own_program;
 
 /// How long a role may take to die of its parent-death signal before it is killed again by name.
 const GRACE: Duration = Duration::from_secs(2);
@@ -32,8 +33,16 @@ impl Janitor {
     pub fn start(dataset: &Path, checkpoint: Option<&CheckpointDirectory>) -> Result<Self, RuntimeError> {
         let own = PidFd::open(std::process::id())
             .map_err(|error| RuntimeError::Failed(format!("cannot start the janitor: {error}")))?;
-        let janitor =
-            Self { process: start_process(Role::Janitor, 0, dataset, &Environments::default(), false)? };
+        let janitor = Self {
+            process: start_process(
+                &own_program(),
+                Role::Janitor,
+                0,
+                dataset,
+                &Environments::default(),
+                false,
+            )?,
+        };
         let word = JanitorWord::Launcher {
             pid: std::process::id(),
             checkpoint: checkpoint.map(|directory| directory.path().to_owned()),

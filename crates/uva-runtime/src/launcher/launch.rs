@@ -1,6 +1,6 @@
 //! A run in processes as it is to be started: dataset, plan, consumer, environments.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -29,8 +29,13 @@ pub struct Launch<'a> {
 /// Who uses a run's batches.
 #[derive(Clone, Debug)]
 pub enum Consumer {
-    /// This program, in a process of its own: it does this with them, in its own terms ([`Consume`](super::Consume)).
-    Own(Value),
+    /// A program that is a role here ([`run_role`](super::run_role)), in a process of its own.
+    Program {
+        /// Its file.
+        program: PathBuf,
+        /// What it does with the batches, in its own terms ([`Consume`](super::Consume)).
+        job: Value,
+    },
     /// A command of the user's, which takes up the place by [`attach`](super::attach).
     Command {
         /// The command.
@@ -44,7 +49,7 @@ impl Consumer {
     /// What the consumer's set-up holds of it.
     pub(super) fn job(&self) -> Result<Value, RuntimeError> {
         match self {
-            Self::Own(job) => Ok(job.clone()),
+            Self::Program { job, .. } => Ok(job.clone()),
             Self::Command { events, .. } => serde_json::to_value(AttachedJob { events: *events })
                 .map_err(|error| RuntimeError::Failed(error.to_string())),
         }

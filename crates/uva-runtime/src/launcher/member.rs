@@ -13,7 +13,6 @@ use uva_mem::{PidFd, Signal};
 use super::environments::Environments;
 use super::messages::Role;
 use crate::control::{CONSUMER, FIRST_SAMPLER, PRODUCER};
-use crate::own_program::own_program;
 use crate::{RuntimeError, machine};
 
 /// One process of a run.
@@ -111,8 +110,9 @@ impl Member {
     }
 }
 
-/// Starts the process of a role. `on_gpu`: it works on one.
+/// Starts `program` as the process of a role. `on_gpu`: it works on one.
 pub(super) fn start_process(
+    program: &Path,
     role: Role,
     index: usize,
     dataset: &Path,
@@ -120,7 +120,7 @@ pub(super) fn start_process(
     on_gpu: bool,
 ) -> Result<Member, RuntimeError> {
     let (ours, theirs) = Channel::pair().map_err(|error| cannot_start(role.name(), error))?;
-    let mut command = Command::new(own_program());
+    let mut command = Command::new(program);
     command.arg0("uvatrain").arg(role.name());
     if role == Role::Sampler {
         command.arg(format!("--index={index}"));

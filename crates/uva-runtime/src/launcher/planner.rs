@@ -22,6 +22,7 @@ use crate::cache::{CacheContents, CachePlan};
 use crate::control::Control;
 use crate::error::signal_name;
 use crate::metrics::Observer;
+use crate::own_program::own_program;
 use crate::planning::{Found, FoundParts, Search};
 use crate::{LoaderOptions, RuntimeError, machine};
 
@@ -90,7 +91,7 @@ impl Launcher {
     ) -> Result<Found, RuntimeError> {
         let environments = Environments::default().divided(self.mps.as_deref(), backend);
         let on_gpu = Role::Planner.is_on_gpu(backend);
-        let mut planner = start_process(Role::Planner, 0, dataset, &environments, on_gpu)?;
+        let mut planner = start_process(&own_program(), Role::Planner, 0, dataset, &environments, on_gpu)?;
         let pid = planner.pidfd.pid();
         let word =
             JanitorWord::Roles { pids: vec![pid], on_gpu: if on_gpu { vec![pid] } else { Vec::new() } };

@@ -70,8 +70,9 @@ impl CudaSampler {
         let CudaSamplerOptions { sampler, bounds, .. } = options;
         let csc = graph.csc();
         sampler.check(&Csc { original_ids: options.original_ids, ..csc })?;
-        let Some(kind) = pick_kind(sampler.kind) else {
-            return Err(SampleError::from(InvalidOption::KindOnDevice { kind: sampler.kind }).into());
+        let Some(kind) = sampler.kind.kernels() else {
+            let instead = SamplerKind::names_of(|kind| kind.kernels().is_some());
+            return Err(InvalidOption::KindOnDevice { kind: sampler.kind, instead }.into());
         };
         if bounds.layers.len() != sampler.fanouts.len() {
             let (expected, given) = (sampler.fanouts.len(), bounds.layers.len());
@@ -110,15 +111,15 @@ impl CudaSampler {
         let cleared = unsafe { fill(&stream, local_ids.address(), 0xff, local_ids.bytes()) };
         cleared.and(stream.synchronize())?;
 
-        let weights = match (sampler.kind, graph.weights()) {
-            (SamplerKind::Weighted, None) => return Err(SampleError::from(InvalidOption::NoWeights).into()),
-            (SamplerKind::Weighted, Some(weights)) => weights.address(),
-            _ => 0,
+        let weights = match graph.weights() {
+            _ if !sampler.kind.needs_weights() => 0,
+            Some(weights) => weights.address(),
+            None => return Err(InvalidOption::NoWeights { kind: sampler.kind }.into()),
         };
         let extras = Extras {
             degrees: options.degrees,
             homes: graph.home().is_some(),
-            weights: sampler.kind == SamplerKind::Weighted,
+            weights: sampler.kind.needs_weights(),
         };
         let blocks = kernels.blocks(options.grid) as usize;
         let layout = |address| Layout::at(address, sampler, bounds, blocks, extras);
@@ -414,17 +415,6 @@ impl CudaSampler {
         self.stamp += 1;
         Ok(self.stamp)
     }
-}
-
-/// The kernels for a kind of sampler; `None` where there are none.
-fn pick_kind(kind: SamplerKind) -> Option<PickKind> {
-    [
-        (SamplerKind::Neighbor, PickKind::Neighbor),
-        (SamplerKind::Labor, PickKind::Labor),
-        (SamplerKind::Weighted, PickKind::Weighted),
-    ]
-    .into_iter()
-    .find_map(|(known, kernels)| (known == kind).then_some(kernels))
 }
 
 fn counts_of(report: &SampleReport, seeds: usize, layers: usize) -> BatchCounts {

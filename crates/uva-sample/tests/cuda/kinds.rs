@@ -56,12 +56,12 @@ fn labor_picks_what_the_nodes_of_a_hop_share() {
         for fanouts in
             [&[1][..], &[2, 1], &[31], &[32, 3], &[33], &[100, 2], &[269], &[270], &[-1, 2], &[3, -1]]
         {
-            let sampler = SamplerOptions { kind: SamplerKind::Labor, ..options(fanouts) };
+            let sampler = SamplerOptions { kind: SamplerKind::LABOR, ..options(fanouts) };
             same(&gpu, graph, &sampler, 30, 1, 9);
         }
         for (batch_dependency, edge_ids) in [(1, true), (4, false), (4, true)] {
             let kept = SamplerOptions { batch_dependency, edge_ids, ..options(&[4, 3, 2]) };
-            same(&gpu, graph, &SamplerOptions { kind: SamplerKind::Labor, ..kept }, 0, 6, 7);
+            same(&gpu, graph, &SamplerOptions { kind: SamplerKind::LABOR, ..kept }, 0, 6, 7);
         }
     }
 }
@@ -75,7 +75,7 @@ fn labor_takes_hubs_by_blocks() {
     // 4,096 entries are the last that a warp takes.
     for graph in [hub(4096).narrow(), hub(4097), reordered(&hub(20_000).narrow())] {
         for fanouts in [&[5, 5][..], &[40, 3], &[2000], &[-1]] {
-            let sampler = SamplerOptions { kind: SamplerKind::Labor, edge_ids: true, ..options(fanouts) };
+            let sampler = SamplerOptions { kind: SamplerKind::LABOR, edge_ids: true, ..options(fanouts) };
             same(&gpu, &graph, &sampler, 100, 2, 20);
         }
     }
@@ -93,13 +93,13 @@ fn weights_pick_the_same_edges_whatever_they_are() {
             [&[1][..], &[2, 1], &[31], &[32, 3], &[33], &[100, 2], &[269], &[270], &[-1, 2], &[3, -1]]
         {
             for replace in [false, true] {
-                let sampler = SamplerOptions { kind: SamplerKind::Weighted, replace, ..options(fanouts) };
+                let sampler = SamplerOptions { kind: SamplerKind::WEIGHTED, replace, ..options(fanouts) };
                 same(&gpu, graph, &sampler, 30, 1, 9);
             }
         }
         for (batch_dependency, edge_ids, replace) in [(1, true, false), (4, false, true), (4, true, false)] {
             let kept = SamplerOptions { batch_dependency, edge_ids, replace, ..options(&[4, 3, 2]) };
-            same(&gpu, graph, &SamplerOptions { kind: SamplerKind::Weighted, ..kept }, 0, 6, 7);
+            same(&gpu, graph, &SamplerOptions { kind: SamplerKind::WEIGHTED, ..kept }, 0, 6, 7);
         }
     }
 }
@@ -121,7 +121,7 @@ fn weights_of_hubs_are_taken_by_blocks() {
     for graph in [kept(hub(4096)).narrow(), kept(hub(4097)), reordered(&kept(hub(20_000)).narrow())] {
         for fanouts in [&[5, 5][..], &[40, 3], &[2000], &[-1]] {
             for replace in [false, true] {
-                let kind = SamplerKind::Weighted;
+                let kind = SamplerKind::WEIGHTED;
                 let sampler = SamplerOptions { kind, edge_ids: true, replace, ..options(fanouts) };
                 same(&gpu, &graph, &sampler, 100, 2, 20);
             }
@@ -137,7 +137,7 @@ fn a_node_keeps_its_picks_where_only_new_ones_are_expanded() {
     let gpu = Gpu::new();
     let plain = rough(120).weighted();
     for graph in [&plain, &reordered(&plain.clone().narrow())] {
-        for kind in [SamplerKind::Neighbor, SamplerKind::Labor, SamplerKind::Weighted] {
+        for kind in [SamplerKind::NEIGHBOR, SamplerKind::LABOR, SamplerKind::WEIGHTED] {
             for (fanouts, edge_ids) in [
                 (&[3, 2, 2][..], false),
                 (&[2, 3, 1], true),
@@ -145,7 +145,7 @@ fn a_node_keeps_its_picks_where_only_new_ones_are_expanded() {
                 (&[40, 2], false),
                 (&[3], true),
             ] {
-                for replace in [false, kind != SamplerKind::Labor] {
+                for replace in [false, kind != SamplerKind::LABOR] {
                     let sampler =
                         SamplerOptions { kind, expand: Expand::New, edge_ids, replace, ..options(fanouts) };
                     same(&gpu, graph, &sampler, 30, 3, 5);
@@ -168,9 +168,9 @@ fn graphs_without_edges_or_weights_above_0_have_batches_of_every_kind() {
         let edges = lists.iter().map(Vec::len).sum();
         let plain = Graph { weights: Some(vec![0.0; edges]), ..Graph::from_lists(&lists) };
         for graph in [&plain, &plain.reordered(&[1, 0])] {
-            for kind in [SamplerKind::Neighbor, SamplerKind::Labor, SamplerKind::Weighted] {
+            for kind in [SamplerKind::NEIGHBOR, SamplerKind::LABOR, SamplerKind::WEIGHTED] {
                 for expand in Expand::ALL {
-                    let replace = replace && kind != SamplerKind::Labor;
+                    let replace = replace && kind != SamplerKind::LABOR;
                     let sampler =
                         SamplerOptions { kind, expand, edge_ids: true, replace, ..options(&[1, -1]) };
                     same(&gpu, graph, &sampler, 1, 2, 2);

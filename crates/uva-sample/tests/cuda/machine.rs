@@ -202,17 +202,18 @@ fn what_can_never_work_is_refused_when_the_sampler_is_made() {
         refused(&graph, &of_sampler(SamplerOptions { batch_dependency: 0, ..options(&[2]) })),
         invalid(InvalidOption::BatchDependency)
     );
-    let weighted = of_sampler(SamplerOptions { kind: SamplerKind::Weighted, ..options(&[2]) });
-    assert_eq!(refused(&graph, &weighted), invalid(InvalidOption::NoWeights));
+    let weighted = of_sampler(SamplerOptions { kind: SamplerKind::WEIGHTED, ..options(&[2]) });
+    assert_eq!(refused(&graph, &weighted), invalid(InvalidOption::NoWeights { kind: SamplerKind::WEIGHTED }));
     for kind in SamplerKind::ALL {
         let of_kind = of_sampler(SamplerOptions { kind, ..options(&[2]) });
         let made = gpu.sampler(&graph.clone().weighted(), &of_kind);
-        if [SamplerKind::Neighbor, SamplerKind::Labor, SamplerKind::Weighted].contains(&kind) {
+        if kind.kernels().is_some() {
             assert!(made.is_ok(), "{kind}");
         } else {
             let refused = made.unwrap_err();
             assert!(refused.to_string().contains("--sampler cpu"), "{refused}");
-            assert_eq!(refused, invalid(InvalidOption::KindOnDevice { kind }));
+            let instead = "neighbor, labor or weighted".to_owned();
+            assert_eq!(refused, invalid(InvalidOption::KindOnDevice { kind, instead }));
         }
     }
     let mismatch = SampleError::LayerMismatch { expected: 2, given: 1 };

@@ -12,7 +12,7 @@ use uva_sample::{BatchBounds, Expand, SamplerKind, SamplerOptions};
 /// Random cases a test: a launch under the simulator takes a while.
 const CASES: u32 = 100;
 
-const KINDS: [SamplerKind; 3] = [SamplerKind::Neighbor, SamplerKind::Labor, SamplerKind::Weighted];
+const KINDS: [SamplerKind; 3] = [SamplerKind::NEIGHBOR, SamplerKind::LABOR, SamplerKind::WEIGHTED];
 
 /// A graph, options and seeds of any kind, small.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ prop_compose! {
     ) -> Case {
         let graph = Graph { original_ids: original, ..Graph::from_lists(&lists).weighted() };
         let graph = if narrow { graph.narrow() } else { graph };
-        let replace = replace && kind != SamplerKind::Labor;
+        let replace = replace && kind != SamplerKind::LABOR;
         Case {
             graph: order.map_or(graph.clone(), |order| graph.reordered(&order)),
             sampler: SamplerOptions {
