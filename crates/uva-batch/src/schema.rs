@@ -84,6 +84,8 @@ pub enum Presence {
     Always,
     /// Those of runs that ask for it.
     Asked,
+    /// Those of runs whose built-in model needs it.
+    ForModel,
     /// Those of a kind of sampler that weighs edges.
     WeighedEdges,
 }
@@ -149,7 +151,7 @@ pub const COLUMNS: [ColumnSpec; 10] = [
         name: "degrees",
         values: Values::One(Element::I32),
         rows: Rows::Nodes,
-        presence: Presence::Asked,
+        presence: Presence::ForModel,
         ..SAMPLED
     },
     ColumnSpec {
@@ -330,6 +332,7 @@ mod tests {
             let presence = match spec.presence {
                 Presence::Always => "all",
                 Presence::Asked => "where asked for",
+                Presence::ForModel => "where the model needs it",
                 Presence::WeighedEdges => "samplers that weigh edges",
             };
             let written_by = match spec.written_by {

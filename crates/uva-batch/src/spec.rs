@@ -17,7 +17,7 @@ pub struct BatchSpec {
     pub slot_bytes: Option<u64>,
     /// What the feature values of a batch are.
     pub feature_type: FeatureType,
-    /// Columns with [`Presence::Asked`] that batches shall have.
+    /// Columns with [`Presence::Asked`] or [`Presence::ForModel`] that batches shall have.
     pub asked: Vec<Column>,
 }
 
@@ -27,7 +27,7 @@ impl BatchSpec {
     pub fn has(&self, column: Column) -> bool {
         match column.spec().presence {
             Presence::Always => true,
-            Presence::Asked => self.asked.contains(&column),
+            Presence::Asked | Presence::ForModel => self.asked.contains(&column),
             Presence::WeighedEdges => self.sampling.kind.weighs_edges(),
         }
     }

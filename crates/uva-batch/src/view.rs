@@ -98,6 +98,7 @@ impl<M: SlotMemory> BatchView<M> {
             name: spec.full_name(layer),
             why: match spec.presence {
                 Presence::WeighedEdges => "its kind of sampler weighs no edges",
+                Presence::ForModel => "only runs whose built-in model needs it have it",
                 Presence::Asked | Presence::Always => "the run does not ask for this column",
             },
         })?;

@@ -197,6 +197,9 @@ impl Batch {
                      for all neighbours",
                     self.sampler_kind
                 ),
+                Presence::ForModel => {
+                    format!("this batch has no {name}: only runs whose built-in model needs it have it")
+                }
                 Presence::Asked | Presence::Always => {
                     format!("this batch has no {name}: Loader(..., {name}=True) makes batches with it")
                 }

@@ -27,7 +27,7 @@ def to_pyg(batch: Batch) -> Any:
       `trim_to_layer`.
     - `batch_size`: the number of seeds.
 
-    `input_id` and `e_id`, positions in the split and in the graph's edges, are not there.
+    `input_id`, positions in the split, is there with `Loader(..., input_id=True)`. `e_id` is not.
 
     A model whose layers trim sees one set of neighbours a node. Where the hops drew for new nodes only
     (`expand="new"`) that is what the blocks hold, so it computes what they say. Where they drew for all nodes
