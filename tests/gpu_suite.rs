@@ -42,6 +42,7 @@ impl Place {
         let bin = place.bin();
         std::fs::create_dir(&bin).unwrap();
         symlink(env!("CARGO_BIN_EXE_uvatrain"), bin.join("uvatrain")).unwrap();
+        symlink(env!("CARGO_BIN_EXE_uvatrain-consumer"), bin.join("uvatrain-consumer")).unwrap();
         symlink(cuda_sim::library_folder().join("libcuda.so"), bin.join("libcuda_sim.so")).unwrap();
         let control = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cuda-sim/nvidia-cuda-mps-control");
         symlink(control.canonicalize().unwrap(), bin.join("nvidia-cuda-mps-control")).unwrap();

@@ -173,6 +173,12 @@ pub struct TrainFlags {
     )]
     pub train_threads: Option<u32>,
 
+    /// The folder of a libtorch that is in none of the usual places: the one with lib/libtorch_cpu.so, or lib itself
+    /// [default: UVATRAIN_LIBTORCH, beside the program, the cache folder, a PyTorch in the active environment]
+    #[arg(long, value_name = "DIR", help_heading = MACHINE)]
+    #[serde(skip)]
+    pub libtorch: Option<PathBuf>,
+
     /// Write one JSON object per batch and epoch to this file, a line each
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub metrics: Option<PathBuf>,
