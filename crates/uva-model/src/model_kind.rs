@@ -26,6 +26,8 @@ pub enum Weighting {
     Degrees,
     /// The layer computes it from the rows.
     Attention,
+    /// 1.
+    Sum,
 }
 
 /// The function between two layers.

@@ -143,6 +143,10 @@ impl<'a> Block<'a> {
                 refuse_weights(model, !block.weights.is_empty())?;
                 (HostWeights::None, None)
             }
+            Weighting::Sum => {
+                refuse_weights(model, !block.weights.is_empty())?;
+                (HostWeights::of_kind(vec![1.0; block.indices.len()], kind), None)
+            }
             Weighting::Degrees => {
                 let (weights, own) = gcn_weights(block, degrees);
                 let own = Tensor::f_from_slice(&own)?.f_to_kind(kind)?.f_unsqueeze(1)?;

@@ -2,10 +2,10 @@
 
 use crate::TrainError;
 use crate::aggregate::{inverse_root, weighted_sums};
-use crate::attention::{self, Attention};
 use crate::borrowed::Borrowed;
-use crate::convolution::Convolution;
 use crate::layer::Layer;
+use crate::layer::attention::{self, Attention};
+use crate::layer::convolution::Convolution;
 use crate::rowwise::linear;
 use std::ops::Range;
 use tch::{Device, Kind, Tensor};

@@ -1,12 +1,14 @@
 //! One layer of a network: its parameters, its forward pass over a block, and its gradients.
 
+pub(crate) mod attention;
+pub(crate) mod convolution;
+
+use self::attention::{Attention, Heads};
+use self::convolution::Convolution;
 use crate::TrainError;
 use crate::aggregate::Block;
-use crate::attention::{Attention, Heads};
-use crate::convolution::Convolution;
 use crate::dropout::Draws;
 use crate::random::SplitMix64;
-use crate::{attention, convolution};
 use tch::{Device, Kind, Tensor};
 use uva_model::{ModelKind, TrainerOptions};
 

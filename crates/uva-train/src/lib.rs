@@ -24,11 +24,9 @@
 mod activation;
 mod adam;
 mod aggregate;
-mod attention;
 mod batch;
 mod borrowed;
 pub mod checkpoint;
-mod convolution;
 pub mod cuda;
 mod device;
 mod device_input;

@@ -79,6 +79,10 @@ impl TensorBlock {
                 Ok((weights.f_to_kind(kind)?, Some(own)))
             }
             (Weighting::Degrees, None) => Err(TrainError::Input("a GCN's batch without degrees".to_owned())),
+            (Weighting::Sum, _) => {
+                refuse_weights(model, sampled.is_some())?;
+                Ok((Tensor::f_ones([self.indices.numel() as i64], (kind, picks.device()))?, None))
+            }
             // Computed from the rows.
             (Weighting::Attention, _) => {
                 refuse_weights(model, sampled.is_some())?;
