@@ -15,6 +15,8 @@ pub enum ModelKind {
     Gcn,
     /// GAT (Veličković et al. 2018): neighbours weighted by what attention makes of both rows.
     Gat,
+    /// GIN (Xu et al. 2019): a perceptron of two layers over the sum of the neighbours' rows and (1 + ε) times the own.
+    Gin,
 }
 
 /// The weight of a neighbour in a layer's sum.
@@ -75,7 +77,7 @@ impl ModelRow {
 }
 
 /// Every model. Tests, help and messages go through it.
-static TABLE: [ModelRow; 3] = [
+static TABLE: [ModelRow; 4] = [
     ModelRow {
         kind: ModelKind::Sage,
         name: "sage",
@@ -108,6 +110,19 @@ static TABLE: [ModelRow; 3] = [
             product(&[layer.of_all_heads(), inputs.saturating_add(2)]).saturating_add(outputs)
         },
         products: LayerSize::of_all_heads,
+    },
+    ModelRow {
+        kind: ModelKind::Gin,
+        name: "gin",
+        help: "Graph isomorphism network: a perceptron over the sum of neighbours and (1 + ε) times the node itself",
+        weighting: Weighting::Sum,
+        nonlinearity: Nonlinearity::Relu,
+        // ε, and the perceptron's two linear maps.
+        parameters: |LayerSize { inputs, outputs, .. }| {
+            let maps = product(&[inputs.saturating_add(outputs).saturating_add(2), outputs]);
+            maps.saturating_add(1)
+        },
+        products: |layer| layer.outputs,
     },
 ];
 

@@ -2,9 +2,11 @@
 
 pub(crate) mod attention;
 pub(crate) mod convolution;
+pub(crate) mod isomorphism;
 
 use self::attention::{Attention, Heads};
 use self::convolution::Convolution;
+use self::isomorphism::Isomorphism;
 use crate::TrainError;
 use crate::aggregate::Block;
 use crate::dropout::Draws;
@@ -18,12 +20,15 @@ pub(crate) enum Layer {
     Convolution(Convolution),
     /// The rows themselves.
     Attention(Attention),
+    /// Nothing: each counts once.
+    Isomorphism(Isomorphism),
 }
 
 /// What a forward pass leaves for the backward pass.
 pub(crate) enum Saved {
     Convolution(convolution::Saved),
     Attention(attention::Saved),
+    Isomorphism(isomorphism::Saved),
 }
 
 impl Layer {
@@ -39,6 +44,7 @@ impl Layer {
         Ok(match options.model {
             ModelKind::Sage => Self::Convolution(Convolution::sage(inputs, outputs, place, random)?),
             ModelKind::Gcn => Self::Convolution(Convolution::gcn(inputs, outputs, place, random)?),
+            ModelKind::Gin => Self::Isomorphism(Isomorphism::new((inputs, outputs), place, random)?),
             ModelKind::Gat => {
                 let number = if last { options.output_heads.unwrap_or(options.heads) } else { options.heads };
                 let heads = Heads { number, averaged: last };
@@ -53,6 +59,7 @@ impl Layer {
         Ok(match self {
             Self::Convolution(layer) => Self::Convolution(layer.on(device)?),
             Self::Attention(layer) => Self::Attention(layer.on(device)?),
+            Self::Isomorphism(layer) => Self::Isomorphism(layer.on(device)?),
         })
     }
 
@@ -61,6 +68,7 @@ impl Layer {
         match self {
             Self::Convolution(layer) => layer.parameters(),
             Self::Attention(layer) => layer.parameters(),
+            Self::Isomorphism(layer) => layer.parameters(),
         }
     }
 
@@ -83,6 +91,10 @@ impl Layer {
                 let (out, saved) = layer.forward(x, block, draws)?;
                 Ok((out, Saved::Attention(saved)))
             }
+            Self::Isomorphism(layer) => {
+                let (out, saved) = layer.forward(x, block)?;
+                Ok((out, Saved::Isomorphism(saved)))
+            }
         }
     }
 
@@ -104,6 +116,9 @@ impl Layer {
                 layer.backward(x, saved, block, gradient, input_gradient)
             }
             (Self::Attention(layer), Saved::Attention(saved)) => {
+                layer.backward(x, saved, block, gradient, input_gradient)
+            }
+            (Self::Isomorphism(layer), Saved::Isomorphism(saved)) => {
                 layer.backward(x, saved, block, gradient, input_gradient)
             }
             _ => Err(TrainError::Input("a backward pass behind another layer's forward pass".to_owned())),
