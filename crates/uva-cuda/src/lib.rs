@@ -21,6 +21,7 @@ mod device;
 mod driver;
 mod error;
 mod event;
+mod image;
 pub mod kernels;
 pub mod libtorch;
 pub mod memory;

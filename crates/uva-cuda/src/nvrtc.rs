@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
+use uva_kernels::KernelSource;
 
 use crate::cubin_cache::user_folder;
 use crate::error::{CudaError, loader_said};
@@ -51,17 +52,6 @@ struct Functions {
     cubin: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
     ptx_size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
     ptx: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
-}
-
-/// A source and the headers that it includes, each by the name after `#include`.
-#[derive(Debug, Clone, Copy)]
-pub struct Source<'a> {
-    /// The file's name, for messages.
-    pub name: &'static str,
-    /// Its text.
-    pub text: &'a str,
-    /// Names and texts.
-    pub headers: &'a [(&'a str, &'a str)],
 }
 
 /// What to compile for.
@@ -260,7 +250,7 @@ impl Nvrtc {
     /// [`CudaError::Compile`], with NVRTC's log; [`CudaError::NoNvrtc`] if NVRTC itself does not work.
     pub fn compile(
         &self,
-        source: &Source<'_>,
+        source: &KernelSource<'_>,
         target: Target,
         options: &[&str],
     ) -> Result<Vec<u8>, CudaError> {

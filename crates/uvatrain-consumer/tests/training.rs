@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use uva_io::generate::{PowerLaw, power_law};
 use uva_graph::{Dataset, Split};
+use uva_io::generate::{PowerLaw, power_law};
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::metrics::{Event, Observer, Progress};
 use uva_runtime::plan::RunPlan;

@@ -33,7 +33,8 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use uva_graph::{GraphError, Progress, Split, Summary, mix};
 
-use super::planted::{self, Common, Shape, check_share, draw_list, list_length};
+use super::common::{Common, check_share};
+use super::planted::{self, Shape, draw_list, list_length};
 use super::random::{Purpose, Stream};
 
 /// A citation of another field goes to the leader of a block of 2^this members at least, where there is one.

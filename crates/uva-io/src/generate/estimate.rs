@@ -2,11 +2,11 @@
 
 use uva_graph::progress::STEP_BYTES;
 
-use super::Common;
+use super::common::Common;
 
 /// What making a graph takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Estimate {
+pub struct GeneratorEstimate {
     /// How many nodes.
     pub nodes: u64,
     /// How many edges at most, but for the spread of what is drawn.
@@ -17,9 +17,9 @@ pub struct Estimate {
     pub memory_bytes: u64,
 }
 
-impl Estimate {
+impl GeneratorEstimate {
     /// For options that [`Common::check`] has let through, so that nothing overflows.
-    pub(super) fn of(common: &Common) -> Estimate {
+    pub(super) fn of(common: &Common) -> GeneratorEstimate {
         let &Common { nodes, feature_dim, average_degree, .. } = common;
         let edges = (average_degree * nodes as f64) as u64;
         let id_bytes = id_bytes(nodes);
@@ -28,7 +28,7 @@ impl Estimate {
         // indptr and labels; then the splits, the lists, the rows.
         let per_node = nodes * 16 + in_splits * 8;
         let disk_bytes = per_node.saturating_add(edges * id_bytes).saturating_add(nodes * row_bytes);
-        Estimate { nodes, edges, disk_bytes, memory_bytes: MEMORY_BYTES + nodes / 5 }
+        GeneratorEstimate { nodes, edges, disk_bytes, memory_bytes: MEMORY_BYTES + nodes / 5 }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod binomial;
 mod citation;
+mod common;
 mod estimate;
 mod permutation;
 mod planted;
@@ -16,8 +17,8 @@ mod testing;
 mod web;
 
 pub use citation::{Citation, citation};
-pub use estimate::Estimate;
-pub use planted::Common;
+pub use common::Common;
+pub use estimate::GeneratorEstimate;
 pub use power_law::{PowerLaw, power_law};
 pub use preset::{PRESETS, Preset};
 pub use recipe::Recipe;

@@ -20,8 +20,9 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use uva_graph::{ElementType, GraphError, Progress, Split, Summary};
 
+use super::common::{Common, check_share};
 use super::permutation::Permutation;
-use super::planted::{self, Common, Shape, check_share, draw_list};
+use super::planted::{self, Shape, draw_list};
 use super::random::{Purpose, Stream};
 
 /// A power-law graph with planted classes. [`PowerLaw::default`] has the knobs' defaults, which keep the best

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use uva_graph::{GraphError, Progress, Summary};
 
-use super::{Citation, Common, Estimate, PowerLaw, Rmat, Sbm, Web};
+use super::{Citation, Common, GeneratorEstimate, PowerLaw, Rmat, Sbm, Web};
 use super::{citation, power_law, rmat, sbm, web};
 
 /// One of the shapes with its options.
@@ -49,10 +49,10 @@ impl Recipe {
     ///
     /// # Errors
     /// Where an option is out of its range for every shape.
-    pub fn estimate(&self) -> Result<Estimate, GraphError> {
+    pub fn estimate(&self) -> Result<GeneratorEstimate, GraphError> {
         let common = self.common();
         common.check()?;
-        Ok(Estimate::of(&common))
+        Ok(GeneratorEstimate::of(&common))
     }
 
     /// Why a graph of this shape may have fewer edges than its mean degree asks for.

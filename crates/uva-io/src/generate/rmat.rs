@@ -33,8 +33,9 @@ use serde_json::{Map, Value, json};
 use uva_graph::{GraphError, Progress, Split, Summary};
 
 use super::binomial::binomial;
+use super::common::{Common, check_share};
 use super::permutation::Permutation;
-use super::planted::{self, Common, Shape, check_share, draw_list};
+use super::planted::{self, Shape, draw_list};
 use super::random::{Purpose, Stream};
 
 /// An R-MAT graph with planted classes.

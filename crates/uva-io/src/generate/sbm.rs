@@ -17,7 +17,8 @@ use serde_json::{Map, Value, json};
 use uva_graph::{GraphError, Progress, Split, Summary};
 
 use super::binomial::binomial;
-use super::planted::{self, Common, Shape, check_share};
+use super::common::{Common, check_share};
+use super::planted::{self, Shape};
 use super::random::{Purpose, Stream};
 
 /// A graph of communities, which are its classes.

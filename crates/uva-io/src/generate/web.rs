@@ -23,8 +23,9 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use uva_graph::{GraphError, Progress, Split, Summary, mix};
 
+use super::common::{Common, check_share};
 use super::permutation::Permutation;
-use super::planted::{self, Common, Shape, check_share, draw_list, list_length};
+use super::planted::{self, Shape, draw_list, list_length};
 use super::random::{Purpose, Stream};
 
 /// Pages of a directory.

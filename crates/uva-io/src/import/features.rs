@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::{ElementType, GraphError};
 
-use super::output::feature_type;
 use super::values;
 
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +123,17 @@ impl FeatureWriter {
     pub(super) fn finish(self) -> Result<ElementType, GraphError> {
         self.writer.finish()?;
         Ok(self.element)
+    }
+}
+
+/// How values of a type are kept: as they are where a dataset may have them, else as float32.
+pub(super) fn feature_type(kind: NpyType, bf16: bool) -> (ElementType, NpyType) {
+    match kind {
+        NpyType::F16 => (ElementType::F16, NpyType::F16),
+        NpyType::I8 => (ElementType::I8, NpyType::I8),
+        NpyType::U8 | NpyType::Bool => (ElementType::U8, NpyType::U8),
+        NpyType::U16 if bf16 => (ElementType::Bf16, NpyType::U16),
+        _ => (ElementType::F32, NpyType::F32),
     }
 }
 

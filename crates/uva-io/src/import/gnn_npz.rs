@@ -13,22 +13,32 @@ use serde_json::{Map, json};
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{ElementType, GraphError, Meta, names};
 
-use super::Request;
-use super::features::FeatureSource;
+use super::features::{FeatureSource, feature_type};
+use super::importer::{Importer, SourceKind};
 use super::nodes::Nodes;
+use super::options::Extra;
 use super::output::{
-    CHUNK, Output, Sizes, feature_columns, feature_type, label_columns, next_classes, next_marks, no_labels,
+    CHUNK, Output, Sizes, feature_columns, label_columns, next_classes, next_marks, no_labels,
 };
 use super::planetoid::UNDIRECTED;
+use super::request::Request;
 use super::split::SplitRule;
 use super::stream::{Archive, ArrayStream};
 
 /// More columns than any such matrix has; keeps a wrong shape from asking for a row of terabytes.
 const MOST_COLUMNS: i64 = 1 << 24;
 
+/// The row in the table.
+pub(super) const IMPORTER: Importer = Importer {
+    name: "gnn-npz",
+    help: "A .npz of the gnn-benchmark collection: amazon_computers, coauthor_cs, ...",
+    source: SourceKind::File("one .npz file of the gnn-benchmark collection"),
+    takes: &[Extra::Split],
+    import,
+};
+
 /// Imports one archive.
-pub(super) fn gnn_npz(request: &Request<'_>) -> Result<(), GraphError> {
-    request.options.only("gnn-npz", &["--split"])?;
+fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let changes = request.options.changes(UNDIRECTED);
     let archive = Archive::open(request.source)?;
     let mut adjacency = Rows::open(&archive, &["adj", "adj_matrix"])?

@@ -9,14 +9,17 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, json};
-use uva_graph::csc::Changes;
+use uva_graph::csc::{Changes, SelfLoops};
 use uva_graph::npy::NpyType;
 use uva_graph::{GraphError, Meta};
 
+use super::features::feature_type;
+use super::importer::{Importer, SourceKind};
 use super::nodes::{Nodes, end_in_pairs};
-use super::output::{CHUNK, Output, Sizes, feature_columns, feature_type, label_columns};
+use super::options::Extra;
+use super::output::{CHUNK, Output, Sizes, feature_columns, label_columns};
+use super::request::Request;
 use super::stream::ArrayStream;
-use super::{Request, SelfLoops};
 
 /// Columns of a table without a header.
 const RAW_COLUMNS: usize = 1024;
@@ -25,9 +28,17 @@ const RAW_COLUMNS: usize = 1024;
 const FULL_NODES: u64 = 269_346_174;
 const FULL_LABELLED: [u64; 2] = [227_130_858, 157_675_969];
 
+/// The row in the table.
+pub(super) const IMPORTER: Importer = Importer {
+    name: "igb",
+    help: "A homogeneous graph of the Illinois Graph Benchmark: the directory with processed",
+    source: SourceKind::Directory("a directory with processed/paper/node_feat.npy, or that processed"),
+    takes: &[Extra::Variant],
+    import,
+};
+
 /// Imports one graph. The source is the directory of its size, or `processed` in it.
-pub(super) fn igb(request: &Request<'_>) -> Result<(), GraphError> {
-    request.options.only("igb", &["--variant"])?;
+fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let (which, classes) = match request.options.variant.as_deref() {
         None | Some("19") => (0, 19),
         Some("2K" | "2k" | "2983") => (1, 2983),

@@ -19,10 +19,12 @@ use uva_graph::csc::{Changes, CscBuilder};
 use uva_graph::npy::{NpyArray, NpyType, write_array};
 use uva_graph::{ElementType, GraphError, Meta, feature_element, names, verify};
 
-use super::features::FeatureSource;
+use super::features::{FeatureSource, feature_type};
+use super::importer::{Importer, SourceKind};
 use super::nodes::{Nodes, end_in_pairs, end_in_rows};
-use super::output::{CHUNK, Output, Sizes, feature_type, no_labels};
-use super::{Request, Watch, values};
+use super::output::{CHUNK, Output, Sizes, no_labels};
+use super::request::{Request, Watch};
+use super::values;
 
 #[derive(Debug, thiserror::Error)]
 enum ImportProblem {
@@ -36,10 +38,21 @@ enum ImportProblem {
     NoMark { position: usize, value: f64 },
 }
 
+/// The row in the table.
+pub(super) const IMPORTER: Importer = Importer {
+    name: "npy",
+    help: "A directory of .npy files",
+    source: SourceKind::Directory(
+        "a directory of .npy files: indptr and indices, edge_index, or src and dst; feat; train_idx, valid_idx, \
+         test_idx",
+    ),
+    takes: &[],
+    import,
+};
+
 /// Imports the `.npy` files in a directory; the module's table says which are looked for. The edges stay as they are
 /// unless the options say otherwise.
-pub(super) fn npy(request: &Request<'_>) -> Result<(), GraphError> {
-    request.options.only("npy", &[])?;
+fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let changes = request.options.changes(Changes::NONE);
     let arrays = Arrays::open(request.source, request.watch)?;
     let nodes = arrays.nodes();

@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 
-use uva_graph::csc::{Changes, CscBuilder};
+use uva_graph::csc::{Changes, CscBuilder, SelfLoops};
 use uva_graph::npy::{NpyType, NpyWriter, write_array};
 use uva_graph::staged::StagedDirectory;
 use uva_graph::{ElementType, GraphError, Meta, Progress, Split, names, verify};
 
 use super::features::{FeatureSource, FeatureWriter};
+use super::options::ImportOptions;
+use super::request::{ImportEstimate, Request};
 use super::stream::ArrayStream;
-use super::{Estimate, ImportOptions, Request, values};
+use super::values;
 use crate::disk_space::{self, BytesOnDisk};
 
 /// Elements that are converted at a time.
@@ -32,10 +34,10 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    fn estimate(&self, options: &ImportOptions, changes: Changes) -> Estimate {
+    fn estimate(&self, options: &ImportOptions, changes: Changes) -> ImportEstimate {
         let nodes = self.nodes.unwrap_or(0);
         let edges = self.edges.map(|edges| {
-            let loops = if changes.self_loops == super::SelfLoops::Add { nodes } else { 0 };
+            let loops = if changes.self_loops == SelfLoops::Add { nodes } else { 0 };
             edges.saturating_mul(if changes.symmetrise { 2 } else { 1 }).saturating_add(loops)
         });
         let known = edges.unwrap_or(0);
@@ -45,7 +47,7 @@ impl Sizes {
         let disk = nodes.saturating_mul(rows).saturating_add(known.saturating_mul(id_bytes + weight_bytes));
         let records = known.saturating_mul(EDGE_BYTES + id_bytes - 4 + weight_bytes);
         let in_memory = records <= options.memory / 2;
-        Estimate {
+        ImportEstimate {
             nodes: self.nodes,
             edges,
             disk,
@@ -244,17 +246,6 @@ pub(super) fn no_labels(source: &std::path::Path, names: &[&str]) -> String {
         source.display(),
         names.join(", ")
     )
-}
-
-/// How values of a type are kept: as they are where a dataset may have them, else as float32.
-pub(super) fn feature_type(kind: NpyType, bf16: bool) -> (ElementType, NpyType) {
-    match kind {
-        NpyType::F16 => (ElementType::F16, NpyType::F16),
-        NpyType::I8 => (ElementType::I8, NpyType::I8),
-        NpyType::U8 | NpyType::Bool => (ElementType::U8, NpyType::U8),
-        NpyType::U16 if bf16 => (ElementType::Bf16, NpyType::U16),
-        _ => (ElementType::F32, NpyType::F32),
-    }
 }
 
 /// Checks that a table is one of features; how many columns it has.

@@ -11,17 +11,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, json};
-use uva_graph::csc::Changes;
+use uva_graph::csc::{Changes, SelfLoops};
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::quote::{listed, shown};
 use uva_graph::{GraphError, Meta, names};
 use uva_mem::files::{read_regular, read_regular_text};
 
 use super::features::FeatureSource;
+use super::importer::{Importer, SourceKind};
+use super::options::ImportOptions;
 use super::output::{Output, Sizes};
 use super::pickle::Pickle;
+use super::request::Request;
 use super::scipy::SparseRows;
-use super::{ImportOptions, Request, SelfLoops};
 
 /// Nodes that validate, after those that train.
 const VALID_NODES: usize = 500;
@@ -66,11 +68,19 @@ enum PlanetoidProblem {
     Neighbour { node: i64, neighbour: i64, nodes: usize },
 }
 
+/// The row in the table.
+pub(super) const IMPORTER: Importer = Importer {
+    name: "planetoid",
+    help: "The ind.NAME.* files of cora, citeseer and pubmed; their pickles are read, never executed",
+    source: SourceKind::Prefix,
+    takes: &[],
+    import,
+};
+
 /// Imports one Planetoid graph. `source` is the directory with the files, or any of the files, or their common start
 /// (`…/ind.cora`). Where the directory has several graphs, the name that was asked for says which, or else that of the
 /// output.
-pub(super) fn planetoid(request: &Request<'_>) -> Result<(), GraphError> {
-    request.options.only("planetoid", &[])?;
+fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let (directory, name) = resolve(request.source, request.out, request.options)?;
     let changes = request.options.changes(UNDIRECTED);
     let file = |part: &str| directory.join(format!("ind.{name}.{part}"));

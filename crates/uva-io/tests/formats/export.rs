@@ -1,6 +1,6 @@
 //! What is exported and imported again is the same, byte for byte.
 
-use uva_io::export::{self, Target};
+use uva_io::export::{self, EXPORTERS, ExportOptions};
 use uva_io::import::{EdgeList, Ids, ThirdColumn};
 
 use super::*;
@@ -51,25 +51,26 @@ fn everything(place: &Place, multi: bool) -> PathBuf {
         &(0..nodes as i64).map(|i| 1000 - i).collect::<Vec<_>>(),
     );
     place.write("source/meta.json", r#"{"name": "all \"of\" it: #1", "feat_dtype": "bf16", "mine": [1, 2]}"#);
-    place.import(Format::Npy, "source", &ImportOptions::default()).unwrap();
+    place.import("npy", "source", &ImportOptions::default()).unwrap();
     let dataset = place.path("dataset");
     fs::rename(place.path("out"), &dataset).unwrap();
     dataset
 }
 
 /// Exports a dataset, imports that, and compares all files but the stamp.
-fn there_and_back(place: &Place, dataset: &Path, target: Target, format: Format, options: &ImportOptions) {
+fn there_and_back(place: &Place, dataset: &Path, format: &str, gzip: bool, options: &ImportOptions) {
     let exported = place.path("exported");
     let _ = fs::remove_dir_all(&exported);
-    export::run(target, &Dataset::open(dataset).unwrap(), &exported, &|_| {}).unwrap();
+    let exporter = export::exporter(format).unwrap();
+    exporter.run(&Dataset::open(dataset).unwrap(), &exported, ExportOptions { gzip }, &|_| {}).unwrap();
     place.import(format, "exported", options).unwrap();
     let files = |directory: &Path| -> Vec<String> {
         names(directory).into_iter().filter(|name| !name.starts_with('.')).collect()
     };
-    assert_eq!(files(dataset), files(&place.path("out")), "{target:?}");
+    assert_eq!(files(dataset), files(&place.path("out")), "{format}");
     for name in files(dataset) {
         let (before, after) = (fs::read(dataset.join(&name)), fs::read(place.path("out").join(&name)));
-        assert!(before.unwrap() == after.unwrap(), "{name} differs after {target:?}");
+        assert!(before.unwrap() == after.unwrap(), "{name} differs after {format}");
     }
 }
 
@@ -81,10 +82,10 @@ fn every_target_comes_back_the_same() {
         let plain = ImportOptions::default();
         let weights = EdgeList { third_column: Some(ThirdColumn::Weight), ..Default::default() };
         let weights = ImportOptions { edge_list: weights, ..Default::default() };
-        there_and_back(&place, &dataset, Target::Npy, Format::Npy, &plain);
-        there_and_back(&place, &dataset, Target::EdgeList { gzip: false }, Format::EdgeList, &weights);
-        there_and_back(&place, &dataset, Target::EdgeList { gzip: true }, Format::EdgeList, &weights);
-        there_and_back(&place, &dataset, Target::GraphBolt, Format::GraphBolt, &plain);
+        there_and_back(&place, &dataset, "npy", false, &plain);
+        there_and_back(&place, &dataset, "edgelist", false, &weights);
+        there_and_back(&place, &dataset, "edgelist", true, &weights);
+        there_and_back(&place, &dataset, "graphbolt", false, &plain);
     }
 }
 
@@ -92,23 +93,17 @@ fn every_target_comes_back_the_same() {
 fn ids_that_were_kept_are_those_of_the_edge_list() {
     let place = Place::new();
     place.write("graph.txt", "70 -5\n70 900\n-5 70\n");
-    place.import(Format::EdgeList, "graph.txt", &ImportOptions::default()).unwrap();
+    place.import("edgelist", "graph.txt", &ImportOptions::default()).unwrap();
     fs::rename(place.path("out"), place.path("numbers")).unwrap();
-    there_and_back(
-        &place,
-        &place.path("numbers"),
-        Target::EdgeList { gzip: false },
-        Format::EdgeList,
-        &ImportOptions::default(),
-    );
+    there_and_back(&place, &place.path("numbers"), "edgelist", false, &ImportOptions::default());
     assert_eq!(fs::read_to_string(place.path("exported/edges.tsv")).unwrap(), "70\t-5\n-5\t70\n70\t900\n");
 
     place.write("graph.txt", "x,y z\ny z,w\n");
     let named =
         ImportOptions { edge_list: EdgeList { ids: Ids::Name, ..Default::default() }, ..Default::default() };
-    place.import(Format::EdgeList, "graph.txt", &named).unwrap();
+    place.import("edgelist", "graph.txt", &named).unwrap();
     fs::rename(place.path("out"), place.path("names")).unwrap();
-    there_and_back(&place, &place.path("names"), Target::EdgeList { gzip: false }, Format::EdgeList, &named);
+    there_and_back(&place, &place.path("names"), "edgelist", false, &named);
     assert_eq!(fs::read_to_string(place.path("exported/edges.tsv")).unwrap(), "x\ty z\ny z\tw\n");
 }
 
@@ -117,17 +112,11 @@ fn an_empty_graph_comes_back_too() {
     let place = Place::new();
     place.write("graph.txt", "# nothing\n");
     let five = EdgeList { nodes: Some(5), ..Default::default() };
-    place
-        .import(Format::EdgeList, "graph.txt", &ImportOptions { edge_list: five, ..Default::default() })
-        .unwrap();
+    place.import("edgelist", "graph.txt", &ImportOptions { edge_list: five, ..Default::default() }).unwrap();
     fs::rename(place.path("out"), place.path("dataset")).unwrap();
     let plain = ImportOptions::default();
-    for (target, format) in [
-        (Target::Npy, Format::Npy),
-        (Target::EdgeList { gzip: false }, Format::EdgeList),
-        (Target::GraphBolt, Format::GraphBolt),
-    ] {
-        there_and_back(&place, &place.path("dataset"), target, format, &plain);
+    for exporter in EXPORTERS {
+        there_and_back(&place, &place.path("dataset"), exporter.name, false, &plain);
     }
 }
 
@@ -136,8 +125,9 @@ fn an_existing_directory_is_refused_and_kept() {
     let place = Place::new();
     let dataset = everything(&place, false);
     place.write("exported/mine", "");
-    let error = export::run(Target::Npy, &Dataset::open(&dataset).unwrap(), &place.path("exported"), &|_| {})
-        .unwrap_err();
+    let (dataset, out) = (Dataset::open(&dataset).unwrap(), place.path("exported"));
+    let exporter = export::exporter("npy").unwrap();
+    let error = exporter.run(&dataset, &out, ExportOptions::default(), &|_| {}).unwrap_err();
     assert!(error.is_bad_input() && error.to_string().contains("exists already"), "{error}");
     assert_eq!(names(&place.path("exported")), ["mine"]);
 }
@@ -152,16 +142,16 @@ fn what_was_changed_behind_a_stamp_is_refused_and_not_exported() {
         ("weight", &weight, "weight.npy: the weight of edge 2 at offset 136 is NaN"),
     ];
     for (name, change, part) in changes {
-        for target in [Target::Npy, Target::EdgeList { gzip: false }, Target::GraphBolt] {
+        for exporter in EXPORTERS {
             let small = common::small();
             small.write("weight", NpyType::F32, &[], &[1_f32; 5]);
             common::change_behind_a_stamp(&small, name, change);
             let dataset = small.open();
             assert!(dataset.verification().from_stamp);
             let out = small.directory.path().join("out");
-            let error = export::run(target, &dataset, &out, &|_| {}).unwrap_err();
-            assert!(error.is_bad_input() && error.to_string().contains(part), "{target:?}: {error}");
-            assert_eq!(names(small.directory.path()), ["small"], "{target:?}");
+            let error = exporter.run(&dataset, &out, ExportOptions::default(), &|_| {}).unwrap_err();
+            assert!(error.is_bad_input() && error.to_string().contains(part), "{exporter:?}: {error}");
+            assert_eq!(names(small.directory.path()), ["small"], "{exporter:?}");
             if name == "weight" {
                 assert!(dataset.weights_to_pick_by().is_err_and(|error| error.to_string().contains(part)));
             }

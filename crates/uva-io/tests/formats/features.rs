@@ -3,14 +3,14 @@
 use super::*;
 
 /// The message about a source whose features hold `value` at row 1, column 1 (of two columns, four nodes or more).
-fn refused(format: Format, value: f32) -> String {
+fn refused(format: &str, value: f32) -> String {
     let place = Place::new();
     let plain = ImportOptions::default();
     let table = |rows: usize| -> Vec<f32> {
         (0..2 * rows).map(|at| if at == 3 { value } else { at as f32 }).collect()
     };
     match format {
-        Format::Npy | Format::EdgeList => {
+        "npy" | "edgelist" => {
             place.npy("graph/feat.npy", NpyType::F32, &[2], &table(4));
             place.npy("graph/label.npy", NpyType::I64, &[], &[0_i64, 1, 0, 1]);
             place.npy("graph/src.npy", NpyType::I64, &[], &[0_i64]);
@@ -21,24 +21,24 @@ fn refused(format: Format, value: f32) -> String {
             }
             place.refusal(format, "graph", &plain)
         }
-        Format::GraphBolt => {
+        "graphbolt" => {
             graphbolt::write(&place, graphbolt::METADATA);
             place.npy("graph/node-feat.npy", NpyType::F32, &[2], &table(4));
             place.refusal(format, "graph", &plain)
         }
-        Format::Igb => {
+        "igb" => {
             igb::write(&place);
             place.npy("tiny/processed/paper/node_feat.npy", NpyType::F32, &[2], &table(5));
             place.refusal(format, "tiny", &plain)
         }
-        Format::Ogb => {
+        "ogb" => {
             ogb::text_layout(&place, "ogbn_arxiv", "time");
             let rows: Vec<String> =
                 table(4).chunks(2).map(|row| format!("{},{}\n", row[0], row[1])).collect();
             place.write("ogbn_arxiv/raw/node-feat.csv.gz", gz(&rows.concat()));
             place.refusal(format, "ogbn_arxiv", &plain)
         }
-        Format::GnnNpz => {
+        "gnn-npz" => {
             let rows = [0_i32, 1, 2, 2, 2];
             let members = [
                 ("adj_data", npy(NpyType::F32, &[], &[1_f32, 1.0])),
@@ -54,7 +54,7 @@ fn refused(format: Format, value: f32) -> String {
             place.write("graph.npz", npz(&members, true));
             place.refusal(format, "graph.npz", &plain)
         }
-        Format::Planetoid => {
+        "planetoid" => {
             foreign::planetoid(&place);
             let file = "graph/ind.fuzz.allx";
             let mut bytes = fs::read(place.path(file)).unwrap();
@@ -65,19 +65,20 @@ fn refused(format: Format, value: f32) -> String {
             place.write(file, bytes);
             place.refusal(format, "graph", &plain)
         }
+        other => panic!("how features of {other} are changed has to be said here"),
     }
 }
 
 #[test]
 fn features_that_are_not_finite_are_refused_by_every_importer_with_row_and_column() {
     let all = [
-        (Format::Npy, "feat.npy: row 1, column 1, at offset 140"),
-        (Format::EdgeList, "feat.npy: row 1, column 1, at offset 140"),
-        (Format::GraphBolt, "node-feat.npy: row 1, column 1, at offset 140"),
-        (Format::Igb, "node_feat.npy: row 1, column 1, at offset 140"),
-        (Format::Ogb, "node-feat.csv.gz: line 2 is '2,"),
-        (Format::GnnNpz, "graph.npz/attr_data.npy: row 1, column 1,"),
-        (Format::Planetoid, "ind.fuzz.allx: row 1, column 0,"),
+        ("npy", "feat.npy: row 1, column 1, at offset 140"),
+        ("edgelist", "feat.npy: row 1, column 1, at offset 140"),
+        ("graphbolt", "node-feat.npy: row 1, column 1, at offset 140"),
+        ("igb", "node_feat.npy: row 1, column 1, at offset 140"),
+        ("ogb", "node-feat.csv.gz: line 2 is '2,"),
+        ("gnn-npz", "graph.npz/attr_data.npy: row 1, column 1,"),
+        ("planetoid", "ind.fuzz.allx: row 1, column 0,"),
     ];
     for (format, start) in all {
         for (value, name) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")] {
@@ -97,16 +98,16 @@ fn half_precision_is_checked_as_it_is_and_float64_as_it_becomes() {
     graphbolt::write(&place, graphbolt::METADATA);
     let plain = ImportOptions::default();
     place.npy("graph/node-feat.npy", NpyType::F16, &[1], &[0x3c00_u16, 0, 0x7e00, 0]);
-    let message = place.refusal(Format::GraphBolt, "graph", &plain);
+    let message = place.refusal("graphbolt", "graph", &plain);
     assert!(message.contains("node-feat.npy: row 2, column 0, at offset 132 is NaN"), "{message}");
     place.npy("graph/meta.json", NpyType::U8, &[], &[0_u8]);
     fs::write(place.path("graph/meta.json"), r#"{"feat_dtype": "bf16"}"#).unwrap();
     place.npy("graph/node-feat.npy", NpyType::U16, &[1], &[0x3f80_u16, 0xff80, 0, 0]);
-    let message = place.refusal(Format::GraphBolt, "graph", &plain);
+    let message = place.refusal("graphbolt", "graph", &plain);
     assert!(message.contains("row 1, column 0, at offset 130 is -inf"), "{message}");
     fs::remove_file(place.path("graph/meta.json")).unwrap();
     place.npy("graph/node-feat.npy", NpyType::F64, &[1], &[1_f64, -1e39, 0.0, 0.0]);
-    let message = place.refusal(Format::GraphBolt, "graph", &plain);
+    let message = place.refusal("graphbolt", "graph", &plain);
     let part = "row 1, column 0, at offset 136 is -1000000000000000000000000000000000000000, which float32 cannot hold";
     assert!(message.contains(part), "{message}");
 }
@@ -115,9 +116,9 @@ fn half_precision_is_checked_as_it_is_and_float64_as_it_becomes() {
 fn what_is_narrowed_and_what_is_missing_is_said_in_a_line() {
     let place = Place::new();
     graphbolt::write(&place, graphbolt::METADATA);
-    assert_eq!(place.notes(Format::GraphBolt, "graph"), [""; 0]);
+    assert_eq!(place.notes("graphbolt", "graph"), [""; 0]);
     place.npy("graph/node-feat.npy", NpyType::F64, &[1], &[1_f64, 0.1, 0.0, 0.0]);
-    let notes = place.notes(Format::GraphBolt, "graph");
+    let notes = place.notes("graphbolt", "graph");
     assert!(
         notes.len() == 1 && notes[0].ends_with("graph/node-feat.npy: float64 becomes float32"),
         "{notes:?}"
@@ -129,7 +130,7 @@ fn what_is_narrowed_and_what_is_missing_is_said_in_a_line() {
     for split in ["train", "valid", "test"] {
         place.npy(&format!("arrays/{split}_idx.npy"), NpyType::I64, &[], &[0_i64]);
     }
-    let notes = place.notes(Format::Npy, "arrays");
+    let notes = place.notes("npy", "arrays");
     for part in [
         "arrays has no labels (none of label.npy, labels.npy, y.npy, node_label.npy): every node gets -1",
         "arrays/x.npy: float64 becomes float32",
@@ -149,25 +150,23 @@ fn a_source_that_is_not_there_or_is_of_another_kind_is_told_what_the_format_read
     fs::create_dir(place.path("folder")).unwrap();
     let plain = ImportOptions::default();
     for (format, reads) in [
-        (Format::Npy, "--from npy reads a directory of .npy files"),
-        (Format::GnnNpz, "--from gnn-npz reads one .npz file"),
-        (Format::EdgeList, "--from edgelist reads a file with a line an edge, or a directory"),
-        (Format::Ogb, "--from ogb reads the directory that OGB's package unpacks"),
-        (Format::GraphBolt, "--from graphbolt reads a directory with metadata.yaml"),
-        (Format::Igb, "--from igb reads a directory with processed/paper/node_feat.npy"),
-        (Format::Planetoid, "--from planetoid reads a directory with ind.NAME.x"),
+        ("npy", "--from npy reads a directory of .npy files"),
+        ("gnn-npz", "--from gnn-npz reads one .npz file"),
+        ("edgelist", "--from edgelist reads a file with a line an edge, or a directory"),
+        ("ogb", "--from ogb reads the directory that OGB's package unpacks"),
+        ("graphbolt", "--from graphbolt reads a directory with metadata.yaml"),
+        ("igb", "--from igb reads a directory with processed/paper/node_feat.npy"),
+        ("planetoid", "--from planetoid reads a directory with ind.NAME.x"),
     ] {
         let message = place.refusal(format, "nosuch", &plain);
         assert!(message.contains("nosuch") && message.contains(reads), "{message}");
     }
-    for format in [Format::Npy, Format::Ogb, Format::Igb] {
+    for format in ["npy", "ogb", "igb"] {
         assert!(place.refusal(format, "file", &plain).contains("file is no directory; --from"));
     }
-    assert!(
-        place.refusal(Format::GnnNpz, "folder", &plain).contains("folder is a directory; --from gnn-npz")
-    );
+    assert!(place.refusal("gnn-npz", "folder", &plain).contains("folder is a directory; --from gnn-npz"));
     let arrays = import::EdgeList { arrays: Some(place.path("nosuch")), ..Default::default() };
     let options = ImportOptions { edge_list: arrays, ..plain };
-    let message = place.refusal(Format::EdgeList, "file", &options);
+    let message = place.refusal("edgelist", "file", &options);
     assert!(message.starts_with("--arrays: ") && message.contains("nosuch is no directory"), "{message}");
 }

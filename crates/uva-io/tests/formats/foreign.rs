@@ -4,22 +4,10 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 
-/// Writes the Planetoid graph `fuzz`, of three nodes, into `graph`. The matrices are pickles of protocol 2, as scipy
-/// and numpy wrote them at the time of the published files.
+/// Writes the Planetoid graph `fuzz`, of three nodes, into `graph`.
 pub fn planetoid(place: &Place) {
-    let file = |name: &str, bytes: &[u8]| drop(place.write(&format!("graph/ind.fuzz.{name}"), bytes));
-    file("graph", b"(dp0\nI0\n(lp1\nI1\nasI1\n(lp2\nI0\naI2\nasI2\n(lp3\nI1\nas.");
-    file("test.index", b"2\n");
-    for (part, bytes) in [
-        ("x", &include_bytes!("../../../../fuzz/seeds/csr_2x2.pickle")[..]),
-        ("allx", include_bytes!("../../../../fuzz/seeds/csr_2x2.pickle")),
-        ("tx", include_bytes!("../../../../fuzz/seeds/csr_1x2.pickle")),
-        ("y", include_bytes!("../../../../fuzz/seeds/labels_2x2.pickle")),
-        ("ally", include_bytes!("../../../../fuzz/seeds/labels_2x2.pickle")),
-        ("ty", include_bytes!("../../../../fuzz/seeds/labels_1x2.pickle")),
-    ] {
-        file(part, bytes);
-    }
+    let source = sources::SOURCES.iter().find(|source| source.importer == "planetoid").unwrap();
+    sources::pack(&place.path("graph"), source.files(), zip::CompressionMethod::Stored);
 }
 
 /// A graph's pickle in which so many nodes have one and the same list of so many neighbours.
@@ -41,17 +29,14 @@ fn lists_that_share_their_items_are_refused_before_they_are_taken_apart() {
     let place = Place::new();
     planetoid(&place);
     let plain = ImportOptions::default();
-    place.import(Format::Planetoid, "graph", &plain).unwrap();
+    place.import("planetoid", "graph", &plain).unwrap();
     // 3 MB of text, which would be 4 TB of ids.
     place.write("graph/ind.fuzz.graph", shared_lists(300_000, 500_000));
-    let message = place.refusal(Format::Planetoid, "graph", &plain);
+    let message = place.refusal("planetoid", "graph", &plain);
     assert!(message.contains("ind.fuzz.graph: its lists share their items"), "{message}");
     // A list that two nodes share is no more than the file could hold.
     place.write("graph/ind.fuzz.graph", shared_lists(3, 2));
-    assert_eq!(
-        lists(&place.import(Format::Planetoid, "graph", &plain).unwrap()),
-        [vec![1], vec![0, 2], vec![1]]
-    );
+    assert_eq!(lists(&place.import("planetoid", "graph", &plain).unwrap()), [vec![1], vec![0, 2], vec![1]]);
 }
 
 /// A dataset whose metadata names `path` in the place of one of its files.
@@ -68,7 +53,7 @@ fn metadata_leads_to_no_file_outside_of_its_directory() {
     for path in ["../secret", "sub/../../secret", secret, "/etc/passwd"] {
         naming(&place, path);
         fs::create_dir_all(place.path("graph/sub")).unwrap();
-        let message = place.refusal(Format::GraphBolt, "graph", &plain);
+        let message = place.refusal("graphbolt", "graph", &plain);
         assert!(
             message.contains("metadata.yaml: the file ") && message.contains("lies outside of"),
             "{message}"
@@ -82,7 +67,7 @@ fn metadata_leads_to_no_file_outside_of_its_directory() {
         let elsewhere = place.path(file);
         fs::rename(place.path("graph").join(file), &elsewhere).unwrap();
         symlink(&elsewhere, place.path("graph").join(file)).unwrap();
-        let message = place.refusal(Format::GraphBolt, "graph", &plain);
+        let message = place.refusal("graphbolt", "graph", &plain);
         assert!(message.contains(&format!("the file {file} lies outside of")), "{message}");
     }
     let place = Place::new();
@@ -90,7 +75,7 @@ fn metadata_leads_to_no_file_outside_of_its_directory() {
     fs::remove_file(place.path("graph/metadata.yaml")).unwrap();
     symlink(place.write("secret", "root:x:0:0\n"), place.path("graph/metadata.yaml")).unwrap();
     for source in ["graph", "graph/metadata.yaml"] {
-        let message = place.refusal(Format::GraphBolt, source, &plain);
+        let message = place.refusal("graphbolt", source, &plain);
         assert!(message.contains("metadata.yaml: it is a link that leads out of"), "{message}");
         assert!(!message.contains("root:"), "{message}");
     }
@@ -106,7 +91,7 @@ fn links_and_names_within_the_directory_are_followed_and_so_is_a_link_to_it() {
     symlink("sub/feat.npy", place.path("graph/node-feat.npy")).unwrap();
     symlink("graph", place.path("link")).unwrap();
     for source in ["graph", "link", "link/metadata.yaml"] {
-        assert_eq!(place.import(Format::GraphBolt, source, &plain).unwrap().nodes(), 4, "{source}");
+        assert_eq!(place.import("graphbolt", source, &plain).unwrap().nodes(), 4, "{source}");
     }
 }
 
@@ -141,20 +126,20 @@ fn messages_quote_a_file_in_short_and_escaped() {
     ] {
         let place = Place::new();
         graphbolt::write(&place, &text);
-        assert_harmless(&place.refusal(Format::GraphBolt, "graph", &plain));
+        assert_harmless(&place.refusal("graphbolt", "graph", &plain));
     }
     let place = Place::new();
     graphbolt::write(&place, graphbolt::METADATA);
     place.write("graph/edges.csv", format!("{evil}\n"));
-    let message = place.refusal(Format::GraphBolt, "graph", &plain);
+    let message = place.refusal("graphbolt", "graph", &plain);
     assert!(message.contains("line 1 is '\\x1b[2J\\u{202e}\\u{9b}xxx"), "{message}");
     assert_harmless(&message);
     for (key, value) in [("classes", &yaml), ("feat_dtype", &yaml)] {
         place.write("graph/meta.json", format!("{{\"{key}\": {value}}}"));
-        assert_harmless(&place.refusal(Format::GraphBolt, "graph", &plain));
+        assert_harmless(&place.refusal("graphbolt", "graph", &plain));
         place.write("arrays/meta.json", format!("{{\"{key}\": {value}}}"));
         place.npy("arrays/feat.npy", NpyType::F32, &[1], &[0_f32]);
-        assert_harmless(&place.refusal(Format::Npy, "arrays", &plain));
+        assert_harmless(&place.refusal("npy", "arrays", &plain));
     }
     let place = Place::new();
     planetoid(&place);
@@ -173,12 +158,12 @@ fn messages_quote_a_file_in_short_and_escaped() {
     ] {
         planetoid(&place);
         place.write(&format!("graph/ind.fuzz.{file}"), bytes);
-        assert_harmless(&place.refusal(Format::Planetoid, "graph", &plain));
+        assert_harmless(&place.refusal("planetoid", "graph", &plain));
     }
     let place = Place::new();
     place.write("names.txt", format!("a {evil}\n"));
     place.write("graph.npz", npz(&[(&evil[..200], npy(NpyType::I64, &[], &[0_i64]))], true));
-    let numbers = place.refusal(Format::EdgeList, "names.txt", &plain);
+    let numbers = place.refusal("edgelist", "names.txt", &plain);
     assert_harmless(&numbers);
-    assert_harmless(&place.refusal(Format::GnnNpz, "graph.npz", &plain));
+    assert_harmless(&place.refusal("gnn-npz", "graph.npz", &plain));
 }

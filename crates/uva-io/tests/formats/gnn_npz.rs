@@ -31,12 +31,6 @@ fn archive(place: &Place, members: &[Vec<(String, Vec<u8>)>], compressed: bool) 
     place.write("graph.npz", npz(&members, compressed));
 }
 
-/// A small archive with nothing wrong in it.
-pub fn write(place: &Place) {
-    let members = [adjacency("adj_"), attributes(), label(npy(NpyType::I8, &[], &[1_i8, 0, 1, 1]))];
-    archive(place, &members, true);
-}
-
 fn label(bytes: Vec<u8>) -> Vec<(String, Vec<u8>)> {
     vec![("labels".into(), bytes)]
 }
@@ -49,7 +43,7 @@ fn rows_become_edges_features_and_splits() {
         archive(&place, &members, compressed);
         let rule = Some(SplitRule::PerClass { train: 1, valid: 1 });
         let options = ImportOptions { split: rule, ..Default::default() };
-        let dataset = place.import(Format::GnnNpz, "graph.npz", &options).unwrap();
+        let dataset = place.import("gnn-npz", "graph.npz", &options).unwrap();
         assert_eq!(dataset.name(), "graph");
         // Undirected, without the self-loop and without the stored zero.
         assert_eq!(lists(&dataset), [vec![1, 3], vec![0], vec![], vec![0]]);
@@ -65,7 +59,7 @@ fn rows_become_edges_features_and_splits() {
             self_loops: Some(SelfLoops::Keep),
             ..options
         };
-        let dataset = place.import(Format::GnnNpz, "graph.npz", &plain).unwrap();
+        let dataset = place.import("gnn-npz", "graph.npz", &plain).unwrap();
         // Row i, column j: from i to j.
         assert_eq!(lists(&dataset), [vec![1, 3], vec![0], vec![2], vec![]]);
     }
@@ -80,7 +74,7 @@ fn other_names_dense_attributes_and_several_classes_are_read() {
         label(npy(NpyType::I64, &[2], &[1_i64, 0, 1, 1, 0, 0, 0, 1])),
     ];
     archive(&place, &members, true);
-    let dataset = place.import(Format::GnnNpz, "graph.npz", &ImportOptions::default()).unwrap();
+    let dataset = place.import("gnn-npz", "graph.npz", &ImportOptions::default()).unwrap();
     assert_eq!((dataset.features().row_bytes(), dataset.features().bytes[1]), (2, 0x3c));
     assert!(matches!(dataset.labels(), Labels::Multi { classes: 2, values: [1, 0, 1, 1, 0, 0, 0, 1] }));
     assert_eq!(dataset.meta().other["split"], "random:0.6,0.2 seed 0");
@@ -93,7 +87,7 @@ fn other_names_dense_attributes_and_several_classes_are_read() {
         ("labels_shape".into(), npy(NpyType::I64, &[], &[4_i64, 2])),
     ];
     archive(&place, &[adjacency("adj_"), sparse], true);
-    let dataset = place.import(Format::GnnNpz, "graph.npz", &ImportOptions::default()).unwrap();
+    let dataset = place.import("gnn-npz", "graph.npz", &ImportOptions::default()).unwrap();
     assert_eq!(floats(&dataset), [1.0; 4]);
     assert!(matches!(dataset.labels(), Labels::Multi { classes: 2, values: [0, 1, 0, 0, 0, 0, 1, 0] }));
 }
@@ -108,7 +102,7 @@ fn what_is_wrong_is_told_by_array_place_and_value() {
         members.retain(|(member, _)| member != name);
         members.extend(bytes.map(|bytes| (name.to_owned(), bytes)));
         archive(&place, &[members], true);
-        let message = place.refusal(Format::GnnNpz, "graph.npz", &none);
+        let message = place.refusal("gnn-npz", "graph.npz", &none);
         assert!(message.contains(part), "{message} instead of {part}");
     };
     refused("adj_indptr", None, "has no adjacency matrix: no array adj_indptr");
@@ -144,13 +138,11 @@ fn what_is_wrong_is_told_by_array_place_and_value() {
     archive(&place, &[good()], true);
     let whole = fs::read(place.path("graph.npz")).unwrap();
     place.write("graph.npz", &whole[..whole.len() / 2]);
-    assert!(place.refusal(Format::GnnNpz, "graph.npz", &none).contains("graph.npz: not a whole zip archive"));
-    assert!(place.refusal(Format::GnnNpz, "nothing.npz", &none).contains("nothing.npz does not exist"));
+    assert!(place.refusal("gnn-npz", "graph.npz", &none).contains("graph.npz: not a whole zip archive"));
+    assert!(place.refusal("gnn-npz", "nothing.npz", &none).contains("nothing.npz does not exist"));
     place.write("graph.npz", &whole);
     let with = ImportOptions { variant: Some("x".into()), ..none };
-    assert!(
-        place.refusal(Format::GnnNpz, "graph.npz", &with).contains("--variant: gnn-npz has no use for it")
-    );
+    assert!(place.refusal("gnn-npz", "graph.npz", &with).contains("--variant: gnn-npz has no use for it"));
 }
 
 #[test]
@@ -163,7 +155,7 @@ fn a_damaged_member_is_refused_by_its_check_sum() {
     let at = bytes.windows(4).position(|window| window == [1, 0, 1, 1]).unwrap();
     bytes[at + 3] = 0;
     place.write("graph.npz", bytes);
-    let message = place.refusal(Format::GnnNpz, "graph.npz", &ImportOptions::default());
+    let message = place.refusal("gnn-npz", "graph.npz", &ImportOptions::default());
     assert!(message.contains("labels.npy: the content's check sum is"), "{message}");
 }
 
@@ -175,7 +167,7 @@ fn every_truncation_of_an_archive_is_refused() {
     let whole = fs::read(place.path("graph.npz")).unwrap();
     for length in (0..whole.len()).step_by(97) {
         place.write("graph.npz", &whole[..length]);
-        place.refusal(Format::GnnNpz, "graph.npz", &ImportOptions::default());
+        place.refusal("gnn-npz", "graph.npz", &ImportOptions::default());
     }
 }
 
@@ -187,7 +179,7 @@ fn the_collections_own_files_have_their_published_numbers() {
         let place = Place::new();
         let out = place.path("out");
         let options = ImportOptions { seed: 3, ..Default::default() };
-        import::run(Format::GnnNpz, &raw.join(format!("{name}.npz")), &out, &options, &Watch::NONE).unwrap();
+        importer("gnn-npz").run(&raw.join(format!("{name}.npz")), &out, &options, &Watch::NONE).unwrap();
         let dataset = Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap();
         assert_eq!((dataset.name(), dataset.nodes(), dataset.classes()), (name, nodes, classes));
         assert_eq!(dataset.features().dim, features);

@@ -54,7 +54,7 @@ fn the_documentations_example_becomes_a_dataset() {
     write(&place, METADATA);
     let plain = ImportOptions::default();
     for source in ["graph", "graph/metadata.yaml"] {
-        let dataset = place.import(Format::GraphBolt, source, &plain).unwrap();
+        let dataset = place.import("graphbolt", source, &plain).unwrap();
         assert_eq!((dataset.name(), dataset.classes()), ("homogeneous_graph_nc_lp", 3));
         assert_eq!(lists(&dataset), [vec![3, 1], vec![], vec![2], vec![]]);
         assert_eq!(dataset.features().bytes[..2], [0, 0x3c]);
@@ -64,7 +64,7 @@ fn the_documentations_example_becomes_a_dataset() {
         assert!(dataset.split(Split::Test).is_empty());
     }
     let looped = ImportOptions { self_loops: Some(SelfLoops::Add), ..plain };
-    let dataset = place.import(Format::GraphBolt, "graph", &looped).unwrap();
+    let dataset = place.import("graphbolt", "graph", &looped).unwrap();
     assert_eq!(lists(&dataset), [vec![3, 1, 0], vec![1], vec![2], vec![3]]);
 }
 
@@ -80,7 +80,7 @@ fn arrays_of_edges_older_names_and_several_classes_are_read() {
     place.npy("graph/edges.npy", NpyType::I32, &[3], &[3_i32, 1, 2, 0, 0, 2]);
     place.npy("graph/train-labels.npy", NpyType::F32, &[3], &[1_f32, 0.0, 1.0, 0.0, 0.0, 1.0]);
     place.npy("graph/valid-labels.npy", NpyType::U8, &[3], &[1_u8, 1, 1]);
-    let dataset = place.import(Format::GraphBolt, "graph", &ImportOptions::default()).unwrap();
+    let dataset = place.import("graphbolt", "graph", &ImportOptions::default()).unwrap();
     assert_eq!(lists(&dataset), [vec![3, 1], vec![], vec![2], vec![]]);
     assert!(matches!(
         dataset.labels(),
@@ -94,7 +94,7 @@ fn what_is_not_read_is_named_with_what_would_do() {
         let place = Place::new();
         assert!(METADATA.contains(from), "{from}");
         write(&place, &METADATA.replacen(from, to, 1));
-        let message = place.refusal(Format::GraphBolt, "graph", &ImportOptions::default());
+        let message = place.refusal("graphbolt", "graph", &ImportOptions::default());
         assert!(message.contains("metadata.yaml") && message.contains(part), "{message} instead of {part}");
     };
     refused(
@@ -126,7 +126,7 @@ fn a_wrong_value_is_told_with_its_file_and_place() {
         let place = Place::new();
         write(&place, METADATA);
         change(&place);
-        let message = place.refusal(Format::GraphBolt, "graph", &ImportOptions::default());
+        let message = place.refusal("graphbolt", "graph", &ImportOptions::default());
         assert!(message.contains(part), "{message} instead of {part}");
     };
     refused(

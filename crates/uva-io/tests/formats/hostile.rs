@@ -1,5 +1,6 @@
 //! Files that nobody meant to write: any byte changed, anything cut off, sizes beyond every disk.
 
+use super::sources::SOURCES;
 use super::*;
 
 /// Every regular file under a directory.
@@ -14,7 +15,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Changes one byte, or cuts the file there, and imports. It has to give a whole dataset, or an error and nothing.
-fn survives(place: &Place, format: Format, name: &str, rounds: u64) {
+fn survives(place: &Place, format: &str, name: &str, rounds: u64) {
     let options = ImportOptions { symmetrise: Some(true), ..Default::default() };
     place.import(format, name, &options).expect("the file is fine before anything is done to it");
     let files = files(&place.path(name));
@@ -33,9 +34,9 @@ fn survives(place: &Place, format: Format, name: &str, rounds: u64) {
         let _ = fs::remove_dir_all(place.path("out"));
         let before = names(place.directory.path());
         let out = place.path("out");
-        if let Err(error) = import::run(format, &place.path(name), &out, &options, &Watch::NONE) {
+        if let Err(error) = importer(format).run(&place.path(name), &out, &options, &Watch::NONE) {
             let expected = error.is_bad_input() || matches!(error, GraphError::Lacking { .. });
-            assert!(expected, "{format:?}, {} changed at {at}: {error}", file.display());
+            assert!(expected, "{format}, {} changed at {at}: {error}", file.display());
             assert_eq!(names(place.directory.path()), before, "something is left behind");
             refused += 1;
         } else {
@@ -43,29 +44,19 @@ fn survives(place: &Place, format: Format, name: &str, rounds: u64) {
         }
         fs::write(file, whole).unwrap();
     }
-    assert!(refused > rounds / 10, "{format:?}: {refused} of {rounds} changes were noticed");
+    assert!(refused > rounds / 10, "{format}: {refused} of {rounds} changes were noticed");
 }
 
 #[test]
 fn a_changed_byte_anywhere_gives_a_dataset_or_an_error() {
+    for source in &SOURCES {
+        // Shown where the test fails.
+        println!("{}", source.name);
+        let place = Place::new();
+        sources::pack(&place.path("graph"), source.files(), zip::CompressionMethod::Deflated);
+        survives(&place, source.importer, &format!("graph/{}", source.path), 100);
+    }
     let place = Place::new();
-    ogb::text_layout(&place, "ogbn_arxiv", "time");
-    survives(&place, Format::Ogb, "ogbn_arxiv", 100);
-    let place = Place::new();
-    ogb::binary_layout(&place, "ogbn_papers100M", true);
-    survives(&place, Format::Ogb, "ogbn_papers100M", 100);
-    let place = Place::new();
-    gnn_npz::write(&place);
-    survives(&place, Format::GnnNpz, "graph.npz", 100);
-    let place = Place::new();
-    graphbolt::write(&place, graphbolt::METADATA);
-    survives(&place, Format::GraphBolt, "graph", 100);
-    let place = Place::new();
-    igb::write(&place);
-    survives(&place, Format::Igb, "tiny", 100);
-    let place = Place::new();
-    place.write("graph.txt.gz", gz("0 1\n1 2\n2 0\n5 5\n"));
-    survives(&place, Format::EdgeList, "graph.txt.gz", 100);
     place.write(
         "graph.zst",
         ruzstd::encoding::compress_to_vec(
@@ -73,7 +64,14 @@ fn a_changed_byte_anywhere_gives_a_dataset_or_an_error() {
             ruzstd::encoding::CompressionLevel::Fastest,
         ),
     );
-    survives(&place, Format::EdgeList, "graph.zst", 100);
+    survives(&place, "edgelist", "graph.zst", 100);
+}
+
+#[test]
+fn every_importer_has_a_source_that_is_changed() {
+    for importer in IMPORTERS {
+        assert!(SOURCES.iter().any(|source| source.importer == importer.name), "{importer:?}");
+    }
 }
 
 #[test]
@@ -89,7 +87,7 @@ fn what_the_disk_has_no_room_for_is_refused_before_it_begins() {
     fs::File::options().write(true).open(&path).unwrap().set_len(128 + (2 << 40)).unwrap();
     place.npy("tiny/processed/paper/node_label_19.npy", NpyType::I64, &[], &[0_i64, 1]);
     let before = names(place.directory.path());
-    let error = place.import(Format::Igb, "tiny", &ImportOptions::default()).unwrap_err();
+    let error = place.import("igb", "tiny", &ImportOptions::default()).unwrap_err();
     assert!(matches!(error, GraphError::Lacking { .. }) && !error.is_bad_input(), "{error}");
     assert!(error.to_string().contains("the dataset takes 2048.0 GiB"), "{error}");
     assert_eq!(names(place.directory.path()), before, "something is left behind");

@@ -33,7 +33,7 @@ fn the_tables_become_a_dataset_with_igbs_own_splits_and_self_loops() {
     write(&place);
     let plain = ImportOptions::default();
     for source in ["tiny", "tiny/processed"] {
-        let dataset = place.import(Format::Igb, source, &plain).unwrap();
+        let dataset = place.import("igb", source, &plain).unwrap();
         assert_eq!(lists(&dataset), [vec![4, 1, 0], vec![1], vec![2], vec![3], vec![0, 4]]);
         assert_eq!((labels(&dataset), dataset.classes()), (&[0, 18, 3, 3, -1][..], 19));
         assert_eq!(dataset.split(Split::Train), [0, 1, 2]);
@@ -41,7 +41,7 @@ fn the_tables_become_a_dataset_with_igbs_own_splits_and_self_loops() {
         assert_eq!(dataset.split(Split::Test), [4]);
     }
     let other = ImportOptions { variant: Some("2K".into()), self_loops: Some(SelfLoops::Keep), ..plain };
-    let dataset = place.import(Format::Igb, "tiny", &other).unwrap();
+    let dataset = place.import("igb", "tiny", &other).unwrap();
     assert_eq!((labels(&dataset)[0], dataset.classes()), (2982, 2983));
     assert_eq!(lists(&dataset), [vec![4, 1], vec![], vec![2], vec![], vec![0]]);
 }
@@ -54,7 +54,7 @@ fn tables_without_a_header_are_read_as_numpys_memmap_left_them() {
     place.write("tiny/processed/paper/node_feat.npy", bytemuck::cast_slice(&rows));
     place.write("tiny/processed/paper/node_label_19.npy", bytemuck::cast_slice(&[1_f32, 2.0, 3.0]));
     place.npy("tiny/processed/paper__cites__paper/edge_index.npy", NpyType::I32, &[2], &[2_i32, 0]);
-    let dataset = place.import(Format::Igb, "tiny", &ImportOptions::default()).unwrap();
+    let dataset = place.import("igb", "tiny", &ImportOptions::default()).unwrap();
     assert_eq!((dataset.nodes(), dataset.features().dim), (3, 1024));
     assert_eq!((floats(&dataset)[1025], labels(&dataset)), (1025.0, &[1, 2, 3][..]));
 }
@@ -65,7 +65,7 @@ fn what_does_not_fit_is_told_with_file_and_place() {
         let place = Place::new();
         write(&place);
         change(&place);
-        let message = place.refusal(Format::Igb, "tiny", &ImportOptions::default());
+        let message = place.refusal("igb", "tiny", &ImportOptions::default());
         assert!(message.contains(part), "{message} instead of {part}");
     };
     let file = "tiny/processed/paper__cites__paper/edge_index.npy";
@@ -87,5 +87,5 @@ fn what_does_not_fit_is_told_with_file_and_place() {
     let place = Place::new();
     write(&place);
     let other = ImportOptions { variant: Some("7".into()), ..Default::default() };
-    assert!(place.refusal(Format::Igb, "tiny", &other).contains("--variant: 7 is no set of IGB's labels"));
+    assert!(place.refusal("igb", "tiny", &other).contains("--variant: 7 is no set of IGB's labels"));
 }

@@ -3,6 +3,8 @@
 
 #[path = "../../../uva-graph/tests/common/mod.rs"]
 mod common;
+#[path = "../../../../fuzz/src/sources.rs"]
+mod sources;
 
 mod edgelist;
 mod export;
@@ -25,7 +27,12 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Dataset, GraphError, Labels, Verify};
-use uva_io::import::{self, Format, ImportOptions, Watch};
+use uva_io::import::{self, IMPORTERS, ImportOptions, Importer, Watch};
+
+/// The importer of that name.
+fn importer(name: &str) -> &'static Importer {
+    import::importer(name).unwrap()
+}
 
 /// A directory to write sources into and to import from.
 struct Place {
@@ -54,26 +61,26 @@ impl Place {
     }
 
     /// Imports the source called `name`, and opens what came out with every check there is.
-    fn import(&self, format: Format, name: &str, options: &ImportOptions) -> Result<Dataset, GraphError> {
+    fn import(&self, format: &str, name: &str, options: &ImportOptions) -> Result<Dataset, GraphError> {
         let out = self.path("out");
         let _ = fs::remove_dir_all(&out);
-        import::run(format, &self.path(name), &out, options, &Watch::NONE)?;
+        importer(format).run(&self.path(name), &out, options, &Watch::NONE)?;
         Ok(Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap())
     }
 
     /// What an import says of the source, beside its estimate.
-    fn notes(&self, format: Format, name: &str) -> Vec<String> {
+    fn notes(&self, format: &str, name: &str) -> Vec<String> {
         let out = self.path("out");
         let _ = fs::remove_dir_all(&out);
         let notes = std::cell::RefCell::new(Vec::new());
         let note = |line: &str| notes.borrow_mut().push(line.to_owned());
         let watch = Watch { note: &note, ..Watch::NONE };
-        import::run(format, &self.path(name), &out, &ImportOptions::default(), &watch).unwrap();
+        importer(format).run(&self.path(name), &out, &ImportOptions::default(), &watch).unwrap();
         notes.into_inner()
     }
 
     /// The message that an import ends with, after checking that it is the user's to mend and that nothing is left.
-    fn refusal(&self, format: Format, name: &str, options: &ImportOptions) -> String {
+    fn refusal(&self, format: &str, name: &str, options: &ImportOptions) -> String {
         let _ = fs::remove_dir_all(self.path("out"));
         let before = names(self.directory.path());
         let error = self.import(format, name, options).expect_err("it was imported");

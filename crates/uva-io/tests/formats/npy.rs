@@ -4,15 +4,16 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::common::{FEATURES, INDICES, INDPTR, LABELS, Small, names, small};
+use super::importer;
 use uva_graph::csc::SelfLoops;
 use uva_graph::npy::NpyType;
 use uva_graph::{Dataset, ElementType, GraphError, Indices, Labels, Split, Verify};
-use uva_io::import::{self, Format, ImportOptions, Watch};
+use uva_io::import::{ImportOptions, Watch};
 
 fn import(small: &Small, options: &ImportOptions) -> Result<Dataset, GraphError> {
     let out = out(small);
     let _ = fs::remove_dir_all(&out);
-    import::run(Format::Npy, &small.path, &out, options, &Watch::NONE)?;
+    importer("npy").run(&small.path, &out, options, &Watch::NONE)?;
     Ok(Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap())
 }
 
@@ -190,8 +191,8 @@ fn an_existing_out_is_refused_and_kept() {
     let small = small();
     fs::create_dir(out(&small)).unwrap();
     fs::write(out(&small).join("mine"), "").unwrap();
-    let error = import::run(Format::Npy, &small.path, &out(&small), &ImportOptions::default(), &Watch::NONE)
-        .unwrap_err();
+    let error =
+        importer("npy").run(&small.path, &out(&small), &ImportOptions::default(), &Watch::NONE).unwrap_err();
     assert!(error.is_bad_input() && error.to_string().contains("exists already"), "{error}");
     assert_eq!(names(&out(&small)), ["mine"]);
 }

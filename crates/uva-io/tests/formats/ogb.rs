@@ -55,21 +55,21 @@ fn text_files_become_a_dataset_with_the_directions_that_ogb_gives() {
     let place = Place::new();
     let plain = ImportOptions::default();
     text_layout(&place, "ogbn_arxiv", "time");
-    let dataset = place.import(Format::Ogb, "ogbn_arxiv", &plain).unwrap();
+    let dataset = place.import("ogb", "ogbn_arxiv", &plain).unwrap();
     check(&dataset, &[vec![3, 1], vec![], vec![2], vec![]]);
     assert_eq!((dataset.name(), &dataset.meta().other["split"]), ("ogbn-arxiv", &serde_json::json!("time")));
 
     text_layout(&place, "ogbn_products", "sales_ranking");
     let both = [vec![1, 3], vec![0], vec![2], vec![0]];
-    check(&place.import(Format::Ogb, "ogbn_products", &plain).unwrap(), &both);
+    check(&place.import("ogb", "ogbn_products", &plain).unwrap(), &both);
     let one = ImportOptions { symmetrise: Some(false), ..plain.clone() };
-    check(&place.import(Format::Ogb, "ogbn_products", &one).unwrap(), &[vec![3, 1], vec![], vec![2], vec![]]);
+    check(&place.import("ogb", "ogbn_products", &one).unwrap(), &[vec![3, 1], vec![], vec![2], vec![]]);
 
     text_layout(&place, "mine", "random");
-    let message = place.refusal(Format::Ogb, "mine", &plain);
+    let message = place.refusal("ogb", "mine", &plain);
     assert!(message.contains("say with --symmetrise=true or --symmetrise=false"), "{message}");
     let both_ways = ImportOptions { symmetrise: Some(true), ..plain };
-    check(&place.import(Format::Ogb, "mine", &both_ways).unwrap(), &both);
+    check(&place.import("ogb", "mine", &both_ways).unwrap(), &both);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn archives_become_the_same_stored_or_compressed() {
     for compressed in [false, true] {
         let place = Place::new();
         binary_layout(&place, "ogbn_papers100M", compressed);
-        let dataset = place.import(Format::Ogb, "ogbn_papers100M", &ImportOptions::default()).unwrap();
+        let dataset = place.import("ogb", "ogbn_papers100M", &ImportOptions::default()).unwrap();
         check(&dataset, &[vec![3, 1], vec![], vec![2], vec![]]);
         assert_eq!(dataset.name(), "ogbn-papers100M");
     }
@@ -92,7 +92,7 @@ fn float16_features_of_an_archive_stay() {
         ("node_feat", npy(NpyType::F16, &[1], &[0x3c00_u16, 0, 0, 0x4000])),
     ];
     place.write("ogbn_papers100M/raw/data.npz", npz(&data, true));
-    let dataset = place.import(Format::Ogb, "ogbn_papers100M", &ImportOptions::default()).unwrap();
+    let dataset = place.import("ogb", "ogbn_papers100M", &ImportOptions::default()).unwrap();
     assert_eq!(dataset.features().element, ElementType::F16);
     assert_eq!(dataset.features().bytes, [0, 0x3c, 0, 0, 0, 0, 0, 0x40]);
 }
@@ -103,14 +103,14 @@ fn several_classes_and_no_features_as_in_proteins() {
     text_layout(&place, "ogbn_proteins", "species");
     place.write("ogbn_proteins/raw/node-label.csv.gz", gz("1,0,1\n0,0,0\n1,1,1\n0,1,0\n"));
     fs::remove_file(place.path("ogbn_proteins/raw/node-feat.csv.gz")).unwrap();
-    let dataset = place.import(Format::Ogb, "ogbn_proteins", &ImportOptions::default()).unwrap();
+    let dataset = place.import("ogb", "ogbn_proteins", &ImportOptions::default()).unwrap();
     assert!(matches!(
         dataset.labels(),
         Labels::Multi { classes: 3, values: [1, 0, 1, 0, 0, 0, 1, 1, 1, 0, 1, 0] }
     ));
     assert_eq!(floats(&dataset), [1.0; 4]);
     place.write("ogbn_proteins/raw/node-label.csv.gz", gz("1,0,1\n0,2,0\n1,1,1\n0,1,0\n"));
-    let message = place.refusal(Format::Ogb, "ogbn_proteins", &ImportOptions::default());
+    let message = place.refusal("ogb", "ogbn_proteins", &ImportOptions::default());
     assert!(
         message.contains("node-label.csv.gz: line 2 is '0,2,0': column 2 is neither 0 nor 1"),
         "{message}"
@@ -124,10 +124,10 @@ fn one_of_several_splits_has_to_be_named() {
     for name in ["train", "valid", "test"] {
         place.write(&format!("ogbn_arxiv/split/random/{name}.csv.gz"), gz(""));
     }
-    let message = place.refusal(Format::Ogb, "ogbn_arxiv", &ImportOptions::default());
+    let message = place.refusal("ogb", "ogbn_arxiv", &ImportOptions::default());
     assert!(message.contains("--variant") && message.contains("random, time"), "{message}");
     let random = ImportOptions { variant: Some("random".into()), ..Default::default() };
-    assert!(place.import(Format::Ogb, "ogbn_arxiv", &random).unwrap().split(Split::Train).is_empty());
+    assert!(place.import("ogb", "ogbn_arxiv", &random).unwrap().split(Split::Train).is_empty());
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn what_is_wrong_in_a_text_is_told_with_its_line() {
             Some(text) => drop(place.write(&path, gz(text))),
             None => fs::remove_file(place.path(&path)).unwrap(),
         }
-        let message = place.refusal(Format::Ogb, "ogbn_arxiv", &ImportOptions::default());
+        let message = place.refusal("ogb", "ogbn_arxiv", &ImportOptions::default());
         assert!(
             message.contains(&format!("{file}.csv.gz")) && message.contains(part),
             "{message} instead of {part}"
@@ -174,10 +174,10 @@ fn what_is_wrong_in_a_text_is_told_with_its_line() {
     text_layout(&place, "ogbn_arxiv", "time");
     let whole = fs::read(place.path("ogbn_arxiv/raw/node-feat.csv.gz")).unwrap();
     place.write("ogbn_arxiv/raw/node-feat.csv.gz", &whole[..whole.len() - 4]);
-    let message = place.refusal(Format::Ogb, "ogbn_arxiv", &ImportOptions::default());
+    let message = place.refusal("ogb", "ogbn_arxiv", &ImportOptions::default());
     assert!(message.contains("node-feat.csv.gz: the text breaks off after line"), "{message}");
     place.write("ogbn_arxiv/raw/triplet-type-list.csv.gz", gz("a,b,c\n"));
-    assert!(place.refusal(Format::Ogb, "ogbn_arxiv", &ImportOptions::default()).contains("several types"));
+    assert!(place.refusal("ogb", "ogbn_arxiv", &ImportOptions::default()).contains("several types"));
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn what_is_wrong_in_an_archive_is_told_with_its_entry() {
             data.push((name, bytes));
         }
         place.write("ogbn_papers100M/raw/data.npz", npz(&data, true));
-        let message = place.refusal(Format::Ogb, "ogbn_papers100M", &ImportOptions::default());
+        let message = place.refusal("ogb", "ogbn_papers100M", &ImportOptions::default());
         assert!(message.contains(part), "{message} instead of {part}");
     };
     refused(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use uva_bench::pcie::{IdOrder, TablePages};
 #[cfg(feature = "request-model")]
-use uva_kernel_sim::gather::{IdWidth, Kernel};
+use uva_kernels::gather::{IdWidth, Kernel};
 
 use super::backend::Preflight;
 use super::cache::Policy;

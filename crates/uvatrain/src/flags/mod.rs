@@ -34,10 +34,7 @@ pub use bench::{
 #[cfg(feature = "request-model")]
 pub use bench::{Gpu, RequestsBenchFlags};
 pub use cache::{CacheFlags, Policy};
-pub use dataset::{
-    EdgeListFlags, EdgeListIds, ExportFlags, ImportFlags, InfoFlags, SelfLoops, SourceFormat, TargetFormat,
-    ThirdColumn,
-};
+pub use dataset::{EdgeListFlags, EdgeListIds, ExportFlags, ImportFlags, InfoFlags, SelfLoops, ThirdColumn};
 pub use duration::Seconds;
 pub use fanouts::Fanouts;
 pub use generate::GenerateFlags;

@@ -1,7 +1,7 @@
 //! A line of text as an edge.
 
+use super::super::options::{EdgeList, ThirdColumn};
 use super::super::text::{LineError, float};
-use super::{EdgeList, ThirdColumn};
 
 /// An edge as it stands in the text.
 pub(super) struct Edge<'t> {

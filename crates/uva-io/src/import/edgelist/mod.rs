@@ -15,53 +15,32 @@ use uva_graph::{GraphError, Meta};
 
 use self::lines::{Edge, LineReader};
 use self::numbering::{Numbering, Survey};
+use super::importer::{Importer, SourceKind};
 use super::npy::Arrays;
+use super::options::{Extra, ThirdColumn};
 use super::output::{Output, Sizes};
+use super::read_speed;
+use super::request::Request;
 use super::text::{LineError, each_line};
-use super::{Request, pace};
-
-/// What the lines of an edge list mean.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EdgeList {
-    /// What ids are.
-    pub ids: Ids,
-    /// How many nodes there are, for ids that are their numbers; some may have no edge.
-    pub nodes: Option<u64>,
-    /// Lines at the beginning that are not looked at: a header.
-    pub skip_lines: u64,
-    /// What a third column is.
-    pub third_column: Option<ThirdColumn>,
-    /// The directory with features, labels and splits, named as for [`Format::Npy`](super::Format::Npy).
-    pub arrays: Option<PathBuf>,
-}
-
-/// What the ids of an edge list are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Ids {
-    /// Integers. Where the number of nodes is not known otherwise, the nodes are those that occur, in ascending order.
-    #[default]
-    Number,
-    /// Text. The nodes are those that occur, in order of their first appearance.
-    Name,
-}
-
-/// What the third column of an edge list is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ThirdColumn {
-    /// The edge's weight.
-    Weight,
-    /// Nothing to us, and nor are further ones.
-    Ignore,
-}
 
 /// Names that are looked for where the source is a directory.
 const STEMS: [&str; 3] = ["edges.tsv", "edges.csv", "edges.txt"];
 const ENDINGS: [&str; 3] = ["", ".gz", ".zst"];
 
+/// The row in the table.
+pub(super) const IMPORTER: Importer = Importer {
+    name: "edgelist",
+    help: "Lines of text with an edge each, plain, .gz or .zst",
+    source: SourceKind::Either(
+        "a file with a line an edge, or a directory with edges.tsv, edges.csv or edges.txt",
+    ),
+    takes: &[Extra::Lines],
+    import,
+};
+
 /// Imports an edge list. Where arrays come with it, the features have a row for each node; without, every node has one
 /// feature, 1, no label, and is in no split.
-pub(super) fn edgelist(request: &Request<'_>) -> Result<(), GraphError> {
-    request.options.only("edgelist", &["--ids, --nodes, --skip-lines, --third-column or --arrays"])?;
+fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let options = &request.options.edge_list;
     let (file, directory) = found(request.source)?;
     if let Some(arrays) = options.arrays.as_deref().filter(|arrays| !arrays.is_dir()) {
@@ -99,7 +78,7 @@ pub(super) fn edgelist(request: &Request<'_>) -> Result<(), GraphError> {
     sizes.nodes = Some(nodes);
     sizes.edges = edges;
     sizes.weighted = weighted;
-    sizes.seconds = pace::of_text(&file)?;
+    sizes.seconds = read_speed::of_text(&file)?;
     let output = Output::begin(request, sizes, changes)?;
 
     let mut lists = output.lists(nodes, weighted)?;

@@ -18,9 +18,9 @@ use uva_graph::{GraphError, names};
 
 use super::super::nodes::Nodes;
 use super::super::npy::Arrays;
+use super::super::options::{EdgeList, Ids};
 use super::super::output::Output;
 use super::super::text::{LineError, each_line, integer};
-use super::{EdgeList, Ids};
 
 /// Ids that are collected before repeated ones are looked for.
 const COLLECTED: usize = 1 << 22;

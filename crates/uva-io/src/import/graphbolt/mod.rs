@@ -15,19 +15,31 @@ use uva_graph::quote::shown;
 use uva_graph::{ElementType, GraphError, Meta, Progress, names};
 
 use self::metadata::{Described, Edges};
+use super::features::feature_type;
+use super::importer::{Importer, SourceKind};
 use super::nodes::{Nodes, end_in_rows};
-use super::output::{CHUNK, Output, Sizes, feature_columns, feature_type, next_classes, next_marks};
+use super::options::Extra;
+use super::output::{CHUNK, Output, Sizes, feature_columns, next_classes, next_marks};
+use super::read_speed;
+use super::request::Request;
 use super::stream::ArrayStream;
 use super::text::{LineError, each_line, integer};
-use super::{Request, pace};
 
 /// Names of features of nodes that are none.
 const LABELS: [&str; 3] = ["label", "labels", "y"];
 const OTHERS: [&str; 4] = ["label", "labels", "y", "orig_id"];
 
+/// The row in the table.
+pub(super) const IMPORTER: Importer = Importer {
+    name: "graphbolt",
+    help: "A directory with the metadata.yaml of a DGL GraphBolt OnDiskDataset",
+    source: SourceKind::Either("a directory with metadata.yaml, or that file"),
+    takes: &[Extra::Variant],
+    import,
+};
+
 /// Imports one dataset. The source is the directory with `metadata.yaml`, or that file.
-pub(super) fn graphbolt(request: &Request<'_>) -> Result<(), GraphError> {
-    request.options.only("graphbolt", &["--variant"])?;
+fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let changes = request.options.changes(Changes::NONE);
     let described = Described::read(request.source)?;
     let beside = described.directory.join(uva_graph::meta::FILE_NAME).exists();
@@ -118,7 +130,7 @@ impl EdgeFile {
     fn seconds(&self) -> Result<Option<f64>, GraphError> {
         match self {
             EdgeFile::Array(..) => Ok(None),
-            EdgeFile::Text(path) => pace::of_text(path),
+            EdgeFile::Text(path) => read_speed::of_text(path),
         }
     }
 

@@ -2,53 +2,47 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `raw/edge.csv.gz`, `raw/node-feat.csv.gz`, `raw/node-label.csv.gz` | rows of numbers without a header, see [`text`] |
+//! | `raw/edge.csv.gz`, `raw/node-feat.csv.gz`, `raw/node-label.csv.gz` | rows of numbers without a header, see [`csv`] |
 //! | `raw/num-node-list.csv.gz`, `raw/num-edge-list.csv.gz` | how many nodes and edges; one graph |
-//! | `raw/data.npz`, `raw/node-label.npz` | instead of those, for papers100M, see [`binary`] |
+//! | `raw/data.npz`, `raw/node-label.npz` | instead of those, for papers100M, see [`npz`] |
 //! | `split/SCHEME/train.csv.gz`, `valid.csv.gz`, `test.csv.gz` | node ids, a line each |
 //!
 //! Whether the files hold one direction of each edge is known for OGB's own datasets by their names; of others it has
 //! to be said.
 
-mod binary;
-mod text;
+mod csv;
+mod npz;
+mod raw;
 
 use std::path::Path;
 
 use serde_json::{Map, json};
 use uva_graph::csc::Changes;
 use uva_graph::quote::listed;
-use uva_graph::{ElementType, GraphError, Meta, Split};
+use uva_graph::{GraphError, Meta, Split};
 
-use super::nodes::Nodes;
-use super::output::{Output, Sizes};
+use self::raw::{OgbProblem, Raw, ids_of};
+use super::importer::{Importer, SourceKind};
+use super::options::Extra;
+use super::output::Output;
+use super::request::Request;
 use super::text::{LineError, each_line, integer};
-use super::{Request, values};
 
 /// OGB's datasets with one type of node and of edge, and whether ogb adds the other direction of their edges.
 const ADDS_INVERSE: [(&str, bool); 4] =
     [("ogbn-arxiv", false), ("ogbn-products", true), ("ogbn-proteins", true), ("ogbn-papers100M", false)];
 
-#[derive(Debug, thiserror::Error)]
-enum OgbProblem {
-    #[error("it counts {found} {what}, {needed} are needed")]
-    Count { what: &'static str, found: u64, needed: u64 },
-    #[error("it names node {id} more than once")]
-    Twice { id: i64 },
-}
-
-/// What the two layouts have in common.
-trait Raw {
-    /// What is known before anything is written.
-    fn sizes(&self) -> Result<Sizes, GraphError>;
-
-    /// Writes edges, features and labels. Gives the features' type.
-    fn write(self: Box<Self>, request: &Request<'_>, output: &Output<'_>) -> Result<ElementType, GraphError>;
-}
+/// The row in the table.
+pub(super) const IMPORTER: Importer = Importer {
+    name: "ogb",
+    help: "What the Open Graph Benchmark's package unpacks: the directory with raw and split",
+    source: SourceKind::Directory("the directory that OGB's package unpacks, with raw and split in it"),
+    takes: &[Extra::Variant],
+    import,
+};
 
 /// Imports one dataset. The source is its directory, the one with `raw` and `split`.
-pub(super) fn ogb(request: &Request<'_>) -> Result<(), GraphError> {
-    request.options.only("ogb", &["--variant"])?;
+fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let directory = request.source.file_name().map(|name| name.to_string_lossy().replace('_', "-"));
     let known = ADDS_INVERSE.iter().find(|(name, _)| Some(*name) == directory.as_deref());
     let symmetrise = match (request.options.symmetrise, known) {
@@ -73,9 +67,9 @@ pub(super) fn ogb(request: &Request<'_>) -> Result<(), GraphError> {
     }
     let changes = Changes { symmetrise, ..request.options.changes(Changes::NONE) };
     let raw: Box<dyn Raw> = if request.file("raw/data.npz").exists() {
-        Box::new(binary::Binary::open(request)?)
+        Box::new(npz::Npz::open(request)?)
     } else {
-        Box::new(text::Text::open(request)?)
+        Box::new(csv::Csv::open(request)?)
     };
     let sizes = raw.sizes()?;
     let nodes = sizes.nodes.unwrap_or(0);
@@ -140,38 +134,4 @@ fn split_ids(path: &Path, nodes: u64) -> Result<Vec<i64>, GraphError> {
         return Err(GraphError::invalid(path, OgbProblem::Twice { id: twice[0] }));
     }
     Ok(ids)
-}
-
-/// The ids of nodes, of which a file beside the edges says how many there are.
-fn ids_of(nodes: u64) -> Nodes {
-    Nodes::new(nodes, format!("there are {nodes} nodes"))
-}
-
-/// The one number of a file that counts nodes or edges of each graph; nothing where there is no such file.
-fn count(path: &Path, what: &'static str) -> Result<Option<u64>, GraphError> {
-    if !path.exists() {
-        return Ok(None);
-    }
-    let mut counts = Vec::new();
-    each_line(path, &|_| {}, |_, text| {
-        let number = integer(text).and_then(|number| u64::try_from(number).ok());
-        counts.push(number.ok_or_else(|| LineError::Line(format!("it is no number of {what}")))?);
-        Ok(())
-    })?;
-    match counts.as_slice() {
-        [count] => Ok(Some(*count)),
-        counts => {
-            let problem = OgbProblem::Count { what: "graphs", found: counts.len() as u64, needed: 1 };
-            Err(GraphError::invalid(path, problem))
-        }
-    }
-}
-
-/// A label as text: an integer, a float that is a whole number, or nothing.
-fn label(text: &[u8]) -> Option<i64> {
-    match integer(text) {
-        Some(label) => Some(label),
-        None if text.is_empty() => Some(-1),
-        None => super::text::float::<f64>(text).and_then(values::class),
-    }
 }

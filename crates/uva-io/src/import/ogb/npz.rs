@@ -6,13 +6,15 @@
 
 use uva_graph::{ElementType, GraphError};
 
+use super::super::features::feature_type;
 use super::super::nodes::{Nodes, end_in_rows};
-use super::super::output::{CHUNK, Output, Sizes, feature_columns, feature_type, label_columns};
+use super::super::output::{CHUNK, Output, Sizes, feature_columns, label_columns};
+use super::super::read_speed;
+use super::super::request::Request;
 use super::super::stream::{Archive, ArrayStream};
-use super::super::{Request, pace};
-use super::Raw;
+use super::raw::Raw;
 
-pub(super) struct Binary {
+pub(super) struct Npz {
     data: Archive,
     labels: ArrayStream,
     label_row_bytes: u64,
@@ -21,8 +23,8 @@ pub(super) struct Binary {
     features: ArrayStream,
 }
 
-impl Binary {
-    pub(super) fn open(request: &Request<'_>) -> Result<Binary, GraphError> {
+impl Npz {
+    pub(super) fn open(request: &Request<'_>) -> Result<Npz, GraphError> {
         let data = Archive::open(&request.file("raw/data.npz"))?;
         let labels = Archive::open(&request.file("raw/node-label.npz"))?.array("node_label")?;
         let features = data.array("node_feat")?;
@@ -44,13 +46,14 @@ impl Binary {
                 ));
             }
         }
-        Ok(Binary { data, labels, label_row_bytes, nodes, edges: edges as u64, features })
+        Ok(Npz { data, labels, label_row_bytes, nodes, edges: edges as u64, features })
     }
 }
 
-impl Raw for Binary {
+impl Raw for Npz {
     fn sizes(&self) -> Result<Sizes, GraphError> {
-        let pace = |name: &str| pace::of_array(self.data.array(name)?, self.data.compressed_bytes(name));
+        let pace =
+            |name: &str| read_speed::of_array(self.data.array(name)?, self.data.compressed_bytes(name));
         Ok(Sizes {
             nodes: Some(self.nodes),
             edges: Some(self.edges),
@@ -58,7 +61,7 @@ impl Raw for Binary {
                 * feature_type(self.features.kind(), false).0.bytes()) as u64,
             label_row_bytes: self.label_row_bytes,
             // The second of the two streams has to pass the first row too.
-            seconds: pace::sum([pace("edge_index")?.map(|once| 1.5 * once), pace("node_feat")?]),
+            seconds: read_speed::sum([pace("edge_index")?.map(|once| 1.5 * once), pace("node_feat")?]),
             ..Sizes::default()
         })
     }

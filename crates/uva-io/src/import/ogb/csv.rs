@@ -10,11 +10,12 @@ use uva_graph::{ElementType, GraphError, names};
 
 use super::super::features::FeatureSource;
 use super::super::output::{Output, Sizes};
+use super::super::read_speed;
+use super::super::request::Request;
 use super::super::text::{LineError, each_line, each_line_until, float, integer};
-use super::super::{Request, pace};
-use super::{OgbProblem, Raw, count, label};
+use super::raw::{OgbProblem, Raw, count, ids_of, label};
 
-pub(super) struct Text {
+pub(super) struct Csv {
     edges: PathBuf,
     features: Option<PathBuf>,
     labels: PathBuf,
@@ -24,8 +25,8 @@ pub(super) struct Text {
     label_columns: usize,
 }
 
-impl Text {
-    pub(super) fn open(request: &Request<'_>) -> Result<Text, GraphError> {
+impl Csv {
+    pub(super) fn open(request: &Request<'_>) -> Result<Csv, GraphError> {
         let labels = request.file("raw/node-label.csv.gz");
         let features = request.file("raw/node-feat.csv.gz");
         let counts = request.file("raw/num-node-list.csv.gz");
@@ -33,7 +34,7 @@ impl Text {
             .ok_or_else(|| GraphError::io(&counts, "open")(std::io::ErrorKind::NotFound.into()))?;
         let edge_count = count(&request.file("raw/num-edge-list.csv.gz"), "edges")?;
         let features = features.exists().then_some(features);
-        Ok(Text {
+        Ok(Csv {
             edges: request.file("raw/edge.csv.gz"),
             columns: features.as_deref().map_or(Ok(1), columns)?,
             features,
@@ -46,7 +47,7 @@ impl Text {
 
     fn write_edges(&self, request: &Request<'_>, output: &Output<'_>) -> Result<(), GraphError> {
         let mut lists = output.lists(self.nodes, false)?;
-        let ids = super::ids_of(self.nodes);
+        let ids = ids_of(self.nodes);
         let mut edges = 0;
         each_line(&self.edges, &|position| request.watch.at("edges", position), |_, text| {
             let end = |text: &[u8], end: &str| match integer(text) {
@@ -146,15 +147,15 @@ impl Text {
     }
 }
 
-impl Raw for Text {
+impl Raw for Csv {
     fn sizes(&self) -> Result<Sizes, GraphError> {
-        let features = self.features.as_deref().map(pace::of_text).transpose()?.flatten();
+        let features = self.features.as_deref().map(read_speed::of_text).transpose()?.flatten();
         Ok(Sizes {
             nodes: Some(self.nodes),
             edges: self.edge_count,
             feature_row_bytes: 4 * self.columns as u64,
             label_row_bytes: if self.label_columns == 1 { 8 } else { self.label_columns as u64 },
-            seconds: pace::sum([pace::of_text(&self.edges)?, features]),
+            seconds: read_speed::sum([read_speed::of_text(&self.edges)?, features]),
             ..Sizes::default()
         })
     }

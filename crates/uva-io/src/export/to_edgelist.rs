@@ -10,7 +10,8 @@ use uva_graph::npy::{NpyArray, NpyType};
 use uva_graph::{GraphError, Progress, names};
 use uva_mem::MappedFile;
 
-use super::{CHUNK, Export, pairs};
+use super::export_files::{CHUNK, Export, pairs};
+use super::exporter::Exporter;
 
 #[derive(Debug, thiserror::Error)]
 enum NamesProblem {
@@ -19,13 +20,22 @@ enum NamesProblem {
 }
 
 /// What nodes are called.
-enum Ids {
+enum NodeIds {
     Numbers,
     Integers(Vec<i64>),
     Names(Vec<Vec<u8>>),
 }
 
-pub(super) fn write(export: &Export<'_>, gzip: bool) -> Result<(), GraphError> {
+/// The row in the table.
+pub(super) const EXPORTER: Exporter = Exporter {
+    name: "edgelist",
+    help: "A line an edge in edges.tsv, everything else as .npy files",
+    has_lines: true,
+    write,
+};
+
+fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
+    let gzip = export.options.gzip;
     let ids = ids(export)?;
     let path = export.to.join(if gzip { "edges.tsv.gz" } else { "edges.tsv" });
     let file = File::create_new(&path).map_err(GraphError::io(&path, "create"))?;
@@ -41,10 +51,18 @@ pub(super) fn write(export: &Export<'_>, gzip: bool) -> Result<(), GraphError> {
         lines(export, &ids, &mut file).and_then(|()| file.flush())
     };
     written.map_err(GraphError::io(&path, "write"))?;
-    export.copy_arrays()
+    export.copy_arrays()?;
+    let mut to_import = Vec::new();
+    if export.to.join(names::NODE_NAMES).exists() {
+        to_import.extend(["--ids", "name"]);
+    }
+    if export.dataset.weights().is_some() {
+        to_import.extend(["--third-column", "weight"]);
+    }
+    Ok(to_import)
 }
 
-fn ids(export: &Export<'_>) -> Result<Ids, GraphError> {
+fn ids(export: &Export<'_>) -> Result<NodeIds, GraphError> {
     let nodes = export.dataset.nodes();
     let directory = export.dataset.path();
     let (of_integers, of_names) = (directory.join(names::NODE_IDS), directory.join(names::NODE_NAMES));
@@ -53,7 +71,7 @@ fn ids(export: &Export<'_>) -> Result<Ids, GraphError> {
         if array.shape() != [nodes] {
             return Err(array.wrong_shape(format!("[{nodes}], one id for each node")));
         }
-        return array.elements::<i64>(NpyType::I64).map(|ids| Ids::Integers(ids.to_vec()));
+        return array.elements::<i64>(NpyType::I64).map(|ids| NodeIds::Integers(ids.to_vec()));
     }
     if of_names.exists() {
         // As large as the graph has nodes: mapped, so that it takes no memory beside the names.
@@ -63,18 +81,18 @@ fn ids(export: &Export<'_>) -> Result<Ids, GraphError> {
         if names.len() != nodes {
             return Err(GraphError::invalid(&of_names, NamesProblem::Lines { found: names.len(), nodes }));
         }
-        return Ok(Ids::Names(names));
+        return Ok(NodeIds::Names(names));
     }
-    Ok(Ids::Numbers)
+    Ok(NodeIds::Numbers)
 }
 
-fn lines(export: &Export<'_>, ids: &Ids, file: &mut impl Write) -> io::Result<()> {
+fn lines(export: &Export<'_>, ids: &NodeIds, file: &mut impl Write) -> io::Result<()> {
     let csc = export.dataset.csc();
     let weights = export.dataset.weights();
     let id = |file: &mut dyn Write, node: i64| match ids {
-        Ids::Numbers => write!(file, "{node}"),
-        Ids::Integers(ids) => write!(file, "{}", ids[node as usize]),
-        Ids::Names(names) => file.write_all(&names[node as usize]),
+        NodeIds::Numbers => write!(file, "{node}"),
+        NodeIds::Integers(ids) => write!(file, "{}", ids[node as usize]),
+        NodeIds::Names(names) => file.write_all(&names[node as usize]),
     };
     for (edge, (source, destination)) in pairs(csc).enumerate() {
         id(file, source)?;

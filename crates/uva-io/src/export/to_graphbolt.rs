@@ -9,9 +9,14 @@ use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{GraphError, Labels, Split, names};
 use uva_mem::files::write_new;
 
-use super::Export;
+use super::export_files::Export;
+use super::exporter::Exporter;
 
-pub(super) fn write(export: &Export<'_>) -> Result<(), GraphError> {
+/// The row in the table.
+pub(super) const EXPORTER: Exporter =
+    Exporter { name: "graphbolt", help: "A DGL GraphBolt OnDiskDataset", has_lines: false, write };
+
+fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
     let dataset = export.dataset;
     export.edge_index()?;
     export.copy_arrays()?;
@@ -54,7 +59,8 @@ pub(super) fn write(export: &Export<'_>) -> Result<(), GraphError> {
         }
     }
     let path = export.to.join("metadata.yaml");
-    write_new(&path, yaml.as_bytes()).map_err(GraphError::io(&path, "write"))
+    write_new(&path, yaml.as_bytes()).map_err(GraphError::io(&path, "write"))?;
+    Ok(Vec::new())
 }
 
 fn label_file(split: Split) -> String {
