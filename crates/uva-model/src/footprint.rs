@@ -3,7 +3,9 @@
 //! It counts what there has to be, and leaves out what depends on a batch's neighbours. So it is a bound from below: a
 //! machine with less cannot train, and one with as much may still have too little.
 
-use crate::options::{ModelKind, NormKind, TrainerOptions};
+use crate::layer_size::{LayerSize, product};
+use crate::model_kind::ModelRow;
+use crate::options::{NormKind, TrainerOptions};
 
 /// Bytes of a number.
 const NUMBER: u64 = 4;
@@ -68,60 +70,42 @@ impl Footprint {
     }
 }
 
-/// A layer's shape.
-#[derive(Clone, Copy)]
-struct Shape {
-    inputs: u64,
-    outputs: u64,
-}
-
 /// A network's layers, in the shapes that `uva-train` gives them.
 struct Network {
-    hops: Vec<(Shape, Hop)>,
-    /// Linear maps with bias.
-    linear: Vec<Shape>,
+    model: &'static ModelRow,
+    hops: Vec<LayerSize>,
+    /// Linear maps with bias: inputs and outputs.
+    linear: Vec<(u64, u64)>,
     /// Widths of normalisations.
     norms: Vec<u64>,
-}
-
-/// What a layer over a block has, by its kind.
-#[derive(Clone, Copy)]
-enum Hop {
-    Sage,
-    Gcn,
-    Attention { heads: u64, averaged: bool },
 }
 
 impl Network {
     fn of(options: &TrainerOptions, shapes: &Shapes) -> Self {
         let [hidden, inputs, classes] =
             [options.hidden, shapes.input_dim, shapes.classes].map(|width| width as u64);
-        let hop = |last: bool| match options.model {
-            ModelKind::Sage => Hop::Sage,
-            ModelKind::Gcn => Hop::Gcn,
-            ModelKind::Gat => {
-                let heads = if last { options.output_heads.unwrap_or(options.heads) } else { options.heads };
-                Hop::Attention { heads: heads as u64, averaged: last }
-            }
+        let hop = |inputs, outputs, last: bool| {
+            let heads = if last { options.output_heads.unwrap_or(options.heads) } else { options.heads };
+            LayerSize { inputs, outputs, heads: heads as u64, averaged: last }
         };
+        let model = options.model.row();
         let norms = |number: usize| match options.norm {
             NormKind::None => Vec::new(),
             NormKind::Layer => vec![hidden; number],
         };
         let layers = options.layers;
         if options.residual {
-            let square = Shape { inputs: hidden, outputs: hidden };
-            let mut linear =
-                vec![Shape { inputs, outputs: hidden }, Shape { inputs: hidden, outputs: classes }];
-            linear.extend(std::iter::repeat_n(square, layers));
-            return Self { hops: vec![(square, hop(false)); layers], linear, norms: norms(layers + 1) };
+            let mut linear = vec![(inputs, hidden), (hidden, classes)];
+            linear.extend(std::iter::repeat_n((hidden, hidden), layers));
+            let hops = vec![hop(hidden, hidden, false); layers];
+            return Self { model, hops, linear, norms: norms(layers + 1) };
         }
         let of_hop = |number: usize| {
             let last = number + 1 == layers;
-            let inputs = if number == 0 { inputs } else { hidden };
-            (Shape { inputs, outputs: if last { classes } else { hidden } }, hop(last))
+            hop(if number == 0 { inputs } else { hidden }, if last { classes } else { hidden }, last)
         };
         Self {
+            model,
             hops: (0..layers).map(of_hop).collect(),
             linear: Vec::new(),
             norms: norms(layers.saturating_sub(1)),
@@ -129,17 +113,9 @@ impl Network {
     }
 
     fn parameters(&self) -> u64 {
-        let hops = self.hops.iter().map(|(Shape { inputs, outputs }, hop)| match *hop {
-            Hop::Sage => product(&[2, *inputs, *outputs]).saturating_add(*outputs),
-            Hop::Gcn => product(&[*inputs, *outputs]).saturating_add(*outputs),
-            Hop::Attention { heads, averaged } => {
-                let all = if averaged { product(&[heads, *outputs]) } else { *outputs };
-                // The weight, two vectors a head, and the bias.
-                product(&[all, inputs.saturating_add(2)]).saturating_add(*outputs)
-            }
-        });
+        let hops = self.hops.iter().map(|layer| (self.model.parameters)(*layer));
         let linear =
-            self.linear.iter().map(|shape| product(&[shape.inputs.saturating_add(1), shape.outputs]));
+            self.linear.iter().map(|(inputs, outputs)| product(&[inputs.saturating_add(1), *outputs]));
         let norms = self.norms.iter().map(|width| product(&[2, *width]));
         hops.chain(linear).chain(norms).fold(0, u64::saturating_add)
     }
@@ -147,19 +123,12 @@ impl Network {
     /// Numbers a node of the tables that lie side by side while the widest layer is evaluated: the products and the
     /// result, and the rows it reads unless they are the dataset's.
     fn widest_tables(&self) -> u64 {
-        let hops = self.hops.iter().enumerate().map(|(number, (Shape { inputs, outputs }, hop))| {
-            let products = match *hop {
-                Hop::Attention { heads, averaged: true } => product(&[heads, *outputs]),
-                _ => *outputs,
-            };
-            let rows = if number == 0 && self.linear.is_empty() { 0 } else { *inputs };
-            products.saturating_add(*outputs).saturating_add(rows)
+        let hops = self.hops.iter().enumerate().map(|(number, layer)| {
+            let products = (self.model.products)(*layer);
+            let rows = if number == 0 && self.linear.is_empty() { 0 } else { layer.inputs };
+            products.saturating_add(layer.outputs).saturating_add(rows)
         });
-        let linear = self.linear.iter().map(|shape| shape.outputs);
+        let linear = self.linear.iter().map(|(_, outputs)| *outputs);
         hops.chain(linear).max().unwrap_or(0)
     }
-}
-
-fn product(factors: &[u64]) -> u64 {
-    factors.iter().copied().fold(1, u64::saturating_mul)
 }

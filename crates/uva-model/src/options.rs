@@ -2,31 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model_kind::ModelKind;
 use crate::options_error::OptionsError;
-
-/// Which network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ModelKind {
-    /// GraphSAGE with the mean aggregator (Hamilton et al. 2017): a node's own row and the mean of its neighbours'
-    /// rows, each through a matrix of its own.
-    Sage,
-    /// GCN (Kipf & Welling 2017), with the weights of sampled neighbourhoods scaled to stand for whole ones.
-    Gcn,
-    /// GAT (Veličković et al. 2018): neighbours weighted by what attention makes of both rows.
-    Gat,
-}
-
-impl ModelKind {
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sage => "sage",
-            Self::Gcn => "gcn",
-            Self::Gat => "gat",
-        }
-    }
-}
 
 /// What is done to feature rows before the first layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,7 +128,7 @@ impl TrainerOptions {
         if self.layers == 0 || self.layers > 32 {
             return refuse("--fanouts", format!("{} layers, and between 1 and 32 are possible", self.layers));
         }
-        if self.model == ModelKind::Gat && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
+        if self.model.row().has_attention() && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
             let problem = format!("{} heads do not divide a --hidden of {}", self.heads, self.hidden);
             return refuse("--heads", problem);
         }

@@ -1,4 +1,4 @@
-//! What can go wrong, sorted by what the user can do about it.
+//! Errors of sampling.
 
 use std::fmt;
 
@@ -22,12 +22,12 @@ pub enum SampleError {
         /// Its length.
         capacity: usize,
     },
-    /// The system has no memory for what a sampler keeps of each node.
+    /// The system has no memory for the per-node arrays of a sampler.
     #[error("a sampler needs {bytes} bytes for the graph's nodes, and the system refuses them: {reason}")]
     Memory {
         /// Bytes asked for.
         bytes: usize,
-        /// What the system said.
+        /// The system's message.
         reason: String,
     },
     /// An option can never work with this graph.
@@ -193,9 +193,9 @@ pub enum InvalidOption {
     /// Options of one kind of sampler, given to another.
     #[error("options of the {asked} sampler were given to the {this} sampler")]
     OtherKind {
-        /// What the options are for.
+        /// The kind that the options name.
         asked: SamplerKind,
-        /// What they were given to.
+        /// The kind of the sampler that was to be made.
         this: SamplerKind,
     },
     /// Picks with replacement, of a kind that has only one way.
@@ -331,14 +331,14 @@ pub enum InvalidOption {
         /// The hop, 0 at the seeds.
         layer: usize,
     },
-    /// More of something than 32-bit local ids can count.
+    /// A bound beyond 32-bit local ids.
     #[error(
         "a batch could have {bound} {what}, and 32-bit local ids end at {}: lower --batch-size or --fanouts, \
          or bound it by --slot-bytes",
         i32::MAX
     )]
     BoundTooLarge {
-        /// What there could be too many of.
+        /// The array that could be too long.
         what: Capacity,
         /// How many there could be.
         bound: usize,

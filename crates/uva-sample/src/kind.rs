@@ -20,9 +20,9 @@ pub struct SamplerKind(&'static KindRow);
 pub(crate) struct KindRow {
     /// The name in options, files and messages.
     pub(crate) name: &'static str,
-    /// What `--help` says of it.
+    /// Its line in `--help`.
     pub(crate) help: &'static str,
-    /// What a fanout counts.
+    /// The meaning of a fanout.
     pub(crate) fanout: Fanout,
     /// Each visit of a list reads all of its entries.
     pub(crate) reads_whole_lists: bool,
@@ -40,7 +40,7 @@ pub(crate) struct KindRow {
     pub(crate) reordered_bytes: usize,
 }
 
-/// What a fanout counts.
+/// The meaning of a fanout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fanout {
     /// Picks out of each list.

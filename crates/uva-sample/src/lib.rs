@@ -1,4 +1,4 @@
-//! From seeds to blocks: the order of an epoch's seeds, and what is sampled around each batch of them.
+//! From seeds to blocks: the order of an epoch's seeds, and the neighbours sampled around each batch of them.
 //!
 //! A batch is a function of the graph, the options and its [`BatchKey`] alone: random numbers are counter-based and
 //! keyed by what they are for ([`philox`]), never by thread, process or the batches sampled before. So any number

@@ -1,4 +1,4 @@
-//! Where the numbers of a sampler end: what the random key has bits for, and what memory is sized by.
+//! Limits of the options: the bits of the random key, and the memory that is sized by them.
 
 use crate::philox;
 

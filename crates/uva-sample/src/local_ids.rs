@@ -15,7 +15,7 @@ use crate::limits::LOCAL_ID_BYTES;
 pub(crate) struct LocalIds {
     entries: ZeroedPages,
     nodes: usize,
-    /// Above every entry of the batches before; never 0, which is what untouched entries hold.
+    /// Above every entry of the batches before; never 0, the value of untouched entries.
     base: u32,
     /// Local ids of this batch are below it.
     given: u32,
@@ -116,7 +116,7 @@ impl LocalIds {
                 None => {}
             }
         }
-        // After an error too: what was given must be below the next batch's base.
+        // After an error too: the ids given must be below the next batch's base.
         self.given = self.given.max((first + next) as u32);
         *found = next;
         relabelled

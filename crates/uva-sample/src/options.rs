@@ -91,7 +91,7 @@ impl Expand {
         }
     }
 
-    /// What [`name`](Self::name) calls so.
+    /// The value of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Expand> {
         Expand::ALL.into_iter().find(|expand| expand.name() == name)
@@ -171,7 +171,7 @@ pub struct HopShape {
     /// stands.
     pub limit: Option<usize>,
     /// Destinations whose lists are looked at before any of them is picked for. Where a batch has several faults, this
-    /// decides which is told, so whoever samples by other means needs it to tell the same.
+    /// decides which one is reported, so a sampler on a GPU needs it to report the same.
     pub group: usize,
 }
 
@@ -191,7 +191,7 @@ impl HopShape {
     }
 }
 
-/// Checks what does not depend on a graph.
+/// Checks the fanouts alone, without kind or graph.
 pub(crate) fn check_fanouts(fanouts: &[i32]) -> Result<(), InvalidOption> {
     if fanouts.is_empty() {
         return Err(InvalidOption::NoFanouts);

@@ -1,4 +1,4 @@
-//! What every sampler can do, and the graph as it sees it.
+//! The interface of all samplers, and the graph as they see it.
 
 use uva_graph::Csc;
 
@@ -44,8 +44,8 @@ pub trait BatchSampler: Send {
 pub struct GraphView<'g> {
     /// The lists.
     pub csc: Csc<'g>,
-    /// The weight of each edge, in the order of the *dataset's* `indices.npy`: what kinds that
-    /// [need weights](crate::SamplerKind::needs_weights) pick by. An edge whose weight is not above 0 does not exist for
+    /// The weight of each edge, in the order of the *dataset's* `indices.npy`, for kinds that
+    /// [need weights](crate::SamplerKind::needs_weights). An edge whose weight is not above 0 does not exist for
     /// them.
     pub weights: Option<&'g [f32]>,
     /// Where `csc` is the dataset's graph in another order: the way back.

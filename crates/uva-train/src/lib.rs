@@ -24,10 +24,9 @@
 mod activation;
 mod adam;
 mod aggregate;
-mod attention;
+mod batch;
 mod borrowed;
 pub mod checkpoint;
-mod convolution;
 pub mod cuda;
 mod device;
 mod device_input;
@@ -37,8 +36,11 @@ mod evaluate;
 mod evaluation;
 mod full_layer;
 mod host;
+mod initial;
 mod input;
 mod layer;
+#[doc(hidden)]
+pub mod measured;
 mod model;
 mod prepared;
 mod random;
@@ -51,11 +53,10 @@ mod trainer;
 #[cfg(test)]
 mod tests;
 
-#[doc(hidden)]
-pub use aggregate::measured;
+pub use batch::Batch;
 pub use device::TrainDevice;
 pub use device_input::{DeviceBatch, DeviceBlock};
 pub use error::TrainError;
 pub use evaluation::Evaluation;
-pub use input::{Batch, BatchInput, BlockInput};
+pub use input::{BatchInput, BlockInput};
 pub use trainer::{Confirm, Step, Trainer};

@@ -1,13 +1,13 @@
 //! One network in training: a batch in, a step done.
 
 use crate::adam::Adam;
+use crate::batch::Batch;
 use crate::cuda::TorchCuda;
 use crate::device::TrainDevice;
 use crate::dropout::Draws;
 use crate::evaluation::Evaluation;
-use crate::input::Batch;
 use crate::model::Model;
-use crate::prepared::Prepared;
+use crate::prepared::{Prepared, Trains};
 use crate::random::batch_seed;
 use crate::targets::Tally;
 use crate::{TrainError, borrowed::Borrowed};
@@ -139,7 +139,7 @@ impl Trainer {
         confirm: Confirm<'_>,
     ) -> Result<Step, TrainError> {
         self.use_threads();
-        let prepared = Prepared::new(self, &input.into())?;
+        let prepared = Prepared::new(&self.trains(), &input.into())?;
         self.train_prepared(epoch, batch, prepared, confirm)
     }
 
@@ -190,7 +190,7 @@ impl Trainer {
     ) -> Result<Evaluation, TrainError> {
         self.use_threads();
         let _no_grad = tch::no_grad_guard();
-        let Some(prepared) = Prepared::new(self, &input.into())? else {
+        let Some(prepared) = Prepared::new(&self.trains(), &input.into())? else {
             confirm().map_err(TrainError::Unconfirmed)?;
             return Ok(Evaluation::default());
         };
@@ -229,6 +229,13 @@ impl Trainer {
     /// Whether [`Trainer::keep_best`] has been called, here or before the checkpoint that was restored.
     pub fn has_best(&self) -> bool {
         self.best.is_some()
+    }
+
+    /// What batches are prepared for.
+    pub(crate) fn trains(&self) -> Trains {
+        let Self { input_dim, task, kind, device, .. } = *self;
+        let TrainerOptions { model, layers, .. } = self.options;
+        Trains { model, layers, input_dim, task, kind, device }
     }
 
     pub(crate) fn kind(&self) -> Kind {

@@ -12,6 +12,7 @@ mod commands;
 mod config;
 mod exit;
 mod flags;
+mod models;
 mod ui;
 
 use std::process::ExitCode;
@@ -19,17 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use config::Asked;
-use uva_runtime::launcher::Consume;
-
-/// What a program with libtorch brings along.
-#[derive(Clone, Copy, Debug)]
-pub struct Models {
-    /// Trains on the batches of a run.
-    pub consume: Consume,
-    /// Whether libtorch can use a GPU, and if not, why.
-    pub torch_on_gpu: fn() -> Result<(), String>,
-}
-
+pub use models::Models;
 /// The program `uvatrain`: does what the command line asks for.
 pub fn program() -> ExitCode {
     run(None)

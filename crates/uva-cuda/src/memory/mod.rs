@@ -10,17 +10,21 @@
 //! Each value frees its memory when it is dropped, and nobody but its owner knows what the device still does with it:
 //! whoever enqueues work on it drops it only after that work has run.
 
+mod bytes;
 mod copy;
 mod device;
+mod host_memory;
 mod lack;
 mod pinned;
 mod preflight;
+mod registered;
 mod shared;
 mod table;
 
 pub use copy::{device_to_device, device_to_host, fill, host_to_device};
 pub use device::DeviceBuffer;
+pub use host_memory::{CgroupLimit, HostMemory};
 pub use pinned::PinnedBuffer;
-pub use preflight::{CgroupLimit, HostMemory, PinWay, Preflight, PreflightError, PreflightPolicy, preflight};
+pub use preflight::{PinWay, Preflight, PreflightError, PreflightPolicy, preflight};
 pub use shared::{Exported, IpcKind, SharedBuffer, SharedKind, SharedMetadata};
 pub use table::{CHUNK_BYTES, PinHow, PinOptions, PinReport, PinnedTable, TableBytes};

@@ -13,6 +13,7 @@ mod importer;
 mod importers;
 mod nodes;
 mod npy;
+mod numbering;
 mod ogb;
 mod options;
 mod output;

@@ -81,7 +81,7 @@ pub(super) fn each_line_until(
     let file = BufReader::with_capacity(1 << 18, file);
     let mut text: Box<dyn Read> = match path.extension().and_then(|extension| extension.to_str()) {
         Some("gz") => Box::new(MultiGzDecoder::new(file)),
-        Some("zst") => Box::new(Zstd { source: file, decoder: FrameDecoder::new(), open: false }),
+        Some("zst") => Box::new(Zstd::new(file)),
         _ => Box::new(file),
     };
     let position = || Position { done: done.load(Ordering::Relaxed), total: metadata.len() };
@@ -187,7 +187,7 @@ impl Read for Counted {
 }
 
 /// Zstandard frames, one after the other, those to be skipped among them.
-struct Zstd<R> {
+pub(super) struct Zstd<R> {
     source: R,
     decoder: FrameDecoder,
     /// Whether the decoder is inside a frame.
@@ -195,6 +195,10 @@ struct Zstd<R> {
 }
 
 impl<R: io::BufRead> Zstd<R> {
+    pub(super) fn new(source: R) -> Zstd<R> {
+        Zstd { source, decoder: FrameDecoder::new(), open: false }
+    }
+
     /// Begins the next frame; false where there is none.
     fn next_frame(&mut self) -> io::Result<bool> {
         while !self.source.fill_buf()?.is_empty() {

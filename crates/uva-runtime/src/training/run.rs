@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use uva_graph::Dataset;
-use uva_model::{Metric, ModelKind};
+use uva_model::Metric;
 use uva_sample::{Expand, SamplerKind};
 
 use super::job::{EvaluateBy, Job, TrainingOptions, to_value};
@@ -89,7 +89,7 @@ impl TrainingRun {
         };
         let asked = loader.feature_type;
         let mut loader = LoaderOptions {
-            degrees: options.trainer.model == ModelKind::Gcn,
+            degrees: options.trainer.model.row().needs_degrees(),
             feature_type: FeatureType::Table,
             ..loader.clone()
         };

@@ -8,7 +8,7 @@ pub(crate) struct Arena {
     overflows: bool,
 }
 
-/// What allocations of the driver begin on, and so what the arrays in one do too.
+/// The alignment of the driver's allocations, and of each array within one.
 const ALIGNMENT: usize = 256;
 
 impl Arena {

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the sampler on a GPU.
 
 use crate::{InvalidOption, SampleError};
 use uva_cuda::CudaError;
@@ -6,7 +6,7 @@ use uva_cuda::CudaError;
 /// Why a batch was not sampled on the GPU.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CudaSampleError {
-    /// The batch cannot be: what the sampler on the CPU says too.
+    /// An error that the sampler on the CPU reports too.
     #[error(transparent)]
     Sample(#[from] SampleError),
     /// The device or the driver.

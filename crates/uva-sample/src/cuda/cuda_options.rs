@@ -1,18 +1,18 @@
-//! What a sampler is made with, and what it takes.
+//! The options of a sampler on a GPU, and the device memory that it takes.
 
 use crate::{BatchBounds, SamplerOptions};
 use uva_cuda::kernels::gather::GridBound;
 
-/// What a [`CudaSampler`](crate::cuda::CudaSampler) is made with.
+/// The options of a [`CudaSampler`](crate::cuda::CudaSampler).
 #[derive(Clone, Debug)]
 pub struct CudaSamplerOptions<'a> {
-    /// What is sampled.
+    /// The options that decide the batches.
     pub sampler: SamplerOptions,
     /// The most that a batch may hold: device memory is taken for all of it.
     pub bounds: BatchBounds,
     /// The lists of nodes `0..cached_lists` are copied to device memory.
     pub cached_lists: usize,
-    /// The original id of each node, where that is another one: what random words and hashes are keyed by.
+    /// The original id of each node if the graph has been reordered: the key of random words and hashes.
     pub original_ids: Option<&'a [i64]>,
     /// The id that each node goes by in finished batches, where that is another one. Seeds are still given as nodes of
     /// the graph sampled. If it is the slice that `original_ids` is, the device holds it once.

@@ -55,7 +55,7 @@ impl CudaSampler {
     /// for that.
     ///
     /// # Errors
-    /// What [`SamplerOptions::check`] says; [`InvalidOption::KindOnDevice`] for a kind that has no kernels,
+    /// The errors of [`SamplerOptions::check`]; [`InvalidOption::KindOnDevice`] for a kind that has no kernels,
     /// [`InvalidOption::NoWeights`] where there are none to pick by; [`SampleError::LayerMismatch`] where `bounds` has
     /// another number of layers than there are fanouts; [`SampleError::InvalidList`] where the cached lists are no
     /// beginning of the graph's; [`CudaError::OutOfMemory`] with what is free; [`CudaError::Refused`] for dataset ids
@@ -193,7 +193,7 @@ impl CudaSampler {
         self.cache.as_ref().map_or(0, |cache| cache.lists)
     }
 
-    /// What it takes of the device's memory.
+    /// The device memory that it takes.
     pub fn device_bytes(&self) -> DeviceBytes {
         let names = |names: &Option<Names>| names.as_ref().map_or(0, Names::bytes);
         DeviceBytes {

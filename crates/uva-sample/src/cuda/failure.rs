@@ -6,7 +6,7 @@ use uva_graph::Csc;
 
 const NONE: u64 = u64::MAX;
 
-/// What went wrong; `layers` are the arguments that each layer was launched with. None where nothing did.
+/// The first error of a batch, if any. `layers` are the arguments that each layer was launched with.
 pub(crate) fn of_report(
     report: &SampleReport,
     key: BatchKey,
@@ -34,8 +34,8 @@ pub(crate) fn of_report(
         _ if report.bad_entry != NONE && report.bad_entry_edge <= report.bad_edge.min(report.no_room) => {
             Some(no_node(report.bad_entry_position, csc))
         }
-        // Picks are looked at after the lists of their group and before those of the next, so what is wrong with a pick
-        // that was made comes before what is wrong with a list.
+        // Picks are looked at after the lists of their group and before those of the next, so an invalid pick is
+        // reported before an invalid list.
         _ if report.bad_edge < report.no_room => Some(no_node(report.bad_position, csc)),
         _ if report.no_room != NONE => Some(too_large(Capacity::Nodes, arguments.nodes_room as usize)),
         // Within a group, lists are looked at before their weights, and these before the picks are counted.

@@ -17,14 +17,14 @@ pub(crate) struct LayerPlace {
     pub(crate) edge_ids: u64,
 }
 
-/// What not every sampler needs.
+/// Arrays that not every sampler needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extras {
     /// In-degrees of the nodes.
     pub(crate) degrees: bool,
     /// Where the lists are at home.
     pub(crate) homes: bool,
-    /// What the weights of lists come to.
+    /// Sums of the weights of lists.
     pub(crate) weights: bool,
 }
 

@@ -1,8 +1,8 @@
-//! Batches hop by hop: what all kinds of sampler share that pick neighbours of every node so far.
+//! Batches hop by hop: the loop that all kinds of sampler share.
 //!
 //! A hop goes over its destinations in groups, and over each group in waves: where their lists lie; the random words
 //! of all of them; the positions picked; the ids at those positions; their local ids. Within a wave no access waits
-//! for another one, so a core keeps many cache misses in flight, which is what counts on a graph larger than its
+//! for another one, so a core keeps many cache misses in flight, which decides the speed on a graph larger than its
 //! caches; between waves everything stays in the first two cache levels. Which positions are picked is the kind's
 //! ([`Picks`]).
 
@@ -24,12 +24,12 @@ use crate::{
 pub use self::list::{Hop, List, NodeId};
 pub use self::sink::Sink;
 
-/// What a kind of sampler decides: which entries of each list are picked.
+/// The part of a kind: which entries of each list are picked.
 pub trait Picks<'g>: Sized {
     /// The kind.
     const KIND: SamplerKind;
 
-    /// What its random words are for.
+    /// The purpose of its random words.
     const PURPOSE: Purpose = Purpose::Neighbors;
 
     /// Memory for groups of at most `group_picks` picks, of which a list that is drawn from has `most` at most.
@@ -364,7 +364,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
     }
 }
 
-/// What a hop begins with that keeps nothing of the hop before.
+/// The beginning of a hop that keeps nothing of the hop before.
 const NOTHING_KEPT: BlockRef<'static> =
     BlockRef { destinations: 0, sources: 0, indptr: &[0], indices: &[], edge_ids: &[], weights: &[] };
 

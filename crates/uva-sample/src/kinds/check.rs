@@ -13,8 +13,8 @@ use crate::{
 /// The sampler for these options, of the kind that they name.
 ///
 /// # Errors
-/// What [`SamplerOptions::check`] says, and [`InvalidOption::NoWeights`] where the kind picks by weights that the graph
-/// does not have.
+/// The errors of [`SamplerOptions::check`], and [`InvalidOption::NoWeights`] if the kind picks by weights and the graph
+/// has none.
 pub fn sampler<'g>(
     graph: GraphView<'g>,
     options: &SamplerOptions,
@@ -28,7 +28,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
     /// A sampler over `csc`.
     ///
     /// # Errors
-    /// What [`SamplerOptions::check`] says, and [`InvalidOption::OtherKind`] for options of another kind of sampler.
+    /// The errors of [`SamplerOptions::check`], and [`InvalidOption::OtherKind`] for options of another kind.
     pub fn new(csc: Csc<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
         Self::over(csc.into(), options)
     }
@@ -79,10 +79,10 @@ impl SamplerOptions {
         Ok(check_graph(csc, self)?)
     }
 
-    /// Checks that the kind of sampler can do what is asked of it.
+    /// Checks that the kind of sampler supports the other options.
     ///
     /// # Errors
-    /// The option that does not go with the kind, and what to use instead.
+    /// The option that the kind does not support, with alternatives.
     pub fn check_kind(&self) -> Result<(), InvalidOption> {
         let kind = self.kind;
         if self.replace && !kind.replaces() {

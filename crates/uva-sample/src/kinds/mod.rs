@@ -8,6 +8,7 @@ mod exponential;
 mod floyd;
 mod labor;
 mod neighbor;
+mod ppr;
 mod side_by_side;
 mod smallest;
 mod table;

@@ -1,6 +1,6 @@
 //! The table of all kinds: a kind that has a row here can be asked for by its name everywhere.
 
-use super::{labor, neighbor, together, walk, weighted};
+use super::{labor, neighbor, ppr, together, walk, weighted};
 use crate::hops::{HopSampler, Picks};
 use crate::{BatchSampler, GraphView, SampleError, SamplerKind, SamplerOptions};
 
@@ -33,6 +33,7 @@ const TABLE: &[Row] = table![
     together::Together<together::Saint<together::Nodes>>,
     together::Together<together::Saint<together::Edges>>,
     walk::Walk,
+    ppr::Ppr,
 ];
 
 impl SamplerKind {

@@ -30,7 +30,7 @@ impl SamplerKind {
 /// 24.9 ms with one destination at a time.
 const STEPS: usize = 1 << 14;
 
-/// What stands for no visit, and for a walk that has ended.
+/// Marks a step without a visit, and a walk that has ended.
 const NOWHERE: usize = usize::MAX;
 
 /// The nodes that walks visit.

@@ -2,8 +2,8 @@
 
 use super::support::{Graph, MODELS, SHAPES_OF_NETS, draws, fill_biases, options};
 use crate::aggregate::Block;
-use crate::convolution::projects_first;
 use crate::device::TrainDevice;
+use crate::layer::convolution::projects_first;
 use crate::model::Step;
 use crate::trainer::Trainer;
 use tch::{Kind, Tensor};

@@ -131,7 +131,7 @@ fn train(
             let (blocks, values) = (batch.blocks(), rows_of(labels, seeds));
             let input = with_labels(&batch, &blocks, &values);
             let step = if through_tensors {
-                let prepared = Prepared::copied(trainer, &input, Device::Cpu).unwrap();
+                let prepared = Prepared::copied(&trainer.trains(), &input, Device::Cpu).unwrap();
                 trainer.train_prepared(epoch, number, prepared, &mut || Ok(())).unwrap()
             } else {
                 trainer.train_batch(epoch, number, &input, &mut || Ok(())).unwrap()

@@ -4,6 +4,7 @@
 //! function that returns one
 //! [`Check`]; they are grouped by what they are for.
 
+mod check;
 mod gpu;
 mod host;
 mod torch;
@@ -11,48 +12,9 @@ mod torch;
 use serde::Serialize;
 use uva_runtime::backend::Probe;
 
+use self::check::{Check, Status};
 use crate::flags::DoctorFlags;
 use crate::ui::out;
-
-/// One thing looked at.
-#[derive(Debug, Serialize)]
-pub struct Check {
-    /// What was looked at.
-    name: &'static str,
-    /// How it stands.
-    status: Status,
-    /// What was found.
-    finding: String,
-    /// The command, or the step, that mends or improves it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remedy: Option<String>,
-}
-
-/// How a check came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    /// As it should be.
-    Ok,
-    /// Works, but could be better, or is of no use on this machine.
-    Note,
-    /// Something that the program needs is not there.
-    Missing,
-}
-
-impl Check {
-    fn ok(name: &'static str, finding: impl Into<String>) -> Check {
-        Check { name, status: Status::Ok, finding: finding.into(), remedy: None }
-    }
-
-    fn note(name: &'static str, finding: impl Into<String>, remedy: impl Into<String>) -> Check {
-        Check { name, status: Status::Note, finding: finding.into(), remedy: Some(remedy.into()) }
-    }
-
-    fn missing(name: &'static str, finding: impl Into<String>, remedy: impl Into<String>) -> Check {
-        Check { name, status: Status::Missing, finding: finding.into(), remedy: Some(remedy.into()) }
-    }
-}
 
 /// The findings in the shape of their JSON.
 #[derive(Serialize)]
@@ -103,11 +65,6 @@ fn text(report: &Report) -> String {
         (false, false) => "\nThis machine cannot train yet: see ✗ above.\n",
     };
     text
-}
-
-/// A file of the kernel's, without its last newline; `None` where it is not there or not ours to read.
-fn read(path: &str) -> Option<String> {
-    uva_mem::files::read_kernel_text(path).ok().map(|text| text.trim_end().to_owned())
 }
 
 #[cfg(test)]

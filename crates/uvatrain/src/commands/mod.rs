@@ -24,8 +24,8 @@ use uva_runtime::launcher::Role;
 use uva_runtime::machine;
 
 use self::ending::clean_up_on_signals;
-use crate::Models;
 use crate::flags::{BenchCommand, Command};
+use crate::models::Models;
 
 /// What a command needs of the machine, to be looked for before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use clap::Args;
 use uva_runtime::backend::Probe;
 
-use crate::Models;
+use crate::models::Models;
 use crate::ui::out;
 
 /// What to look for.

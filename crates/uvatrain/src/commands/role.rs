@@ -6,7 +6,7 @@ use clap::Args;
 use uva_runtime::RuntimeError;
 use uva_runtime::launcher::{Consume, Role, run_role};
 
-use crate::Models;
+use crate::models::Models;
 use crate::ui::log;
 
 /// What the launcher tells a role on its command line; everything else comes over the inherited channel.

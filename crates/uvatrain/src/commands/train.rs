@@ -12,8 +12,8 @@ use uva_runtime::training::{EvaluateBy, Trainer, TrainerOptions, TrainingOptions
 
 use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options};
 use super::trainer;
-use crate::Models;
-use crate::flags::{Evaluation, FeatureNorm, Metric, Model, Norm, TrainFlags, share_of_cores};
+use crate::flags::{Evaluation, FeatureNorm, Metric, Norm, TrainFlags, share_of_cores};
+use crate::models::Models;
 use crate::ui::{log, out, progress, summary};
 
 /// Trains a built-in model: in processes, of which `uvatrain-consumer` has the model, or with `--in-process` in that
@@ -84,11 +84,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
 fn training_options(flags: &TrainFlags) -> TrainingOptions {
     TrainingOptions {
         trainer: TrainerOptions {
-            model: match flags.model {
-                Model::Sage => training::ModelKind::Sage,
-                Model::Gcn => training::ModelKind::Gcn,
-                Model::Gat => training::ModelKind::Gat,
-            },
+            model: flags.model.kind(),
             hidden: flags.hidden as usize,
             heads: flags.heads() as usize,
             output_heads: flags.output_heads.map(|heads| heads as usize),

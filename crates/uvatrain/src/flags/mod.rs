@@ -48,7 +48,7 @@ pub use shell::{CompletionsFlags, ManFlags};
 pub use size::ByteSize;
 pub use top::TopFlags;
 pub use train::TrainFlags;
-pub use train::{Evaluation, FeatureNorm, Metric, Model, Norm};
+pub use train::{Evaluation, FeatureNorm, Metric, Norm};
 pub use walks::WalkFlags;
 
 use crate::commands::probe::ProbeArgs;

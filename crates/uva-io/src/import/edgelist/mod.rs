@@ -6,7 +6,6 @@
 //! [`numbering`].
 
 mod lines;
-mod numbering;
 
 use std::path::{Path, PathBuf};
 
@@ -14,9 +13,9 @@ use uva_graph::csc::Changes;
 use uva_graph::{GraphError, Meta};
 
 use self::lines::{Edge, LineReader};
-use self::numbering::{Numbering, Survey};
 use super::importer::{Importer, SourceKind};
 use super::npy::Arrays;
+use super::numbering::{self, Numbering, Survey};
 use super::options::{Extra, ThirdColumn};
 use super::output::{Output, Sizes};
 use super::read_speed;

@@ -1,19 +1,19 @@
-//! What the kinds have in common that draw nodes for all destinations of a hop together.
+//! The common part of the kinds that draw nodes for all destinations of a hop together.
 
 use crate::hops::{Hop, List, NodeId};
 use crate::local_ids::RelabelError;
 use crate::philox::Purpose;
 use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
 
-/// How a kind draws the nodes of a hop. A drawn node has a number, and what it weighs is known by it.
+/// How a kind draws the nodes of a hop. A drawn node has a number, which leads to its weight.
 pub trait Draw: Sized {
     /// The kind.
     const KIND: SamplerKind;
 
-    /// What its random words are for.
+    /// The purpose of its random words.
     const PURPOSE: Purpose = Purpose::Weights;
 
-    /// All memory, and what is computed of the whole graph.
+    /// Takes all memory, and computes what depends on the whole graph.
     ///
     /// # Errors
     /// A graph that cannot be.
@@ -37,7 +37,7 @@ pub trait Draw: Sized {
     /// Where it is no node.
     fn number(&self, node: i64) -> Result<Option<usize>, RelabelError>;
 
-    /// What a drawn node adds to the sum that [`weight`](Self::weight) is given, for each entry that names it.
+    /// The summand of each entry that names the drawn node in the sum for [`weight`](Self::weight).
     fn share(&self, number: usize) -> f64;
 
     /// The weight of an entry that names a drawn node, in a list of this length and this sum of shares.

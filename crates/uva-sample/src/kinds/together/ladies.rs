@@ -35,7 +35,7 @@ impl SamplerKind {
 /// Entries of a list, and candidates, that are looked at together.
 const CHUNK: usize = 128;
 
-/// The most that a candidate's importance comes to: what a double holds exactly.
+/// The largest importance of a candidate: the largest integer that a double holds exactly.
 const MOST: u64 = (1 << 53) - 1;
 
 /// The candidates of a layer, and which of them are drawn. Takes 20 bytes a node, of which 16 are touched only where a

@@ -15,12 +15,12 @@ use crate::local_ids::{LocalIds, RelabelError};
 use crate::philox::{Purpose, StreamKey};
 use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
 
-/// What is drawn for a subgraph.
+/// The unit that is drawn for a subgraph: nodes or edges.
 pub trait Unit: Sized {
     /// The kind.
     const KIND: SamplerKind;
 
-    /// What is computed of the whole graph: how likely each node is to be drawn from, and all else.
+    /// Computes the unit's data over the whole graph, and the importance of each node.
     ///
     /// # Errors
     /// A graph that cannot be.
@@ -116,7 +116,7 @@ impl<U: Unit> Draw for Saint<U> {
     }
 }
 
-/// The chance that what has the chance `once` in a draw is drawn at least once: 1 − (1 − once)^draws, without the
+/// The chance of at least one success in `draws` draws, each with chance `once`: 1 − (1 − once)^draws, without the
 /// difference, which would leave nothing of a small one.
 fn at_least_once(once: f64, mut draws: u64) -> f64 {
     let (mut chance, mut power) = (0.0, once);

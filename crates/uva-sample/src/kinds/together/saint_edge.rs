@@ -28,7 +28,7 @@ pub struct Edges {
     parts: Vec<u64>,
 }
 
-/// What a node adds to the importance of an edge at it: ⌊2³² / d⌋ of its list's length, and 1 at least. A list without
+/// The share of a node in the importance of its edges: ⌊2³² / d⌋ of its list's length, and 1 at least. A list without
 /// entries counts as one with one.
 #[inline]
 fn of_end(indptr: &[i64], node: usize) -> u64 {

@@ -14,7 +14,7 @@ pub struct Sums {
     order: Vec<u64>,
 }
 
-/// What a draw came to.
+/// The result of a draw.
 #[derive(Clone, Copy)]
 pub struct Place {
     /// The node's place in the order of original ids.
@@ -83,7 +83,7 @@ impl Sums {
     }
 }
 
-/// What a list adds to the importance of each of its entries, summed up over the graph, by the graph's ids; `None`
+/// The importance that lists give to their entries, summed up over the graph, by the graph's ids; `None`
 /// where that of a node is beyond 64 bits.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use uva_cuda::libtorch::{self, AskPython};
 use uva_runtime::backend::Probe;
 use uva_runtime::mps::{self, Environment, MpsError, NotRunning, Running};
 
-use super::{Check, read};
+use super::check::{Check, read};
 use crate::flags::ByteSize;
 
 const NO_GPU: &str = "nothing to do: without a GPU everything runs on the CPU";
@@ -221,7 +221,7 @@ mod tests {
     use uva_runtime::backend::NvrtcReport;
 
     use super::*;
-    use crate::commands::doctor::Status;
+    use crate::commands::doctor::check::Status;
 
     #[test]
     fn gpu_models_come_from_the_drivers_files() {

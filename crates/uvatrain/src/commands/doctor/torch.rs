@@ -4,7 +4,7 @@ use std::path::Path;
 
 use uva_runtime::training::TrainerProgram;
 
-use super::Check;
+use super::check::Check;
 use crate::commands::trainer;
 
 const NAME: &str = "libtorch";

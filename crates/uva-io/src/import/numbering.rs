@@ -16,11 +16,11 @@ use uva_graph::npy::{NpyType, write_array};
 use uva_graph::quote::shown;
 use uva_graph::{GraphError, names};
 
-use super::super::nodes::Nodes;
-use super::super::npy::Arrays;
-use super::super::options::{EdgeList, Ids};
-use super::super::output::Output;
-use super::super::text::{LineError, each_line, integer};
+use super::nodes::Nodes;
+use super::npy::Arrays;
+use super::options::{EdgeList, Ids};
+use super::output::Output;
+use super::text::{LineError, each_line, integer};
 
 /// Ids that are collected before repeated ones are looked for.
 const COLLECTED: usize = 1 << 22;
@@ -33,6 +33,8 @@ pub(super) enum Numbering {
     Names {
         places: HashMap<Box<[u8]>, u64>,
         in_order: Vec<Box<[u8]>>,
+        /// What says which names there are, for messages.
+        said_by: &'static str,
     },
 }
 
@@ -41,6 +43,16 @@ pub(super) struct Integers {
     /// The id of each node.
     ids: Vec<i64>,
     lookup: Lookup,
+    /// What says which ids there are, for messages.
+    said_by: &'static str,
+}
+
+/// Two nodes that have one id.
+#[derive(Debug)]
+pub(super) struct Twice {
+    pub(super) first: u64,
+    pub(super) second: u64,
+    pub(super) id: i64,
 }
 
 enum Lookup {
@@ -84,7 +96,11 @@ pub(super) fn known(
         (Ids::Number, Some(arrays), _) => match arrays.node_ids()? {
             Some(ids) => {
                 let path = directory.unwrap_or(Path::new("")).join(names::NODE_IDS);
-                Integers::new(ids, &path).map(|ids| Some(Numbering::Integers(ids)))
+                let numbering = Numbering::of_numbers(ids).map_err(|Twice { first, second, id }| {
+                    let message = format!("{}: entries {first} and {second} are both {id}", path.display());
+                    GraphError::usage("--arrays", message)
+                })?;
+                Ok(Some(numbering))
             }
             None => {
                 let nodes = arrays.nodes() as u64;
@@ -101,9 +117,9 @@ pub(super) fn known(
 fn named(path: &Path) -> Result<Numbering, GraphError> {
     let mut survey = Survey::new(Ids::Name);
     each_line(path, &|_| {}, |line, name| {
-        let before = survey.names.len() as u64;
-        survey.see(name)?;
-        if survey.names.len() as u64 == before {
+        let before = survey.nodes();
+        survey.see_name(name);
+        if survey.nodes() == before {
             return Err(LineError::Line(format!("node {} has the name of an earlier one", line - 1)));
         }
         Ok(())
@@ -112,6 +128,28 @@ fn named(path: &Path) -> Result<Numbering, GraphError> {
 }
 
 impl Numbering {
+    /// The node at place k has the k-th of `ids`, each of which may occur once.
+    pub(super) fn of_numbers(ids: Vec<i64>) -> Result<Numbering, Twice> {
+        let mut sorted: Vec<(i64, u64)> = ids.iter().copied().zip(0..).collect();
+        sorted.sort_unstable();
+        if let Some(&[(id, first), (_, second)]) =
+            sorted.windows(2).find(|pair| pair[0].0 == pair[1].0).and_then(|pair| pair.first_chunk())
+        {
+            return Err(Twice { first, second, id });
+        }
+        let lookup = Lookup::new(sorted);
+        Ok(Numbering::Integers(Integers { ids, lookup, said_by: names::NODE_IDS }))
+    }
+
+    /// The same where `said_by` says which ids there are.
+    pub(super) fn said_by(mut self, by: &'static str) -> Numbering {
+        match &mut self {
+            Numbering::Dense(_) => {}
+            Numbering::Integers(Integers { said_by, .. }) | Numbering::Names { said_by, .. } => *said_by = by,
+        }
+        self
+    }
+
     pub(super) fn nodes(&self) -> u64 {
         match self {
             Numbering::Dense(nodes) => nodes.count,
@@ -124,25 +162,36 @@ impl Numbering {
     #[inline]
     pub(super) fn place(&self, id: &[u8], end: &str) -> Result<u64, LineError> {
         match self {
-            Numbering::Dense(nodes) => match number(id)? {
-                number if nodes.has(number) => Ok(number.cast_unsigned()),
-                number => Err(LineError::Line(format!("its {end} is {number}, {nodes}"))),
-            },
-            Numbering::Integers(integers) => {
-                let id = number(id)?;
-                integers.place(id).ok_or_else(|| {
-                    LineError::Line(format!(
-                        "its {end} is {id}, and no node has that id: node_id.npy says which do"
-                    ))
-                })
-            }
-            Numbering::Names { places, .. } => places.get(id).copied().ok_or_else(|| {
-                LineError::Line(format!(
-                    "its {end} is '{}', and no node is called that: node_names.txt says which are",
-                    shown(id)
-                ))
-            }),
+            Numbering::Names { .. } => self.place_of_name(id, end).map_err(LineError::Line),
+            _ => self.place_of_number(number(id)?, end).map_err(LineError::Line),
         }
+    }
+
+    /// The same of an integer. What is wrong with it is said in words that follow file and line.
+    #[inline]
+    pub(super) fn place_of_number(&self, id: i64, end: &str) -> Result<u64, String> {
+        match self {
+            Numbering::Dense(nodes) if nodes.has(id) => Ok(id.cast_unsigned()),
+            Numbering::Dense(nodes) => Err(format!("its {end} is {id}, {nodes}")),
+            Numbering::Integers(integers) => integers.place(id).ok_or_else(|| {
+                format!("its {end} is {id}, and no node has that id: {} says which do", integers.said_by)
+            }),
+            Numbering::Names { said_by, .. } => {
+                Err(format!("its {end} is {id}, and no node is called that: {said_by} says which are"))
+            }
+        }
+    }
+
+    /// The same of a name.
+    #[inline]
+    pub(super) fn place_of_name(&self, id: &[u8], end: &str) -> Result<u64, String> {
+        let (found, said_by) = match self {
+            Numbering::Names { places, said_by, .. } => (places.get(id).copied(), *said_by),
+            Numbering::Dense(_) | Numbering::Integers(_) => (None, names::NODE_IDS),
+        };
+        found.ok_or_else(|| {
+            format!("its {end} is '{}', and no node is called that: {said_by} says which are", shown(id))
+        })
     }
 
     /// Writes the ids of all nodes, where they are not their numbers.
@@ -179,24 +228,6 @@ fn number(id: &[u8]) -> Result<i64, LineError> {
 }
 
 impl Integers {
-    /// `ids` are the nodes' in their order; each may occur once. `path` is where they are from, for messages.
-    fn new(ids: Vec<i64>, path: &Path) -> Result<Integers, GraphError> {
-        let mut sorted: Vec<(i64, u64)> = ids.iter().copied().zip(0..).collect();
-        sorted.sort_unstable();
-        if let Some(twice) = sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            let message = format!(
-                "{}: entries {} and {} are both {}",
-                path.display(),
-                twice[0].1,
-                twice[1].1,
-                twice[0].0
-            );
-            return Err(GraphError::usage("--arrays", message));
-        }
-        let lookup = Lookup::new(sorted);
-        Ok(Integers { ids, lookup })
-    }
-
     #[inline]
     fn place(&self, id: i64) -> Option<u64> {
         match &self.lookup {
@@ -252,23 +283,32 @@ impl Survey {
 
     pub(super) fn see(&mut self, id: &[u8]) -> Result<(), LineError> {
         match self.ids {
-            Ids::Number => {
-                self.integers.push(number(id)?);
-                if self.integers.len() == self.next_look {
-                    self.compact();
-                }
-            }
-            Ids::Name => {
-                // The common case first: most ids have been seen.
-                if !self.names.contains_key(id)
-                    && let Entry::Vacant(entry) = self.names.entry(id.into())
-                {
-                    entry.insert(self.in_order.len() as u64);
-                    self.in_order.push(id.into());
-                }
-            }
+            Ids::Number => self.see_number(number(id)?),
+            Ids::Name => self.see_name(id),
         }
         Ok(())
+    }
+
+    pub(super) fn see_number(&mut self, id: i64) {
+        self.integers.push(id);
+        if self.integers.len() == self.next_look {
+            self.compact();
+        }
+    }
+
+    pub(super) fn see_name(&mut self, id: &[u8]) {
+        // The common case first: most ids have been seen.
+        if !self.names.contains_key(id)
+            && let Entry::Vacant(entry) = self.names.entry(id.into())
+        {
+            entry.insert(self.in_order.len() as u64);
+            self.in_order.push(id.into());
+        }
+    }
+
+    /// How many names there have been.
+    pub(super) fn nodes(&self) -> u64 {
+        self.in_order.len() as u64
     }
 
     fn compact(&mut self) {
@@ -290,11 +330,14 @@ impl Survey {
                     (Some(0), Some(&last)) if last as u64 == nodes - 1 => dense(nodes),
                     _ => {
                         let lookup = Lookup::new(ids.iter().copied().zip(0..).collect());
-                        Numbering::Integers(Integers { ids, lookup })
+                        Numbering::Integers(Integers { ids, lookup, said_by: names::NODE_IDS })
                     }
                 }
             }
-            Ids::Name => Numbering::Names { places: self.names, in_order: self.in_order },
+            Ids::Name => {
+                let said_by = names::NODE_NAMES;
+                Numbering::Names { places: self.names, in_order: self.in_order, said_by }
+            }
         }
     }
 }

@@ -11,8 +11,9 @@
 use crate::TrainError;
 use crate::aggregate::{Block, weighted_sums};
 use crate::dropout::Draws;
-use crate::layer::{glorot, linear};
+use crate::initial::glorot;
 use crate::random::SplitMix64;
+use crate::rowwise::linear;
 use crate::tensor_block::TensorBlock;
 use tch::{Device, Kind, Tensor};
 
@@ -52,7 +53,16 @@ pub(crate) struct Lists<'t> {
     pub(crate) destination_of_edge: &'t Tensor,
 }
 
-impl Lists<'_> {
+impl<'t> Lists<'t> {
+    /// Those of a block, each of which holds its destination.
+    fn of(block: &'t TensorBlock) -> Self {
+        Self {
+            offsets: &block.offsets,
+            indices: &block.indices,
+            destination_of_edge: &block.destination_of_edge,
+        }
+    }
+
     /// Sums of edges' rows by list: [edges, n] to [destinations, n].
     fn sums(&self, rows: &Tensor) -> Result<Tensor, TrainError> {
         let edges = Tensor::f_arange(rows.size2()?.0, (self.indices.f_kind()?, rows.device()))?;
@@ -237,8 +247,8 @@ impl Attention {
         let lists = block.lists_with_own()?;
         let (tables, sources, destinations) = self.project(x)?;
         let destinations = destinations.f_narrow(0, 0, block.destinations as i64)?;
-        let weights = self.weights(&sources, &destinations, &lists.view(), draws)?;
-        let out = self.attend(&tables, &weights.used()?, &lists.view())?;
+        let weights = self.weights(&sources, &destinations, &Lists::of(&lists), draws)?;
+        let out = self.attend(&tables, &weights.used()?, &Lists::of(&lists))?;
         Ok((out, Saved { tables, lists, weights }))
     }
 
@@ -253,7 +263,7 @@ impl Attention {
     ) -> Result<(Vec<Tensor>, Option<Tensor>), TrainError> {
         let Saved { tables, lists, weights } = saved;
         let transposed = lists.transposed()?;
-        let (lists, destinations) = (lists.view(), block.destinations as i64);
+        let (lists, destinations) = (Lists::of(lists), block.destinations as i64);
         let of_bias = gradient.f_sum_dim_intlist([0i64].as_slice(), false, None)?;
 
         // Back through the weighted sums, head by head: to the tables, and to the weights that were used.

@@ -2,8 +2,9 @@
 
 use crate::TrainError;
 use crate::aggregate::Block;
-use crate::layer::{glorot, linear};
+use crate::initial::glorot;
 use crate::random::SplitMix64;
+use crate::rowwise::linear;
 use tch::{Device, Kind, Tensor};
 
 /// A linear map without bias, [outputs, inputs] as PyTorch stores one.
