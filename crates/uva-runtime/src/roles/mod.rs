@@ -11,6 +11,6 @@ mod thread;
 pub use consumer::BatchReceiver;
 pub(crate) use pace::Pace;
 pub(crate) use peer::Peer;
-pub(crate) use producer::{ProducerRole, gather_on_host};
+pub(crate) use producer::{ProducerRole, as_asked_for, source_on_host};
 pub(crate) use sampler::SamplerRole;
 pub(crate) use thread::{RoleThread, ThreadName, first_error, join_all};
