@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use uva_ops::Vectors;
 use uva_rows::cache::eviction;
 use uva_rows::cache::map_bytes;
-use uva_rows::conformance::{self, FifoReference};
+use uva_rows::conformance::{self, FifoReference, SieveReference};
 use uva_rows::{
     Cached, CachedRows, EvictingRows, GatherError, HalfFloat, HostPlace, Mapped, Origin, RowCopy, RowSource,
     Widened,
@@ -46,6 +46,7 @@ fn evicting_caches_conform(source: impl for<'t> Fn(&'t [u8], usize) -> Mapped<'t
 fn reference(policy: &str) -> impl Fn(usize) -> Box<dyn conformance::Reference> {
     match policy {
         "fifo" => FifoReference::boxed,
+        "sieve" => SieveReference::boxed,
         other => panic!("the conformance checks have no reference of {other}"),
     }
 }

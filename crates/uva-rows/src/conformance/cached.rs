@@ -231,3 +231,45 @@ impl Reference for FifoReference {
         ids.iter().filter(|id| held.contains(id)).count() as u64
     }
 }
+
+/// SIEVE in its plainest words: a list of rows, the oldest first, each with its mark, and a hand.
+pub struct SieveReference {
+    capacity: usize,
+    rows: Vec<(i64, bool)>,
+    hand: usize,
+}
+
+impl SieveReference {
+    /// For so many rows.
+    pub fn boxed(capacity: usize) -> Box<dyn Reference> {
+        Box::new(Self { capacity, rows: Vec::new(), hand: 0 })
+    }
+}
+
+impl Reference for SieveReference {
+    fn batch(&mut self, ids: &[i64]) -> u64 {
+        let held: HashSet<i64> = self.rows.iter().map(|&(id, _)| id).collect();
+        for (id, visited) in &mut self.rows {
+            *visited |= ids.contains(id);
+        }
+        for &id in ids.iter().filter(|id| !held.contains(id)) {
+            if self.capacity == 0 || self.rows.iter().any(|&(row, _)| row == id) {
+                continue;
+            }
+            if self.rows.len() == self.capacity {
+                while self.rows[self.hand].1 {
+                    self.rows[self.hand].1 = false;
+                    self.hand = (self.hand + 1) % self.capacity;
+                }
+                // The next row moves up to the hand.
+                self.rows.remove(self.hand);
+                self.hand %= self.capacity;
+                if self.hand == self.rows.len() {
+                    self.hand = 0;
+                }
+            }
+            self.rows.push((id, false));
+        }
+        ids.iter().filter(|id| held.contains(id)).count() as u64
+    }
+}

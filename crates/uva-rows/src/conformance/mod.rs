@@ -11,7 +11,9 @@ mod check;
 mod plain;
 mod widened;
 
-pub use cached::{FifoReference, MakeCached, MakeEvicting, Reference, evicting_cache, static_cache};
+pub use cached::{
+    FifoReference, MakeCached, MakeEvicting, Reference, SieveReference, evicting_cache, static_cache,
+};
 pub use check::EDGE_ROW_BYTES;
 pub use plain::{Make, every_row_size_at_every_offset, large_table, run, whole_tables};
 pub use widened::{MakeWidening, widening};

@@ -6,7 +6,7 @@ use uva_cuda::kernels::gather::{GatherKernels, GridBound, Kernel};
 use uva_cuda::memory::{PinOptions, PinnedTable};
 use uva_cuda::{Context, Event, Stream};
 use uva_rows::cache::eviction::{self, Eviction};
-use uva_rows::conformance::{self, FifoReference};
+use uva_rows::conformance::{self, FifoReference, SieveReference};
 use uva_rows::cuda::{DeviceCache, FillError, LanedCache, Pinned, ReadBack, SlotFiller};
 use uva_rows::{Cached, EvictingRows, GatherError, HostPlace, Mapped, RowSource};
 
@@ -77,6 +77,7 @@ fn a_cache_that_evicts_conforms_by_every_kernel_and_policy() {
             // The plain form of each policy: one without it fails here.
             let reference: fn(usize) -> Box<dyn conformance::Reference> = match policy.name {
                 "fifo" => FifoReference::boxed,
+                "sieve" => SieveReference::boxed,
                 other => panic!("the conformance checks have no reference of {other}"),
             };
             conformance::evicting_cache(policy, &reference, &|policy, table, row_bytes, capacity| {

@@ -4,6 +4,7 @@
 
 mod fifo;
 mod policy;
+mod sieve;
 mod slots;
 
 use serde::{Deserialize, Deserializer};
@@ -12,7 +13,7 @@ pub use policy::Eviction;
 pub use slots::EvictingSlots;
 
 /// Every policy.
-pub static POLICIES: [&Eviction; 1] = [&fifo::POLICY];
+pub static POLICIES: [&Eviction; 2] = [&fifo::POLICY, &sieve::POLICY];
 
 /// The policy of that name.
 pub fn by_name(name: &str) -> Option<&'static Eviction> {
