@@ -19,7 +19,7 @@ run() {
 command -v cargo >/dev/null || { echo "demo: cargo is needed: https://rustup.rs" >&2; exit 3; }
 
 say "libtorch (about 530 MB to download, the first time only)"
-scripts/libtorch.sh
+scripts/setup/libtorch.sh
 
 say "build (some minutes, the first time only)"
 run cargo build --release --package uvatrain

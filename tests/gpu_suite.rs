@@ -1,4 +1,4 @@
-//! `scripts/gpu-suite.sh`, `gpu-carry.sh` and `peers-gpu`, as far as they go without a GPU: the steps that drive the
+//! `scripts/gpu/suite.sh`, `carry.sh` and `peers.py`, as far as they go without a GPU: the steps that drive the
 //! binary, under the stand-ins for NVIDIA's driver and for the control program of MPS.
 
 mod support;
@@ -36,12 +36,13 @@ struct Place {
 }
 
 impl Place {
-    /// What `gpu-carry.sh` puts together, from what cargo has made for these tests.
+    /// What `scripts/gpu/carry.sh` puts together, from what cargo has made for these tests.
     fn new() -> Self {
         let place = Self { folder: directory() };
         let bin = place.bin();
         std::fs::create_dir(&bin).unwrap();
         symlink(env!("CARGO_BIN_EXE_uvatrain"), bin.join("uvatrain")).unwrap();
+        symlink(env!("CARGO_BIN_EXE_uvatrain-consumer"), bin.join("uvatrain-consumer")).unwrap();
         symlink(cuda_sim::library_folder().join("libcuda.so"), bin.join("libcuda_sim.so")).unwrap();
         let control = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cuda-sim/nvidia-cuda-mps-control");
         symlink(control.canonicalize().unwrap(), bin.join("nvidia-cuda-mps-control")).unwrap();
@@ -67,7 +68,7 @@ impl Place {
     /// Test programs that pass, and write down which folders of kernels they were given.
     fn passing_tests(&self) {
         let noted = self.path("noted");
-        for name in ["test-uva-cuda", "test-uva-rows", "test-uva-sample-cuda", "test-uva-sample-cuda-kinds"] {
+        for name in ["test-uva-cuda", "test-uva-rows", "test-uva-sample"] {
             let line = format!(
                 "echo \"{name} $UVATRAIN_TEST_KERNELS $UVATRAIN_KERNELS $XDG_CACHE_HOME\" >>{}\n\
                  echo 'test result: ok. 1 passed; 0 failed'",
@@ -81,7 +82,7 @@ impl Place {
         let [out, bin, state] = ["out", "bin", "state"].map(|name| self.path(name).display().to_string());
         let mut all = vec![out.as_str(), "--bin", &bin, "--state", &state];
         all.extend(args.split_whitespace());
-        script("gpu_suite", &all, variables)
+        script("gpu/suite", &all, variables)
     }
 
     fn suite(&self, args: &str) -> Output {
@@ -107,12 +108,12 @@ fn json(path: &Path) -> Value {
 #[test]
 fn peers_need_a_gpu_and_say_what_they_cannot_understand() {
     let program = env!("CARGO_BIN_EXE_uvatrain");
-    let peers = |args: &[&str]| script("peers-gpu", &[&["--uvatrain", program], args].concat(), &[]);
+    let peers = |args: &[&str]| script("gpu/peers.py", &[&["--uvatrain", program], args].concat(), &[]);
     ends(&peers(&[]), 3, "PyTorch");
     ends(&peers(&["--row-bytes", "7"]), 2, "multiples of 4");
     ends(&peers(&["--table-size", "4G"]), 2, "4GiB");
     ends(&peers(&["--rounds", "0"]), 2, "from 1");
-    ends(&script("peers-gpu", &["--uvatrain", "/nonexistent/uvatrain"], &[]), 2, "not found");
+    ends(&script("gpu/peers.py", &["--uvatrain", "/nonexistent/uvatrain"], &[]), 2, "not found");
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn the_suite_says_what_it_lacks_and_what_it_cannot_understand() {
     let place = Place::new();
     ends(&place.suite("--only speed"), 2, "no step speed");
     ends(&place.suite("--profile fast"), 2, "smoke");
-    ends(&place.suite("--bin /nonexistent"), 2, "gpu-carry.sh");
+    ends(&place.suite("--bin /nonexistent"), 2, "carry.sh");
     assert!(!place.path("out").exists() && !place.path("state").exists());
     // Whoever else can write there could lead the results anywhere.
     symlink(place.path("elsewhere"), place.path("link")).unwrap();
@@ -134,7 +135,7 @@ fn the_suite_says_what_it_lacks_and_what_it_cannot_understand() {
 
 #[test]
 fn each_profile_ends_within_500_seconds_and_none_kills_roles() {
-    let output = script("gpu_suite", &["--list"], &[]);
+    let output = script("gpu/suite", &["--list"], &[]);
     ends(&output, 0, "smoke");
     let profiles: Value = serde_json::from_slice(&output.stdout).unwrap();
     for (name, steps) in profiles.as_object().unwrap() {
@@ -300,13 +301,14 @@ fn torchs_libraries_are_read_first() {
     assert_eq!(json(&place.path("state/machine.json"))["warm"]["bytes"], 5000);
 }
 
-/// A checkout with `gpu-carry.sh` in it, whose first step towards a build ends with code 7.
+/// A checkout with `scripts/gpu/carry.sh` in it, whose first step towards a build ends with code 7.
 fn checkout() -> tempfile::TempDir {
     let folder = directory();
     let copies = folder.path().join("scripts");
-    std::fs::create_dir(&copies).unwrap();
-    std::fs::copy(scripts().join("gpu-carry.sh"), copies.join("gpu-carry.sh")).unwrap();
-    let libtorch = copies.join("libtorch.sh");
+    std::fs::create_dir_all(copies.join("gpu")).unwrap();
+    std::fs::create_dir(copies.join("setup")).unwrap();
+    std::fs::copy(scripts().join("gpu/carry.sh"), copies.join("gpu/carry.sh")).unwrap();
+    let libtorch = copies.join("setup/libtorch.sh");
     std::fs::write(&libtorch, "#!/bin/bash\nexit 7\n").unwrap();
     std::fs::set_permissions(&libtorch, std::fs::Permissions::from_mode(0o755)).unwrap();
     let made = Command::new("git").args(["init", "-q"]).arg(folder.path()).status().unwrap();
@@ -318,7 +320,7 @@ fn checkout() -> tempfile::TempDir {
 fn what_is_carried_lies_in_the_checkout_ignored_and_counts_with_all_that_travels() {
     let checkout = checkout();
     let carry = |to: &Path| {
-        Command::new("bash").arg(checkout.path().join("scripts/gpu-carry.sh")).arg(to).output().unwrap()
+        Command::new("bash").arg(checkout.path().join("scripts/gpu/carry.sh")).arg(to).output().unwrap()
     };
     let outside = directory();
     ends(&carry(&outside.path().join("carry")), 2, "not inside");

@@ -5,7 +5,8 @@ use std::fs;
 use std::sync::OnceLock;
 
 use uva_graph::npy::{NpyArray, NpyType, write_array};
-use uva_graph::{Dataset, Split, Verify, generate};
+use uva_graph::{Dataset, Split, Verify};
+use uva_io::generate;
 
 use crate::files::{self, directory};
 

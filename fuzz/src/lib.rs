@@ -2,7 +2,7 @@
 //!
 //! A target takes bytes, makes of them what its reader reads, and lets it read. Every target holds that nothing panics,
 //! overflows, hangs or allocates without bound, and that what is accepted is what it claims to be; what is refused is
-//! refused with an error. `scripts/fuzz.sh` runs libFuzzer over them; the tests here flip every byte of every seed
+//! refused with an error. `scripts/check/fuzz.sh` runs libFuzzer over them; the tests here flip every byte of every seed
 //! once.
 //!
 //! | target | bytes become | and are read by |
@@ -25,46 +25,65 @@ mod import;
 mod messages;
 mod plan;
 mod slots;
+mod sources;
 
 /// One thing to fuzz.
 pub struct Target {
     /// Its name on the command line.
-    pub name: &'static str,
-    /// Takes one input, and says whether it was accepted.
-    pub run: fn(&[u8]) -> bool,
-    /// Inputs that are accepted, to start from.
-    pub seeds: fn() -> Vec<Vec<u8>>,
+    pub name: String,
+    run: Box<dyn Fn(&[u8]) -> bool + Send + Sync>,
+    seeds: Box<dyn Fn() -> Vec<Vec<u8>> + Send + Sync>,
 }
 
-/// All of them.
-pub const TARGETS: &[Target] = &[
-    Target { name: "npy", run: dataset::npy, seeds: dataset::npy_seeds },
-    Target { name: "dataset", run: dataset::dataset, seeds: dataset::dataset_seeds },
-    Target { name: "import-npy", run: import::npy, seeds: import::npy_seeds },
-    Target { name: "import-planetoid", run: import::planetoid, seeds: import::planetoid_seeds },
-    Target { name: "import-gnn-npz", run: import::gnn_npz, seeds: import::gnn_npz_seeds },
-    Target { name: "import-edgelist", run: import::edgelist, seeds: import::edgelist_seeds },
-    Target { name: "import-ogb-text", run: import::ogb_text, seeds: import::ogb_text_seeds },
-    Target { name: "import-ogb-archives", run: import::ogb_archives, seeds: import::ogb_archives_seeds },
-    Target { name: "import-graphbolt", run: import::graphbolt, seeds: import::graphbolt_seeds },
-    Target { name: "import-igb", run: import::igb, seeds: import::igb_seeds },
-    Target { name: "plan", run: plan::plan, seeds: plan::seeds },
-    Target { name: "slot", run: slots::slot, seeds: slots::slot_seeds },
-    Target { name: "ring", run: slots::ring, seeds: slots::ring_seeds },
-    Target { name: "handover", run: messages::handover, seeds: messages::seeds },
-    #[cfg(feature = "train")]
-    Target { name: "checkpoint", run: checkpoint::checkpoint, seeds: checkpoint::seeds },
-];
+impl Target {
+    fn new(
+        name: impl Into<String>,
+        run: impl Fn(&[u8]) -> bool + Send + Sync + 'static,
+        seeds: impl Fn() -> Vec<Vec<u8>> + Send + Sync + 'static,
+    ) -> Target {
+        Target { name: name.into(), run: Box::new(run), seeds: Box::new(seeds) }
+    }
+
+    /// Takes one input, and says whether it was accepted.
+    pub fn run(&self, input: &[u8]) -> bool {
+        (self.run)(input)
+    }
+
+    /// Inputs that are accepted, to start from.
+    pub fn seeds(&self) -> Vec<Vec<u8>> {
+        (self.seeds)()
+    }
+}
+
+/// All of them; those of importers from the list of sources.
+pub fn targets() -> Vec<Target> {
+    let mut targets = vec![
+        Target::new("npy", dataset::npy, dataset::npy_seeds),
+        Target::new("dataset", dataset::dataset, dataset::dataset_seeds),
+    ];
+    targets.extend(sources::SOURCES.iter().map(|source| {
+        let name = format!("import-{}", source.name);
+        Target::new(name, |input| import::import(source, input), || import::seeds(source))
+    }));
+    targets.extend([
+        Target::new("plan", plan::plan, plan::seeds),
+        Target::new("slot", slots::slot, slots::slot_seeds),
+        Target::new("ring", slots::ring, slots::ring_seeds),
+        Target::new("handover", messages::handover, messages::seeds),
+        #[cfg(feature = "train")]
+        Target::new("checkpoint", checkpoint::checkpoint, checkpoint::seeds),
+    ]);
+    targets
+}
 
 /// The target of this name.
 ///
 /// # Panics
 /// When there is none; says which there are.
-pub fn target(name: &str) -> &'static Target {
-    TARGETS.iter().find(|target| target.name == name).unwrap_or_else(|| {
-        let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
-        panic!("no target {name:?}: there are {}", names.join(", "))
-    })
+pub fn target(name: &str) -> Target {
+    let names: Vec<_> = targets().into_iter().map(|target| target.name).collect();
+    let found = targets().into_iter().find(|target| target.name == name);
+    found.unwrap_or_else(|| panic!("no target {name:?}: there are {}", names.join(", ")))
 }
 
 #[cfg(test)]
@@ -73,9 +92,9 @@ mod tests {
 
     #[test]
     fn every_seed_is_accepted() {
-        for target in TARGETS {
-            for (number, seed) in (target.seeds)().iter().enumerate() {
-                assert!((target.run)(seed), "seed {number} of {}", target.name);
+        for target in targets() {
+            for (number, seed) in target.seeds().iter().enumerate() {
+                assert!(target.run(seed), "seed {number} of {}", target.name);
             }
         }
     }
@@ -83,17 +102,17 @@ mod tests {
     /// Two seconds: the importers write files for each.
     #[test]
     fn every_byte_of_every_seed_flipped_once_is_survived() {
-        for target in TARGETS {
-            for seed in (target.seeds)() {
-                (target.run)(&seed);
+        for target in targets() {
+            for seed in target.seeds() {
+                target.run(&seed);
                 // A long seed is mostly payload: some thousand places of it tell as much.
                 let step = seed.len().div_ceil(1500).max(1);
                 for place in (0..seed.len()).step_by(step) {
                     let mut flipped = seed.clone();
                     flipped[place] ^= 1 << (place % 8);
-                    (target.run)(&flipped);
+                    target.run(&flipped);
                     flipped[place] = !seed[place];
-                    (target.run)(&flipped);
+                    target.run(&flipped);
                 }
             }
         }
@@ -101,10 +120,10 @@ mod tests {
 
     #[test]
     fn every_seed_cut_short_is_survived() {
-        for target in TARGETS {
-            for seed in (target.seeds)() {
+        for target in targets() {
+            for seed in target.seeds() {
                 for length in (0..seed.len()).step_by(seed.len().div_ceil(200).max(1)) {
-                    (target.run)(&seed[..length]);
+                    target.run(&seed[..length]);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! libFuzzer over the target that UVATRAIN_FUZZ_TARGET names. scripts/fuzz.sh builds and runs it.
+//! libFuzzer over the target that UVATRAIN_FUZZ_TARGET names. scripts/check/fuzz.sh builds and runs it.
 //!
 //! With UVATRAIN_FUZZ_SEEDS=DIR it writes the seeds of every target into DIR/TARGET instead, and prints the targets'
 //! names: a program of its own could not be linked with the counters, which are libFuzzer's.
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::{env, fs, io, process};
 
 use libfuzzer_sys::fuzz_target;
-use uva_fuzz::{TARGETS, Target, target};
+use uva_fuzz::{Target, target, targets};
 
 fuzz_target!(
     init: {
@@ -20,18 +20,18 @@ fuzz_target!(
         }
     },
     |input: &[u8]| {
-        static TARGET: OnceLock<&Target> = OnceLock::new();
+        static TARGET: OnceLock<Target> = OnceLock::new();
         let target = TARGET.get_or_init(|| target(&env::var("UVATRAIN_FUZZ_TARGET").unwrap_or_default()));
         // Whether it was accepted is for the tests.
-        let _ = (target.run)(input);
+        let _ = target.run(input);
     }
 );
 
 fn write_seeds(folder: &Path) -> io::Result<()> {
-    for target in TARGETS {
-        let folder = folder.join(target.name);
+    for target in targets() {
+        let folder = folder.join(&target.name);
         fs::create_dir_all(&folder)?;
-        for (number, seed) in (target.seeds)().into_iter().enumerate() {
+        for (number, seed) in target.seeds().into_iter().enumerate() {
             fs::write(folder.join(format!("seed-{number}")), seed)?;
         }
         println!("{}", target.name);

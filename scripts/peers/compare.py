@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures uvatrain beside DGL, GraphBolt, PyG, numpy and torch, and writes docs/results/peers.json.
 
-    scripts/compare-peers.sh [options]      gets the peers, builds, makes the graphs, and then runs this
+    scripts/peers/compare.sh [options]      gets the peers, builds, makes the graphs, and then runs this
     scripts/peers/compare.py --check FILE   works figures, ratios and tables out again from a file's rounds, and compares
                                             them with what FILE and the pages say; measures nothing
 
@@ -22,13 +22,13 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts/peers")]
-from measure import cpu_seconds  # noqa: E402
+sys.path[:0] = [str(ROOT / "scripts/measure"), str(ROOT / "scripts/peers")]
+from host import cpu_seconds  # noqa: E402
 from watched import machine  # noqa: E402
 from report import FOREIGN, SECTIONS, figure, markdown, ratios, summarise  # noqa: E402
 from runtimes import Failed, Program, Worker  # noqa: E402
 
-ABOUT = "Made by scripts/compare-peers.sh; docs/peers.md quotes it."
+ABOUT = "Made by scripts/peers/compare.sh; docs/peers.md quotes it."
 PAGES = [ROOT / "docs/peers.md", ROOT / "docs/performance.md"]
 HUGE = {"THP_MEM_ALLOC_ENABLE": "1"}
 # Rows of a gather are as many bytes as the input nodes of a batch on the larger graph.
@@ -175,7 +175,7 @@ def prepare(source, folder):
     for name, of in [*((name, name) for name in ("indptr", "indices", "feat", "label")), ("train_idx", train)]:
         path, target = source / f"{of}.npy", folder / f"{name}.npy"
         if not path.exists():
-            sys.exit(f"compare-peers: {path} is not there")
+            sys.exit(f"peers: {path} is not there")
         there = target.stat() if target.exists() else None
         if there is None or (there.st_size, there.st_mtime_ns) != (path.stat().st_size, path.stat().st_mtime_ns):
             target.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Fills a cache folder with a peer that scripts/compare-peers.sh measures, and prints the path of its python on stdout:
+# Fills a cache folder with a peer that scripts/peers/compare.sh measures, and prints the path of its python on stdout:
 #
 #   scripts/peers/environment.sh dgl    DGL 2.1.0 with GraphBolt, over the newest torch that its libraries fit, 2.2.1:
 #                                       2.4 GB to download, 4.8 GB unpacked. Python 3.11 or 3.12.
-#   scripts/peers/environment.sh pyg    torch-sparse over the torch 2.11 and PyG 2.8 of scripts/python.sh; built from
+#   scripts/peers/environment.sh pyg    torch-sparse over the torch 2.11 and PyG 2.8 of scripts/setup/python.sh; built from
 #                                       source with a C++ compiler, some minutes on two cores.
 #
 # dgl.txt and pyg.txt beside this script say what is installed; the folder's name holds a hash of the file:
@@ -21,8 +21,8 @@ list=$peers/$peer.txt
 cache=${UVATRAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/uvatrain}/peers
 label=$peer
 what="the peer $peer"
-# shellcheck source=scripts/wheels.sh
-source "$checkout/scripts/wheels.sh"
+# shellcheck source=scripts/setup/wheels.sh
+source "$checkout/scripts/setup/wheels.sh"
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_REQUIRE_VIRTUALENV=false
 
 install() { "$root/bin/python3" -m pip install --quiet --no-cache-dir --no-deps "$@" >&2; }
@@ -35,11 +35,11 @@ fill_dgl() {
     fail "what was installed cannot be imported; the lines above say why"
 }
 
-# The headers of the same torch are libtorch's: scripts/python.sh leaves them out.
+# The headers of the same torch are libtorch's: scripts/setup/python.sh leaves them out.
 fill_pyg() {
   local include=$checkout/.libtorch/torch/include source build
   command -v c++ >/dev/null || fail "torch-sparse is built from source: install a C++ compiler (apt install g++)"
-  "$checkout/scripts/libtorch.sh"
+  "$checkout/scripts/setup/libtorch.sh"
   "$base" -m venv --without-pip "$root" >&2
   "$base" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
     >"$("$root/bin/python3" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/base.pth"
@@ -73,7 +73,7 @@ fill() {
 
 case $peer in
   dgl) python=${UVATRAIN_PYTHON:-python3} ;;
-  pyg) python=$("$checkout/scripts/python.sh") base=$python ;;
+  pyg) python=$("$checkout/scripts/setup/python.sh") base=$python ;;
   *) echo "environment.sh: dgl or pyg is asked for, not '$peer'" >&2 && exit 2 ;;
 esac
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])') || fail "$python could not be run"

@@ -359,7 +359,7 @@ pub fn shared_datasets(test: &str) -> Option<PathBuf> {
     None
 }
 
-/// A real graph unpacked by scripts/datasets.sh: in `UVATRAIN_DATASETS`, or in the cache folder. `None`, with a line
+/// A real graph unpacked by scripts/setup/datasets.sh: in `UVATRAIN_DATASETS`, or in the cache folder. `None`, with a line
 /// saying so, where it is not there: the caller skips.
 pub fn real_graph(test: &str, name: &str) -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
@@ -371,6 +371,6 @@ pub fn real_graph(test: &str, name: &str) -> Option<PathBuf> {
     if graph.join("indptr.npy").is_file() {
         return Some(graph);
     }
-    println!("{test}: skipped, {} is not there (scripts/datasets.sh unpacks it)", graph.display());
+    println!("{test}: skipped, {} is not there (scripts/setup/datasets.sh unpacks it)", graph.display());
     None
 }

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::files::{Files, IndexArray, LabelArray, names};
+use crate::files::{Files, IndexArray, LabelArray};
 use crate::stamp::Stamp;
 use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Split};
-use crate::{fingerprint, meta, verify};
+use crate::{fingerprint, meta, names, verify};
 
 /// How much is checked when a dataset is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,7 +207,10 @@ impl Dataset {
 
     /// Looks at every edge, weight and original id unless this run has done so: for what writes them anew, since a
     /// stamp may be older than the files.
-    pub(crate) fn check_edges(&self) -> Result<(), GraphError> {
+    ///
+    /// # Errors
+    /// About the first wrong value.
+    pub fn check_edges(&self) -> Result<(), GraphError> {
         if self.verification.edges_checked { Ok(()) } else { verify::edges(&self.files) }
     }
 

@@ -55,21 +55,18 @@ impl GraphError {
         }
     }
 
-    pub(crate) fn io<'p>(
-        path: &'p Path,
-        action: &'static str,
-    ) -> impl FnOnce(io::Error) -> GraphError + use<'p> {
+    /// The error about `action` on `path`, for `map_err`.
+    pub fn io<'p>(path: &'p Path, action: &'static str) -> impl FnOnce(io::Error) -> GraphError + use<'p> {
         move |source| GraphError::Io { path: path.to_owned(), action, source }
     }
 
-    pub(crate) fn invalid(
-        file: &Path,
-        problem: impl std::error::Error + Send + Sync + 'static,
-    ) -> GraphError {
+    /// The error about the content of `file`.
+    pub fn invalid(file: &Path, problem: impl std::error::Error + Send + Sync + 'static) -> GraphError {
         GraphError::Invalid { file: file.to_owned(), problem: Problem(Box::new(problem)) }
     }
 
-    pub(crate) fn usage(option: impl Into<String>, message: impl Into<String>) -> GraphError {
+    /// The error about an option or an argument.
+    pub fn usage(option: impl Into<String>, message: impl Into<String>) -> GraphError {
         GraphError::Usage { option: option.into(), message: message.into() }
     }
 }

@@ -3,29 +3,9 @@
 
 use std::path::Path;
 
+use crate::feature_element::feature_element;
 use crate::npy::{NpyArray, NpyType, TypedArray};
-use crate::quote::shown;
-use crate::{ElementType, GraphError, Meta, Split, meta};
-
-/// Names of the arrays in a dataset, those of the splits apart.
-pub(crate) mod names {
-    pub(crate) const INDPTR: &str = "indptr.npy";
-    pub(crate) const INDICES: &str = "indices.npy";
-    pub(crate) const FEATURES: &str = "feat.npy";
-    pub(crate) const LABELS: &str = "label.npy";
-    pub(crate) const WEIGHTS: &str = "weight.npy";
-    pub(crate) const ORIGINAL_IDS: &str = "orig_id.npy";
-    /// What an import leaves beside the arrays where nodes had other ids than their places: int64 [N].
-    pub(crate) const NODE_IDS: &str = "node_id.npy";
-    /// The same where ids were text: line k is the name of node k.
-    pub(crate) const NODE_NAMES: &str = "node_names.txt";
-
-    /// The files that are read when a dataset is opened, those that it need not have included.
-    pub(crate) fn of_an_open_dataset() -> impl Iterator<Item = &'static str> {
-        let arrays = [INDPTR, INDICES, FEATURES, LABELS, WEIGHTS, ORIGINAL_IDS, crate::meta::FILE_NAME];
-        arrays.into_iter().chain(crate::Split::ALL.map(crate::Split::file_name))
-    }
-}
+use crate::{ElementType, GraphError, Meta, Split, meta, names};
 
 /// `indices.npy`, in the width it has.
 #[derive(Debug)]
@@ -75,10 +55,6 @@ pub(crate) struct Files {
 
 #[derive(Debug, thiserror::Error)]
 enum MetaProblem {
-    #[error("\"feat_dtype\" is \"{0}\", it has to be one of f32, f16, bf16, u8, i8")]
-    UnknownElement(String),
-    #[error("\"feat_dtype\" is \"{said}\", but feat.npy holds {found}")]
-    OtherElement { said: String, found: NpyType },
     #[error("\"classes\" is {0}, it has to be at least 1 and fit 32 bits")]
     Classes(u64),
     #[error("\"classes\" is {said}, but label.npy has {columns} columns")]
@@ -181,44 +157,6 @@ impl Files {
                 usize::try_from(largest.saturating_add(1)).unwrap_or(0)
             }
         }
-    }
-}
-
-/// How the values of `features` are stored, by its type and what `meta.json` of `directory` says of it.
-pub(crate) fn feature_element(
-    directory: &Path,
-    meta: &Meta,
-    features: &NpyArray,
-) -> Result<ElementType, GraphError> {
-    let file = directory.join(meta::FILE_NAME);
-    let said = match &meta.feat_dtype {
-        Some(name) => Some((
-            name,
-            ElementType::from_name(name)
-                .ok_or_else(|| GraphError::invalid(&file, MetaProblem::UnknownElement(shown(name))))?,
-        )),
-        None => None,
-    };
-    let found = match features.kind() {
-        NpyType::F32 => ElementType::F32,
-        NpyType::F16 => ElementType::F16,
-        NpyType::U8 => ElementType::U8,
-        NpyType::I8 => ElementType::I8,
-        // `.npy` has no bfloat16, so uint16 stands in, and only `meta.json` can tell.
-        NpyType::U16 if matches!(said, Some((_, ElementType::Bf16))) => ElementType::Bf16,
-        NpyType::U16 => {
-            return Err(features.wrong_type(
-                "float32, float16, uint8 or int8 (uint16 holds bfloat16 only where meta.json says \"feat_dtype\": \"bf16\")",
-            ));
-        }
-        _ => return Err(features.wrong_type("float32, float16, uint8 or int8, or bfloat16 as uint16")),
-    };
-    match said {
-        Some((name, said)) if said != found => Err(GraphError::invalid(
-            &file,
-            MetaProblem::OtherElement { said: name.clone(), found: features.kind() },
-        )),
-        _ => Ok(found),
     }
 }
 

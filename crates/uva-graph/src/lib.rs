@@ -1,19 +1,29 @@
-//! Graph datasets on disk: opening, checking, importing, exporting, generating and reordering them.
+//! Graph datasets on disk: opening, checking and reordering them, and the writers that every dataset goes through.
 //!
-//! A dataset is a directory of `.npy` files that numpy can write and read back: the in-neighbours of every node as
-//! compressed sparse columns, feature rows, labels and three splits. [`Dataset`] maps those files, checks them once and
-//! lends typed views of them; [`generate`] and [`import`] write such directories, beside their final name first, so
-//! that a run that fails half-way leaves no half dataset. [`reorder`] gives nodes other places, on disk or in memory.
+//! A dataset is a directory of `.npy` files: in-neighbours as compressed sparse columns (CSC), feature rows, labels and
+//! three splits. [`Dataset`] maps the files, checks them once and lends typed views. [`reorder`] renumbers nodes.
+//! [`csc`], [`npy`] and [`staged`] write datasets in bounded memory, visible only when complete. This crate must not
+//! know of other formats, processes, sampling, training, or any GPU. Next: `uva-io` imports, exports and generates
+//! datasets; `uva-sample` samples from one.
 //!
 //! ```
-//! use uva_graph::{Dataset, Split, generate};
+//! use uva_graph::npy::{NpyType, write_array};
+//! use uva_graph::{Dataset, Split};
 //!
 //! let parent = tempfile::tempdir()?;
-//! let out = parent.path().join("graph");
-//! let options = generate::PowerLaw { nodes: 1000, feature_dim: 8, ..Default::default() };
-//! generate::power_law(&out, &options, &|progress| eprintln!("{}: {}", progress.stage, progress.done))?;
+//! let write = |name: &str, row: &[usize], values: &[i64]| {
+//!     write_array(&parent.path().join(name), NpyType::I64, row, values)
+//! };
+//! // Node 0 aggregates the features of node 1, node 1 those of both.
+//! write("indptr.npy", &[], &[0, 1, 3])?;
+//! write("indices.npy", &[], &[1, 0, 1])?;
+//! write("label.npy", &[], &[0, 1])?;
+//! write("train_idx.npy", &[], &[1])?;
+//! write("valid_idx.npy", &[], &[0])?;
+//! write("test_idx.npy", &[], &[])?;
+//! write_array(&parent.path().join("feat.npy"), NpyType::F32, &[2], &[0.5_f32, 1.0, 1.5, 2.0])?;
 //!
-//! let dataset = Dataset::open(&out)?;
+//! let dataset = Dataset::open(parent.path())?;
 //! let csc = dataset.csc();
 //! let node = dataset.split(Split::Train)[0] as usize;
 //! for edge in csc.indptr[node]..csc.indptr[node + 1] {
@@ -21,36 +31,36 @@
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//!
-//! This crate must not know of processes, of sampling, of training, or of any GPU.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
-mod csc;
+pub mod csc;
 pub mod dataset;
 pub mod error;
-pub mod export;
+mod feature_element;
 mod files;
 mod fingerprint;
-pub mod generate;
 mod hash;
-pub mod import;
 pub mod kinds;
 pub mod meta;
+pub mod names;
 pub mod npy;
-mod quote;
+pub mod progress;
+pub mod quote;
 pub mod reorder;
-mod room;
 pub mod shown;
 pub mod staged;
 mod stamp;
-mod steps;
-mod verify;
+mod summary;
+pub mod verify;
 pub mod views;
 
 pub use dataset::{Dataset, Verification, Verify};
 pub use error::GraphError;
+pub use feature_element::feature_element;
 pub use kinds::{ElementType, Split};
 pub use meta::Meta;
+pub use progress::Progress;
+pub use summary::Summary;
 pub use uva_mem::mix;
 pub use views::{Csc, FeatureTable, Indices, Labels};

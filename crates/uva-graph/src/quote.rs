@@ -12,17 +12,17 @@ const SHOWN_OF_MESSAGE: usize = 200;
 const LISTED: usize = 8;
 
 /// The beginning of a word or a line, fit for a terminal.
-pub(crate) fn shown(text: impl AsRef<[u8]>) -> String {
+pub fn shown(text: impl AsRef<[u8]>) -> String {
     up_to(text.as_ref(), SHOWN)
 }
 
 /// The first line of a message of another library, likewise.
-pub(crate) fn message(text: &str) -> String {
+pub fn message(text: &str) -> String {
     up_to(text.lines().next().unwrap_or_default().as_bytes(), SHOWN_OF_MESSAGE)
 }
 
 /// The first words of a list, each likewise, and how many more there are.
-pub(crate) fn listed<W: AsRef<[u8]>>(words: impl IntoIterator<Item = W>) -> String {
+pub fn listed<W: AsRef<[u8]>>(words: impl IntoIterator<Item = W>) -> String {
     let mut words = words.into_iter();
     let first: Vec<String> = words.by_ref().take(LISTED).map(shown).collect();
     match words.count() {

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use uva_mem::files;
 
-use crate::files::names;
+use crate::names;
 
 /// The stamp's name beside the files.
 pub(crate) const FILE_NAME: &str = ".uvatrain-stamp.json";

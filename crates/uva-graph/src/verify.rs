@@ -1,4 +1,8 @@
 //! The checks of what a dataset's files hold. All of them read in parallel; each names the first wrong value.
+//!
+//! Importers hold the arrays of a source to the same checks, so that a message names the source's own file.
+
+use std::path::Path;
 
 use bytemuck::AnyBitPattern;
 use half::{bf16, f16};
@@ -54,7 +58,7 @@ enum ContentProblem {
 }
 
 /// What a message says of an id that is none of `nodes` nodes.
-pub(crate) fn outside(nodes: u64) -> String {
+pub fn outside(nodes: u64) -> String {
     match nodes.checked_sub(1) {
         Some(last) => format!("outside the ids 0 to {last}"),
         None => "and there are no nodes".to_owned(),
@@ -75,6 +79,16 @@ fn first_wrong<T: Copy + Sync>(values: &[T], is_wrong: impl Fn(T) -> bool + Sync
         let any = values.iter().fold(false, |any, &value| any | is_wrong(value));
         any.then(|| chunk * CHUNK + values.iter().position(|&value| is_wrong(value)).unwrap_or(0))
     })
+}
+
+/// Checks all files of the dataset in `directory` but its feature values, and leaves no stamp.
+///
+/// # Errors
+/// As [`Dataset::open_verified`](crate::Dataset::open_verified).
+pub fn directory(directory: &Path) -> Result<(), GraphError> {
+    let files = Files::open(directory)?;
+    nodes(&files)?;
+    edges(&files)
 }
 
 /// Checks everything whose size is that of the nodes: `indptr`, labels, splits.
@@ -118,8 +132,11 @@ pub(crate) fn weights(array: &NpyArray, values: &[f32]) -> Result<(), GraphError
     weights_from(array, 0, values)
 }
 
-/// The same for a part of the array, whose first element is number `first` there.
-pub(crate) fn weights_from(array: &NpyArray, first: usize, values: &[f32]) -> Result<(), GraphError> {
+/// Checks that edge weights are finite: those of a part of the array, whose first element is number `first` there.
+///
+/// # Errors
+/// About the first value that is wrong.
+pub fn weights_from(array: &NpyArray, first: usize, values: &[f32]) -> Result<(), GraphError> {
     match first_wrong(values, |weight| !weight.is_finite()) {
         None => Ok(()),
         Some(wrong) => {
@@ -178,7 +195,13 @@ fn first_not_finite<const SIZE: usize>(
 }
 
 /// Checks that `values`, which `array` holds in whatever width, are the list ends of a graph of `edges` edges.
-pub(crate) fn indptr(array: &NpyArray, values: &[i64], edges: usize) -> Result<(), GraphError> {
+///
+/// # Errors
+/// About the first value that is wrong.
+///
+/// # Panics
+/// Where `values` is empty.
+pub fn indptr(array: &NpyArray, values: &[i64], edges: usize) -> Result<(), GraphError> {
     let at = |position| offset(array, position);
     if values[0] != 0 {
         return Err(invalid(array, ContentProblem::IndptrStart { at: at(0), value: values[0] }));
@@ -227,7 +250,10 @@ pub(crate) fn wrong_id(array: &NpyArray, position: usize, value: i64, nodes: usi
 
 /// Checks the labels of nodes that have one class each; `array` holds `values` in whatever width. Without `classes` any
 /// label that fits a class count will do, since the largest one then says how many there are.
-pub(crate) fn class_labels(array: &NpyArray, values: &[i64], classes: Option<u64>) -> Result<(), GraphError> {
+///
+/// # Errors
+/// About the first value that is wrong.
+pub fn class_labels(array: &NpyArray, values: &[i64], classes: Option<u64>) -> Result<(), GraphError> {
     let classes = classes.map_or(i64::from(u32::MAX), |classes| classes as i64);
     match first_wrong(values, |label| label < -1 || label >= classes) {
         None => Ok(()),
@@ -252,7 +278,10 @@ pub(crate) fn label_bits(array: &NpyArray, bits: &[u8]) -> Result<(), GraphError
 }
 
 /// Checks the node ids of a split; `array` holds `values` in whatever width.
-pub(crate) fn split_ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), GraphError> {
+///
+/// # Errors
+/// About the first value that is wrong.
+pub fn split_ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), GraphError> {
     let at = |position| offset(array, position);
     ids(array, values, nodes)?;
     // One bit a node. Splits written in ascending order, as most are, need none.
@@ -279,7 +308,10 @@ pub(crate) fn ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), 
 }
 
 /// Checks that original ids fit the random keys and are each one node's; `array` holds `values` in whatever width.
-pub(crate) fn original_ids(array: &NpyArray, values: &[i64]) -> Result<(), GraphError> {
+///
+/// # Errors
+/// About the first value that is wrong.
+pub fn original_ids(array: &NpyArray, values: &[i64]) -> Result<(), GraphError> {
     let at = |node| offset(array, node);
     if let Some(node) = first_wrong(values, |id| !(0..ORIGINAL_ID_LIMIT).contains(&id)) {
         let value = values[node];

@@ -10,7 +10,7 @@ use common::{Small, change_behind_a_stamp, names, small};
 use proptest::prelude::*;
 use uva_graph::npy::NpyType;
 use uva_graph::reorder::{NodeOrder, ReorderedLayout, write_reordered};
-use uva_graph::{Csc, Dataset, Split, Verify, generate};
+use uva_graph::{Csc, Dataset, Progress, Split, Verify, mix};
 
 /// What a node is, by original ids alone.
 #[derive(Debug, PartialEq)]
@@ -97,17 +97,29 @@ fn check(dataset: &Dataset, order: &NodeOrder, out: &Path) -> Dataset {
     copy
 }
 
-fn power_law(directory: &tempfile::TempDir, nodes: u64) -> Dataset {
-    let out = directory.path().join("generated");
-    let options = generate::PowerLaw {
-        nodes,
-        average_degree: 30.0,
-        feature_dim: 3,
-        classes: 5,
-        ..generate::PowerLaw::default()
+/// A graph of `nodes` nodes: lists of 0 to 60 entries and some of 2000, most neighbours being few nodes of small ids.
+fn skewed(nodes: i64) -> Small {
+    let small = small();
+    let random = |key: i64, below: u64| (mix(key as u64) % below) as i64;
+    let length = |node: i64| if node % 500 == 7 { 2000 } else { random(node, 61) };
+    let neighbour = |node: i64, at: i64| {
+        let below = 1 + random(node * 4096 + at, nodes as u64);
+        random(!(node * 4096 + at), below as u64) as i32
     };
-    generate::power_law(&out, &options, &|_| ()).unwrap();
-    Dataset::open(&out).unwrap()
+    let lists = (0..nodes).flat_map(|node| (0..length(node)).map(move |at| neighbour(node, at)));
+    small.write("indices", NpyType::I32, &[], &lists.collect::<Vec<i32>>());
+    let ends = (0..nodes).scan(0, |end, node| {
+        *end += length(node);
+        Some(*end)
+    });
+    small.write("indptr", NpyType::I64, &[], &std::iter::once(0).chain(ends).collect::<Vec<i64>>());
+    small.write("feat", NpyType::F32, &[3], &(0..3 * nodes).map(|i| i as f32).collect::<Vec<f32>>());
+    small.write("label", NpyType::I64, &[], &(0..nodes).map(|node| random(node, 5)).collect::<Vec<i64>>());
+    for (split, name) in (0..).zip(["train_idx", "valid_idx", "test_idx"]) {
+        let of_split = (0..nodes).rev().filter(|&node| random(-node, 10) == split);
+        small.write(name, NpyType::I64, &[], &of_split.collect::<Vec<i64>>());
+    }
+    small
 }
 
 /// Some nodes first, in no order that means anything.
@@ -124,7 +136,8 @@ fn weighted(small: &Small) {
 fn a_dataset_and_its_copy_in_another_order_are_the_same_by_original_ids() {
     let directory = tempfile::tempdir().unwrap();
     // Large enough for several tasks, with hubs whose lists reach over them.
-    let dataset = power_law(&directory, 20_000);
+    let small = skewed(20_000);
+    let dataset = small.open();
     assert!(dataset.edges() > 300_000);
     for (number, first) in [0, 1, 700, 20_000].into_iter().enumerate() {
         check(&dataset, &scattered(20_000, first), &directory.path().join(format!("copy-{number}")));
@@ -248,7 +261,7 @@ fn progress_ends_at_the_end_of_every_stage() {
     let small = small();
     weighted(&small);
     let seen = Mutex::new(BTreeMap::new());
-    let note = |progress: generate::Progress| {
+    let note = |progress: Progress| {
         seen.lock().unwrap().insert(progress.stage, (progress.done, progress.total));
     };
     let summary =

@@ -10,7 +10,8 @@
 //!
 //! ```
 //! use uva_plan::{CachePlan, PlanRequest, Workload, plan};
-//! use uva_graph::{Dataset, generate};
+//! use uva_graph::Dataset;
+//! use uva_io::generate;
 //! use uva_sample::SamplerOptions;
 //!
 //! let parent = tempfile::tempdir()?;

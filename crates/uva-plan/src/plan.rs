@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use uva_graph::Dataset;
-use uva_graph::generate::Progress;
+use uva_graph::Progress;
 use uva_rows::cache::eviction::Eviction;
 
 use crate::plan_file::{

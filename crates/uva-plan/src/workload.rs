@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
-use uva_graph::generate::Progress;
+use uva_graph::Progress;
 use uva_graph::{Csc, Dataset, Split};
 use uva_sample::{
     BatchBounds, BatchKey, BatchSampler, GraphView, MiniBatch, SampleError, SamplerOptions, SeedOrder,

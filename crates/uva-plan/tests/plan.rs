@@ -234,7 +234,7 @@ fn an_empty_train_split_is_refused() {
 fn progress_tells_of_sampling_and_of_timing() {
     let stored = stored(2000, 10.0, 8, 0.4, 1);
     let stages = Mutex::new(Vec::new());
-    let tell = |progress: uva_graph::generate::Progress| {
+    let tell = |progress: uva_graph::Progress| {
         assert!(progress.done <= progress.total);
         stages.lock().unwrap().push((progress.stage, progress.done == progress.total));
     };

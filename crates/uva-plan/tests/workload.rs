@@ -184,7 +184,7 @@ fn all_neighbours_are_counted_without_a_bound_on_the_batch() {
 fn progress_ends_at_the_total() {
     let stored = stored(500, 6.0, 1, 0.5, 1);
     let seen = Mutex::new(Vec::new());
-    let tell = |progress: uva_graph::generate::Progress| {
+    let tell = |progress: uva_graph::Progress| {
         seen.lock().unwrap().push((progress.done, progress.total));
     };
     let mut workload = Workload::of(&stored.dataset, options(&[2]), 50);

@@ -258,6 +258,7 @@ impl Dataset {
         py.detach(|| {
             Mapped::new(bytes, row_bytes, 1).and_then(|mut table| table.fill(ids, HostPlace::new(out)))
         })
+        .map(drop)
         .map_err(|error| match error {
             GatherError::IdOutOfRange { position, id, rows } => PyIndexError::new_err(format!(
                 "entry {position} is node {id}, but the graph's nodes are 0 to {}",

@@ -348,7 +348,7 @@ def main() -> None:
         count[f"{one['mode']}: {what} -> {one['code']}"] += 1
     print(f"{len(played)} rounds well, {len(failures)} failed, in {seconds:.0f} s")
     if arguments.out:
-        sys.path.insert(0, str(HERE.parents[2] / "scripts"))
+        sys.path.insert(0, str(HERE.parents[2] / "scripts/measure"))
         from watched import machine
 
         report = {

@@ -1,4 +1,4 @@
-"""scripts/check-wheel.py finds what is wrong with a wheel: a good one is spoilt in every way that it looks for."""
+"""scripts/check/wheel.py finds what is wrong with a wheel: a good one is spoilt in every way that it looks for."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[3] / "scripts/check-wheel.py"
+SCRIPT = Path(__file__).resolve().parents[3] / "scripts/check/wheel.py"
 CORE = "uvatrain/_core.abi3.so"
 
 
@@ -18,7 +18,7 @@ def wheel():
     """The wheel that is tested."""
     named = os.environ.get("UVATRAIN_WHEEL")
     if not named:
-        pytest.skip("needs UVATRAIN_WHEEL, which scripts/python-tests.sh sets")
+        pytest.skip("needs UVATRAIN_WHEEL, which scripts/check/python.sh sets")
     pytest.importorskip("abi3info")
     return Path(named)
 

@@ -111,9 +111,8 @@ pub struct BlockRef<'a> {
     /// ([`SamplerOptions::edge_ids`](crate::SamplerOptions::edge_ids)).
     pub edge_ids: &'a [i64],
     /// What each pick counts: the sum over a destination's picks of weight times row stands for the mean over its
-    /// complete list, or, of [`SamplerKind::Walk`](crate::SamplerKind::Walk), over what was visited. Empty where the
-    /// kind of sampler [weighs no edges](crate::SamplerKind::weighs_edges): there it is the mean of the picks that
-    /// stands for it.
+    /// complete list, or, of kinds that do not [pick in lists](crate::SamplerKind::picks_in_lists), over what was found.
+    /// Empty where the kind [weighs no edges](crate::SamplerKind::weighs_edges): there the mean of the picks stands for it.
     pub weights: &'a [f32],
 }
 

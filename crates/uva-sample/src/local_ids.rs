@@ -6,6 +6,7 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use uva_mem::ZeroedPages;
 
 use crate::SampleError;
+use crate::limits::LOCAL_ID_BYTES;
 
 /// A direct map from node to local id, 4 bytes a node, emptied in constant time.
 ///
@@ -29,16 +30,13 @@ pub enum RelabelError {
     NoRoom,
 }
 
-/// Bytes of an entry.
-pub(crate) const ENTRY_BYTES: usize = size_of::<u32>();
-
 impl LocalIds {
     /// For the ids `0..nodes`.
     ///
     /// # Errors
     /// [`SampleError::Memory`] where the system has none for it.
     pub(crate) fn new(nodes: usize) -> Result<Self, SampleError> {
-        let bytes = nodes.saturating_mul(ENTRY_BYTES);
+        let bytes = nodes.saturating_mul(LOCAL_ID_BYTES);
         let entries = ZeroedPages::new(bytes)
             .map_err(|error| SampleError::Memory { bytes, reason: error.to_string() })?;
         Ok(Self { entries, nodes, base: 1, given: 0 })

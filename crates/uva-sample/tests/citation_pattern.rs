@@ -1,7 +1,8 @@
 //! What the citation graph is for: rows that a sampled epoch reads are the rows that later epochs read, and those of
 //! nodes that stand in many lists are not.
 
-use uva_graph::{Dataset, Split, generate};
+use uva_graph::{Dataset, Split};
+use uva_io::generate;
 use uva_sample::{BatchBounds, BatchKey, MiniBatch, NeighborSampler, SamplerOptions, SeedOrder};
 
 const BATCH: usize = 1000;

@@ -6,11 +6,11 @@ use crate::TrainError;
 use crate::borrowed::Number;
 use crate::dropout::Draws;
 use crate::host;
-use crate::options::ModelKind;
 use rayon::prelude::*;
 use std::mem::MaybeUninit;
 use std::ops::Div;
 use tch::{Device, Kind, Tensor};
+use uva_model::ModelKind;
 use uva_ops::{Vectors, vectorized};
 
 /// The function.

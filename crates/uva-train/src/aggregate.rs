@@ -2,11 +2,11 @@
 
 use crate::borrowed::Borrowed;
 use crate::input::BlockInput;
-use crate::options::ModelKind;
 use crate::sums::{self, Element, Id, Weights};
 use crate::tensor_block::{TensorBlock, Transposed};
 use crate::{TrainError, host};
 use tch::{Device, Kind, Tensor};
+use uva_model::ModelKind;
 
 /// `embedding_bag`'s name for a weighted sum.
 const SUM: i64 = 0;

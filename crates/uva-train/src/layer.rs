@@ -5,10 +5,10 @@ use crate::aggregate::Block;
 use crate::attention::{Attention, Heads};
 use crate::convolution::Convolution;
 use crate::dropout::Draws;
-use crate::options::{ModelKind, TrainerOptions};
 use crate::random::SplitMix64;
 use crate::{attention, convolution};
 use tch::{Device, Kind, Tensor};
+use uva_model::{ModelKind, TrainerOptions};
 
 /// A layer, by what decides the weight of a neighbour.
 pub(crate) enum Layer {

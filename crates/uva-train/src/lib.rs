@@ -32,23 +32,19 @@ pub mod cuda;
 mod device;
 mod device_input;
 mod dropout;
-mod durable;
 mod error;
 mod evaluate;
 mod evaluation;
-mod footprint;
 mod full_layer;
 mod host;
 mod input;
 mod layer;
 mod model;
-mod options;
 mod prepared;
 mod random;
 mod rowwise;
 mod sums;
 mod targets;
-mod task;
 mod tensor_block;
 mod trainer;
 
@@ -57,13 +53,9 @@ mod tests;
 
 #[doc(hidden)]
 pub use aggregate::measured;
-pub use checkpoint::{Checkpoint, CheckpointError};
 pub use device::TrainDevice;
 pub use device_input::{DeviceBatch, DeviceBlock};
 pub use error::TrainError;
 pub use evaluation::Evaluation;
-pub use footprint::{Footprint, Shapes};
 pub use input::{Batch, BatchInput, BlockInput};
-pub use options::{FeatureNorm, ModelKind, NormKind, TrainerOptions};
-pub use task::{Metric, Task};
 pub use trainer::{Confirm, Step, Trainer};

@@ -6,10 +6,10 @@ use crate::borrowed::{Borrowed, Number};
 use crate::device::TrainDevice;
 use crate::device_input::DeviceBatch;
 use crate::input::{Batch, BatchInput};
-use crate::options::ModelKind;
 use crate::targets::Targets;
 use crate::trainer::Trainer;
 use tch::{Device, Tensor};
+use uva_model::ModelKind;
 
 /// A batch that has at least one seed.
 pub(crate) struct Prepared<'a> {

@@ -8,8 +8,8 @@
 use crate::TrainError;
 use crate::aggregate::refuse_weights;
 use crate::attention::Lists;
-use crate::options::ModelKind;
 use tch::{Kind, Tensor};
+use uva_model::ModelKind;
 
 /// A block's numbers as tensors on one device, all within their ranges.
 pub(crate) struct TensorBlock {

@@ -7,13 +7,13 @@ use crate::dropout::Draws;
 use crate::evaluation::Evaluation;
 use crate::input::Batch;
 use crate::model::Model;
-use crate::options::{FeatureNorm, TrainerOptions};
 use crate::prepared::Prepared;
 use crate::random::batch_seed;
 use crate::targets::Tally;
-use crate::task::Task;
 use crate::{TrainError, borrowed::Borrowed};
 use tch::{Kind, Reduction, Tensor};
+use uva_model::Task;
+use uva_model::{FeatureNorm, TrainerOptions};
 
 /// Rows whose absolute values sum to less than this are divided by it instead: a row of zeros stays one.
 const SMALLEST_ROW_SUM: f64 = 1e-12;
@@ -54,7 +54,7 @@ impl Trainer {
     /// is that of so many classes, one a node, judged by accuracy.
     ///
     /// # Errors
-    /// [`TrainError::Option`] for an option out of range or a metric that such labels cannot be judged by, [`TrainError::Unsupported`] for no columns or no classes,
+    /// [`TrainError::Options`] for an option out of range, a metric that does not fit the labels, no columns or no classes,
     /// [`TrainError::Cuda`] for a CUDA device that libtorch cannot use.
     pub fn new(
         options: &TrainerOptions,

@@ -12,6 +12,7 @@
 
 mod copy;
 mod device;
+mod lack;
 mod pinned;
 mod preflight;
 mod shared;
@@ -23,16 +24,3 @@ pub use pinned::PinnedBuffer;
 pub use preflight::{CgroupLimit, HostMemory, PinWay, Preflight, PreflightError, PreflightPolicy, preflight};
 pub use shared::{Exported, IpcKind, SharedBuffer, SharedKind, SharedMetadata};
 pub use table::{CHUNK_BYTES, PinHow, PinOptions, PinReport, PinnedTable, TableBytes};
-
-use crate::context::Context;
-use crate::error::{CudaError, OUT_OF_MEMORY};
-
-/// Turns a refusal for lack of device memory into one that says of what, how much, and how much there was.
-fn explain_lack(context: &Context, what: &str, bytes: u64, error: CudaError) -> CudaError {
-    let CudaError::Call { call, code: OUT_OF_MEMORY, .. } = error else { return error };
-    match context.memory() {
-        Ok((free, total)) => CudaError::OutOfMemory { call, what: what.to_owned(), bytes, free, total },
-        // The first error is the one that matters.
-        Err(_) => error,
-    }
-}

@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use bytemuck::Pod;
 use rayon::prelude::*;
 
-use super::Changes;
 use super::buckets::{Buckets, CHUNK_BYTES};
+use super::changes::{Changes, SelfLoops};
 use crate::GraphError;
-use crate::files::names;
-use crate::import::SelfLoops;
+use crate::Progress;
+use crate::names;
 use crate::npy::{NpyType, NpyWriter};
-use crate::steps::Progress;
 
 /// Buckets there are at most: enough that one of a large graph fits the caches' neighbourhood while it is sorted, few
 /// enough that each has memory worth writing at once.
@@ -21,14 +20,14 @@ const MOST_BUCKETS: u64 = 256;
 const NODES_PER_TASK: usize = 4096;
 
 /// The least memory that is accepted: a chunk for every bucket, twice, and as much again to sort in.
-pub(crate) const LEAST_MEMORY: u64 = 4 * MOST_BUCKETS * CHUNK_BYTES as u64;
+pub(super) const LEAST_MEMORY: u64 = 4 * MOST_BUCKETS * CHUNK_BYTES as u64;
 
 /// Builds the lists of all nodes, in two halves: [`push`](CscBuilder::push) every edge, then
 /// [`finish`](CscBuilder::finish).
 ///
 /// Half of the memory holds edges before they go to the temporary file, the other half the lists that are being sorted.
 #[derive(Debug)]
-pub(crate) struct CscBuilder {
+pub struct CscBuilder {
     directory: PathBuf,
     nodes: u64,
     changes: Changes,
@@ -68,7 +67,7 @@ impl CscBuilder {
     ///
     /// # Errors
     /// Where `memory` is less than [`LEAST_MEMORY`].
-    pub(crate) fn new(
+    pub fn new(
         directory: &Path,
         nodes: u64,
         changes: Changes,
@@ -92,7 +91,7 @@ impl CscBuilder {
     /// Takes an edge, with the changes that were asked for. Both ends are below the number of nodes; an edge without a
     /// weight has any.
     #[inline]
-    pub(crate) fn push(&mut self, source: u64, destination: u64, weight: f32) -> Result<(), GraphError> {
+    pub fn push(&mut self, source: u64, destination: u64, weight: f32) -> Result<(), GraphError> {
         if source == destination {
             // Those that are added come with the lists; a self-loop is its own other direction.
             return match self.changes.self_loops {
@@ -128,7 +127,7 @@ impl CscBuilder {
     ///
     /// # Errors
     /// Where the system refuses to write or read, or one node has more in-neighbours than the memory holds.
-    pub(crate) fn finish(self, progress: &dyn Fn(Progress)) -> Result<u64, GraphError> {
+    pub fn finish(self, progress: &dyn Fn(Progress)) -> Result<u64, GraphError> {
         if self.nodes > i32::MAX as u64 { self.write::<i64>(progress) } else { self.write::<i32>(progress) }
     }
 

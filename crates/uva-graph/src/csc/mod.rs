@@ -7,33 +7,7 @@
 
 mod buckets;
 mod builder;
+mod changes;
 
-pub(crate) use builder::CscBuilder;
-
-use crate::import::SelfLoops;
-
-/// What to change about the edges.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Changes {
-    /// Give every edge its other direction.
-    pub(crate) symmetrise: bool,
-    /// Keep one of edges with equal ends.
-    pub(crate) deduplicate: bool,
-    pub(crate) self_loops: SelfLoops,
-}
-
-impl Changes {
-    /// Edges as they are in the source.
-    pub(crate) const NONE: Changes =
-        Changes { symmetrise: false, deduplicate: false, self_loops: SelfLoops::Keep };
-
-    /// Whether the lists stay as they are.
-    pub(crate) fn is_none(self) -> bool {
-        self == Changes::NONE
-    }
-
-    /// Whether each list ascends afterwards.
-    fn sorts(self) -> bool {
-        self.symmetrise || self.deduplicate
-    }
-}
+pub use builder::CscBuilder;
+pub use changes::{Changes, SelfLoops};

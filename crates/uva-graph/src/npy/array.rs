@@ -111,12 +111,12 @@ impl NpyArray {
     }
 
     /// The error that says which types would do.
-    pub(crate) fn wrong_type(&self, wanted: impl Into<String>) -> GraphError {
+    pub fn wrong_type(&self, wanted: impl Into<String>) -> GraphError {
         GraphError::invalid(self.path(), ArrayProblem::Type { found: self.kind(), wanted: wanted.into() })
     }
 
     /// The error that says which shape would do.
-    pub(crate) fn wrong_shape(&self, wanted: impl Into<String>) -> GraphError {
+    pub fn wrong_shape(&self, wanted: impl Into<String>) -> GraphError {
         let found = self.shape().to_vec();
         GraphError::invalid(self.path(), ArrayProblem::Shape { found, wanted: wanted.into() })
     }

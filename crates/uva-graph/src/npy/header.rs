@@ -118,7 +118,8 @@ impl fmt::Display for NpyType {
 
 /// What is wrong with a header. Offsets count from the start of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum HeaderProblem {
+#[allow(missing_docs)]
+pub enum HeaderProblem {
     #[error("the file ends at byte {length}, inside the .npy header, which needs {needed}: it is truncated")]
     Truncated { length: usize, needed: usize },
     #[error("not a .npy file: it starts with {found:02x?} instead of \\x93NUMPY")]
@@ -147,7 +148,7 @@ pub(crate) enum HeaderProblem {
 
 impl HeaderProblem {
     /// How long the header is at least, where more of it has to be looked at to tell what is wrong, if anything.
-    pub(crate) fn bytes_needed(&self) -> Option<usize> {
+    pub fn bytes_needed(&self) -> Option<usize> {
         match self {
             HeaderProblem::Truncated { needed, .. } => Some(*needed),
             _ => None,
@@ -168,7 +169,7 @@ pub struct Header {
 
 impl Header {
     /// Reads the header at the start of `file`, which may be longer than the header.
-    pub(crate) fn parse(file: &[u8]) -> Result<Header, HeaderProblem> {
+    pub fn parse(file: &[u8]) -> Result<Header, HeaderProblem> {
         let truncated = |needed| HeaderProblem::Truncated { length: file.len(), needed };
         let magic = file.get(..6).ok_or_else(|| {
             if MAGIC.starts_with(file) {

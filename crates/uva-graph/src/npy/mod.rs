@@ -8,7 +8,7 @@ mod writer;
 
 pub use array::NpyArray;
 pub(crate) use array::TypedArray;
-pub use header::{Header, NpyType};
+pub use header::{Header, HeaderProblem, NpyType};
 pub use writer::{NpyWriter, write_array};
 
 #[cfg(target_endian = "big")]

@@ -110,7 +110,7 @@ impl NpyWriter {
     ///
     /// # Errors
     /// As [`finish`](Self::finish), and where it is another number of rows that was written.
-    pub(crate) fn finish_with_rows(self, rows: u64) -> Result<(), GraphError> {
+    pub fn finish_with_rows(self, rows: u64) -> Result<(), GraphError> {
         self.write_header(Some(rows)).map(drop)
     }
 

@@ -20,12 +20,17 @@ const ALIGNMENT: usize = 64;
 ///
 /// ```
 /// use uva_graph::reorder::{NodeOrder, ReorderedLayout};
-/// # use uva_graph::{Dataset, Split, generate};
+/// # use uva_graph::Dataset;
+/// # use uva_graph::npy::{NpyType, write_array};
 /// # let parent = tempfile::tempdir()?;
-/// # let options = generate::PowerLaw { nodes: 100, average_degree: 3.0, ..Default::default() };
-/// # generate::power_law(&parent.path().join("graph"), &options, &|_| {})?;
-/// # let dataset = Dataset::open(&parent.path().join("graph"))?;
-///
+/// # let write = |name: &str, ids: &[i64]| write_array(&parent.path().join(name), NpyType::I64, &[], ids);
+/// # let (ends, ids): (Vec<i64>, Vec<i64>) = ((0..=100).collect(), (0..100).collect());
+/// # write("indptr.npy", &ends)?;
+/// # for name in ["indices.npy", "label.npy", "train_idx.npy", "valid_idx.npy", "test_idx.npy"] {
+/// #     write(name, &ids)?;
+/// # }
+/// # write_array(&parent.path().join("feat.npy"), NpyType::F32, &[1], &[0.0_f32; 100])?;
+/// # let dataset = Dataset::open(parent.path())?;
 /// let layout = ReorderedLayout::new(&dataset);
 /// // Memory that two processes share is made of pages; of a vector one takes the part that is aligned.
 /// let mut memory = vec![0_u64; layout.bytes().div_ceil(8)];

@@ -9,13 +9,12 @@ use uva_mem::files;
 use super::NodeOrder;
 use super::lists::{Lists, write_ends};
 use super::order::{Places, by_place};
-use crate::files::names;
-use crate::generate::{Progress, Summary};
 use crate::meta;
+use crate::names;
 use crate::npy::{NpyType, NpyWriter, write_array};
+use crate::progress::in_steps;
 use crate::staged::StagedDirectory;
-use crate::steps::in_steps;
-use crate::{Dataset, GraphError, Indices, Split};
+use crate::{Dataset, GraphError, Indices, Progress, Split, Summary};
 
 /// Rows that one task copies.
 const ROWS_PER_TASK: usize = 256;

@@ -10,7 +10,8 @@ use uva_mem::files::random_word;
 
 use super::sibling;
 use crate::GraphError;
-use crate::files::{Files, names};
+use crate::files::Files;
+use crate::names;
 
 /// The names of all files that a dataset may have, by which alone they are removed.
 fn file_names() -> impl Iterator<Item = &'static str> {

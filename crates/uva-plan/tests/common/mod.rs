@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use uva_graph::generate::{PowerLaw, power_law};
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Csc, Dataset, Indices};
+use uva_io::generate::{PowerLaw, power_law};
 use uva_plan::Workload;
 use uva_sample::SamplerOptions;
 

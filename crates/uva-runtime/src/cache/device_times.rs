@@ -13,8 +13,8 @@ use uva_mem::FrozenBytes;
 use uva_plan::{Timed, TimedCaches};
 use uva_rows::RowSource;
 use uva_rows::cuda::{DeviceCache, SlotFiller, SlotPlace, SlotShape};
+use uva_sample::cuda::GraphSource;
 use uva_sample::{BatchKey, MiniBatch};
-use uva_sample_cuda::GraphSource;
 
 use super::engine::OnGpu;
 use super::host_times::{HostTimes, median, share};
@@ -81,7 +81,7 @@ impl<'d> DeviceTimes<'d> {
 
     fn sample(
         &self,
-        mut sampler: uva_sample_cuda::CudaSampler,
+        mut sampler: uva_sample::cuda::CudaSampler,
         graph: &SampledGraph<'_>,
         clock: Clock,
     ) -> Result<Timed, Failure> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use uva_graph::ElementType;
-use uva_graph::generate::{PowerLaw, power_law};
+use uva_io::generate::{PowerLaw, power_law};
 
 /// A generated graph of three classes, five features a node, in `directory`.
 #[allow(dead_code, reason = "not every file of tests needs both")]

@@ -12,8 +12,9 @@ mod sink;
 use uva_graph::Indices;
 
 use self::sink::Waiting;
+use crate::limits::{MAX_EPOCH, MAX_PICKS};
 use crate::local_ids::LocalIds;
-use crate::options::{GROUP, GROUP_PICKS, MAX_EPOCH, MAX_PICKS};
+use crate::options::{GROUP, GROUP_PICKS};
 use crate::philox::{Purpose, StreamKey};
 use crate::{
     BatchCounts, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView, HopShape,
@@ -29,7 +30,7 @@ pub trait Picks<'g>: Sized {
     const KIND: SamplerKind;
 
     /// What its random words are for.
-    const PURPOSE: Purpose;
+    const PURPOSE: Purpose = Purpose::Neighbors;
 
     /// Memory for groups of at most `group_picks` picks, of which a list that is drawn from has `most` at most.
     ///
@@ -112,24 +113,11 @@ pub struct HopSampler<'g, P> {
 }
 
 impl<'g, P: Picks<'g>> HopSampler<'g, P> {
-    /// A sampler over `csc`.
+    /// A sampler by options that have been checked.
     ///
     /// # Errors
-    /// What [`SamplerOptions::check`] says, and [`InvalidOption::OtherKind`] for options of another kind of sampler.
-    pub fn new(csc: uva_graph::Csc<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
-        Self::over(csc.into(), options)
-    }
-
-    /// The same with all that is known of the graph.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new), and [`InvalidOption::NoWeights`] where the kind picks by weights and there are none.
-    pub fn over(graph: GraphView<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
-        if options.kind != P::KIND {
-            return Err(InvalidOption::OtherKind { asked: options.kind, this: P::KIND }.into());
-        }
-        options.check(&graph.csc)?;
-        graph.check_home()?;
+    /// Where the system has no memory for it, and where the graph lacks what the kind picks by.
+    pub(crate) fn unchecked(graph: GraphView<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
         let most = options.fanouts.iter().map(|&fanout| options.picks_a_list(fanout).unwrap_or(0)).max();
         let most = most.unwrap_or(0).min(MAX_PICKS);
         // A group holds GROUP_PICKS picks, or one destination's where those are more.

@@ -176,7 +176,7 @@ pub fn plainly_weighed(
         };
         for destination in nodes.clone().into_iter().skip(indptr.len() - 1) {
             let list = graph.list(destination);
-            if options.kind == SamplerKind::Walk {
+            if options.kind == SamplerKind::WALK {
                 for (visited, weight) in
                     walk(graph, stream_of(destination, Purpose::Walks), options, destination, fanout)
                 {
@@ -186,11 +186,11 @@ pub fn plainly_weighed(
                 indptr.push(indices.len() as i32);
                 continue;
             }
-            let picks = match options.kind {
-                SamplerKind::Neighbor => {
+            let picks = match options.kind.name() {
+                "neighbor" => {
                     pick_uniformly(stream_of(destination, Purpose::Neighbors), &list, fanout, options.replace)
                 }
-                SamplerKind::Labor => {
+                "labor" => {
                     let variate = |&node: &i64| {
                         let mut stream = stream_of(node, Purpose::Neighbors).stream();
                         (u64::from(stream.next_u32()), stream.next_u32())
@@ -198,16 +198,12 @@ pub fn plainly_weighed(
                     let variates = list.iter().map(variate).map(|(low, high)| low | u64::from(high) << 32);
                     smallest(variates.zip(0..).collect(), fanout.min(list.len()))
                 }
-                SamplerKind::Weighted => {
+                "weighted" => {
                     let begin = graph.indptr[destination as usize] as usize;
                     let weights = &graph.weights.as_ref().unwrap()[begin..begin + list.len()];
                     pick_by_weight(stream_of(destination, Purpose::Weights), weights, fanout, options.replace)
                 }
-                SamplerKind::Ladies
-                | SamplerKind::FastGcn
-                | SamplerKind::SaintNode
-                | SamplerKind::SaintEdge
-                | SamplerKind::Walk => {
+                _ => {
                     let picked: Vec<(u32, f32)> = of_layer.next().unwrap();
                     block_weights.extend(picked.iter().map(|(_, weight)| weight.to_bits()));
                     picked.into_iter().map(|(place, _)| place).collect()

@@ -3,9 +3,9 @@
 use super::support::{Graph, MODELS, SHAPES_OF_NETS, fill_biases, options, parameters};
 use crate::device::TrainDevice;
 use crate::evaluation::Evaluation;
-use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
 use crate::trainer::Trainer;
 use uva_graph::{ElementType, FeatureTable, Labels};
+use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
 
 pub(super) type Matrix = Vec<Vec<f64>>;
 

@@ -5,9 +5,9 @@ use crate::TrainError;
 use crate::aggregate::Block;
 use crate::device::TrainDevice;
 use crate::input::BlockInput;
-use crate::options::ModelKind;
 use crate::trainer::Trainer;
 use tch::{Kind, Tensor};
+use uva_model::ModelKind;
 
 /// Two destinations, with three and one of their neighbours.
 fn block() -> OwnedBlock {

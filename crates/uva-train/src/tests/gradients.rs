@@ -5,9 +5,9 @@ use crate::aggregate::Block;
 use crate::convolution::projects_first;
 use crate::device::TrainDevice;
 use crate::model::Step;
-use crate::options::TrainerOptions;
 use crate::trainer::Trainer;
 use tch::{Kind, Tensor};
+use uva_model::TrainerOptions;
 
 const STEP: f64 = 1e-5;
 const TOLERANCE: f64 = 1e-7;

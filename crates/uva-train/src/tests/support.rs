@@ -2,11 +2,11 @@
 
 use crate::dropout::Draws;
 use crate::input::{BatchInput, BlockInput};
-use crate::options::{FeatureNorm, ModelKind, NormKind, TrainerOptions};
 use crate::random::SplitMix64;
 use crate::trainer::Trainer;
 use std::collections::HashMap;
 use uva_graph::{Csc, ElementType, FeatureTable, Indices, Labels};
+use uva_model::{FeatureNorm, ModelKind, NormKind, TrainerOptions};
 
 /// A graph with everything a batch is made from.
 pub(crate) struct Graph {

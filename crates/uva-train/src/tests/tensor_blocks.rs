@@ -5,13 +5,13 @@ use super::support::{Batch, Graph, MODELS, OwnedBlock, draws, fill_biases, optio
 use crate::aggregate::{Block, transposed};
 use crate::device::TrainDevice;
 use crate::input::BlockInput;
-use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
 use crate::prepared::Prepared;
 use crate::sums::Weights;
 use crate::tensor_block::TensorBlock;
 use crate::trainer::Trainer;
 use proptest::prelude::*;
 use tch::{Device, Kind, Tensor};
+use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
 
 /// Any block: lists of 0 to 5 edges, sources that nobody picked or several picked twice, perhaps nothing at all; with
 /// degrees of its sources.

@@ -68,10 +68,15 @@ struct Report {
 /// Looks at everything and prints it. What is missing is a finding, not a failure of this command.
 pub fn run(flags: &DoctorFlags) -> anyhow::Result<()> {
     let mut checks = host::checks();
-    checks.extend(torch::checks());
+    let (torch, program) = torch::checks(flags.libtorch.as_deref());
+    checks.extend(torch);
     let trains_on_cpu = checks.iter().all(|check| check.status != Status::Missing);
     // A probe that cannot be had is a finding too: nothing is known then.
     let probed = Probe::in_child(&[], false).ok();
+    let probed = match &program {
+        Some(program) => probed.and_then(|probed| program.probe(probed).ok()),
+        None => probed,
+    };
     checks.extend(gpu::checks(probed.as_ref()));
     let trains_on_gpu = trains_on_cpu && gpu::trains(probed.as_ref());
     let report = Report { version: env!("CARGO_PKG_VERSION"), trains_on_cpu, trains_on_gpu, checks };
@@ -115,16 +120,18 @@ mod tests {
             |checks, trains_on_cpu| Report { version: "0", trains_on_cpu, trains_on_gpu: false, checks };
         let well = text(&report(vec![Check::ok("memory", "7 GiB")], true));
         assert!(well.contains("✓ memory  7 GiB") && well.contains("can train on the CPU"), "{well}");
-        let ill =
-            text(&report(vec![Check::missing("libtorch", "not there", "./scripts/libtorch.sh")], false));
-        assert!(ill.contains("✗ libtorch  not there\n            → ./scripts/libtorch.sh"), "{ill}");
+        let ill = text(&report(
+            vec![Check::missing("libtorch", "not there", "./scripts/setup/libtorch.sh")],
+            false,
+        ));
+        assert!(ill.contains("✗ libtorch  not there\n            → ./scripts/setup/libtorch.sh"), "{ill}");
         assert!(ill.contains("cannot train yet"), "{ill}");
     }
 
     #[test]
     fn every_check_of_this_machine_says_something_and_only_ok_goes_without_a_remedy() {
         let checks: Vec<Check> =
-            [host::checks(), torch::checks(), gpu::checks(None)].into_iter().flatten().collect();
+            [host::checks(), torch::checks(None).0, gpu::checks(None)].into_iter().flatten().collect();
         assert!(checks.len() >= 8);
         for check in &checks {
             assert!(!check.finding.is_empty(), "{check:?}");

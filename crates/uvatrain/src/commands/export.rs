@@ -3,37 +3,25 @@
 use std::time::Instant;
 
 use uva_graph::Dataset;
-use uva_graph::export::{self, Target};
+use uva_io::export::ExportOptions;
 
-use crate::exit;
-use crate::flags::{ExportFlags, TargetFormat};
+use crate::flags::ExportFlags;
 use crate::ui::work::Work;
 use crate::ui::{format, out};
 
 /// Checks the dataset, writes it, and says how long that took and how it is imported again.
 pub fn run(flags: &ExportFlags) -> anyhow::Result<()> {
     super::clean_up_on_signals()?;
-    let (target, name) = match flags.to {
-        TargetFormat::Npy => (Target::Npy, "npy"),
-        TargetFormat::Edgelist => (Target::EdgeList { gzip: flags.gzip }, "edgelist"),
-        TargetFormat::Graphbolt => (Target::GraphBolt, "graphbolt"),
-    };
-    if flags.gzip && flags.to != TargetFormat::Edgelist {
-        return Err(exit::usage("--gzip: only the lines of --to edgelist are compressed").into());
-    }
     let start = Instant::now();
     let dataset = Dataset::open(&flags.data)?;
     let work = Work::new();
-    export::run(target, &dataset, &flags.out, &|progress| work.show(progress))?;
+    let options = ExportOptions { gzip: flags.gzip };
+    let to_import = flags.to.run(&dataset, &flags.out, options, &|progress| work.show(progress))?;
     drop(work);
-    let mut back = format!("uvatrain import --from {name} {} DIRECTORY", flags.out.display());
-    if flags.to == TargetFormat::Edgelist {
-        if flags.out.join("node_names.txt").exists() {
-            back += " --ids name";
-        }
-        if dataset.weights().is_some() {
-            back += " --third-column weight";
-        }
+    let mut back = format!("uvatrain import --from {} {} DIRECTORY", flags.to.name, flags.out.display());
+    for option in to_import {
+        back.push(' ');
+        back += option;
     }
     out::say(&format!(
         "{}: {} nodes, {} edges, in {}",

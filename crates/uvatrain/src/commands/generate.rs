@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use uva_graph::generate::{Recipe, Summary};
+use uva_graph::Summary;
+use uva_io::generate::Recipe;
 
 use super::written;
 use crate::flags::{ByteSize, GenerateFlags};
@@ -47,7 +48,7 @@ fn shortfall(recipe: &Recipe, summary: &Summary) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use uva_graph::generate::{Common, Rmat};
+    use uva_io::generate::{Common, Rmat};
 
     use super::*;
 

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
-use uva_graph::import::{self, EdgeList, Estimate, Format, Ids, ImportOptions, Watch};
+use uva_graph::csc;
+use uva_io::import::{self, EdgeList, Ids, ImportEstimate, ImportOptions, Watch};
 
 use super::written;
-use crate::flags::{ByteSize, EdgeListFlags, EdgeListIds, ImportFlags, SelfLoops, SourceFormat, ThirdColumn};
+use crate::flags::{ByteSize, EdgeListFlags, EdgeListIds, ImportFlags, SelfLoops, ThirdColumn};
 use crate::ui::work::Work;
 use crate::ui::{format, out};
 
@@ -16,9 +17,9 @@ pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
         symmetrise: flags.symmetrise,
         deduplicate: flags.dedup,
         self_loops: flags.self_loops.map(|choice| match choice {
-            SelfLoops::Keep => import::SelfLoops::Keep,
-            SelfLoops::Add => import::SelfLoops::Add,
-            SelfLoops::Remove => import::SelfLoops::Remove,
+            SelfLoops::Keep => csc::SelfLoops::Keep,
+            SelfLoops::Add => csc::SelfLoops::Add,
+            SelfLoops::Remove => csc::SelfLoops::Remove,
         }),
         name: flags.name.clone(),
         memory: flags.memory.bytes(),
@@ -27,22 +28,13 @@ pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
         edge_list: edge_list(&flags.edge_list),
         variant: flags.variant.clone(),
     };
-    let format = match flags.from {
-        SourceFormat::Npy => Format::Npy,
-        SourceFormat::Ogb => Format::Ogb,
-        SourceFormat::Planetoid => Format::Planetoid,
-        SourceFormat::GnnNpz => Format::GnnNpz,
-        SourceFormat::Graphbolt => Format::GraphBolt,
-        SourceFormat::Edgelist => Format::EdgeList,
-        SourceFormat::Igb => Format::Igb,
-    };
     let start = Instant::now();
     let work = Work::new();
-    let estimate = |estimate: &Estimate| work.beside(|| out::say(&line(estimate)));
+    let estimate = |estimate: &ImportEstimate| work.beside(|| out::say(&line(estimate)));
     let progress = |progress| work.show(progress);
     let note = |line: &str| work.beside(|| out::say(line));
     let watch = Watch { estimate: &estimate, progress: &progress, note: &note };
-    import::run(format, &flags.source, &flags.out, &options, &watch)?;
+    flags.from.run(&flags.source, &flags.out, &options, &watch)?;
     drop(work);
     written::say(&flags.out, start.elapsed())
 }
@@ -64,7 +56,7 @@ fn edge_list(flags: &EdgeListFlags) -> EdgeList {
 }
 
 /// `estimate: 2,449,029 nodes, up to 123,718,280 edges; 1.4 GiB on the disk; at most 4 GiB of memory for edges`
-fn line(estimate: &Estimate) -> String {
+fn line(estimate: &ImportEstimate) -> String {
     let nodes = match estimate.nodes {
         Some(nodes) => format!("{} nodes", format::count(nodes)),
         None => "nodes still to be counted".to_owned(),

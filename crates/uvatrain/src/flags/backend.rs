@@ -55,7 +55,7 @@ pub struct BackendFlags {
     pub ipc: Ipc,
 
     /// NVRTC, which compiles the kernels: the library or its folder [default: looked for beside PyTorch, in CUDA_HOME,
-    /// and where scripts/nvrtc.sh puts it]
+    /// and where scripts/setup/nvrtc.sh puts it]
     #[arg(long, value_name = "PATH", help_heading = GPU)]
     pub nvrtc: Option<PathBuf>,
 

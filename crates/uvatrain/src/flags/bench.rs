@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use uva_bench::pcie::{IdOrder, TablePages};
 #[cfg(feature = "request-model")]
-use uva_kernel_sim::gather::{IdWidth, Kernel};
+use uva_kernels::gather::{IdWidth, Kernel};
 
 use super::backend::Preflight;
 use super::cache::Policy;
@@ -87,7 +87,7 @@ pub struct SampleBenchFlags {
     pub data: PathBuf,
 
     /// Which neighbours are picked
-    #[arg(long, value_name = "KIND", value_enum, default_value_t = NeighborsPicked::Neighbor)]
+    #[arg(long, value_name = "KIND", value_enum, default_value_t)]
     pub sampler_kind: NeighborsPicked,
 
     /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use uva_graph::import::{self, SplitRule};
+use uva_io::export::{self, EXPORTERS, Exporter};
+use uva_io::import::{self, IMPORTERS, Importer, SplitRule};
 
 use super::ByteSize;
 
@@ -20,8 +22,8 @@ Examples:
 SRC is only read. OUT appears only when it is complete. What it will take on the disk and in memory is said first.")]
 pub struct ImportFlags {
     /// What SRC is
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub from: SourceFormat,
+    #[arg(long, value_name = "FORMAT", value_parser = importers())]
+    pub from: &'static Importer,
 
     /// The graph to read
     #[arg(value_name = "SRC")]
@@ -119,25 +121,6 @@ pub enum ThirdColumn {
     Ignore,
 }
 
-/// A format that `import` reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SourceFormat {
-    /// A directory of .npy files
-    Npy,
-    /// What the Open Graph Benchmark's package unpacks: the directory with raw and split
-    Ogb,
-    /// The ind.NAME.* files of cora, citeseer and pubmed; their pickles are read, never executed
-    Planetoid,
-    /// A .npz of the gnn-benchmark collection: amazon_computers, coauthor_cs, ...
-    GnnNpz,
-    /// A directory with the metadata.yaml of a DGL GraphBolt OnDiskDataset
-    Graphbolt,
-    /// Lines of text with an edge each, plain, .gz or .zst
-    Edgelist,
-    /// A homogeneous graph of the Illinois Graph Benchmark: the directory with processed
-    Igb,
-}
-
 /// The options of `uvatrain export`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
@@ -155,23 +138,12 @@ pub struct ExportFlags {
     pub out: PathBuf,
 
     /// What to write
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub to: TargetFormat,
+    #[arg(long, value_name = "FORMAT", value_parser = exporters())]
+    pub to: &'static Exporter,
 
     /// Compress the lines of an edge list
     #[arg(long)]
     pub gzip: bool,
-}
-
-/// A format that `export` writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TargetFormat {
-    /// .npy files, the edges as edge_index.npy
-    Npy,
-    /// A line an edge in edges.tsv, everything else as .npy files
-    Edgelist,
-    /// A DGL GraphBolt OnDiskDataset
-    Graphbolt,
 }
 
 /// What `import` does about edges from a node to itself.
@@ -206,4 +178,21 @@ fn split_rule(text: &str) -> Result<SplitRule, String> {
     SplitRule::from_text(text).ok_or_else(|| {
         format!("'{text}' is none of none, per-class, per-class:20,30, random and random:0.6,0.2")
     })
+}
+
+fn importers() -> impl TypedValueParser<Value = &'static Importer> {
+    one_of(IMPORTERS.iter().map(|row| (row.name, row.help)), import::importer)
+}
+
+fn exporters() -> impl TypedValueParser<Value = &'static Exporter> {
+    one_of(EXPORTERS.iter().map(|row| (row.name, row.help)), export::exporter)
+}
+
+/// Takes the name of a row of a table, of which `rows` gives names and help.
+fn one_of<R: Clone + Send + Sync + 'static>(
+    rows: impl Iterator<Item = (&'static str, &'static str)>,
+    find: impl Fn(&str) -> Option<R> + Clone + Send + Sync + 'static,
+) -> impl TypedValueParser<Value = R> {
+    let names = rows.map(|(name, help)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new(names).try_map(move |name| find(&name).ok_or("no such format"))
 }

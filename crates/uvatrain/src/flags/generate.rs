@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use uva_graph::ElementType;
-use uva_graph::generate::{Citation, Common, Mixing, PRESETS, PowerLaw, Preset, Recipe, Rmat, Sbm, Web};
+use uva_io::generate::{Citation, Common, Mixing, PRESETS, PowerLaw, Preset, Recipe, Rmat, Sbm, Web};
 
 use super::within::within;
 use crate::exit;

@@ -34,14 +34,10 @@ pub use bench::{
 #[cfg(feature = "request-model")]
 pub use bench::{Gpu, RequestsBenchFlags};
 pub use cache::{CacheFlags, Policy};
-pub use dataset::{
-    EdgeListFlags, EdgeListIds, ExportFlags, ImportFlags, InfoFlags, SelfLoops, SourceFormat, TargetFormat,
-    ThirdColumn,
-};
+pub use dataset::{EdgeListFlags, EdgeListIds, ExportFlags, ImportFlags, InfoFlags, SelfLoops, ThirdColumn};
 pub use duration::Seconds;
 pub use fanouts::Fanouts;
 pub use generate::GenerateFlags;
-#[cfg(feature = "train")]
 pub use loader::share_of_cores;
 pub use loader::{LoaderFlags, NeighborsPicked};
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
@@ -52,7 +48,6 @@ pub use shell::{CompletionsFlags, ManFlags};
 pub use size::ByteSize;
 pub use top::TopFlags;
 pub use train::TrainFlags;
-#[cfg(feature = "train")]
 pub use train::{Evaluation, FeatureNorm, Metric, Model, Norm};
 pub use walks::WalkFlags;
 
@@ -154,6 +149,10 @@ pub enum Command {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  uvatrain doctor")]
 pub struct DoctorFlags {
+    /// The folder of a libtorch that is in none of the usual places
+    #[arg(long, value_name = "DIR")]
+    pub libtorch: Option<PathBuf>,
+
     /// Print the findings as one JSON object
     #[arg(long)]
     pub json: bool,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use uva_sample::SamplerKind;
 
 use super::within::within;
 use super::{BackendFlags, CacheFlags, LoaderFlags};
@@ -172,6 +173,12 @@ pub struct TrainFlags {
     )]
     pub train_threads: Option<u32>,
 
+    /// The folder of a libtorch that is in none of the usual places: the one with lib/libtorch_cpu.so, or lib itself
+    /// [default: UVATRAIN_LIBTORCH, beside the program, the cache folder, a PyTorch in the active environment]
+    #[arg(long, value_name = "DIR", help_heading = MACHINE)]
+    #[serde(skip)]
+    pub libtorch: Option<PathBuf>,
+
     /// Write one JSON object per batch and epoch to this file, a line each
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub metrics: Option<PathBuf>,
@@ -218,14 +225,15 @@ impl TrainFlags {
         if self.model == Model::Gat && kind.weighs_edges() {
             return Err(exit::usage(format!(
                 "--sampler-kind {kind}: its edges have weights, and --model gat computes its own: use --model sage or \
-                 gcn, or --sampler-kind neighbor, labor or weighted"
+                 gcn, or --sampler-kind {}",
+                SamplerKind::names_of(|kind| !kind.weighs_edges())
             ))
             .into());
         }
         if self.eval == Evaluation::Full && !kind.picks_in_lists() {
             return Err(exit::usage(format!(
-                "--eval full: it goes over all neighbours, and with --sampler-kind {kind} a node's neighbours are what was \
-                 visited: use --eval sampled"
+                "--eval full: it goes over all neighbours, and with --sampler-kind {kind} a node's neighbours are the nodes \
+                 found around it: use --eval sampled"
             ))
             .into());
         }

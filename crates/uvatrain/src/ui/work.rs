@@ -5,7 +5,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use uva_graph::generate::Progress;
+use uva_graph::Progress;
 
 /// How often a line moves whose work does not say how far it is.
 const TICK: Duration = Duration::from_millis(125);

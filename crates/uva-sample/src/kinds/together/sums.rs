@@ -2,10 +2,9 @@
 
 use uva_graph::Indices;
 
-use super::super::SamplerKind;
-use super::importance;
+use super::draw::importance;
 use crate::hops::NodeId;
-use crate::{GraphView, InvalidOption, SampleError};
+use crate::{GraphView, InvalidOption, SampleError, SamplerKind};
 
 /// The sum of all nodes' importance up to each of them, in the order of original ids, so that a draw does not depend on
 /// the graph's order. Takes 8 bytes a node, and 8 more where the graph has been reordered.

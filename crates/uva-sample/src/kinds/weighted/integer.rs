@@ -1,7 +1,13 @@
 //! Draws with replacement, by integer weights.
 
-use super::exists;
 use crate::philox::Stream;
+
+/// Whether an entry of this weight is there to be picked. (Weights that are no finite numbers are refused with the
+/// dataset.)
+#[inline]
+pub(super) fn exists(weight: f32) -> bool {
+    weight > 0.0 && weight < f32::INFINITY
+}
 
 /// Memory for draws out of one list.
 pub(super) struct Draws {

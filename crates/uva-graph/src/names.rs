@@ -1,0 +1,27 @@
+//! Names of the files of a dataset. Those of the splits are [`Split::file_name`]; that of the metadata is
+//! [`meta::FILE_NAME`].
+
+use crate::{Split, meta};
+
+/// Where each list ends.
+pub const INDPTR: &str = "indptr.npy";
+/// The neighbours, list after list.
+pub const INDICES: &str = "indices.npy";
+/// Feature rows.
+pub const FEATURES: &str = "feat.npy";
+/// Labels.
+pub const LABELS: &str = "label.npy";
+/// Edge weights, optional.
+pub const WEIGHTS: &str = "weight.npy";
+/// The id that each node had before a reordering, optional.
+pub const ORIGINAL_IDS: &str = "orig_id.npy";
+/// The integer id that each node had in an imported source, int64 [N], optional. Opening a dataset ignores it.
+pub const NODE_IDS: &str = "node_id.npy";
+/// The same where ids are text: line k is the name of node k.
+pub const NODE_NAMES: &str = "node_names.txt";
+
+/// The files that opening a dataset reads, the optional ones included.
+pub(crate) fn of_an_open_dataset() -> impl Iterator<Item = &'static str> {
+    let arrays = [INDPTR, INDICES, FEATURES, LABELS, WEIGHTS, ORIGINAL_IDS, meta::FILE_NAME];
+    arrays.into_iter().chain(Split::ALL.map(Split::file_name))
+}

@@ -1,0 +1,58 @@
+//! Whether a disk has the room for what is to be written, asked before anything is.
+
+use std::fmt;
+use std::path::Path;
+
+use rustix::fs::statvfs;
+use uva_graph::GraphError;
+
+/// Refuses where the file system that `out` will be on has less than `needs` bytes for us; `what` says what takes them,
+/// and what else would do. A file system that does not say how much it has, or a parent that cannot be looked at, is no
+/// reason to refuse: writing will tell.
+pub(crate) fn check(out: &Path, needs: u64, what: impl fmt::Display) -> Result<(), GraphError> {
+    // `out` need not exist yet, and parents of it may be missing.
+    let there = out.ancestors().find(|parent| parent.as_os_str().is_empty() || parent.exists());
+    let there = match there {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let Ok(found) = statvfs(there) else { return Ok(()) };
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    if found.f_blocks == 0 || needs <= free {
+        return Ok(());
+    }
+    let message = format!("there is room for {}, but {what}", BytesOnDisk(free));
+    Err(GraphError::Lacking { path: out.to_owned(), message })
+}
+
+/// Bytes as people read them where disks are meant.
+pub(crate) struct BytesOnDisk(pub u64);
+
+impl fmt::Display for BytesOnDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        // Less than one of the smallest is told in it all the same.
+        let (size, unit) = units.into_iter().find(|(size, _)| self.0 >= *size).unwrap_or(units[2]);
+        write!(f, "{:.1} {unit}", self.0 as f64 / size as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_is_let_through_and_what_does_not_is_refused_with_what_it_takes() {
+        let directory = tempfile::tempdir().unwrap();
+        let out = directory.path().join("not/there/yet");
+        check(&out, 1, "").unwrap();
+        check(Path::new("here"), 1, "").unwrap();
+        let error = check(&out, u64::MAX, "this takes more").unwrap_err();
+        assert!(matches!(error, GraphError::Lacking { .. }) && !error.is_bad_input(), "{error}");
+        let message = error.to_string();
+        assert!(
+            message.contains("not/there/yet: there is room for ") && message.contains("this takes more"),
+            "{message}"
+        );
+    }
+}

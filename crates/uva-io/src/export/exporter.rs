@@ -1,0 +1,54 @@
+//! What the table of exporters says of each.
+
+use std::fmt;
+use std::path::Path;
+
+use uva_graph::staged::StagedDirectory;
+use uva_graph::{Dataset, GraphError, Progress};
+
+use super::export_files::{Export, ExportOptions};
+
+/// A format that can be exported: a row of [`EXPORTERS`](super::EXPORTERS).
+///
+/// An export can be imported again under the same name, and gives the same files.
+pub struct Exporter {
+    /// Its name, as on the command line.
+    pub name: &'static str,
+    /// One line of help, without a full stop.
+    pub help: &'static str,
+    /// Whether it has lines of text, which `--gzip` compresses.
+    pub(super) has_lines: bool,
+    /// Writes the files. Gives the options that an import of them needs.
+    pub(super) write: fn(&Export<'_>) -> Result<Vec<&'static str>, GraphError>,
+}
+
+impl Exporter {
+    /// Writes `dataset` into the directory `out`, which must not exist. Returns the options that an import of it needs.
+    ///
+    /// # Errors
+    /// Where an option does not suit the format, the system refuses to write, `out` exists, or an edge, a weight or an
+    /// original id of the dataset is wrong (its stamp may be older than the files). Nothing is left behind then.
+    pub fn run(
+        &self,
+        dataset: &Dataset,
+        out: &Path,
+        options: ExportOptions,
+        progress: &dyn Fn(Progress),
+    ) -> Result<Vec<&'static str>, GraphError> {
+        if options.gzip && !self.has_lines {
+            let message = format!("{} has no lines of text to compress", self.name);
+            return Err(GraphError::usage("--gzip", message));
+        }
+        let staged = StagedDirectory::new(out)?;
+        dataset.check_edges()?;
+        let to_import = (self.write)(&Export { dataset, to: staged.path(), options, progress })?;
+        staged.commit()?;
+        Ok(to_import)
+    }
+}
+
+impl fmt::Debug for Exporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}

@@ -1,0 +1,111 @@
+//! A line an edge: source, tab, destination, and tab and weight where there are weights. Ids are those that an import
+//! has kept in `node_id.npy` or `node_names.txt`, else the nodes' numbers.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use uva_graph::npy::{NpyArray, NpyType};
+use uva_graph::{GraphError, Progress, names};
+use uva_mem::MappedFile;
+
+use super::export_files::{CHUNK, Export, pairs};
+use super::exporter::Exporter;
+
+#[derive(Debug, thiserror::Error)]
+enum NamesProblem {
+    #[error("it has {found} lines, there are {nodes} nodes")]
+    Lines { found: usize, nodes: usize },
+}
+
+/// What nodes are called.
+enum NodeIds {
+    Numbers,
+    Integers(Vec<i64>),
+    Names(Vec<Vec<u8>>),
+}
+
+/// The row in the table.
+pub(super) const EXPORTER: Exporter = Exporter {
+    name: "edgelist",
+    help: "A line an edge in edges.tsv, everything else as .npy files",
+    has_lines: true,
+    write,
+};
+
+fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
+    let gzip = export.options.gzip;
+    let ids = ids(export)?;
+    let path = export.to.join(if gzip { "edges.tsv.gz" } else { "edges.tsv" });
+    let file = File::create_new(&path).map_err(GraphError::io(&path, "create"))?;
+    let file = BufWriter::with_capacity(1 << 18, file);
+    let written = if gzip {
+        // Two buffers: what is compressed at a time, and what is written.
+        let mut encoder = BufWriter::with_capacity(1 << 16, GzEncoder::new(file, Compression::default()));
+        lines(export, &ids, &mut encoder)
+            .and_then(|()| encoder.into_inner().map_err(io::IntoInnerError::into_error))
+            .and_then(|encoder| encoder.finish()?.flush())
+    } else {
+        let mut file = file;
+        lines(export, &ids, &mut file).and_then(|()| file.flush())
+    };
+    written.map_err(GraphError::io(&path, "write"))?;
+    export.copy_arrays()?;
+    let mut to_import = Vec::new();
+    if export.to.join(names::NODE_NAMES).exists() {
+        to_import.extend(["--ids", "name"]);
+    }
+    if export.dataset.weights().is_some() {
+        to_import.extend(["--third-column", "weight"]);
+    }
+    Ok(to_import)
+}
+
+fn ids(export: &Export<'_>) -> Result<NodeIds, GraphError> {
+    let nodes = export.dataset.nodes();
+    let directory = export.dataset.path();
+    let (of_integers, of_names) = (directory.join(names::NODE_IDS), directory.join(names::NODE_NAMES));
+    if of_integers.exists() {
+        let array = NpyArray::open(&of_integers)?;
+        if array.shape() != [nodes] {
+            return Err(array.wrong_shape(format!("[{nodes}], one id for each node")));
+        }
+        return array.elements::<i64>(NpyType::I64).map(|ids| NodeIds::Integers(ids.to_vec()));
+    }
+    if of_names.exists() {
+        // As large as the graph has nodes: mapped, so that it takes no memory beside the names.
+        let file = MappedFile::open(&of_names).map_err(GraphError::io(&of_names, "open"))?;
+        let text = file.bytes().strip_suffix(b"\n").unwrap_or(file.bytes());
+        let names: Vec<Vec<u8>> = text.split(|&c| c == b'\n').map(<[u8]>::to_vec).collect();
+        if names.len() != nodes {
+            return Err(GraphError::invalid(&of_names, NamesProblem::Lines { found: names.len(), nodes }));
+        }
+        return Ok(NodeIds::Names(names));
+    }
+    Ok(NodeIds::Numbers)
+}
+
+fn lines(export: &Export<'_>, ids: &NodeIds, file: &mut impl Write) -> io::Result<()> {
+    let csc = export.dataset.csc();
+    let weights = export.dataset.weights();
+    let id = |file: &mut dyn Write, node: i64| match ids {
+        NodeIds::Numbers => write!(file, "{node}"),
+        NodeIds::Integers(ids) => write!(file, "{}", ids[node as usize]),
+        NodeIds::Names(names) => file.write_all(&names[node as usize]),
+    };
+    for (edge, (source, destination)) in pairs(csc).enumerate() {
+        id(file, source)?;
+        file.write_all(b"\t")?;
+        id(file, destination)?;
+        if let Some(weights) = weights {
+            // The shortest text that reads as the same number.
+            write!(file, "\t{}", weights[edge])?;
+        }
+        file.write_all(b"\n")?;
+        if edge.is_multiple_of(CHUNK) {
+            (export.progress)(Progress { stage: "edges", done: edge as u64, total: csc.edges() as u64 });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! DGL GraphBolt's `OnDiskDataset`: `metadata.yaml`, and the arrays that it names.
+//!
+//! The labels of all nodes are a feature called `label`, and those of the seeds stand in the sets too, as GraphBolt
+//! wants them.
+
+use std::fmt::Write;
+
+use uva_graph::npy::{NpyType, write_array};
+use uva_graph::{GraphError, Labels, Split, names};
+use uva_mem::files::write_new;
+
+use super::export_files::Export;
+use super::exporter::Exporter;
+
+/// The row in the table.
+pub(super) const EXPORTER: Exporter =
+    Exporter { name: "graphbolt", help: "A DGL GraphBolt OnDiskDataset", has_lines: false, write };
+
+fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
+    let dataset = export.dataset;
+    export.edge_index()?;
+    export.copy_arrays()?;
+    export.copy(&[], &[names::WEIGHTS])?;
+    for split in Split::ALL {
+        set_labels(export, split)?;
+    }
+
+    // A JSON string is a YAML string.
+    let name = serde_json::Value::from(dataset.name());
+    let mut yaml = format!(
+        "dataset_name: {name}\n\
+         graph:\n  nodes:\n    - num: {}\n  edges:\n    - format: numpy\n      path: edge_index.npy\n\
+         feature_data:\n",
+        dataset.nodes()
+    );
+    let mut feature = |domain: &str, name: &str, path: &str, in_memory: bool| {
+        // Writing to a string does not fail.
+        let _ = write!(
+            yaml,
+            "  - domain: {domain}\n    name: {name}\n    format: numpy\n    in_memory: {in_memory}\n    path: {path}\n"
+        );
+    };
+    feature("node", "feat", names::FEATURES, false);
+    feature("node", "label", names::LABELS, true);
+    if dataset.original_ids().is_some() {
+        feature("node", "orig_id", names::ORIGINAL_IDS, true);
+    }
+    if dataset.weights().is_some() {
+        feature("edge", "weight", names::WEIGHTS, true);
+    }
+    let _ = write!(yaml, "tasks:\n  - name: node_classification\n    num_classes: {}\n", dataset.classes());
+    for (split, set) in Split::ALL.into_iter().zip(["train_set", "validation_set", "test_set"]) {
+        let _ = write!(yaml, "    {set}:\n      - data:\n");
+        for (name, path) in [("seeds", split.file_name().to_owned()), ("labels", label_file(split))] {
+            let _ = write!(
+                yaml,
+                "          - name: {name}\n            format: numpy\n            in_memory: true\n            path: {path}\n"
+            );
+        }
+    }
+    let path = export.to.join("metadata.yaml");
+    write_new(&path, yaml.as_bytes()).map_err(GraphError::io(&path, "write"))?;
+    Ok(Vec::new())
+}
+
+fn label_file(split: Split) -> String {
+    format!("{split}_label.npy")
+}
+
+/// The labels of a split's nodes, in their order.
+fn set_labels(export: &Export<'_>, split: Split) -> Result<(), GraphError> {
+    let ids = export.dataset.split(split);
+    let path = export.to.join(label_file(split));
+    match export.dataset.labels() {
+        Labels::Single(labels) => {
+            let labels: Vec<i64> = ids.iter().map(|&id| labels[id as usize]).collect();
+            write_array(&path, NpyType::I64, &[], &labels)
+        }
+        Labels::Multi { classes, values } => {
+            let rows: Vec<u8> =
+                ids.iter().flat_map(|&id| &values[id as usize * classes..][..classes]).copied().collect();
+            write_array(&path, NpyType::U8, &[classes], &rows)
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! `.npy` files with the edges as PyG has them, and everything else as it is in the dataset.
+
+use uva_graph::{GraphError, names};
+
+use super::export_files::Export;
+use super::exporter::Exporter;
+
+/// The row in the table.
+pub(super) const EXPORTER: Exporter =
+    Exporter { name: "npy", help: ".npy files, the edges as edge_index.npy", has_lines: false, write };
+
+fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
+    export.edge_index()?;
+    export.copy_arrays()?;
+    export.copy(&[], &[names::WEIGHTS])?;
+    Ok(Vec::new())
+}

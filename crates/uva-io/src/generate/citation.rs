@@ -1,0 +1,247 @@
+//! The citation generator: the shape of papers100M.
+//!
+//! Ids run in time, and a node cites older nodes only: the list of a node, its in-neighbours, is what it cites. Every
+//! node belongs to a field, its id modulo the number of fields, so the members of a field older than a node can be
+//! counted without a table. One field a class is *labelled*: it is covered well (its lists are longer, and so its nodes
+//! are cited more), and the splits are drawn from its newest part, train before valid before test, as in papers100M,
+//! where only the papers of arXiv have labels, 1.4 % of all. What is popular in the whole graph is then not what a
+//! training set reaches.
+//!
+//! A citation goes to the node's own field (`within_field`), else to any. Within the field its age is either recent,
+//! with P(age < a) ~ a^(1/4), or uniform. From there it may climb to a famous work nearby (`fame`), which is
+//! preferential attachment without a history: the older members of a field form a binary tree of blocks, each block's
+//! most cited member is the most cited one of one of its halves, and a citation climbs one level with probability
+//! `fame`, and again, as long as the block is older than the node. A work that leads blocks of 2^l members then gets ~
+//! (2 · fame)^l, so the r-th of a field ~ r^−(1 + log2 fame). A citation of another field goes to a leader of at least
+//! 2^12 members, or of the largest block there is: only famous works are known elsewhere.
+//!
+//! Lists are `c/√u` long with u uniform (an exponent of 3), at most 20 times the mean, growing with time from half the
+//! mean to one and a half.
+//!
+//! # What it is for
+//! With the defaults, 1 M nodes, average degree 14, fanouts 15, 10, 5, batches of 1000 and a feature cache of 10 % of
+//! the nodes, the counts of a sampled epoch choose rows that 98 % of later reads hit, out-degrees (in how many lists a
+//! node stands) 46 %, chance 10 %: the pattern that GNNLab found on papers100M (Yang et al. 2022). A test of
+//! uva-sample measures it. Batches that reach much of a small graph flatten it (94 and 47 % at 250,000 nodes and
+//! batches of 256); at 4 M nodes it is 99 and 54 %.
+//!
+//! Only integers and correctly rounded operations (+, −, ×, ÷, √) decide, and every number is keyed by seed, purpose
+//! and node: the bytes are the same for any number of threads, on any machine.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use uva_graph::{GraphError, Progress, Split, Summary, mix};
+
+use super::common::{Common, check_share};
+use super::planted::{self, Shape, draw_list, list_length};
+use super::random::{Purpose, Stream};
+
+/// A citation of another field goes to the leader of a block of 2^this members at least, where there is one.
+const KNOWN_ELSEWHERE: u32 = 12;
+
+/// A graph in the shape of papers100M, with planted classes; the knobs beyond [`Common`] have the defaults that
+/// reproduce how caches behave there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Citation {
+    /// The options that all shapes share. By default lists have 14 entries on average, and 1.09 % of the nodes train,
+    /// 0.11 % validate and 0.19 % test, as in papers100M. Together the splits can hold at most one node in
+    /// `fields_per_class`.
+    pub common: Common,
+    /// How many fields each class has; one of them is labelled.
+    pub fields_per_class: u64,
+    /// Share of citations that stay within the field.
+    pub within_field: f64,
+    /// Share of citations within the field that go to recent nodes; the others do not mind the age.
+    pub recent: f64,
+    /// Chance to climb from a work to the most cited one of a block twice as large; below 1.
+    pub fame: f64,
+    /// How many times longer than the mean lists of labelled fields are; those of the others are shorter, so that the
+    /// mean stays.
+    pub coverage: f64,
+    /// The newest share of all time that the splits are drawn from; more where they would not fit.
+    pub window: f64,
+}
+
+impl Default for Citation {
+    fn default() -> Citation {
+        Citation {
+            common: Common {
+                average_degree: 14.0,
+                train_share: 0.0109,
+                valid_share: 0.0011,
+                test_share: 0.0019,
+                ..Common::default()
+            },
+            fields_per_class: 16,
+            within_field: 0.99,
+            recent: 0.5,
+            fame: 0.75,
+            coverage: 2.8,
+            window: 0.35,
+        }
+    }
+}
+
+/// Writes a citation graph to the directory `out`, which must not exist. `progress` is called now and then, from this
+/// thread. Memory stays bounded as in [`power_law`](super::power_law).
+///
+/// # Errors
+/// Where an option is out of its range, `out` exists, or the system refuses to write; nothing is left behind then.
+pub fn citation(out: &Path, options: &Citation, progress: &dyn Fn(Progress)) -> Result<Summary, GraphError> {
+    let plan = Plan::new(options)?;
+    planted::write(out, &options.common, &plan, progress)
+}
+
+/// The options, checked, with what follows from them.
+struct Plan<'o> {
+    options: &'o Citation,
+    fields: u64,
+    /// How many times longer than the mean the lists of a field without labels are.
+    coverage_elsewhere: f64,
+    /// The first node that may be in a split.
+    from: u64,
+    /// The chance that a node of a labelled field from there on is in one.
+    drawn: f64,
+}
+
+impl<'o> Plan<'o> {
+    fn new(options: &'o Citation) -> Result<Plan<'o>, GraphError> {
+        let common = &options.common;
+        common.check()?;
+        check_share("--within-field", options.within_field)?;
+        check_share("--recent", options.recent)?;
+        check_share("--fame", options.fame)?;
+        check_share("--window", options.window)?;
+        let refuse = |option: &str, message: String| Err(GraphError::usage(option, message));
+        let per_class = options.fields_per_class;
+        if !(1..=1 << 20).contains(&per_class) {
+            return refuse("--fields-per-class", format!("{per_class} is outside 1..=2^20"));
+        }
+        if options.fame >= 1.0 {
+            return refuse("--fame", format!("{} is not below 1", options.fame));
+        }
+        let labelled = 1.0 / per_class as f64;
+        let most = per_class as f64;
+        if !(0.0..=most).contains(&options.coverage) {
+            return refuse("--coverage", format!("{} is outside 0..={most}", options.coverage));
+        }
+        let all = common.split_shares();
+        if all > labelled {
+            return refuse(
+                "--train-share",
+                format!(
+                    "the splits take {all} of the nodes, but only {labelled} of them (one in {per_class}) are in fields with \
+                     labels"
+                ),
+            );
+        }
+        let window = options.window.max(all / labelled).min(1.0);
+        Ok(Plan {
+            options,
+            fields: common.classes * per_class,
+            coverage_elsewhere: if per_class == 1 {
+                1.0
+            } else {
+                (1.0 - labelled * options.coverage) / (1.0 - labelled)
+            },
+            from: (common.nodes as f64 * (1.0 - window)) as u64,
+            drawn: if all == 0.0 { 0.0 } else { all / (labelled * window) },
+        })
+    }
+
+    /// The first fields are the labelled ones, one of each class.
+    fn is_labelled(&self, field: u64) -> bool {
+        field < self.options.common.classes
+    }
+
+    /// How many members of `field` are older than `node`: those at `field`, `field` + `fields`, … below it.
+    fn older_members(&self, field: u64, node: u64) -> u64 {
+        node.saturating_sub(field).div_ceil(self.fields)
+    }
+
+    /// The most cited one of the 2^`level` members of `field` that `member` is among.
+    fn leader(&self, field: u64, member: u64, level: u32) -> u64 {
+        let mut block = member >> level;
+        for level in (0..level).rev() {
+            // Which half of the block it is in.
+            let key = mix(field | u64::from(level) << 56) ^ block;
+            let half = Stream::new(self.options.common.seed, Purpose::Fame, key).next() >> 63;
+            block = block << 1 | half;
+        }
+        block
+    }
+
+    /// One citation of `node`; `None` where there is nothing to cite.
+    fn cited(&self, node: u64, stream: &mut Stream) -> Option<u64> {
+        let options = self.options;
+        let own = node % self.fields;
+        let within = stream.unit() < options.within_field;
+        let field = if within { own } else { stream.below(self.fields) };
+        let (recent, age, climb) = (stream.unit() < options.recent, stream.unit(), stream.unit());
+        let older = self.older_members(field, node);
+        if older == 0 {
+            return None;
+        }
+        let age = if within && recent { age * age * age * age } else { age };
+        let member = older - 1 - ((age * older as f64) as u64).min(older - 1);
+        let mut level = if within { 0 } else { KNOWN_ELSEWHERE };
+        let mut chance = options.fame;
+        // No field has 2^40 members, and the chance shrinks.
+        while climb < chance && level < 40 {
+            level += 1;
+            chance *= options.fame;
+        }
+        // The whole block has to be older. A block of one is.
+        while ((member >> level) + 1) << level > older {
+            level -= 1;
+        }
+        Some(field + self.leader(field, member, level) * self.fields)
+    }
+}
+
+impl Shape for Plan<'_> {
+    fn neighbours_of(&self, node: u64, list: &mut Vec<u64>) {
+        let common = &self.options.common;
+        let labelled = self.is_labelled(node % self.fields);
+        let coverage = if labelled { self.options.coverage } else { self.coverage_elsewhere };
+        let time = 0.5 + node as f64 / common.nodes as f64;
+        let mut stream = Stream::new(common.seed, Purpose::Degree, node);
+        let length = list_length(common.average_degree * coverage * time, &mut stream).min(node);
+        let mut stream = Stream::new(common.seed, Purpose::Neighbours, node);
+        draw_list(list, length, || self.cited(node, &mut stream));
+    }
+
+    fn class_of(&self, node: u64) -> u64 {
+        node % self.fields % self.options.common.classes
+    }
+
+    fn split_of(&self, node: u64) -> Option<Split> {
+        let common = &self.options.common;
+        let drawn = node >= self.from
+            && self.is_labelled(node % self.fields)
+            && Stream::new(common.seed, Purpose::Split, node).unit() < self.drawn;
+        if !drawn {
+            return None;
+        }
+        // Train first, test last, each a part of the time as large as its share.
+        let time = (node - self.from) as f64 / (common.nodes - self.from) as f64;
+        common.split_at(time * common.split_shares())
+    }
+
+    fn description(&self) -> Map<String, Value> {
+        let options = self.options;
+        Map::from_iter([
+            ("kind".to_owned(), json!("citation")),
+            ("fields_per_class".to_owned(), json!(options.fields_per_class)),
+            ("within_field".to_owned(), json!(options.within_field)),
+            ("recent".to_owned(), json!(options.recent)),
+            ("fame".to_owned(), json!(options.fame)),
+            ("coverage".to_owned(), json!(options.coverage)),
+            ("window".to_owned(), json!(options.window)),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! What making a graph takes, before anything is written.
+
+use uva_graph::progress::STEP_BYTES;
+
+use super::common::Common;
+
+/// What making a graph takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GeneratorEstimate {
+    /// How many nodes.
+    pub nodes: u64,
+    /// How many edges at most, but for the spread of what is drawn.
+    pub edges: u64,
+    /// Bytes of all files; what is drawn may be a little less.
+    pub disk_bytes: u64,
+    /// Resident memory while it is made. It does not grow with the edges: what is written is made a piece at a time.
+    pub memory_bytes: u64,
+}
+
+impl GeneratorEstimate {
+    /// For options that [`Common::check`] has let through, so that nothing overflows.
+    pub(super) fn of(common: &Common) -> GeneratorEstimate {
+        let &Common { nodes, feature_dim, average_degree, .. } = common;
+        let edges = (average_degree * nodes as f64) as u64;
+        let id_bytes = id_bytes(nodes);
+        let row_bytes = (feature_dim * common.feature_element.bytes()) as u64;
+        let in_splits = (common.split_shares().min(1.0) * nodes as f64) as u64;
+        // indptr and labels; then the splits, the lists, the rows.
+        let per_node = nodes * 16 + in_splits * 8;
+        let disk_bytes = per_node.saturating_add(edges * id_bytes).saturating_add(nodes * row_bytes);
+        GeneratorEstimate { nodes, edges, disk_bytes, memory_bytes: MEMORY_BYTES + nodes / 5 }
+    }
+}
+
+/// Program, threads' stacks, and what one step holds: its lists as 64-bit numbers, in vectors that double, and what is
+/// on its way to the file. A web's hosts are 8 bytes in 40 nodes.
+const MEMORY_BYTES: u64 = 4 * STEP_BYTES as u64;
+
+/// Bytes of a neighbour's id: ids that fit 32 bits take half the space, and half the reads.
+pub(super) fn id_bytes(nodes: u64) -> u64 {
+    if nodes <= i32::MAX as u64 { 4 } else { 8 }
+}

@@ -1,0 +1,273 @@
+//! What all generators share: the options, and how a shape's lists, features, labels and splits get into files.
+//!
+//! Features are the centre of the node's class (±`feature_signal` a dimension) plus noise of variance 1; a share of
+//! `label_noise` of the labels is drawn anew. So features alone tell the class only so well, and a mean over neighbours
+//! of the same class, which averages the noise away, tells it better.
+
+use std::ops::Range;
+use std::path::Path;
+use std::time::Instant;
+
+use half::{bf16, f16};
+use rayon::prelude::*;
+use serde_json::{Map, Value, json};
+use uva_graph::npy::{NpyType, NpyWriter};
+use uva_graph::progress::in_steps;
+use uva_graph::staged::StagedDirectory;
+use uva_graph::{ElementType, GraphError, Meta, Progress, Split, Summary, names};
+
+use super::common::Common;
+use super::estimate::{GeneratorEstimate, id_bytes};
+use super::random::{Purpose, Stream};
+use crate::disk_space::{self, BytesOnDisk};
+
+/// What a generator decides, node by node: each answer is a function of the options and the node alone.
+pub(super) trait Shape: Sync {
+    /// Appends the in-neighbours of `node`, ascending, none twice, `node` not among them.
+    fn neighbours_of(&self, node: u64, list: &mut Vec<u64>);
+    /// The class that its features and edges carry.
+    fn class_of(&self, node: u64) -> u64;
+    /// The split it is in.
+    fn split_of(&self, node: u64) -> Option<Split>;
+    /// `kind` and the shape's own options, for `meta.json`.
+    fn description(&self) -> Map<String, Value>;
+}
+
+/// The length of a list: `c/√u` with u uniform, at most 20 times the mean, with c such that the mean is `mean`;
+/// rounded up or down at random. P(longer than l) ~ l^(−2).
+pub(super) fn list_length(mean: f64, stream: &mut Stream) -> u64 {
+    // ∫ min(c/√u, 20 · mean) du = 2c − c²/(20 · mean), which is the mean at c = (20 − √380) · mean, about half of it.
+    let c = mean * (20.0 - 380.0_f64.sqrt());
+    let u = stream.unit();
+    // At u = 0 the quotient is infinite, and the cap holds.
+    ((c / u.sqrt()).min(20.0 * mean) + stream.unit()) as u64
+}
+
+/// Appends up to `count` different nodes of those that `draw` gives, ascending. Hubs come up again and again, so what
+/// is missing after sorting out repeats is drawn anew, a few times; a draw of `None` counts as missing.
+pub(super) fn draw_list(list: &mut Vec<u64>, count: u64, mut draw: impl FnMut() -> Option<u64>) {
+    let start = list.len();
+    for _ in 0..4 {
+        let missing = count - (list.len() - start) as u64;
+        if missing == 0 {
+            break;
+        }
+        list.extend((0..missing).filter_map(|_| draw()));
+        list[start..].sort_unstable();
+        dedup_from(list, start);
+    }
+}
+
+/// Removes repeats in the sorted tail of `list` that begins at `start`.
+fn dedup_from(list: &mut Vec<u64>, start: usize) {
+    let mut kept = start;
+    for next in start..list.len() {
+        if kept == start || list[next] != list[kept - 1] {
+            list[kept] = list[next];
+            kept += 1;
+        }
+    }
+    list.truncate(kept);
+}
+
+/// Writes the graph of `shape` to the directory `out`. `common` has been checked.
+pub(super) fn write(
+    out: &Path,
+    common: &Common,
+    shape: &impl Shape,
+    progress: &dyn Fn(Progress),
+) -> Result<Summary, GraphError> {
+    let start = Instant::now();
+    let staged = StagedDirectory::new(out)?;
+    let needs = GeneratorEstimate::of(common).disk_bytes;
+    let what = format!("it takes {}: name a directory on another disk, or ask for less", BytesOnDisk(needs));
+    disk_space::check(out, needs, what)?;
+    let pool_of = |threads| {
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| GraphError::Lacking {
+            path: out.to_owned(),
+            message: format!(
+                "cannot start {threads} threads ({error}): ask for fewer by --threads, or raise the limit on \
+                 processes and threads (ulimit -u, or a container's pids limit)"
+            ),
+        })
+    };
+    let pool = common.threads.map(pool_of).transpose()?;
+    let writer = Writer { common, shape, directory: staged.path(), pool };
+
+    let edges = writer.edges(progress)?;
+    writer.features(progress)?;
+    let split_sizes = writer.labels_and_splits(progress)?;
+    writer.meta(out).write(staged.path())?;
+    staged.commit()?;
+    Ok(Summary {
+        nodes: common.nodes,
+        edges,
+        feature_dim: common.feature_dim as u64,
+        classes: common.classes,
+        split_sizes,
+        seconds: start.elapsed().as_secs_f64(),
+    })
+}
+
+struct Writer<'o, S> {
+    common: &'o Common,
+    shape: &'o S,
+    directory: &'o Path,
+    /// The threads that were asked for; those of the whole process where `None`.
+    pool: Option<rayon::ThreadPool>,
+}
+
+impl<S: Shape> Writer<'_, S> {
+    /// Does the work on the threads that are its.
+    fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        match &self.pool {
+            Some(pool) => pool.install(work),
+            None => work(),
+        }
+    }
+
+    /// Writes `indptr.npy` and `indices.npy` side by side, a run of nodes at a time. Returns the number of edges.
+    fn edges(&self, progress: &dyn Fn(Progress)) -> Result<u64, GraphError> {
+        let nodes = self.common.nodes;
+        let narrow = id_bytes(nodes) == 4;
+        let kind = if narrow { NpyType::I32 } else { NpyType::I64 };
+        let mut indptr = NpyWriter::create(&self.directory.join(names::INDPTR), NpyType::I64, &[])?;
+        let mut indices = NpyWriter::create(&self.directory.join(names::INDICES), kind, &[])?;
+        indptr.write(&[0_i64])?;
+        let mut edges = 0_i64;
+        let row = self.common.average_degree * 8.0 + 32.0;
+        let shape = self.shape;
+        in_steps("edges", nodes, row as usize, progress, |nodes| {
+            let lists: Vec<(Vec<i64>, Vec<u64>)> = self.install(|| {
+                blocks(&nodes)
+                    .into_par_iter()
+                    .map(|nodes| {
+                        let (mut lengths, mut neighbours) = (Vec::new(), Vec::new());
+                        for node in nodes {
+                            let before = neighbours.len();
+                            shape.neighbours_of(node, &mut neighbours);
+                            lengths.push((neighbours.len() - before) as i64);
+                        }
+                        (lengths, neighbours)
+                    })
+                    .collect()
+            });
+            for (mut lengths, neighbours) in lists {
+                for length in &mut lengths {
+                    edges += *length;
+                    *length = edges;
+                }
+                indptr.write(&lengths)?;
+                if narrow {
+                    let narrowed: Vec<i32> = neighbours.iter().map(|&id| id as i32).collect();
+                    indices.write(&narrowed)?;
+                } else {
+                    indices.write(&neighbours)?;
+                }
+            }
+            Ok(())
+        })?;
+        indptr.finish()?;
+        indices.finish()
+    }
+
+    fn features(&self, progress: &dyn Fn(Progress)) -> Result<(), GraphError> {
+        let &Common { feature_dim, feature_element, .. } = self.common;
+        let kind = match feature_element {
+            ElementType::F16 => NpyType::F16,
+            ElementType::Bf16 => NpyType::U16,
+            _ => NpyType::F32,
+        };
+        let row_bytes = feature_dim * feature_element.bytes();
+        let mut writer = NpyWriter::create(&self.directory.join(names::FEATURES), kind, &[feature_dim])?;
+        in_steps("features", self.common.nodes, row_bytes, progress, |nodes| {
+            let mut bytes = vec![0; (nodes.end - nodes.start) as usize * row_bytes];
+            self.install(|| {
+                let rows = bytes.par_chunks_mut(row_bytes).enumerate();
+                rows.for_each(|(row, bytes)| self.feature_row(nodes.start + row as u64, bytes));
+            });
+            writer.write_bytes(&bytes)
+        })?;
+        writer.finish().map(drop)
+    }
+
+    fn feature_row(&self, node: u64, row: &mut [u8]) {
+        let &Common { seed, feature_element, .. } = self.common;
+        let signal = self.common.signal() as f32;
+        let mut centre = Stream::new(seed, Purpose::ClassCentre, self.shape.class_of(node));
+        let mut noise = Stream::new(seed, Purpose::Features, node);
+        for value in row.chunks_exact_mut(feature_element.bytes()) {
+            let centre = if centre.next() & 1 == 0 { signal } else { -signal };
+            let feature = centre + noise.normal();
+            match feature_element {
+                ElementType::F16 => value.copy_from_slice(&f16::from_f32(feature).to_le_bytes()),
+                ElementType::Bf16 => value.copy_from_slice(&bf16::from_f32(feature).to_le_bytes()),
+                _ => value.copy_from_slice(&feature.to_le_bytes()),
+            }
+        }
+    }
+
+    /// Returns the sizes of the splits.
+    fn labels_and_splits(&self, progress: &dyn Fn(Progress)) -> Result<[u64; 3], GraphError> {
+        let mut labels = NpyWriter::create(&self.directory.join(names::LABELS), NpyType::I64, &[])?;
+        let split =
+            |split: Split| NpyWriter::create(&self.directory.join(split.file_name()), NpyType::I64, &[]);
+        let mut splits = [split(Split::Train)?, split(Split::Valid)?, split(Split::Test)?];
+        in_steps("labels", self.common.nodes, 64, progress, |nodes| {
+            let drawn: Vec<(i64, Option<Split>)> = self.install(|| {
+                nodes
+                    .clone()
+                    .into_par_iter()
+                    .map(|node| (self.label(node), self.shape.split_of(node)))
+                    .collect()
+            });
+            let classes: Vec<i64> = drawn.iter().map(|(label, _)| *label).collect();
+            labels.write(&classes)?;
+            for (writer, split) in splits.iter_mut().zip(Split::ALL) {
+                let of_node = nodes.clone().zip(&drawn).filter(|(_, drawn)| drawn.1 == Some(split));
+                let ids: Vec<i64> = of_node.map(|(node, _)| node.cast_signed()).collect();
+                writer.write(&ids)?;
+            }
+            Ok(())
+        })?;
+        labels.finish()?;
+        let [train, valid, test] = splits;
+        Ok([train.finish()?, valid.finish()?, test.finish()?])
+    }
+
+    fn label(&self, node: u64) -> i64 {
+        let &Common { seed, classes, label_noise, .. } = self.common;
+        let mut noise = Stream::new(seed, Purpose::LabelNoise, node);
+        let label = if noise.unit() < label_noise { noise.below(classes) } else { self.shape.class_of(node) };
+        label.cast_signed()
+    }
+
+    fn meta(&self, out: &Path) -> Meta {
+        let common = self.common;
+        let directory_name = out.file_name().map(|name| name.to_string_lossy().into_owned());
+        let mut generator = self.shape.description();
+        generator.extend([
+            ("seed".to_owned(), json!(common.seed)),
+            ("average_degree".to_owned(), json!(common.average_degree)),
+            ("feature_signal".to_owned(), json!(common.signal())),
+            ("label_noise".to_owned(), json!(common.label_noise)),
+            ("directed".to_owned(), json!(true)),
+        ]);
+        Meta {
+            name: common.name.clone().or(directory_name),
+            classes: Some(common.classes),
+            feat_dtype: Some(common.feature_element.name().to_owned()),
+            licence: Some("CC0-1.0".to_owned()),
+            other: Map::from_iter([("generator".to_owned(), Value::Object(generator))]),
+        }
+    }
+}
+
+/// Parts of a run of nodes that one thread takes at a time.
+fn blocks(nodes: &Range<u64>) -> Vec<Range<u64>> {
+    const BLOCK: u64 = 256;
+    (nodes.start..nodes.end)
+        .step_by(BLOCK as usize)
+        .map(|start| start..(start + BLOCK).min(nodes.end))
+        .collect()
+}

@@ -1,0 +1,215 @@
+//! The sizes of the graphs that papers measure on, for graphs made up in their shape.
+//!
+//! Nodes, edges, features, classes and splits are the published ones; which shape comes nearest is our choice. What is
+//! made has the graph's size and skew, and nothing of its content. Where the published graph is directed, edges are
+//! counted as they are; where it is not, both directions of each edge count, as they do in a dataset.
+//!
+//! Sources of the figures:
+//! - `products`, `papers100m`: Hu et al. 2020, "Open Graph Benchmark", and the split sizes that the loader of `ogb`
+//!   gives. products has 61,859,140 undirected edges.
+//! - `mag240m`: Hu et al. 2021, "OGB-LSC", the papers and the citations among them alone; features are float16. Test is
+//!   test-dev and test-challenge together.
+//! - `reddit`: Hamilton et al. 2017, in the counts of DGL's `RedditDataset`.
+//! - `twitter`: twitter-2010 (Kwak et al. 2010; Laboratory for Web Algorithmics). `uk-2006`: uk-2006-05 (Boldi et al.).
+//!   Neither has features or labels; rows of 256, 150 classes and the splits are those that GNNLab (Yang et al. 2022)
+//!   gave them. `uk-2007`: uk-2007-05, 105,896,555 pages, with the rows, classes and splits of uk-2006.
+//! - `igb-tiny` … `igb-full`: Khatua et al. 2023, "IGB", table 2: the homogeneous graphs, 19 classes, the first 60 % of
+//!   the labelled papers train, the next 20 % validate, the rest test. The count of igb-full's edges is that of the
+//!   heterogeneous graph's citations as DGL's loader asserts it; 227,130,858 of its papers have a label.
+
+use uva_graph::{ElementType, GraphError};
+
+use super::{Citation, Common, PowerLaw, Recipe, Web};
+
+/// A known graph's size and shape.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Preset {
+    /// What it is asked for by.
+    pub name: &'static str,
+    /// What the graph is.
+    pub about: &'static str,
+    /// How many nodes.
+    pub nodes: u64,
+    /// How many edges; both directions of an undirected edge count.
+    pub edges: u64,
+    /// Features a node.
+    pub feature_dim: usize,
+    /// How they are stored.
+    pub feature_element: ElementType,
+    /// How many classes.
+    pub classes: u64,
+    /// Nodes of the train, valid and test split.
+    pub splits: [u64; 3],
+    shape: Shape,
+}
+
+/// The shape that comes nearest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Shape {
+    PowerLaw,
+    /// With labels in one field of sixteen; where that leaves fields too small to cite within, of fewer.
+    FewLabels,
+    /// With labels everywhere.
+    AllLabelled,
+    Web,
+}
+
+/// A preset whose rows are float32.
+const fn preset(
+    name: &'static str,
+    about: &'static str,
+    shape: Shape,
+    [nodes, edges]: [u64; 2],
+    [feature_dim, classes]: [usize; 2],
+    splits: [u64; 3],
+) -> Preset {
+    let classes = classes as u64;
+    let feature_element = ElementType::F32;
+    Preset { name, about, nodes, edges, feature_dim, feature_element, classes, splits, shape }
+}
+
+/// The first `labelled` papers, divided 60, 20 and 20.
+const fn igb(name: &'static str, nodes: u64, edges: u64, labelled: u64) -> Preset {
+    let (train, valid) = (labelled * 6 / 10, labelled * 2 / 10);
+    let splits = [train, valid, labelled - train - valid];
+    preset(name, "citations of the IGB", Shape::AllLabelled, [nodes, edges], [1024, 19], splits)
+}
+
+const fn in_half_precision(preset: Preset) -> Preset {
+    Preset { feature_element: ElementType::F16, ..preset }
+}
+
+/// The fewest nodes of a field.
+const FIELD: u64 = 256;
+
+/// All presets, the small ones first.
+pub static PRESETS: [Preset; 12] = [
+    igb("igb-tiny", 100_000, 547_416, 100_000),
+    preset(
+        "reddit",
+        "posts with a commenter in common",
+        Shape::PowerLaw,
+        [232_965, 114_615_892],
+        [602, 41],
+        [153_431, 23_831, 55_703],
+    ),
+    igb("igb-small", 1_000_000, 12_070_502, 1_000_000),
+    preset(
+        "products",
+        "co-purchases, ogbn-products",
+        Shape::PowerLaw,
+        [2_449_029, 2 * 61_859_140],
+        [100, 47],
+        [196_615, 39_323, 2_213_091],
+    ),
+    igb("igb-medium", 10_000_000, 120_077_694, 10_000_000),
+    preset(
+        "twitter",
+        "followers, twitter-2010",
+        Shape::PowerLaw,
+        [41_652_230, 1_468_365_182],
+        [256, 150],
+        [416_500, 100_000, 200_000],
+    ),
+    preset(
+        "uk-2006",
+        "links of .uk, uk-2006-05",
+        Shape::Web,
+        [77_741_046, 2_965_197_340],
+        [256, 150],
+        [1_000_000, 200_000, 100_000],
+    ),
+    igb("igb-large", 100_000_000, 1_223_571_364, 100_000_000),
+    preset(
+        "uk-2007",
+        "links of .uk, uk-2007-05",
+        Shape::Web,
+        [105_896_555, 3_738_733_648],
+        [256, 150],
+        [1_000_000, 200_000, 100_000],
+    ),
+    preset(
+        "papers100m",
+        "citations, ogbn-papers100M",
+        Shape::FewLabels,
+        [111_059_956, 1_615_685_872],
+        [128, 172],
+        [1_207_179, 125_265, 214_338],
+    ),
+    in_half_precision(preset(
+        "mag240m",
+        "papers and citations of MAG240M",
+        Shape::FewLabels,
+        [121_751_666, 1_297_748_926],
+        [768, 153],
+        [1_112_392, 138_949, 146_818],
+    )),
+    igb("igb-full", 269_346_174, 3_996_442_004, 227_130_858),
+];
+
+impl Preset {
+    /// The preset of this name; `uk` is `uk-2006`.
+    pub fn named(name: &str) -> Option<&'static Preset> {
+        let name = if name == "uk" { "uk-2006" } else { name };
+        PRESETS.iter().find(|preset| preset.name == name)
+    }
+
+    /// The name of the shape, as `meta.json` has it.
+    pub fn kind(&self) -> &'static str {
+        match self.shape {
+            Shape::PowerLaw => "powerlaw",
+            Shape::FewLabels | Shape::AllLabelled => "citation",
+            Shape::Web => "web",
+        }
+    }
+
+    /// The graph at `scale`, 1 being the published size: so many times the nodes, with as many neighbours each, as many
+    /// features, and the same shares in the splits. Classes are as many, or as many as there are nodes.
+    ///
+    /// # Errors
+    /// Where `scale` is no number above 0, or leaves fewer than 2 nodes.
+    pub fn recipe(&self, scale: f64) -> Result<Recipe, GraphError> {
+        let nodes = (self.nodes as f64 * scale).round();
+        if !(scale > 0.0 && (2.0..=(1_u64 << 40) as f64).contains(&nodes)) {
+            return Err(GraphError::usage(
+                "--scale",
+                format!("{scale} of {}'s {} nodes is outside 2..=2^40", self.name, self.nodes),
+            ));
+        }
+        let nodes = nodes as u64;
+        let share = |count: u64| count as f64 / self.nodes as f64;
+        let [train_share, valid_share, test_share] = self.splits.map(share);
+        let common = Common {
+            nodes,
+            average_degree: share(self.edges),
+            feature_dim: self.feature_dim,
+            feature_element: self.feature_element,
+            classes: self.classes.min(nodes),
+            train_share,
+            valid_share,
+            test_share,
+            ..Common::default()
+        };
+        Ok(match self.shape {
+            Shape::PowerLaw => Recipe::PowerLaw(PowerLaw::default()).with_common(common),
+            Shape::FewLabels => {
+                let defaults = Citation::default();
+                let most = defaults.fields_per_class;
+                let fields_per_class = (nodes / (common.classes * FIELD)).clamp(1, most);
+                // With one field a class there are no others to be covered less.
+                let others = (fields_per_class - 1) as f64 / (most - 1) as f64;
+                let coverage = 1.0 + (defaults.coverage - 1.0) * others;
+                Recipe::Citation(Citation { common, fields_per_class, coverage, ..defaults })
+            }
+            Shape::AllLabelled => {
+                let labelled =
+                    Citation { fields_per_class: 1, coverage: 1.0, window: 1.0, ..Citation::default() };
+                Recipe::Citation(Citation { common, ..labelled })
+            }
+            Shape::Web => Recipe::Web(Web { common, ..Web::default() }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

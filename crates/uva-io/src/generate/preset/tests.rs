@@ -1,0 +1,78 @@
+use uva_graph::{Dataset, Split, Verify};
+
+use super::*;
+
+#[test]
+fn every_preset_makes_a_graph_of_its_shape_at_a_small_scale() {
+    for preset in &PRESETS {
+        // A million edges or so, and few features, else those of igb alone would be 200 MB.
+        let wanted = preset.edges as f64 / preset.nodes as f64;
+        let nodes = (1e6 / wanted).clamp(8000.0, 60_000.0).round();
+        let recipe = preset.recipe(nodes / preset.nodes as f64).unwrap();
+        let common = Common { feature_dim: 2, ..recipe.common() };
+        let directory = tempfile::tempdir().unwrap();
+        let out = directory.path().join("graph");
+        recipe
+            .with_common(common)
+            .write(&out, &|_| ())
+            .unwrap_or_else(|error| panic!("{}: {error}", preset.name));
+        let dataset = Dataset::open_verified(&out, Verify::Full).unwrap();
+        assert_eq!(dataset.nodes() as f64, nodes, "{}", preset.name);
+        assert_eq!(dataset.classes() as u64, preset.classes, "{}", preset.name);
+        assert_eq!(dataset.features().element, preset.feature_element, "{}", preset.name);
+        // Small graphs have not the room for the longest lists: reddit's are of 492 among 8000 here.
+        let found = dataset.edges() as f64 / nodes;
+        println!("{}: {found:.2} neighbours of {wanted:.2}", preset.name);
+        assert!((0.75 * wanted..1.05 * wanted).contains(&found), "{}: {found} for {wanted}", preset.name);
+        for (split, count) in Split::ALL.into_iter().zip(preset.splits) {
+            let wanted = nodes * count as f64 / preset.nodes as f64;
+            let found = dataset.split(split).len() as f64;
+            assert!((found - wanted).abs() < 5.0 * wanted.sqrt() + 5.0, "{} {split}: {found}", preset.name);
+        }
+    }
+}
+
+#[test]
+fn the_splits_fit_their_graph_and_names_differ() {
+    for (place, preset) in PRESETS.iter().enumerate() {
+        assert!(preset.splits.iter().sum::<u64>() <= preset.nodes, "{}", preset.name);
+        assert_eq!(Preset::named(preset.name), Some(preset));
+        assert!(
+            PRESETS[..place].iter().all(|other| other.name != preset.name && other.nodes <= preset.nodes)
+        );
+    }
+    assert_eq!(Preset::named("papers"), None);
+    assert_eq!(Preset::named("uk"), Preset::named("uk-2006"));
+}
+
+#[test]
+fn scale_one_is_the_published_size_and_a_scale_that_leaves_nothing_is_refused() {
+    let papers = Preset::named("papers100m").unwrap();
+    let estimate = papers.recipe(1.0).unwrap().estimate().unwrap();
+    assert_eq!(estimate.nodes, 111_059_956);
+    assert!(estimate.edges.abs_diff(1_615_685_872) < 2, "{estimate:?}");
+    // 56.9 GB of rows, 6.5 GB of lists, 1.8 GB of what is of the nodes' size.
+    assert!((65_100_000_000..65_200_000_000).contains(&estimate.disk_bytes), "{estimate:?}");
+    for scale in [0.0, -1.0, 1e-9, f64::NAN, f64::INFINITY] {
+        let error = papers.recipe(scale).unwrap_err();
+        assert!(error.is_bad_input() && error.to_string().starts_with("--scale"), "{error}");
+    }
+}
+
+#[test]
+fn an_estimate_is_what_the_files_come_to() {
+    for preset in ["igb-tiny", "products", "uk-2006", "mag240m"] {
+        let preset = Preset::named(preset).unwrap();
+        let recipe = preset.recipe(20_000.0 / preset.nodes as f64).unwrap();
+        let common = Common { feature_dim: 2, ..recipe.common() };
+        let recipe = recipe.with_common(common);
+        let directory = tempfile::tempdir().unwrap();
+        let out = directory.path().join("graph");
+        recipe.write(&out, &|_| ()).unwrap();
+        let found: u64 =
+            std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+        let said = recipe.estimate().unwrap().disk_bytes;
+        // Repeated neighbours are left out, and every file has a header.
+        assert!(found as f64 > 0.85 * said as f64 && found < said + said / 50 + 2000, "{found} for {said}");
+    }
+}

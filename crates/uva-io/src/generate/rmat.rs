@@ -1,0 +1,249 @@
+//! The R-MAT generator (Chakrabarti, Zhan and Faloutsos 2004): the shape of Graph500.
+//!
+//! The adjacency matrix is cut into four quadrants, sources by destinations, and an edge falls into one of them with
+//! probabilities a, b, c, d: a is first half to first half, b first half of the sources to the second of the
+//! destinations, c the reverse, d second to second. The quadrant is cut again, until one cell is left. With Graph500's
+//! 0.57, 0.19, 0.19, 0.05 few nodes have very many edges, both ways.
+//!
+//! Here the matrix is never cut edge by edge but read destination by destination, which gives the same edges: those of
+//! a destination are Binomial(E, P(destination)) many, P the product of a + c or b + d over the levels, and each
+//! source's half at a level has the probability of its quadrant given the destination's half. So a list needs nothing
+//! but its node, and memory does not grow with the edges.
+//!
+//! - **Any number of nodes**: a run of ids is cut into halves that differ by at most one, the larger one first. Where
+//!   one side of a cell is a single id before the other is, the other alone is cut, by its own sums (a + b, or a + c).
+//!   For a power of two that is R-MAT to the letter.
+//! - **Noise**: with equal probabilities at all levels degrees come in waves, since all nodes with as many second
+//!   halves have the same. Each level gets μ, uniform in ±`noise`: b and c become b + μ and c + μ, a and d lose 2μ
+//!   between them in proportion (Seshadhri, Pinar and Kolda 2011).
+//! - **Ids** are a keyed shuffle of the positions in the matrix, as Graph500 asks for: where a node stands tells
+//!   nothing of its degree.
+//! - **Classes** are positions modulo their number. R-MAT knows none, so a share `homophily` of the sources moves to
+//!   the member of the destination's class that is in the same run of as many positions as there are classes; 0 leaves
+//!   R-MAT as it is. How long lists are does not change with it.
+//! - Repeats and self-loops are drawn anew a few times and then left out, so a little less than the mean degree is
+//!   reached.
+//!
+//! Only integers and correctly rounded operations decide, and every number is keyed by seed, purpose and node: the
+//! bytes are the same for any number of threads, on any machine.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use uva_graph::{GraphError, Progress, Split, Summary};
+
+use super::binomial::binomial;
+use super::common::{Common, check_share};
+use super::permutation::Permutation;
+use super::planted::{self, Shape, draw_list};
+use super::random::{Purpose, Stream};
+
+/// An R-MAT graph with planted classes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rmat {
+    /// The options that all shapes share.
+    pub common: Common,
+    /// The probabilities of the quadrants: a (first half of the sources to first half of the destinations), b (first to
+    /// second), c (second to first), d (second to second). They add up to 1.
+    pub quadrants: [f64; 4],
+    /// How far b and c may be off at a level, up or down; at most the smallest of b, c and (a + d)/2.
+    pub noise: f64,
+    /// Share of the sources that move to the destination's class; some of the others are of it by chance.
+    pub homophily: f64,
+}
+
+impl Default for Rmat {
+    fn default() -> Rmat {
+        Rmat { common: Common::default(), quadrants: [0.57, 0.19, 0.19, 0.05], noise: 0.1, homophily: 0.5 }
+    }
+}
+
+/// Writes an R-MAT graph to the directory `out`, which must not exist. `progress` is called now and then, from this
+/// thread. Memory stays bounded as in [`power_law`](super::power_law).
+///
+/// # Errors
+/// Where an option is out of its range, `out` exists, or the system refuses to write; nothing is left behind then.
+pub fn rmat(out: &Path, options: &Rmat, progress: &dyn Fn(Progress)) -> Result<Summary, GraphError> {
+    let plan = Plan::new(options)?;
+    planted::write(out, &options.common, &plan, progress)
+}
+
+/// One cut of the matrix. Chances of the first half, in units of 2⁻³² where a 32-bit number is held against them.
+#[derive(Debug, Clone, Copy)]
+struct Level {
+    /// That a destination is in the first half.
+    destination: f64,
+    /// That a source is, where the destination is in the first half, in the second.
+    source_given: [u64; 2],
+    /// That a source is, where the destination is not cut any more.
+    source: u64,
+}
+
+/// Where a destination is, cut by cut.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    /// The chance that an edge gets there.
+    chance: f64,
+    /// Bit l: whether it is in the second half at level l.
+    halves: u64,
+    /// How many cuts it took.
+    cuts: usize,
+}
+
+/// The options, checked, with what follows from them.
+struct Plan<'o> {
+    options: &'o Rmat,
+    permutation: Permutation,
+    levels: Vec<Level>,
+    edges: u64,
+}
+
+impl<'o> Plan<'o> {
+    fn new(options: &'o Rmat) -> Result<Plan<'o>, GraphError> {
+        let Rmat { common, quadrants, noise, homophily } = options;
+        common.check()?;
+        check_share("--homophily", *homophily)?;
+        let [a, b, c, d] = *quadrants;
+        let sum = a + b + c + d;
+        if quadrants.iter().any(|p| !(0.0..=1.0).contains(p)) || (sum - 1.0).abs() > 1e-6 {
+            let message =
+                format!("{a},{b},{c},{d} are not four probabilities that add up to 1, but to {sum}");
+            return Err(GraphError::usage("--quadrants", message));
+        }
+        let most = b.min(c).min((a + d) / 2.0);
+        if !(0.0..=most).contains(noise) {
+            return Err(GraphError::usage(
+                "--noise",
+                format!(
+                    "{noise} is outside 0..={most}, the smallest of b, c and (a + d)/2 of the quadrants {a},{b},{c},{d}"
+                ),
+            ));
+        }
+        let depth = u64::BITS - (common.nodes - 1).leading_zeros();
+        Ok(Plan {
+            options,
+            permutation: Permutation::new(common.nodes, common.seed),
+            levels: (0..depth).map(|level| Level::new(options, level)).collect(),
+            edges: (common.average_degree * common.nodes as f64) as u64,
+        })
+    }
+
+    /// Where the destination at `position` is.
+    fn way_to(&self, position: u64) -> Way {
+        let mut way = Way { chance: 1.0, halves: 0, cuts: 0 };
+        let mut run = Run { start: 0, len: self.options.common.nodes };
+        for level in &self.levels {
+            if run.len == 1 {
+                break;
+            }
+            let second = position >= run.start + run.first_half();
+            way.chance *= if second { 1.0 - level.destination } else { level.destination };
+            way.halves |= u64::from(second) << way.cuts;
+            way.cuts += 1;
+            run = run.half(second);
+        }
+        way
+    }
+
+    /// The position of one source of the destination at the end of `way`.
+    fn source(&self, way: Way, stream: &mut Stream) -> u64 {
+        let mut run = Run { start: 0, len: self.options.common.nodes };
+        let mut word = 0;
+        for (cut, level) in self.levels.iter().enumerate() {
+            if run.len == 1 {
+                break;
+            }
+            // One number for two levels.
+            word = if cut % 2 == 0 { stream.next() } else { word >> 32 };
+            let first = match cut < way.cuts {
+                true => level.source_given[(way.halves >> cut & 1) as usize],
+                false => level.source,
+            };
+            run = run.half(word & 0xffff_ffff >= first);
+        }
+        run.start
+    }
+}
+
+impl Level {
+    fn new(options: &Rmat, level: u32) -> Level {
+        let [a, b, c, d] = options.quadrants;
+        let unit = Stream::new(options.common.seed, Purpose::Quadrants, level.into()).unit();
+        let mu = options.noise * (2.0 * unit - 1.0);
+        // Where a and d are 0 there is no noise, which is at most half of what they are.
+        let rest = if a + d > 0.0 { 1.0 - 2.0 * mu / (a + d) } else { 1.0 };
+        let (a, b, c, d) = (a * rest, b + mu, c + mu, d * rest);
+        // A half that no edge gets to has no sources; any number does.
+        let share = |part: f64, whole: f64| {
+            let share = if whole > 0.0 { part / whole } else { 0.5 };
+            (share * (1_u64 << 32) as f64) as u64
+        };
+        let sum = a + b + c + d;
+        Level {
+            destination: (a + c) / sum,
+            source_given: [share(a, a + c), share(b, b + d)],
+            source: share(a + b, sum),
+        }
+    }
+}
+
+/// A run of positions.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    start: u64,
+    len: u64,
+}
+
+impl Run {
+    fn first_half(self) -> u64 {
+        self.len - self.len / 2
+    }
+
+    fn half(self, second: bool) -> Run {
+        match second {
+            false => Run { start: self.start, len: self.first_half() },
+            true => Run { start: self.start + self.first_half(), len: self.len / 2 },
+        }
+    }
+}
+
+impl Shape for Plan<'_> {
+    fn neighbours_of(&self, node: u64, list: &mut Vec<u64>) {
+        let &Common { nodes, classes, seed, .. } = &self.options.common;
+        let position = self.permutation.backward(node);
+        let class = position % classes;
+        let way = self.way_to(position);
+        let length = binomial(self.edges, way.chance, &mut Stream::new(seed, Purpose::Degree, node));
+        let mut stream = Stream::new(seed, Purpose::Neighbours, node);
+        draw_list(list, length.min(nodes - 1), || {
+            let mut source = self.source(way, &mut stream);
+            if stream.unit() < self.options.homophily {
+                source = source - source % classes + class;
+                // The last run may lack that member; the one before has it.
+                source -= if source >= nodes { classes } else { 0 };
+            }
+            (source != position).then(|| self.permutation.forward(source))
+        });
+    }
+
+    fn class_of(&self, node: u64) -> u64 {
+        self.permutation.backward(node) % self.options.common.classes
+    }
+
+    fn split_of(&self, node: u64) -> Option<Split> {
+        self.options.common.uniform_split(node)
+    }
+
+    fn description(&self) -> Map<String, Value> {
+        let options = self.options;
+        Map::from_iter([
+            ("kind".to_owned(), json!("rmat")),
+            ("quadrants".to_owned(), json!(options.quadrants)),
+            ("noise".to_owned(), json!(options.noise)),
+            ("homophily".to_owned(), json!(options.homophily)),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests;

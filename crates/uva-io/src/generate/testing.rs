@@ -1,0 +1,51 @@
+//! What holds for a graph of every shape, for the shapes' tests.
+
+use tempfile::TempDir;
+use uva_graph::{Dataset, Verify};
+
+use super::{Common, Recipe};
+
+/// The graph of this recipe, checked to its last byte, in a directory that goes with the first of the two.
+pub fn generated(recipe: &Recipe) -> (TempDir, Dataset) {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("graph");
+    let summary = recipe.write(&out, &|_| ()).unwrap();
+    let dataset = Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap();
+    assert_eq!(summary.edges, dataset.edges() as u64);
+    (directory, dataset)
+}
+
+/// Whom a node has in its list.
+pub fn list(dataset: &Dataset, node: usize) -> Vec<i64> {
+    let csc = dataset.csc();
+    (csc.indptr[node]..csc.indptr[node + 1]).map(|edge| csc.indices.get(edge as usize)).collect()
+}
+
+/// Every file is the same for any number of threads, and another one for another seed.
+pub fn assert_bytes_depend_on_the_seed_alone(recipe: &Recipe) {
+    let of = |change: &dyn Fn(&mut Common)| {
+        let mut common = recipe.common();
+        change(&mut common);
+        generated(&recipe.clone().with_common(common))
+    };
+    let (_first, one) = of(&|common| common.threads = Some(1));
+    let (_second, four) = of(&|common| common.threads = Some(4));
+    let (_third, other) = of(&|common| common.seed = 1);
+    for name in ["indptr", "indices", "feat", "label", "train_idx", "valid_idx", "test_idx"] {
+        let read = |dataset: &Dataset| std::fs::read(dataset.path().join(format!("{name}.npy"))).unwrap();
+        assert!(read(&one) == read(&four), "{name} differs between 1 and 4 threads");
+        assert!(read(&one) != read(&other), "{name} is the same for another seed");
+    }
+}
+
+/// Each recipe is refused with a message that begins with the option, and nothing is written.
+pub fn assert_refused(cases: impl IntoIterator<Item = (&'static str, Recipe)>) {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("graph");
+    for (option, recipe) in cases {
+        let error = recipe.write(&out, &|_| ()).unwrap_err();
+        assert!(error.is_bad_input());
+        assert!(error.to_string().starts_with(option), "{error}");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "{error}");
+    }
+}

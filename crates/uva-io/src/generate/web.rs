@@ -1,0 +1,212 @@
+//! The web generator: the shape of uk-2006.
+//!
+//! Nodes are pages, sorted by address: the pages of a host are a run of ids, and within it the pages of a directory,
+//! 64 ids each. The list of a page, its in-neighbours, is what it links to. Hosts come from cutting 0..N in two, at
+//! random in the middle half, again and again: a piece of at most N/64 pages (4096 on small graphs) stays whole with
+//! probability 1/8, one of fewer than 64 always. Their sizes span several orders of magnitude. A host is of one class.
+//!
+//! A link stays on the host (`within_host`) or not. On the host it is
+//! - one of the eight links that all pages of the directory carry (`copied`): navigation, what the copying model of the
+//!   web explains by authors who take over lists of links (Kleinberg et al. 1999). Each goes to a hub of the host;
+//! - or one to a page near by (`near`), at a distance of up to 512 ids, 1 + 511 · w³ with w uniform;
+//! - or one to a hub: the page at len · w⁴ from the front, so the r-th page of a host gets ~ r^(−3/4).
+//!
+//! A link to another host names page N · w² of a keyed shuffle, so that large hosts are popular and some are more so,
+//! and goes to a hub of that page's host or, one time in four, to its front page.
+//!
+//! Lists have the lengths of the [citation](super::Citation) generator, without the growth in time. Only integers and
+//! correctly rounded operations (+, −, ×, ÷, √) decide, and every number is keyed by seed, purpose and node: the bytes
+//! are the same for any number of threads, on any machine.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use uva_graph::{GraphError, Progress, Split, Summary, mix};
+
+use super::common::{Common, check_share};
+use super::permutation::Permutation;
+use super::planted::{self, Shape, draw_list, list_length};
+use super::random::{Purpose, Stream};
+
+/// Pages of a directory.
+const DIRECTORY: u64 = 64;
+
+/// Links that all pages of a directory carry.
+const NAVIGATION: u64 = 8;
+
+/// The farthest that a page is near.
+const NEAR: u64 = 512;
+
+/// A graph in the shape of uk-2006, with planted classes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Web {
+    /// The options that all shapes share. By default 1.3 % of the nodes train, as is usual for uk-2006, 0.2 % validate
+    /// and 0.3 % test; all drawn alike.
+    pub common: Common,
+    /// Share of links that stay on their host.
+    pub within_host: f64,
+    /// Share of the links on a host that the pages of a directory have in common.
+    pub copied: f64,
+    /// Share of the links on a host that go to a page near by; with `copied` at most 1, the rest goes to the host's
+    /// hubs.
+    pub near: f64,
+}
+
+impl Default for Web {
+    fn default() -> Web {
+        Web {
+            common: Common {
+                average_degree: 35.0,
+                train_share: 0.013,
+                valid_share: 0.002,
+                test_share: 0.003,
+                ..Common::default()
+            },
+            within_host: 0.8,
+            copied: 0.3,
+            near: 0.4,
+        }
+    }
+}
+
+/// Writes a web graph to the directory `out`, which must not exist. `progress` is called now and then, from this
+/// thread. Memory stays bounded as in [`power_law`](super::power_law).
+///
+/// # Errors
+/// Where an option is out of its range, `out` exists, or the system refuses to write; nothing is left behind then.
+pub fn web(out: &Path, options: &Web, progress: &dyn Fn(Progress)) -> Result<Summary, GraphError> {
+    let plan = Plan::new(options)?;
+    planted::write(out, &options.common, &plan, progress)
+}
+
+/// A run of pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Host {
+    start: u64,
+    pages: u64,
+}
+
+impl Host {
+    /// A page that others like to link to: the nearer to the front, the more.
+    fn hub(self, stream: &mut Stream) -> u64 {
+        let w = stream.unit();
+        self.start + ((w * w * w * w * self.pages as f64) as u64).min(self.pages - 1)
+    }
+}
+
+/// The options, checked, with what follows from them.
+struct Plan<'o> {
+    options: &'o Web,
+    permutation: Permutation,
+    /// The first page of every host, ascending: 8 bytes a host, which has 40 pages or more on average.
+    host_starts: Vec<u64>,
+}
+
+impl<'o> Plan<'o> {
+    fn new(options: &'o Web) -> Result<Plan<'o>, GraphError> {
+        let common = &options.common;
+        common.check()?;
+        check_share("--within-host", options.within_host)?;
+        check_share("--copied", options.copied)?;
+        check_share("--near", options.near)?;
+        let both = options.copied + options.near;
+        if both > 1.0 + 1e-9 {
+            return Err(GraphError::usage("--copied", format!("with --near it is {both}, more than 1")));
+        }
+        Ok(Plan {
+            options,
+            permutation: Permutation::new(common.nodes, common.seed),
+            host_starts: host_starts(common.nodes, common.seed),
+        })
+    }
+
+    /// The host that `page` is on.
+    fn host_of(&self, page: u64) -> Host {
+        let next = self.host_starts.partition_point(|&start| start <= page);
+        let start = self.host_starts[next - 1];
+        let end = self.host_starts.get(next).copied().unwrap_or(self.options.common.nodes);
+        Host { start, pages: end - start }
+    }
+
+    /// One link of `page`, which is on `host`; `None` for one that leads nowhere.
+    fn link(&self, page: u64, host: Host, stream: &mut Stream) -> Option<u64> {
+        let options = self.options;
+        let target = if stream.unit() >= options.within_host {
+            let w = stream.unit();
+            let nodes = options.common.nodes;
+            let page = self.permutation.forward(((w * w * nodes as f64) as u64).min(nodes - 1));
+            let host = self.host_of(page);
+            if stream.below(4) == 0 { host.start } else { host.hub(stream) }
+        } else {
+            let kind = stream.unit();
+            if kind < options.copied {
+                let directory = (page - host.start) / DIRECTORY;
+                let link = mix(host.start) ^ (directory * NAVIGATION + stream.below(NAVIGATION));
+                host.hub(&mut Stream::new(options.common.seed, Purpose::Navigation, link))
+            } else if kind < options.copied + options.near {
+                let w = stream.unit();
+                let distance = 1 + (w * w * w * (NEAR - 1) as f64) as u64;
+                let target = if stream.below(2) == 0 { page.checked_sub(distance)? } else { page + distance };
+                // Past either end of the host there is nothing.
+                target.checked_sub(host.start).filter(|&place| place < host.pages)?;
+                target
+            } else {
+                host.hub(stream)
+            }
+        };
+        (target != page).then_some(target)
+    }
+}
+
+/// Cuts 0..`nodes` into hosts.
+fn host_starts(nodes: u64, seed: u64) -> Vec<u64> {
+    let most_pages = (nodes / 64).max(4096);
+    let mut starts = Vec::new();
+    // Pieces to look at, the first on top.
+    let mut pieces = vec![(0, nodes)];
+    while let Some((start, end)) = pieces.pop() {
+        let pages = end - start;
+        let mut stream = Stream::new(seed, Purpose::Host, mix(start) ^ end);
+        if pages <= most_pages && (pages < DIRECTORY || stream.next() >> 61 == 0) {
+            starts.push(start);
+        } else {
+            let cut = start + pages / 4 + stream.below(pages / 2);
+            pieces.extend([(cut, end), (start, cut)]);
+        }
+    }
+    starts
+}
+
+impl Shape for Plan<'_> {
+    fn neighbours_of(&self, node: u64, list: &mut Vec<u64>) {
+        let common = &self.options.common;
+        let mut stream = Stream::new(common.seed, Purpose::Degree, node);
+        let length = list_length(common.average_degree, &mut stream).min(common.nodes - 1);
+        let host = self.host_of(node);
+        let mut stream = Stream::new(common.seed, Purpose::Neighbours, node);
+        draw_list(list, length, || self.link(node, host, &mut stream));
+    }
+
+    fn class_of(&self, node: u64) -> u64 {
+        let host = self.host_of(node);
+        Stream::new(self.options.common.seed, Purpose::HostClass, host.start)
+            .below(self.options.common.classes)
+    }
+
+    fn split_of(&self, node: u64) -> Option<Split> {
+        self.options.common.uniform_split(node)
+    }
+
+    fn description(&self) -> Map<String, Value> {
+        let options = self.options;
+        Map::from_iter([
+            ("kind".to_owned(), json!("web")),
+            ("within_host".to_owned(), json!(options.within_host)),
+            ("copied".to_owned(), json!(options.copied)),
+            ("near".to_owned(), json!(options.near)),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests;

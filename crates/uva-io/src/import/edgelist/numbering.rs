@@ -1,0 +1,336 @@
+//! Which node an id means.
+//!
+//! | what is known | the nodes |
+//! |---|---|
+//! | arrays, and `node_id.npy` or `node_names.txt` among them | row k is the node whose id stands k-th there |
+//! | arrays, or how many nodes there are | 0 … N − 1, and ids are these numbers |
+//! | nothing, ids are integers | those that occur, ascending; kept as `node_id.npy` unless they are 0 … N − 1 |
+//! | nothing, ids are names | those that occur, the first first; kept as `node_names.txt` |
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use uva_graph::npy::{NpyType, write_array};
+use uva_graph::quote::shown;
+use uva_graph::{GraphError, names};
+
+use super::super::nodes::Nodes;
+use super::super::npy::Arrays;
+use super::super::options::{EdgeList, Ids};
+use super::super::output::Output;
+use super::super::text::{LineError, each_line, integer};
+
+/// Ids that are collected before repeated ones are looked for.
+const COLLECTED: usize = 1 << 22;
+
+/// What each id means.
+pub(super) enum Numbering {
+    /// Ids are their numbers.
+    Dense(Nodes),
+    Integers(Integers),
+    Names {
+        places: HashMap<Box<[u8]>, u64>,
+        in_order: Vec<Box<[u8]>>,
+    },
+}
+
+/// Integer ids of nodes.
+pub(super) struct Integers {
+    /// The id of each node.
+    ids: Vec<i64>,
+    lookup: Lookup,
+}
+
+enum Lookup {
+    /// Ids lie close together: the place of each, from the smallest on; `u32::MAX` where no node has it.
+    Table { smallest: i64, places: Vec<u32> },
+    /// They don't: id and place, by id.
+    Sorted(Vec<(i64, u64)>),
+}
+
+/// The numbering where it can be told without reading the edges.
+pub(super) fn known(
+    options: &EdgeList,
+    arrays: Option<&Arrays>,
+    directory: Option<&Path>,
+) -> Result<Option<Numbering>, GraphError> {
+    let rows = arrays.map(|arrays| arrays.nodes() as u64);
+    if let (Some(rows), Some(nodes)) = (rows, options.nodes)
+        && rows != nodes
+    {
+        return Err(GraphError::usage("--nodes", format!("{nodes}, but the features have {rows} rows")));
+    }
+    match (options.ids, arrays, directory) {
+        (Ids::Name, _, _) if options.nodes.is_some() => {
+            Err(GraphError::usage("--nodes", "names are no numbers of nodes: leave it out"))
+        }
+        (Ids::Name, Some(_), Some(directory)) => {
+            let path = directory.join(names::NODE_NAMES);
+            let numbering = named(&path)?;
+            if Some(numbering.nodes()) != rows {
+                let message = format!(
+                    "{} names {} nodes, the features have {} rows",
+                    path.display(),
+                    numbering.nodes(),
+                    rows.unwrap_or(0)
+                );
+                return Err(GraphError::usage("--arrays", message));
+            }
+            Ok(Some(numbering))
+        }
+        (Ids::Name, _, _) => Ok(None),
+        (Ids::Number, Some(arrays), _) => match arrays.node_ids()? {
+            Some(ids) => {
+                let path = directory.unwrap_or(Path::new("")).join(names::NODE_IDS);
+                Integers::new(ids, &path).map(|ids| Some(Numbering::Integers(ids)))
+            }
+            None => {
+                let nodes = arrays.nodes() as u64;
+                Ok(Some(Numbering::Dense(Nodes::new(nodes, format!("the features have {nodes} rows")))))
+            }
+        },
+        (Ids::Number, None, _) => {
+            Ok(options.nodes.map(|nodes| Numbering::Dense(Nodes::new(nodes, format!("--nodes {nodes}")))))
+        }
+    }
+}
+
+/// Names as an earlier import left them.
+fn named(path: &Path) -> Result<Numbering, GraphError> {
+    let mut survey = Survey::new(Ids::Name);
+    each_line(path, &|_| {}, |line, name| {
+        let before = survey.names.len() as u64;
+        survey.see(name)?;
+        if survey.names.len() as u64 == before {
+            return Err(LineError::Line(format!("node {} has the name of an earlier one", line - 1)));
+        }
+        Ok(())
+    })?;
+    Ok(survey.finish())
+}
+
+impl Numbering {
+    pub(super) fn nodes(&self) -> u64 {
+        match self {
+            Numbering::Dense(nodes) => nodes.count,
+            Numbering::Integers(integers) => integers.ids.len() as u64,
+            Numbering::Names { in_order, .. } => in_order.len() as u64,
+        }
+    }
+
+    /// The node that an id means, which is an edge's `end`: its source or its destination.
+    #[inline]
+    pub(super) fn place(&self, id: &[u8], end: &str) -> Result<u64, LineError> {
+        match self {
+            Numbering::Dense(nodes) => match number(id)? {
+                number if nodes.has(number) => Ok(number.cast_unsigned()),
+                number => Err(LineError::Line(format!("its {end} is {number}, {nodes}"))),
+            },
+            Numbering::Integers(integers) => {
+                let id = number(id)?;
+                integers.place(id).ok_or_else(|| {
+                    LineError::Line(format!(
+                        "its {end} is {id}, and no node has that id: node_id.npy says which do"
+                    ))
+                })
+            }
+            Numbering::Names { places, .. } => places.get(id).copied().ok_or_else(|| {
+                LineError::Line(format!(
+                    "its {end} is '{}', and no node is called that: node_names.txt says which are",
+                    shown(id)
+                ))
+            }),
+        }
+    }
+
+    /// Writes the ids of all nodes, where they are not their numbers.
+    pub(super) fn write(&self, output: &Output<'_>) -> Result<(), GraphError> {
+        match self {
+            Numbering::Dense(_) => Ok(()),
+            Numbering::Integers(integers) => {
+                write_array(&output.path(names::NODE_IDS), NpyType::I64, &[], &integers.ids)
+            }
+            Numbering::Names { in_order, .. } => {
+                let path = output.path(names::NODE_NAMES);
+                let write = || -> std::io::Result<()> {
+                    let mut file = BufWriter::new(std::fs::File::create_new(&path)?);
+                    for name in in_order {
+                        file.write_all(name)?;
+                        file.write_all(b"\n")?;
+                    }
+                    file.flush()
+                };
+                write().map_err(GraphError::io(&path, "write"))
+            }
+        }
+    }
+}
+
+#[inline]
+fn number(id: &[u8]) -> Result<i64, LineError> {
+    integer(id).ok_or_else(|| {
+        let id = shown(id);
+        LineError::Line(format!(
+            "'{id}' is no integer of 64 bits: say --ids name where ids are text, --skip-lines 1 where this is a header"
+        ))
+    })
+}
+
+impl Integers {
+    /// `ids` are the nodes' in their order; each may occur once. `path` is where they are from, for messages.
+    fn new(ids: Vec<i64>, path: &Path) -> Result<Integers, GraphError> {
+        let mut sorted: Vec<(i64, u64)> = ids.iter().copied().zip(0..).collect();
+        sorted.sort_unstable();
+        if let Some(twice) = sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let message = format!(
+                "{}: entries {} and {} are both {}",
+                path.display(),
+                twice[0].1,
+                twice[1].1,
+                twice[0].0
+            );
+            return Err(GraphError::usage("--arrays", message));
+        }
+        let lookup = Lookup::new(sorted);
+        Ok(Integers { ids, lookup })
+    }
+
+    #[inline]
+    fn place(&self, id: i64) -> Option<u64> {
+        match &self.lookup {
+            Lookup::Table { smallest, places } => {
+                let at = usize::try_from(id.checked_sub(*smallest)?).ok()?;
+                places.get(at).filter(|&&place| place != u32::MAX).map(|&place| place.into())
+            }
+            Lookup::Sorted(sorted) => {
+                sorted.binary_search_by_key(&id, |entry| entry.0).ok().map(|at| sorted[at].1)
+            }
+        }
+    }
+}
+
+impl Lookup {
+    fn new(sorted: Vec<(i64, u64)>) -> Lookup {
+        let (Some(&(smallest, _)), Some(&(largest, _))) = (sorted.first(), sorted.last()) else {
+            return Lookup::Sorted(sorted);
+        };
+        let range = largest.abs_diff(smallest);
+        // A table must not take more than the pairs do.
+        if range >= 4 * sorted.len() as u64 || sorted.len() >= u32::MAX as usize {
+            return Lookup::Sorted(sorted);
+        }
+        let mut places = vec![u32::MAX; range as usize + 1];
+        for (id, place) in sorted {
+            places[id.abs_diff(smallest) as usize] = place as u32;
+        }
+        Lookup::Table { smallest, places }
+    }
+}
+
+/// Collects the ids that occur.
+pub(super) struct Survey {
+    ids: Ids,
+    integers: Vec<i64>,
+    /// When repeated ones are looked for next.
+    next_look: usize,
+    names: HashMap<Box<[u8]>, u64>,
+    in_order: Vec<Box<[u8]>>,
+}
+
+impl Survey {
+    pub(super) fn new(ids: Ids) -> Survey {
+        Survey {
+            ids,
+            integers: Vec::new(),
+            next_look: COLLECTED,
+            names: HashMap::new(),
+            in_order: Vec::new(),
+        }
+    }
+
+    pub(super) fn see(&mut self, id: &[u8]) -> Result<(), LineError> {
+        match self.ids {
+            Ids::Number => {
+                self.integers.push(number(id)?);
+                if self.integers.len() == self.next_look {
+                    self.compact();
+                }
+            }
+            Ids::Name => {
+                // The common case first: most ids have been seen.
+                if !self.names.contains_key(id)
+                    && let Entry::Vacant(entry) = self.names.entry(id.into())
+                {
+                    entry.insert(self.in_order.len() as u64);
+                    self.in_order.push(id.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn compact(&mut self) {
+        self.integers.sort_unstable();
+        self.integers.dedup();
+        self.next_look = (2 * self.integers.len()).max(COLLECTED);
+    }
+
+    pub(super) fn finish(mut self) -> Numbering {
+        match self.ids {
+            Ids::Number => {
+                self.compact();
+                let ids = self.integers;
+                let nodes = ids.len() as u64;
+                let dense = |nodes| Numbering::Dense(Nodes::new(nodes, "those that occur"));
+                // Distinct and ascending: they are 0..N where the ends are.
+                match (ids.first(), ids.last()) {
+                    (None, _) | (_, None) => dense(0),
+                    (Some(0), Some(&last)) if last as u64 == nodes - 1 => dense(nodes),
+                    _ => {
+                        let lookup = Lookup::new(ids.iter().copied().zip(0..).collect());
+                        Numbering::Integers(Integers { ids, lookup })
+                    }
+                }
+            }
+            Ids::Name => Numbering::Names { places: self.names, in_order: self.in_order },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn surveyed(ids: &[i64]) -> Numbering {
+        let mut survey = Survey::new(Ids::Number);
+        ids.iter().for_each(|id| survey.see(id.to_string().as_bytes()).unwrap());
+        survey.finish()
+    }
+
+    #[test]
+    fn ids_that_are_their_numbers_need_no_table() {
+        for (ids, count) in [(&[2, 0, 1, 1][..], 3), (&[], 0)] {
+            let numbering = surveyed(ids);
+            assert!(matches!(&numbering, Numbering::Dense(nodes) if nodes.count == count), "{ids:?}");
+        }
+        assert!(matches!(surveyed(&[1, 2]), Numbering::Integers(_)));
+    }
+
+    #[test]
+    fn close_and_scattered_ids_are_found_and_others_are_not() {
+        for ids in [vec![-3, 5, 7, 6], vec![i64::MIN, -1, 40, i64::MAX]] {
+            let Numbering::Integers(integers) = surveyed(&ids) else { panic!("not dense") };
+            let mut sorted = ids.clone();
+            sorted.sort_unstable();
+            assert_eq!(integers.ids, sorted);
+            for (place, id) in (0..).zip(sorted) {
+                assert_eq!(integers.place(id), Some(place));
+            }
+            for id in [-2, 8, 0, 41, i64::MIN + 1] {
+                assert_eq!(integers.place(id), None, "{id}");
+            }
+        }
+    }
+}

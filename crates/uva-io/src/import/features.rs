@@ -1,0 +1,149 @@
+//! Feature rows on their way to `feat.npy`: converted where a dataset has no such type, and checked.
+//!
+//! Every importer writes its rows through [`FeatureWriter`], so that none takes a value that `info --verify` refuses.
+
+use std::path::{Path, PathBuf};
+
+use uva_graph::npy::{NpyType, NpyWriter};
+use uva_graph::{ElementType, GraphError};
+
+use super::values;
+
+#[derive(Debug, thiserror::Error)]
+enum FeatureProblem {
+    #[error("row {row}, column {column}, {at}is {value}: features have to be finite")]
+    NotFinite { row: u64, column: u64, at: String, value: f64 },
+    #[error("row {row}, column {column}, {at}is {value}, which float32 cannot hold")]
+    TooLarge { row: u64, column: u64, at: String, value: f64 },
+}
+
+/// Where features are from, for messages.
+#[derive(Debug, Clone)]
+pub(super) struct FeatureSource {
+    /// The file, or archive and member.
+    pub(super) place: PathBuf,
+    /// Where the values begin in it, where they lie one after the other.
+    pub(super) data_offset: Option<u64>,
+}
+
+/// Writes rows in their order.
+#[derive(Debug)]
+pub(super) struct FeatureWriter {
+    writer: NpyWriter,
+    source: FeatureSource,
+    columns: u64,
+    /// The type that the values have in the source, and in the file.
+    kind: NpyType,
+    element: ElementType,
+    target: NpyType,
+    /// Values that have been written.
+    position: u64,
+}
+
+impl FeatureWriter {
+    /// For rows of `columns` values of type `kind`; `bf16` says that uint16 stands for bfloat16.
+    pub(super) fn create(
+        path: &Path,
+        source: FeatureSource,
+        kind: NpyType,
+        columns: usize,
+        bf16: bool,
+    ) -> Result<FeatureWriter, GraphError> {
+        let (element, target) = feature_type(kind, bf16);
+        let writer = NpyWriter::create(path, target, &[columns])?;
+        Ok(FeatureWriter { writer, source, columns: columns as u64, kind, element, target, position: 0 })
+    }
+
+    /// What becomes other than it is, in a line; nothing where the values are kept.
+    pub(super) fn conversion(&self) -> Option<String> {
+        let kept = self.kind == self.target || self.kind == NpyType::Bool;
+        (!kept).then(|| format!("{}: {} becomes float32", self.source.place.display(), self.kind))
+    }
+
+    /// Writes values as the source has them.
+    ///
+    /// # Errors
+    /// Where one is not finite, or not as float32.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), GraphError> {
+        if self.kind == self.target || self.kind == NpyType::Bool {
+            let wrong = match self.element {
+                ElementType::U8 | ElementType::I8 => None,
+                ElementType::F32 => first_not_finite(bytes, f32::from_le_bytes),
+                ElementType::F16 => first_not_finite(bytes, |bytes| half::f16::from_le_bytes(bytes).to_f32()),
+                ElementType::Bf16 => {
+                    first_not_finite(bytes, |bytes| half::bf16::from_le_bytes(bytes).to_f32())
+                }
+            };
+            if let Some((at, value)) = wrong {
+                return Err(self.refusal(at, value.into()));
+            }
+            self.position += (bytes.len() / self.kind.bytes()) as u64;
+            return self.writer.write_bytes(bytes);
+        }
+        let values = values::floats(self.kind, bytes);
+        let narrowed: Vec<f32> = values.iter().map(|&value| value as f32).collect();
+        if let Some(at) = narrowed.iter().position(|value| !value.is_finite()) {
+            return Err(self.refusal(at, values[at]));
+        }
+        self.position += values.len() as u64;
+        self.writer.write(&narrowed)
+    }
+
+    /// Writes float32 values that an importer has made itself.
+    ///
+    /// # Errors
+    /// Where one is not finite.
+    pub(super) fn write_floats(&mut self, values: &[f32]) -> Result<(), GraphError> {
+        if values.iter().fold(false, |any, value| any | !value.is_finite())
+            && let Some(at) = values.iter().position(|value| !value.is_finite())
+        {
+            return Err(self.refusal(at, values[at].into()));
+        }
+        self.position += values.len() as u64;
+        self.writer.write(values)
+    }
+
+    /// The error about the value that is `ahead` values behind those that have been written.
+    fn refusal(&self, ahead: usize, value: f64) -> GraphError {
+        let position = self.position + ahead as u64;
+        let (row, column) = (position / self.columns, position % self.columns);
+        let at = match self.source.data_offset {
+            Some(offset) => format!("at offset {} ", offset + position * self.kind.bytes() as u64),
+            None => String::new(),
+        };
+        GraphError::invalid(
+            &self.source.place,
+            match value.is_finite() {
+                true => FeatureProblem::TooLarge { row, column, at, value },
+                false => FeatureProblem::NotFinite { row, column, at, value },
+            },
+        )
+    }
+
+    pub(super) fn finish(self) -> Result<ElementType, GraphError> {
+        self.writer.finish()?;
+        Ok(self.element)
+    }
+}
+
+/// How values of a type are kept: as they are where a dataset may have them, else as float32.
+pub(super) fn feature_type(kind: NpyType, bf16: bool) -> (ElementType, NpyType) {
+    match kind {
+        NpyType::F16 => (ElementType::F16, NpyType::F16),
+        NpyType::I8 => (ElementType::I8, NpyType::I8),
+        NpyType::U8 | NpyType::Bool => (ElementType::U8, NpyType::U8),
+        NpyType::U16 if bf16 => (ElementType::Bf16, NpyType::U16),
+        _ => (ElementType::F32, NpyType::F32),
+    }
+}
+
+fn first_not_finite<const SIZE: usize>(
+    bytes: &[u8],
+    decode: impl Fn([u8; SIZE]) -> f32,
+) -> Option<(usize, f32)> {
+    let (values, _) = bytes.as_chunks::<SIZE>();
+    // Without a branch a value, so that the compiler can use vector instructions.
+    let any = values.iter().fold(false, |any, &value| any | !decode(value).is_finite());
+    let at = any.then(|| values.iter().position(|&value| !decode(value).is_finite()))??;
+    Some((at, decode(values[at])))
+}

@@ -1,0 +1,260 @@
+//! `metadata.yaml` of a GraphBolt dataset: what of it matters here.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use uva_graph::GraphError;
+use uva_graph::quote::{self, listed, shown};
+use uva_mem::files::read_regular;
+
+use super::super::stream::ArrayStream;
+
+/// Thousands of times what describes one type of node and one of edge. Its tree takes many times its bytes of memory.
+const MOST_YAML: u64 = 4 << 20;
+
+/// The file. Keys that are not named here are let be.
+#[derive(Debug, Deserialize)]
+pub(super) struct Metadata {
+    pub(super) dataset_name: Option<String>,
+    graph: Option<Graph>,
+    graph_topology: Option<IgnoredAny>,
+    feature_data: Option<Vec<FeatureData>>,
+    tasks: Option<Vec<Task>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Graph {
+    nodes: Vec<Nodes>,
+    edges: Vec<Edges>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Nodes {
+    r#type: Option<String>,
+    pub(super) num: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Edges {
+    r#type: Option<String>,
+    pub(super) format: String,
+    pub(super) path: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct FeatureData {
+    domain: String,
+    name: String,
+    format: String,
+    path: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Task {
+    pub(super) name: Option<String>,
+    pub(super) num_classes: Option<u64>,
+    train_set: Option<Vec<Set>>,
+    validation_set: Option<Vec<Set>>,
+    test_set: Option<Vec<Set>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Set {
+    r#type: Option<String>,
+    data: Vec<SetData>,
+}
+
+#[derive(Debug, Deserialize)]
+struct SetData {
+    name: Option<String>,
+    format: String,
+    path: PathBuf,
+}
+
+/// Seeds, and their labels where they have any.
+pub(super) type SeedSet = (ArrayStream, Option<ArrayStream>);
+
+#[derive(Debug, thiserror::Error)]
+enum MetadataProblem {
+    #[error("{0}")]
+    Yaml(String),
+    #[error("{0}")]
+    Content(String),
+    #[error("it is a link that leads out of {}: name the file that it leads to", .0.display())]
+    LeadsOut(PathBuf),
+}
+
+/// Whether `path`, links followed, lies outside of `directory`. The files are somebody else's, and may name any of the
+/// user's.
+fn leads_out(directory: &Path, path: &Path) -> io::Result<bool> {
+    Ok(!directory.join(path).canonicalize()?.starts_with(directory.canonicalize()?))
+}
+
+/// The file, checked to be of one type of node and one of edge.
+#[derive(Debug)]
+pub(super) struct Described {
+    pub(super) directory: PathBuf,
+    file: PathBuf,
+    pub(super) metadata: Metadata,
+}
+
+impl Described {
+    pub(super) fn read(source: &Path) -> Result<Described, GraphError> {
+        let (directory, file) = if source.is_dir() {
+            (source.to_owned(), source.join("metadata.yaml"))
+        } else {
+            let parent = source.parent().filter(|parent| !parent.as_os_str().is_empty());
+            (parent.unwrap_or(Path::new(".")).to_owned(), source.to_owned())
+        };
+        let name = file.file_name().unwrap_or_default();
+        if leads_out(&directory, Path::new(name)).map_err(GraphError::io(&file, "open"))? {
+            return Err(GraphError::invalid(&file, MetadataProblem::LeadsOut(directory)));
+        }
+        let text = read_regular(&file, MOST_YAML).map_err(GraphError::io(&file, "open"))?;
+        let metadata: Metadata = serde_saphyr::from_slice(&text).map_err(|error| {
+            // One line: the parser draws a picture of the place below its message.
+            GraphError::invalid(&file, MetadataProblem::Yaml(quote::message(&error.to_string())))
+        })?;
+        Ok(Described { directory, file, metadata })
+    }
+
+    pub(super) fn wrong(&self, message: impl Into<String>) -> GraphError {
+        GraphError::invalid(&self.file, MetadataProblem::Content(message.into()))
+    }
+
+    /// Nodes and edges, of which there is one type each.
+    pub(super) fn graph(&self) -> Result<(&Nodes, &Edges), GraphError> {
+        let Some(graph) = &self.metadata.graph else {
+            return Err(self.wrong(match self.metadata.graph_topology {
+                Some(_) => {
+                    "it is what GraphBolt has made of a dataset, with the graph as a PyTorch file: import the metadata.yaml \
+                     that it was made of, one directory up"
+                }
+                None => "it has no graph",
+            }));
+        };
+        let kinds = |kinds: Vec<Option<&str>>| listed(kinds.iter().map(|kind| kind.unwrap_or("(no name)")));
+        match (graph.nodes.as_slice(), graph.edges.as_slice()) {
+            ([nodes], [edges]) => Ok((nodes, edges)),
+            (nodes, edges) => Err(self.wrong(format!(
+                "it has nodes of {} types ({}) and edges of {} ({}): a dataset has one of each",
+                nodes.len(),
+                kinds(nodes.iter().map(|nodes| nodes.r#type.as_deref()).collect()),
+                edges.len(),
+                kinds(edges.iter().map(|edges| edges.r#type.as_deref()).collect()),
+            ))),
+        }
+    }
+
+    /// The features of nodes, or those of edges, called `name`.
+    pub(super) fn feature(&self, domain: &str, names: &[&str]) -> Result<Option<ArrayStream>, GraphError> {
+        let all = self.metadata.feature_data.iter().flatten();
+        let found = all.into_iter().find(|data| data.domain == domain && names.contains(&data.name.as_str()));
+        found.map(|data| self.array(&data.format, &data.path)).transpose()
+    }
+
+    /// The one table of features: `feat`, or the only one beside those of `others`.
+    pub(super) fn features(&self, others: &[&str]) -> Result<ArrayStream, GraphError> {
+        if let Some(features) = self.feature("node", &["feat"])? {
+            return Ok(features);
+        }
+        let all: Vec<&FeatureData> = (self.metadata.feature_data.iter().flatten())
+            .filter(|data| data.domain == "node" && !others.contains(&data.name.as_str()))
+            .collect();
+        match all.as_slice() {
+            [data] => self.array(&data.format, &data.path),
+            [] => Err(self.wrong("it has no features of nodes: feature_data with domain node")),
+            several => {
+                let names = listed(several.iter().map(|data| &data.name));
+                Err(self.wrong(format!(
+                    "it has several features of nodes ({names}): call the one that is meant feat"
+                )))
+            }
+        }
+    }
+
+    /// The task called `name`, or the only one.
+    pub(super) fn task(&self, name: Option<&str>) -> Result<&Task, GraphError> {
+        let tasks: Vec<&Task> = self.metadata.tasks.iter().flatten().collect();
+        let names = || listed(tasks.iter().map(|task| task.name.as_deref().unwrap_or("(no name)")));
+        match (name, tasks.as_slice()) {
+            (_, []) => Err(self.wrong("it has no tasks, so no splits")),
+            (None, [task]) => Ok(task),
+            (None, _) => {
+                let message = format!("{} has the tasks {}: name one of them", self.file.display(), names());
+                Err(GraphError::usage("--variant", message))
+            }
+            (Some(name), _) => {
+                let found = tasks.iter().find(|task| task.name.as_deref() == Some(name)).copied();
+                found.ok_or_else(|| {
+                    let message = format!("{} has the tasks {}, and no {name}", self.file.display(), names());
+                    GraphError::usage("--variant", message)
+                })
+            }
+        }
+    }
+
+    /// Seeds and labels of a task's sets: train, validation, test; nothing for a set that is not there.
+    pub(super) fn sets(&self, task: &Task) -> Result<[Option<SeedSet>; 3], GraphError> {
+        let set = |set: &Option<Vec<Set>>, what: &str| {
+            let data = match set.as_deref().unwrap_or_default() {
+                [] => return Ok(None),
+                [set] => &set.data,
+                sets => {
+                    let names = listed(sets.iter().map(|set| set.r#type.as_deref().unwrap_or("(no name)")));
+                    return Err(self.wrong(format!("{what} is of several types: {names}")));
+                }
+            };
+            // Older files give seeds and labels no names, but this order.
+            let named = |names: &[&str], place: usize| {
+                data.iter()
+                    .find(|data| data.name.as_deref().is_some_and(|name| names.contains(&name)))
+                    .or_else(|| data.get(place).filter(|data| data.name.is_none()))
+                    .map(|data| self.array(&data.format, &data.path))
+                    .transpose()
+            };
+            match named(&["seeds", "seed_nodes", "node_ids"], 0)? {
+                Some(seeds) => Ok(Some((seeds, named(&["labels"], 1)?))),
+                None => Err(self.wrong(format!("{what} has no seeds"))),
+            }
+        };
+        Ok([
+            set(&task.train_set, "train_set")?,
+            set(&task.validation_set, "validation_set")?,
+            set(&task.test_set, "test_set")?,
+        ])
+    }
+
+    fn array(&self, format: &str, path: &Path) -> Result<ArrayStream, GraphError> {
+        match format {
+            "numpy" => ArrayStream::open(&self.inside(path)?),
+            "torch" => Err(self.wrong(format!(
+                "{} is a PyTorch file, which is a program and not read here: save it with numpy.save, and say format: numpy",
+                shown(path.as_os_str().as_encoded_bytes())
+            ))),
+            other => Err(self.wrong(format!(
+                "{} has the format '{}', numpy is read here",
+                shown(path.as_os_str().as_encoded_bytes()),
+                shown(other)
+            ))),
+        }
+    }
+
+    /// Where the file lies that is named `path` here.
+    ///
+    /// # Errors
+    /// Where it is not there, and where the name leads out of the dataset's directory, by itself or through a link.
+    pub(super) fn inside(&self, path: &Path) -> Result<PathBuf, GraphError> {
+        let named = shown(path.as_os_str().as_encoded_bytes());
+        match leads_out(&self.directory, path) {
+            Ok(false) => Ok(self.directory.join(path)),
+            Ok(true) => Err(self.wrong(format!(
+                "the file {named} lies outside of {}: files of a dataset have to be in its directory",
+                self.directory.display()
+            ))),
+            Err(source) => Err(GraphError::Io { path: self.directory.join(named), action: "open", source }),
+        }
+    }
+}

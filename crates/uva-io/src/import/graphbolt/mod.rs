@@ -1,0 +1,324 @@
+//! DGL GraphBolt's `OnDiskDataset`: a `metadata.yaml` that names the files, which are `.npy`, or `.csv` for edges.
+//!
+//! Features are `feature_data` of the domain node called `feat`, or the only one; labels those called `label` where
+//! there are any, or else those of the task's three sets, and −1 for every other node. Edges in `numpy` are [2, E], in
+//! `csv` lines of `source,destination` without a header. A feature of edges called `weight` is their weight. `orig_id`
+//! of nodes is kept, and what a `meta.json` beside says.
+
+mod metadata;
+
+use std::path::PathBuf;
+
+use uva_graph::csc::{Changes, CscBuilder};
+use uva_graph::npy::{NpyType, write_array};
+use uva_graph::quote::shown;
+use uva_graph::{ElementType, GraphError, Meta, Progress, names};
+
+use self::metadata::{Described, Edges};
+use super::features::feature_type;
+use super::importer::{Importer, SourceKind};
+use super::nodes::{Nodes, end_in_rows};
+use super::options::Extra;
+use super::output::{CHUNK, Output, Sizes, feature_columns, next_classes, next_marks};
+use super::read_speed;
+use super::request::Request;
+use super::stream::ArrayStream;
+use super::text::{LineError, each_line, integer};
+
+/// Names of features of nodes that are none.
+const LABELS: [&str; 3] = ["label", "labels", "y"];
+const OTHERS: [&str; 4] = ["label", "labels", "y", "orig_id"];
+
+/// The row in the table.
+pub(super) const IMPORTER: Importer = Importer {
+    name: "graphbolt",
+    help: "A directory with the metadata.yaml of a DGL GraphBolt OnDiskDataset",
+    source: SourceKind::Either("a directory with metadata.yaml, or that file"),
+    takes: &[Extra::Variant],
+    import,
+};
+
+/// Imports one dataset. The source is the directory with `metadata.yaml`, or that file.
+fn import(request: &Request<'_>) -> Result<(), GraphError> {
+    let changes = request.options.changes(Changes::NONE);
+    let described = Described::read(request.source)?;
+    let beside = described.directory.join(uva_graph::meta::FILE_NAME).exists();
+    let mut meta = Meta::read(&described.directory)?;
+    let (nodes, edges) = described.graph()?;
+    let nodes = nodes.num;
+    let edges = EdgeFile::open(&described, edges)?;
+    let bf16 = meta.feat_dtype.as_deref().and_then(ElementType::from_name) == Some(ElementType::Bf16);
+    let features = described.features(&OTHERS)?;
+    let columns = feature_columns(&features, Some(nodes))?;
+    let weights = described.feature("edge", &["weight"])?;
+    if let Some(weights) = &weights {
+        edges.check_weights(weights, changes)?;
+    }
+    let original_ids = described.feature("node", &["orig_id"])?;
+    let task = described.task(request.options.variant.as_deref())?;
+    let classes = task.num_classes.or(meta.classes);
+    let (splits, labels) = splits(&described, task, nodes, classes)?;
+    let labels = match described.feature("node", &LABELS)? {
+        Some(labels) => Labels::Table(labels),
+        None => labels,
+    };
+
+    let sizes = Sizes {
+        nodes: Some(nodes),
+        edges: edges.count(),
+        feature_row_bytes: columns * feature_type(features.kind(), bf16).0.bytes() as u64,
+        label_row_bytes: labels.row_bytes() + if original_ids.is_some() { 8 } else { 0 },
+        weighted: weights.is_some(),
+        seconds: edges.seconds()?,
+    };
+    let output = Output::begin(request, sizes, changes)?;
+    let mut lists = output.lists(nodes, weights.is_some())?;
+    let ids = Nodes::new(nodes, format!("metadata.yaml has num: {nodes}"));
+    edges.push_into(&mut lists, weights, &ids, request)?;
+    output.finish_lists(lists)?;
+    let element = output.features(features, nodes, bf16)?;
+    labels.write(&output, nodes, classes)?;
+    output.splits(&splits)?;
+    if let Some(mut ids) = original_ids {
+        if ids.shape() != [nodes as usize] {
+            return Err(ids.wrong_shape(format!("[{nodes}], one id for each node")));
+        }
+        write_array(&output.path(names::ORIGINAL_IDS), NpyType::I64, &[], &ids.all_integers()?)?;
+    }
+    meta.name = request.name(meta.name.or(described.metadata.dataset_name));
+    if !beside {
+        meta.classes = classes;
+    }
+    meta.feat_dtype = Some(element.name().to_owned());
+    output.finish(meta)
+}
+
+/// Where the edges are.
+enum EdgeFile {
+    Array(ArrayStream, PathBuf),
+    Text(PathBuf),
+}
+
+impl EdgeFile {
+    fn open(described: &Described, edges: &Edges) -> Result<EdgeFile, GraphError> {
+        let path = described.inside(&edges.path)?;
+        match edges.format.as_str() {
+            "csv" => Ok(EdgeFile::Text(path)),
+            "numpy" => {
+                let array = ArrayStream::open(&path)?;
+                match *array.shape() {
+                    [2, _] => Ok(EdgeFile::Array(array, path)),
+                    _ => Err(array.wrong_shape("[2, edges]: sources, then destinations")),
+                }
+            }
+            other => Err(described.wrong(format!(
+                "the edges {} have the format '{}': csv or numpy is read here",
+                shown(edges.path.as_os_str().as_encoded_bytes()),
+                shown(other)
+            ))),
+        }
+    }
+
+    /// How many there are, where that can be told.
+    fn count(&self) -> Option<u64> {
+        match self {
+            EdgeFile::Array(array, _) => Some(array.len() / 2),
+            EdgeFile::Text(_) => None,
+        }
+    }
+
+    fn seconds(&self) -> Result<Option<f64>, GraphError> {
+        match self {
+            EdgeFile::Array(..) => Ok(None),
+            EdgeFile::Text(path) => read_speed::of_text(path),
+        }
+    }
+
+    fn check_weights(&self, weights: &ArrayStream, changes: Changes) -> Result<(), GraphError> {
+        if !changes.is_none() {
+            let message = format!(
+                "{} cannot follow edges that are symmetrised, deduplicated or given self-loops: leave the edges as they \
+                 are, or take the weights away",
+                weights.place().display()
+            );
+            return Err(GraphError::usage("--symmetrise, --dedup or --self-loops", message));
+        }
+        let fits = match *weights.shape() {
+            [rows] | [rows, 1] => self.count().is_none_or(|count| count == rows as u64),
+            _ => false,
+        };
+        if fits { Ok(()) } else { Err(weights.wrong_shape("[edges], one weight for each")) }
+    }
+
+    fn push_into(
+        self,
+        lists: &mut CscBuilder,
+        mut weights: Option<ArrayStream>,
+        nodes: &Nodes,
+        request: &Request<'_>,
+    ) -> Result<(), GraphError> {
+        if let Some(weights) = weights.as_ref().filter(|weights| weights.kind() == NpyType::F64) {
+            (request.watch.note)(&format!("{}: float64 becomes float32", weights.place().display()));
+        }
+        // The weight of the next edge, from as many as are read at a time.
+        let mut ready = Vec::new().into_iter();
+        let mut weight = move || match &mut weights {
+            None => Ok(0.0),
+            Some(weights) => {
+                if ready.len() == 0 {
+                    ready = weights.floats(CHUNK)?.into_iter();
+                }
+                match ready.next() {
+                    Some(weight) if (weight as f32).is_finite() => Ok(weight as f32),
+                    Some(weight) => {
+                        Err(weights.wrong_entry(ready.len() + 1, weight, "weights have to be finite"))
+                    }
+                    None => Err(weights.wrong_shape("[edges], one weight for each")),
+                }
+            }
+        };
+        match self {
+            EdgeFile::Text(path) => {
+                each_line(&path, &|position| request.watch.at("edges", position), |_, text| {
+                    if text.is_empty() {
+                        return Ok(());
+                    }
+                    let end = |text: &[u8], end: &str| match integer(text.trim_ascii()) {
+                        Some(id) if nodes.has(id) => Ok(id.cast_unsigned()),
+                        Some(id) => Err(LineError::Line(format!("its {end} is {id}, {nodes}"))),
+                        None => Err(LineError::Line("it is no source,destination".to_owned())),
+                    };
+                    let Some(comma) = memchr::memchr(b',', text) else {
+                        return Err(LineError::Line("it is no source,destination".to_owned()));
+                    };
+                    let (source, destination) =
+                        (end(&text[..comma], "source")?, end(&text[comma + 1..], "destination")?);
+                    lists.push(source, destination, weight()?).map_err(Into::into)
+                })
+            }
+            EdgeFile::Array(mut sources, path) => {
+                let count = sources.len() / 2;
+                let end = |position| end_in_rows(position, count);
+                let mut destinations = ArrayStream::open(&path)?;
+                destinations.skip(count)?;
+                let mut left = count;
+                while left > 0 {
+                    let now = left.min(CHUNK as u64) as usize;
+                    let (from, to) = (sources.integers(now)?, destinations.integers(now)?);
+                    sources.check_ids(&from, nodes, end)?;
+                    destinations.check_ids(&to, nodes, end)?;
+                    for (source, destination) in from.into_iter().zip(to) {
+                        lists.push(source as u64, destination as u64, weight()?)?;
+                    }
+                    left -= now as u64;
+                    let done = count - left;
+                    (request.watch.progress)(Progress { stage: "edges", done, total: count });
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The labels, wherever they are from.
+enum Labels {
+    /// For all nodes, in a file.
+    Table(ArrayStream),
+    Single(Vec<i64>),
+    Multi {
+        classes: usize,
+        marks: Vec<u8>,
+    },
+}
+
+impl Labels {
+    fn row_bytes(&self) -> u64 {
+        match self {
+            Labels::Table(table) => match *table.shape() {
+                [_, columns] if columns > 1 => columns as u64,
+                _ => 8,
+            },
+            Labels::Single(_) => 8,
+            Labels::Multi { classes, .. } => *classes as u64,
+        }
+    }
+
+    fn write(self, output: &Output<'_>, nodes: u64, classes: Option<u64>) -> Result<(), GraphError> {
+        let path = output.path(names::LABELS);
+        match self {
+            Labels::Table(table) => output.labels(table, nodes, classes),
+            Labels::Single(labels) => write_array(&path, NpyType::I64, &[], &labels),
+            Labels::Multi { classes, marks } => write_array(&path, NpyType::U8, &[classes], &marks),
+        }
+    }
+}
+
+/// The seeds of the three sets, and the labels that come with them.
+fn splits(
+    described: &Described,
+    task: &metadata::Task,
+    nodes: u64,
+    classes: Option<u64>,
+) -> Result<([Vec<i64>; 3], Labels), GraphError> {
+    let mut splits = [Vec::new(), Vec::new(), Vec::new()];
+    let mut labels = Labels::Single(Vec::new());
+    let mut any = false;
+    for (split, set) in splits.iter_mut().zip(described.sets(task)?) {
+        let Some((mut seeds, set_labels)) = set else { continue };
+        if seeds.shape().len() != 1 {
+            return Err(seeds.wrong_shape("[seeds]: nodes; pairs of nodes are another task than this"));
+        }
+        *split = seeds.all_integers()?;
+        let ids = Nodes::new(nodes, format!("metadata.yaml has num: {nodes}"));
+        seeds.check_ids(split, &ids, |seed| format!("seed {seed}"))?;
+        let mut sorted = split.clone();
+        sorted.sort_unstable();
+        if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            let last = split.iter().rposition(|&id| id == twice[0]).unwrap_or(0);
+            return Err(seeds.wrong_entry(split.len() - last, twice[0], "named twice in one set"));
+        }
+        let Some(mut of_set) = set_labels else { continue };
+        let width = match *of_set.shape() {
+            [rows] | [rows, 1] if rows == split.len() => 1,
+            [rows, columns] if rows == split.len() => columns,
+            _ => return Err(of_set.wrong_shape(format!("[{}], one label for each seed", split.len()))),
+        };
+        if !any {
+            labels = match width {
+                1 => Labels::Single(vec![-1; nodes as usize]),
+                classes => Labels::Multi { classes, marks: vec![0; nodes as usize * classes] },
+            };
+            any = true;
+        }
+        match &mut labels {
+            Labels::Single(all) if width == 1 => {
+                let mut places = split.iter();
+                loop {
+                    let chunk = next_classes(&mut of_set, classes)?;
+                    if chunk.is_empty() {
+                        break;
+                    }
+                    places.by_ref().zip(chunk).for_each(|(&node, label)| all[node as usize] = label);
+                }
+            }
+            Labels::Multi { classes, marks } if width == *classes => {
+                let mut at = 0;
+                loop {
+                    let chunk = next_marks(&mut of_set)?;
+                    if chunk.is_empty() {
+                        break;
+                    }
+                    for mark in chunk {
+                        marks[split[at / width] as usize * width + at % width] = mark;
+                        at += 1;
+                    }
+                }
+            }
+            _ => return Err(of_set.wrong_shape("as wide as those of the other sets")),
+        }
+    }
+    if !any {
+        labels = Labels::Single(vec![-1; nodes as usize]);
+    }
+    Ok((splits, labels))
+}

@@ -1,0 +1,84 @@
+//! What the table of importers says of each.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use uva_graph::GraphError;
+
+use super::options::{Extra, ImportOptions};
+use super::request::{Request, Watch};
+
+/// A format that can be imported: a row of [`IMPORTERS`](super::IMPORTERS).
+pub struct Importer {
+    /// Its name, as on the command line.
+    pub name: &'static str,
+    /// One line of help, without a full stop.
+    pub help: &'static str,
+    /// What the source has to be.
+    pub(super) source: SourceKind,
+    /// The options it takes beside those that all take.
+    pub(super) takes: &'static [Extra],
+    pub(super) import: fn(&Request<'_>) -> Result<(), GraphError>,
+}
+
+/// What a source has to be among files, and what it holds, as a message says it after `reads`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SourceKind {
+    Directory(&'static str),
+    File(&'static str),
+    Either(&'static str),
+    /// The start of several files' names: the importer looks for them itself.
+    Prefix,
+}
+
+impl Importer {
+    /// Imports `source` into the directory `out`, which must not exist.
+    ///
+    /// # Errors
+    /// Where files are missing, malformed or inconsistent, an option does not suit the format, the disk lacks room, or
+    /// `out` exists. Nothing is left behind then.
+    pub fn run(
+        &self,
+        source: &Path,
+        out: &Path,
+        options: &ImportOptions,
+        watch: &Watch<'_>,
+    ) -> Result<(), GraphError> {
+        self.check_source(source)?;
+        // An option that changes nothing would look as if it had been obeyed.
+        let unused =
+            options.extras().into_iter().find(|(extra, given)| *given && !self.takes.contains(extra));
+        if let Some((extra, _)) = unused {
+            return Err(GraphError::usage(extra.name(), format!("{} has no use for it", self.name)));
+        }
+        (self.import)(&Request { source, out, options, watch })
+    }
+
+    /// Refuses a source that does not exist, or is a file where the format is a directory and the other way round.
+    fn check_source(&self, source: &Path) -> Result<(), GraphError> {
+        let (SourceKind::Directory(reads) | SourceKind::File(reads) | SourceKind::Either(reads)) =
+            self.source
+        else {
+            return Ok(());
+        };
+        let refuse = |found: &str| {
+            let message = format!("{} {found}; --from {} reads {reads}", source.display(), self.name);
+            Err(GraphError::usage("SRC", message))
+        };
+        match (fs::metadata(source), self.source) {
+            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => refuse("does not exist"),
+            (Err(error), _) => Err(GraphError::io(source, "open")(error)),
+            (Ok(metadata), SourceKind::File(_)) if metadata.is_dir() => refuse("is a directory"),
+            (Ok(metadata), SourceKind::Directory(_)) if !metadata.is_dir() => refuse("is no directory"),
+            (Ok(_), _) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Importer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}

@@ -1,0 +1,20 @@
+//! The table of importers, in the order in which `--help` lists them.
+
+use super::importer::Importer;
+use super::{edgelist, gnn_npz, graphbolt, igb, npy, ogb, planetoid};
+
+/// Every format that can be imported.
+pub const IMPORTERS: &[Importer] = &[
+    npy::IMPORTER,
+    ogb::IMPORTER,
+    planetoid::IMPORTER,
+    gnn_npz::IMPORTER,
+    graphbolt::IMPORTER,
+    edgelist::IMPORTER,
+    igb::IMPORTER,
+];
+
+/// The importer called `name`.
+pub fn importer(name: &str) -> Option<&'static Importer> {
+    IMPORTERS.iter().find(|importer| importer.name == name)
+}

@@ -1,0 +1,33 @@
+//! Datasets made from what other programs left: one file and one row of [`IMPORTERS`] a format.
+//!
+//! All importers work alike. The sizes that the source states make an [`ImportEstimate`], which the caller hears first.
+//! Edges go through a builder of bounded memory, everything else from the source to its file in pieces. An import writes
+//! beside its final name and renames at the end, so that a failed one leaves nothing.
+
+mod edgelist;
+mod features;
+mod gnn_npz;
+mod graphbolt;
+mod igb;
+mod importer;
+mod importers;
+mod nodes;
+mod npy;
+mod ogb;
+mod options;
+mod output;
+mod pickle;
+mod planetoid;
+mod read_speed;
+mod request;
+mod scipy;
+mod split;
+mod stream;
+mod text;
+mod values;
+
+pub use self::importer::Importer;
+pub use self::importers::{IMPORTERS, importer};
+pub use self::options::{DEFAULT_MEMORY, EdgeList, Extra, Ids, ImportOptions, ThirdColumn};
+pub use self::request::{ImportEstimate, Watch};
+pub use self::split::SplitRule;

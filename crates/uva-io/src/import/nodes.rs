@@ -1,0 +1,60 @@
+//! Which ids a source may name, and who says so: what messages about another id tell.
+
+use std::fmt;
+
+/// The ids `0..count`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Nodes {
+    pub(super) count: u64,
+    /// Where the count is from: `feat.npy has 6 rows`.
+    from: String,
+}
+
+impl Nodes {
+    pub(super) fn new(count: u64, from: impl Into<String>) -> Nodes {
+        Nodes { count, from: from.into() }
+    }
+
+    /// Whether `id` is one of them.
+    #[inline]
+    pub(super) fn has(&self, id: i64) -> bool {
+        id.cast_unsigned() < self.count
+    }
+}
+
+/// `outside the ids 0 to 5 (feat.npy has 6 rows)`: what a message says of an id that is none of them.
+impl fmt::Display for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", uva_graph::verify::outside(self.count), self.from)
+    }
+}
+
+/// Which end of which edge stands at `position` of sources that destinations follow, `edges` of each.
+pub(super) fn end_in_rows(position: u64, edges: u64) -> String {
+    match position.checked_sub(edges) {
+        None => format!("the source of edge {position}"),
+        Some(edge) => format!("the destination of edge {edge}"),
+    }
+}
+
+/// Which end of which edge stands at `position` of pairs of source and destination.
+pub(super) fn end_in_pairs(position: u64) -> String {
+    let end = if position.is_multiple_of(2) { "source" } else { "destination" };
+    format!("the {end} of edge {}", position / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_told_with_both_bounds_and_positions_with_their_end() {
+        let nodes = Nodes::new(6, "feat.npy has 6 rows");
+        assert_eq!(nodes.to_string(), "outside the ids 0 to 5 (feat.npy has 6 rows)");
+        assert_eq!([-1, 0, 5, 6].map(|id| nodes.has(id)), [false, true, true, false]);
+        assert_eq!(Nodes::new(0, "--nodes 0").to_string(), "and there are no nodes (--nodes 0)");
+        assert_eq!(end_in_rows(3, 4), "the source of edge 3");
+        assert_eq!(end_in_rows(4, 4), "the destination of edge 0");
+        assert_eq!([4, 5].map(end_in_pairs), ["the source of edge 2", "the destination of edge 2"]);
+    }
+}

@@ -1,0 +1,491 @@
+//! A directory of `.npy` files, in our own layout or in one of those that other libraries leave.
+//!
+//! | what | names, the first found is taken | shape and types |
+//! |---|---|---|
+//! | graph | `indptr` and `indices` | our CSC: `[N + 1]` and `[E]`, any integer type |
+//! | | `edge_index` | `[2, E]` (PyG, OGB): sources, then destinations; `[E, 2]` too, unless E is 2 |
+//! | | `src` and `dst` | `[E]` each |
+//! | features | `feat`, `x`, `features`, `node_feat` | `[N, F]`; float32, float16, uint8 and int8 stay, other numbers become float32, bool uint8, uint16 stays where meta.json says bf16 |
+//! | labels | `label`, `labels`, `y`, `node_label` | `[N]` or `[N, 1]`, integers, or floats that are whole or NaN (none); `[N, C]` of zeros and ones; every node gets −1 where there are none |
+//! | splits | `train_idx`, `valid_idx` or `val_idx`, `test_idx` | node ids, any integer type, order kept |
+//! | | `train_mask`, `valid_mask` or `val_mask`, `test_mask` | `[N]` of bool or uint8 |
+//! | weights | `weight`, `edge_weight` | `[E]`, float32 or float64; only where the edges stay as they are |
+//! | original ids | `orig_id` | `[N]`, any integer type |
+//! | `meta.json` | | kept |
+
+use std::path::{Path, PathBuf};
+
+use uva_graph::csc::{Changes, CscBuilder};
+use uva_graph::npy::{NpyArray, NpyType, write_array};
+use uva_graph::{ElementType, GraphError, Meta, feature_element, names, verify};
+
+use super::features::{FeatureSource, feature_type};
+use super::importer::{Importer, SourceKind};
+use super::nodes::{Nodes, end_in_pairs, end_in_rows};
+use super::output::{CHUNK, Output, Sizes, no_labels};
+use super::request::{Request, Watch};
+use super::values;
+
+#[derive(Debug, thiserror::Error)]
+enum ImportProblem {
+    #[error("entry {position} is {value}, too large for a signed 64-bit integer")]
+    TooLarge { position: usize, value: u64 },
+    #[error("the label of node {node} is {value}, neither a class nor NaN")]
+    NoClass { node: usize, value: f64 },
+    #[error("entry {position} at offset {at}, {end}, is {value}, {nodes}")]
+    Id { position: usize, at: usize, end: String, value: i64, nodes: Nodes },
+    #[error("entry {position} is {value}, neither 0 nor 1")]
+    NoMark { position: usize, value: f64 },
+}
+
+/// The row in the table.
+pub(super) const IMPORTER: Importer = Importer {
+    name: "npy",
+    help: "A directory of .npy files",
+    source: SourceKind::Directory(
+        "a directory of .npy files: indptr and indices, edge_index, or src and dst; feat; train_idx, valid_idx, \
+         test_idx",
+    ),
+    takes: &[],
+    import,
+};
+
+/// Imports the `.npy` files in a directory; the module's table says which are looked for. The edges stay as they are
+/// unless the options say otherwise.
+fn import(request: &Request<'_>) -> Result<(), GraphError> {
+    let changes = request.options.changes(Changes::NONE);
+    let arrays = Arrays::open(request.source, request.watch)?;
+    let nodes = arrays.nodes();
+    let ids = arrays.ids();
+    let edges = arrays.source.edges(nodes)?;
+    let weights = arrays.source.weights(edges.count(), changes)?;
+
+    let mut sizes = arrays.sizes();
+    sizes.edges = Some(edges.count() as u64);
+    sizes.weighted = weights.is_some();
+    let output = Output::begin(request, sizes, changes)?;
+    let mut lists = output.lists(nodes as u64, weights.is_some())?;
+    edges.push_into(&mut lists, weights.as_ref(), &ids, &output)?;
+    if let Some(weights) = weights.filter(|weights| weights.kind() == NpyType::F64) {
+        (request.watch.note)(&format!("{}: float64 becomes float32", weights.path().display()));
+    }
+    output.finish_lists(lists)?;
+    let mut meta = arrays.write(&output)?;
+    meta.name = request.name(meta.name);
+    output.finish(meta)
+}
+
+/// Everything but the edges, found and checked.
+pub(super) struct Arrays {
+    source: Source,
+    features: Features,
+    labels: ImportedLabels,
+    splits: [Vec<i64>; 3],
+    original_ids: Option<Vec<i64>>,
+}
+
+impl Arrays {
+    /// Opens the arrays in `directory` and checks them against each other.
+    pub(super) fn open(directory: &Path, watch: &Watch<'_>) -> Result<Arrays, GraphError> {
+        let source = Source { directory: directory.to_owned(), meta: Meta::read(directory)? };
+        let features = source.features()?;
+        let nodes = features.array.shape()[0];
+        let labels = source.labels(nodes, watch)?;
+        let splits = source.splits(nodes)?;
+        let original_ids =
+            source.optional(&["orig_id"])?.map(|array| source.ids_of_nodes(&array, nodes)).transpose()?;
+        Ok(Arrays { source, features, labels, splits, original_ids })
+    }
+
+    /// How many nodes there are: the features have a row for each.
+    pub(super) fn nodes(&self) -> usize {
+        self.features.array.shape()[0]
+    }
+
+    /// The ids that edges may name.
+    fn ids(&self) -> Nodes {
+        let (nodes, path) = (self.nodes() as u64, self.features.array.path());
+        let name = path.file_name().unwrap_or_default().display();
+        Nodes::new(nodes, format!("{name} has {nodes} rows"))
+    }
+
+    /// What is known of the output.
+    pub(super) fn sizes(&self) -> Sizes {
+        let label_row_bytes = match &self.labels {
+            ImportedLabels::Single(_) => 8,
+            ImportedLabels::Multi { classes, .. } => *classes as u64,
+        };
+        Sizes {
+            nodes: Some(self.nodes() as u64),
+            feature_row_bytes: (self.features.array.shape()[1] * self.features.element.bytes()) as u64,
+            label_row_bytes: label_row_bytes + if self.original_ids.is_some() { 8 } else { 0 },
+            ..Sizes::default()
+        }
+    }
+
+    /// Ids that nodes have elsewhere, as an earlier import left them.
+    pub(super) fn node_ids(&self) -> Result<Option<Vec<i64>>, GraphError> {
+        let Some(array) = self.source.optional(&["node_id"])? else { return Ok(None) };
+        if array.shape() != [self.nodes()] {
+            return Err(array.wrong_shape(format!("[{}], one id for each row of the features", self.nodes())));
+        }
+        integers(&array).map(Some)
+    }
+
+    /// Writes the arrays, and returns what `meta.json` says.
+    pub(super) fn write(self, output: &Output<'_>) -> Result<Meta, GraphError> {
+        self.features.write(output)?;
+        self.labels.write(&output.path(names::LABELS))?;
+        output.splits(&self.splits)?;
+        if let Some(ids) = self.original_ids {
+            write_array(&output.path(names::ORIGINAL_IDS), NpyType::I64, &[], &ids)?;
+        }
+        let mut meta = self.source.meta;
+        meta.feat_dtype = Some(self.features.element.name().to_owned());
+        Ok(meta)
+    }
+}
+
+/// The directory that is imported.
+struct Source {
+    directory: PathBuf,
+    meta: Meta,
+}
+
+impl Source {
+    fn optional(&self, names: &[&str]) -> Result<Option<NpyArray>, GraphError> {
+        for name in names {
+            let path = self.directory.join(format!("{name}.npy"));
+            match NpyArray::open(&path) {
+                Err(GraphError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+                found => return found.map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    fn required(&self, what: &str, names: &[&str]) -> Result<NpyArray, GraphError> {
+        self.optional(names)?.ok_or_else(|| self.missing(what, names))
+    }
+
+    fn missing(&self, what: &str, names: &[&str]) -> GraphError {
+        let names: Vec<String> = names.iter().map(|name| format!("{name}.npy")).collect();
+        let message = format!("{} has no {what}: none of {}", self.directory.display(), names.join(", "));
+        GraphError::usage("SRC", message)
+    }
+
+    fn features(&self) -> Result<Features, GraphError> {
+        let array = self.required("features", &["feat", "x", "features", "node_feat"])?;
+        if array.shape().len() != 2 || array.shape()[1] == 0 {
+            return Err(array.wrong_shape("[nodes, features]"));
+        }
+        let said = self.meta.feat_dtype.as_deref().and_then(ElementType::from_name);
+        let element = match array.kind() {
+            // What meta.json says of these has to be true.
+            NpyType::F32 | NpyType::F16 | NpyType::I8 | NpyType::U8 => {
+                feature_element(&self.directory, &self.meta, &array)?
+            }
+            kind => feature_type(kind, said == Some(ElementType::Bf16)).0,
+        };
+        Ok(Features { array, element })
+    }
+
+    /// The labels; −1 for every node where there are none, which is told.
+    fn labels(&self, nodes: usize, watch: &Watch<'_>) -> Result<ImportedLabels, GraphError> {
+        let Some(array) = self.optional(&["label", "labels", "y", "node_label"])? else {
+            let names = ["label.npy", "labels.npy", "y.npy", "node_label.npy"];
+            (watch.note)(&no_labels(&self.directory, &names));
+            return Ok(ImportedLabels::Single(vec![-1; nodes]));
+        };
+        match *array.shape() {
+            [rows] | [rows, 1] if rows == nodes => {
+                let labels = match array.kind() {
+                    NpyType::F32 | NpyType::F64 => {
+                        let as_class = |(node, value): (usize, f64)| {
+                            values::class(value).ok_or_else(|| {
+                                GraphError::invalid(array.path(), ImportProblem::NoClass { node, value })
+                            })
+                        };
+                        floats(&array).into_iter().enumerate().map(as_class).collect::<Result<_, _>>()?
+                    }
+                    _ => integers(&array)?,
+                };
+                verify::class_labels(&array, &labels, self.meta.classes)?;
+                Ok(ImportedLabels::Single(labels))
+            }
+            [rows, classes] if rows == nodes && classes > 1 => {
+                let marks = marks(&array)?;
+                Ok(ImportedLabels::Multi { classes, marks })
+            }
+            _ => {
+                Err(array
+                    .wrong_shape(format!("[{nodes}] (one class a node) or [{nodes}, classes] (several)")))
+            }
+        }
+    }
+
+    fn splits(&self, nodes: usize) -> Result<[Vec<i64>; 3], GraphError> {
+        Ok([
+            self.split(nodes, &["train_idx"], &["train_mask"])?,
+            self.split(nodes, &["valid_idx", "val_idx"], &["valid_mask", "val_mask"])?,
+            self.split(nodes, &["test_idx"], &["test_mask"])?,
+        ])
+    }
+
+    fn split(&self, nodes: usize, ids: &[&str], masks: &[&str]) -> Result<Vec<i64>, GraphError> {
+        if let Some(array) = self.optional(ids)? {
+            if array.shape().len() != 1 {
+                return Err(array.wrong_shape("one-dimensional"));
+            }
+            let ids = integers(&array)?;
+            verify::split_ids(&array, &ids, nodes)?;
+            return Ok(ids);
+        }
+        match self.optional(masks)? {
+            Some(mask) if mask.shape() == [nodes] => {
+                let marks = marks(&mask)?;
+                Ok((0..).zip(marks).filter(|(_, mark)| *mark == 1).map(|(node, _)| node).collect())
+            }
+            Some(mask) => Err(mask.wrong_shape(format!("[{nodes}], one mark for each row of the features"))),
+            None => Err(self.missing("split", &[ids, masks].concat())),
+        }
+    }
+
+    fn ids_of_nodes(&self, array: &NpyArray, nodes: usize) -> Result<Vec<i64>, GraphError> {
+        if array.shape() != [nodes] {
+            return Err(array.wrong_shape(format!("[{nodes}], one id for each row of the features")));
+        }
+        let ids = integers(array)?;
+        verify::original_ids(array, &ids)?;
+        Ok(ids)
+    }
+
+    fn weights(&self, edges: usize, changes: Changes) -> Result<Option<NpyArray>, GraphError> {
+        let Some(weights) = self.optional(&["weight", "edge_weight"])? else { return Ok(None) };
+        if !changes.is_none() {
+            let message = format!(
+                "{} cannot follow edges that are symmetrised, deduplicated or given self-loops: leave the edges as they \
+                 are, or take the weights away",
+                weights.path().display()
+            );
+            return Err(GraphError::usage("--symmetrise, --dedup or --self-loops", message));
+        }
+        if weights.shape() != [edges] {
+            return Err(weights.wrong_shape(format!("[{edges}], one weight for each edge")));
+        }
+        if !matches!(weights.kind(), NpyType::F32 | NpyType::F64) {
+            return Err(weights.wrong_type("float32 or float64"));
+        }
+        Ok(Some(weights))
+    }
+
+    fn edges(&self, nodes: usize) -> Result<Edges, GraphError> {
+        let vector = |array: NpyArray| {
+            if array.shape().len() == 1 { Ok(array) } else { Err(array.wrong_shape("one-dimensional")) }
+        };
+        if let Some(indptr) = self.optional(&["indptr"])? {
+            let indptr = vector(indptr)?;
+            let indices = vector(self.required("neighbours", &["indices"])?)?;
+            if nodes.checked_add(1) != Some(indptr.shape()[0]) {
+                return Err(
+                    indptr.wrong_shape(format!("[{nodes} + 1], one entry more than the features have rows"))
+                );
+            }
+            let ends = integers(&indptr)?;
+            verify::indptr(&indptr, &ends, indices.shape()[0])?;
+            return Ok(Edges::Lists { ends, indices });
+        }
+        if let Some(array) = self.optional(&["edge_index"])? {
+            return match *array.shape() {
+                [2, _] => Ok(Edges::Rows(array)),
+                [_, 2] => Ok(Edges::Pairs(array)),
+                _ => Err(array.wrong_shape("[2, edges]: sources, then destinations")),
+            };
+        }
+        let graph = "graph";
+        let names = ["indptr", "edge_index", "src"];
+        let sources = vector(self.required(graph, &names[2..]).map_err(|error| match error {
+            GraphError::Usage { .. } => self.missing(graph, &names),
+            error => error,
+        })?)?;
+        let destinations = vector(self.required("destinations", &["dst"])?)?;
+        if destinations.shape() != sources.shape() {
+            let edges = sources.shape()[0];
+            return Err(destinations.wrong_shape(format!("[{edges}], as long as src.npy")));
+        }
+        Ok(Edges::Two { sources, destinations })
+    }
+}
+
+/// Edges as they are in the source.
+enum Edges {
+    Lists {
+        ends: Vec<i64>,
+        indices: NpyArray,
+    },
+    /// [2, edges]
+    Rows(NpyArray),
+    /// [edges, 2]
+    Pairs(NpyArray),
+    Two {
+        sources: NpyArray,
+        destinations: NpyArray,
+    },
+}
+
+impl Edges {
+    fn count(&self) -> usize {
+        match self {
+            Edges::Lists { indices, .. } => indices.shape()[0],
+            Edges::Rows(array) => array.shape()[1],
+            Edges::Pairs(array) => array.shape()[0],
+            Edges::Two { sources, .. } => sources.shape()[0],
+        }
+    }
+
+    /// Gives all edges to `lists`, a piece at a time, each checked before.
+    fn push_into(
+        &self,
+        lists: &mut CscBuilder,
+        weights: Option<&NpyArray>,
+        nodes: &Nodes,
+        output: &Output<'_>,
+    ) -> Result<(), GraphError> {
+        let count = self.count();
+        // Which node's list the edges have come to, where they are lists already.
+        let mut node = 0;
+        for first in (0..count).step_by(CHUNK) {
+            let last = (first + CHUNK).min(count);
+            let ids = |array: &NpyArray, first: usize, last: usize, end: &dyn Fn(u64) -> String| {
+                let values = integers_of(array, first, last)?;
+                match values.iter().position(|&id| !nodes.has(id)) {
+                    None => Ok(values),
+                    Some(wrong) => {
+                        let (position, value) = (first + wrong, values[wrong]);
+                        let at = array.header().data_offset + position * array.kind().bytes();
+                        let (end, nodes) = (end(position as u64), nodes.clone());
+                        let problem = ImportProblem::Id { position, at, end, value, nodes };
+                        Err(GraphError::invalid(array.path(), problem))
+                    }
+                }
+            };
+            let in_rows = |position| end_in_rows(position, count as u64);
+            let (sources, destinations) = match self {
+                Edges::Lists { ends, indices } => {
+                    let in_list = |position: u64| {
+                        let lists = ends.partition_point(|&end| end <= position as i64);
+                        format!("a neighbour of node {}", lists.saturating_sub(1))
+                    };
+                    let sources = ids(indices, first, last, &in_list)?;
+                    let destinations = (first..last).map(|edge| {
+                        while ends[node + 1] <= edge as i64 {
+                            node += 1;
+                        }
+                        node as i64
+                    });
+                    (sources, destinations.collect())
+                }
+                Edges::Rows(array) => {
+                    (ids(array, first, last, &in_rows)?, ids(array, count + first, count + last, &in_rows)?)
+                }
+                Edges::Pairs(array) => ids(array, 2 * first, 2 * last, &end_in_pairs)?
+                    .as_chunks::<2>()
+                    .0
+                    .iter()
+                    .map(|&[from, to]| (from, to))
+                    .unzip(),
+                Edges::Two { sources, destinations } => (
+                    ids(sources, first, last, &in_rows)?,
+                    ids(destinations, first, last, &|edge| format!("the destination of edge {edge}"))?,
+                ),
+            };
+            let weights = weights.map(|array| weights_of(array, first, last)).transpose()?;
+            for (edge, (source, destination)) in sources.into_iter().zip(destinations).enumerate() {
+                let weight = weights.as_ref().map_or(0.0, |weights: &Vec<f32>| weights[edge]);
+                lists.push(source as u64, destination as u64, weight)?;
+            }
+            if (first / CHUNK).is_multiple_of(64) {
+                output.progress("edges", first as u64, count as u64);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Features as they are in the source, and how they are to be stored.
+struct Features {
+    array: NpyArray,
+    element: ElementType,
+}
+
+impl Features {
+    fn write(&self, output: &Output<'_>) -> Result<(), GraphError> {
+        let (kind, columns) = (self.array.kind(), self.array.shape()[1]);
+        let source = FeatureSource {
+            place: self.array.path().to_owned(),
+            data_offset: Some(self.array.header().data_offset as u64),
+        };
+        let mut writer = output.feature_writer(source, kind, columns, self.element == ElementType::Bf16)?;
+        for chunk in self.array.bytes().chunks(CHUNK * kind.bytes()) {
+            writer.write(chunk)?;
+        }
+        writer.finish().map(drop)
+    }
+}
+
+enum ImportedLabels {
+    Single(Vec<i64>),
+    Multi { classes: usize, marks: Vec<u8> },
+}
+
+impl ImportedLabels {
+    fn write(&self, path: &Path) -> Result<(), GraphError> {
+        match self {
+            ImportedLabels::Single(labels) => write_array(path, NpyType::I64, &[], labels),
+            ImportedLabels::Multi { classes, marks } => write_array(path, NpyType::U8, &[*classes], marks),
+        }
+    }
+}
+
+/// Weights of the edges `first..last`.
+fn weights_of(weights: &NpyArray, first: usize, last: usize) -> Result<Vec<f32>, GraphError> {
+    let bytes = &weights.bytes()[first * weights.kind().bytes()..last * weights.kind().bytes()];
+    let values: Vec<f32> =
+        values::floats(weights.kind(), bytes).into_iter().map(|weight| weight as f32).collect();
+    verify::weights_from(weights, first, &values)?;
+    Ok(values)
+}
+
+/// The elements as integers, where that is what they are.
+fn integers(array: &NpyArray) -> Result<Vec<i64>, GraphError> {
+    integers_of(array, 0, array.header().elements())
+}
+
+/// The same of the elements `first..last`.
+fn integers_of(array: &NpyArray, first: usize, last: usize) -> Result<Vec<i64>, GraphError> {
+    if !values::is_integer(array.kind()) {
+        return Err(array.wrong_type("an integer type"));
+    }
+    let size = array.kind().bytes();
+    values::integers(array.kind(), &array.bytes()[first * size..last * size]).map_err(|wrong| {
+        let problem = ImportProblem::TooLarge { position: first + wrong.position, value: wrong.value };
+        GraphError::invalid(array.path(), problem)
+    })
+}
+
+/// The elements as doubles, whatever number type they have.
+fn floats(array: &NpyArray) -> Vec<f64> {
+    values::floats(array.kind(), array.bytes())
+}
+
+/// Elements that are all 0 or 1, as bytes.
+fn marks(array: &NpyArray) -> Result<Vec<u8>, GraphError> {
+    let mut marks = Vec::with_capacity(array.header().elements());
+    for (position, value) in floats(array).into_iter().enumerate() {
+        if value != 0.0 && value != 1.0 {
+            return Err(GraphError::invalid(array.path(), ImportProblem::NoMark { position, value }));
+        }
+        marks.push(value as u8);
+    }
+    Ok(marks)
+}

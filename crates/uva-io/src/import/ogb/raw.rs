@@ -1,0 +1,62 @@
+//! What OGB's two layouts have in common.
+
+use std::path::Path;
+
+use uva_graph::{ElementType, GraphError};
+
+use super::super::nodes::Nodes;
+use super::super::output::{Output, Sizes};
+use super::super::request::Request;
+use super::super::text::{LineError, each_line, float, integer};
+use super::super::values;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OgbProblem {
+    #[error("it counts {found} {what}, {needed} are needed")]
+    Count { what: &'static str, found: u64, needed: u64 },
+    #[error("it names node {id} more than once")]
+    Twice { id: i64 },
+}
+
+/// What the two layouts have in common.
+pub(super) trait Raw {
+    /// What is known before anything is written.
+    fn sizes(&self) -> Result<Sizes, GraphError>;
+
+    /// Writes edges, features and labels. Gives the features' type.
+    fn write(self: Box<Self>, request: &Request<'_>, output: &Output<'_>) -> Result<ElementType, GraphError>;
+}
+
+/// The ids of nodes, of which a file beside the edges says how many there are.
+pub(super) fn ids_of(nodes: u64) -> Nodes {
+    Nodes::new(nodes, format!("there are {nodes} nodes"))
+}
+
+/// The one number of a file that counts nodes or edges of each graph; nothing where there is no such file.
+pub(super) fn count(path: &Path, what: &'static str) -> Result<Option<u64>, GraphError> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let mut counts = Vec::new();
+    each_line(path, &|_| {}, |_, text| {
+        let number = integer(text).and_then(|number| u64::try_from(number).ok());
+        counts.push(number.ok_or_else(|| LineError::Line(format!("it is no number of {what}")))?);
+        Ok(())
+    })?;
+    match counts.as_slice() {
+        [count] => Ok(Some(*count)),
+        counts => {
+            let problem = OgbProblem::Count { what: "graphs", found: counts.len() as u64, needed: 1 };
+            Err(GraphError::invalid(path, problem))
+        }
+    }
+}
+
+/// A label as text: an integer, a float that is a whole number, or nothing.
+pub(super) fn label(text: &[u8]) -> Option<i64> {
+    match integer(text) {
+        Some(label) => Some(label),
+        None if text.is_empty() => Some(-1),
+        None => float::<f64>(text).and_then(values::class),
+    }
+}

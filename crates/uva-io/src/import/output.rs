@@ -1,0 +1,308 @@
+//! The dataset that an import writes: what all formats do alike.
+
+use std::path::PathBuf;
+
+use uva_graph::csc::{Changes, CscBuilder, SelfLoops};
+use uva_graph::npy::{NpyType, NpyWriter, write_array};
+use uva_graph::staged::StagedDirectory;
+use uva_graph::{ElementType, GraphError, Meta, Progress, Split, names, verify};
+
+use super::features::{FeatureSource, FeatureWriter};
+use super::options::ImportOptions;
+use super::request::{ImportEstimate, Request};
+use super::stream::ArrayStream;
+use super::values;
+use crate::disk_space::{self, BytesOnDisk};
+
+/// Elements that are converted at a time.
+pub(super) const CHUNK: usize = 1 << 16;
+
+/// Bytes of an edge on its way through the temporary file.
+const EDGE_BYTES: u64 = 8;
+
+/// What the output will hold, as far as it is known before.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Sizes {
+    pub(super) nodes: Option<u64>,
+    /// Those of the source.
+    pub(super) edges: Option<u64>,
+    pub(super) feature_row_bytes: u64,
+    pub(super) label_row_bytes: u64,
+    pub(super) weighted: bool,
+    /// Time to read the source, where it is large enough to ask.
+    pub(super) seconds: Option<f64>,
+}
+
+impl Sizes {
+    fn estimate(&self, options: &ImportOptions, changes: Changes) -> ImportEstimate {
+        let nodes = self.nodes.unwrap_or(0);
+        let edges = self.edges.map(|edges| {
+            let loops = if changes.self_loops == SelfLoops::Add { nodes } else { 0 };
+            edges.saturating_mul(if changes.symmetrise { 2 } else { 1 }).saturating_add(loops)
+        });
+        let known = edges.unwrap_or(0);
+        let id_bytes = if nodes > i32::MAX as u64 { 8 } else { 4 };
+        let weight_bytes = if self.weighted { 4 } else { 0 };
+        let rows = 8 + self.feature_row_bytes.saturating_add(self.label_row_bytes);
+        let disk = nodes.saturating_mul(rows).saturating_add(known.saturating_mul(id_bytes + weight_bytes));
+        let records = known.saturating_mul(EDGE_BYTES + id_bytes - 4 + weight_bytes);
+        let in_memory = records <= options.memory / 2;
+        ImportEstimate {
+            nodes: self.nodes,
+            edges,
+            disk,
+            temporary: if in_memory { 0 } else { records },
+            // How many edges there are may be known only when they have been read.
+            memory: if in_memory && edges.is_some() {
+                (2 * records).min(options.memory)
+            } else {
+                options.memory
+            },
+            seconds: self.seconds,
+        }
+    }
+}
+
+/// A dataset on its way to its final name.
+pub(super) struct Output<'r> {
+    staged: StagedDirectory,
+    request: &'r Request<'r>,
+    changes: Changes,
+}
+
+impl<'r> Output<'r> {
+    /// Tells the estimate, and begins.
+    ///
+    /// # Errors
+    /// Where the disk has not got the room, or the output exists.
+    pub(super) fn begin(
+        request: &'r Request<'r>,
+        sizes: Sizes,
+        changes: Changes,
+    ) -> Result<Output<'r>, GraphError> {
+        let estimate = sizes.estimate(request.options, changes);
+        // An output that exists is refused before anything is said about it.
+        let staged = StagedDirectory::new(request.out)?;
+        (request.watch.estimate)(&estimate);
+        let what = format!(
+            "the dataset takes {} and its making {} more for a while: make room, name an OUT on another disk, or give more \
+             --memory, so that less goes through the temporary file",
+            BytesOnDisk(estimate.disk),
+            BytesOnDisk(estimate.temporary),
+        );
+        disk_space::check(request.out, estimate.disk.saturating_add(estimate.temporary), what)?;
+        Ok(Output { staged, request, changes })
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.staged.path().join(name)
+    }
+
+    /// What takes the edges.
+    pub(super) fn lists(&self, nodes: u64, weighted: bool) -> Result<CscBuilder, GraphError> {
+        CscBuilder::new(self.staged.path(), nodes, self.changes, weighted, self.request.options.memory)
+    }
+
+    /// Writes the lists.
+    pub(super) fn finish_lists(&self, builder: CscBuilder) -> Result<u64, GraphError> {
+        builder.finish(self.request.watch.progress)
+    }
+
+    /// Progress within something that has so many parts.
+    pub(super) fn progress(&self, stage: &'static str, done: u64, total: u64) {
+        (self.request.watch.progress)(Progress { stage, done, total });
+    }
+
+    /// Says a line about what becomes other than it is in the source.
+    pub(super) fn note(&self, line: &str) {
+        (self.request.watch.note)(line);
+    }
+
+    /// Copies a table of features [nodes, columns], in the type it has where a dataset may have that, else as float32;
+    /// `bf16` says that uint16 stands for bfloat16.
+    pub(super) fn features(
+        &self,
+        mut table: ArrayStream,
+        nodes: u64,
+        bf16: bool,
+    ) -> Result<ElementType, GraphError> {
+        let columns = feature_columns(&table, Some(nodes))?;
+        let mut writer = self.feature_writer(table.as_features(), table.kind(), columns as usize, bf16)?;
+        let (total, mut told) = (table.len(), 0);
+        loop {
+            let chunk = table.bytes(CHUNK)?;
+            if chunk.is_empty() {
+                break;
+            }
+            writer.write(chunk)?;
+            if table.position() - told >= 1 << 22 {
+                told = table.position();
+                self.progress("features", told, total);
+            }
+        }
+        writer.finish()
+    }
+
+    /// What takes rows of `columns` features of type `kind`, and says what becomes of them.
+    pub(super) fn feature_writer(
+        &self,
+        source: FeatureSource,
+        kind: NpyType,
+        columns: usize,
+        bf16: bool,
+    ) -> Result<FeatureWriter, GraphError> {
+        let writer = FeatureWriter::create(&self.path(names::FEATURES), source, kind, columns, bf16)?;
+        if let Some(line) = writer.conversion() {
+            self.note(&line);
+        }
+        Ok(writer)
+    }
+
+    /// One feature a node, always 1: for a source that has none.
+    pub(super) fn constant_features(&self, nodes: u64) -> Result<ElementType, GraphError> {
+        let mut writer = NpyWriter::create(&self.path(names::FEATURES), NpyType::F32, &[1])?;
+        self.repeat(&mut writer, 1_f32, nodes)?;
+        writer.finish()?;
+        Ok(ElementType::F32)
+    }
+
+    /// −1 for every node: for a source that has no labels.
+    pub(super) fn no_labels(&self, nodes: u64) -> Result<(), GraphError> {
+        let mut writer = NpyWriter::create(&self.path(names::LABELS), NpyType::I64, &[])?;
+        self.repeat(&mut writer, -1_i64, nodes)?;
+        writer.finish().map(drop)
+    }
+
+    fn repeat<T: bytemuck::NoUninit>(
+        &self,
+        writer: &mut NpyWriter,
+        value: T,
+        times: u64,
+    ) -> Result<(), GraphError> {
+        let chunk = [value; 1024];
+        let mut left = times;
+        while left > 0 {
+            let now = left.min(chunk.len() as u64);
+            writer.write(&chunk[..now as usize])?;
+            left -= now;
+        }
+        Ok(())
+    }
+
+    /// Copies labels: one class a node, [nodes] or [nodes, 1], integers or floats of which NaN means none; or zeros and
+    /// ones, [nodes, classes].
+    pub(super) fn labels(
+        &self,
+        mut labels: ArrayStream,
+        nodes: u64,
+        classes: Option<u64>,
+    ) -> Result<(), GraphError> {
+        match label_columns(&labels, nodes)? {
+            None => {
+                let mut writer = NpyWriter::create(&self.path(names::LABELS), NpyType::I64, &[])?;
+                loop {
+                    let chunk = next_classes(&mut labels, classes)?;
+                    if chunk.is_empty() {
+                        return writer.finish().map(drop);
+                    }
+                    writer.write(&chunk)?;
+                }
+            }
+            Some(columns) => {
+                let mut writer = NpyWriter::create(&self.path(names::LABELS), NpyType::U8, &[columns])?;
+                loop {
+                    let chunk = next_marks(&mut labels)?;
+                    if chunk.is_empty() {
+                        return writer.finish().map(drop);
+                    }
+                    writer.write(&chunk)?;
+                }
+            }
+        }
+    }
+
+    /// Writes the splits, which have been checked.
+    pub(super) fn splits<I: AsRef<[i64]>>(&self, splits: &[I; 3]) -> Result<(), GraphError> {
+        for (split, ids) in Split::ALL.into_iter().zip(splits) {
+            write_array(&self.path(split.file_name()), NpyType::I64, &[], ids.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Writes `meta.json`, checks all of it as any reader would, and gives it its name. The sources have been checked
+    /// before, so that their own names and places are in the messages; what is found here is a mistake of ours.
+    pub(super) fn finish(self, meta: Meta) -> Result<(), GraphError> {
+        meta.write(self.staged.path())?;
+        self.progress("checks", 0, 1);
+        verify::directory(self.staged.path())?;
+        self.staged.commit()
+    }
+}
+
+/// What is said of a source without labels.
+pub(super) fn no_labels(source: &std::path::Path, names: &[&str]) -> String {
+    format!(
+        "{} has no labels (none of {}): every node gets -1, which means none",
+        source.display(),
+        names.join(", ")
+    )
+}
+
+/// Checks that a table is one of features; how many columns it has.
+pub(super) fn feature_columns(table: &ArrayStream, nodes: Option<u64>) -> Result<u64, GraphError> {
+    match *table.shape() {
+        [rows, columns] if columns > 0 && nodes.is_none_or(|nodes| rows as u64 == nodes) => {
+            Ok(columns as u64)
+        }
+        _ => Err(table.wrong_shape(match nodes {
+            Some(nodes) => format!("[{nodes}, features]"),
+            None => "[nodes, features]".to_owned(),
+        })),
+    }
+}
+
+/// Checks that an array is one of labels of so many nodes; how many columns it has where nodes may have several
+/// classes.
+pub(super) fn label_columns(labels: &ArrayStream, nodes: u64) -> Result<Option<usize>, GraphError> {
+    match *labels.shape() {
+        [rows] | [rows, 1] if rows as u64 == nodes => Ok(None),
+        [rows, columns] if rows as u64 == nodes && columns > 1 => Ok(Some(columns)),
+        _ => Err(labels.wrong_shape(format!("[{nodes}] (one class a node) or [{nodes}, classes] (several)"))),
+    }
+}
+
+/// The next labels, as classes.
+pub(super) fn next_classes(labels: &mut ArrayStream, classes: Option<u64>) -> Result<Vec<i64>, GraphError> {
+    let limit = classes.map_or(i64::from(u32::MAX), |classes| classes as i64);
+    let chunk = match labels.kind() {
+        NpyType::F16 | NpyType::F32 | NpyType::F64 => {
+            let chunk = labels.floats(CHUNK)?;
+            let classes: Option<Vec<i64>> = chunk.iter().map(|&value| values::class(value)).collect();
+            match classes {
+                Some(classes) => classes,
+                None => {
+                    let at = chunk.iter().position(|&value| values::class(value).is_none()).unwrap_or(0);
+                    return Err(labels.wrong_entry(chunk.len() - at, chunk[at], "neither a class nor NaN"));
+                }
+            }
+        }
+        _ => labels.integers(CHUNK)?,
+    };
+    match chunk.iter().position(|&label| label < -1 || label >= limit) {
+        Some(at) => Err(labels.wrong_entry(
+            chunk.len() - at,
+            chunk[at],
+            format!("a label outside -1 to {} (-1 means none)", limit - 1),
+        )),
+        None => Ok(chunk),
+    }
+}
+
+/// The next zeros and ones.
+pub(super) fn next_marks(marks: &mut ArrayStream) -> Result<Vec<u8>, GraphError> {
+    let chunk = marks.floats(CHUNK)?;
+    match chunk.iter().position(|&mark| mark != 0.0 && mark != 1.0) {
+        Some(at) => Err(marks.wrong_entry(chunk.len() - at, chunk[at], "neither 0 nor 1")),
+        None => Ok(chunk.into_iter().map(|mark| mark as u8).collect()),
+    }
+}

@@ -1,0 +1,251 @@
+//! What the values of a pickle mean: numpy arrays, scipy's sparse rows, dictionaries of lists.
+
+use uva_graph::quote::shown;
+
+use super::pickle::{Pickle, Ref, Value};
+
+/// The most axes of an array.
+const MOST_AXES: usize = 64;
+
+/// Why a pickle's values are not what was expected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum MeaningProblem {
+    #[error("the pickle does not hold {0}")]
+    Other(&'static str),
+    #[error("the pickled array has elements of type '{0}', which is not supported here")]
+    Type(String),
+    #[error("the pickled array of shape {shape:?} has {found} bytes of {needed}")]
+    Length { shape: Vec<usize>, found: usize, needed: usize },
+    #[error(
+        "its lists share their items: taken apart they have {items} and more, in a file of {bytes} bytes, of which each \
+         item takes one at least"
+    )]
+    Shared { items: usize, bytes: usize },
+    #[error("the sparse matrix is inconsistent: {what} ({value} at position {position})")]
+    Sparse { what: &'static str, position: usize, value: i64 },
+}
+
+/// An array as a pickle holds it.
+pub(super) struct Array<'p> {
+    pub(super) shape: Vec<usize>,
+    kind: String,
+    fortran: bool,
+    bytes: &'p [u8],
+}
+
+/// Rows of which only the nonzero values are stored.
+#[derive(Debug)]
+pub(super) struct SparseRows {
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    indptr: Vec<i64>,
+    indices: Vec<i64>,
+    values: Vec<f32>,
+}
+
+impl SparseRows {
+    /// Column and value of everything stored in row `row`. A column stored twice adds up, as scipy has it.
+    pub(super) fn row(&self, row: usize) -> impl Iterator<Item = (usize, f32)> {
+        let stored = self.indptr[row] as usize..self.indptr[row + 1] as usize;
+        stored.map(|i| (self.indices[i] as usize, self.values[i]))
+    }
+}
+
+impl Pickle {
+    /// A `scipy.sparse.csr_matrix`.
+    pub(super) fn sparse_rows(&self) -> Result<SparseRows, MeaningProblem> {
+        let other = || MeaningProblem::Other("a scipy.sparse.csr_matrix");
+        let Value::Object { class, arguments, state: Some(state), .. } = self.root() else {
+            return Err(other());
+        };
+        // Protocol 2 names the class itself; older ones call copy_reg._reconstructor with it.
+        let class = match self.get(*class) {
+            Value::Global("copy_reg", "_reconstructor") => {
+                self.tuple(*arguments).and_then(|a| a.first().copied())
+            }
+            _ => Some(*class),
+        };
+        if !class.is_some_and(|class| matches!(self.get(class), Value::Global(_, "csr_matrix"))) {
+            return Err(other());
+        }
+        let Value::Dict(state) = self.get(*state) else { return Err(other()) };
+        let field = |names: &[&str]| {
+            let found = state.iter().rfind(|(key, _)| match self.get(*key) {
+                Value::Bytes(key) => names.iter().any(|name| name.as_bytes() == key),
+                _ => false,
+            });
+            found.map(|(_, value)| *value).ok_or_else(other)
+        };
+        let shape = self.shape(field(&["_shape", "shape"])?).ok_or_else(other)?;
+        let &[rows, columns] = shape.as_slice() else { return Err(other()) };
+        let indptr = self.array(field(&["indptr"])?)?.integers()?;
+        let indices = self.array(field(&["indices"])?)?.integers()?;
+        let values = self.array(field(&["data"])?)?.floats()?;
+
+        let wrong = |what, position: usize, value| Err(MeaningProblem::Sparse { what, position, value });
+        if rows.checked_add(1) != Some(indptr.len()) {
+            return wrong("indptr has not one entry more than there are rows", rows, indptr.len() as i64);
+        }
+        if let Some(fall) = indptr.windows(2).position(|pair| pair[0] > pair[1]) {
+            return wrong("indptr falls", fall + 1, indptr[fall + 1]);
+        }
+        if indptr[0] != 0 {
+            return wrong("indptr does not start at 0", 0, indptr[0]);
+        }
+        if indptr[rows] != indices.len() as i64 || indices.len() != values.len() {
+            return wrong("indptr does not end at the number of values", rows, indptr[rows]);
+        }
+        if let Some(at) = indices.iter().position(|id| !(0..columns as i64).contains(id)) {
+            return wrong("a column is out of range", at, indices[at]);
+        }
+        Ok(SparseRows { rows, columns, indptr, indices, values })
+    }
+
+    /// A numpy array.
+    pub(super) fn root_array(&self) -> Result<Array<'_>, MeaningProblem> {
+        self.array_of(self.root())
+    }
+
+    /// A dictionary from integers to lists of integers, entries in the order of the file. Takes memory by the length of
+    /// the file, whatever its values share.
+    pub(super) fn lists(&self) -> Result<Vec<(i64, Vec<i64>)>, MeaningProblem> {
+        let other = || MeaningProblem::Other("a dictionary of lists of node ids");
+        let entries = match self.root() {
+            Value::Dict(entries) => entries,
+            Value::Object { class, items, .. }
+                if matches!(self.get(*class), Value::Global("collections", "defaultdict")) =>
+            {
+                items
+            }
+            _ => return Err(other()),
+        };
+        let mut total = 0;
+        let mut lists = Vec::with_capacity(entries.len());
+        for &(key, value) in entries {
+            let (Value::List(items) | Value::Tuple(items)) = self.get(value) else { return Err(other()) };
+            // Every entry may be the same list, which the file then holds once.
+            total += items.len();
+            if total > self.bytes() {
+                return Err(MeaningProblem::Shared { items: total, bytes: self.bytes() });
+            }
+            let list: Option<Vec<i64>> = items.iter().map(|&item| self.int(item)).collect();
+            lists.push((self.int(key).ok_or_else(other)?, list.ok_or_else(other)?));
+        }
+        Ok(lists)
+    }
+
+    fn array(&self, at: Ref) -> Result<Array<'_>, MeaningProblem> {
+        self.array_of(self.get(at))
+    }
+
+    /// `numpy.core.multiarray._reconstruct(ndarray, (0,), 'b')` with the state (version, shape, dtype, Fortran order,
+    /// bytes).
+    fn array_of<'p>(&'p self, value: &'p Value) -> Result<Array<'p>, MeaningProblem> {
+        let other = || MeaningProblem::Other("a numpy array");
+        let Value::Object { class, state: Some(state), .. } = value else { return Err(other()) };
+        if !matches!(self.get(*class), Value::Global("numpy.core.multiarray", "_reconstruct")) {
+            return Err(other());
+        }
+        let Some(&[_version, shape, kind, fortran, bytes]) = self.tuple(*state) else { return Err(other()) };
+        let shape = self.shape(shape).ok_or_else(other)?;
+        let kind = self.element_type(kind).ok_or_else(other)?;
+        let fortran = match self.get(fortran) {
+            Value::Bool(fortran) => *fortran,
+            Value::Int(fortran) => *fortran != 0,
+            _ => return Err(other()),
+        };
+        let Value::Bytes(bytes) = self.get(bytes) else { return Err(other()) };
+        Ok(Array { shape, kind, fortran, bytes })
+    }
+
+    /// `numpy.dtype('f4', 0, 1)` with a state that begins (version, byte order, …): `<f4`.
+    fn element_type(&self, at: Ref) -> Option<String> {
+        let Value::Object { class, arguments, state, .. } = self.get(at) else { return None };
+        if !matches!(self.get(*class), Value::Global("numpy", "dtype")) {
+            return None;
+        }
+        let text = |at: Ref| match self.get(at) {
+            Value::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+            _ => None,
+        };
+        let name = text(*self.tuple(*arguments)?.first()?)?;
+        let order = match state {
+            Some(state) => text(*self.tuple(*state)?.get(1)?)?,
+            None => "|".to_owned(),
+        };
+        Some(format!("{order}{name}"))
+    }
+
+    fn shape(&self, at: Ref) -> Option<Vec<usize>> {
+        // numpy has no more axes, and messages show them all.
+        self.tuple(at)
+            .filter(|axes| axes.len() <= MOST_AXES)?
+            .iter()
+            .map(|&axis| usize::try_from(self.int(axis)?).ok())
+            .collect()
+    }
+
+    fn tuple(&self, at: Ref) -> Option<&[Ref]> {
+        match self.get(at) {
+            Value::Tuple(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    fn int(&self, at: Ref) -> Option<i64> {
+        match self.get(at) {
+            Value::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+}
+
+impl Array<'_> {
+    /// The elements as 64-bit integers, in C order.
+    pub(super) fn integers(&self) -> Result<Vec<i64>, MeaningProblem> {
+        match self.kind.as_str() {
+            "|b1" | "|u1" => self.elements(|[byte]: [u8; 1]| byte.into()),
+            "|i1" => self.elements(|bytes| i8::from_le_bytes(bytes).into()),
+            "<i2" => self.elements(|bytes| i16::from_le_bytes(bytes).into()),
+            "<i4" => self.elements(|bytes| i32::from_le_bytes(bytes).into()),
+            "<i8" => self.elements(i64::from_le_bytes),
+            _ => Err(MeaningProblem::Type(shown(&self.kind))),
+        }
+    }
+
+    /// The elements as 32-bit floats, in C order.
+    fn floats(&self) -> Result<Vec<f32>, MeaningProblem> {
+        match self.kind.as_str() {
+            "<f4" => self.elements(f32::from_le_bytes),
+            "<f8" => self.elements(|bytes| f64::from_le_bytes(bytes) as f32),
+            _ => Ok(self.integers()?.into_iter().map(|value| value as f32).collect()),
+        }
+    }
+
+    fn elements<T: Copy, const SIZE: usize>(
+        &self,
+        decode: impl Fn([u8; SIZE]) -> T,
+    ) -> Result<Vec<T>, MeaningProblem> {
+        let needed = self.shape.iter().try_fold(SIZE, |bytes, &axis| bytes.checked_mul(axis));
+        if needed != Some(self.bytes.len()) {
+            return Err(MeaningProblem::Length {
+                shape: self.shape.clone(),
+                found: self.bytes.len(),
+                needed: needed.unwrap_or(usize::MAX),
+            });
+        }
+        let (chunks, _) = self.bytes.as_chunks::<SIZE>();
+        if chunks.is_empty() {
+            // Also any shape with an axis of length 0, however long the others are said to be.
+            return Ok(Vec::new());
+        }
+        match (self.fortran, self.shape.as_slice()) {
+            (false, _) | (true, [_]) => Ok(chunks.iter().map(|&bytes| decode(bytes)).collect()),
+            (true, &[rows, columns]) => Ok((0..rows)
+                .flat_map(|row| (0..columns).map(move |column| column * rows + row))
+                .map(|at| decode(chunks[at]))
+                .collect()),
+            (true, _) => Err(MeaningProblem::Other("an array of at most two axes")),
+        }
+    }
+}

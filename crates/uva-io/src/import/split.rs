@@ -1,0 +1,175 @@
+//! Splits for sources that have none.
+
+use uva_graph::{GraphError, mix};
+
+/// How nodes are divided into those that train, validate and test.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum SplitRule {
+    /// Not at all: three empty splits.
+    None,
+    /// So many of every class train, so many validate, all others that have a label test (Shchur et al. 2018, "Pitfalls
+    /// of Graph Neural Network Evaluation", §3: 20 and 30).
+    PerClass {
+        /// How many of a class train.
+        train: u32,
+        /// How many of a class validate.
+        valid: u32,
+    },
+    /// Shares of the nodes that have a label train and validate; the others test.
+    Random {
+        /// The share that trains.
+        train: f64,
+        /// The share that validates.
+        valid: f64,
+    },
+}
+
+impl SplitRule {
+    /// 20 and 30 a class.
+    pub const PER_CLASS: SplitRule = SplitRule::PerClass { train: 20, valid: 30 };
+    /// 60, 20 and 20 %.
+    pub const RANDOM: SplitRule = SplitRule::Random { train: 0.6, valid: 0.2 };
+
+    /// The rule that `text` means: `none`, `per-class`, `per-class:20,30`, `random` or `random:0.6,0.2`.
+    pub fn from_text(text: &str) -> Option<SplitRule> {
+        let (name, numbers) = match text.split_once(':') {
+            Some((name, numbers)) => (name, Some(numbers.split_once(',')?)),
+            None => (text, None),
+        };
+        match (name, numbers) {
+            ("none", None) => Some(SplitRule::None),
+            ("per-class", None) => Some(SplitRule::PER_CLASS),
+            ("random", None) => Some(SplitRule::RANDOM),
+            ("per-class", Some((train, valid))) => {
+                Some(SplitRule::PerClass { train: train.parse().ok()?, valid: valid.parse().ok()? })
+            }
+            ("random", Some((train, valid))) => {
+                let (train, valid): (f64, f64) = (train.parse().ok()?, valid.parse().ok()?);
+                (train >= 0.0 && valid >= 0.0 && train + valid <= 1.0)
+                    .then_some(SplitRule::Random { train, valid })
+            }
+            _ => None,
+        }
+    }
+
+    /// What `meta.json` says about it.
+    pub(super) fn describe(self, seed: u64) -> String {
+        match self {
+            SplitRule::None => "none".to_owned(),
+            SplitRule::PerClass { train, valid } => format!("per-class:{train},{valid} seed {seed}"),
+            SplitRule::Random { train, valid } => format!("random:{train},{valid} seed {seed}"),
+        }
+    }
+
+    /// The splits, each ascending. Which nodes they are depends on the seed, the labels and the nodes' ids alone. Where
+    /// nodes may have several classes, `labels` is `None` and every one of `nodes` takes part.
+    pub(super) fn divide(
+        self,
+        nodes: usize,
+        labels: Option<&[i64]>,
+        seed: u64,
+    ) -> Result<[Vec<i64>; 3], GraphError> {
+        let mut splits = [Vec::new(), Vec::new(), Vec::new()];
+        if self == SplitRule::None {
+            return Ok(splits);
+        }
+        let key = |node: usize| mix(mix(seed ^ 0x5b11_7c05_0000_0001) ^ mix(node as u64));
+        // In random order. Equal keys there are none: mixing is a bijection.
+        let mut order: Vec<usize> =
+            (0..nodes).filter(|&node| labels.is_none_or(|labels| labels[node] >= 0)).collect();
+        order.sort_unstable_by_key(|&node| key(node));
+        match (self, labels) {
+            (SplitRule::PerClass { .. }, None) => {
+                let message = "per-class needs one class a node, and these have several: say random";
+                return Err(GraphError::usage("--split", message));
+            }
+            (SplitRule::PerClass { train, valid }, Some(labels)) => {
+                let mut taken = std::collections::HashMap::new();
+                for node in order {
+                    let taken: &mut u64 = taken.entry(labels[node]).or_default();
+                    let split = match *taken {
+                        taken if taken < train.into() => 0,
+                        taken if taken < u64::from(train) + u64::from(valid) => 1,
+                        _ => 2,
+                    };
+                    *taken += 1;
+                    splits[split].push(node as i64);
+                }
+            }
+            (SplitRule::Random { train, valid }, _) => {
+                let count = order.len() as f64;
+                // Of the sum, so that nothing is left over where the shares add up to 1.
+                let (train, both) = ((count * train).round(), (count * (train + valid)).round());
+                for (place, node) in order.into_iter().enumerate() {
+                    let place = place as f64;
+                    let split = if place < train {
+                        0
+                    } else if place < both {
+                        1
+                    } else {
+                        2
+                    };
+                    splits[split].push(node as i64);
+                }
+            }
+            (SplitRule::None, _) => {}
+        }
+        splits.iter_mut().for_each(|split| split.sort_unstable());
+        Ok(splits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read_and_nonsense_is_not() {
+        assert_eq!(SplitRule::from_text("per-class"), Some(SplitRule::PerClass { train: 20, valid: 30 }));
+        assert_eq!(SplitRule::from_text("per-class:5,0"), Some(SplitRule::PerClass { train: 5, valid: 0 }));
+        assert_eq!(SplitRule::from_text("random"), Some(SplitRule::Random { train: 0.6, valid: 0.2 }));
+        assert_eq!(
+            SplitRule::from_text("random:0.5,0.5"),
+            Some(SplitRule::Random { train: 0.5, valid: 0.5 })
+        );
+        assert_eq!(SplitRule::from_text("none"), Some(SplitRule::None));
+        for text in
+            ["", "planetoid", "random:0.9,0.2", "random:-0.1,0.2", "random:0.5", "none:1,2", "per-class:a,b"]
+        {
+            assert_eq!(SplitRule::from_text(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_labelled_node_is_in_one_split_and_another_seed_takes_others() {
+        let labels: Vec<i64> = (0..1000).map(|node| node % 8 - 1).collect();
+        for rule in [SplitRule::PER_CLASS, SplitRule::RANDOM] {
+            let splits = rule.divide(1000, Some(&labels), 7).unwrap();
+            let mut all = splits.concat();
+            assert!(splits.iter().all(|split| split.is_sorted()));
+            all.sort_unstable();
+            assert!(all.iter().copied().eq((0..1000).filter(|node| node % 8 != 0)), "{rule:?}");
+            assert_eq!(splits, rule.divide(1000, Some(&labels), 7).unwrap());
+            assert_ne!(splits, rule.divide(1000, Some(&labels), 8).unwrap());
+        }
+    }
+
+    #[test]
+    fn per_class_takes_as_many_of_each_and_a_small_class_trains_first() {
+        let mut labels = vec![0; 100];
+        labels.extend([1; 25]);
+        let [train, valid, test] = SplitRule::PER_CLASS.divide(125, Some(&labels), 0).unwrap();
+        let of = |ids: &[i64], class: i64| ids.iter().filter(|&&id| labels[id as usize] == class).count();
+        assert_eq!([of(&train, 0), of(&valid, 0), of(&test, 0)], [20, 30, 50]);
+        assert_eq!([of(&train, 1), of(&valid, 1), of(&test, 1)], [20, 5, 0]);
+        let error = SplitRule::PER_CLASS.divide(10, None, 0).unwrap_err();
+        assert!(error.to_string().contains("--split: per-class needs one class a node"), "{error}");
+    }
+
+    #[test]
+    fn shares_are_those_that_were_asked_for() {
+        let sizes = |rule: SplitRule| rule.divide(1001, None, 3).unwrap().map(|split| split.len());
+        assert_eq!(sizes(SplitRule::RANDOM), [601, 200, 200]);
+        assert_eq!(sizes(SplitRule::Random { train: 0.5, valid: 0.5 }), [501, 500, 0]);
+    }
+}

@@ -1,0 +1,69 @@
+//! Elements of arrays in whatever type they have, as the few types that importers work with.
+
+use uva_graph::npy::NpyType;
+
+/// An unsigned integer that no signed one of 64 bits holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TooLarge {
+    pub(super) position: usize,
+    pub(super) value: u64,
+}
+
+/// Whether elements of this type are integers.
+pub(super) fn is_integer(kind: NpyType) -> bool {
+    !matches!(kind, NpyType::Bool | NpyType::F16 | NpyType::F32 | NpyType::F64)
+}
+
+fn each<T, const SIZE: usize>(bytes: &[u8], decode: impl Fn([u8; SIZE]) -> T) -> Vec<T> {
+    bytes.as_chunks::<SIZE>().0.iter().map(|&bytes| decode(bytes)).collect()
+}
+
+/// Elements of an integer type, as [`is_integer`] has it.
+pub(super) fn integers(kind: NpyType, bytes: &[u8]) -> Result<Vec<i64>, TooLarge> {
+    Ok(match kind {
+        NpyType::I8 => each(bytes, |bytes| i8::from_le_bytes(bytes).into()),
+        NpyType::U8 => each(bytes, |bytes| u8::from_le_bytes(bytes).into()),
+        NpyType::I16 => each(bytes, |bytes| i16::from_le_bytes(bytes).into()),
+        NpyType::U16 => each(bytes, |bytes| u16::from_le_bytes(bytes).into()),
+        NpyType::I32 => each(bytes, |bytes| i32::from_le_bytes(bytes).into()),
+        NpyType::U32 => each(bytes, |bytes| u32::from_le_bytes(bytes).into()),
+        NpyType::I64 => each(bytes, i64::from_le_bytes),
+        NpyType::U64 => {
+            let values = each(bytes, |bytes| u64::from_le_bytes(bytes).cast_signed());
+            if let Some(position) = values.iter().position(|&value| value < 0) {
+                return Err(TooLarge { position, value: values[position].cast_unsigned() });
+            }
+            values
+        }
+        // Callers ask first; what is no integer has none.
+        NpyType::Bool | NpyType::F16 | NpyType::F32 | NpyType::F64 => Vec::new(),
+    })
+}
+
+/// Elements as doubles, whatever number type they have.
+pub(super) fn floats(kind: NpyType, bytes: &[u8]) -> Vec<f64> {
+    match kind {
+        NpyType::Bool | NpyType::U8 => each(bytes, |bytes| u8::from_le_bytes(bytes).into()),
+        NpyType::I8 => each(bytes, |bytes| i8::from_le_bytes(bytes).into()),
+        NpyType::I16 => each(bytes, |bytes| i16::from_le_bytes(bytes).into()),
+        NpyType::U16 => each(bytes, |bytes| u16::from_le_bytes(bytes).into()),
+        NpyType::I32 => each(bytes, |bytes| i32::from_le_bytes(bytes).into()),
+        NpyType::U32 => each(bytes, |bytes| u32::from_le_bytes(bytes).into()),
+        NpyType::I64 => each(bytes, |bytes| i64::from_le_bytes(bytes) as f64),
+        NpyType::U64 => each(bytes, |bytes| u64::from_le_bytes(bytes) as f64),
+        NpyType::F16 => each(bytes, |bytes| half::f16::from_le_bytes(bytes).to_f64()),
+        NpyType::F32 => each(bytes, |bytes| f32::from_le_bytes(bytes).into()),
+        NpyType::F64 => each(bytes, f64::from_le_bytes),
+    }
+}
+
+/// The class that a label means which may be stored as a float: −1 where it is NaN, nothing where it is no class.
+pub(super) fn class(value: f64) -> Option<i64> {
+    if value.is_nan() {
+        Some(-1)
+    } else if value.fract() == 0.0 && value >= -1.0 && value < f64::from(u32::MAX) {
+        Some(value as i64)
+    } else {
+        None
+    }
+}

@@ -1,0 +1,25 @@
+//! Graph datasets from elsewhere and for others: importers, exporters, generators.
+//!
+//! [`import`] reads what other programs left, [`export`] writes what they read, [`generate`] makes graphs with planted
+//! classes. All write through the bounded-memory writers of `uva-graph`; an output appears only when it is complete.
+//! This crate must not know of processes, sampling, training, or any GPU. Next: `uva-graph` for what a dataset is,
+//! `docs/datasets.md` for the formats.
+//!
+//! ```
+//! use uva_graph::Dataset;
+//! use uva_io::generate;
+//!
+//! let parent = tempfile::tempdir()?;
+//! let out = parent.path().join("graph");
+//! let options = generate::PowerLaw { nodes: 1000, feature_dim: 8, ..Default::default() };
+//! generate::power_law(&out, &options, &|progress| eprintln!("{}: {}", progress.stage, progress.done))?;
+//! assert_eq!(Dataset::open(&out)?.nodes(), 1000);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod disk_space;
+pub mod export;
+pub mod generate;
+pub mod import;

@@ -1,0 +1,172 @@
+//! What every importer does about features, weights and labels that a dataset cannot have as they are.
+
+use super::*;
+
+/// The message about a source whose features hold `value` at row 1, column 1 (of two columns, four nodes or more).
+fn refused(format: &str, value: f32) -> String {
+    let place = Place::new();
+    let plain = ImportOptions::default();
+    let table = |rows: usize| -> Vec<f32> {
+        (0..2 * rows).map(|at| if at == 3 { value } else { at as f32 }).collect()
+    };
+    match format {
+        "npy" | "edgelist" => {
+            place.npy("graph/feat.npy", NpyType::F32, &[2], &table(4));
+            place.npy("graph/label.npy", NpyType::I64, &[], &[0_i64, 1, 0, 1]);
+            place.npy("graph/src.npy", NpyType::I64, &[], &[0_i64]);
+            place.npy("graph/dst.npy", NpyType::I64, &[], &[1_i64]);
+            place.write("graph/edges.txt", "0 1\n");
+            for split in ["train", "valid", "test"] {
+                place.npy(&format!("graph/{split}_idx.npy"), NpyType::I64, &[], &[0_i64]);
+            }
+            place.refusal(format, "graph", &plain)
+        }
+        "graphbolt" => {
+            graphbolt::write(&place, graphbolt::METADATA);
+            place.npy("graph/node-feat.npy", NpyType::F32, &[2], &table(4));
+            place.refusal(format, "graph", &plain)
+        }
+        "igb" => {
+            igb::write(&place);
+            place.npy("tiny/processed/paper/node_feat.npy", NpyType::F32, &[2], &table(5));
+            place.refusal(format, "tiny", &plain)
+        }
+        "ogb" => {
+            ogb::text_layout(&place, "ogbn_arxiv", "time");
+            let rows: Vec<String> =
+                table(4).chunks(2).map(|row| format!("{},{}\n", row[0], row[1])).collect();
+            place.write("ogbn_arxiv/raw/node-feat.csv.gz", gz(&rows.concat()));
+            place.refusal(format, "ogbn_arxiv", &plain)
+        }
+        "gnn-npz" => {
+            let rows = [0_i32, 1, 2, 2, 2];
+            let members = [
+                ("adj_data", npy(NpyType::F32, &[], &[1_f32, 1.0])),
+                ("adj_indices", npy(NpyType::I32, &[], &[1_i32, 0])),
+                ("adj_indptr", npy(NpyType::I32, &[], &rows)),
+                ("adj_shape", npy(NpyType::I64, &[], &[4_i64, 4])),
+                ("attr_data", npy(NpyType::F32, &[], &[1_f32, value])),
+                ("attr_indices", npy(NpyType::I32, &[], &[0_i32, 1])),
+                ("attr_indptr", npy(NpyType::I32, &[], &rows)),
+                ("attr_shape", npy(NpyType::I64, &[], &[4_i64, 2])),
+                ("labels", npy(NpyType::I64, &[], &[0_i64, 1, 0, 1])),
+            ];
+            place.write("graph.npz", npz(&members, true));
+            place.refusal(format, "graph.npz", &plain)
+        }
+        "planetoid" => {
+            foreign::planetoid(&place);
+            let file = "graph/ind.fuzz.allx";
+            let mut bytes = fs::read(place.path(file)).unwrap();
+            // Both rows have a one: in column 1, and in column 0.
+            let one = 1_f32.to_le_bytes();
+            let second = bytes.windows(8).position(|window| window == [one, one].concat()).unwrap() + 4;
+            bytes[second..second + 4].copy_from_slice(&value.to_le_bytes());
+            place.write(file, bytes);
+            place.refusal(format, "graph", &plain)
+        }
+        other => panic!("how features of {other} are changed has to be said here"),
+    }
+}
+
+#[test]
+fn features_that_are_not_finite_are_refused_by_every_importer_with_row_and_column() {
+    let all = [
+        ("npy", "feat.npy: row 1, column 1, at offset 140"),
+        ("edgelist", "feat.npy: row 1, column 1, at offset 140"),
+        ("graphbolt", "node-feat.npy: row 1, column 1, at offset 140"),
+        ("igb", "node_feat.npy: row 1, column 1, at offset 140"),
+        ("ogb", "node-feat.csv.gz: line 2 is '2,"),
+        ("gnn-npz", "graph.npz/attr_data.npy: row 1, column 1,"),
+        ("planetoid", "ind.fuzz.allx: row 1, column 0,"),
+    ];
+    for (format, start) in all {
+        for (value, name) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")] {
+            let message = refused(format, value);
+            assert!(
+                message.contains(start) && message.contains(&format!("is {name}")),
+                "{format:?}: {message}"
+            );
+            assert!(message.contains("features have to be finite"), "{format:?}: {message}");
+        }
+    }
+}
+
+#[test]
+fn half_precision_is_checked_as_it_is_and_float64_as_it_becomes() {
+    let place = Place::new();
+    graphbolt::write(&place, graphbolt::METADATA);
+    let plain = ImportOptions::default();
+    place.npy("graph/node-feat.npy", NpyType::F16, &[1], &[0x3c00_u16, 0, 0x7e00, 0]);
+    let message = place.refusal("graphbolt", "graph", &plain);
+    assert!(message.contains("node-feat.npy: row 2, column 0, at offset 132 is NaN"), "{message}");
+    place.npy("graph/meta.json", NpyType::U8, &[], &[0_u8]);
+    fs::write(place.path("graph/meta.json"), r#"{"feat_dtype": "bf16"}"#).unwrap();
+    place.npy("graph/node-feat.npy", NpyType::U16, &[1], &[0x3f80_u16, 0xff80, 0, 0]);
+    let message = place.refusal("graphbolt", "graph", &plain);
+    assert!(message.contains("row 1, column 0, at offset 130 is -inf"), "{message}");
+    fs::remove_file(place.path("graph/meta.json")).unwrap();
+    place.npy("graph/node-feat.npy", NpyType::F64, &[1], &[1_f64, -1e39, 0.0, 0.0]);
+    let message = place.refusal("graphbolt", "graph", &plain);
+    let part = "row 1, column 0, at offset 136 is -1000000000000000000000000000000000000000, which float32 cannot hold";
+    assert!(message.contains(part), "{message}");
+}
+
+#[test]
+fn what_is_narrowed_and_what_is_missing_is_said_in_a_line() {
+    let place = Place::new();
+    graphbolt::write(&place, graphbolt::METADATA);
+    assert_eq!(place.notes("graphbolt", "graph"), [""; 0]);
+    place.npy("graph/node-feat.npy", NpyType::F64, &[1], &[1_f64, 0.1, 0.0, 0.0]);
+    let notes = place.notes("graphbolt", "graph");
+    assert!(
+        notes.len() == 1 && notes[0].ends_with("graph/node-feat.npy: float64 becomes float32"),
+        "{notes:?}"
+    );
+
+    place.npy("arrays/x.npy", NpyType::F64, &[1], &[1_f64, 0.1]);
+    place.npy("arrays/edge_index.npy", NpyType::I64, &[1], &[0_i64, 1]);
+    place.npy("arrays/weight.npy", NpyType::F64, &[], &[0.25_f64]);
+    for split in ["train", "valid", "test"] {
+        place.npy(&format!("arrays/{split}_idx.npy"), NpyType::I64, &[], &[0_i64]);
+    }
+    let notes = place.notes("npy", "arrays");
+    for part in [
+        "arrays has no labels (none of label.npy, labels.npy, y.npy, node_label.npy): every node gets -1",
+        "arrays/x.npy: float64 becomes float32",
+        "arrays/weight.npy: float64 becomes float32",
+    ] {
+        assert!(notes.iter().any(|note| note.contains(part)), "{part} is missing: {notes:?}");
+    }
+    let dataset = Dataset::open(&place.path("out")).unwrap();
+    assert_eq!((labels(&dataset), dataset.classes()), (&[-1, -1][..], 0));
+    assert_eq!(floats(&dataset), [1.0, 0.1]);
+}
+
+#[test]
+fn a_source_that_is_not_there_or_is_of_another_kind_is_told_what_the_format_reads() {
+    let place = Place::new();
+    place.write("file", "0 1\n");
+    fs::create_dir(place.path("folder")).unwrap();
+    let plain = ImportOptions::default();
+    for (format, reads) in [
+        ("npy", "--from npy reads a directory of .npy files"),
+        ("gnn-npz", "--from gnn-npz reads one .npz file"),
+        ("edgelist", "--from edgelist reads a file with a line an edge, or a directory"),
+        ("ogb", "--from ogb reads the directory that OGB's package unpacks"),
+        ("graphbolt", "--from graphbolt reads a directory with metadata.yaml"),
+        ("igb", "--from igb reads a directory with processed/paper/node_feat.npy"),
+        ("planetoid", "--from planetoid reads a directory with ind.NAME.x"),
+    ] {
+        let message = place.refusal(format, "nosuch", &plain);
+        assert!(message.contains("nosuch") && message.contains(reads), "{message}");
+    }
+    for format in ["npy", "ogb", "igb"] {
+        assert!(place.refusal(format, "file", &plain).contains("file is no directory; --from"));
+    }
+    assert!(place.refusal("gnn-npz", "folder", &plain).contains("folder is a directory; --from gnn-npz"));
+    let arrays = import::EdgeList { arrays: Some(place.path("nosuch")), ..Default::default() };
+    let options = ImportOptions { edge_list: arrays, ..plain };
+    let message = place.refusal("edgelist", "file", &options);
+    assert!(message.starts_with("--arrays: ") && message.contains("nosuch is no directory"), "{message}");
+}

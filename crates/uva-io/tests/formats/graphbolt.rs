@@ -1,0 +1,167 @@
+//! `--from graphbolt`.
+
+use uva_graph::Split;
+use uva_graph::csc::SelfLoops;
+
+use super::*;
+
+/// The example of DGL's documentation, for 4 nodes: edges as text, seeds and labels of three sets.
+pub const METADATA: &str = "\
+dataset_name: homogeneous_graph_nc_lp
+graph:
+  nodes:
+    - num: 4
+  edges:
+    - format: csv
+      path: edges.csv
+feature_data:
+  - domain: node
+    name: feat
+    format: numpy
+    path: node-feat.npy
+tasks:
+  - name: node_classification
+    num_classes: 3
+    train_set:
+      - data:
+          - name: seeds
+            format: numpy
+            in_memory: true
+            path: train-seeds.npy
+          - name: labels
+            format: numpy
+            path: train-labels.npy
+    validation_set:
+      - data:
+          - {name: seeds, format: numpy, path: valid-seeds.npy}
+          - {name: labels, format: numpy, path: valid-labels.npy}
+    test_set: []
+";
+
+pub fn write(place: &Place, metadata: &str) {
+    place.write("graph/metadata.yaml", metadata);
+    place.write("graph/edges.csv", "3,0\n1,0\n2,2\n");
+    place.npy("graph/node-feat.npy", NpyType::F16, &[1], &[0x3c00_u16, 0, 0, 0]);
+    place.npy("graph/train-seeds.npy", NpyType::I32, &[], &[3_i32, 0]);
+    place.npy("graph/train-labels.npy", NpyType::I64, &[], &[2_i64, 1]);
+    place.npy("graph/valid-seeds.npy", NpyType::I64, &[], &[1_i64]);
+    place.npy("graph/valid-labels.npy", NpyType::F32, &[1], &[0_f32]);
+}
+
+#[test]
+fn the_documentations_example_becomes_a_dataset() {
+    let place = Place::new();
+    write(&place, METADATA);
+    let plain = ImportOptions::default();
+    for source in ["graph", "graph/metadata.yaml"] {
+        let dataset = place.import("graphbolt", source, &plain).unwrap();
+        assert_eq!((dataset.name(), dataset.classes()), ("homogeneous_graph_nc_lp", 3));
+        assert_eq!(lists(&dataset), [vec![3, 1], vec![], vec![2], vec![]]);
+        assert_eq!(dataset.features().bytes[..2], [0, 0x3c]);
+        assert_eq!(labels(&dataset), [1, 0, -1, 2]);
+        assert_eq!(dataset.split(Split::Train), [3, 0]);
+        assert_eq!(dataset.split(Split::Valid), [1]);
+        assert!(dataset.split(Split::Test).is_empty());
+    }
+    let looped = ImportOptions { self_loops: Some(SelfLoops::Add), ..plain };
+    let dataset = place.import("graphbolt", "graph", &looped).unwrap();
+    assert_eq!(lists(&dataset), [vec![3, 1, 0], vec![1], vec![2], vec![3]]);
+}
+
+#[test]
+fn arrays_of_edges_older_names_and_several_classes_are_read() {
+    let place = Place::new();
+    let metadata = METADATA
+        .replace("format: csv\n      path: edges.csv", "format: numpy\n      path: edges.npy")
+        .replace("          - name: seeds\n            format", "          - format")
+        .replace("          - name: labels\n            format", "          - format")
+        .replace("{name: seeds,", "{name: seed_nodes,");
+    write(&place, &metadata);
+    place.npy("graph/edges.npy", NpyType::I32, &[3], &[3_i32, 1, 2, 0, 0, 2]);
+    place.npy("graph/train-labels.npy", NpyType::F32, &[3], &[1_f32, 0.0, 1.0, 0.0, 0.0, 1.0]);
+    place.npy("graph/valid-labels.npy", NpyType::U8, &[3], &[1_u8, 1, 1]);
+    let dataset = place.import("graphbolt", "graph", &ImportOptions::default()).unwrap();
+    assert_eq!(lists(&dataset), [vec![3, 1], vec![], vec![2], vec![]]);
+    assert!(matches!(
+        dataset.labels(),
+        Labels::Multi { classes: 3, values: [0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 1] }
+    ));
+}
+
+#[test]
+fn what_is_not_read_is_named_with_what_would_do() {
+    let refused = |from: &str, to: &str, part: &str| {
+        let place = Place::new();
+        assert!(METADATA.contains(from), "{from}");
+        write(&place, &METADATA.replacen(from, to, 1));
+        let message = place.refusal("graphbolt", "graph", &ImportOptions::default());
+        assert!(message.contains("metadata.yaml") && message.contains(part), "{message} instead of {part}");
+    };
+    refused(
+        "    - num: 4\n",
+        "    - {type: user, num: 4}\n    - {type: item, num: 2}\n",
+        "nodes of 2 types (user, item)",
+    );
+    refused("format: numpy", "format: torch", "node-feat.npy is a PyTorch file");
+    refused("format: csv", "format: parquet", "the format 'parquet': csv or numpy");
+    refused("domain: node", "domain: edge", "no features of nodes");
+    refused("num: 4", "num: four", "metadata.yaml: ");
+    refused(
+        "graph:\n",
+        "graph_topology: {type: x, path: y}\ngrapf:\n",
+        "import the metadata.yaml that it was made of",
+    );
+    refused("dataset_name: homogeneous_graph_nc_lp\n", "dataset_name: [\n", "metadata.yaml: ");
+    refused(
+        "      - data:\n",
+        "      - {type: user, data: []}\n      - data:\n",
+        "train_set is of several types: user",
+    );
+    refused("name: seeds", "name: node_pairs", "train_set has no seeds");
+}
+
+#[test]
+fn a_wrong_value_is_told_with_its_file_and_place() {
+    let refused = |change: &dyn Fn(&Place), part: &str| {
+        let place = Place::new();
+        write(&place, METADATA);
+        change(&place);
+        let message = place.refusal("graphbolt", "graph", &ImportOptions::default());
+        assert!(message.contains(part), "{message} instead of {part}");
+    };
+    refused(
+        &|p| drop(p.write("graph/edges.csv", "3,0\n1,4\n")),
+        "edges.csv: line 2 is '1,4': its destination is 4, outside the ids 0 to 3 (metadata.yaml has num: 4)",
+    );
+    refused(
+        &|p| drop(p.write("graph/edges.csv", "src,dst\n1,4\n")),
+        "edges.csv: line 1 is 'src,dst': it is no source,destination",
+    );
+    refused(&|p| fs::remove_file(p.path("graph/edges.csv")).unwrap(), "edges.csv: cannot open");
+    refused(
+        &|p| p.npy("graph/train-seeds.npy", NpyType::I32, &[], &[3_i32, 4]),
+        "train-seeds.npy: entry 1 at offset 132, seed 1, is 4, outside the ids 0 to 3",
+    );
+    refused(
+        &|p| p.npy("graph/train-seeds.npy", NpyType::I32, &[], &[3_i32, 3]),
+        "train-seeds.npy: entry 1 at offset 132 is 3, named twice",
+    );
+    refused(
+        &|p| p.npy("graph/train-seeds.npy", NpyType::I32, &[2], &[3_i32, 0]),
+        "pairs of nodes are another task",
+    );
+    refused(
+        &|p| p.npy("graph/train-labels.npy", NpyType::I64, &[], &[2_i64]),
+        "train-labels.npy: the shape is [1]",
+    );
+    refused(
+        &|p| p.npy("graph/train-labels.npy", NpyType::I64, &[], &[3_i64, 0]),
+        "train-labels.npy: entry 0 at offset 128 is 3, a label outside -1 to 2",
+    );
+    refused(
+        &|p| p.npy("graph/node-feat.npy", NpyType::F32, &[1], &[0_f32]),
+        "node-feat.npy: the shape is [1, 1]",
+    );
+    refused(&|p| drop(p.write("graph/node-feat.npy", "short")), "node-feat.npy: not a .npy file");
+    refused(&|p| fs::remove_file(p.path("graph/metadata.yaml")).unwrap(), "metadata.yaml: cannot open");
+}

@@ -1,0 +1,94 @@
+//! Files that nobody meant to write: any byte changed, anything cut off, sizes beyond every disk.
+
+use super::sources::SOURCES;
+use super::*;
+
+/// Every regular file under a directory.
+fn files(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return vec![path.to_owned()];
+    }
+    let mut found: Vec<PathBuf> =
+        fs::read_dir(path).unwrap().flat_map(|entry| files(&entry.unwrap().path())).collect();
+    found.sort_unstable();
+    found
+}
+
+/// Changes one byte, or cuts the file there, and imports. It has to give a whole dataset, or an error and nothing.
+fn survives(place: &Place, format: &str, name: &str, rounds: u64) {
+    let options = ImportOptions { symmetrise: Some(true), ..Default::default() };
+    place.import(format, name, &options).expect("the file is fine before anything is done to it");
+    let files = files(&place.path(name));
+    let mut refused = 0;
+    for round in 0..rounds {
+        let random = |i: u64, below: usize| (uva_graph::mix(4 * round + i) % below.max(1) as u64) as usize;
+        let file = &files[random(0, files.len())];
+        let whole = fs::read(file).unwrap();
+        let mut bytes = whole.clone();
+        let at = random(1, bytes.len());
+        match bytes.get_mut(at) {
+            Some(byte) if random(2, 4) > 0 => *byte = uva_graph::mix(round) as u8,
+            _ => bytes.truncate(at),
+        }
+        fs::write(file, bytes).unwrap();
+        let _ = fs::remove_dir_all(place.path("out"));
+        let before = names(place.directory.path());
+        let out = place.path("out");
+        if let Err(error) = importer(format).run(&place.path(name), &out, &options, &Watch::NONE) {
+            let expected = error.is_bad_input() || matches!(error, GraphError::Lacking { .. });
+            assert!(expected, "{format}, {} changed at {at}: {error}", file.display());
+            assert_eq!(names(place.directory.path()), before, "something is left behind");
+            refused += 1;
+        } else {
+            Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap();
+        }
+        fs::write(file, whole).unwrap();
+    }
+    assert!(refused > rounds / 10, "{format}: {refused} of {rounds} changes were noticed");
+}
+
+#[test]
+fn a_changed_byte_anywhere_gives_a_dataset_or_an_error() {
+    for source in &SOURCES {
+        // Shown where the test fails.
+        println!("{}", source.name);
+        let place = Place::new();
+        sources::pack(&place.path("graph"), source.files(), zip::CompressionMethod::Deflated);
+        survives(&place, source.importer, &format!("graph/{}", source.path), 100);
+    }
+    let place = Place::new();
+    place.write(
+        "graph.zst",
+        ruzstd::encoding::compress_to_vec(
+            &b"0 1\n1 2\n2 0\n5 5\n"[..],
+            ruzstd::encoding::CompressionLevel::Fastest,
+        ),
+    );
+    survives(&place, "edgelist", "graph.zst", 100);
+}
+
+#[test]
+fn every_importer_has_a_source_that_is_changed() {
+    for importer in IMPORTERS {
+        assert!(SOURCES.iter().any(|source| source.importer == importer.name), "{importer:?}");
+    }
+}
+
+#[test]
+fn what_the_disk_has_no_room_for_is_refused_before_it_begins() {
+    let place = Place::new();
+    igb::write(&place);
+    // Two rows of 2 TiB, of which the file has none but the header.
+    let path = place.path("tiny/processed/paper/node_feat.npy");
+    place.npy("tiny/processed/paper/node_feat.npy", NpyType::U8, &[1 << 40], &[0_u8; 0]);
+    let header = fs::read(&path).unwrap();
+    let header = String::from_utf8_lossy(&header[10..]).replace("(0, ", "(2, ");
+    fs::write(&path, [b"\x93NUMPY\x01\x00\x76\x00", header.as_bytes()].concat()).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_len(128 + (2 << 40)).unwrap();
+    place.npy("tiny/processed/paper/node_label_19.npy", NpyType::I64, &[], &[0_i64, 1]);
+    let before = names(place.directory.path());
+    let error = place.import("igb", "tiny", &ImportOptions::default()).unwrap_err();
+    assert!(matches!(error, GraphError::Lacking { .. }) && !error.is_bad_input(), "{error}");
+    assert!(error.to_string().contains("the dataset takes 2048.0 GiB"), "{error}");
+    assert_eq!(names(place.directory.path()), before, "something is left behind");
+}

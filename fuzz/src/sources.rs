@@ -1,0 +1,210 @@
+//! A small whole source for every importer: what the fuzzer starts from, and what the tests of `uva-io` change and import.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use uva_graph::npy::{NpyType, write_array};
+
+/// Names and contents.
+pub type Files = BTreeMap<String, Vec<u8>>;
+
+/// One source.
+pub struct SeedSource {
+    /// What it is called here.
+    pub name: &'static str,
+    /// The importer that reads it.
+    pub importer: &'static str,
+    /// Which of the files is named to the importer; the directory where empty.
+    pub path: &'static str,
+    make: fn(&mut Files),
+    files: OnceLock<Files>,
+}
+
+impl SeedSource {
+    const fn new(
+        name: &'static str,
+        importer: &'static str,
+        path: &'static str,
+        make: fn(&mut Files),
+    ) -> SeedSource {
+        SeedSource { name, importer, path, make, files: OnceLock::new() }
+    }
+
+    /// The files, made once.
+    pub fn files(&self) -> &Files {
+        self.files.get_or_init(|| {
+            let mut files = Files::new();
+            (self.make)(&mut files);
+            files
+        })
+    }
+}
+
+/// All of them.
+pub static SOURCES: [SeedSource; 8] = [
+    SeedSource::new("npy", "npy", "", arrays),
+    SeedSource::new("planetoid", "planetoid", "", citations),
+    SeedSource::new("gnn-npz", "gnn-npz", "graph.npz", rows),
+    SeedSource::new("edgelist", "edgelist", "graph.txt.gz", lines),
+    SeedSource::new("ogb-text", "ogb", "", benchmark_text),
+    SeedSource::new("ogb-archives", "ogb", "", benchmark_archives),
+    SeedSource::new("graphbolt", "graphbolt", "", graphbolt),
+    SeedSource::new("igb", "igb", "", igb),
+];
+
+/// Writes the files of a source into the directory `source`, those of archives by `method`.
+///
+/// What lies packed in a source is not packed in [`Files`], so that a fuzzer changes what is in it: a name that ends
+/// with `.gz` is compressed, and `FILE.npz/NAME` becomes a member of that archive.
+pub fn pack(source: &Path, files: &Files, method: zip::CompressionMethod) {
+    fs::create_dir_all(source).expect("a directory");
+    let mut archives: BTreeMap<&str, Vec<(&str, &[u8])>> = BTreeMap::new();
+    for (name, bytes) in files {
+        if let Some((archive, member)) = name.split_once(".npz/") {
+            archives.entry(archive).or_default().push((member, bytes));
+            continue;
+        }
+        let path = source.join(name);
+        fs::create_dir_all(path.parent().expect("it is below the source")).expect("a directory");
+        if name.ends_with(".gz") {
+            let mut encoder = GzEncoder::new(fs::File::create(path).expect("a file"), Compression::fast());
+            encoder.write_all(bytes).and_then(|()| encoder.finish().map(drop)).expect("room for a file");
+        } else {
+            fs::write(path, bytes).expect("room for a file");
+        }
+    }
+    for (name, members) in archives {
+        let path = source.join(format!("{name}.npz"));
+        fs::create_dir_all(path.parent().expect("it is below the source")).expect("a directory");
+        let mut archive = zip::ZipWriter::new(fs::File::create(path).expect("a file"));
+        for (member, bytes) in members {
+            let options = zip::write::SimpleFileOptions::default().compression_method(method);
+            archive.start_file(format!("{member}.npy"), options).expect("a member");
+            archive.write_all(bytes).expect("room for a member");
+        }
+        archive.finish().expect("an archive");
+    }
+}
+
+fn text(files: &mut Files, name: &str, text: &str) {
+    files.insert(name.to_owned(), text.as_bytes().to_vec());
+}
+
+fn array<T: Numbers>(files: &mut Files, name: &str, row: &[usize], values: &[T]) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("array.npy");
+    T::write(&path, row, values);
+    files.insert(name.to_owned(), fs::read(path).expect("a file"));
+}
+
+/// Elements of the arrays here.
+trait Numbers: Sized {
+    fn write(path: &Path, row: &[usize], values: &[Self]);
+}
+
+macro_rules! numbers {
+    ($($rust:ty => $numpy:ident),*) => {$(
+        impl Numbers for $rust {
+            fn write(path: &Path, row: &[usize], values: &[Self]) {
+                write_array(path, NpyType::$numpy, row, values).expect("room for an array");
+            }
+        }
+    )*};
+}
+numbers!(i64 => I64, i32 => I32, f32 => F32, u8 => U8);
+
+/// A graph as an edge list, its splits as masks and as ids.
+fn arrays(files: &mut Files) {
+    array(files, "edge_index.npy", &[4], &[0_i64, 1, 2, 3, 1, 2, 3, 0]);
+    array(files, "x.npy", &[2], &[0.0_f32, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+    array(files, "y.npy", &[], &[0_i64, 1, 0, 1]);
+    array(files, "train_mask.npy", &[], &[1_u8, 1, 0, 0]);
+    array(files, "valid_mask.npy", &[], &[0_u8, 0, 1, 0]);
+    array(files, "test_idx.npy", &[], &[3_i64]);
+    text(files, "meta.json", r#"{"name": "fuzz", "classes": 2}"#);
+}
+
+/// Cora's form with three nodes. The matrices are pickles of protocol 2, as scipy and numpy of the published files'
+/// time wrote them; the graph is one of protocol 0.
+fn citations(files: &mut Files) {
+    let mut file = |name: &str, bytes: &[u8]| files.insert(format!("ind.fuzz.{name}"), bytes.to_vec());
+    file("graph", b"(dp0\nI0\n(lp1\nI1\nasI1\n(lp2\nI0\naI2\nasI2\n(lp3\nI1\nas.");
+    file("test.index", b"2\n");
+    for (part, bytes) in [
+        ("x", &include_bytes!("../seeds/csr_2x2.pickle")[..]),
+        ("allx", include_bytes!("../seeds/csr_2x2.pickle")),
+        ("tx", include_bytes!("../seeds/csr_1x2.pickle")),
+        ("y", include_bytes!("../seeds/labels_2x2.pickle")),
+        ("ally", include_bytes!("../seeds/labels_2x2.pickle")),
+        ("ty", include_bytes!("../seeds/labels_1x2.pickle")),
+    ] {
+        file(part, bytes);
+    }
+}
+
+/// Four nodes of the gnn-benchmark collection.
+fn rows(files: &mut Files) {
+    array(files, "graph.npz/adj_data", &[], &[1_f32, 1.0, 1.0, 1.0]);
+    array(files, "graph.npz/adj_indices", &[], &[1_i32, 0, 3, 0]);
+    array(files, "graph.npz/adj_indptr", &[], &[0_i32, 1, 3, 3, 4]);
+    array(files, "graph.npz/adj_shape", &[], &[4_i64, 4]);
+    array(files, "graph.npz/attr_data", &[], &[1_f32, 2.0, 0.5]);
+    array(files, "graph.npz/attr_indices", &[], &[0_i32, 2, 1]);
+    array(files, "graph.npz/attr_indptr", &[], &[0_i64, 2, 3, 3, 3]);
+    array(files, "graph.npz/attr_shape", &[], &[4_i64, 3]);
+    array(files, "graph.npz/labels", &[], &[1_i64, 0, 1, 1]);
+}
+
+fn lines(files: &mut Files) {
+    text(files, "graph.txt.gz", "# from to\n0 1\n1\t2\n2  0\n5 5\n");
+}
+
+/// `ogbn_arxiv` with four nodes, as text.
+fn benchmark_text(files: &mut Files) {
+    text(files, "raw/edge.csv.gz", "3,0\n1,0\n2,2\n");
+    text(files, "raw/node-feat.csv.gz", "0.5,-1e-3\n1,2\n3.25,4\n0.0,7\n");
+    text(files, "raw/node-label.csv.gz", "1\n0\n\n2.0\n");
+    text(files, "raw/num-node-list.csv.gz", "4\n");
+    text(files, "raw/num-edge-list.csv.gz", "3\n");
+    for (split, nodes) in [("train", "3\n0\n"), ("valid", "1\n"), ("test", "2\n")] {
+        text(files, &format!("split/time/{split}.csv.gz"), nodes);
+    }
+}
+
+/// `ogbn_papers100M` with four nodes, in archives.
+fn benchmark_archives(files: &mut Files) {
+    array(files, "raw/data.npz/edge_index", &[3], &[3_i64, 1, 2, 0, 0, 2]);
+    array(files, "raw/data.npz/node_feat", &[2], &[0.5_f32, -0.001, 1.0, 2.0, 3.25, 4.0, 0.0, 7.0]);
+    array(files, "raw/data.npz/num_nodes_list", &[], &[4_i64]);
+    array(files, "raw/data.npz/num_edges_list", &[], &[3_i64]);
+    array(files, "raw/node-label.npz/node_label", &[1], &[1_f32, 0.0, f32::NAN, 2.0]);
+    for (split, nodes) in [("train", "3\n0\n"), ("valid", "1\n"), ("test", "2\n")] {
+        text(files, &format!("split/time/{split}.csv.gz"), nodes);
+    }
+}
+
+fn graphbolt(files: &mut Files) {
+    text(
+        files,
+        "metadata.yaml",
+        "dataset_name: fuzz\ngraph:\n  nodes:\n    - num: 4\n  edges:\n    - {format: csv, path: edges.csv}\n\
+             feature_data:\n  - {domain: node, name: feat, format: numpy, path: feat.npy}\n\
+             tasks:\n  - name: node_classification\n    num_classes: 3\n    train_set:\n      - data:\n          \
+             - {name: seeds, format: numpy, path: seeds.npy}\n          - {name: labels, format: numpy, path: labels.npy}\n",
+    );
+    text(files, "edges.csv", "3,0\n1,0\n2,2\n");
+    array(files, "feat.npy", &[1], &[0_f32, 1.0, 2.0, 3.0]);
+    array(files, "seeds.npy", &[], &[3_i64, 0]);
+    array(files, "labels.npy", &[], &[2_i64, 1]);
+}
+
+fn igb(files: &mut Files) {
+    array(files, "processed/paper/node_feat.npy", &[1], &[0_f32, 1.0, 2.0, 3.0, 4.0]);
+    array(files, "processed/paper/node_label_19.npy", &[], &[0_f32, 18.0, 3.0, 3.0, f32::NAN]);
+    array(files, "processed/paper__cites__paper/edge_index.npy", &[2], &[4_i64, 0, 1, 0, 2, 2, 0, 4]);
+}

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# The Python module's tests under AddressSanitizer: the module and all Rust below it are built with it, Python and torch are
+# as they are. It finds reads and writes of freed memory and beyond a block's ends where Rust's half does them, and frees
+# of what is freed, whoever does that: an exporter that is used after its deleter ran, a capsule freed twice. Slots are
+# mapped memory, of which it knows nothing: that a kept tensor keeps its slot is for the tests themselves to see.
+#
+#   scripts/check/python-asan.sh [pytest's arguments…]
+#
+# Not a part of scripts/test.sh: building all of it once more takes six minutes of CPU time, the tests five and a half
+# (measured on two cores that were busy with other work too, where they took ten minutes each). It needs the compiler of
+# rustup, whose standard library has the sanitizer's runtime, or else gcc's libasan; RUSTC_BOOTSTRAP lets the option
+# through.
+#
+# Leaks are not looked for: what Python and torch keep until their end would drown ours; tests/faults.py and the tests of
+# slots count those.
+set -euo pipefail
+
+checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+fail() { echo "python-asan: $*" >&2; exit 3; }
+triple=$(rustc -vV | sed -n 's/^host: //p')
+python=$("$checkout/scripts/setup/python.sh")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+target=$(cd "$checkout" && cargo metadata --format-version 1 --no-deps |
+  "$python" -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
+export PYTHONDONTWRITEBYTECODE=1
+
+# With --target build scripts and macros are built without it: they run inside the compiler.
+(cd "$checkout" && CARGO_TARGET_DIR=$target/asan RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers=yes" \
+  cargo build -p uva-py --target "$triple")
+mkdir "$work/site"
+cp -r "$checkout/crates/uva-py/python/uvatrain" "$work/site/"
+cp "$target/asan/$triple/debug/lib_core.so" "$work/site/uvatrain/_core.abi3.so"
+
+# The runtime has to be there before Python: as a library of its own, which the compiler's archive is not yet. Its
+# preinit object is for programs only.
+archive=$(rustc --print sysroot)/lib/rustlib/$triple/lib/librustc-stable_rt.asan.a
+# It refuses to work under the name of the runtime that is a library by itself.
+runtime=$work/rust-sanitizer.so
+if [[ -e $archive ]]; then
+  mkdir "$work/objects"
+  (cd "$work/objects" && ar x "$archive" && rm -f asan_preinit*.o)
+  # With C++'s library, or it comes too late for the runtime to find what throws exceptions there.
+  c++ -shared -o "$runtime" "$work"/objects/*.o -Wl,--no-as-needed -lstdc++ -lpthread -lrt -lm -ldl -lresolv
+else
+  runtime=$(cc -print-file-name=libasan.so)
+  [[ -e $runtime ]] || fail "neither $archive nor gcc's libasan.so is there: rustup's toolchain has the first"
+fi
+
+# Reports go to files, so that none is lost in the output of a process that a test runs.
+export ASAN_OPTIONS=detect_leaks=0:alloc_dealloc_mismatch=0:detect_stack_use_after_return=1:exitcode=99:log_path=$work/report
+export PYTHONPATH=$work/site OMP_WAIT_POLICY=passive
+# Python's own pools would hide a freed block behind another one.
+export PYTHONMALLOC=malloc
+UVATRAIN_PROGRAM=${UVATRAIN_PROGRAM:-$target/debug/uvatrain}
+export UVATRAIN_PROGRAM UVATRAIN=$UVATRAIN_PROGRAM
+cd "$work"
+code=0
+# Without pytest's fault handler: the sanitizer has one. The tests of tools, and those that only run examples, say nothing
+# about memory.
+LD_PRELOAD=$runtime "$python" -m pytest -p no:cacheprovider -p no:faulthandler --rootdir "$checkout" --durations 10 \
+  --ignore "$checkout/crates/uva-py/tests/test_doctor.py" --ignore "$checkout/crates/uva-py/tests/test_check_wheel.py" \
+  --ignore "$checkout/crates/uva-py/tests/test_examples.py" "$@" "$checkout/crates/uva-py/tests" || code=$?
+shopt -s nullglob
+reports=("$work"/report.*)
+if ((${#reports[@]})); then
+  cat "${reports[@]}"
+  echo "python-asan: ${#reports[@]} processes were reported, the reports are above" >&2
+  exit 1
+fi
+echo "python-asan: no report of the sanitizer" >&2
+exit "$code"

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# The tests of scripts/check/python.sh with the newest PyTorch, PyG and numpy that PyPI has, instead of the pinned ones:
+# what people get who install today. Not a part of CI, which must not fail because somebody else has released something.
+#
+#   scripts/check/python-newest.sh [pytest's arguments…]
+#
+# Installs about 6 GB into a folder that goes away again (TMPDIR says where), and needs the network.
+# UVATRAIN_PYTHON names another Python than python3.
+set -euo pipefail
+
+checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+fail() { echo "python-newest: $*" >&2; exit 3; }
+python=${UVATRAIN_PYTHON:-python3}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+"$python" -m venv "$work/venv" || fail "$python cannot make a virtual environment: apt install python3-venv"
+python=$work/venv/bin/python3
+"$python" -m pip install --quiet --no-cache-dir --disable-pip-version-check --upgrade \
+  pip torch torch-geometric numpy networkx pytest maturin abi3info >&2 ||
+  fail "pip could not install the newest packages: the lines above say why"
+"$python" -c '
+import sys, torch, torch_geometric, numpy
+print(f"python-newest: Python {sys.version.split()[0]}, torch {torch.__version__},",
+      f"torch-geometric {torch_geometric.__version__}, numpy {numpy.__version__}")'
+"$checkout/scripts/check/python.sh" --python "$python" "$@"

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# The Python module, as people get it: built by `pip` from this checkout as the wheel of a release, looked at
+# (scripts/check/wheel.py), installed, and tested by pytest with PyTorch, PyG and numpy (scripts/setup/python.sh), examples
+# included. Needs no network once those are in their cache.
+#
+#   scripts/check/python.sh [--wheel FILE] [--python PYTHON] [pytest's arguments…]
+#
+#   --wheel FILE      tests a wheel that is there already
+#   --python PYTHON   tests with the packages of another Python, and builds with its pip; a network may then be needed
+#
+# The cache's environment is not changed: the module is laid over it in a folder that goes away again.
+set -euo pipefail
+
+checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+wheel='' python=''
+while [[ ${1:-} == --wheel || ${1:-} == --python ]]; do
+  [[ -n ${2:-} ]] || { echo "check/python: $1 needs a value" >&2; exit 2; }
+  if [[ $1 == --wheel ]]; then wheel=$(realpath "$2"); else python=$2; fi
+  shift 2
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_REQUIRE_VIRTUALENV=false PYTHONDONTWRITEBYTECODE=1
+
+declare -a offline=()
+if [[ -z $python ]]; then
+  python=$("$checkout/scripts/setup/python.sh")
+  # What the build asks for, maturin, lies beside that Python.
+  offline=(--no-index --find-links "$(dirname "$python")/../wheels")
+fi
+
+if [[ -z $wheel ]]; then
+  # The first half of `pip install ./crates/uva-py`, whose second half is below: the file in between is what is looked at.
+  # Of pip's own output only a failure is of interest, and it says all of it then.
+  echo "check/python: building the wheel" >&2
+  "$python" -m pip wheel --quiet --no-deps "${offline[@]}" --wheel-dir "$work/wheel" "$checkout/crates/uva-py"
+  wheel=$(echo "$work"/wheel/uvatrain-*.whl)
+fi
+"$python" "$checkout/scripts/check/wheel.py" "$wheel"
+"$python" -m pip install --quiet --no-deps --no-index --target "$work/site" "$wheel"
+
+# The program of the same checkout, which starts samplers and producer for what attaches. As the tests of the workspace
+# have built it, so that nothing is built twice.
+if [[ -z ${UVATRAIN_PROGRAM:-} ]]; then
+  # With `-p uvatrain` cargo would choose fewer features of what others made, and build that anew.
+  (cd "$checkout" && cargo build --quiet --workspace --bin uvatrain)
+  target=$(cd "$checkout" && cargo metadata --format-version 1 --no-deps |
+    "$python" -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
+  UVATRAIN_PROGRAM=$target/debug/uvatrain
+fi
+export UVATRAIN_PROGRAM
+export UVATRAIN=$UVATRAIN_PROGRAM
+# A wheel for tests/test_check_wheel.py to spoil.
+export UVATRAIN_WHEEL=$wheel
+export PYTHONPATH=$work/site
+# Threads that wait for work spin otherwise, and take the cores from the samplers.
+export OMP_WAIT_POLICY=passive
+
+declare -a tests=()
+for folder in crates/uva-py/tests examples/python; do
+  [[ -d $checkout/$folder ]] && tests+=("$checkout/$folder")
+done
+# Nothing is written into the checkout; and from a folder without a `uvatrain` that Python could find first.
+cd "$work"
+"$python" -m pytest -p no:cacheprovider --rootdir "$checkout" --durations 10 "$@" "${tests[@]}"

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Looks at a wheel of the Python module and says whether it is what it promises: one file for every Python and torch.
+
+    scripts/check/wheel.py WHEEL [--most-bytes N] [--json]
+
+- its tag: CPython 3.10 and later by the stable ABI, Linux on this kind of processor
+- its size, and that of the library in it, against a bound
+- what the library is linked to: the C library and the compiler's, nothing of torch, Python, CUDA or C++
+- the newest version of the C library that it asks for
+- that of Python it uses what is in the stable ABI since 3.10, by the list in the package abi3info
+- that type stubs, py.typed, the Python half and the licences are inside, and nothing that does not belong there
+
+Exit code 1 and a line for each thing that is wrong. It needs readelf (binutils) and abi3info, which the environment of
+scripts/setup/python.sh has.
+"""
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+# 0.9 MB when this was written; a libtorch, or debug information, would be far beyond.
+MOST_BYTES = 2_000_000
+ALLOWED = re.compile(r"(libc|libm|libgcc_s|libpthread|libdl|librt)\.so\.\d+|ld-linux-[\w-]+\.so\.\d+")
+LEAST_PYTHON = (3, 10)
+INSIDE = {
+    "the package": r"uvatrain/__init__\.py",
+    "type stubs of the core": r"uvatrain/_core\.pyi",
+    "py.typed": r"uvatrain/py\.typed",
+    "the doctor": r"uvatrain/doctor\.py",
+    "the core": r"uvatrain/_core\.abi3\.so",
+    "the MIT licence": r"uvatrain-[^/]+\.dist-info/(licenses/)?LICENSE-MIT",
+    "the Apache licence": r"uvatrain-[^/]+\.dist-info/(licenses/)?LICENSE-APACHE",
+    "its metadata": r"uvatrain-[^/]+\.dist-info/METADATA",
+}
+# A software bill of materials is maturin's own addition.
+BELONGS = re.compile(r"uvatrain/([\w/]+\.pyi?|py\.typed|_core\.abi3\.so)|uvatrain-[^/]+\.dist-info/.+")
+
+
+def readelf(*arguments):
+    command = ["readelf", "--wide", *map(str, arguments)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
+    except FileNotFoundError:
+        sys.exit("wheel: readelf is needed: install binutils")
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr}")
+    return done.stdout
+
+
+def tag_problems(name):
+    found = re.fullmatch(r"uvatrain-([^-]+)-([^-]+)-([^-]+)-([^-]+)\.whl", name)
+    if not found:
+        return [f"{name} is no wheel's name of uvatrain"], None
+    _, python, abi, platforms = found.groups()
+    problems = []
+    if (python, abi) != ("cp310", "abi3"):
+        problems.append(f"it is for {python}-{abi}, not for cp310-abi3: other Pythons would not take it")
+    system = re.compile(r"(manylinux\w+|linux)_" + re.escape(platform.machine()))
+    if not all(system.fullmatch(one) for one in platforms.split(".")):
+        problems.append(f"its platform is {platforms}, not manylinux or linux on {platform.machine()}")
+    return problems, f"{python}-{abi}-{platforms}"
+
+
+def stable_symbols():
+    """Every name that an extension for the oldest Python may use, and the version of each that came later."""
+    try:
+        from abi3info import DATAS, FUNCTIONS
+    except ImportError:
+        sys.exit("wheel: the package abi3info is needed; $(scripts/setup/python.sh) has it")
+    known = {}
+    for table in (FUNCTIONS, DATAS):
+        for symbol, about in table.items():
+            known[symbol.name] = (about.added.major, about.added.minor)
+    return known
+
+
+def library_problems(library):
+    problems = []
+    needed = re.findall(r"\(NEEDED\).*\[(.+)\]", readelf("--dynamic", library))
+    for one in needed:
+        if not ALLOWED.fullmatch(one):
+            problems.append(f"it is linked to {one}, which is not the C library's or the compiler's")
+    run_paths = re.findall(r"\((?:RPATH|RUNPATH)\).*\[(.+)\]", readelf("--dynamic", library))
+    problems += [f"it looks for libraries in {path}, a folder of the machine that built it" for path in run_paths]
+    # "  Num:    Value          Size Type    Bind   Vis      Ndx Name"; a version follows the name behind an @.
+    symbols = [line.split() for line in readelf("--dyn-syms", library).splitlines()]
+    symbols = [(fields[6], fields[7]) for fields in symbols if len(fields) >= 8 and fields[0].endswith(":")]
+    undefined = sorted({name.partition("@")[0] for index, name in symbols if index == "UND"})
+    of_python = [name for name in undefined if re.match(r"_?Py[A-Z_]", name)]
+    known = stable_symbols()
+    for name in of_python:
+        if name not in known:
+            problems.append(f"it uses {name}, which is not in Python's stable ABI")
+        elif known[name] > LEAST_PYTHON:
+            problems.append(f"it uses {name}, in the stable ABI since {'.'.join(map(str, known[name]))} only")
+    if not of_python:
+        problems.append("it uses nothing of Python's: it cannot be an extension module")
+    defined = {name.partition("@")[0] for index, name in symbols if index != "UND"}
+    if "PyInit__core" not in defined:
+        problems.append("it has no PyInit__core: Python cannot load it")
+    if ".debug_info" in readelf("--section-headers", library):
+        problems.append("it has debug information, which is most of its size")
+    wanted = {tuple(map(int, one.split("."))) for one in re.findall(r"GLIBC_([\d.]+)", readelf("--version-info", library))}
+    glibc = ".".join(map(str, max(wanted))) if wanted else None
+    return problems, {"linked_to": needed, "glibc": glibc, "python_symbols": len(of_python),
+                      "library_bytes": library.stat().st_size}
+
+
+def look(wheel, most_bytes):
+    problems, tag = tag_problems(wheel.name)
+    size = wheel.stat().st_size
+    if size > most_bytes:
+        problems.append(f"it has {size} bytes, and {most_bytes} is the bound")
+    found = {"wheel": wheel.name, "tag": tag, "bytes": size}
+    with zipfile.ZipFile(wheel) as archive, tempfile.TemporaryDirectory() as folder:
+        names = archive.namelist()
+        for what, pattern in INSIDE.items():
+            if not any(re.fullmatch(pattern, name) for name in names):
+                problems.append(f"{what} is not inside ({pattern})")
+        problems += [f"{name} does not belong inside" for name in names if not BELONGS.fullmatch(name)]
+        found["files"] = len(names)
+        if "uvatrain/_core.abi3.so" in names:
+            library = Path(archive.extract("uvatrain/_core.abi3.so", folder))
+            more, about = library_problems(library)
+            problems += more
+            found.update(about)
+    return problems, found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("wheel", type=Path)
+    parser.add_argument("--most-bytes", type=int, default=MOST_BYTES)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    try:
+        problems, found = look(arguments.wheel, arguments.most_bytes)
+    except (OSError, zipfile.BadZipFile) as error:
+        sys.exit(f"wheel: {arguments.wheel}: {error}")
+    if arguments.json:
+        print(json.dumps({**found, "problems": problems}, indent=1))
+    else:
+        for key, value in found.items():
+            print(f"{key.replace('_', ' '):<15} {', '.join(value) if isinstance(value, list) else value}")
+    for problem in problems:
+        print(f"wheel: {problem}", file=sys.stderr)
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# Builds what a machine with a GPU needs to run scripts/gpu/suite.sh, and puts it into one folder: no Rust, no compiler
+# and no network are needed there.
+#
+#   scripts/gpu/carry.sh FOLDER [--capability X.Y]… [--with-simulator]
+#
+# FOLDER lies inside the checkout, and travels with it. It must not exist, or be one that this script made. git is told to
+# ignore it (.git/info/exclude) unless it does already. FOLDER and everything else that travels, which is what git tracks
+# and what it does not ignore, may have 64 MiB together.
+# The kernels are compiled beforehand for GPUs of compute capability 9.0, or of those given: other GPUs compile them by
+# NVRTC. --with-simulator adds cuda-sim and the stand-in for MPS, for `suite.sh --simulate`.
+# The two programs are release builds. The test programs are cargo's usual ones: optimised too, with their checks left on.
+# libtorch is not carried: the suite takes the one of the machine's PyTorch.
+set -euo pipefail
+
+readonly MOST_BYTES=$((64 << 20))
+
+say() { printf 'carry: %s\n' "$*" >&2; }
+usage() { printf 'usage: scripts/gpu/carry.sh FOLDER [--capability X.Y]… [--with-simulator]\n' >&2; exit 2; }
+mib() { awk -v bytes="$1" 'BEGIN { printf "%.1f MiB", bytes / 1048576 }'; }
+
+folder= simulator=
+capabilities=()
+while (($#)); do
+  case $1 in
+    --with-simulator) simulator=1 ;;
+    --capability) [[ ${2:-} =~ ^[0-9]+\.[0-9]$ ]] || usage; capabilities+=("$2"); shift ;;
+    -*) usage ;;
+    *) [[ -z $folder ]] || usage; folder=$(realpath -m "$1") ;;
+  esac
+  shift
+done
+[[ -n $folder ]] || usage
+if [[ -e $folder && ! -e $folder/suite.sh ]]; then
+  say "$folder is there already, and is none that this script made"
+  exit 2
+fi
+
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+root=$(pwd -P)
+if [[ $folder != "$root"/* ]]; then
+  say "$folder is not inside $root: only what lies in the checkout travels"
+  exit 2
+fi
+if ! git check-ignore -q "$folder/suite.sh"; then
+  exclude=$(git rev-parse --git-path info/exclude)
+  mkdir -p "$(dirname "$exclude")"
+  printf '/%s/\n' "${folder#"$root"/}" >>"$exclude"
+  git check-ignore -q "$folder/suite.sh" || { say "git does not ignore $folder, although $exclude names it"; exit 2; }
+fi
+# What travels beside the folder: what git tracks, what it does not ignore, and shared/.
+beside=$({ git ls-files -z --cached --others --exclude-standard; [[ ! -d shared ]] || find shared -type f -print0; } | python3 -c '
+import os, sys
+paths = set(sys.stdin.buffer.read().split(b"\0")) - {b""}
+print(sum(os.lstat(path).st_size for path in paths if os.path.lexists(path)))')
+if ((beside >= MOST_BYTES)); then
+  say "what git tracks or does not ignore takes $(mib "$beside") already, and $(mib $MOST_BYTES) may travel"
+  exit 1
+fi
+scripts/setup/libtorch.sh
+scripts/setup/nvrtc.sh
+
+# The file that cargo made for the target of that name: executable or library.
+made() {
+  python3 -c '
+import json, sys
+name, kind, found = sys.argv[1], sys.argv[2], None
+for line in sys.stdin:
+    message = json.loads(line) if line.startswith("{") else {}
+    target = message.get("target") or {}
+    if message.get("reason") == "compiler-artifact" and target.get("name") == name:
+        if kind == "executable":
+            found = message.get("executable") or found
+        else:
+            found = next((file for file in message["filenames"] if file.endswith(kind)), found)
+if not found:
+    sys.exit(f"carry: cargo made no {kind} of {name}")
+print(found)' "$@"
+}
+
+build() {
+  local name=$1 kind=$2 to=$3 path
+  shift 3
+  path=$(cargo "$@" --message-format=json-render-diagnostics | made "$name" "$kind")
+  install -D -m 755 "$path" "$partial/bin/$to"
+  strip --strip-unneeded "$partial/bin/$to"
+}
+
+partial=$root/target/gpu-carry-$$
+trap 'rm -rf "$partial"' EXIT
+mkdir -p "$partial"
+build uvatrain executable uvatrain build --release -p uvatrain
+build uvatrain-consumer executable uvatrain-consumer build --release -p uvatrain
+build gather executable test-uva-cuda test --no-run -p uva-cuda --test gather
+build cuda executable test-uva-rows test --no-run -p uva-rows --test cuda
+build cuda executable test-uva-sample test --no-run -p uva-sample --test cuda
+build uva_train executable test-uva-train test --no-run -p uva-train --lib
+if [[ -n $simulator ]]; then
+  build cuda_sim .so libcuda_sim.so build -p cuda-sim
+  install -m 755 crates/cuda-sim/nvidia-cuda-mps-control "$partial/bin/"
+fi
+cp -r scripts/gpu/suite.sh scripts/gpu/suite scripts/gpu/peers.py "$partial/"
+# The kernels, compiled by this machine's NVRTC: the program and the tests look for them beside themselves.
+compiler=$(cargo build -p uva-cuda --example carry_kernels --message-format=json-render-diagnostics | made carry_kernels executable)
+"$compiler" "$partial/bin/kernels" "${capabilities[@]}"
+# The Python module, its tests on a GPU, and pytest, which a machine with torch need not have.
+build _core .so _core.abi3.so build --release -p uva-py
+python=$partial/python
+mkdir -p "$python/tests"
+cp -r crates/uva-py/python/uvatrain "$python/"
+mv "$partial/bin/_core.abi3.so" "$python/uvatrain/"
+cp crates/uva-py/tests/{conftest,graphs,test_cuda}.py "$python/tests/"
+packages=$("$(scripts/setup/python.sh)" -c 'import pathlib, pytest; print(pathlib.Path(pytest.__file__).parent.parent)')
+for package in pytest _pytest pluggy iniconfig packaging pygments; do
+  cp -r "$packages/$package" "$python/"
+done
+find "$partial" -name __pycache__ -prune -exec rm -rf {} +
+size=$(du -sb "$partial" | cut -f1)
+if ((size + beside > MOST_BYTES)); then
+  say "the folder takes $(mib "$size") and what travels beside it $(mib "$beside"): more than $(mib $MOST_BYTES)"
+  exit 1
+fi
+rm -rf "$folder"
+mkdir -p "$(dirname "$folder")"
+mv -T "$partial" "$folder"
+say "$folder: $(mib "$size"), and $(mib "$beside") beside it. There: bash suite.sh OUTDIR --profile smoke --state DIR"

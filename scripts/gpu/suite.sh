@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# All that only a GPU can show, in parts that each fit a lease of ten minutes: correctness first.
+#
+#   suite.sh OUTDIR [--profile NAME] [--state DIR] [--bin DIR] [--only STEP,…] [--without STEP,…] [--with-faults]
+#                       [--seconds N] [--step-seconds N] [--list] [--simulate]
+#
+# Needs python3 and the folder that scripts/gpu/carry.sh made (this script lies in it), no Rust. libtorch is that of the
+# python3 that imports torch. --profile is one of these, each done within 500 s:
+#
+#   smoke     is the path alive: the link, the wide kernel against a plain loop, an epoch by each partition, MPS last
+#   correct   every kernel, sampler, model and way of training against the CPU, the Python module, compute-sanitizer
+#   measure   `bench pcie`, shares of MPS, epochs, caches, memory over many batches, others on the same rows
+#
+# and `all`, which it is unless given, is the three in this order. --with-faults kills roles in the middle of runs behind
+# all else: under MPS that can spoil the GPU for whoever comes next.
+#
+# OUTDIR gets two files: summary.json says of every step whether it passed, failed, was skipped, left out or unfinished;
+# results.tar.gz holds the figures and what every command printed. A step that ran out of its time is unfinished. That is
+# no failure, and stops nothing. DIR of --state keeps what one call found for the next one, which adds to it: OUTDIR may
+# be another each time, or emptied between them.
+#
+# --simulate runs the same steps under cuda-sim, with small sizes, on a machine without a GPU: it tests this script, and
+# measures nothing.
+# Exit codes: 0 nothing failed, 1 something failed, 2 bad usage, 3 there is no GPU.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+command -v python3 >/dev/null || { echo "suite: python3 is needed" >&2; exit 3; }
+# A driver that nobody has open starts the device anew for every process, which takes seconds each time.
+for device in /dev/nvidia[0-9]; do
+  if [[ -r $device ]]; then
+    { exec 9<"$device"; } 2>/dev/null || true
+    break
+  fi
+done
+# Neither torch's presence nor its absence is this line's to judge: the steps that need it say so.
+torch=$(python3 -c 'import importlib.util as u; s = u.find_spec("torch"); print(s.submodule_search_locations[0] if s else "")' 2>/dev/null || true)
+export GPU_SUITE_TORCH=$torch
+exec python3 -B "$here/suite" "$@"

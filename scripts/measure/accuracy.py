@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Trains the built-in models on real graphs and compares their test results with published references.
+
+    scripts/measure/accuracy.py [--only NAME,…] [--seeds 5] [--out docs/results/accuracy.json]
+
+Each row is a graph and a model, and in some a sampler, trained with several seeds by the real binary; the mean may be
+at most one point below the reference, which is a published figure or, for a sampler, the mean of neighbour sampling.
+What is compared is the accuracy, or with `--metric roc-auc` among a row's options the area under the ROC curve.
+Hyper-parameters are ours and chosen on the validation nodes; a run keeps the model that is best on them (--patience).
+Needs nothing but Python and the graphs (scripts/setup/datasets.sh unpacks them). Exit code 1 if a row falls short.
+"""
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# A mean this far below the reference, in points, still counts as reproduced.
+TOLERANCE = 1.0
+
+# Kipf & Welling's settings.
+CITATION = (
+    "--fanouts=-1,-1 --slot-bytes 256MiB --hidden 64 --feature-norm row --dropout 0.5 --input-dropout 0.5 "
+    "--lr 0.01 --weight-decay 5e-4 --epochs 200 --patience 60 --eval full"
+)
+# Veličković et al.'s.
+CITATION_GAT = (
+    "--fanouts=-1,-1 --slot-bytes 256MiB --hidden 64 --heads 8 --output-heads 1 --feature-norm row --dropout 0.6 "
+    "--input-dropout 0.6 --attention-dropout 0.6 --lr 0.005 --weight-decay 5e-4 --epochs 300 --patience 100 --eval full"
+)
+CITESEER_SAGE = (
+    "--fanouts=-1,-1 --slot-bytes 256MiB --batch-size 120 --hidden 64 --feature-norm row --dropout 0.7 "
+    "--input-dropout 0.7 --lr 0.005 --weight-decay 5e-3 --epochs 200 --patience 60 --eval full"
+)
+COMPUTERS = "--fanouts 25,25 --batch-size 200 --hidden 64 --feature-norm row --dropout 0.5 --eval full"
+COMPUTERS_SAGE = (
+    "--fanouts 25,25 --batch-size 200 --hidden 128 --feature-norm row --dropout 0.7 --input-dropout 0.3 --lr 0.03 "
+    "--weight-decay 1e-5 --epochs 200 --patience 60 --eval full"
+)
+PHYSICS = (
+    "--fanouts 15,15 --batch-size 100 --hidden 64 --feature-norm row --dropout 0.5 --lr 0.02 --weight-decay 5e-4 "
+    "--epochs 50 --patience 25"
+)
+# Platonov et al.'s architecture, narrower and with a larger step than theirs; whole neighbourhoods.
+MINESWEEPER = (
+    "--fanouts=-1,-1,-1,-1 --slot-bytes 256MiB --batch-size 1250 --hidden 64 --residual --norm layer --dropout 0.2 "
+    "--lr 0.003 --epochs 120 --patience 60 --metric roc-auc --eval full"
+)
+LARGER = "--fanouts 15,15 --hidden 128 --lr 0.01 --eval full"
+
+SAMPLED_COMPUTERS = COMPUTERS_SAGE.replace("--fanouts 25,25", "")
+SAMPLED_WEB = f"{LARGER} --batch-size 4096 --dropout 0.2 --epochs 30 --patience 5".replace("--fanouts 15,15", "")
+
+# graph, model, reference in % (accuracy, or the area under the ROC curve with --metric roc-auc), options
+PUBLISHED = [
+    ("cora", "gcn", 81.5, f"{CITATION} --batch-size 140"),
+    ("cora", "sage", 80.4, f"{CITATION} --batch-size 140"),
+    ("cora", "gat", 83.0, f"{CITATION_GAT} --batch-size 140"),
+    ("citeseer", "gcn", 70.3, f"{CITATION} --batch-size 120"),
+    ("citeseer", "sage", 71.1, CITESEER_SAGE),
+    ("citeseer", "gat", 72.5, f"{CITATION_GAT} --batch-size 120"),
+    ("amazon_computers", "gcn", 82.1, f"{COMPUTERS} --lr 0.02 --weight-decay 1e-5 --epochs 300 --patience 100"),
+    ("amazon_computers", "sage", 83.7, COMPUTERS_SAGE),
+    ("minesweeper", "sage", 93.51, MINESWEEPER),
+    ("minesweeper", "gcn", 89.75, MINESWEEPER),
+    ("minesweeper", "gat", 92.01, MINESWEEPER),
+    ("coauthor_physics", "gcn", 92.2, PHYSICS),
+    ("oewn", "sage", 72.8, f"{LARGER} --batch-size 1024 --dropout 0.5 --epochs 40 --patience 8"),
+    ("cnr2000_web", "sage", 62.8, f"{LARGER} --batch-size 4096 --dropout 0.2 --epochs 30 --patience 5"),
+]
+# graph, model, options, and what else each sampler gets. The first is the reference of those that stand for the same mean
+# over all neighbours and claim its quality.
+SAME_QUALITY = ("labor", "ladies", "fastgcn")
+SAMPLERS = [
+    ("cora", "gcn", CITATION.replace("--fanouts=-1,-1 ", "") + " --batch-size 140", [
+        ("neighbor 10,10", "--fanouts 10,10"),
+        ("labor 10,10", "--sampler-kind labor --fanouts 10,10"),
+        ("ladies 512,512", "--sampler-kind ladies --fanouts 512,512"),
+        ("fastgcn 512,512", "--sampler-kind fastgcn --fanouts 512,512"),
+        ("saint-node 512,512", "--sampler-kind saint-node --fanouts 512,512"),
+        ("saint-edge 512,512", "--sampler-kind saint-edge --fanouts 512,512"),
+        ("walk 10,10", "--sampler-kind walk --fanouts 10,10 --eval sampled"),
+    ]),
+    ("amazon_computers", "sage", SAMPLED_COMPUTERS, [
+        ("neighbor 10,10", "--fanouts 10,10"),
+        ("labor 10,10", "--sampler-kind labor --fanouts 10,10"),
+        ("ladies 2400,2400", "--sampler-kind ladies --fanouts 2400,2400 --slot-bytes 256MiB"),
+    ]),
+    ("cnr2000_web", "sage", SAMPLED_WEB, [
+        ("neighbor 5,5", "--fanouts 5,5"),
+        ("labor 5,5", "--sampler-kind labor --fanouts 5,5"),
+    ]),
+]
+# The same as rows; instead of a reference in % there may be the name of the sampler whose row is the reference.
+ROWS = [(graph, model, "", reference, options) for graph, model, reference, options in PUBLISHED] + [
+    (
+        graph,
+        model,
+        sampler,
+        samplers[0][0] if sampler.split()[0] in SAME_QUALITY else None,
+        f"{options.replace('--eval full', '') if '--eval' in more else options} {more}",
+    )
+    for graph, model, options, samplers in SAMPLERS
+    for sampler, more in samplers
+]
+
+
+def cache():
+    base = os.environ.get("UVATRAIN_CACHE")
+    if base:
+        return Path(base)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "uvatrain"
+
+
+def train(binary, graph, model, options, seed):
+    command = [binary, "train", graph, "--model", model, "--seed", str(seed), "--json", *options.split()]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if ended.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\nended with {ended.returncode}:\n{ended.stderr}")
+    return json.loads(ended.stdout)
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--only", help="graphs with all their rows, or rows: graph/model, graph/model/sampler; by commas")
+    arguments.add_argument("--seeds", type=int, default=5)
+    arguments.add_argument("--graphs", type=Path, default=cache() / "datasets")
+    arguments.add_argument("--binary", type=Path, default=ROOT / "target/release/uvatrain")
+    arguments.add_argument("--out", type=Path, help="write the rows as JSON; rows of a former run that this one "
+                           "has not measured are kept")
+    chosen = arguments.parse_args()
+    only = chosen.only.split(",") if chosen.only else None
+    former = json.loads(chosen.out.read_text())["rows"] if chosen.out and chosen.out.exists() else []
+
+    rows, short = [], []
+    print(f"{'graph':<17} {'model':<5} {'sampler':<15} {'mean':>6} {'± std':>6} {'reference':>9} {'seconds':>8}  seeds")
+    for name, model, sampler, reference, options in ROWS:
+        row = "/".join([name, model, *sampler.split()[:1]])
+        if only and not {name, row} & set(only):
+            continue
+        graph = chosen.graphs / name
+        if not graph.is_dir():
+            sys.exit(f"{graph} is not there: run scripts/setup/datasets.sh, or give --graphs")
+        if isinstance(reference, str):
+            key = (name, model, reference)
+            same = [row["mean"] for row in former + rows if (row["graph"], row["model"], row["sampler"]) == key]
+            if not same:
+                sys.exit(f"{row} is compared with {reference}, which was not measured: add it to --only")
+            reference = same[-1]
+        since = time.monotonic()
+        ends = [train(chosen.binary, graph, model, options, seed) for seed in range(chosen.seeds)]
+        seconds = time.monotonic() - since
+        measure = "test_roc_auc" if "--metric roc-auc" in options else "test_accuracy"
+        values = [100 * end[measure] for end in ends]
+        mean = statistics.mean(values)
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        reached = reference is None or mean >= reference - TOLERANCE
+        told = "" if reference is None else f"{reference:.1f}"
+        print(f"{name:<17} {model:<5} {sampler:<15} {mean:6.2f} {spread:6.2f} {told:>9} {seconds:8.1f}  "
+              + " ".join(f"{value:.2f}" for value in values) + ("" if reached else "   SHORT"), flush=True)
+        rows.append({
+            "graph": name, "model": model, "sampler": sampler, "options": options, "reference": reference,
+            "mean": round(mean, 3), "stdev": round(spread, 3), "measure": measure,
+            "values": [round(value, 3) for value in values], "epochs": [end["epochs"] for end in ends],
+            "seconds": round(seconds, 1), "reached": reached,
+        })
+        if not reached:
+            short.append(f"{name}/{model} {sampler}".strip())
+    if chosen.out:
+        machine = {"system": platform.system(), "machine": platform.machine(), "cores": os.cpu_count()}
+        measured = {(row["graph"], row["model"], row["sampler"]): row for row in former + rows}
+        rows = [measured[row[:3]] for row in ROWS if row[:3] in measured]
+        chosen.out.parent.mkdir(parents=True, exist_ok=True)
+        chosen.out.write_text(json.dumps({"tolerance": TOLERANCE, "machine": machine, "rows": rows}, indent=1) + "\n")
+    if short:
+        sys.exit(f"more than {TOLERANCE} point below the reference: {', '.join(short)}")
+
+
+if __name__ == "__main__":
+    main()

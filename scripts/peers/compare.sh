@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# uvatrain beside DGL, GraphBolt, PyG, numpy and torch, in turns on the same cores: neighbour sampling, the gather of feature
+# rows, both end to end, and GraphSAGE epochs. Gets the peers (scripts/peers/environment.sh: 7 GB in the cache folder, the
+# first time only), builds, makes the graphs, measures, writes docs/results/peers.json and prints the tables that
+# docs/peers.md and docs/performance.md have. About 35 minutes on two cores, and nothing else should be running meanwhile.
+#
+#   scripts/peers/compare.sh --quick                      one graph a section, two short rounds: about 8 minutes
+#   scripts/peers/compare.sh --only sampling,gather --graph small --peers dgl,graphbolt --cores 1
+#   scripts/peers/compare.sh --append                     goes on where a run was stopped, cell by cell
+#   scripts/peers/compare.sh --graphs DIR                 other graphs than generated ones: DIR/small, DIR/medium, each with
+#                                                         indptr, indices, feat, label and train_idx or seeds as .npy
+#
+# `scripts/peers/compare.py --help` has the other options. A peer that cannot be had is left out, and the results say why.
+set -euo pipefail
+
+checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
+cd "$checkout"
+cache=${UVATRAIN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/uvatrain}/peers
+say() { printf 'peers: %s\n' "$*" >&2; }
+
+asked=" $* "
+[[ $asked == *" --help "* || $asked == *" -h "* ]] && exec python3 -B scripts/peers/compare.py --help
+# What --peers leaves out need not be got.
+peers=,arrays,dgl,graphbolt,pyg,
+[[ $asked =~ \ --peers[=\ ]([^ ]*) ]] && peers=,${BASH_REMATCH[1]},
+
+declare -a options=()
+get() {
+  local peer=$1 python said
+  said=$(mktemp)
+  if python=$(scripts/peers/environment.sh "$peer" 2> >(tee "$said" >&2)); then
+    options+=("--$peer-python" "$python")
+  else
+    options+=(--left-out "$peer=$(tail -n 1 "$said" | tr '\n' ' ' | sed 's/ $//')")
+  fi
+  rm -f "$said"
+}
+if [[ $peers == *,dgl,* || $peers == *,graphbolt,* || $peers == *,arrays,* ]]; then get dgl; fi
+if [[ $peers == *,pyg,* ]]; then get pyg; fi
+
+say "build"
+[[ -n ${LIBTORCH:-} ]] || scripts/setup/libtorch.sh
+cargo build --release --quiet --package uvatrain
+uvatrain=${CARGO_TARGET_DIR:-target}/release/uvatrain
+
+if [[ $asked != *" --graphs"[\ =]* ]]; then
+  options+=(--graphs "$cache/graphs")
+  mkdir -p "$cache/graphs"
+  # The sizes of the peers' graphs: 2 M edges with half of the nodes to train on, and ogbn-products'.
+  [[ -d $cache/graphs/small ]] || "$uvatrain" generate "$cache/graphs/small" --nodes 100000 --avg-degree 20 \
+    --feat-dim 100 --classes 47 --train-share 0.5
+  [[ -d $cache/graphs/medium ]] || "$uvatrain" generate "$cache/graphs/medium" --preset products
+fi
+python3 -B scripts/peers/compare.py --uvatrain "$uvatrain" --work "$cache/datasets" "${options[@]}" "$@"
