@@ -100,7 +100,7 @@ fn sample_and_load_give_what_the_plain_sampler_and_the_table_give() {
     let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
     check(&dataset, &Backend::Cpu, &CacheContents::default());
     for bytes in [40_000, 200_000] {
-        for policy in CachePolicy::ALL {
+        for policy in CachePolicy::all() {
             check(&dataset, &Backend::Cpu, &planned(&dataset, bytes, policy));
         }
     }
@@ -187,7 +187,7 @@ fn on_a_gpu_they_give_the_same() {
     let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
     for sampler in [SamplerChoice::Cpu, SamplerChoice::Gpu] {
         check(&dataset, &on_gpu(sampler), &CacheContents::default());
-        for policy in [CachePolicy::Presample, CachePolicy::Fifo] {
+        for policy in [CachePolicy::Presample, "fifo".parse().unwrap()] {
             check(&dataset, &on_gpu(sampler), &planned(&dataset, 200_000, policy));
         }
     }

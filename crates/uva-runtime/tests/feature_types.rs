@@ -108,7 +108,7 @@ fn halves_come_as_the_same_values_in_float32_with_any_cache_and_in_the_same_batc
         for ((hash, rows), (wide_hash, wide_rows)) in narrow.iter().zip(&wide) {
             assert_eq!((hash, rows.len() * 2), (wide_hash, wide_rows.len()), "{element}");
         }
-        for policy in [CachePolicy::Presample, CachePolicy::Fifo] {
+        for policy in [CachePolicy::Presample, "fifo".parse().unwrap()] {
             let contents = planned(&dataset, policy);
             assert!(contents.caches().rows > 0, "{policy}");
             assert!(batches(&dataset, FeatureType::Float32, contents) == wide, "{element} {policy}");

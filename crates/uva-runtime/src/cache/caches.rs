@@ -1,6 +1,7 @@
 //! What a run caches, in numbers that every role knows.
 
 use serde::{Deserialize, Serialize};
+use uva_rows::cache::eviction::Eviction;
 
 /// What is cached in a run. Part of every role's plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,8 +12,9 @@ pub struct Caches {
     pub reordered: bool,
     /// How many rows the feature cache holds.
     pub rows: usize,
-    /// Whether the feature cache changes as the run goes (fifo), instead of holding the same rows throughout.
-    pub dynamic: bool,
+    /// The policy by which the feature cache evicts, where it changes as the run goes instead of holding the same rows
+    /// throughout.
+    pub dynamic: Option<&'static Eviction>,
     /// How many of the run's first epochs the choice was made by: their hits say nothing of others.
     #[serde(default)]
     pub counted_epochs: u32,
@@ -26,6 +28,6 @@ impl Caches {
 
     /// Whether there is a feature cache that holds the same rows throughout.
     pub fn holds_chosen_rows(&self) -> bool {
-        self.rows > 0 && !self.dynamic
+        self.rows > 0 && self.dynamic.is_none()
     }
 }

@@ -36,7 +36,7 @@ impl CacheContents {
             lists: plan.list_ids.len(),
             reordered: graph.is_some(),
             rows: usize::try_from(plan.rows.count).unwrap_or(usize::MAX),
-            dynamic: plan.policy.is_dynamic(),
+            dynamic: plan.policy.eviction(),
             counted_epochs: 0,
         };
         let rows = if caches.holds_chosen_rows() { Some(Arc::new(ids(ROWS, &plan.row_ids)?)) } else { None };

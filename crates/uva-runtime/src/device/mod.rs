@@ -33,7 +33,7 @@ pub use consumer::DeviceSlots;
 pub(crate) use consumer::Loan;
 use link::one_process;
 pub(crate) use link::{consumer_side, producer_side};
-pub(crate) use producer::{DeviceGather, DeviceSetup, FeatureBytes, cache_on_gpu};
+pub(crate) use producer::{DeviceGather, DeviceSetup, FeatureBytes, cache_on_gpu, zero_copy};
 
 use crate::RuntimeError;
 use crate::plan::RunPlan;

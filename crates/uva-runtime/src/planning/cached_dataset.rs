@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use uva_batch::BatchLayout;
 use uva_cuda::Context;
-use uva_cuda::kernels::gather::{GatherKernels, GridBound};
+use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::PinnedTable;
 use uva_cuda::{Module, ModuleOptions};
 use uva_graph::Dataset;
-use uva_rows::cuda::CudaGather;
-use uva_rows::{GatherError, Hits, RowGather};
+use uva_rows::cuda::{DeviceSource, ReadBack};
+use uva_rows::{GatherError, Hits, HostPlace, HostSource};
 use uva_sample::{BatchCounts, BatchKey, MiniBatch};
 
 use crate::backend::{Backend, CudaBackend};
 use crate::cache::{CacheContents, Engine, OnGpu, SampledGraph};
-use crate::device::{FeatureBytes, cache_on_gpu};
-use crate::roles::gather_on_host;
+use crate::device::{FeatureBytes, cache_on_gpu, zero_copy};
+use crate::roles::source_on_host;
 use crate::{LoaderOptions, RuntimeError};
 
 /// Samples and loads through the caches. Results are those without any; ids are the dataset's.
@@ -48,7 +48,8 @@ use crate::{LoaderOptions, RuntimeError};
 pub struct CachedDataset<'d> {
     graph: SampledGraph<'d>,
     engine: Engine<'d>,
-    gather: Box<dyn RowGather + 'd>,
+    rows: Box<dyn HostSource + 'd>,
+    hits: Hits,
     layout: BatchLayout,
     /// The samplers' id of each node; empty where that is the dataset's.
     places: Vec<i64>,
@@ -82,11 +83,11 @@ impl<'d> CachedDataset<'d> {
             }
             None => Engine::on_host(dataset, &graph, options, lists)?,
         };
-        let gather: Box<dyn RowGather + 'd> = match backend.device_slots() {
-            Some(cuda) => Box::new(gather_on_gpu(dataset, options, cuda, contents)?),
+        let rows: Box<dyn HostSource + 'd> = match backend.device_slots() {
+            Some(cuda) => Box::new(rows_by_gpu(dataset, options, cuda, contents)?),
             None => {
                 let (threads, caches) = (options.gather_threads, contents.caches());
-                Box::new(gather_on_host(dataset, &layout, threads, caches, contents.rows())?)
+                source_on_host(dataset, &layout, threads, caches, contents.rows())?
             }
         };
         let mut places = Vec::new();
@@ -96,7 +97,7 @@ impl<'d> CachedDataset<'d> {
                 places[id as usize] = place;
             }
         }
-        Ok(Self { graph, engine, gather, layout, places, seeds: Vec::new() })
+        Ok(Self { graph, engine, rows, hits: Hits::default(), layout, places, seeds: Vec::new() })
     }
 
     /// Room for any batch.
@@ -137,29 +138,26 @@ impl<'d> CachedDataset<'d> {
     /// A node that is none; rows of another length; what the GPU failed of.
     pub fn load(&mut self, nodes: &[i64], rows: &mut [u8]) -> Result<Hits, RuntimeError> {
         let failed = |error: GatherError| RuntimeError::Failed(format!("feat.npy: {error}"));
-        self.gather.gather(nodes, rows).map_err(failed)?;
-        Ok(self.gather.hits())
+        let read = self.rows.fill(nodes, HostPlace::new(rows)).map_err(failed)?;
+        self.hits.count(&read);
+        Ok(self.hits)
     }
 }
 
-fn gather_on_gpu(
+fn rows_by_gpu(
     dataset: &Arc<Dataset>,
     options: &LoaderOptions,
     cuda: &CudaBackend,
     contents: &CacheContents,
-) -> Result<CudaGather, RuntimeError> {
+) -> Result<ReadBack<Box<dyn DeviceSource>>, RuntimeError> {
     let context = &Context::primary(cuda.ordinal)?;
     let row_bytes = dataset.features().row_bytes();
     let module = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
     let kernels = GatherKernels::new(&Module::gather(context, &module)?)?;
     let pin = cuda.pin_options("the feature table");
     let table = PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset))), &pin)?;
-    let bound = cuda.partition.gather_multiprocessors().map_or(GridBound::Device, GridBound::Multiprocessors);
-    let gather = CudaGather::new(kernels, Arc::new(table), row_bytes, cuda.kernel, bound)?;
-    match cache_on_gpu(context, dataset, options.gather_threads, contents.caches(), contents.rows())? {
-        None => Ok(gather),
-        Some(cache) => gather
-            .with_cache(cache)
-            .map_err(|error| RuntimeError::Failed(format!("the feature cache: {error}"))),
-    }
+    let cache = cache_on_gpu(context, dataset, options.gather_threads, contents.caches(), contents.rows())?;
+    let multiprocessors = cuda.partition.gather_multiprocessors();
+    let rows = zero_copy(&kernels, Arc::new(table), row_bytes, cuda.kernel, multiprocessors, cache)?;
+    Ok(ReadBack::new(context, kernels, rows)?)
 }

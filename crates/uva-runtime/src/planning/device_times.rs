@@ -11,14 +11,15 @@ use uva_graph::reorder::NodeOrder;
 use uva_graph::{Dataset, Split};
 use uva_mem::FrozenBytes;
 use uva_plan::{Timed, TimedCaches};
-use uva_rows::cuda::{DeviceCache, FillOptions, GatherMode, SlotFiller, SlotShape};
+use uva_rows::RowSource;
+use uva_rows::cuda::{DeviceCache, SlotFiller, SlotPlace, SlotShape};
 use uva_sample::cuda::GraphSource;
 use uva_sample::{BatchKey, MiniBatch};
 
 use super::host_times::{HostTimes, median, share};
 use crate::backend::CudaBackend;
 use crate::cache::{self, OnGpu, SampledGraph};
-use crate::device::FeatureBytes;
+use crate::device::{FeatureBytes, zero_copy};
 use crate::{LoaderOptions, RuntimeError};
 
 /// Rows and their report begin on these.
@@ -135,48 +136,40 @@ impl TimedCaches for DeviceTimes<'_> {
         let report_at = (features_at + most * row_bytes).next_multiple_of(ALIGNMENT);
         let stride = (report_at + GatherReport::BYTES).next_multiple_of(ALIGNMENT);
         let buffer = SharedBuffer::create(context, stride, IpcKind::Auto, "the batches that are timed")?;
-        let options = FillOptions {
-            mode: GatherMode::ZeroCopy,
-            kernel: cuda.kernel,
-            multiprocessors: cuda.partition.gather_multiprocessors(),
-            threads: loader.gather_threads,
+        let cache = match cached {
+            [] => None,
+            cached => {
+                let bytes = dataset.features().bytes;
+                Some(DeviceCache::filled(context, bytes, row_bytes, cached, loader.gather_threads)?)
+            }
         };
-        let mut filler = SlotFiller::new(
-            Arc::clone(context),
-            Stream::new(context)?,
-            kernels.clone(),
-            Arc::clone(table),
-            row_bytes,
-            Arc::new(buffer),
-            SlotShape { slots: 1, stride, report_at },
-            options,
-        )?;
-        if !cached.is_empty() {
-            let bytes = dataset.features().bytes;
-            let cache = DeviceCache::filled(context, bytes, row_bytes, cached, loader.gather_threads)?;
-            filler = filler.with_cache(cache)?;
-        }
-        filler.reserve((most * 8).next_multiple_of(ALIGNMENT))?;
+        let multiprocessors = cuda.partition.gather_multiprocessors();
+        let rows = zero_copy(kernels, Arc::clone(table), row_bytes, cuda.kernel, multiprocessors, cache)?;
+        let shape = SlotShape { slots: 1, stride, report_at };
+        let mut filler =
+            SlotFiller::new(Stream::new(context)?, kernels.clone(), rows, Arc::new(buffer), shape)?;
+        filler.reserve_bytes((most * 8).next_multiple_of(ALIGNMENT))?;
         let ready = Event::local(context)?;
         let mut times = Vec::new();
         let (mut rows, mut hits) = (0, 0);
         for (stamp, nodes) in (1..).zip(batches) {
-            let ids: &[u8] = bytemuck::cast_slice(nodes);
-            let range = 0..ids.len();
-            filler.fill(
-                0,
-                ids,
-                std::slice::from_ref(&range),
-                range.clone(),
+            let payload: &[u8] = bytemuck::cast_slice(nodes);
+            let arrays = &[0..payload.len()];
+            let place = SlotPlace {
+                slot: 0,
+                payload,
+                arrays,
+                ids_at: 0,
                 features_at,
                 stamp,
-                None,
-                &ready,
-            )?;
+                after: None,
+                ready: &ready,
+            };
+            filler.submit(nodes, place)?;
             for fill in filler.drain()? {
                 times.push(fill.ended_ns.saturating_sub(fill.began_ns) as f64 * 1e-6);
                 rows += fill.rows as u64;
-                hits += fill.hits;
+                hits += fill.read.hits();
             }
         }
         Ok(Timed { hit_rate: share(hits, rows), ms: median(times) })

@@ -11,11 +11,12 @@ use uva_batch::BatchLayout;
 use uva_graph::reorder::{NodeOrder, ReorderedLayout};
 use uva_graph::{Dataset, Split};
 use uva_plan::{Timed, TimedCaches};
-use uva_rows::{CachedRows, HostGather, RowGather};
+use uva_rows::{Cached, CachedRows, Hits, HostPlace, Mapped};
 use uva_sample::{BatchBounds, BatchKey, GraphView, MiniBatch, sampler};
 
 use crate::cache::SampledGraph;
 use crate::plan::seed_order;
+use crate::roles::as_asked_for;
 use crate::widening::half_float;
 use crate::{LoaderOptions, RuntimeError};
 
@@ -116,24 +117,25 @@ impl TimedCaches for HostTimes<'_> {
         self.nodes()?;
         let table = self.dataset.features();
         let (row_bytes, threads) = (table.row_bytes(), self.loader.gather_threads);
-        let mut gather = HostGather::new(table.bytes, row_bytes, threads)?;
-        if let Some(half) = half_float(self.layout.widened_from()) {
-            gather = gather.with_widening(half)?;
-        }
-        if !cached.is_empty() {
-            gather = gather.with_cache(CachedRows::new(table.bytes, row_bytes, cached, threads)?)?;
-        }
+        let rows = Mapped::new(table.bytes, row_bytes, threads)?;
+        let half = half_float(self.layout.widened_from());
+        let mut source = if cached.is_empty() {
+            as_asked_for(rows, half)?
+        } else {
+            let cache = CachedRows::new(table.bytes, row_bytes, cached, threads)?;
+            as_asked_for(Cached::in_memory(rows, cache)?, half)?
+        };
         let most = self.nodes.iter().map(Vec::len).max().unwrap_or(0);
         // Of the table's rows, and what becomes of them in a slot.
         let row_bytes = self.layout.row_bytes();
         let mut out = vec![0_u8; most * row_bytes];
-        let mut times = Vec::new();
+        let (mut times, mut hits) = (Vec::new(), Hits::default());
         for nodes in &self.nodes {
             let began = Instant::now();
-            gather.gather(nodes, &mut out[..nodes.len() * row_bytes])?;
+            let read = source.fill(nodes, HostPlace::new(&mut out[..nodes.len() * row_bytes]))?;
             times.push(began.elapsed().as_secs_f64() * 1e3);
+            hits.count(&read);
         }
-        let hits = gather.hits();
         Ok(Timed { hit_rate: share(hits.total, hits.total_rows), ms: median(times) })
     }
 }

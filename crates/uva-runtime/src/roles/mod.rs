@@ -9,6 +9,6 @@ mod thread;
 
 pub(crate) use back_pressure::BackPressure;
 pub use consumer::BatchReceiver;
-pub(crate) use producer::{ProducerRole, gather_on_host};
+pub(crate) use producer::{ProducerRole, as_asked_for, source_on_host};
 pub(crate) use sampler::SamplerRole;
 pub(crate) use thread::{RoleThread, ThreadName, first_error, join_all};

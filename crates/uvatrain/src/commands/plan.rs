@@ -16,7 +16,7 @@ use uva_runtime::planning::{self, Budget};
 
 use super::{clean_up_on_signals, written};
 use crate::exit;
-use crate::flags::{PlanFlags, Policy};
+use crate::flags::PlanFlags;
 use crate::ui::out;
 use crate::ui::work::Work;
 
@@ -50,7 +50,7 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     if let Some(verdict) = planning::measure_sampler(&dataset, &loader, &mut decision.backend)? {
         out::say(&verdict.reason);
     }
-    let policy = flags.cache_policy.policy();
+    let policy = flags.cache_policy.0;
     let (plan, profile) =
         planning::plan(&dataset, &loader, &decision.backend, budget, policy, &|line| out::say(line))?;
     if let Some(path) = &flags.out {
@@ -88,11 +88,11 @@ fn check_outputs(flags: &PlanFlags) -> anyhow::Result<()> {
         if out.exists() {
             return Err(exit::usage(format!("--write-reordered {}: it exists already", out.display())).into());
         }
-        if flags.cache_policy == Policy::Fifo {
-            return Err(exit::usage(
-                "--write-reordered with --cache-policy fifo: that policy ranks no lists to order by"
-                    .to_owned(),
-            )
+        if flags.cache_policy.0.is_dynamic() {
+            return Err(exit::usage(format!(
+                "--write-reordered with --cache-policy {}: that policy ranks no lists to order by",
+                flags.cache_policy.0
+            ))
             .into());
         }
     }

@@ -11,7 +11,7 @@
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
-use super::copy::{LINE, Sink};
+use super::sink::{LINE, Sink};
 
 /// What a line of the output is made of.
 pub(super) trait Lanes {
@@ -23,7 +23,7 @@ pub(super) trait Lanes {
     /// A line from `COUNT` lanes at `from`.
     ///
     /// # Safety
-    /// They can be read; the processor has the features of [`Set::Avx512`](uva_ops::Set). So it must below.
+    /// They can be read; the processor has the features of [`Set::Avx512`](crate::Set). So it must below.
     unsafe fn load(from: *const u8) -> __m512i;
 
     /// Those lanes whose bit in `which` is set, and zeros.
@@ -158,7 +158,7 @@ impl<L: Lanes, const STREAMED: bool> Lines<L, STREAMED> {
     /// For rows of so many lanes.
     ///
     /// # Safety
-    /// The processor has the features of [`Set::Avx512`](uva_ops::Set). `out` begins on a multiple of
+    /// The processor has the features of [`Set::Avx512`](crate::Set). `out` begins on a multiple of
     /// [`Self::LANE_BYTES`].
     #[inline(always)]
     pub unsafe fn new(out: &mut [u8], row_lanes: usize) -> Self {

@@ -1,6 +1,6 @@
 //! Rows copied by the standard library, and widened value by value: for any machine, and what the others are held to.
 
-use super::copy::Sink;
+use super::sink::Sink;
 use super::widening::HalfFloat;
 
 /// Rows as they are.

@@ -1,34 +1,20 @@
-//! What every gather backend must pass: the same rows as a plain loop, bit for bit.
-//!
-//! A backend's tests call [`run`] (seconds) and [`large_table`] with a function that makes it over a table. Each check
-//! panics with the case that failed.
+//! The same rows as a plain loop, bit for bit.
 
-use crate::{GatherError, RowGather};
-
-mod cached;
-mod widened;
-
-pub use cached::{MakeCached, MakeFifo, fifo_cache, static_cache};
-pub use widened::{MakeWidening, widening};
+use super::check::{EDGE_ROW_BYTES, GUARD, LINE, check, check_against, plain_loop, table_bytes};
+use crate::error::GatherError;
+use crate::host::{HostPlace, HostSource};
+use crate::source::RowSource;
 
 /// A function that makes the backend under test over a table, for rows of so many bytes.
-pub type Make<'f> = dyn for<'t> Fn(&'t [u8], usize) -> Box<dyn RowGather + 't> + 'f;
-
-/// Row sizes at which something changes for some backend: vectors, lines, warps, pages, each with its neighbours.
-pub const EDGE_ROW_BYTES: [usize; 34] = [
-    1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 188, 255, 256, 257, 400,
-    480, 511, 512, 513, 1023, 1024, 1025, 4096,
-];
+pub type Make<'f> = dyn for<'t> Fn(&'t [u8], usize) -> Box<dyn HostSource + 't> + 'f;
 
 /// Table sizes in rows: none to many, and about those at which work is split.
 const TABLE_ROWS: [usize; 7] = [0, 1, 2, 7, 31, 32, 33];
 
-const LINE: usize = 64;
-
 /// All checks but [`large_table`].
 ///
 /// # Panics
-/// When the backend breaks the contract of [`RowGather`].
+/// When the backend breaks the contract of [`RowSource`].
 pub fn run(make: &Make<'_>) {
     every_row_size_at_every_offset(make, 1..=1025, 0..128);
     whole_tables(make);
@@ -45,54 +31,6 @@ pub fn whole_tables(make: &Make<'_>) {
     many_rows(make);
     repeated_and_no_ids(make);
     refusals(make);
-}
-
-/// Bytes that differ between neighbours, rows and offsets.
-fn table_bytes(length: usize) -> Vec<u8> {
-    (0..length as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
-}
-
-fn plain_loop(table: &[u8], row_bytes: usize, ids: &[i64]) -> Vec<u8> {
-    ids.iter().flat_map(|&id| &table[id as usize * row_bytes..][..row_bytes]).copied().collect()
-}
-
-/// Gathers by ids of both widths into outputs that are guarded on both sides, and compares with the plain loop.
-fn check(gather: &mut dyn RowGather, table: &[u8], row_bytes: usize, ids: &[i64], case: &dyn Fn() -> String) {
-    check_against(gather, &plain_loop(table, row_bytes, ids), GUARD, ids, case);
-}
-
-/// Bytes before and behind an output, which nobody may write.
-const GUARD: usize = 64;
-
-/// As [`check`], with the bytes that are expected, into an output that begins `before` bytes behind a line's beginning;
-/// at least [`GUARD`].
-fn check_against(
-    gather: &mut dyn RowGather,
-    expected: &[u8],
-    before: usize,
-    ids: &[i64],
-    case: &dyn Fn() -> String,
-) {
-    let narrow: Vec<i32> = ids.iter().map(|&id| i32::try_from(id).unwrap_or(i32::MAX)).collect();
-    let fits = ids.iter().all(|&id| i32::try_from(id).is_ok());
-    let mut buffer = vec![0xa5; LINE + before + expected.len() + GUARD];
-    let before = buffer.as_ptr().align_offset(LINE) + before;
-    for width in [64, 32] {
-        if width == 32 && !fits {
-            continue;
-        }
-        buffer.fill(0xa5);
-        let out = &mut buffer[before..before + expected.len()];
-        let result = if width == 64 { gather.gather(ids, out) } else { gather.gather_i32(&narrow, out) };
-        assert_eq!(result, Ok(()), "{} with {width}-bit ids", case());
-        assert!(out == expected, "{} with {width}-bit ids: other bytes than a plain loop's", case());
-        let guards = buffer[..before].iter().chain(&buffer[before + expected.len()..]);
-        assert!(
-            guards.copied().all(|byte| byte == 0xa5),
-            "{} with {width}-bit ids: wrote outside its output",
-            case()
-        );
-    }
 }
 
 /// Every row size at every offset of the table's first byte from a 128-byte line.
@@ -115,8 +53,8 @@ pub fn every_row_size_at_every_offset(
     for row_bytes in row_sizes {
         for &offset in &offsets {
             let table = &memory[line + offset..][..ROWS * row_bytes];
-            let mut gather = make(table, row_bytes);
-            check(&mut *gather, table, row_bytes, &ids, &|| {
+            let mut source = make(table, row_bytes);
+            check(&mut *source, table, row_bytes, &ids, &|| {
                 format!("rows of {row_bytes} bytes at offset {offset}")
             });
         }
@@ -127,10 +65,10 @@ fn edge_row_sizes_and_table_sizes(make: &Make<'_>) {
     for row_bytes in EDGE_ROW_BYTES {
         for rows in TABLE_ROWS {
             let table = table_bytes(rows * row_bytes);
-            let mut gather = make(&table, row_bytes);
-            assert_eq!((gather.rows(), gather.row_bytes()), (rows, row_bytes));
+            let mut source = make(&table, row_bytes);
+            assert_eq!((source.rows(), source.row_bytes()), (rows, row_bytes));
             let ids: Vec<i64> = (0..rows as i64).rev().collect();
-            check(&mut *gather, &table, row_bytes, &ids, &|| format!("{rows} rows of {row_bytes} bytes"));
+            check(&mut *source, &table, row_bytes, &ids, &|| format!("{rows} rows of {row_bytes} bytes"));
         }
     }
 }
@@ -140,11 +78,11 @@ fn outputs_at_every_offset(make: &Make<'_>) {
     const ROWS: usize = 40;
     for row_bytes in [1, 3, 16, 63, 64, 65, 100, 400, 513] {
         let table = table_bytes(ROWS * row_bytes);
-        let mut gather = make(&table, row_bytes);
+        let mut source = make(&table, row_bytes);
         for offset in 0..LINE {
             let count = offset % 9 + if offset % 2 == 0 { 0 } else { ROWS };
             let ids: Vec<i64> = (0..count).map(|i| (i * 7 % ROWS) as i64).collect();
-            check_against(&mut *gather, &plain_loop(&table, row_bytes, &ids), GUARD + offset, &ids, &|| {
+            check_against(&mut *source, &plain_loop(&table, row_bytes, &ids), GUARD + offset, &ids, &|| {
                 format!(
                     "{count} rows of {row_bytes} bytes into an output {offset} bytes behind a line's beginning"
                 )
@@ -157,11 +95,11 @@ fn outputs_at_every_offset(make: &Make<'_>) {
 fn many_rows(make: &Make<'_>) {
     for (row_bytes, rows) in [(1, 300_000), (3, 200_000), (400, 6000), (512, 6001), (4097, 700)] {
         let table = table_bytes(rows * row_bytes);
-        let mut gather = make(&table, row_bytes);
+        let mut source = make(&table, row_bytes);
         for count in [rows - 1, rows, 2 * rows + 1] {
             // 7919 is prime and no divisor of these numbers of rows, so every row is met.
             let ids: Vec<i64> = (0..count).map(|i| (i * 7919 % rows) as i64).collect();
-            check(&mut *gather, &table, row_bytes, &ids, &|| {
+            check(&mut *source, &table, row_bytes, &ids, &|| {
                 format!("{count} of {rows} rows of {row_bytes} bytes")
             });
         }
@@ -170,16 +108,16 @@ fn many_rows(make: &Make<'_>) {
 
 fn repeated_and_no_ids(make: &Make<'_>) {
     let table = table_bytes(10 * 7);
-    let mut gather = make(&table, 7);
-    check(&mut *gather, &table, 7, &[], &|| "no ids".to_owned());
-    check(&mut *gather, &table, 7, &[9; 1000], &|| "one id a thousand times".to_owned());
+    let mut source = make(&table, 7);
+    check(&mut *source, &table, 7, &[], &|| "no ids".to_owned());
+    check(&mut *source, &table, 7, &[9; 1000], &|| "one id a thousand times".to_owned());
 }
 
 fn refusals(make: &Make<'_>) {
     const ROWS: usize = 100;
     for (row_bytes, count) in [(1, 3), (8, 3), (400, 3), (8, 200_000)] {
         let table = table_bytes(ROWS * row_bytes);
-        let mut gather = make(&table, row_bytes);
+        let mut source = make(&table, row_bytes);
         let mut out = vec![0x5a; count * row_bytes];
         for id in [-1, ROWS as i64, i64::MIN, i64::MAX, 1 << 32, i64::from(i32::MIN), (1 << 61) + 1] {
             for position in [0, 1, count - 1] {
@@ -188,17 +126,12 @@ fn refusals(make: &Make<'_>) {
                 ids[count - 1] = -77;
                 ids[position] = id;
                 let expected = GatherError::IdOutOfRange { position, id, rows: ROWS };
-                assert_eq!(gather.gather(&ids, &mut out), Err(expected.clone()), "rows of {row_bytes} bytes");
-                if let Ok(id) = i32::try_from(id) {
-                    let mut ids = vec![5; count];
-                    ids[position] = id;
-                    assert_eq!(gather.gather_i32(&ids, &mut out), Err(expected), "rows of {row_bytes} bytes");
-                }
+                assert_eq!(refusal(&mut *source, &ids, &mut out), expected, "rows of {row_bytes} bytes");
             }
         }
         for length in [0, out.len() - 1] {
             let expected = GatherError::OutputLength { ids: count, row_bytes, length };
-            assert_eq!(gather.gather(&vec![5; count], &mut out[..length]), Err(expected));
+            assert_eq!(refusal(&mut *source, &vec![5; count], &mut out[..length]), expected);
         }
         assert!(out.iter().all(|&byte| byte == 0x5a), "an output was written although the ids were refused");
     }
@@ -226,9 +159,14 @@ pub fn large_table(make: &Make<'_>) {
                 *byte = (id as usize * 31 + i * 7 + 1) as u8;
             }
         }
-        let mut gather = make(&table, row_bytes);
-        check(&mut *gather, &table, row_bytes, &ids, &|| {
+        let mut source = make(&table, row_bytes);
+        check(&mut *source, &table, row_bytes, &ids, &|| {
             format!("rows of {row_bytes} bytes around 2^31 and 2^32 bytes")
         });
     }
+}
+
+/// The error of a fill that is refused.
+pub(super) fn refusal(source: &mut dyn HostSource, ids: &[i64], out: &mut [u8]) -> GatherError {
+    source.fill(ids, HostPlace::new(out)).expect_err("it was not refused")
 }

@@ -1,14 +1,11 @@
 //! The loop over the rows: where each lies, when it is asked for, and which instructions move it.
 
-use uva_ops::{Set, Vectors, prefetch};
-
-use super::ids::RowId;
 use super::portable;
+use super::sink::{LINE, Sink};
+use super::source::Source;
 use super::widening::HalfFloat;
-use crate::cache::CacheView;
-
-/// Bytes of a cache line.
-pub(super) const LINE: usize = 64;
+use crate::prefetch::prefetch;
+use crate::vectors::{Set, Vectors};
 
 /// Rows between the one being copied and the one being asked for.
 ///
@@ -62,92 +59,9 @@ impl RowCopy {
     }
 }
 
-/// Where rows lie.
-pub(super) trait Source: Copy {
-    /// Where the row begins, and 1 if that is in a cache.
-    ///
-    /// # Safety
-    /// The id is a row of the table.
-    unsafe fn row<I: RowId>(self, id: I) -> (*const u8, u64);
-
-    /// Asks for what [`Source::row`] will read, for an id that is a row of the table.
-    fn expect<I: RowId>(self, id: I);
-}
-
-/// A table alone.
-#[derive(Clone, Copy)]
-pub(super) struct TableRows<'t> {
-    pub table: &'t [u8],
-    pub row_bytes: usize,
-}
-
-impl Source for TableRows<'_> {
-    #[inline(always)]
-    unsafe fn row<I: RowId>(self, id: I) -> (*const u8, u64) {
-        // SAFETY: the id is below the number of rows, so the row lies in the table and the product does not overflow.
-        (unsafe { self.table.as_ptr().add(id.index() * self.row_bytes) }, 0)
-    }
-
-    #[inline(always)]
-    fn expect<I: RowId>(self, _: I) {}
-}
-
-/// A table with some of its rows in a cache.
-#[derive(Clone, Copy)]
-pub(super) struct CachedTable<'t> {
-    table: &'t [u8],
-    cache: CacheView<'t>,
-    row_bytes: usize,
-}
-
-impl<'t> CachedTable<'t> {
-    /// # Safety
-    /// `cache.map` has as many entries as the table has rows, and each is negative or below `cache.rows.len() /
-    /// row_bytes`.
-    pub unsafe fn new(table: &'t [u8], cache: CacheView<'t>, row_bytes: usize) -> Self {
-        Self { table, cache, row_bytes }
-    }
-}
-
-impl Source for CachedTable<'_> {
-    #[inline(always)]
-    unsafe fn row<I: RowId>(self, id: I) -> (*const u8, u64) {
-        // SAFETY: the map has an entry for each row of the table, by the promise of `new`; a slot in it is a row of the
-        // cache, and the id is one of the table, so the row lies in either and the product does not overflow.
-        unsafe {
-            let slot = *self.cache.map.get_unchecked(id.index());
-            if slot < 0 {
-                (self.table.as_ptr().add(id.index() * self.row_bytes), 0)
-            } else {
-                (self.cache.rows.as_ptr().add(slot as usize * self.row_bytes), 1)
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn expect<I: RowId>(self, id: I) {
-        prefetch(self.cache.map.as_ptr().wrapping_add(id.index()));
-    }
-}
-
-/// What becomes of rows: they are written one after another to an output.
-pub(super) trait Sink {
-    /// Takes the next row.
-    ///
-    /// # Safety
-    /// `from` is a row of the table. The output has room for one more.
-    unsafe fn row(&mut self, from: *const u8);
-
-    /// Writes what is still held back. Until then the output is not complete.
-    ///
-    /// # Safety
-    /// Every row was one of the table's, and the output had room for it.
-    unsafe fn end(self);
-}
-
 /// What rows are, and what is to become of them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RowKind {
+pub struct RowKind {
     /// Bytes of a row in the table.
     pub row_bytes: usize,
     /// Where its values become float32: what they are.
@@ -163,16 +77,20 @@ impl RowKind {
         }
     }
 
+    /// 16-bit values of a row.
     fn values(self) -> usize {
         self.row_bytes / HalfFloat::BYTES
     }
 }
 
 /// How one stretch of rows is moved.
-#[derive(Clone, Copy)]
-pub(super) struct Way {
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// The instructions.
     pub vectors: Vectors,
+    /// Whether stores bypass the caches.
     pub streamed: bool,
+    /// Rows between the one being copied and the one being prefetched; 0 prefetches none.
     pub ahead: usize,
 }
 
@@ -180,13 +98,7 @@ pub(super) struct Way {
 ///
 /// # Safety
 /// Every id is a row of the source, of `kind.row_bytes` bytes; `out.len() == ids.len() * kind.out_bytes()`.
-pub(super) unsafe fn copy_rows<I: RowId, S: Source>(
-    way: Way,
-    source: S,
-    kind: RowKind,
-    ids: &[I],
-    out: &mut [u8],
-) -> u64 {
+pub unsafe fn copy_rows<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64], out: &mut [u8]) -> u64 {
     debug_assert_eq!(out.len(), ids.len() * kind.out_bytes());
     match way.vectors.set() {
         // SAFETY: by our caller's promise, here and below; the processor has what `Vectors` name, of which the function
@@ -222,13 +134,7 @@ fn fits_lanes(kind: RowKind, out: &[u8]) -> bool {
 /// As [`copy_rows`]; the processor has the features.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn with_avx2<I: RowId, S: Source>(
-    way: Way,
-    source: S,
-    kind: RowKind,
-    ids: &[I],
-    out: &mut [u8],
-) -> u64 {
+unsafe fn with_avx2<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64], out: &mut [u8]) -> u64 {
     use super::avx2::{Bytes, Direct, FromBf16, FromF16, Staged};
     let (bytes, values) = (kind.row_bytes, kind.values());
     // SAFETY: by our caller's promise.
@@ -256,13 +162,7 @@ unsafe fn with_avx2<I: RowId, S: Source>(
 /// As [`copy_rows`]; the processor has the features, and the output [fits](fits_lanes).
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-unsafe fn with_avx512<I: RowId, S: Source>(
-    way: Way,
-    source: S,
-    kind: RowKind,
-    ids: &[I],
-    out: &mut [u8],
-) -> u64 {
+unsafe fn with_avx512<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64], out: &mut [u8]) -> u64 {
     use super::avx512::{Bytes, FromBf16, FromF16, Lines};
     let (bytes, values) = (kind.row_bytes, kind.values());
     // SAFETY: by our caller's promise.
@@ -292,13 +192,7 @@ unsafe fn with_avx512<I: RowId, S: Source>(
 /// # Safety
 /// As [`copy_rows`]; the sink is for its output.
 #[inline(always)]
-unsafe fn each_row<I: RowId, S: Source, K: Sink>(
-    way: Way,
-    source: S,
-    kind: RowKind,
-    ids: &[I],
-    mut sink: K,
-) -> u64 {
+unsafe fn each_row<S: Source, K: Sink>(way: Way, source: S, kind: RowKind, ids: &[i64], mut sink: K) -> u64 {
     let ahead = way.ahead;
     let mut hits = 0;
     if ahead > 0 {

@@ -7,8 +7,8 @@ use std::arch::x86_64::*;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-use super::copy::{LINE, Sink};
 use super::portable::widen;
+use super::sink::{LINE, Sink};
 use super::widening::HalfFloat;
 
 /// What becomes of a value on its way.
