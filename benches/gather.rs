@@ -1,7 +1,7 @@
 //! Gather of random rows, and a plain copy of as many bytes beside it; then the ways of moving rows, in turns; then what
 //! the machine gives to either half of a gather alone.
 //!
-//! `cargo bench -p uva-rows`. Settings, by the environment:
+//! `cargo bench -p uva-bench`. Settings, by the environment:
 //!
 //! | `UVATRAIN_BENCH_` | without it | |
 //! |---|---|---|
@@ -21,9 +21,10 @@ use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use rustix::time::{ClockId, clock_gettime};
-use uva_mem::ZeroedPages;
+use uva_bench::{MeasureOptions, huge_share, measure};
+use uva_mem::{PageSize, ZeroedPages};
 use uva_ops::Vectors;
-use uva_rows::{HalfFloat, HostGather, MeasureOptions, PageSize, RowCopy, RowGather, huge_share, measure};
+use uva_rows::{HalfFloat, HostGather, RowCopy, RowGather};
 
 fn text(name: &str, default: &str) -> String {
     std::env::var(format!("UVATRAIN_BENCH_{name}")).unwrap_or_else(|_| default.to_owned())

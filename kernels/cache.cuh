@@ -4,17 +4,17 @@
 #include "intrinsics.cuh"
 #include "tuning.cuh"
 
-// One row that comes in. Mirrored in crates/uva-cuda.
+// One row that comes in. Declared in crates/uva-kernels too, which does not build if the two differ.
 struct CacheInsertion {
   long long evicted;            // the row of the table that loses the slot; negative: it was free
   long long inserted;           // the row of the table that gets it
   unsigned long long position;  // where among the gathered rows it lies
   long long slot;
 };
-static_assert(sizeof(CacheInsertion) == 32, "mirrored on the host, and four of them are a line");
+static_assert(sizeof(CacheInsertion) == 32, "four of them are a line");
 
-// Passed by value; mirrored in crates/uva-cuda. No slot is named twice, nor any row, be it as evicted or as inserted:
-// insertions are carried out in no order.
+// Passed by value; declared in crates/uva-kernels too. No slot is named twice, nor any row, be it as evicted or as
+// inserted: insertions are carried out in no order.
 struct InsertArguments {
   const CacheInsertion* insertions;  // `count` of them, from the beginning of a line; pinned host memory, as a rule
   unsigned long long count;
@@ -23,7 +23,6 @@ struct InsertArguments {
   int* slot_map;                     // the slot of each row of the table, negative: none
   unsigned char* cache;              // slot 0, any alignment
 };
-static_assert(sizeof(InsertArguments) == 48, "mirrored on the host");
 
 namespace uva {
 

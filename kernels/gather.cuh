@@ -4,7 +4,7 @@
 #include "intrinsics.cuh"
 #include "tuning.cuh"
 
-// How a gather went. In device memory, 64 bytes; mirrored in crates/uva-cuda.
+// How a gather went. In device memory. Declared in crates/uva-kernels too, which does not build if the two differ.
 struct GatherReport {
   unsigned long long stamp;         // written last, by gather_finish: everything before is complete
   unsigned long long began_ns;      // device clock at gather_begin
@@ -15,10 +15,9 @@ struct GatherReport {
   unsigned long long hits;          // rows read from the cache
   unsigned long long next_hit;      // positions handed out so far to warps that look for hits
 };
-static_assert(sizeof(GatherReport) == 64, "mirrored on the host");
 
-// Passed by value; mirrored in crates/uva-cuda. `table` and `cache` are read in 16-byte pieces by `wide`: the aligned
-// piece around a row's first and last byte has to be readable. It is wherever memory is mapped in pages.
+// Passed by value; declared in crates/uva-kernels too. `table` and `cache` are read in 16-byte pieces by `wide`: the
+// aligned piece around a row's first and last byte has to be readable. It is wherever memory is mapped in pages.
 struct GatherArguments {
   const unsigned char* table;       // row 0, any alignment
   unsigned long long rows;          // rows of the table: ids are 0…rows-1
@@ -30,7 +29,6 @@ struct GatherArguments {
   const int* slot_map;              // cached form: the slot in `cache` of each row of the table, negative: none
   const unsigned char* cache;       // cached form: rows of row_bytes
 };
-static_assert(sizeof(GatherArguments) == 72, "mirrored on the host");
 
 namespace uva {
 

@@ -7,7 +7,7 @@
 
 #include "intrinsics.cuh"
 
-// Threads of a block, in every sampling kernel but the one that takes one thread; mirrored in crates/uva-cuda.
+// Threads of a block, in every sampling kernel but the one that takes one thread.
 #define UVA_SAMPLE_BLOCK_THREADS 512
 // Blocks that a multiprocessor must be able to hold at once: bounds the registers to 64 a thread.
 #define UVA_SAMPLE_BLOCKS_PER_MULTIPROCESSOR 2
@@ -21,7 +21,8 @@ struct SampleLayer {
   unsigned long long edges;
 };
 
-// How a batch went. In device memory; mirrored in crates/uva-cuda. "First" ones are all ones where there is none.
+// How a batch went. In device memory. Declared in crates/uva-kernels too, which does not build if the two differ.
+// "First" ones are all ones where there is none.
 struct SampleReport {
   unsigned long long stamp;         // written last, by sample_nodes: everything before is complete
   unsigned long long began_ns;      // device clock at sample_begin
@@ -54,9 +55,8 @@ struct SampleReport {
   unsigned long long done;          // blocks of a launch that have done their part
   SampleLayer layers[UVA_SAMPLE_LAYERS];
 };
-static_assert(sizeof(SampleReport) == 29 * 8 + UVA_SAMPLE_LAYERS * 24, "mirrored on the host");
 
-// Passed by value; mirrored in crates/uva-cuda.
+// Passed by value; declared in crates/uva-kernels too.
 struct SampleArguments {
   // The graph: arrays that the device can read, in host memory as a rule.
   const long long* indptr;              // nodes + 1 entries
@@ -112,7 +112,6 @@ struct SampleArguments {
   unsigned long long* totals;           // one a block of the launch
   SampleReport* report;
 };
-static_assert(sizeof(SampleArguments) == 328, "mirrored on the host");
 
 namespace uva {
 

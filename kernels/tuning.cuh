@@ -1,5 +1,4 @@
-// Launch shapes and depths of the gather kernels, in one place. crates/uva-cuda mirrors UVA_GATHER_BLOCK_THREADS and
-// UVA_GATHER_BLOCKS_PER_MULTIPROCESSOR, and a test there compares it with this text.
+// Launch shapes and depths of the gather kernels, in one place. crates/uva-kernels reads them from this text.
 //
 // None of these has been measured on a GPU yet. They come from this: a link of 55 GB/s and 1.3 µs has 72 KB in flight
 // (560 lines of 128 bytes); spread over 8 multiprocessors that is 9 KB each. A block of 512 threads with four 16-byte

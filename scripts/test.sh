@@ -21,35 +21,9 @@ step() {
   took+=("$(printf '%5d s  %s' $((SECONDS - since)) "$name")")
 }
 
-# beside NAME COMMAND… begins a step that goes on beside the next ones, for those that leave a core idle; `joined` waits
-# for its end and shows what it said.
-beside() {
-  beside_name=$1 beside_since=$SECONDS beside_said=$(mktemp)
-  shift
-  printf '\n== %s: %s, beside what follows\n' "$beside_name" "$*"
-  "$@" >"$beside_said" 2>&1 &
-  beside=$!
-  # Also where another step ends the script.
-  trap 'kill "$beside" 2>/dev/null || true; rm -f "$beside_said"' EXIT
-}
-
-end_of_what_went_beside() {
-  local code=0
-  wait "$beside" || code=$?
-  cat "$beside_said"
-  return "$code"
-}
-
-joined() {
-  local began=$beside_since
-  step "$beside_name" end_of_what_went_beside
-  unset "took[-1]"
-  took+=("$(printf '%5d s  %s, beside others' $((SECONDS - began)) "$beside_name")")
-}
-
 # The crates that must not need libtorch see a LIBTORCH that does not exist: asking for it would fail the build.
 without_libtorch() {
-  LIBTORCH=/nonexistent/libtorch cargo clippy --workspace --exclude uva-train --exclude uvatrain -- -D warnings
+  LIBTORCH=/nonexistent/libtorch cargo clippy --workspace --exclude uva-train --exclude uvatrain-consumer --exclude uvatrain -- -D warnings
   LIBTORCH=/nonexistent/libtorch cargo clippy -p uvatrain --no-default-features --all-targets -- -D warnings
   LIBTORCH=/nonexistent/libtorch cargo clippy -p uvatrain --no-default-features --features request-model --all-targets \
     -- -D warnings
@@ -67,10 +41,7 @@ step "kernels compile for every GPU" scripts/check/kernels.py --require
 step "second implementation" python3 tests/reference/reference.py --check docs/test-vectors.json
 step "tests" cargo test --workspace --no-fail-fast
 step "fuzz" scripts/check/fuzz.sh
-# Without libtorch, which the workspace's build gives every role. Beside each other the two take as long as the longer.
-beside "faults of the driver" cargo test -p uva-runtime --test gpu_processes
 step "Python module" scripts/check/python.sh --quiet
-joined
 
 printf '\n== all passed in %d s\n' $((SECONDS - started))
 printf '%s\n' "${took[@]}"

@@ -127,8 +127,7 @@ fn a_pickle_whose_lists_share_their_items_is_refused_in_little_memory() {
     }
     pickle.extend(b"u.");
     fs::write(at("graph"), pickle).unwrap();
-    // Of files that are mapped only what may be written counts, which is 45 MiB of libtorch's.
-    let limit = format!("ulimit -d {}", 256 << 10);
+    let limit = format!("ulimit -d {}", 211 << 10);
     let args = ["import", "--from", "planetoid", "graph", "out"];
     uvatrain_behind(temp.path(), &limit, args).run().refuses(2, &["ind.small.graph", "share their items"]);
 }

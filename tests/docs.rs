@@ -163,6 +163,16 @@ fn the_example_of_embedding_is_the_one_that_compiles() {
 }
 
 #[test]
+fn models_md_has_a_row_for_each_model_of_the_table() {
+    let page = fs::read_to_string(root().join("docs/models.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    let told: Vec<&str> = rows.map(|(name, _)| name).collect();
+    for model in uva_model::ModelKind::all() {
+        assert!(told.contains(&model.name()), "{} is missing", model.name());
+    }
+}
+
+#[test]
 fn the_accuracies_that_models_md_tells_are_the_measured_ones() {
     let page = fs::read_to_string(root().join("docs/models.md")).unwrap();
     let raw = fs::read_to_string(root().join("docs/results/accuracy.json")).unwrap();

@@ -42,6 +42,7 @@ impl Place {
         let bin = place.bin();
         std::fs::create_dir(&bin).unwrap();
         symlink(env!("CARGO_BIN_EXE_uvatrain"), bin.join("uvatrain")).unwrap();
+        symlink(env!("CARGO_BIN_EXE_uvatrain-consumer"), bin.join("uvatrain-consumer")).unwrap();
         symlink(cuda_sim::library_folder().join("libcuda.so"), bin.join("libcuda_sim.so")).unwrap();
         let control = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cuda-sim/nvidia-cuda-mps-control");
         symlink(control.canonicalize().unwrap(), bin.join("nvidia-cuda-mps-control")).unwrap();
@@ -67,7 +68,7 @@ impl Place {
     /// Test programs that pass, and write down which folders of kernels they were given.
     fn passing_tests(&self) {
         let noted = self.path("noted");
-        for name in ["test-uva-cuda", "test-uva-rows", "test-uva-sample-cuda", "test-uva-sample-cuda-kinds"] {
+        for name in ["test-uva-cuda", "test-uva-rows", "test-uva-sample"] {
             let line = format!(
                 "echo \"{name} $UVATRAIN_TEST_KERNELS $UVATRAIN_KERNELS $XDG_CACHE_HOME\" >>{}\n\
                  echo 'test result: ok. 1 passed; 0 failed'",

@@ -4,11 +4,12 @@ mod support;
 
 use std::fs;
 use std::io::{Read, Write};
+use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 use support::arrays::{npy, six_nodes};
 use support::runs::{Metrics, small_graph, train, wait_for_batches, wait_until};
-use support::{assert_same_contents, contents, directory, real_graph, uvatrain};
+use support::{assert_same_contents, contents, directory, real_graph, uvatrain, uvatrain_behind};
 
 #[test]
 fn batches_and_losses_are_equal_for_any_number_of_samplers_in_process_and_across_processes() {
@@ -337,6 +338,68 @@ fn published_accuracies_on_cora_are_reached_within_a_point() {
     println!("{said}");
     assert!(ended.status.success(), "{said}");
     assert_eq!(said.lines().filter(|line| line.starts_with("cora")).count(), 2, "{said}");
+}
+
+/// `uvatrain train six OPTIONS` by a copy of the program in a folder of its own, behind this line of the shell.
+fn moved(directory: &Path, line: &str, options: &str) -> support::Outcome {
+    let line = format!("mkdir -p bin; cp \"$1\" bin/uvatrain; shift; {line}\nexec bin/uvatrain \"$@\"");
+    let words = format!("train six --fanouts 2 --batch-size 1 --epochs 1 --hidden 4 {options}");
+    uvatrain_behind(directory, &line, words.split_whitespace()).run()
+}
+
+#[test]
+fn a_program_without_its_consumer_says_which_path_it_looked_at_and_what_installs_it() {
+    let temp = directory();
+    six_nodes(&temp.path().join("six"));
+    for options in ["", "--in-process"] {
+        let consumer = format!("{}/bin/uvatrain-consumer is not there", temp.path().display());
+        moved(temp.path(), "", options).refuses(3, &[&consumer, "cargo install --path crates/uvatrain"]);
+    }
+}
+
+#[test]
+fn a_consumer_of_another_version_or_none_that_starts_is_refused_before_anything_starts() {
+    let temp = directory();
+    six_nodes(&temp.path().join("six"));
+    for (script, says) in [
+        ("echo uvatrain-consumer 0.0.7", "it is uvatrain-consumer 0.0.7"),
+        ("echo no such library >&2; exit 127", "no such library"),
+    ] {
+        let line = format!(
+            "printf '#!/bin/sh\\n%s\\n' '{script}' >bin/uvatrain-consumer; chmod +x bin/uvatrain-consumer"
+        );
+        let install = "cargo install --path crates/uvatrain";
+        moved(temp.path(), &line, "--checkpoint kept").refuses(3, &["bin/uvatrain-consumer", says, install]);
+        assert!(!temp.path().join("kept").exists());
+    }
+}
+
+#[test]
+fn a_moved_program_trains_with_the_libtorch_it_is_told_and_lacks_it_by_name() {
+    let temp = directory();
+    six_nodes(&temp.path().join("six"));
+    let copied = format!("cp {} bin/", env!("CARGO_BIN_EXE_uvatrain-consumer"));
+    moved(temp.path(), &copied, "--libtorch bin")
+        .refuses(3, &["--libtorch", "bin", "2.11", "scripts/setup/libtorch.sh"]);
+    let nowhere = format!("{copied}; export UVATRAIN_LIBTORCH=/nonexistent/torch");
+    moved(temp.path(), &nowhere, "").refuses(3, &["UVATRAIN_LIBTORCH", "/nonexistent/torch"]);
+    // Cargo names the checkout's to its tests.
+    let libtorch = std::env::var("LIBTORCH").expect("cargo's LIBTORCH");
+    for options in ["", "--in-process"] {
+        let told = format!("{copied}; unset LIBTORCH");
+        moved(temp.path(), &told, &format!("--libtorch {libtorch} {options}")).succeeds();
+    }
+}
+
+#[test]
+fn of_the_two_programs_only_the_consumer_links_libtorch() {
+    let links_torch = |program: &str| {
+        let traced =
+            std::process::Command::new(program).env("LD_TRACE_LOADED_OBJECTS", "1").output().unwrap();
+        String::from_utf8_lossy(&traced.stdout).contains("libtorch")
+    };
+    assert!(links_torch(env!("CARGO_BIN_EXE_uvatrain-consumer")));
+    assert!(!links_torch(env!("CARGO_BIN_EXE_uvatrain")));
 }
 
 /// What ui.perfetto.dev needs: every batch a bar on each of three tracks, with an arrow through them, in the order of

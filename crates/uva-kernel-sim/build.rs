@@ -3,16 +3,46 @@
 use std::env;
 use std::path::PathBuf;
 
+use uva_kernels::cache::{CacheInsertion, InsertArguments};
+use uva_kernels::gather::{GatherArguments, GatherReport};
+use uva_kernels::sample::{SampleArguments, SampleReport};
+
 fn main() {
     let crate_folder =
         PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
     let kernels = crate_folder.join("../../kernels");
+    let generated = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let write = |name: &str, lines: Vec<String>| {
+        std::fs::write(generated.join(name), lines.join("\n") + "\n")
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+    };
+    let mut sources: Vec<String> =
+        uva_kernels::SOURCES.iter().map(|source| format!("#include \"{}\"", source.name)).collect();
+    // uva-kernels lays out the headers' structs itself; here the C++ compiler agrees.
+    sources.extend(
+        [
+            ("CacheInsertion", CacheInsertion::BYTES),
+            ("InsertArguments", InsertArguments::BYTES),
+            ("GatherArguments", GatherArguments::BYTES),
+            ("GatherReport", GatherReport::BYTES),
+            ("SampleArguments", SampleArguments::BYTES),
+            ("SampleReport", SampleReport::BYTES),
+        ]
+        .map(|(name, bytes)| {
+            format!("static_assert(sizeof({name}) == {bytes}, \"as in crates/uva-kernels\");")
+        }),
+    );
+    write("sources.h", sources);
+    let entries = uva_kernels::entry_points();
+    write("entry_points.h", entries.iter().map(|entry| format!("ENTRY({}),", entry.name)).collect());
     let mut build = cc::Build::new();
     build
         .cpp(true)
         .std("c++17")
         .files(["shim/fiber.cpp", "shim/block.cpp", "shim/entries.cpp"])
         .include("shim")
+        .include(&kernels)
+        .include(&generated)
         // Kernels see one memory through pointers of several types, as CUDA lets them.
         .flag_if_supported("-fno-strict-aliasing")
         // CUDA's own pragmas.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use serde_json::json;
-use uva_train::{TrainDevice, Trainer, TrainerOptions, checkpoint as stored};
+use uva_model::{TrainerOptions, checkpoint as files_of};
+use uva_train::{TrainDevice, Trainer, checkpoint as stored};
 
 use crate::files::{self, directory};
 
@@ -28,9 +29,9 @@ pub fn checkpoint(input: &[u8]) -> bool {
     files::change(&mut files, input);
     let directory = directory();
     files::write(directory.path(), &files);
-    let Ok(Some(checkpoint)) = stored::read(directory.path()) else { return false };
+    let Ok(Some(checkpoint)) = files_of::read(directory.path()) else { return false };
     let _ = checkpoint.state::<BTreeMap<String, u64>>();
-    checkpoint.restore(&mut trainer(), &json!({"dataset": "fuzz"})).is_ok()
+    stored::restore(&checkpoint, &mut trainer(), &json!({"dataset": "fuzz"})).is_ok()
 }
 
 pub fn seeds() -> Vec<Vec<u8>> {

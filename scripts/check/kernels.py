@@ -26,7 +26,7 @@ ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
 KERNELS = pathlib.Path(__file__).resolve().parents[2] / "kernels"
 # Each is a program of its own, with the headers of all.
 ROOTS = ["gather.cu", "sample.cu"]
-# What crates/uva-cuda passes, apart from the architecture.
+# OPTIONS of crates/uva-kernels, apart from the architecture.
 OPTIONS = ["-std=c++17", "-lineinfo"]
 
 
@@ -149,12 +149,9 @@ def main():
 
     sources = {path.name: path.read_text() for path in sorted(KERNELS.iterdir()) if path.suffix in (".cu", ".cuh")}
     depths = {which: int(number) for which, number in re.findall(r"#define UVA_GATHER_(\w+)_DEPTH (\d+)", sources["tuning.cuh"])}
-    expected = {f"gather_{kernel}_{width}{form}" for kernel in ("naive", "shift", "wide") for width in ("i32", "i64") for form in ("", "_cached")}
-    expected |= {"gather_begin", "gather_finish_i32", "gather_finish_i64", "spin_until", "cache_insert"}
-    expected |= {f"sample_{step}" for step in (
-        "begin", "seeds", "check", "lists", "weigh", "totals", "offsets", "picks", "labor_i32", "labor_i64",
-        "weighted", "edge_ids", "ids_i32", "ids_i64", "fresh", "assign", "relabel",
-        "nodes")}
+    # crates/uva-kernels has the same names, and a test there compares them with these.
+    definition = r"^(?:__global__ void|UVA_GATHER|UVA_SAMPLE) (\w+)\("
+    expected = {name for root in ROOTS for name in re.findall(definition, sources[root], re.MULTILINE)}
     nvrtc = Nvrtc(tools / "lib")
     problems, results = [], {}
     with tempfile.TemporaryDirectory() as folder:

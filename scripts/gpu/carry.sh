@@ -9,7 +9,7 @@
 # and what it does not ignore, may have 64 MiB together.
 # The kernels are compiled beforehand for GPUs of compute capability 9.0, or of those given: other GPUs compile them by
 # NVRTC. --with-simulator adds cuda-sim and the stand-in for MPS, for `suite.sh --simulate`.
-# The program is a release build. The test programs are cargo's usual ones: optimised too, with their checks left on.
+# The two programs are release builds. The test programs are cargo's usual ones: optimised too, with their checks left on.
 # libtorch is not carried: the suite takes the one of the machine's PyTorch.
 set -euo pipefail
 
@@ -90,10 +90,10 @@ partial=$root/target/gpu-carry-$$
 trap 'rm -rf "$partial"' EXIT
 mkdir -p "$partial"
 build uvatrain executable uvatrain build --release -p uvatrain
+build uvatrain-consumer executable uvatrain-consumer build --release -p uvatrain
 build gather executable test-uva-cuda test --no-run -p uva-cuda --test gather
 build cuda executable test-uva-rows test --no-run -p uva-rows --test cuda
-build equal executable test-uva-sample-cuda test --no-run -p uva-sample-cuda --test equal
-build kinds executable test-uva-sample-cuda-kinds test --no-run -p uva-sample-cuda --test kinds
+build cuda executable test-uva-sample test --no-run -p uva-sample --test cuda
 build uva_train executable test-uva-train test --no-run -p uva-train --lib
 if [[ -n $simulator ]]; then
   build cuda_sim .so libcuda_sim.so build -p cuda-sim

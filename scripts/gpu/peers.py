@@ -10,7 +10,7 @@
 - ours: `uvatrain bench pcie`: the kernel wide, the CPU's gather with copies, and the split.
 
 Taken in turns, the order reversed every other round; medians over rounds of medians over samples. Table and ids are
-computed by everyone from the same formulas (crates/uva-rows/src/cuda/pcie/ids.rs), sums of the ids are compared, and
+computed by everyone from the same formulas (crates/uva-bench/src/pcie/ids.rs), sums of the ids are compared, and
 what the peers gathered is compared with the table. Prints a table, and JSON to --out. Exit codes: 0 done, 1 something
 was wrong, 2 bad usage, 3 no GPU, or no PyTorch that can use it.
 """

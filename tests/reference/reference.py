@@ -116,6 +116,39 @@ def walk(graph, words, start, fanout, walks):
     return [(node, float32(float(count) / float(total))) for node, count in taken]
 
 
+# Personalised PageRank: the mass that begins at a destination, and the least for each entry that a node passes on.
+PPR_ALL = 1 << 40
+PPR_LEAST = PPR_ALL >> 10
+
+
+def ppr(graph, start, fanout):
+    """The nodes of highest personalised PageRank, and their shares of what the picks have."""
+    # In the order of first arrival.
+    waits, stays = {start: PPR_ALL}, {start: 0}
+    queue, queued = [start], {start}
+    # The loop goes over what it appends too.
+    for node in queue:
+        queued.discard(node)
+        mass, waits[node] = waits[node], 0
+        neighbors = list_of(graph, node)
+        share = (mass - mass // 4) // max(1, len(neighbors))
+        stays[node] += mass - share * len(neighbors)
+        for neighbor in neighbors:
+            waits[neighbor] = waits.get(neighbor, 0) + share
+            stays.setdefault(neighbor, 0)
+            if waits[neighbor] >= PPR_LEAST * max(1, len(list_of(graph, neighbor))) and neighbor not in queued:
+                queued.add(neighbor)
+                queue.append(neighbor)
+    scores = [(node, 4 * stays[node] + waits[node]) for node in waits if node != start]
+    # A stable sort: of equals those that were reached first.
+    taken = sorted(scores, key=lambda scored: -scored[1])[:fanout]
+    total = sum(score for _, score in taken)
+    return [(node, float32(float(score) / float(total))) for node, score in taken]
+
+
+# Kinds whose picks are found around a destination, and need not be in its list.
+FOUND = ("walk", "ppr")
+
 # Kinds that draw for all destinations of a hop together.
 TOGETHER = ("ladies", "fastgcn", "saint-node", "saint-edge")
 
@@ -172,9 +205,13 @@ def sample(graph, options, split, epoch, batch, seeds):
         for number, destination in enumerate(destinations[expanded:]):
             begin, end = graph["indptr"][destination], graph["indptr"][destination + 1]
             neighbors = list_of(graph, destination)
-            if kind == "walk":
-                walks = options.get("walks", DEFAULT_WALKS)
-                for node, weight in walk(graph, words_of(stream_of(destination, "walks")), destination, fanout, walks):
+            if kind in FOUND:
+                if kind == "walk":
+                    walks = options.get("walks", DEFAULT_WALKS)
+                    found = walk(graph, words_of(stream_of(destination, "walks")), destination, fanout, walks)
+                else:
+                    found = ppr(graph, destination, fanout)
+                for node, weight in found:
                     if node not in nodes:
                         nodes.append(node)
                     indices.append(nodes.index(node))
@@ -201,7 +238,7 @@ def sample(graph, options, split, epoch, batch, seeds):
                 indices.append(nodes.index(neighbor))
             indptr.append(len(indices))
         block = dict(destinations=len(destinations), sources=len(nodes), indptr=indptr, indices=indices)
-        if kind in (*TOGETHER, "walk"):
+        if kind in (*TOGETHER, *FOUND):
             block["weight_bits"] = [bits_of(weight) for weight in weights]
         blocks.append(dict(block, edge_ids=edge_ids) if options.get("edge_ids") else block)
     return dict(
@@ -389,7 +426,25 @@ def graph_vectors():
     replaced = graph_vector("the reordered one, with replacement, only new nodes expanded", moved, drawn, train, 4, [0])
     unmoved = graph_vector("", csc(directed, "int32"), drawn, dict(train=splits["train"]), 4, [0])
     assert [b["hash"] for b in unmoved["batches"]] == [b["hash"] for b in replaced["batches"]]
-    return [plain, again, multi, kept, expanded_once, *labor, *weighted, *repeated, *together, *walked, replaced]
+    ranked = vectors_of_ppr(directed, splits, moved, train, options)
+    firsts = [plain, again, multi, kept, expanded_once, *labor, *weighted, *repeated]
+    return [*firsts, *together, *walked, replaced, *ranked]
+
+
+def vectors_of_ppr(directed, splits, moved, train, options):
+    """Personalised PageRank on the directed graph, reordered, and on the multigraph."""
+    asked = dict(options, kind="ppr")
+    first = graph_vector("the reordered one, personalised PageRank", moved, asked, train, 4, [0, 1])
+    unmoved = graph_vector("", csc(directed, "int32"), asked, dict(train=splits["train"]), 4, [0, 1])
+    assert [b["hash"] for b in unmoved["batches"]] == [b["hash"] for b in first["batches"]]
+    new = dict(asked, expand="new", fanouts=[4, 3, 2])
+    multi = dict(fanouts=[3, 40], replace=False, seed=42, kind="ppr")
+    lists = csc(multigraph_lists(), "int64")
+    return [
+        first,
+        graph_vector("the reordered one, personalised PageRank, only new nodes", moved, new, train, 2, [0]),
+        graph_vector("the multigraph, personalised PageRank", lists, multi, dict(train=[29, 0, 1, 2, 3, 4, 5]), 3, [5]),
+    ]
 
 
 def vectors_of_walks(directed, splits, moved, train, options):

@@ -7,9 +7,12 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use uva_kernels::Access;
+
 use crate::codes::{Code, Outcome};
 use crate::context;
-use crate::ranges::{self, Access};
+
+use crate::ranges;
 use crate::registry::lock;
 use crate::settings::settings;
 

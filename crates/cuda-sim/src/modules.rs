@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use uva_kernels::EntryPoint;
 
 use crate::codes::{Code, Outcome};
 use crate::context::{self, Context, must_be_current};
@@ -29,8 +30,7 @@ struct Module {
 struct Function {
     module: u64,
     context: Arc<Context>,
-    name: String,
-    parameters: &'static [usize],
+    entry: EntryPoint,
     max_dynamic_shared: AtomicI32,
 }
 
@@ -163,19 +163,14 @@ pub unsafe fn function(function: *mut *mut c_void, module: *mut c_void, name: *c
     if of.names.as_ref().is_some_and(|names| !names.iter().any(|known| known == name)) {
         return Err(Code::NOT_FOUND);
     }
-    if !kernels::exists(name) {
+    let Some(entry) = kernels::find(name) else {
         eprintln!("cuda-sim: the image has a function {name}, the kernels compiled for the host have none");
-        return Err(Code::NOT_FOUND);
-    }
-    let Some(parameters) = kernels::parameters(name) else {
-        eprintln!("cuda-sim: the parameters of {name} are not known; add them to kernels.rs");
         return Err(Code::NOT_FOUND);
     };
     let handle = FUNCTIONS.insert(Arc::new(Function {
         module: number(module),
         context: of.context.clone(),
-        name: name.to_owned(),
-        parameters,
+        entry,
         max_dynamic_shared: AtomicI32::new(SHARED_MEMORY_PER_BLOCK as i32),
     }));
     // SAFETY: the caller's promise.
@@ -266,11 +261,11 @@ pub unsafe fn launch(
         return Err(Code::INVALID_VALUE);
     }
     // SAFETY: the caller's promise.
-    let mut copied = unsafe { Parameters::copy(parameters, function.parameters) }?;
-    let held = kernels::waits_for(&function.name, &copied).map(held::Launch::of);
+    let mut copied = unsafe { Parameters::copy(parameters, function.entry.takes.sizes()) }?;
+    let held = kernels::waits_for(function.entry.takes, &copied).map(held::Launch::of);
     queue.enqueue(move |_| {
         let _held = held;
-        kernels::run(&function.name, grid, block, shared_bytes, &mut copied)
+        kernels::run(function.entry, grid, block, shared_bytes, &mut copied)
     });
     Ok(())
 }

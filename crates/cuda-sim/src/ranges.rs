@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
 
+use uva_kernels::Access;
+
 use crate::registry::lock;
 
 /// What lies at a range.
@@ -26,13 +28,6 @@ impl Kind {
     pub fn is_device(self) -> bool {
         matches!(self, Self::Allocation | Self::Virtual)
     }
-}
-
-/// What an operation does with a range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    Read,
-    Write,
 }
 
 #[derive(Debug)]

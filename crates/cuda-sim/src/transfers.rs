@@ -7,8 +7,10 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
+use uva_kernels::Access;
+
 use crate::codes::{Code, Outcome};
-use crate::ranges::{Access, hold};
+use crate::ranges::hold;
 use crate::registry::lock;
 use crate::stream::queue;
 

@@ -73,87 +73,6 @@ pub const ALLOCATION_PINNED: u32 = 1;
 pub const HANDLE_POSIX_FD: u32 = 1;
 pub const RESOURCE_SM: u32 = 1;
 
-/// The kernels' parameters: what `kernels/gather.cuh` declares.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct GatherArguments {
-    pub table: u64,
-    pub rows: u64,
-    pub row_bytes: u64,
-    pub ids: u64,
-    pub count: u64,
-    pub out: u64,
-    pub report: u64,
-    pub slot_map: u64,
-    pub cache: u64,
-}
-
-/// What `cache_insert` takes: `kernels/cache.cuh`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct InsertArguments {
-    pub insertions: u64,
-    pub count: u64,
-    pub gathered: u64,
-    pub row_bytes: u64,
-    pub slot_map: u64,
-    pub cache: u64,
-}
-
-/// Bytes of the kernels' CacheInsertion.
-pub const CACHE_INSERTION_BYTES: u64 = 32;
-
-/// Bytes of the kernels' GatherReport.
-pub const GATHER_REPORT_BYTES: u64 = 64;
-
-/// The sampling kernels' parameters: what `kernels/sample.cuh` declares.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct SampleArguments {
-    pub indptr: u64,
-    pub indices: u64,
-    pub nodes: u64,
-    pub edges: u64,
-    pub cached_indptr: u64,
-    pub cached_indices: u64,
-    pub cached_lists: u64,
-    pub cached_edges: u64,
-    pub original_ids: u64,
-    pub dataset_ids: u64,
-    pub original_ids_wide: u64,
-    pub dataset_ids_wide: u64,
-    pub home_indptr: u64,
-    pub weights: u64,
-    pub seed: u64,
-    /// Batch, epoch and split, batch dependency, stamp, layer, fanout, replace, group.
-    pub numbers: [u32; 8],
-    pub reads_whole_lists: u64,
-    pub seeds: u64,
-    pub kept_indptr: u64,
-    pub kept_indices: u64,
-    pub kept_edge_ids: u64,
-    pub batch_nodes: u64,
-    pub nodes_room: u64,
-    pub node_degrees: u64,
-    pub block_indptr: u64,
-    pub destinations_room: u64,
-    pub block_indices: u64,
-    pub edges_room: u64,
-    pub edge_ids: u64,
-    pub local_ids: u64,
-    pub slots: u64,
-    pub begins: u64,
-    pub degrees: u64,
-    pub homes: u64,
-    pub existing: u64,
-    pub heaviest: u64,
-    pub totals: u64,
-    pub report: u64,
-}
-
-/// Bytes of the kernels' SampleReport.
-pub const SAMPLE_REPORT_BYTES: u64 = 29 * 8 + 32 * 24;
-
 #[cfg(test)]
 mod tests {
     use std::mem::offset_of;
@@ -189,9 +108,6 @@ mod tests {
             offset_of!(SmResource, sm_coscheduled_alignment),
             offset_of!(sys::CUdevSmResource, smCoscheduledAlignment)
         );
-        assert_eq!(size_of::<GatherArguments>(), 72);
-        assert_eq!(size_of::<InsertArguments>(), 48);
-        assert_eq!(size_of::<SampleArguments>(), 328);
     }
 
     #[test]

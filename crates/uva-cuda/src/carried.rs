@@ -6,10 +6,12 @@
 
 use std::path::{Path, PathBuf};
 
+use uva_kernels::{KernelSource, OPTIONS, SOURCES};
+
 use crate::cubin_cache::CubinCache;
 use crate::error::CudaError;
-use crate::module::{GATHER, OPTIONS, SAMPLE, key, label};
-use crate::nvrtc::{Nvrtc, Source, Target};
+use crate::image::{key, label, machine_code};
+use crate::nvrtc::Nvrtc;
 
 /// Compiles all kernels for devices of exactly this compute capability, and puts them into `folder`, which is made if it
 /// is not there. No device is needed.
@@ -35,7 +37,7 @@ pub fn carry_kernels(
     }
     let cache = CubinCache::new(folder.to_owned());
     let mut files = Vec::new();
-    for source in [&GATHER, &SAMPLE] {
+    for source in SOURCES {
         let (label, key) = (label(source, target), key(source, target, None));
         let image = nvrtc.compile(source, target, &OPTIONS)?;
         let path = cache.path(&label, key);
@@ -48,14 +50,9 @@ pub fn carry_kernels(
 }
 
 /// The machine code of a source that was carried for this compute capability.
-pub(crate) fn find(source: &Source<'_>, capability: (u32, u32)) -> Option<Vec<u8>> {
+pub(crate) fn find(source: &KernelSource<'_>, capability: (u32, u32)) -> Option<Vec<u8>> {
     let target = machine_code(capability);
     CubinCache::new(folder()?).load(&label(source, target), key(source, target, None))
-}
-
-/// What is carried is machine code: PTX would be compiled by the driver at each start.
-pub(crate) fn machine_code(capability: (u32, u32)) -> Target {
-    Target::Cubin(capability.0, capability.1)
 }
 
 fn folder() -> Option<PathBuf> {

@@ -68,6 +68,16 @@ pub struct Device {
     mps_enabled: bool,
 }
 
+impl Driver {
+    /// Every device that this process sees, in the driver's order.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    pub fn devices(&self) -> Result<Vec<Device>, CudaError> {
+        (0..self.device_count()).map(|ordinal| Device::new(ordinal as usize)).collect()
+    }
+}
+
 impl Device {
     /// The device of that ordinal among those that this process sees.
     ///

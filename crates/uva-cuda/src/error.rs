@@ -1,6 +1,7 @@
 //! What can go wrong, told so that one knows what to do: which call failed and what it was for.
 
-use crate::driver::MINIMUM_VERSION;
+/// The least CUDA version, major and minor, that the driver must serve.
+pub(crate) const MINIMUM_VERSION: (u32, u32) = (13, 0);
 
 /// What a caller can do about an error; the program's exit code follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -160,10 +160,20 @@ impl Event {
         // SAFETY: the value is never used or dropped again, so its Arc is read out exactly once.
         drop(unsafe { std::ptr::read(&event.context) });
     }
+}
 
-    /// The CUevent as the driver's functions take it.
-    pub(crate) fn raw(&self) -> sys::CUevent {
-        self.raw
+impl Stream {
+    /// Makes what is enqueued from now on wait for what the event's *last record before this call* captured; an event
+    /// that was never recorded is waited for no time at all. No host thread waits.
+    ///
+    /// # Errors
+    /// [`CudaError::Call`].
+    pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
+        self.context().bind()?;
+        // SAFETY: both handles live; flags are the default.
+        unsafe {
+            driver_call!(cuStreamWaitEvent(self.handle(), event.raw, 0), "making a stream wait for an event")
+        }
     }
 }
 

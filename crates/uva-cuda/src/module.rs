@@ -7,44 +7,15 @@ use std::time::Instant;
 
 use cudarc::driver::sys;
 use serde::Serialize;
+use uva_kernels::{GATHER, KernelSource, OPTIONS, SAMPLE};
 
 use crate::carried;
 use crate::context::Context;
-use crate::cubin_cache::{CacheKind, CubinCache, Key};
+use crate::cubin_cache::{CacheKind, CubinCache};
 use crate::driver::Driver;
 use crate::error::{CudaError, check};
-use crate::nvrtc::{Nvrtc, Source, Target};
-
-/// The gather kernels, from the folder `kernels` of this repository.
-pub(crate) const GATHER: Source<'static> = Source {
-    name: "gather.cu",
-    text: include_str!("../../../kernels/gather.cu"),
-    headers: &[
-        ("cache.cuh", include_str!("../../../kernels/cache.cuh")),
-        ("gather.cuh", include_str!("../../../kernels/gather.cuh")),
-        ("gather_narrow.cuh", include_str!("../../../kernels/gather_narrow.cuh")),
-        ("gather_wide.cuh", include_str!("../../../kernels/gather_wide.cuh")),
-        ("intrinsics.cuh", include_str!("../../../kernels/intrinsics.cuh")),
-        ("tuning.cuh", include_str!("../../../kernels/tuning.cuh")),
-    ],
-};
-
-/// The sampling kernels, from the same folder.
-pub(crate) const SAMPLE: Source<'static> = Source {
-    name: "sample.cu",
-    text: include_str!("../../../kernels/sample.cu"),
-    headers: &[
-        ("intrinsics.cuh", include_str!("../../../kernels/intrinsics.cuh")),
-        ("sample.cuh", include_str!("../../../kernels/sample.cuh")),
-        ("sample_pick.cuh", include_str!("../../../kernels/sample_pick.cuh")),
-        ("sample_select.cuh", include_str!("../../../kernels/sample_select.cuh")),
-        ("sample_labor.cuh", include_str!("../../../kernels/sample_labor.cuh")),
-        ("sample_weighted.cuh", include_str!("../../../kernels/sample_weighted.cuh")),
-    ],
-};
-
-/// How kernels are compiled, beside the architecture. Line numbers are for profilers and sanitizers and cost nothing.
-pub(crate) const OPTIONS: [&str; 2] = ["-std=c++17", "-lineinfo"];
+use crate::image::{key, label, machine_code};
+use crate::nvrtc::{Nvrtc, Target};
 
 /// What the simulator takes for an image: it has every kernel compiled for the host already.
 const SIMULATED_IMAGE: &CStr = c"uva-kernel-sim";
@@ -140,7 +111,11 @@ impl Module {
         Self::of(context, &SAMPLE, options)
     }
 
-    fn of(context: &Arc<Context>, source: &Source<'_>, options: &ModuleOptions) -> Result<Self, CudaError> {
+    fn of(
+        context: &Arc<Context>,
+        source: &KernelSource<'_>,
+        options: &ModuleOptions,
+    ) -> Result<Self, CudaError> {
         let began = Instant::now();
         let finish = |loaded, origin, target: Option<Target>, nvrtc: Option<&Nvrtc>, note| Self {
             loaded: Arc::new(loaded),
@@ -160,7 +135,7 @@ impl Module {
         {
             match Loaded::new(context, &image, source.name) {
                 Ok(loaded) => {
-                    let target = carried::machine_code(capability);
+                    let target = machine_code(capability);
                     return Ok(finish(loaded, Origin::Carried, Some(target), None, None));
                 }
                 Err(error) => {
@@ -238,28 +213,6 @@ impl Module {
 fn describe(nvrtc: &Nvrtc) -> String {
     let (major, minor) = nvrtc.version();
     format!("{major}.{minor} ({})", nvrtc.found())
-}
-
-/// What an entry is called, for people.
-pub(crate) fn label(source: &Source<'_>, target: Target) -> String {
-    format!("{}-{}", source.name.trim_end_matches(".cu"), target.name())
-}
-
-/// Everything that the compiled kernels depend on. Not the output: PTX has random names in it. `nvrtc` is the version of
-/// the one at hand; kernels that are carried serve whatever NVRTC a machine has, or none.
-pub(crate) fn key(source: &Source<'_>, target: Target, nvrtc: Option<(u32, u32)>) -> Key {
-    let target = target.name();
-    let version = nvrtc.map_or("carried".to_owned(), |(major, minor)| format!("{major}.{minor}"));
-    let mut parts: Vec<&[u8]> =
-        vec![env!("CARGO_PKG_VERSION").as_bytes(), version.as_bytes(), target.as_bytes()];
-    parts.extend(OPTIONS.iter().map(|option| option.as_bytes()));
-    parts.push(source.name.as_bytes());
-    parts.push(source.text.as_bytes());
-    for (name, text) in source.headers {
-        parts.push(name.as_bytes());
-        parts.push(text.as_bytes());
-    }
-    Key::of(&parts)
 }
 
 impl Loaded {
@@ -376,54 +329,9 @@ impl Function {
 
 #[cfg(test)]
 mod tests {
+    use uva_kernels::SOURCES;
+
     use super::*;
-
-    /// The folder of the kernels' sources, where the checkout has it.
-    fn kernels() -> std::path::PathBuf {
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels")
-    }
-
-    #[test]
-    fn every_source_of_the_kernels_is_embedded_under_its_own_name() {
-        let mut files: Vec<String> = std::fs::read_dir(kernels())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| name.ends_with(".cu") || name.ends_with(".cuh"))
-            .collect();
-        files.sort();
-        let mut embedded = Vec::new();
-        for source in [&GATHER, &SAMPLE] {
-            for (name, text) in source.headers.iter().chain(&[(source.name, source.text)]) {
-                assert_eq!(std::fs::read_to_string(kernels().join(name)).unwrap(), *text, "{name}");
-                embedded.push(*name);
-            }
-        }
-        embedded.sort_unstable();
-        embedded.dedup();
-        assert_eq!(files, embedded);
-    }
-
-    #[test]
-    fn a_key_depends_on_source_header_target_and_compiler() {
-        let headers = [("a.cuh", "one")];
-        let source = Source { name: "x.cu", text: "text", headers: &headers };
-        let first = key(&source, Target::Cubin(9, 0), Some((13, 0)));
-        assert_eq!(first, key(&source, Target::Cubin(9, 0), Some((13, 0))));
-        assert_ne!(first, key(&source, Target::Cubin(8, 0), Some((13, 0))));
-        assert_ne!(first, key(&source, Target::Ptx(9, 0), Some((13, 0))));
-        assert_ne!(first, key(&source, Target::Cubin(9, 0), Some((13, 1))));
-        assert_ne!(first, key(&source, Target::Cubin(9, 0), None));
-        assert_ne!(key(&source, Target::Cubin(8, 0), None), key(&source, Target::Cubin(9, 0), None));
-        assert_ne!(first, key(&Source { text: "other", ..source }, Target::Cubin(9, 0), Some((13, 0))));
-        assert_ne!(
-            first,
-            key(&Source { headers: &[("a.cuh", "two")], ..source }, Target::Cubin(9, 0), Some((13, 0)))
-        );
-        assert_ne!(
-            first,
-            key(&Source { headers: &[("b.cuh", "one")], ..source }, Target::Cubin(9, 0), Some((13, 0)))
-        );
-    }
 
     /// Runs where NVRTC is; CI brings it and sets UVATRAIN_REQUIRE_NVRTC.
     #[test]
@@ -439,7 +347,7 @@ mod tests {
         for capability in [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)] {
             let target = nvrtc.target(capability).unwrap();
             assert_eq!(target, Target::Cubin(capability.0, capability.1));
-            for source in [&GATHER, &SAMPLE] {
+            for source in SOURCES {
                 let image = nvrtc.compile(source, target, &OPTIONS).unwrap();
                 assert_eq!(&image[..4], b"\x7fELF", "{} {}", source.name, target.name());
             }
@@ -450,7 +358,7 @@ mod tests {
         let ptx = nvrtc.compile(&GATHER, Target::Ptx(9, 0), &OPTIONS).unwrap();
         assert!(ptx.starts_with(b"//") && String::from_utf8_lossy(&ptx).contains(".target sm_90"));
         // What does not compile is told with the line.
-        let wrong = Source {
+        let wrong = KernelSource {
             name: "wrong.cu",
             text: "extern \"C\" __global__ void f() { nothing(); }",
             headers: &[],

@@ -5,9 +5,11 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
+use uva_kernels::KernelSource;
 
 use crate::cubin_cache::user_folder;
 use crate::error::{CudaError, loader_said};
+use crate::libtorch::{self, AskPython};
 
 /// The library's names, newest first. CUDA 12's serves as well: a newer driver runs what it compiles.
 const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
@@ -52,17 +54,6 @@ struct Functions {
     ptx: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
 }
 
-/// A source and the headers that it includes, each by the name after `#include`.
-#[derive(Debug, Clone, Copy)]
-pub struct Source<'a> {
-    /// The file's name, for messages.
-    pub name: &'static str,
-    /// Its text.
-    pub text: &'a str,
-    /// Names and texts.
-    pub headers: &'a [(&'a str, &'a str)],
-}
-
 /// What to compile for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
@@ -85,8 +76,8 @@ impl Target {
 
 impl Nvrtc {
     /// Looks for NVRTC and opens the first that works: where `option` says (a folder, or the library itself), else
-    /// where `UVATRAIN_NVRTC` says, and then nowhere else; else beside the libtorch of this process or of `LIBTORCH`,
-    /// in the toolkit of `CUDA_HOME` or `CUDA_PATH`, in `/usr/local/cuda`, where the loader looks, and in this
+    /// where `UVATRAIN_NVRTC` says, and then nowhere else; else beside the libtorch of this process, the one
+    /// that [`libtorch::find`] finds or that of `LIBTORCH`, in the toolkit of `CUDA_HOME` or `CUDA_PATH`, in `/usr/local/cuda`, where the loader looks, and in this
     /// program's cache folder.
     ///
     /// # Errors
@@ -259,7 +250,7 @@ impl Nvrtc {
     /// [`CudaError::Compile`], with NVRTC's log; [`CudaError::NoNvrtc`] if NVRTC itself does not work.
     pub fn compile(
         &self,
-        source: &Source<'_>,
+        source: &KernelSource<'_>,
         target: Target,
         options: &[&str],
     ) -> Result<Vec<u8>, CudaError> {
@@ -413,6 +404,7 @@ fn folders_before_the_loader() -> Vec<PathBuf> {
     let mut torches: Vec<PathBuf> = mapped("libtorch_cpu.so")
         .and_then(|library| Some(library.parent()?.parent()?.to_owned()))
         .into_iter()
+        .chain(libtorch::find(None, AskPython::No).ok().map(|torch| torch.root().to_owned()))
         .chain(std::env::var_os("LIBTORCH").filter(|path| !path.is_empty()).map(PathBuf::from))
         .collect();
     torches.dedup();

@@ -103,3 +103,25 @@ fn describe(device: &Device) -> Result<DeviceReport, CudaError> {
         },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The whole way down on a machine without a driver, which is where most tests run.
+    #[test]
+    fn without_a_driver_everything_says_so_and_nothing_panics() {
+        let Err(reason) = Driver::load() else { return };
+        assert!(!reason.to_string().is_empty());
+        assert_eq!(crate::Context::primary(0).unwrap_err(), CudaError::Unavailable(reason.clone()));
+        assert_eq!(Device::new(0).unwrap_err().kind(), crate::ErrorKind::Missing);
+        let report = probe();
+        assert!(!report.available());
+        assert_eq!(report.unavailable, Some(reason.to_string()));
+        assert!(report.devices.is_empty());
+        // SAFETY: never read.
+        let slice = unsafe { crate::DeviceSlice::from_raw(4096, 10, 0) };
+        // SAFETY: nothing writes there.
+        assert_eq!(unsafe { slice.as_host() }, None);
+    }
+}

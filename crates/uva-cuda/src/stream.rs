@@ -8,7 +8,6 @@ use cudarc::driver::sys;
 
 use crate::context::Context;
 use crate::error::{CudaError, check_query};
-use crate::event::Event;
 
 /// A stream. What is enqueued on one runs in order; different streams are ordered only by events.
 #[derive(Debug)]
@@ -73,19 +72,6 @@ impl Stream {
     /// `raw` is null or a stream of this context, and stays one while the value lives.
     pub unsafe fn foreign(context: &Arc<Context>, raw: *mut c_void) -> Self {
         Self { context: Arc::clone(context), raw: raw.cast(), ownership: Ownership::Foreign }
-    }
-
-    /// Makes what is enqueued from now on wait for what the event's *last record before this call* captured; an event
-    /// that was never recorded is waited for no time at all. No host thread waits.
-    ///
-    /// # Errors
-    /// [`CudaError::Call`].
-    pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
-        self.context.bind()?;
-        // SAFETY: both handles live; flags are the default.
-        unsafe {
-            driver_call!(cuStreamWaitEvent(self.raw, event.raw(), 0), "making a stream wait for an event")
-        }
     }
 
     /// Waits until all that was enqueued has run.

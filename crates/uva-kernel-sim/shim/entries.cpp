@@ -3,8 +3,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "../../../kernels/gather.cu"
-#include "../../../kernels/sample.cu"
+#include "sources.h"
 #include "launch.h"
 #ifdef UVA_SHIM_SELFTEST
 #include "selftest.cu"
@@ -26,17 +25,9 @@ struct Call<Kernel> {
 };
 
 #define ENTRY(name) {#name, &Call<&name>::call}
-#define GATHER(kernel) \
-  ENTRY(gather_##kernel##_i32), ENTRY(gather_##kernel##_i64), ENTRY(gather_##kernel##_i32_cached), ENTRY(gather_##kernel##_i64_cached)
-
 const uva_shim::Launchable ENTRIES[] = {
-    ENTRY(gather_begin), GATHER(naive), GATHER(shift), GATHER(wide),
-    ENTRY(gather_finish_i32), ENTRY(gather_finish_i64), ENTRY(spin_until),
-    ENTRY(cache_insert),
-    ENTRY(sample_begin), ENTRY(sample_seeds), ENTRY(sample_check), ENTRY(sample_lists), ENTRY(sample_weigh),
-    ENTRY(sample_totals), ENTRY(sample_offsets), ENTRY(sample_picks), ENTRY(sample_labor_i32), ENTRY(sample_labor_i64),
-    ENTRY(sample_weighted), ENTRY(sample_edge_ids), ENTRY(sample_ids_i32), ENTRY(sample_ids_i64), ENTRY(sample_fresh),
-    ENTRY(sample_assign), ENTRY(sample_relabel), ENTRY(sample_nodes),
+// Those of crates/uva-kernels, written by the build script.
+#include "entry_points.h"
 #ifdef UVA_SHIM_SELFTEST
     ENTRY(selftest_reverse), ENTRY(selftest_block_sum), ENTRY(selftest_diverge), ENTRY(selftest_return_early),
     ENTRY(selftest_misaligned), ENTRY(selftest_where),

@@ -12,6 +12,5 @@
 pub mod gather;
 pub mod requests;
 mod shim;
-pub mod tuning;
 
 pub use shim::{AccessLog, LaneAccess, LaunchError, WarpAccess, entry_points, launch, launch_logged};

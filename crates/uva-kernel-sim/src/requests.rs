@@ -5,12 +5,13 @@
 //! per run of touched sectors. Nothing is kept between instructions: what two of them touch is read twice.
 
 use serde::Serialize;
+use uva_kernels::gather::{GatherArguments, GatherReport, IdWidth, Kernel};
 
-use crate::gather::{GatherArguments, GatherReport, IdWidth, Kernel, Shape, gather};
+use crate::gather::{Shape, gather};
 use crate::{AccessLog, LaunchError, WarpAccess};
 
-/// Bytes of a line: no read crosses from one into the next.
-pub const LINE_BYTES: u64 = 128;
+pub use uva_kernels::gather::LINE_BYTES;
+
 /// Bytes of a sector: what is read is whole sectors.
 pub const SECTOR_BYTES: u64 = 32;
 /// What a read's completion brings along besides its data on PCIe 3 to 5: the start token (4 bytes), a header of three
@@ -120,15 +121,15 @@ pub fn of_rows(
             let wide_id = index as i64;
             // Little-endian hosts only, as all that CUDA runs on: an int32 is the first half of its int64.
             let arguments = GatherArguments {
-                table: start as *const u8,
+                table: start,
                 rows,
                 row_bytes,
-                ids: std::ptr::from_ref(&wide_id).cast(),
+                ids: (&raw const wide_id) as u64,
                 count: 1,
-                out: row.as_mut_ptr(),
-                report: &raw mut report,
-                slot_map: std::ptr::null(),
-                cache: std::ptr::null(),
+                out: row.as_mut_ptr() as u64,
+                report: (&raw mut report) as u64,
+                slot_map: 0,
+                cache: 0,
             };
             let mut log =
                 AccessLog::new(memory.as_ptr_range().start as u64..memory.as_ptr_range().end as u64);

@@ -3,27 +3,7 @@
 use std::ffi::c_void;
 
 use uva_kernel_sim::launch;
-
-/// `CacheInsertion` of kernels/cache.cuh; four begin on a line.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Insertion {
-    evicted: i64,
-    inserted: i64,
-    position: u64,
-    slot: i64,
-}
-
-/// `InsertArguments` of kernels/cache.cuh.
-#[repr(C)]
-struct Arguments {
-    insertions: *const Insertion,
-    count: u64,
-    gathered: *const u8,
-    row_bytes: u64,
-    slot_map: *mut i32,
-    cache: *mut u8,
-}
+use uva_kernels::cache::{CACHE_INSERT, CacheInsertion, InsertArguments};
 
 const ROWS: usize = 40;
 const SLOTS: usize = 24;
@@ -47,8 +27,8 @@ fn check(row_bytes: usize, from_offset: usize, to_offset: usize, count: usize, b
     let cache = bytes(&mut cache);
     cache.fill(UNTOUCHED);
     // Row 2 i goes to slot i from position 39 - i; slots of odd numbers were row 2 i + 1's.
-    let insertions: Vec<Insertion> = (0..count)
-        .map(|i| Insertion {
+    let insertions: Vec<CacheInsertion> = (0..count)
+        .map(|i| CacheInsertion {
             evicted: if i % 2 == 1 { 2 * i as i64 + 1 } else { -1 },
             inserted: 2 * i as i64,
             position: (ROWS - 1 - i) as u64,
@@ -66,17 +46,17 @@ fn check(row_bytes: usize, from_offset: usize, to_offset: usize, count: usize, b
             expected_map[2 * i + 1] = -1;
         }
     }
-    let mut arguments = Arguments {
-        insertions: insertions.as_ptr(),
+    let mut arguments = InsertArguments {
+        insertions: insertions.as_ptr() as u64,
         count: count as u64,
-        gathered: gathered[from_offset..].as_ptr(),
+        gathered: gathered[from_offset..].as_ptr() as u64,
         row_bytes: row_bytes as u64,
-        slot_map: slot_map.as_mut_ptr(),
-        cache: cache[to_offset..].as_mut_ptr(),
+        slot_map: slot_map.as_mut_ptr() as u64,
+        cache: cache[to_offset..].as_mut_ptr() as u64,
     };
     let parameters = [std::ptr::from_mut(&mut arguments).cast::<c_void>()];
     // SAFETY: one parameter, of the kernel's type; everything that it names is as large as it says.
-    unsafe { launch("cache_insert", [blocks, 1, 1], [threads, 1, 1], 0, parameters.as_ptr()) }
+    unsafe { launch(CACHE_INSERT, [blocks, 1, 1], [threads, 1, 1], 0, parameters.as_ptr()) }
         .unwrap_or_else(|error| panic!("{case}: {error}"));
     assert!(cache == expected_cache, "{case}: other rows than a plain loop's, or bytes beside them");
     assert_eq!(slot_map, expected_map, "{case}: slots");

@@ -7,7 +7,8 @@
 use std::thread;
 
 use uva_kernel_sim::AccessLog;
-use uva_kernel_sim::gather::{GatherArguments, GatherReport, IdWidth, Kernel, Shape, gather};
+use uva_kernel_sim::gather::{Shape, gather};
+use uva_kernels::gather::{GatherArguments, GatherReport, IdWidth, Kernel};
 
 const GUARD: usize = 64;
 const UNTOUCHED: u8 = 0xEE;
@@ -94,18 +95,18 @@ impl Case<'_> {
             ..GatherReport::default()
         };
         let arguments = GatherArguments {
-            table: table.address(),
+            table: table.address() as u64,
             rows: self.rows as u64,
             row_bytes: row_bytes as u64,
             ids: match width {
-                IdWidth::I32 => narrow_ids.as_ptr().cast(),
-                IdWidth::I64 => self.ids.as_ptr().cast(),
+                IdWidth::I32 => narrow_ids.as_ptr() as u64,
+                IdWidth::I64 => self.ids.as_ptr() as u64,
             },
             count: self.ids.len() as u64,
-            out: out[out_start..].as_mut_ptr(),
-            report: &raw mut report,
-            slot_map: self.slots.map_or(std::ptr::null(), |(slots, _)| slots.as_ptr()),
-            cache: cache.address(),
+            out: out[out_start..].as_mut_ptr() as u64,
+            report: (&raw mut report) as u64,
+            slot_map: self.slots.map_or(0, |(slots, _)| slots.as_ptr() as u64),
+            cache: cache.address() as u64,
         };
         let mut log = AccessLog::new(table.watched());
         // SAFETY: everything named is as large as it says, and has at least 16 bytes around it.
@@ -392,15 +393,15 @@ fn rows_around_two_and_four_gigabytes_are_found() {
                 // SAFETY: offset 4 of the mapping.
                 let table = unsafe { memory.cast::<u8>().add(start) };
                 let arguments = GatherArguments {
-                    table,
+                    table: table as u64,
                     rows: rows as u64,
                     row_bytes: row_bytes as u64,
-                    ids: if width == IdWidth::I32 { narrow.as_ptr().cast() } else { ids.as_ptr().cast() },
+                    ids: if width == IdWidth::I32 { narrow.as_ptr() as u64 } else { ids.as_ptr() as u64 },
                     count: ids.len() as u64,
-                    out: out.as_mut_ptr(),
-                    report: &raw mut report,
-                    slot_map: if cached { slots.as_ptr() } else { std::ptr::null() },
-                    cache: table,
+                    out: out.as_mut_ptr() as u64,
+                    report: (&raw mut report) as u64,
+                    slot_map: if cached { slots.as_ptr() as u64 } else { 0 },
+                    cache: table as u64,
                 };
                 // SAFETY: the mapping holds all rows, and pages around them; ids, slots, output and report are ours.
                 unsafe { gather(kernel, width, arguments, SHAPES[0], None) }.unwrap();

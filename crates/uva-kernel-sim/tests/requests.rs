@@ -3,8 +3,9 @@
 use std::thread;
 
 use uva_kernel_sim::AccessLog;
-use uva_kernel_sim::gather::{GatherArguments, GatherReport, IdWidth, Kernel, Shape, gather};
+use uva_kernel_sim::gather::{Shape, gather};
 use uva_kernel_sim::requests::{Requests, of_rows};
+use uva_kernels::gather::{GatherArguments, GatherReport, IdWidth, Kernel};
 
 /// How many aligned units of `unit` bytes the bytes from `start` up to `end` touch.
 fn touched(unit: u64, start: u64, end: u64) -> u64 {
@@ -56,15 +57,15 @@ fn short_rows_that_share_an_instruction_cost_no_more_than_alone() {
         let mut out = vec![0_u8; ids.len() * row_bytes as usize];
         let mut report = GatherReport::default();
         let arguments = GatherArguments {
-            table: table as *const u8,
+            table,
             rows: 60,
             row_bytes,
-            ids: ids.as_ptr().cast(),
+            ids: ids.as_ptr() as u64,
             count: ids.len() as u64,
-            out: out.as_mut_ptr(),
-            report: &raw mut report,
-            slot_map: std::ptr::null(),
-            cache: std::ptr::null(),
+            out: out.as_mut_ptr() as u64,
+            report: (&raw mut report) as u64,
+            slot_map: 0,
+            cache: 0,
         };
         let mut log = AccessLog::new(memory.as_ptr() as u64..memory.as_ptr() as u64 + memory.len() as u64);
         // SAFETY: 30 ids below 60, a table of 60 rows with a line on either side, 30 output rows, a report.

@@ -12,13 +12,13 @@
 //! | `read` | regular files, directories and locks, opened without waiting |
 //! | `output` | what the user named as an output: a file, a pipe, a terminal |
 //! | `replacement` | a file that takes another's place in one step, and the names of unfinished ones |
+//! | `unique` | the random words in these names |
 #![allow(clippy::disallowed_methods, reason = "the one place where files are opened by name")]
 
 mod output;
 mod read;
 mod replacement;
-
-use std::io;
+mod unique;
 
 pub use output::{Former, open_output, write_output};
 pub use read::{
@@ -26,24 +26,7 @@ pub use read::{
     read_regular, read_regular_text,
 };
 pub use replacement::{Replacement, replace, target_of_partial, write_new};
-
-/// Whether this is a word as names of this program hold them: 16 lower-case hex digits.
-pub fn is_word(text: &str) -> bool {
-    text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-}
-
-/// A word from the system's generator.
-///
-/// # Errors
-/// Where the system has none.
-pub fn random_word() -> io::Result<u64> {
-    let mut word = [0; 8];
-    let got = rustix::rand::getrandom(&mut word, rustix::rand::GetRandomFlags::empty())?;
-    if got != word.len() {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the system gave too few random bytes"));
-    }
-    Ok(u64::from_ne_bytes(word))
-}
+pub use unique::{is_word, random_word};
 
 #[cfg(test)]
 mod testing {

@@ -113,7 +113,7 @@ pub struct PlanOptions {
 }
 
 fn neighbor() -> String {
-    SamplerKind::Neighbor.name().to_owned()
+    SamplerKind::NEIGHBOR.name().to_owned()
 }
 
 impl PlanOptions {

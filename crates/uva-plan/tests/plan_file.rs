@@ -97,7 +97,7 @@ fn a_plan_for_other_options_is_warned_of_and_for_another_seed_is_not() {
     {
         assert!(warning.contains(says), "{warning}");
     }
-    let warnings = check(|options| options.kind = uva_sample::SamplerKind::Labor, 200);
+    let warnings = check(|options| options.kind = uva_sample::SamplerKind::LABOR, 200);
     assert!(warnings[0].contains("--sampler-kind neighbor, this run has labor"), "{warnings:?}");
     // A plan of before there were several kinds has none.
     let mut old = serde_json::to_value(&written.plan).unwrap();

@@ -67,6 +67,12 @@ pub struct Batch {
     /// Whether blocks have weights.
     #[pyo3(get)]
     weighs_edges: bool,
+    /// Whether this kind of sampler can expand new nodes only.
+    #[pyo3(get)]
+    expands_new: bool,
+    /// Whether this kind of sampler makes one subgraph for all layers.
+    #[pyo3(get)]
+    draws_one_subgraph: bool,
     #[pyo3(get)]
     num_seeds: usize,
     #[pyo3(get)]
@@ -93,6 +99,8 @@ impl Batch {
             edge_ids: options.edge_ids,
             sampler_kind: options.sampler_kind.name(),
             weighs_edges: options.sampler_kind.weighs_edges(),
+            expands_new: options.sampler_kind.expands_new(),
+            draws_one_subgraph: options.sampler_kind.draws_one_subgraph(),
             num_seeds: batch.seed_count(),
             num_nodes: batch.node_count(),
             counts,

@@ -20,6 +20,7 @@ mod interrupt;
 mod loader;
 mod neighbors;
 mod writing;
+mod zeros;
 
 use pyo3::prelude::*;
 
@@ -30,8 +31,6 @@ mod _core {
 
     #[pymodule_export]
     use crate::array::Array;
-    #[pymodule_export]
-    use crate::array::probe::{_zeros, _zeros_alive};
     #[pymodule_export]
     use crate::attach::_attach;
     #[pymodule_export]
@@ -50,4 +49,6 @@ mod _core {
     use crate::neighbors::NeighborSampler;
     #[pymodule_export]
     use crate::writing::write_dataset;
+    #[pymodule_export]
+    use crate::zeros::{_zeros, _zeros_alive};
 }

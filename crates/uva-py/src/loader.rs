@@ -416,10 +416,15 @@ fn count<T: TryFrom<i128>>(name: &str, value: &Bound<'_, PyAny>) -> PyResult<T> 
 
 /// The kind of sampler of this name.
 pub fn kind_named(option: &str, name: &str) -> PyResult<SamplerKind> {
-    SamplerKind::from_name(name).ok_or_else(|| {
-        let names: Vec<_> = SamplerKind::ALL.iter().map(|kind| format!("{:?}", kind.name())).collect();
-        PyValueError::new_err(format!("{option} {name:?}: it is {}", names.join(" or ")))
-    })
+    SamplerKind::from_name(name)
+        .ok_or_else(|| PyValueError::new_err(format!("{option} {name:?}: it is {}", kinds_named(|_| true))))
+}
+
+/// The kinds of sampler that fit, in quotes.
+pub fn kinds_named(fits: impl Fn(SamplerKind) -> bool) -> String {
+    let fitting = SamplerKind::ALL.into_iter().filter(|&kind| fits(kind));
+    let names: Vec<_> = fitting.map(|kind| format!("{:?}", kind.name())).collect();
+    names.join(" or ")
 }
 
 /// The walks of these options: number, length, chance to end.
@@ -428,9 +433,10 @@ fn walks_asked_for(kind: SamplerKind, asked: [Option<&Bound<'_, PyAny>>; 3]) -> 
     let fields = [&mut walks.count, &mut walks.length, &mut walks.stop];
     for ((name, asked), field) in ["walks", "walk_length", "walk_stop"].into_iter().zip(asked).zip(fields) {
         let Some(asked) = asked else { continue };
-        if kind != SamplerKind::Walk {
+        if !kind.walks() {
             return Err(PyValueError::new_err(format!(
-                "{name}: the {kind} sampler does not walk; leave {name} out, or use sampler_kind=\"walk\""
+                "{name}: the {kind} sampler does not walk; leave {name} out, or use sampler_kind={}",
+                kinds_named(SamplerKind::walks)
             )));
         }
         *field = count(name, asked)?;

@@ -19,7 +19,7 @@ use crate::dlpack::Element;
 use crate::edges::{exported, zeros};
 use crate::errors::{UvatrainError, in_python};
 use crate::input::Input;
-use crate::loader::kind_named;
+use crate::loader::{kind_named, kinds_named};
 
 /// What a batch is first tried with, if its bounds are not known to be less.
 const FIRST_ROOM: usize = 1 << 16;
@@ -122,16 +122,19 @@ impl NeighborSampler {
     ) -> PyResult<Self> {
         let graph = Arc::clone(dataset.get().graph());
         let kind = kind_named("kind", kind)?;
-        if kind == SamplerKind::Weighted {
+        let here = |kind: SamplerKind| !kind.needs_weights() && !kind.weighs_edges();
+        if kind.needs_weights() {
             // Weights are looked through by threads, which a forked process must not wait for.
-            return Err(PyValueError::new_err(
-                "kind \"weighted\" is for uvatrain.Loader: here it is \"neighbor\" or \"labor\"",
-            ));
+            return Err(PyValueError::new_err(format!(
+                "kind \"{kind}\" is for uvatrain.Loader: here it is {}",
+                kinds_named(here)
+            )));
         }
         if kind.weighs_edges() {
             return Err(PyValueError::new_err(format!(
                 "kind \"{kind}\" is for uvatrain.Loader: its edges have weights, which PyG's loaders have no place for; here \
-                 it is \"neighbor\" or \"labor\""
+                 it is {}",
+                kinds_named(here)
             )));
         }
         let options = SamplerOptions {

@@ -123,22 +123,25 @@ def test_batches_of_every_kind_of_sampler_are_those_of_the_reference(tmp_path, k
             next(iter(loader)).blocks[0].edge_ids  # noqa: B018
 
 
-def test_batches_of_walks_are_those_of_the_reference(tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "walks"),
+    [("walk", dict(count=10, length=4, stop=25)), ("walk", dict(count=6, length=3, stop=0)), ("ppr", None)],
+)
+def test_batches_of_nodes_found_near_and_far_are_those_of_the_reference(tmp_path, kind, walks):
     graph = write_graph(tmp_path / "graph", nodes=200, splits=(120, 10, 10), reordered=True)
     tables = Tables(graph)
-    for walks in (dict(count=10, length=4, stop=25), dict(count=6, length=3, stop=0)):
-        options = dict(fanouts=[4, 3], replace=False, seed=6, kind="walk", walks=walks)
+    options, given = dict(fanouts=[4, 3], replace=False, seed=6, kind=kind), {}
+    if walks:
+        options["walks"] = walks
         given = dict(walks=walks["count"], walk_length=walks["length"], walk_stop=walks["stop"])
-        order = reference.seed_order(6, "train", 120, 0)
-        with uvatrain.Loader(
-            graph, fanouts=[4, 3], batch_size=60, seed=6, sampler_kind="walk", **given
-        ) as loader:
-            for batch in loader:
-                seeds = tables.splits["train"][order[batch.index * 60 : (batch.index + 1) * 60]].tolist()
-                expected = reference.sample(tables.lists(), options, "train", 0, batch.index, seeds)
-                assert batch.hash == expected["hash"] == hash_of(batch, tables.original)
-                for block, reference_block in zip(batch.blocks, expected["blocks"], strict=True):
-                    assert np.asarray(block.weights).view(np.uint32).tolist() == reference_block["weight_bits"]
+    order = reference.seed_order(6, "train", 120, 0)
+    with uvatrain.Loader(graph, fanouts=[4, 3], batch_size=60, seed=6, sampler_kind=kind, **given) as loader:
+        for batch in loader:
+            seeds = tables.splits["train"][order[batch.index * 60 : (batch.index + 1) * 60]].tolist()
+            expected = reference.sample(tables.lists(), options, "train", 0, batch.index, seeds)
+            assert batch.hash == expected["hash"] == hash_of(batch, tables.original)
+            for block, reference_block in zip(batch.blocks, expected["blocks"], strict=True):
+                assert np.asarray(block.weights).view(np.uint32).tolist() == reference_block["weight_bits"]
 
 
 def test_hashes_are_those_of_uvatrain_train(graph, uvatrain_program, tmp_path):

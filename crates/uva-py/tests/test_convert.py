@@ -228,6 +228,8 @@ def test_pygs_graphsage_trains_on_it(graph):
         dict(sampler_kind="saint-node", fanouts=[60, 60]),
         dict(sampler_kind="walk", fanouts=[4, 3]),
         dict(sampler_kind="walk", fanouts=[4, 3], expand="new"),
+        dict(sampler_kind="ppr", fanouts=[4, 3]),
+        dict(sampler_kind="ppr", fanouts=[4, 3], expand="new"),
     ],
 )
 def test_the_weights_of_edges_are_pygs_edge_weight(graph, kind):

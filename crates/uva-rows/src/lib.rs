@@ -16,14 +16,9 @@ pub mod cache;
 pub mod conformance;
 pub mod cuda;
 mod host;
-mod huge_share;
-mod measure;
 
 pub use cache::{CachedRows, FifoCache, Hits, RowCache};
 pub use host::{HalfFloat, HostGather, RowCopy};
-pub use huge_share::huge_share;
-pub use measure::{MeasureError, MeasureOptions, Measurement, measure};
-pub use uva_mem::PageSize;
 
 /// Copies rows of a table, picked by id, into the caller's memory.
 ///

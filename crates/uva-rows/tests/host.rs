@@ -4,8 +4,7 @@ use proptest::prelude::*;
 use uva_ops::Vectors;
 use uva_rows::cache::map_bytes;
 use uva_rows::{
-    CachedRows, FifoCache, GatherError, HalfFloat, Hits, HostGather, MeasureOptions, PageSize, RowCopy,
-    RowGather, conformance, measure,
+    CachedRows, FifoCache, GatherError, HalfFloat, Hits, HostGather, RowCopy, RowGather, conformance,
 };
 
 /// Every way in which this machine can move rows, chosen by the gather's own judgement or not. Small outputs would
@@ -194,28 +193,6 @@ fn a_bad_id_is_named_with_its_position() {
     let mut gather = HostGather::new(&[0; 20], 2, 1).unwrap();
     let error = gather.gather(&[0, 9, 10], &mut [0; 6]).unwrap_err();
     assert_eq!(error.to_string(), "id 10 at position 2 is outside the table of 10 rows");
-}
-
-#[test]
-fn a_measurement_is_verified_and_counts_what_it_moved() {
-    let table: Vec<u8> = (0..400 * 3000u32).map(|i| (i % 251) as u8).collect();
-    for threads in [1, 2] {
-        for pages in [None, Some(PageSize::Base), Some(PageSize::Huge)] {
-            let options = MeasureOptions { threads, bytes: 1 << 20, repeats: 3, seed: 5, pages };
-            let measurement = measure(&table, 400, options).unwrap();
-            assert!(measurement.verified && measurement.gb_per_second > 0.0);
-            assert_eq!((measurement.rows, measurement.threads), ((1 << 20) / 400, threads));
-            if pages == Some(PageSize::Base) {
-                let shares = (measurement.table_huge_share, measurement.output_huge_share);
-                assert_eq!(shares, (Some(0.0), Some(0.0)), "pages that the kernel was told to leave small");
-            }
-        }
-    }
-    // A table smaller than what is moved goes round.
-    let measurement =
-        measure(&table[..400 * 3], 400, MeasureOptions { bytes: 40_000, ..Default::default() }).unwrap();
-    assert_eq!(measurement.rows, 100);
-    assert!(measure(&[], 400, MeasureOptions::default()).is_err());
 }
 
 proptest! {

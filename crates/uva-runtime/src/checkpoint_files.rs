@@ -108,7 +108,6 @@ impl CheckpointDirectory {
     ///
     /// # Errors
     /// [`RuntimeError::Failed`] when the system gives no descriptor.
-    #[cfg(feature = "train")]
     pub(crate) fn share(&self) -> Result<Self, RuntimeError> {
         let lock = self.lock.try_clone().map_err(|error| {
             RuntimeError::Failed(format!("--checkpoint {}: {error}", self.path.display()))
@@ -124,8 +123,7 @@ impl CheckpointDirectory {
     /// Removes what a consumer that was killed may have left half-written. Not while one writes.
     pub(crate) fn remove_leftovers(&self) {
         // It is the last thing a failed run does: what cannot be removed now is removed by the next run there.
-        #[cfg(feature = "train")]
-        let _ = uva_train::checkpoint::remove_leftovers(&self.path);
+        let _ = uva_model::checkpoint::remove_leftovers(&self.path);
     }
 }
 

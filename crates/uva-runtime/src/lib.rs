@@ -16,7 +16,8 @@
 //! | [`consumer`] | the same for a consumer that decides as it goes which pass comes next |
 //! | [`launcher`] | the roles as processes |
 //! | [`run`] | a run whose consumer is a command of the user's |
-//! | [`training`] | the built-in consumer (feature `train`) |
+//! | [`training`] | a run whose consumer trains a built-in model |
+//! | [`clock`] | the clock of all processes of a run |
 //! | [`metrics`], [`trace`] | what a run tells about itself, as lines and as a timeline |
 //! | [`machine`] | what the machine has to give before anything starts |
 //! | [`gauges`] | what can be seen of a run under way |
@@ -30,7 +31,7 @@ pub mod backend;
 pub mod batch;
 pub mod cache;
 mod checkpoint_files;
-mod clock;
+pub mod clock;
 pub mod consumer;
 pub mod control;
 pub mod device;
@@ -51,7 +52,6 @@ pub mod run;
 pub mod schedule;
 mod stage;
 pub mod trace;
-#[cfg(feature = "train")]
 pub mod training;
 
 pub use batch::Batch;

@@ -96,7 +96,7 @@ pub struct BatchEvent {
 impl BatchEvent {
     /// What the batch says of itself; what its consumer made of it is yet to be filled in. On a GPU times and hits are
     /// known once the batch is confirmed. `cached`: the run has caches.
-    pub(crate) fn of(batch: &Batch, cached: bool) -> Self {
+    pub fn of(batch: &Batch, cached: bool) -> Self {
         let lists = batch.list_reads();
         let [sampled, gathered] = batch.began().map(|began| began.as_micros() as u64);
         Self {

@@ -127,7 +127,7 @@ impl Default for Part {
 impl Default for LoaderOptions {
     fn default() -> Self {
         Self {
-            sampler_kind: SamplerKind::Neighbor,
+            sampler_kind: SamplerKind::default(),
             fanouts: vec![15, 10, 5],
             replace: false,
             batch_size: 1024,
@@ -178,13 +178,13 @@ impl LoaderOptions {
     /// node.
     pub fn check_dataset(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
         self.sampling().check(&dataset.csc())?;
-        match self.sampler_kind {
-            SamplerKind::Weighted => match dataset.weights_to_pick_by() {
-                Ok(_) => Ok(()),
-                Err(error) => Err(RuntimeError::Input(format!("--sampler-kind weighted: {error}"))),
-            },
-            _ => Ok(()),
+        let kind = self.sampler_kind;
+        if kind.needs_weights()
+            && let Err(error) = dataset.weights_to_pick_by()
+        {
+            return Err(RuntimeError::Input(format!("--sampler-kind {kind}: {error}")));
         }
+        Ok(())
     }
 
     /// Checks what can be checked without a dataset.

@@ -83,7 +83,6 @@ impl RunPlan {
     }
 
     /// Seeds of the largest batch that a pass of this dataset's splits has.
-    #[cfg(feature = "train")]
     pub(crate) fn largest_batch(&self, dataset: &Dataset) -> usize {
         let longest = Split::ALL.into_iter().map(|split| dataset.split(split).len()).max().unwrap_or(0);
         self.options.batch_size.min(longest)

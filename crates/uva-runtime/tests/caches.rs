@@ -167,7 +167,7 @@ fn on_a_gpu_the_kinds_that_it_has_make_the_same_cached_or_not() {
     }
     let temp = tempfile::tempdir().unwrap();
     let (dataset, cached) = weighted_and_cached(temp.path());
-    let (neighbor, labor, weighted) = (SamplerKind::Neighbor, SamplerKind::Labor, SamplerKind::Weighted);
+    let (neighbor, labor, weighted) = (SamplerKind::NEIGHBOR, SamplerKind::LABOR, SamplerKind::WEIGHTED);
     for contents in [CacheContents::default(), cached] {
         for (kind, replace) in [(neighbor, false), (labor, false), (weighted, false), (weighted, true)] {
             for expand in Expand::ALL {

@@ -2,9 +2,6 @@
 //! dataset and no libtorch, so that a run takes a fraction of a second and hundreds of faults can be tried.
 //!
 //! A test without libtest's harness: this executable is also what the launcher starts as its roles.
-//!
-//! It runs without the feature `train` only, as `cargo test -p uva-runtime --test gpu_processes` builds it: with it
-//! every role would load libtorch, and what takes three minutes on two cores would take twenty.
 
 mod common;
 
@@ -62,10 +59,6 @@ fn main() {
         ),
         ("memory_does_not_grow_with_the_batches", memory_does_not_grow_with_the_batches),
     ];
-    if cfg!(feature = "train") {
-        println!("left out with the feature `train`: cargo test -p uva-runtime --test gpu_processes runs it");
-        return;
-    }
     let filter = arguments[1..].iter().find(|argument| !argument.starts_with('-'));
     if arguments.iter().any(|argument| argument == "--list") {
         tests.iter().for_each(|(name, _)| println!("{name}: test"));
@@ -171,7 +164,10 @@ fn launch(dataset: &Path, what: &str) -> i32 {
             dataset,
             plan: &plan,
             caches: &contents,
-            consumer: Consumer::Own(json!({ "note": what["note"] })),
+            consumer: Consumer::Program {
+                program: std::env::current_exe().expect("this executable"),
+                job: json!({ "note": what["note"] }),
+            },
             environments: Environments::default(),
         };
         launcher.run(launch, &mut Printing)

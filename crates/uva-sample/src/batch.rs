@@ -8,7 +8,7 @@
 
 use crate::{BatchBounds, MAX_LAYERS};
 
-/// Memory that a batch is written to, lent by the caller. What lies behind the counts afterwards is unspecified.
+/// Memory for a batch, lent by the caller. Its content behind the counts is unspecified afterwards.
 pub struct BatchMut<'a> {
     /// Room for the node ids.
     pub nodes: &'a mut [i64],
@@ -57,7 +57,7 @@ pub struct BatchCounts {
     pub layer_count: usize,
     /// The batch's hash: see [`batch_hash`](crate::batch_hash).
     pub hash: u64,
-    /// What was read of the graph.
+    /// Entries of the graph that were read.
     pub list_reads: ListReads,
 }
 
@@ -110,10 +110,9 @@ pub struct BlockRef<'a> {
     /// Where each pick stands in the dataset's `indices.npy`; empty unless asked for
     /// ([`SamplerOptions::edge_ids`](crate::SamplerOptions::edge_ids)).
     pub edge_ids: &'a [i64],
-    /// What each pick counts: the sum over a destination's picks of weight times row stands for the mean over its
-    /// complete list, or, of [`SamplerKind::Walk`](crate::SamplerKind::Walk), over what was visited. Empty where the
-    /// kind of sampler [weighs no edges](crate::SamplerKind::weighs_edges): there it is the mean of the picks that
-    /// stands for it.
+    /// The weight of each pick: the sum over a destination's picks of weight times row stands for the mean over its
+    /// complete list, or, of kinds that do not [pick in lists](crate::SamplerKind::picks_in_lists), over what was found.
+    /// Empty where the kind [weighs no edges](crate::SamplerKind::weighs_edges): there the mean of the picks stands for it.
     pub weights: &'a [f32],
 }
 
@@ -147,7 +146,7 @@ impl MiniBatch {
     /// Lends the memory to `fill`, whose counts are the batch's from then on. After an error the batch is empty.
     ///
     /// # Errors
-    /// What `fill` says.
+    /// The error of `fill`.
     ///
     /// # Panics
     /// Later, where the counts were more than the memory lent.

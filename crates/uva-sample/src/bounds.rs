@@ -1,9 +1,9 @@
 //! How large a batch can become, known before the first one is sampled.
 
 use crate::options::check_fanouts;
-use crate::{Capacity, Expand, InvalidOption, SampleError, SamplerOptions};
+use crate::{Capacity, Expand, InvalidOption, SampleError, SamplerKind, SamplerOptions, Walks};
 
-/// The most that a batch can hold: what its memory is sized by.
+/// The maximum size of a batch, which sizes its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchBounds {
     /// Seeds.
@@ -18,7 +18,7 @@ pub struct BatchBounds {
     pub weights: bool,
 }
 
-/// The most that one block can hold.
+/// The maximum size of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerBounds {
     /// Nodes that aggregate.
@@ -69,7 +69,7 @@ impl BatchBounds {
     /// edges.
     ///
     /// # Errors
-    /// Refuses what no batch can be built with; a fanout of −1, for which there is [`within`](Self::within); and
+    /// Refuses options that no batch can be built with; a fanout of −1, for which there is [`within`](Self::within); and
     /// bounds beyond what 32-bit local ids can count.
     pub fn new(batch_size: usize, fanouts: &[i32], nodes: usize, edges: usize) -> Result<Self, SampleError> {
         if let Some(layer) = fanouts.iter().position(|&fanout| fanout == -1) {
@@ -87,7 +87,7 @@ impl BatchBounds {
     /// Where the graph's own bounds take more, nodes and edges shrink by one common factor; the seeds always fit.
     ///
     /// # Errors
-    /// Refuses what no batch can be built with, and `bytes` that cannot even hold the seeds.
+    /// Refuses options that no batch can be built with, and `bytes` that cannot even hold the seeds.
     pub fn within(
         bytes: usize,
         batch_size: usize,
@@ -98,8 +98,8 @@ impl BatchBounds {
         Self::of_graph(&list_by_list(fanouts), batch_size, nodes, edges)?.shrunk(bytes, false)
     }
 
-    /// These, or what of them fits `bytes`. `nodes_first`: the bound on nodes is near what batches have and that on edges
-    /// is not, so nodes are kept as they are where `bytes` holds them.
+    /// These bounds, reduced to fit `bytes`. `nodes_first`: batches come near the bound on nodes but not near the one on
+    /// edges, so the nodes keep their bound if `bytes` holds it.
     fn shrunk(&self, bytes: usize, nodes_first: bool) -> Result<Self, SampleError> {
         let needed = self.scaled(0, false).bytes();
         if needed > bytes {
@@ -144,7 +144,7 @@ impl BatchBounds {
         let mut destinations = seeds;
         // Picks that are kept from the hop before, and the destinations they are not kept for.
         let (mut kept, mut new) = (0, seeds);
-        // What is not picked in lists has no bound in how long they are, and what is picked with replacement neither.
+        // The length of lists bounds picks without replacement out of them, and no others.
         let most = if kind.picks_in_lists() && !replace { edges } else { usize::MAX };
         let mut layers = Vec::with_capacity(fanouts.len());
         for &fanout in fanouts {
@@ -158,7 +158,7 @@ impl BatchBounds {
                 }
                 None => (edges, edges),
             };
-            // What a subgraph has beside the seeds it has in every layer.
+            // All layers share the drawn nodes of a subgraph.
             let before = if kind.draws_one_subgraph() { seeds } else { destinations };
             let sources = before.saturating_add(drawn).min(nodes);
             // Without replacement a list is picked from once at most, for it and its copies.
@@ -201,9 +201,18 @@ impl BatchBounds {
     }
 }
 
-/// Options of these fanouts, all others being the default.
+/// Options of these fanouts, all others such that they add nothing to a bound.
 fn list_by_list(fanouts: &[i32]) -> SamplerOptions {
-    SamplerOptions { fanouts: fanouts.to_vec(), ..SamplerOptions::default() }
+    SamplerOptions {
+        kind: SamplerKind::LIST_BY_LIST,
+        fanouts: fanouts.to_vec(),
+        replace: false,
+        seed: 0,
+        batch_dependency: 1,
+        expand: Expand::All,
+        edge_ids: false,
+        walks: Walks::default(),
+    }
 }
 
 const FACTOR_BITS: u32 = 32;
@@ -221,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_layer_that_is_drawn_as_a_whole_grows_by_its_fanout_and_may_have_every_edge() {
-        for kind in [SamplerKind::Ladies, SamplerKind::FastGcn] {
+        for kind in [SamplerKind::LADIES, SamplerKind::FASTGCN] {
             let options = SamplerOptions { kind, fanouts: vec![5, 7, 990], ..SamplerOptions::default() };
             let bounds = BatchBounds::for_options(&options, 10, 1000, 2000, None).unwrap();
             let layers = [layer(10, 15, 2000), layer(15, 22, 2000), layer(22, 1000, 2000)];
@@ -239,9 +248,9 @@ mod tests {
             let options = SamplerOptions { kind, fanouts: vec![20, 20], ..SamplerOptions::default() };
             let with = |bytes| BatchBounds::for_options(&options, 10, 1000, 1_000_000, bytes).unwrap();
             let (full, less) = (with(None), with(Some(2000)));
-            let nodes = match kind {
-                SamplerKind::SaintNode => 10 + 20,
-                SamplerKind::SaintEdge => 10 + 2 * 20,
+            let nodes = match kind.name() {
+                "saint-node" => 10 + 20,
+                "saint-edge" => 10 + 2 * 20,
                 _ => 10 + 20 + 20,
             };
             assert_eq!((full.nodes, less.nodes), (nodes, nodes), "{kind}");
@@ -260,7 +269,7 @@ mod tests {
     fn walks_have_no_more_picks_than_steps_whatever_the_fanout_and_however_short_the_lists() {
         let walks = crate::Walks { count: 3, length: 2, stop: 0 };
         let options = SamplerOptions {
-            kind: SamplerKind::Walk,
+            kind: SamplerKind::WALK,
             fanouts: vec![65_536, 2],
             walks,
             ..SamplerOptions::default()

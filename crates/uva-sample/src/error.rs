@@ -1,9 +1,9 @@
-//! What can go wrong, sorted by what the user can do about it.
+//! Errors of sampling.
 
 use std::fmt;
 
-use crate::options::{MAX_DRAWN, MAX_EPOCH, MAX_LAYERS, MAX_PICKS};
-use crate::{BatchKey, SamplerKind, philox};
+use crate::limits::{MAX_DRAWN, MAX_EPOCH, MAX_LAYERS, MAX_PICKS};
+use crate::{BatchKey, SamplerKind};
 
 /// Why a batch was not sampled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,12 +22,12 @@ pub enum SampleError {
         /// Its length.
         capacity: usize,
     },
-    /// The system has no memory for what a sampler keeps of each node.
+    /// The system has no memory for the per-node arrays of a sampler.
     #[error("a sampler needs {bytes} bytes for the graph's nodes, and the system refuses them: {reason}")]
     Memory {
         /// Bytes asked for.
         bytes: usize,
-        /// What the system said.
+        /// The system's message.
         reason: String,
     },
     /// An option can never work with this graph.
@@ -182,37 +182,43 @@ pub enum InvalidOption {
     /// A kind of sampler that a device does not have.
     #[error(
         "--sampler-kind {kind} is for samplers on the CPU, not for one on a GPU: use --sampler cpu, or \
-         --sampler-kind neighbor"
+         --sampler-kind {instead}"
     )]
     KindOnDevice {
         /// The kind.
         kind: SamplerKind,
+        /// The kinds that a device has.
+        instead: String,
     },
     /// Options of one kind of sampler, given to another.
     #[error("options of the {asked} sampler were given to the {this} sampler")]
     OtherKind {
-        /// What the options are for.
+        /// The kind that the options name.
         asked: SamplerKind,
-        /// What they were given to.
+        /// The kind of the sampler that was to be made.
         this: SamplerKind,
     },
-    /// Picks with or without replacement, of a kind that leaves no choice.
+    /// Picks with replacement, of a kind that has only one way.
     #[error(
         "--replace: the {kind} sampler leaves no choice between picks with and without replacement; leave --replace \
-         out, or use --sampler-kind neighbor or weighted"
+         out, or use --sampler-kind {instead}"
     )]
     Replace {
         /// The kind.
         kind: SamplerKind,
+        /// The kinds that have both.
+        instead: String,
     },
     /// Picks that are kept over hops, of a kind that draws for all destinations of a hop together.
     #[error(
         "--expand new: the {kind} sampler draws the nodes of a layer for all of its destinations together; use \
-         --expand all, or --sampler-kind neighbor, labor, weighted or walk"
+         --expand all, or --sampler-kind {instead}"
     )]
     ExpandNew {
         /// The kind.
         kind: SamplerKind,
+        /// The kinds that can.
+        instead: String,
     },
     /// More draws than a sampler keeps memory for.
     #[error(
@@ -252,12 +258,14 @@ pub enum InvalidOption {
         /// The most it can be.
         most: u32,
     },
-    /// A fanout that says nothing of walks.
+    /// A fanout that no number of found nodes can be.
     #[error(
-        "--fanouts: hop {layer} has fanout {fanout}; with --sampler-kind walk it is how many of the nodes that walks visit \
-         are taken, 1 to {MAX_PICKS}"
+        "--fanouts: hop {layer} has fanout {fanout}; with --sampler-kind {kind} it is how many of the nodes found around \
+         each destination are taken, 1 to {MAX_PICKS}"
     )]
-    WalkFanout {
+    FoundFanout {
+        /// The kind.
+        kind: SamplerKind,
         /// The hop, 0 at the seeds.
         layer: usize,
         /// The value given.
@@ -265,8 +273,8 @@ pub enum InvalidOption {
     },
     /// Edge ids of a kind whose picks are no edges of their nodes.
     #[error(
-        "--edge-ids: with --sampler-kind {kind} an edge of a block leads to a node that was visited, and is no edge of \
-         the graph; leave --edge-ids out, or use another kind"
+        "--edge-ids: with --sampler-kind {kind} an edge of a block leads to a node that was found, near or far, and is no \
+         edge of the graph; leave --edge-ids out, or use another kind"
     )]
     EdgeIds {
         /// The kind.
@@ -284,8 +292,11 @@ pub enum InvalidOption {
         nodes: usize,
     },
     /// Picks by weights that there are none of.
-    #[error("--sampler-kind weighted picks by weight.npy, and the dataset has none")]
-    NoWeights,
+    #[error("--sampler-kind {kind} picks by weight.npy, and the dataset has none")]
+    NoWeights {
+        /// The kind.
+        kind: SamplerKind,
+    },
     /// Weights of another number of edges.
     #[error("weight.npy has {given} entries, but the graph has {edges} edges")]
     Weights {
@@ -320,14 +331,14 @@ pub enum InvalidOption {
         /// The hop, 0 at the seeds.
         layer: usize,
     },
-    /// More of something than 32-bit local ids can count.
+    /// A bound beyond 32-bit local ids.
     #[error(
         "a batch could have {bound} {what}, and 32-bit local ids end at {}: lower --batch-size or --fanouts, \
          or bound it by --slot-bytes",
         i32::MAX
     )]
     BoundTooLarge {
-        /// What there could be too many of.
+        /// The array that could be too long.
         what: Capacity,
         /// How many there could be.
         bound: usize,
@@ -341,6 +352,3 @@ pub enum InvalidOption {
         needed: usize,
     },
 }
-
-// The most picks must leave the stream words to spare for rejected draws.
-const _: () = assert!(MAX_PICKS * 4 <= philox::STREAM_WORDS);

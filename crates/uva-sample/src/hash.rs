@@ -56,7 +56,7 @@ vectorized! {
     }
 }
 
-/// What the node ids add: the seeds, then all nodes. Both are original ids.
+/// The summand of the node ids: the seeds, then all nodes. Both are original ids.
 pub(crate) fn nodes(original_ids: &[i64], seeds: usize) -> u64 {
     let vectors = Vectors::widest();
     ids(vectors, TAG_SEEDS, &original_ids[..seeds.min(original_ids.len())]).wrapping_add(ids(
@@ -72,14 +72,14 @@ pub(crate) fn nodes_by_original_id(nodes: &[i64], original_ids: &[i64], seeds: u
     array::<4, _>(TAG_SEEDS, &nodes[..seeds], named).wrapping_add(array::<4, _>(TAG_NODES, nodes, named))
 }
 
-/// What the block of one layer adds.
+/// The summand of one layer's block.
 pub(crate) fn block(layer: usize, indptr: &[i32], indices: &[i32]) -> u64 {
     let tag = 16 + 2 * layer as u64;
     let vectors = Vectors::widest();
     local_ids(vectors, tag, indptr).wrapping_add(local_ids(vectors, tag + 1, indices))
 }
 
-/// What the weights of one layer's edges add: nothing where there are none.
+/// The summand of the weights of one layer's edges: 0 without weights.
 pub(crate) fn weights(layer: usize, weights: &[f32]) -> u64 {
     weight_bits(Vectors::widest(), TAG_WEIGHTS + layer as u64, weights)
 }

@@ -1,25 +1,34 @@
-//! From seeds to blocks: the order of an epoch's seeds, and what is sampled around each batch of them.
+//! From seeds to blocks: the order of an epoch's seeds, and the neighbours sampled around each batch of them.
 //!
 //! A batch is a function of the graph, the options and its [`BatchKey`] alone: random numbers are counter-based and
 //! keyed by what they are for ([`philox`]), never by thread, process or the batches sampled before. So any number
 //! of samplers, in any order, produces the same batches bit for bit. `docs/reproducible-batches.md` is the contract
 //! to the letter, `docs/test-vectors.json` its test vectors.
 //!
-//! There are several kinds of sampler ([`SamplerKind`]) behind one trait, [`BatchSampler`]; [`sampler`] makes the one
-//! that the options name. It writes into memory that its caller owns (a slot of shared memory, or a [`MiniBatch`]) and
+//! There are several kinds of sampler ([`SamplerKind`], listed in `kinds/table.rs`) behind one trait, [`BatchSampler`].
+//! [`sampler`](sampler()) makes the one that the options name. It writes into memory that its caller owns (a slot of shared memory, or a [`MiniBatch`]) and
 //! allocates nothing once it is built.
 //!
-//! What this crate must not know: processes, slots and how a batch travels; features, labels and what is computed
-//! from them; devices.
-#![forbid(unsafe_code)]
+//! [`cuda`] makes the same batches on a GPU. The driver is loaded when a sampler asks for it, so the module costs
+//! nothing without a GPU.
+//!
+//! This crate must not know: processes, slots and how a batch travels; features, labels and models; which lists are
+//! worth caching. Start at [`BatchSampler`] and [`SamplerKind`]; `uva-plan` and `uva-runtime` build on it.
+// Only the CUDA half enqueues work on memory that the compiler cannot follow.
+#![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod batch;
+mod batch_key;
 mod bounds;
+#[allow(unsafe_code, reason = "kernels are launched on memory that their arguments name")]
+pub mod cuda;
 mod error;
 mod hash;
 mod hops;
+mod kind;
 mod kinds;
+mod limits;
 mod local_ids;
 mod options;
 pub mod philox;
@@ -27,13 +36,13 @@ mod sampler;
 mod seed_order;
 
 pub use batch::{BatchCounts, BatchMut, BlockMut, BlockRef, LayerCounts, ListReads, MiniBatch};
+pub use batch_key::BatchKey;
 pub use bounds::{BatchBounds, LayerBounds};
 pub use error::{Capacity, InvalidOption, SampleError};
 pub use hash::batch_hash;
-pub use kinds::{
-    FastGcnSampler, LaborSampler, LadiesSampler, NeighborSampler, SaintEdgeSampler, SaintNodeSampler,
-    SamplerKind, WalkSampler, WeightedSampler,
-};
-pub use options::{BatchKey, Expand, HopShape, MAX_EPOCH, MAX_LAYERS, SamplerOptions, Walks, batch_of_picks};
-pub use sampler::{BatchSampler, GraphView, Home, sampler};
+pub use kind::SamplerKind;
+pub use kinds::{NeighborSampler, sampler};
+pub use limits::{MAX_EPOCH, MAX_LAYERS};
+pub use options::{Expand, HopShape, SamplerOptions, Walks, batch_of_picks};
+pub use sampler::{BatchSampler, GraphView, Home};
 pub use seed_order::SeedOrder;

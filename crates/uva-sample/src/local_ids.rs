@@ -6,6 +6,7 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use uva_mem::ZeroedPages;
 
 use crate::SampleError;
+use crate::limits::LOCAL_ID_BYTES;
 
 /// A direct map from node to local id, 4 bytes a node, emptied in constant time.
 ///
@@ -14,7 +15,7 @@ use crate::SampleError;
 pub(crate) struct LocalIds {
     entries: ZeroedPages,
     nodes: usize,
-    /// Above every entry of the batches before; never 0, which is what untouched entries hold.
+    /// Above every entry of the batches before; never 0, the value of untouched entries.
     base: u32,
     /// Local ids of this batch are below it.
     given: u32,
@@ -29,16 +30,13 @@ pub enum RelabelError {
     NoRoom,
 }
 
-/// Bytes of an entry.
-pub(crate) const ENTRY_BYTES: usize = size_of::<u32>();
-
 impl LocalIds {
     /// For the ids `0..nodes`.
     ///
     /// # Errors
     /// [`SampleError::Memory`] where the system has none for it.
     pub(crate) fn new(nodes: usize) -> Result<Self, SampleError> {
-        let bytes = nodes.saturating_mul(ENTRY_BYTES);
+        let bytes = nodes.saturating_mul(LOCAL_ID_BYTES);
         let entries = ZeroedPages::new(bytes)
             .map_err(|error| SampleError::Memory { bytes, reason: error.to_string() })?;
         Ok(Self { entries, nodes, base: 1, given: 0 })
@@ -118,7 +116,7 @@ impl LocalIds {
                 None => {}
             }
         }
-        // After an error too: what was given must be below the next batch's base.
+        // After an error too: the ids given must be below the next batch's base.
         self.given = self.given.max((first + next) as u32);
         *found = next;
         relabelled

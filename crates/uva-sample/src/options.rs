@@ -1,25 +1,11 @@
-//! What a sampler is asked for, and which batch is meant.
+//! The options of a sampler, and how a hop of them is worked off.
 
 use std::fmt;
 
-use uva_graph::{Csc, Split, mix};
+use uva_graph::mix;
 
-use crate::{InvalidOption, SampleError, SamplerKind};
-
-/// Most hops that a batch may have: the random key has five bits for the hop.
-pub const MAX_LAYERS: usize = 32;
-
-/// The last epoch that can be named: the random key has thirty bits for it.
-pub const MAX_EPOCH: u32 = (1 << 30) - 1;
-
-/// Most neighbours drawn out of a list; a larger fanout is fine where it takes every list whole.
-///
-/// A stream of random words ends after [`STREAM_WORDS`](crate::philox::STREAM_WORDS), and a draw may take more than
-/// one; a quarter of them is always enough in practice (a draw is rejected with a chance below one half).
-pub(crate) const MAX_PICKS: usize = 1 << 16;
-
-/// Most draws for a layer, of the kinds that draw together: a sampler's memory is sized by it.
-pub(crate) const MAX_DRAWN: i32 = 1 << 24;
+use crate::limits::{MAX_LAYERS, MAX_PICKS};
+use crate::{InvalidOption, SamplerKind};
 
 /// How a [`BatchSampler`](crate::BatchSampler) samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +17,8 @@ pub struct SamplerOptions {
     /// number in each hop where they are for [one subgraph](SamplerKind::draws_one_subgraph).
     pub fanouts: Vec<i32>,
     /// Whether a neighbour may be picked more than once. Then every list with entries gives as many picks as its
-    /// fanout says, a short one too; a fanout of −1 takes lists as they stand. For [`SamplerKind::Neighbor`] and
-    /// [`SamplerKind::Weighted`] only.
+    /// fanout says, a short one too; a fanout of −1 takes lists as they stand. For kinds that
+    /// [replace](SamplerKind::replaces).
     pub replace: bool,
     /// The run's seed.
     pub seed: u64,
@@ -43,11 +29,11 @@ pub struct SamplerOptions {
     pub expand: Expand,
     /// Whether blocks say where each pick stands in the dataset's `indices.npy`. It changes nothing else of a batch.
     pub edge_ids: bool,
-    /// The walks of [`SamplerKind::Walk`]. It changes nothing of other kinds.
+    /// The random walks of kinds that [walk](SamplerKind::walks). It changes nothing of other kinds.
     pub walks: Walks,
 }
 
-/// How [`SamplerKind::Walk`] walks.
+/// Random walks, of kinds that [walk](SamplerKind::walks).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Walks {
     /// Walks from each node, 1 to [`MOST_COUNT`](Self::MOST_COUNT).
@@ -105,7 +91,7 @@ impl Expand {
         }
     }
 
-    /// What [`name`](Self::name) calls so.
+    /// The value of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Expand> {
         Expand::ALL.into_iter().find(|expand| expand.name() == name)
@@ -119,27 +105,11 @@ impl fmt::Display for Expand {
 }
 
 impl SamplerOptions {
-    /// Checks that every batch of these options can be sampled from `csc`. Looks at every list only where one could be
-    /// too long.
-    ///
-    /// # Errors
-    /// [`SampleError::InvalidOption`] for fanouts that mean nothing, that pick more than 65,536 out of a list, for
-    /// picks that are kept for no batch, for what the kind of sampler cannot do ([`check_kind`](Self::check_kind)), and
-    /// for graphs beyond what the random keys can name.
-    pub fn check(&self, csc: &Csc<'_>) -> Result<(), SampleError> {
-        check_fanouts(&self.fanouts)?;
-        if self.batch_dependency == 0 {
-            return Err(InvalidOption::BatchDependency.into());
-        }
-        self.check_kind()?;
-        Ok(check_graph(csc, self)?)
-    }
-
     /// Number, length and chance to end of the walks, where the kind walks.
     #[must_use]
     pub fn walks_in_force(&self) -> Option<[u32; 3]> {
         let Walks { count, length, stop } = self.walks;
-        (self.kind == SamplerKind::Walk).then_some([count, length, stop])
+        self.kind.walks().then_some([count, length, stop])
     }
 
     /// How many picks a list of `entries` entries gives in a hop of this fanout, of a kind that picks a number out of each
@@ -153,73 +123,7 @@ impl SamplerOptions {
     /// lists are taken whole.
     pub(crate) fn picks_a_list(&self, fanout: i32) -> Option<usize> {
         let picks = usize::try_from(fanout).ok()?;
-        Some(if self.kind == SamplerKind::Walk { picks.min(self.walks.steps()) } else { picks })
-    }
-
-    /// Checks that the kind of sampler can do what is asked of it.
-    ///
-    /// # Errors
-    /// The option that does not go with the kind, and what to use instead.
-    pub fn check_kind(&self) -> Result<(), InvalidOption> {
-        let kind = self.kind;
-        if self.replace && !matches!(kind, SamplerKind::Neighbor | SamplerKind::Weighted) {
-            return Err(InvalidOption::Replace { kind });
-        }
-        if kind == SamplerKind::Walk {
-            self.check_walks()?;
-        }
-        if kind.draws_together() {
-            if self.expand == Expand::New {
-                return Err(InvalidOption::ExpandNew { kind });
-            }
-            if let Some(layer) = self.fanouts.iter().position(|&fanout| fanout > MAX_DRAWN) {
-                return Err(InvalidOption::TooManyDrawn { kind, layer, fanout: self.fanouts[layer] });
-            }
-            let first = self.fanouts.first();
-            if kind.draws_one_subgraph()
-                && let Some(layer) = self.fanouts.iter().position(|fanout| Some(fanout) != first)
-            {
-                return Err(InvalidOption::OneSubgraph { kind, layer, fanout: self.fanouts[layer] });
-            }
-        }
-        Ok(())
-    }
-}
-
-impl SamplerOptions {
-    fn check_walks(&self) -> Result<(), InvalidOption> {
-        let Walks { count, length, stop } = self.walks;
-        for (what, given, least, most) in [
-            ("walks", count, 1, Walks::MOST_COUNT),
-            ("walk-length", length, 1, Walks::MOST_LENGTH),
-            ("walk-stop", stop, 0, 100),
-        ] {
-            if !(least..=most).contains(&given) {
-                return Err(InvalidOption::Walks { what, given, least, most });
-            }
-        }
-        if self.edge_ids {
-            return Err(InvalidOption::EdgeIds { kind: self.kind });
-        }
-        match self.fanouts.iter().position(|&fanout| !(1..=MAX_PICKS as i32).contains(&fanout)) {
-            Some(layer) => Err(InvalidOption::WalkFanout { layer, fanout: self.fanouts[layer] }),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Default for SamplerOptions {
-    fn default() -> Self {
-        Self {
-            kind: SamplerKind::Neighbor,
-            fanouts: vec![15, 10, 5],
-            replace: false,
-            seed: 0,
-            batch_dependency: 1,
-            expand: Expand::All,
-            edge_ids: false,
-            walks: Walks::default(),
-        }
+        Some(if self.kind.walks() { picks.min(self.walks.steps()) } else { picks })
     }
 }
 
@@ -267,7 +171,7 @@ pub struct HopShape {
     /// stands.
     pub limit: Option<usize>,
     /// Destinations whose lists are looked at before any of them is picked for. Where a batch has several faults, this
-    /// decides which is told, so whoever samples by other means needs it to tell the same.
+    /// decides which one is reported, so a sampler on a GPU needs it to report the same.
     pub group: usize,
 }
 
@@ -287,7 +191,7 @@ impl HopShape {
     }
 }
 
-/// Checks what does not depend on a graph.
+/// Checks the fanouts alone, without kind or graph.
 pub(crate) fn check_fanouts(fanouts: &[i32]) -> Result<(), InvalidOption> {
     if fanouts.is_empty() {
         return Err(InvalidOption::NoFanouts);
@@ -299,53 +203,4 @@ pub(crate) fn check_fanouts(fanouts: &[i32]) -> Result<(), InvalidOption> {
         Some(layer) => Err(InvalidOption::Fanout { layer, fanout: fanouts[layer] }),
         None => Ok(()),
     }
-}
-
-/// Names one batch of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct BatchKey {
-    /// Where the seeds come from.
-    pub split: Split,
-    /// The epoch, from 0, at most [`MAX_EPOCH`].
-    pub epoch: u32,
-    /// The batch within the epoch, from 0.
-    pub batch: u32,
-}
-
-/// For people, who count epochs and batches from 1.
-impl fmt::Display for BatchKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [batch, epoch] = [self.batch, self.epoch].map(|number| u64::from(number) + 1);
-        write!(f, "{} batch {batch} of epoch {epoch}", self.split)
-    }
-}
-
-/// Refuses graphs that the random keys cannot name and lists that cannot be picked from. Looks at every list only
-/// where one could be too long.
-fn check_graph(csc: &Csc<'_>, options: &SamplerOptions) -> Result<(), InvalidOption> {
-    let nodes = csc.nodes();
-    if nodes as u64 > 1 << 40 {
-        return Err(InvalidOption::TooManyNodes { nodes });
-    }
-    if let Some(original) = csc.original_ids
-        && original.len() != nodes
-    {
-        return Err(InvalidOption::OriginalIds { given: original.len(), nodes });
-    }
-    let longer_than = |limit: usize| {
-        (csc.edges() > limit).then(|| (0..nodes).find(|&node| csc.degree(node) > limit)).flatten()
-    };
-    if let Some(node) = longer_than(u32::MAX as usize) {
-        return Err(InvalidOption::DegreeTooLarge { node, degree: csc.degree(node) });
-    }
-    for (layer, &fanout) in options.fanouts.iter().enumerate() {
-        if !options.kind.draws_together()
-            && fanout as i64 > MAX_PICKS as i64
-            // With replacement every list that has entries is drawn from.
-            && let Some(node) = longer_than(if options.replace { 0 } else { fanout as usize })
-        {
-            return Err(InvalidOption::TooManyPicks { layer, fanout, node, degree: csc.degree(node) });
-        }
-    }
-    Ok(())
 }

@@ -14,7 +14,7 @@ const ROUNDS: usize = 10;
 /// Words that one stream holds before its 16-bit block number wraps and the words come again.
 pub const STREAM_WORDS: usize = 4 << 16;
 
-/// What a random number is for: a part of the counter, so streams of different purposes never meet.
+/// The purpose of random words: a part of the counter, so streams of different purposes never meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Purpose {
@@ -75,7 +75,7 @@ pub struct StreamKey {
     pub seed: u64,
     /// Original id of the node (or the position, for [`Purpose::SeedShuffle`]). The low 40 bits count.
     pub node: u64,
-    /// What the words are for.
+    /// The purpose of the words.
     pub purpose: Purpose,
     /// The hop, 0 at the seeds. The low 5 bits count.
     pub layer: u32,

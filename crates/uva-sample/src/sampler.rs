@@ -1,19 +1,13 @@
-//! What every sampler can do, and the one for given options.
+//! The interface of all samplers, and the graph as they see it.
 
 use uva_graph::Csc;
 
-use crate::kinds::{
-    FastGcnSampler, LaborSampler, LadiesSampler, NeighborSampler, SaintEdgeSampler, SaintNodeSampler,
-    WalkSampler, WeightedSampler,
-};
-use crate::{
-    BatchCounts, BatchKey, BatchMut, InvalidOption, MiniBatch, SampleError, SamplerKind, SamplerOptions,
-};
+use crate::{BatchCounts, BatchKey, BatchMut, InvalidOption, MiniBatch, SampleError, SamplerOptions};
 
 /// Makes mini-batches. A batch is a function of the graph, the options and its [`BatchKey`] alone, whatever the sampler
 /// did before, so samplers share nothing: for several threads, make several.
 ///
-/// A sampler allocates when it is made ([`sampler`]) and not afterwards.
+/// A sampler allocates when it is made ([`sampler`](crate::sampler())) and not afterwards.
 pub trait BatchSampler: Send {
     /// The options that the sampler was made with.
     fn options(&self) -> &SamplerOptions;
@@ -50,8 +44,9 @@ pub trait BatchSampler: Send {
 pub struct GraphView<'g> {
     /// The lists.
     pub csc: Csc<'g>,
-    /// The weight of each edge, in the order of the *dataset's* `indices.npy`: what [`SamplerKind::Weighted`] picks by.
-    /// An edge whose weight is not above 0 does not exist for it.
+    /// The weight of each edge, in the order of the *dataset's* `indices.npy`, for kinds that
+    /// [need weights](crate::SamplerKind::needs_weights). An edge whose weight is not above 0 does not exist for
+    /// them.
     pub weights: Option<&'g [f32]>,
     /// Where `csc` is the dataset's graph in another order: the way back.
     pub home: Option<Home<'g>>,
@@ -101,25 +96,4 @@ impl GraphView<'_> {
             _ => Ok(()),
         }
     }
-}
-
-/// The sampler for these options, of the kind that they name.
-///
-/// # Errors
-/// What [`SamplerOptions::check`] says, and [`InvalidOption::NoWeights`] where edges are to be picked by weights that
-/// the graph does not have.
-pub fn sampler<'g>(
-    graph: GraphView<'g>,
-    options: &SamplerOptions,
-) -> Result<Box<dyn BatchSampler + 'g>, SampleError> {
-    Ok(match options.kind {
-        SamplerKind::Neighbor => Box::new(NeighborSampler::over(graph, options.clone())?),
-        SamplerKind::Labor => Box::new(LaborSampler::over(graph, options.clone())?),
-        SamplerKind::Weighted => Box::new(WeightedSampler::over(graph, options.clone())?),
-        SamplerKind::Ladies => Box::new(LadiesSampler::over(graph, options.clone())?),
-        SamplerKind::FastGcn => Box::new(FastGcnSampler::over(graph, options.clone())?),
-        SamplerKind::SaintNode => Box::new(SaintNodeSampler::over(graph, options.clone())?),
-        SamplerKind::SaintEdge => Box::new(SaintEdgeSampler::over(graph, options.clone())?),
-        SamplerKind::Walk => Box::new(WalkSampler::over(graph, options.clone())?),
-    })
 }

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use uva_graph::Split;
 
-use crate::options::MAX_EPOCH;
+use crate::limits::MAX_EPOCH;
 use crate::philox::{Purpose, StreamKey, philox4x32};
 use crate::{InvalidOption, SampleError};
 

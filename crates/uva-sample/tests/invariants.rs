@@ -32,7 +32,7 @@ fn options() -> impl Strategy<Value = SamplerOptions> {
         .prop_map(|(fanouts, replace, seed, batch_dependency, expand, kind, edge_ids)| SamplerOptions {
             kind,
             fanouts: fanouts_for(kind, &fanouts),
-            replace: replace && replaces(kind),
+            replace: replace && kind.replaces(),
             seed,
             batch_dependency,
             expand: if kind.draws_together() { Expand::All } else { expand },
@@ -46,9 +46,6 @@ fn options() -> impl Strategy<Value = SamplerOptions> {
 }
 
 /// Whether a kind can pick with replacement.
-fn replaces(kind: SamplerKind) -> bool {
-    matches!(kind, SamplerKind::Neighbor | SamplerKind::Weighted)
-}
 
 /// The graph of these lists, with weights of all sorts: most of one size, some 0, some far lighter and heavier.
 fn graph_of(lists: &[Vec<i64>]) -> Graph {
@@ -171,7 +168,7 @@ proptest! {
         let seeds = some_seeds(lists.len(), count);
         for (kind, replace) in SamplerKind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
           for expand in [Expand::All, Expand::New] {
-            if (replace && !replaces(kind)) || (expand == Expand::New && kind.draws_together()) {
+            if (replace && !kind.replaces()) || (expand == Expand::New && kind.draws_together()) {
                 continue;
             }
             let fanouts = fanouts_for(kind, &fanouts);
@@ -250,9 +247,9 @@ fn groups_and_pieces_leave_no_seam() {
             }
             for kind in SamplerKind::ALL {
                 // The plain method takes its time: the other kinds need not have as many seeds.
-                let few = if kind == SamplerKind::Neighbor { seeds.len() } else { 260 };
+                let few = if kind == SamplerKind::NEIGHBOR { seeds.len() } else { 260 };
                 let seeds = &seeds[seeds.len() - seeds.len().min(few)..];
-                if replace && !replaces(kind) {
+                if replace && !kind.replaces() {
                     continue;
                 }
                 let options = SamplerOptions { kind, fanouts: fanouts_for(kind, fanouts), ..options.clone() };
@@ -422,10 +419,16 @@ fn what_a_kind_of_sampler_cannot_do_is_refused_when_it_is_made() {
         };
         refused
     };
-    let (labor, weighted) = (SamplerKind::Labor, SamplerKind::Weighted);
-    assert_eq!(refused(graph.view(), labor, true), InvalidOption::Replace { kind: labor });
+    let (labor, weighted) = (SamplerKind::LABOR, SamplerKind::WEIGHTED);
+    assert_eq!(
+        refused(graph.view(), labor, true),
+        InvalidOption::Replace { kind: labor, instead: "neighbor or weighted".into() }
+    );
     let none = refused(graph.view(), weighted, false);
-    assert!(none == InvalidOption::NoWeights && none.to_string().contains("weight.npy"), "{none}");
+    assert!(
+        none == InvalidOption::NoWeights { kind: weighted } && none.to_string().contains("weight.npy"),
+        "{none}"
+    );
     let short = GraphView { weights: Some(&[1.0]), ..graph.view() };
     assert_eq!(refused(short, weighted, false), InvalidOption::Weights { given: 1, edges: 3 });
     let refused_with = |kind: SamplerKind, expand, fanout| {
@@ -439,9 +442,10 @@ fn what_a_kind_of_sampler_cannot_do_is_refused_when_it_is_made() {
     };
     for kind in SamplerKind::ALL.into_iter().filter(|kind| kind.draws_together()) {
         let replaced = refused(graph.view(), kind, true);
-        assert_eq!(replaced, InvalidOption::Replace { kind });
+        assert!(matches!(replaced, InvalidOption::Replace { kind: of, .. } if of == kind), "{replaced}");
         assert!(replaced.to_string().contains("--sampler-kind neighbor or weighted"), "{replaced}");
-        assert_eq!(refused_with(kind, Expand::New, 5), Some(InvalidOption::ExpandNew { kind }));
+        let instead = SamplerKind::names_of(|kind| !kind.draws_together());
+        assert_eq!(refused_with(kind, Expand::New, 5), Some(InvalidOption::ExpandNew { kind, instead }));
         let fanout = (1 << 24) + 1;
         let layer = usize::from(!kind.draws_one_subgraph());
         let too_many = Some(InvalidOption::TooManyDrawn { kind, layer, fanout });

@@ -30,7 +30,7 @@ fn batch(graph: &Graph, options: &SamplerOptions, number: u32, seeds: &[i64]) ->
 #[test]
 fn every_list_gets_the_fanout_or_all_it_has_and_no_entry_twice() {
     let graph = graph();
-    let options = SamplerOptions { edge_ids: true, ..options(SamplerKind::Labor, &[12, 15]) };
+    let options = SamplerOptions { edge_ids: true, ..options(SamplerKind::LABOR, &[12, 15]) };
     let batch = batch(&graph, &options, 5, &(0..200).map(|i| i * 97).collect::<Vec<_>>());
     for (block, fanout) in batch.blocks().zip([12, 15]) {
         for (&node, ends) in batch.nodes().iter().zip(block.indptr.windows(2)) {
@@ -47,7 +47,7 @@ fn every_neighbour_is_picked_equally_often() {
         let mut lists = vec![Vec::new(); degree + 1];
         lists[0] = (1..=degree as i64).collect();
         let graph = Graph::from_lists(&lists);
-        let options = options(SamplerKind::Labor, &[fanout]);
+        let options = options(SamplerKind::LABOR, &[fanout]);
         let (mut sampler, mut batch) = (graph.sampler_for(&options), graph.room(1, &[fanout]));
         let mut counts = vec![0; degree];
         for number in 0..(100 * degree / fanout as usize).max(4000) as u32 {
@@ -65,7 +65,7 @@ fn nodes_with_the_same_neighbours_pick_the_same_in_a_hop_and_others_in_the_next(
     lists[3].reverse();
     lists.resize(40, vec![]);
     let graph = Graph::from_lists(&lists);
-    let batch = batch(&graph, &options(SamplerKind::Labor, &[9, 9]), 0, &[0, 1, 2, 3]);
+    let batch = batch(&graph, &options(SamplerKind::LABOR, &[9, 9]), 0, &[0, 1, 2, 3]);
     assert_eq!(batch.block(0).unwrap().sources, 4 + 9);
     let picks = |layer: usize, destination: usize| {
         let block = batch.block(layer).unwrap();
@@ -87,7 +87,7 @@ fn a_batch_has_fewer_nodes_than_by_neighbour_sampling() {
     let nodes = |kind| -> usize {
         (0..5).map(|number| batch(&graph, &options(kind, &[10, 10]), number, &seeds).nodes().len()).sum()
     };
-    let (labor, neighbor) = (nodes(SamplerKind::Labor), nodes(SamplerKind::Neighbor));
+    let (labor, neighbor) = (nodes(SamplerKind::LABOR), nodes(SamplerKind::NEIGHBOR));
     assert!(labor * 10 < neighbor * 9, "{labor} nodes, {neighbor} by neighbour sampling");
 }
 
@@ -96,7 +96,7 @@ fn picks_stay_for_as_many_batches_as_they_are_to() {
     let graph = graph();
     let seeds: Vec<i64> = (0..300).collect();
     let shared = |batch_dependency| {
-        let options = SamplerOptions { batch_dependency, ..options(SamplerKind::Labor, &[5]) };
+        let options = SamplerOptions { batch_dependency, ..options(SamplerKind::LABOR, &[5]) };
         let [mut now, next] = [0, 1].map(|number| batch(&graph, &options, number, &seeds).nodes().to_vec());
         now.retain(|node| next.contains(node));
         now.len()

@@ -58,7 +58,7 @@ fn fastgcn_draws_nodes_in_proportion_to_their_importance_in_the_whole_graph() {
     let total: f64 = sums.iter().sum();
     let draws = 20.0;
     let mut counts = vec![0; 60];
-    batches(&graph, &options(SamplerKind::FastGcn, &[20]), &[0], 5000, |nodes, block| {
+    batches(&graph, &options(SamplerKind::FASTGCN, &[20]), &[0], 5000, |nodes, block| {
         for (&local, &weight) in block.indices.iter().zip(block.weights) {
             let node = nodes[local as usize] as usize;
             // The weight says how often it was drawn.
@@ -81,7 +81,7 @@ fn sums_weighed_by_fastgcn_are_right_in_expectation() {
     let seeds: Vec<i64> = (0..60).filter(|&node| !graph.list(node).is_empty()).collect();
     let (draws, count) = (16, 4000);
     let mut means: HashMap<i64, f64> = HashMap::new();
-    batches(&graph, &options(SamplerKind::FastGcn, &[draws]), &seeds, count, |nodes, block| {
+    batches(&graph, &options(SamplerKind::FASTGCN, &[draws]), &seeds, count, |nodes, block| {
         for (destination, ends) in block.indptr.windows(2).enumerate() {
             let edges = ends[0] as usize..ends[1] as usize;
             let weighed = block.indices[edges.clone()].iter().zip(&block.weights[edges]);
@@ -125,7 +125,7 @@ fn ladies_draws_sets_of_neighbours_as_one_draw_after_the_other_makes_them() {
     let (graph, importance) = two_lists();
     for count in [1, 2, 3, 5] {
         let mut counts = vec![0_u64; 1 << 6];
-        batches(&graph, &options(SamplerKind::Ladies, &[count]), &[0, 1], 40_000, |nodes, block| {
+        batches(&graph, &options(SamplerKind::LADIES, &[count]), &[0, 1], 40_000, |nodes, block| {
             assert_eq!(block.sources, 2 + count as usize, "each drawn node is a source once");
             let drawn = block.indices.iter().map(|&local| nodes[local as usize] - 2);
             counts[drawn.fold(0, |set, node| set | 1 << node)] += 1;
@@ -145,7 +145,7 @@ fn the_weights_that_ladies_gives_a_list_sum_up_to_one_and_fall_with_importance()
     let seeds: Vec<i64> = (0..30).collect();
     let sums = sums(&graph, 0..30);
     let (mut empty, mut partial) = (0, 0);
-    batches(&graph, &options(SamplerKind::Ladies, &[12]), &seeds, 200, |nodes, block| {
+    batches(&graph, &options(SamplerKind::LADIES, &[12]), &seeds, 200, |nodes, block| {
         assert!(block.sources <= 30 + 12);
         for ends in block.indptr.windows(2) {
             let edges = ends[0] as usize..ends[1] as usize;
@@ -191,7 +191,7 @@ fn saint_edge_draws_edges_in_proportion_to_one_over_the_lengths_of_both_lists() 
     }
     let mut counts: HashMap<Vec<i64>, u64> = HashMap::new();
     let batches_drawn = 40_000;
-    batches(&graph, &options(SamplerKind::SaintEdge, &[1]), &[0], batches_drawn, |nodes, block| {
+    batches(&graph, &options(SamplerKind::SAINT_EDGE, &[1]), &[0], batches_drawn, |nodes, block| {
         let mut ends: Vec<i64> = block.indices.iter().map(|&local| nodes[local as usize]).collect();
         ends.sort_unstable();
         *counts.entry(ends).or_default() += 1;
@@ -219,8 +219,8 @@ fn a_node_is_in_a_subgraph_as_often_as_its_weight_says() {
     let total_of_nodes = of_nodes.iter().sum();
     let (draws, count) = (12, 20_000);
     for (kind, parts, total) in [
-        (SamplerKind::SaintNode, of_nodes, total_of_nodes),
-        (SamplerKind::SaintEdge, of_edges, total_of_edges),
+        (SamplerKind::SAINT_NODE, of_nodes, total_of_nodes),
+        (SamplerKind::SAINT_EDGE, of_edges, total_of_edges),
     ] {
         let chance = |node: i64| 1.0 - (1.0_f64 - parts[node as usize] / total).powi(draws);
         let mut counts = vec![0_u64; 60];
@@ -247,7 +247,7 @@ fn a_node_is_in_a_subgraph_as_often_as_its_weight_says() {
 fn every_layer_of_a_subgraph_has_all_edges_between_its_nodes() {
     let graph = graph();
     let seeds = [0, 7, 31];
-    for kind in [SamplerKind::SaintNode, SamplerKind::SaintEdge] {
+    for kind in [SamplerKind::SAINT_NODE, SamplerKind::SAINT_EDGE] {
         let options = options(kind, &[9, 9, 9, 9]);
         let (mut sampler, mut batch) = (graph.sampler_for(&options), graph.room_for(3, &options));
         for number in 0..50 {
@@ -276,7 +276,7 @@ fn where_all_are_taken_the_weights_are_those_of_the_mean() {
     let graph = graph();
     let seeds: Vec<i64> = (0..60).collect();
     let all = SamplerKind::ALL.into_iter().filter(|kind| kind.draws_together()).map(|kind| (kind, -1));
-    for (kind, fanout) in all.chain([(SamplerKind::Ladies, 60)]) {
+    for (kind, fanout) in all.chain([(SamplerKind::LADIES, 60)]) {
         batches(&graph, &options(kind, &[fanout]), &seeds, 2, |nodes, block| {
             for (&node, ends) in nodes.iter().zip(block.indptr.windows(2)) {
                 let edges = ends[0] as usize..ends[1] as usize;
@@ -316,7 +316,7 @@ fn importance_beyond_what_a_double_holds_exactly_stays_at_the_top() {
     }
     let graph = Graph { indptr, indices: common::Ids::I64(indices), original_ids: None, weights: None };
     let seeds: Vec<i64> = (0..seeds as i64).collect();
-    batches(&graph, &options(SamplerKind::Ladies, &[2]), &seeds, 2, |_, block| {
+    batches(&graph, &options(SamplerKind::LADIES, &[2]), &seeds, 2, |_, block| {
         assert_eq!(block.indices.len(), once + twice + 2, "the third is a million times less likely");
         assert_eq!(block.weights[once + twice..], [0.5, 0.5]);
     });

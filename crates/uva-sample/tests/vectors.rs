@@ -176,7 +176,7 @@ fn picks_of_any_length_agree() {
 fn batches_of_all_graphs_agree() {
     let vectors = vectors();
     let graphs = entries(&vectors, "graphs");
-    assert_eq!(graphs.len(), 29);
+    assert_eq!(graphs.len(), 32);
     for case in graphs {
         let indices = match case["indices_dtype"].as_str() {
             Some("int32") => Ids::I32(integers(&case["indices"])),
@@ -189,7 +189,7 @@ fn batches_of_all_graphs_agree() {
         let graph = Graph { indptr: integers(&case["indptr"]), indices, original_ids, weights };
         let options = SamplerOptions {
             kind: match case["options"]["kind"].as_str() {
-                None => SamplerKind::Neighbor,
+                None => SamplerKind::default(),
                 Some(name) => SamplerKind::from_name(name).unwrap(),
             },
             edge_ids: case["options"]["edge_ids"].as_bool().unwrap_or(false),
@@ -270,6 +270,29 @@ fn batches_of_all_graphs_agree() {
             let hash = format!("{:016x}", counts.hash);
             assert_eq!(Some(hash.as_str()), expected["hash"].as_str(), "{}: {key}", case["name"]);
         }
+    }
+}
+
+#[test]
+fn every_kind_has_test_vectors_and_rows_in_the_documentation() {
+    let page = |name: &str| std::fs::read_to_string(repository().join("docs").join(name)).unwrap();
+    let vectors: Value = serde_json::from_str(&page("test-vectors.json")).unwrap();
+    let told: Vec<_> =
+        entries(&vectors, "graphs").iter().map(|case| case["options"]["kind"].as_str()).collect();
+    let (samplers, commands, contract) =
+        (page("samplers.md"), page("commands.md"), page("reproducible-batches.md"));
+    for kind in SamplerKind::ALL {
+        let name = Some(kind.name()).filter(|_| kind != SamplerKind::default());
+        assert!(told.contains(&name), "docs/test-vectors.json has no batches of {kind}");
+        assert!(
+            samplers.contains(&format!("\n| [`{kind}`](#")),
+            "the table of docs/samplers.md has no row {kind}"
+        );
+        assert!(
+            commands.contains(&format!("\n| `{kind}` | ")),
+            "the table of docs/commands.md has no row {kind}"
+        );
+        assert!(contract.contains(&format!("`{kind}`")), "docs/reproducible-batches.md does not say {kind}");
     }
 }
 

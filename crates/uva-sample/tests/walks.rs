@@ -10,7 +10,7 @@ use uva_sample::{Expand, InvalidOption, SampleError, SamplerKind, SamplerOptions
 
 fn options(fanout: i32, walks: Walks) -> SamplerOptions {
     SamplerOptions {
-        kind: SamplerKind::Walk,
+        kind: SamplerKind::WALK,
         fanouts: vec![fanout],
         seed: 5,
         walks,
@@ -145,18 +145,18 @@ fn what_walks_cannot_be_asked_for_is_refused_by_the_options_name() {
         let refused = refused(options(3, walks)).to_string();
         assert!(refused.contains(part), "{refused}");
         // Who does not walk does not mind.
-        let other = SamplerOptions { kind: SamplerKind::Neighbor, ..options(3, walks) };
+        let other = SamplerOptions { kind: SamplerKind::NEIGHBOR, ..options(3, walks) };
         assert!(sampler(graph.view(), &other).is_ok());
     }
+    let kind = SamplerKind::WALK;
     for fanout in [-1, 65_537] {
         let layer = 0;
-        assert_eq!(refused(options(fanout, walks)), InvalidOption::WalkFanout { layer, fanout });
+        assert_eq!(refused(options(fanout, walks)), InvalidOption::FoundFanout { kind, layer, fanout });
     }
-    let kind = SamplerKind::Walk;
     let asked = SamplerOptions { edge_ids: true, ..options(3, walks) };
     assert_eq!(refused(asked), InvalidOption::EdgeIds { kind });
     let asked = SamplerOptions { replace: true, ..options(3, walks) };
-    assert_eq!(refused(asked), InvalidOption::Replace { kind });
+    assert!(matches!(refused(asked), InvalidOption::Replace { kind: of, .. } if of == kind));
     let largest = Walks { count: 1024, length: 32, stop: 100 };
     let asked = SamplerOptions { expand: Expand::New, ..options(65_536, largest) };
     assert!(sampler(graph.view(), &asked).is_ok());

@@ -11,7 +11,7 @@ fn picks(weights: &[f32], fanout: i32, replace: bool, batches: u32, mut each: im
     lists[0] = (1..=weights.len() as i64).collect();
     let graph = Graph::from_lists(&lists).narrow().weighted(&[weights.to_vec()]);
     let options = SamplerOptions {
-        kind: SamplerKind::Weighted,
+        kind: SamplerKind::WEIGHTED,
         fanouts: vec![fanout],
         replace,
         seed: 5,

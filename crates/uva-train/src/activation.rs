@@ -6,11 +6,11 @@ use crate::TrainError;
 use crate::borrowed::Number;
 use crate::dropout::Draws;
 use crate::host;
-use crate::options::ModelKind;
 use rayon::prelude::*;
 use std::mem::MaybeUninit;
 use std::ops::Div;
 use tch::{Device, Kind, Tensor};
+use uva_model::{ModelKind, Nonlinearity};
 use uva_ops::{Vectors, vectorized};
 
 /// The function.
@@ -32,9 +32,9 @@ pub(crate) enum Saved {
 
 impl Activation {
     pub(crate) fn of(model: ModelKind) -> Self {
-        match model {
-            ModelKind::Sage | ModelKind::Gcn => Self::Relu,
-            ModelKind::Gat => Self::Elu,
+        match model.row().nonlinearity {
+            Nonlinearity::Relu => Self::Relu,
+            Nonlinearity::Elu => Self::Elu,
         }
     }
 

@@ -2,11 +2,11 @@
 
 use crate::borrowed::Borrowed;
 use crate::input::BlockInput;
-use crate::options::ModelKind;
 use crate::sums::{self, Element, Id, Weights};
-use crate::tensor_block::{TensorBlock, Transposed};
+use crate::tensor_block::{TensorBlock, Transposed, refuse_weights};
 use crate::{TrainError, host};
 use tch::{Device, Kind, Tensor};
+use uva_model::{ModelKind, Weighting};
 
 /// `embedding_bag`'s name for a weighted sum.
 const SUM: i64 = 0;
@@ -131,19 +131,23 @@ impl<'a> Block<'a> {
         degrees: &[i32],
         kind: Kind,
     ) -> Result<Self, TrainError> {
-        let (weights, own) = match model {
-            ModelKind::Sage if block.weights.is_empty() => (HostWeights::Mean, None),
-            ModelKind::Sage => match kind {
+        let (weights, own) = match model.row().weighting {
+            Weighting::Mean if block.weights.is_empty() => (HostWeights::Mean, None),
+            Weighting::Mean => match kind {
                 Kind::Double => {
                     (HostWeights::Double(block.weights.iter().copied().map(f64::from).collect()), None)
                 }
                 _ => (HostWeights::Single(block.weights.to_vec()), None),
             },
-            ModelKind::Gat => {
-                refuse_weights(!block.weights.is_empty())?;
+            Weighting::Attention => {
+                refuse_weights(model, !block.weights.is_empty())?;
                 (HostWeights::None, None)
             }
-            ModelKind::Gcn => {
+            Weighting::Sum => {
+                refuse_weights(model, !block.weights.is_empty())?;
+                (HostWeights::of_kind(vec![1.0; block.indices.len()], kind), None)
+            }
+            Weighting::Degrees => {
                 let (weights, own) = gcn_weights(block, degrees);
                 let own = Tensor::f_from_slice(&own)?.f_to_kind(kind)?.f_unsqueeze(1)?;
                 (HostWeights::of_kind(weights, kind), Some(own))
@@ -260,7 +264,7 @@ fn no_weights() -> TrainError {
 }
 
 /// Sums by source over the transposed lists of `input`, whose edges have `weights`.
-fn spread_on_host<T: Element>(
+pub(crate) fn spread_on_host<T: Element>(
     rows: &Tensor,
     input: &BlockInput<'_>,
     weights: Weights<'_, T>,
@@ -307,16 +311,6 @@ fn list(block: &BlockInput<'_>, v: usize) -> std::ops::Range<usize> {
     block.indptr[v] as usize..block.indptr[v + 1] as usize
 }
 
-/// The edges of a model that weighs its neighbours by itself: none may have a weight of its sampler's.
-pub(crate) fn refuse_weights(weighed: bool) -> Result<(), TrainError> {
-    if weighed {
-        return Err(TrainError::Input(
-            "a batch with weights of its edges for a GAT, which computes its own".to_owned(),
-        ));
-    }
-    Ok(())
-}
-
 /// Kipf & Welling's D̂^-½ (A + I) D̂^-½ for a sampled block, D̂ = in-degree in the whole graph + 1: the weight of each
 /// edge u → v, and that of each destination's own row.
 ///
@@ -345,28 +339,4 @@ fn gcn_weights(block: &BlockInput<'_>, degrees: &[i32]) -> (Vec<f64>, Vec<f64>) 
 /// 1 / √(d + 1).
 pub(crate) fn inverse_root(degree: i64) -> f64 {
     1.0 / (degree as f64 + 1.0).sqrt()
-}
-
-/// What the example `aggregation` measures: the sums of a block, and back. Not for anybody else.
-#[doc(hidden)]
-pub mod measured {
-    use super::{spread_on_host, sums};
-    use crate::TrainError;
-    use crate::input::BlockInput;
-    use crate::sums::Weights;
-    use tch::Tensor;
-
-    fn weights<'a>(block: &BlockInput<'a>) -> Weights<'a, f32> {
-        if block.weights.is_empty() { Weights::Mean } else { Weights::Each(block.weights) }
-    }
-
-    /// One row a destination. `block` is what a trainer would have accepted.
-    pub fn aggregate(block: &BlockInput<'_>, rows: &Tensor) -> Result<Tensor, TrainError> {
-        sums::weighted_sums(rows, (block.indptr, block.indices), weights(block))
-    }
-
-    /// One row a source.
-    pub fn spread(block: &BlockInput<'_>, rows: &Tensor) -> Result<Tensor, TrainError> {
-        spread_on_host(rows, block, weights(block))
-    }
 }

@@ -1,22 +1,16 @@
 //! What can go wrong while training, by what the user can do about it.
 
+use uva_model::OptionsError;
+
 use crate::cuda::TorchCudaError;
 
 /// Why a trainer could not be made, or could not take a batch.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {
-    /// An option has a value that cannot work. The user changes it.
-    #[error("{option}: {problem}")]
-    Option {
-        /// The option's name as on the command line, such as `--hidden`.
-        option: &'static str,
-        /// The value and what is wrong with it.
-        problem: String,
-    },
-    /// The dataset asks for something that no built-in model does.
-    #[error("the built-in models cannot train on this dataset: {0}")]
-    Unsupported(String),
+    /// An option or the dataset is none that a model can be made of.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
     /// A batch, or the dataset's tables, contradict themselves or the model.
     #[error("{0}")]
     Input(String),
@@ -54,7 +48,7 @@ impl TrainError {
 
     /// Whether options or data are to blame (exit code 2), and not the run (exit code 1).
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Option { .. } | Self::Unsupported(_) | Self::Input(_))
+        matches!(self, Self::Options(_) | Self::Input(_))
     }
 }
 

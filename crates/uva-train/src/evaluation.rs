@@ -1,6 +1,6 @@
 //! What an evaluation found, batch by batch or at once.
 
-use crate::task::Metric;
+use uva_model::Metric;
 
 /// What an evaluation found. Those of several batches add up.
 ///

@@ -2,10 +2,12 @@
 
 use crate::TrainError;
 use crate::aggregate::{inverse_root, weighted_sums};
-use crate::attention::{self, Attention};
 use crate::borrowed::Borrowed;
-use crate::convolution::Convolution;
-use crate::layer::{Layer, linear};
+use crate::layer::Layer;
+use crate::layer::attention::{self, Attention};
+use crate::layer::convolution::Convolution;
+use crate::layer::isomorphism::Isomorphism;
+use crate::rowwise::linear;
 use std::ops::Range;
 use tch::{Device, Kind, Tensor};
 use uva_graph::Csc;
@@ -40,6 +42,7 @@ pub(crate) fn full_layer(
     match layer {
         Layer::Convolution(layer) => graph.convolution(layer, rows),
         Layer::Attention(layer) => graph.attention(layer, rows),
+        Layer::Isomorphism(layer) => graph.isomorphism(layer, rows),
     }
 }
 
@@ -88,6 +91,25 @@ impl Graph<'_> {
                 let own = Tensor::f_from_slice(&own)?.f_to_kind(self.kind)?.f_unsqueeze(1)?;
                 let _ = target.f_add_(&slice(&projected, &chunk)?.f_mul(&own)?)?.f_add_(bias)?;
             }
+            start = chunk.end;
+        }
+        Ok(result)
+    }
+
+    /// The first product of all nodes, then each chunk's sums and second product.
+    fn isomorphism(&self, layer: &Isomorphism, rows: RowsOf<'_>) -> Result<Tensor, TrainError> {
+        let (projected, result) = (self.table(layer.outputs())?, self.table(layer.outputs())?);
+        for chunk in chunks(self.csc.nodes()) {
+            slice(&projected, &chunk)?.f_copy_(&layer.project(&rows(&chunk)?)?)?;
+        }
+        let mut start = 0;
+        while start < self.csc.nodes() {
+            let chunk = self.next_chunk(start, CHUNK_EDGES);
+            let lists = Lists::new(self.csc, &chunk)?;
+            let (indices, offsets) = (Borrowed::vector(&lists.indices)?, Borrowed::vector(&lists.offsets)?);
+            let weights = Tensor::f_ones([lists.indices.len() as i64], (self.kind, Device::Cpu))?;
+            let sums = weighted_sums(&projected, indices.tensor(), offsets.tensor(), &weights)?;
+            slice(&result, &chunk)?.f_copy_(&layer.evaluate(&sums, &slice(&projected, &chunk)?)?)?;
             start = chunk.end;
         }
         Ok(result)

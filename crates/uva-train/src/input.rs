@@ -2,7 +2,6 @@
 
 use crate::TrainError;
 use crate::borrowed::Borrowed;
-use crate::device_input::DeviceBatch;
 use uva_graph::{ElementType, Labels};
 
 /// One hop of a batch: for each destination node the local ids of the neighbours that were picked.
@@ -38,28 +37,6 @@ pub struct BatchInput<'a> {
     pub degrees: &'a [i32],
     /// The hops. `blocks[0]` is the one at the seeds, as in a slot; the model's first layer consumes the last.
     pub blocks: &'a [BlockInput<'a>],
-}
-
-/// A mini-batch, by where it lies.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Batch<'a> {
-    /// In host memory. A trainer on a device copies it over.
-    Host(BatchInput<'a>),
-    /// In the memory of the trainer's device. A trainer on the host refuses it.
-    Device(DeviceBatch<'a>),
-}
-
-impl<'a> From<&DeviceBatch<'a>> for Batch<'a> {
-    fn from(input: &DeviceBatch<'a>) -> Self {
-        Self::Device(*input)
-    }
-}
-
-impl<'a> From<&BatchInput<'a>> for Batch<'a> {
-    fn from(input: &BatchInput<'a>) -> Self {
-        Self::Host(*input)
-    }
 }
 
 /// Compares the sizes of a batch with each other and with the model's: `blocks` are (destinations, sources) of each

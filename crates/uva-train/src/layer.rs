@@ -1,14 +1,18 @@
 //! One layer of a network: its parameters, its forward pass over a block, and its gradients.
 
+pub(crate) mod attention;
+pub(crate) mod convolution;
+pub(crate) mod isomorphism;
+
+use self::attention::{Attention, Heads};
+use self::convolution::Convolution;
+use self::isomorphism::Isomorphism;
 use crate::TrainError;
 use crate::aggregate::Block;
-use crate::attention::{Attention, Heads};
-use crate::convolution::Convolution;
 use crate::dropout::Draws;
-use crate::options::{ModelKind, TrainerOptions};
 use crate::random::SplitMix64;
-use crate::{attention, convolution};
 use tch::{Device, Kind, Tensor};
+use uva_model::{ModelKind, TrainerOptions};
 
 /// A layer, by what decides the weight of a neighbour.
 pub(crate) enum Layer {
@@ -16,12 +20,15 @@ pub(crate) enum Layer {
     Convolution(Convolution),
     /// The rows themselves.
     Attention(Attention),
+    /// Nothing: each counts once.
+    Isomorphism(Isomorphism),
 }
 
 /// What a forward pass leaves for the backward pass.
 pub(crate) enum Saved {
     Convolution(convolution::Saved),
     Attention(attention::Saved),
+    Isomorphism(isomorphism::Saved),
 }
 
 impl Layer {
@@ -37,6 +44,7 @@ impl Layer {
         Ok(match options.model {
             ModelKind::Sage => Self::Convolution(Convolution::sage(inputs, outputs, place, random)?),
             ModelKind::Gcn => Self::Convolution(Convolution::gcn(inputs, outputs, place, random)?),
+            ModelKind::Gin => Self::Isomorphism(Isomorphism::new((inputs, outputs), place, random)?),
             ModelKind::Gat => {
                 let number = if last { options.output_heads.unwrap_or(options.heads) } else { options.heads };
                 let heads = Heads { number, averaged: last };
@@ -51,6 +59,7 @@ impl Layer {
         Ok(match self {
             Self::Convolution(layer) => Self::Convolution(layer.on(device)?),
             Self::Attention(layer) => Self::Attention(layer.on(device)?),
+            Self::Isomorphism(layer) => Self::Isomorphism(layer.on(device)?),
         })
     }
 
@@ -59,6 +68,7 @@ impl Layer {
         match self {
             Self::Convolution(layer) => layer.parameters(),
             Self::Attention(layer) => layer.parameters(),
+            Self::Isomorphism(layer) => layer.parameters(),
         }
     }
 
@@ -80,6 +90,10 @@ impl Layer {
             Self::Attention(layer) => {
                 let (out, saved) = layer.forward(x, block, draws)?;
                 Ok((out, Saved::Attention(saved)))
+            }
+            Self::Isomorphism(layer) => {
+                let (out, saved) = layer.forward(x, block)?;
+                Ok((out, Saved::Isomorphism(saved)))
             }
         }
     }
@@ -104,28 +118,10 @@ impl Layer {
             (Self::Attention(layer), Saved::Attention(saved)) => {
                 layer.backward(x, saved, block, gradient, input_gradient)
             }
+            (Self::Isomorphism(layer), Saved::Isomorphism(saved)) => {
+                layer.backward(x, saved, block, gradient, input_gradient)
+            }
             _ => Err(TrainError::Input("a backward pass behind another layer's forward pass".to_owned())),
         }
     }
-}
-
-/// x Wᵀ.
-pub(crate) fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor, TrainError> {
-    Ok(x.f_linear::<Tensor>(weight, None)?)
-}
-
-/// Uniform in ±√(6 / fans) (Glorot & Bengio 2010), `fans` being inputs + outputs.
-///
-/// Drawn on the host whatever the device, so that equal seeds give equal parameters everywhere.
-pub(crate) fn glorot(
-    shape: &[usize],
-    fans: usize,
-    (kind, device): (Kind, Device),
-    random: &mut SplitMix64,
-) -> Result<Tensor, TrainError> {
-    let bound = (6.0 / fans as f64).sqrt();
-    let values: Vec<f64> = (0..shape.iter().product()).map(|_| bound * random.symmetric()).collect();
-    let shape: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
-    let weight = Tensor::f_from_slice(&values)?.f_to_kind(kind)?.f_view(&shape[..])?;
-    Ok(weight.f_to_device(device)?)
 }

@@ -24,46 +24,39 @@
 mod activation;
 mod adam;
 mod aggregate;
-mod attention;
+mod batch;
 mod borrowed;
 pub mod checkpoint;
-mod convolution;
 pub mod cuda;
 mod device;
 mod device_input;
 mod dropout;
-mod durable;
 mod error;
 mod evaluate;
 mod evaluation;
-mod footprint;
 mod full_layer;
 mod host;
+mod initial;
 mod input;
 mod layer;
+#[doc(hidden)]
+pub mod measured;
 mod model;
-mod options;
 mod prepared;
 mod random;
 mod rowwise;
 mod sums;
 mod targets;
-mod task;
 mod tensor_block;
 mod trainer;
 
 #[cfg(test)]
 mod tests;
 
-#[doc(hidden)]
-pub use aggregate::measured;
-pub use checkpoint::{Checkpoint, CheckpointError};
+pub use batch::Batch;
 pub use device::TrainDevice;
 pub use device_input::{DeviceBatch, DeviceBlock};
 pub use error::TrainError;
 pub use evaluation::Evaluation;
-pub use footprint::{Footprint, Shapes};
-pub use input::{Batch, BatchInput, BlockInput};
-pub use options::{FeatureNorm, ModelKind, NormKind, TrainerOptions};
-pub use task::{Metric, Task};
+pub use input::{BatchInput, BlockInput};
 pub use trainer::{Confirm, Step, Trainer};

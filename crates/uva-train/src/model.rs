@@ -5,10 +5,10 @@ use crate::activation::{self, Activation};
 use crate::aggregate::Block;
 use crate::dropout::Draws;
 use crate::layer::{Layer, Saved};
-use crate::options::{NormKind, TrainerOptions};
 use crate::random::SplitMix64;
 use crate::rowwise::{LayerNorm, Linear, Normalised};
 use tch::{Device, Kind, Tensor};
+use uva_model::{NormKind, TrainerOptions};
 
 /// One thing that is done to all rows.
 pub(crate) enum Step {

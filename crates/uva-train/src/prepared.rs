@@ -2,14 +2,26 @@
 
 use crate::TrainError;
 use crate::aggregate::Block;
+use crate::batch::Batch;
 use crate::borrowed::{Borrowed, Number};
 use crate::device::TrainDevice;
 use crate::device_input::DeviceBatch;
-use crate::input::{Batch, BatchInput};
-use crate::options::ModelKind;
+use crate::input::BatchInput;
 use crate::targets::Targets;
-use crate::trainer::Trainer;
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
+use uva_model::{ModelKind, Task};
+
+/// What a batch is prepared for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trains {
+    pub(crate) model: ModelKind,
+    pub(crate) layers: usize,
+    /// Feature columns.
+    pub(crate) input_dim: usize,
+    pub(crate) task: Task,
+    pub(crate) kind: Kind,
+    pub(crate) device: TrainDevice,
+}
 
 /// A batch that has at least one seed.
 pub(crate) struct Prepared<'a> {
@@ -38,11 +50,11 @@ struct BlockTensors<'a> {
 
 impl<'a> Prepared<'a> {
     /// Checks the batch and wraps it, or returns `None` if the host knows that no seed has a label.
-    pub(crate) fn new(trainer: &Trainer, batch: &Batch<'a>) -> Result<Option<Self>, TrainError> {
-        match (batch, trainer.device()) {
+    pub(crate) fn new(trainer: &Trains, batch: &Batch<'a>) -> Result<Option<Self>, TrainError> {
+        match (batch, trainer.device) {
             (Batch::Host(input), TrainDevice::Cpu | TrainDevice::StandIn) => Self::on_host(trainer, input),
             (Batch::Host(input), TrainDevice::Cuda(_)) => {
-                Self::copied(trainer, input, trainer.device().torch())
+                Self::copied(trainer, input, trainer.device.torch())
             }
             (Batch::Device(input), TrainDevice::Cuda(device)) => Self::on_device(trainer, input, device),
             (Batch::Device(_), TrainDevice::Cpu | TrainDevice::StandIn) => {
@@ -52,9 +64,9 @@ impl<'a> Prepared<'a> {
     }
 
     /// The way of the CPU: every number checked, weights and transposed lists by loops on the host.
-    fn on_host(trainer: &Trainer, input: &BatchInput<'a>) -> Result<Option<Self>, TrainError> {
+    fn on_host(trainer: &Trains, input: &BatchInput<'a>) -> Result<Option<Self>, TrainError> {
         let Some(targets) = check_host(trainer, input)? else { return Ok(None) };
-        let (model, kind) = (trainer.options().model, trainer.kind());
+        let (model, kind) = (trainer.model, trainer.kind);
         let blocks: Result<_, TrainError> =
             input.blocks.iter().map(|block| Block::new(model, block, input.degrees, kind)).collect();
         Ok(Some(Self { rows: input.feature_rows()?, targets, blocks: blocks? }))
@@ -62,15 +74,13 @@ impl<'a> Prepared<'a> {
 
     /// Host memory checked as on the CPU, then copied to `device` and treated like what lies there.
     pub(crate) fn copied(
-        trainer: &Trainer,
+        trainer: &Trains,
         input: &BatchInput<'a>,
         device: Device,
     ) -> Result<Option<Self>, TrainError> {
         let Some(targets) = check_host(trainer, input)? else { return Ok(None) };
-        let degrees = match trainer.options().model {
-            ModelKind::Gcn => Some(copy(input.degrees, device)?),
-            ModelKind::Sage | ModelKind::Gat => None,
-        };
+        let needs_degrees = trainer.model.row().needs_degrees();
+        let degrees = needs_degrees.then(|| copy(input.degrees, device)).transpose()?;
         let block = |block: &crate::BlockInput<'a>| -> Result<BlockTensors<'a>, TrainError> {
             let indptr = copy(block.indptr, device)?;
             let weighed = !block.weights.is_empty();
@@ -85,14 +95,14 @@ impl<'a> Prepared<'a> {
     }
 
     fn on_device(
-        trainer: &Trainer,
+        trainer: &Trains,
         input: &DeviceBatch<'a>,
         device: usize,
     ) -> Result<Option<Self>, TrainError> {
-        let needs_degrees = trainer.options().model == ModelKind::Gcn;
-        input.check(trainer.options().layers, trainer.input_dim(), needs_degrees)?;
+        let needs_degrees = trainer.model.row().needs_degrees();
+        input.check(trainer.layers, trainer.input_dim, needs_degrees)?;
         let vector = |slice, length, what: &str| Borrowed::device_vector::<i32>(slice, length, what, device);
-        let targets = Targets::on_device(input.labels, trainer.task(), input.seeds(), device)?;
+        let targets = Targets::on_device(input.labels, trainer.task, input.seeds(), device)?;
         let degrees = input.degrees.filter(|_| needs_degrees);
         let degrees = degrees.map(|slice| vector(slice, input.rows, "degrees")).transpose()?;
         let mut blocks = Vec::with_capacity(input.blocks.len());
@@ -124,9 +134,9 @@ impl<'a> Prepared<'a> {
     }
 
     /// The way of a device: everything by operations on tensors, and the host waits for none of them.
-    fn from_tensors(trainer: &Trainer, tensors: Tensors<'a>) -> Result<Self, TrainError> {
+    fn from_tensors(trainer: &Trains, tensors: Tensors<'a>) -> Result<Self, TrainError> {
         let Tensors { rows, targets, degrees, blocks } = tensors;
-        let (model, kind) = (trainer.options().model, trainer.kind());
+        let (model, kind) = (trainer.model, trainer.kind);
         let degrees = degrees.as_ref().map(Borrowed::tensor);
         let block = |block: &BlockTensors<'a>| {
             let (indptr, indices) = (block.indptr.tensor(), block.indices.tensor());
@@ -134,15 +144,15 @@ impl<'a> Prepared<'a> {
             Block::from_tensors(model, block.sources, indptr, indices, weights, degrees, kind)
         };
         let blocks: Result<_, TrainError> = blocks.iter().map(block).collect();
-        Ok(Self { rows, targets: targets.within_range(trainer.task())?, blocks: blocks? })
+        Ok(Self { rows, targets: targets.within_range(trainer.task)?, blocks: blocks? })
     }
 }
 
 /// Checks a batch in host memory, and returns the seeds' labels if any of them has one.
-fn check_host<'a>(trainer: &Trainer, input: &BatchInput<'a>) -> Result<Option<Targets<'a>>, TrainError> {
-    let needs_degrees = trainer.options().model == ModelKind::Gcn;
-    input.check(trainer.options().layers, trainer.input_dim(), needs_degrees)?;
-    Targets::on_host(input.labels, trainer.task(), input.seeds())
+fn check_host<'a>(trainer: &Trains, input: &BatchInput<'a>) -> Result<Option<Targets<'a>>, TrainError> {
+    let needs_degrees = trainer.model.row().needs_degrees();
+    input.check(trainer.layers, trainer.input_dim, needs_degrees)?;
+    Targets::on_host(input.labels, trainer.task, input.seeds())
 }
 
 /// A copy on `device`: on the host of the same storage. The copy has been made when this returns.

@@ -1,7 +1,7 @@
 //! Steps that look at one row at a time: a linear map with bias, and layer normalisation.
 
 use crate::TrainError;
-use crate::layer::glorot;
+use crate::initial::glorot;
 use crate::random::SplitMix64;
 use tch::{Device, Kind, Tensor};
 
@@ -11,6 +11,11 @@ const EPSILON: f64 = 1e-5;
 /// Sums of columns: the gradient of what is added to every row.
 fn column_sums(rows: &Tensor) -> Result<Tensor, TrainError> {
     Ok(rows.f_sum_dim_intlist([0i64].as_slice(), false, None)?)
+}
+
+/// x Wᵀ.
+pub(crate) fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor, TrainError> {
+    Ok(x.f_linear::<Tensor>(weight, None)?)
 }
 
 /// x Wᵀ + b.

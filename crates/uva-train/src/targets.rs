@@ -3,10 +3,10 @@
 use crate::TrainError;
 use crate::borrowed::Borrowed;
 use crate::evaluation::{Evaluation, Scores};
-use crate::task::{Metric, Task};
 use tch::{Device, Kind, Reduction, Tensor};
 use uva_cuda::DeviceSlice;
 use uva_graph::{ElementType, Labels};
+use uva_model::{Metric, Task};
 
 /// Marks a node without a label, for libtorch's loss.
 const UNLABELLED: i64 = -1;

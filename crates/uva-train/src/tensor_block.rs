@@ -6,10 +6,8 @@
 //! there; `tests/tensor_blocks.rs` compares the two.
 
 use crate::TrainError;
-use crate::aggregate::refuse_weights;
-use crate::attention::Lists;
-use crate::options::ModelKind;
 use tch::{Kind, Tensor};
+use uva_model::{ModelKind, Weighting};
 
 /// A block's numbers as tensors on one device, all within their ranges.
 pub(crate) struct TensorBlock {
@@ -63,8 +61,8 @@ impl TensorBlock {
         // Infinite for an empty list, whose weight no edge takes.
         let picks = self.offsets.f_diff::<Tensor>(1, 0, None, None)?.f_to_kind(Kind::Double)?;
         let per_edge = |of_lists: &Tensor| of_lists.f_index_select(0, &self.destination_of_edge);
-        match (model, degrees) {
-            (ModelKind::Gcn, Some(degrees)) => {
+        match (model.row().weighting, degrees) {
+            (Weighting::Degrees, Some(degrees)) => {
                 let destinations = picks.numel() as i64;
                 let degrees = degrees.f_narrow(0, 0, self.sources as i64)?.f_to_kind(Kind::Double)?;
                 let roots = degrees.f_add_scalar(1.0)?.f_sqrt()?.f_reciprocal()?;
@@ -80,13 +78,17 @@ impl TensorBlock {
                 let own = own_roots.f_mul(&own_roots)?.f_to_kind(kind)?.f_unsqueeze(1)?;
                 Ok((weights.f_to_kind(kind)?, Some(own)))
             }
-            (ModelKind::Gcn, None) => Err(TrainError::Input("a GCN's batch without degrees".to_owned())),
+            (Weighting::Degrees, None) => Err(TrainError::Input("a GCN's batch without degrees".to_owned())),
+            (Weighting::Sum, _) => {
+                refuse_weights(model, sampled.is_some())?;
+                Ok((Tensor::f_ones([self.indices.numel() as i64], (kind, picks.device()))?, None))
+            }
             // Computed from the rows.
-            (ModelKind::Gat, _) => {
-                refuse_weights(sampled.is_some())?;
+            (Weighting::Attention, _) => {
+                refuse_weights(model, sampled.is_some())?;
                 Ok((Tensor::f_zeros([0], (kind, picks.device()))?, None))
             }
-            (ModelKind::Sage, _) => match sampled {
+            (Weighting::Mean, _) => match sampled {
                 None => Ok((per_edge(&picks.f_reciprocal()?.f_to_kind(kind)?)?, None)),
                 Some(sampled) => Ok((sampled.f_to_kind(kind)?, None)),
             },
@@ -116,15 +118,6 @@ impl TensorBlock {
         })
     }
 
-    /// Its lists, each of which holds its destination.
-    pub(crate) fn view(&self) -> Lists<'_> {
-        Lists {
-            offsets: &self.offsets,
-            indices: &self.indices,
-            destination_of_edge: &self.destination_of_edge,
-        }
-    }
-
     /// The transposed lists of the edges, of which there is at least one. Destinations stay in order within a source,
     /// so that sums repeat.
     pub(crate) fn transposed(&self) -> Result<Transposed, TrainError> {
@@ -136,6 +129,17 @@ impl TensorBlock {
             order,
         })
     }
+}
+
+/// The edges of a model that weighs its neighbours by itself: none may have a weight of its sampler's.
+pub(crate) fn refuse_weights(model: ModelKind, weighed: bool) -> Result<(), TrainError> {
+    if weighed {
+        return Err(TrainError::Input(format!(
+            "a batch with weights of its edges for --model {}, which takes none",
+            model.name()
+        )));
+    }
+    Ok(())
 }
 
 /// Whether numbers that equal a bound count.

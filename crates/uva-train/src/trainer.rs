@@ -1,19 +1,19 @@
 //! One network in training: a batch in, a step done.
 
 use crate::adam::Adam;
+use crate::batch::Batch;
 use crate::cuda::TorchCuda;
 use crate::device::TrainDevice;
 use crate::dropout::Draws;
 use crate::evaluation::Evaluation;
-use crate::input::Batch;
 use crate::model::Model;
-use crate::options::{FeatureNorm, TrainerOptions};
-use crate::prepared::Prepared;
+use crate::prepared::{Prepared, Trains};
 use crate::random::batch_seed;
 use crate::targets::Tally;
-use crate::task::Task;
 use crate::{TrainError, borrowed::Borrowed};
 use tch::{Kind, Reduction, Tensor};
+use uva_model::Task;
+use uva_model::{FeatureNorm, TrainerOptions};
 
 /// Rows whose absolute values sum to less than this are divided by it instead: a row of zeros stays one.
 const SMALLEST_ROW_SUM: f64 = 1e-12;
@@ -54,7 +54,7 @@ impl Trainer {
     /// is that of so many classes, one a node, judged by accuracy.
     ///
     /// # Errors
-    /// [`TrainError::Option`] for an option out of range or a metric that such labels cannot be judged by, [`TrainError::Unsupported`] for no columns or no classes,
+    /// [`TrainError::Options`] for an option out of range, a metric that does not fit the labels, no columns or no classes,
     /// [`TrainError::Cuda`] for a CUDA device that libtorch cannot use.
     pub fn new(
         options: &TrainerOptions,
@@ -139,7 +139,7 @@ impl Trainer {
         confirm: Confirm<'_>,
     ) -> Result<Step, TrainError> {
         self.use_threads();
-        let prepared = Prepared::new(self, &input.into())?;
+        let prepared = Prepared::new(&self.trains(), &input.into())?;
         self.train_prepared(epoch, batch, prepared, confirm)
     }
 
@@ -190,7 +190,7 @@ impl Trainer {
     ) -> Result<Evaluation, TrainError> {
         self.use_threads();
         let _no_grad = tch::no_grad_guard();
-        let Some(prepared) = Prepared::new(self, &input.into())? else {
+        let Some(prepared) = Prepared::new(&self.trains(), &input.into())? else {
             confirm().map_err(TrainError::Unconfirmed)?;
             return Ok(Evaluation::default());
         };
@@ -229,6 +229,13 @@ impl Trainer {
     /// Whether [`Trainer::keep_best`] has been called, here or before the checkpoint that was restored.
     pub fn has_best(&self) -> bool {
         self.best.is_some()
+    }
+
+    /// What batches are prepared for.
+    pub(crate) fn trains(&self) -> Trains {
+        let Self { input_dim, task, kind, device, .. } = *self;
+        let TrainerOptions { model, layers, .. } = self.options;
+        Trains { model, layers, input_dim, task, kind, device }
     }
 
     pub(crate) fn kind(&self) -> Kind {

@@ -16,9 +16,10 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use uva_bench::MeasureError;
 use uva_graph::GraphError;
 use uva_plan::CacheError;
-use uva_rows::{GatherError, MeasureError};
+use uva_rows::GatherError;
 use uva_runtime::RuntimeError;
 use uva_sample::SampleError;
 

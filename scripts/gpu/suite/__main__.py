@@ -176,7 +176,7 @@ def arguments():
     parser.add_argument("--simulate", action="store_true", help="under cuda-sim, small, without a GPU")
     chosen = parser.parse_args()
     chosen.bin = chosen.bin.resolve()
-    needed = ["uvatrain"] + (["libcuda_sim.so"] if chosen.simulate else [])
+    needed = ["uvatrain", "uvatrain-consumer"] + (["libcuda_sim.so"] if chosen.simulate else [])
     for name in needed:
         if not (chosen.bin / name).exists():
             parser.error(f"{chosen.bin / name} is missing: scripts/gpu/carry.sh makes it")

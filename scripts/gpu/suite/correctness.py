@@ -43,8 +43,8 @@ def conformance(suite, found):
 
 def sampling(suite, found):
     """Batches sampled on this device against the CPU's, of every kind."""
-    found["equal"] = tests(suite, "test-uva-sample-cuda", *(("batches_are_those", "any_grid") if suite.simulate else ()))
-    found["kinds"] = tests(suite, "test-uva-sample-cuda-kinds", *(("edge_ids_say",) if suite.simulate else ()))
+    found["equal"] = tests(suite, "test-uva-sample", *(("any_grid",) if suite.simulate else ("equal::",)))
+    found["kinds"] = tests(suite, "test-uva-sample", "edge_ids_say" if suite.simulate else "kinds::")
 
 
 def models(suite, found):

@@ -74,6 +74,7 @@ class Suite:
             env["PATH"] = f"{env.get('PATH', '')}:/usr/local/nvidia/bin:/usr/local/cuda/bin"
         torch = os.environ.get("GPU_SUITE_TORCH")
         if torch:
+            env.setdefault("UVATRAIN_LIBTORCH", torch)
             site = Path(torch).parent
             folders += [str(Path(torch) / "lib"), *sorted(glob.glob(str(site / "nvidia/*/lib")))]
             nvrtc = glob.glob(str(site / "nvidia/cu13/lib/libnvrtc.so.13"))

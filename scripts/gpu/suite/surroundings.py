@@ -49,7 +49,7 @@ def machine(suite, found):
     found["mps_programs"] = sorted({path for folder in folders for path in glob.glob(f"{folder}/nvidia-cuda-mps-*")})
     found["carried_kernels"] = sorted(path.name for path in (suite.bin / "kernels").glob("*"))
     if suite.which("ldd"):
-        found["ldd"] = suite.run("ldd", suite.bin / "uvatrain", codes=(0, 1))[0]
+        found["ldd"] = suite.run("ldd", suite.bin / "uvatrain-consumer", codes=(0, 1))[0]
     code, stdout, stderr = suite.finish(suite.start(suite.bin / "uvatrain", "probe"))
     if code != 0:
         raise Failed(f"uvatrain probe: exit code {code}: {last_line(stderr)}")

@@ -1,137 +1,21 @@
-//! Rows of a table in host memory, picked by id, written to device memory: `kernels/gather.cu`.
+//! Launches of the gather kernels: rows of a table in host memory, picked by id, written to device memory.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use cudarc::driver::sys::CUfunction_attribute;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use uva_kernels::cache::CACHE_INSERT;
+use uva_kernels::gather::{GATHER_BEGIN, SPIN_UNTIL, finish_entry};
 
 use crate::error::CudaError;
 use crate::module::{Function, Module, Shape};
 use crate::stream::Stream;
 
-/// Threads of a block: `UVA_GATHER_BLOCK_THREADS` of `kernels/tuning.cuh`.
-pub const BLOCK_THREADS: u32 = 512;
+pub use uva_kernels::gather::{BLOCK_THREADS, GatherArguments, GatherReport, IdWidth, Kernel};
+
 /// Threads of a warp.
 const WARP: u32 = 32;
-
-/// How rows are read: docs/kernels.md.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kernel {
-    /// Lanes start at the row's first byte.
-    Naive,
-    /// Lanes are rotated, so that warps start on 128-byte lines.
-    Shift,
-    /// 16-byte pieces of whole lines, realigned on the way out.
-    Wide,
-}
-
-impl Kernel {
-    /// Every kernel.
-    pub const ALL: [Self; 3] = [Self::Naive, Self::Shift, Self::Wide];
-
-    /// As options and reports have it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Naive => "naive",
-            Self::Shift => "shift",
-            Self::Wide => "wide",
-        }
-    }
-}
-
-/// The type of the ids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum IdWidth {
-    /// int32.
-    I32,
-    /// int64.
-    I64,
-}
-
-impl IdWidth {
-    /// Every width.
-    pub const ALL: [Self; 2] = [Self::I32, Self::I64];
-
-    /// Bytes of an id.
-    pub fn bytes(self) -> u64 {
-        match self {
-            Self::I32 => 4,
-            Self::I64 => 8,
-        }
-    }
-}
-
-/// What a gather reads and writes. Addresses are the device's. `GatherArguments` of `kernels/gather.cuh`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GatherArguments {
-    /// Row 0 of the table; any alignment. The aligned 16-byte pieces around its first and last byte are readable too,
-    /// as they are wherever memory is mapped in pages.
-    pub table: u64,
-    /// Rows of the table: ids are `0..rows`.
-    pub rows: u64,
-    /// Bytes of a row, at least 1.
-    pub row_bytes: u64,
-    /// The ids, aligned to their own size.
-    pub ids: u64,
-    /// How many ids.
-    pub count: u64,
-    /// Row 0 of the output; any alignment; `count * row_bytes` bytes.
-    pub out: u64,
-    /// A [`GatherReport`], aligned to 8 bytes.
-    pub report: u64,
-    /// int32 for each row of the table: its slot in `cache`, negative for none. 0 when there is no cache.
-    pub slot_map: u64,
-    /// Cached rows in device memory, `row_bytes` each; any alignment, readable as the table is. 0 when there is none.
-    pub cache: u64,
-}
-
-const _: () = assert!(size_of::<GatherArguments>() == 72 && align_of::<GatherArguments>() == 8);
-
-/// How a gather went. `GatherReport` of `kernels/gather.cuh`; it lies in device memory and is read by a copy.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct GatherReport {
-    /// What [`GatherKernels::enqueue`] was given, once everything else is complete; 0 from the gather's beginning until
-    /// then.
-    pub stamp: u64,
-    /// The device's clock at the beginning, nanoseconds.
-    pub began_ns: u64,
-    /// The device's clock at the end, nanoseconds.
-    pub ended_ns: u64,
-    /// The first position whose id is no row; all ones when there is none.
-    pub bad_position: u64,
-    /// That id.
-    pub bad_id: i64,
-    /// The kernels' own counter.
-    pub next: u64,
-    /// Rows that were read from the cache.
-    pub hits: u64,
-    /// The kernels' own counter.
-    pub next_hit: u64,
-}
-
-const _: () = assert!(size_of::<GatherReport>() == GatherReport::BYTES && align_of::<GatherReport>() == 8);
-
-impl GatherReport {
-    /// Bytes of a report.
-    pub const BYTES: usize = 64;
-
-    /// A report from the bytes that were copied from the device.
-    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
-        let words: [u64; 8] = std::array::from_fn(|word| {
-            u64::from_ne_bytes(std::array::from_fn(|byte| bytes[word * 8 + byte]))
-        });
-        let [stamp, began_ns, ended_ns, bad_position, bad_id, next, hits, next_hit] = words;
-        Self { stamp, began_ns, ended_ns, bad_position, bad_id: bad_id as i64, next, hits, next_hit }
-    }
-
-    /// The first position whose id is no row of the table, and that id.
-    pub fn bad(&self) -> Option<(u64, i64)> {
-        (self.bad_position != u64::MAX).then_some((self.bad_position, self.bad_id))
-    }
-}
 
 /// How many blocks a gather may have at once, which bounds the share of the device that it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,6 +41,7 @@ pub struct KernelResources {
     pub blocks_per_multiprocessor: u32,
 }
 
+/// A kernel that takes any grid.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) function: Function,
@@ -170,21 +55,13 @@ pub struct GatherKernels {
     finish: [Function; 2],
     spin_until: Function,
     /// By kernel, width, and whether there is a cache.
-    gather: [[[Entry; 2]; 2]; 3],
+    gather: Arc<[[[Entry; 2]; 2]]>,
     pub(super) insert: Entry,
     multiprocessors: u32,
 }
 
 /// What `gather_begin` and `gather_finish` are launched with.
 const SINGLE: Shape = Shape { blocks: 1, threads: 1 };
-
-/// The kernels' names, in the order of the tables above.
-const GATHER_NAMES: [[[&str; 2]; 2]; 3] = [
-    [["gather_naive_i32", "gather_naive_i32_cached"], ["gather_naive_i64", "gather_naive_i64_cached"]],
-    [["gather_shift_i32", "gather_shift_i32_cached"], ["gather_shift_i64", "gather_shift_i64_cached"]],
-    [["gather_wide_i32", "gather_wide_i32_cached"], ["gather_wide_i64", "gather_wide_i64_cached"]],
-];
-const FINISH_NAMES: [&str; 2] = ["gather_finish_i32", "gather_finish_i64"];
 
 impl GatherKernels {
     /// The kernels of [`Module::gather`].
@@ -203,14 +80,20 @@ impl GatherKernels {
             }
             Ok(Entry { function, blocks_per_multiprocessor })
         };
-        let pair = |names: [&'static str; 2]| Ok::<_, CudaError>([entry(names[0])?, entry(names[1])?]);
-        let four = |names: [[&'static str; 2]; 2]| Ok::<_, CudaError>([pair(names[0])?, pair(names[1])?]);
+        let forms = |kernel: Kernel, width| {
+            Ok::<_, CudaError>([entry(kernel.entry(width, false))?, entry(kernel.entry(width, true))?])
+        };
+        let gather: Result<Vec<_>, CudaError> = Kernel::ALL
+            .into_iter()
+            .map(|kernel| Ok([forms(kernel, IdWidth::I32)?, forms(kernel, IdWidth::I64)?]))
+            .collect();
+        let finish = |width| module.function(finish_entry(width));
         Ok(Self {
-            begin: module.function("gather_begin")?,
-            finish: [module.function(FINISH_NAMES[0])?, module.function(FINISH_NAMES[1])?],
-            spin_until: module.function("spin_until")?,
-            gather: [four(GATHER_NAMES[0])?, four(GATHER_NAMES[1])?, four(GATHER_NAMES[2])?],
-            insert: entry("cache_insert")?,
+            begin: module.function(GATHER_BEGIN)?,
+            finish: [finish(IdWidth::I32)?, finish(IdWidth::I64)?],
+            spin_until: module.function(SPIN_UNTIL)?,
+            gather: gather?.into(),
+            insert: entry(CACHE_INSERT)?,
             multiprocessors: module.context().device().multiprocessors(),
         })
     }
@@ -229,8 +112,7 @@ impl GatherKernels {
     /// readable bytes and the aligned pieces of 16 around them, which nobody writes; `ids` is `count` readable ids,
     /// written before (in stream order) and not during; `out` is `count * row_bytes` writable bytes and `report` 64,
     /// which nobody else reads or writes and which overlap nothing else; `slot_map` and `cache`, unless 0, are readable
-    /// as
-    /// [`GatherArguments`] has them, with every slot in the map a row of the cache. A clone of these kernels, or the
+    /// as [`GatherArguments`] has them, with every slot in the map a row of the cache. A clone of these kernels, or the
     /// module, lives until then. The stream is of the module's context, or of a green context of its device.
     pub unsafe fn enqueue(
         &self,
@@ -241,7 +123,7 @@ impl GatherKernels {
         stamp: u64,
         bound: GridBound,
     ) -> Result<(), CudaError> {
-        arguments.check(width)?;
+        arguments.check(width).map_err(CudaError::Refused)?;
         // SAFETY: the caller's promise, in each.
         unsafe {
             self.begin(stream, arguments.report)?;
@@ -280,7 +162,7 @@ impl GatherKernels {
         arguments: &GatherArguments,
         bound: GridBound,
     ) -> Result<(), CudaError> {
-        arguments.check(width)?;
+        arguments.check(width).map_err(CudaError::Refused)?;
         if arguments.count == 0 {
             return Ok(());
         }
@@ -377,122 +259,9 @@ pub(super) fn pointer<T>(value: &mut T) -> *mut c_void {
     std::ptr::from_mut(value).cast()
 }
 
-impl GatherArguments {
-    fn check(&self, width: IdWidth) -> Result<(), CudaError> {
-        let refuse = |what: String| Err(CudaError::Refused(format!("a gather cannot be launched: {what}")));
-        if self.row_bytes == 0 {
-            return refuse("its rows have no bytes".to_owned());
-        }
-        for (what, address, many, each) in [
-            ("the table", self.table, self.rows, self.row_bytes),
-            ("the ids", self.ids, self.count, width.bytes()),
-            ("the output", self.out, self.count, self.row_bytes),
-            ("the slot map", self.slot_map, if self.slot_map == 0 { 0 } else { self.rows }, 4),
-        ] {
-            if many.checked_mul(each).and_then(|bytes| address.checked_add(bytes)).is_none() {
-                return refuse(format!(
-                    "{what} ({many} times {each} bytes at {address:#x}) reaches beyond 64 bits"
-                ));
-            }
-            if many > 0 && address == 0 {
-                return refuse(format!("{what} is at address 0"));
-            }
-        }
-        for (what, address, alignment) in [
-            ("the ids", self.ids, width.bytes()),
-            ("the report", self.report, 8),
-            ("the slot map", self.slot_map, 4),
-        ] {
-            if address % alignment != 0 {
-                return refuse(format!("{what} at {address:#x} is not aligned to {alignment} bytes"));
-            }
-        }
-        if self.report == 0 {
-            return refuse("the report is at address 0".to_owned());
-        }
-        if (self.slot_map == 0) != (self.cache == 0) {
-            return refuse("a slot map and a cache go together".to_owned());
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-    use crate::module::GATHER;
-
-    fn header(name: &str) -> &'static str {
-        GATHER.headers.iter().find(|(known, _)| *known == name).unwrap().1
-    }
-
-    #[test]
-    fn the_block_size_is_that_of_the_header() {
-        let defined = header("tuning.cuh")
-            .lines()
-            .find_map(|line| line.strip_prefix("#define UVA_GATHER_BLOCK_THREADS "))
-            .unwrap();
-        assert_eq!(defined.trim().parse(), Ok(BLOCK_THREADS));
-    }
-
-    /// The fields of a struct in a header, in order.
-    pub fn fields(file: &str, name: &str) -> Vec<String> {
-        let text = header(file);
-        let body = text.split_once(&format!("struct {name} {{")).unwrap().1.split_once("};").unwrap().0;
-        body.lines()
-            .filter_map(|line| line.split("//").next()?.trim().strip_suffix(';'))
-            .map(|field| field.rsplit([' ', '*']).next().unwrap().to_owned())
-            .collect()
-    }
-
-    /// The fields of a struct here, in order, as its debug output names them.
-    pub fn fields_of(value: impl std::fmt::Debug) -> Vec<String> {
-        let text = format!("{value:#?}");
-        text.lines().filter_map(|line| Some(line.trim().split_once(": ")?.0.to_owned())).collect()
-    }
-
-    #[test]
-    fn arguments_and_report_have_the_fields_of_the_header() {
-        assert_eq!(fields("gather.cuh", "GatherArguments"), fields_of(arguments()));
-        assert_eq!(fields("gather.cuh", "GatherReport"), fields_of(GatherReport::default()));
-    }
-
-    #[test]
-    fn every_kernel_that_is_launched_is_in_the_source() {
-        let names = GATHER_NAMES.as_flattened().as_flattened().iter().chain(&FINISH_NAMES);
-        for name in names.chain(&["gather_begin", "spin_until", "cache_insert"]) {
-            assert!(GATHER.text.contains(&format!(" {name}(")), "{name}");
-        }
-        for (kernel, names) in Kernel::ALL.iter().zip(GATHER_NAMES) {
-            for (width, names) in IdWidth::ALL.iter().zip(names) {
-                let name = format!("gather_{}_i{}", kernel.name(), width.bytes() * 8);
-                assert_eq!(names, [name.clone(), name + "_cached"]);
-            }
-        }
-    }
-
-    #[test]
-    fn a_report_is_read_from_its_bytes() {
-        let mut bytes = [0; GatherReport::BYTES];
-        for word in 0..8u64 {
-            bytes[word as usize * 8..][..8].copy_from_slice(&(word + 1).to_ne_bytes());
-        }
-        bytes[32..40].copy_from_slice(&(-7i64).to_ne_bytes());
-        let report = GatherReport::from_bytes(&bytes);
-        let expected = GatherReport {
-            stamp: 1,
-            began_ns: 2,
-            ended_ns: 3,
-            bad_position: 4,
-            bad_id: -7,
-            next: 6,
-            hits: 7,
-            next_hit: 8,
-        };
-        assert_eq!(report, expected);
-        assert_eq!(report.bad(), Some((4, -7)));
-        assert_eq!(GatherReport { bad_position: u64::MAX, ..report }.bad(), None);
-    }
 
     #[test]
     fn a_bound_is_counted_in_blocks_that_multiprocessors_hold() {
@@ -510,44 +279,5 @@ pub(super) mod tests {
         assert_eq!(blocks_for(u64::MAX, 100), 100);
         assert_eq!(blocks_for(1 << 40, u32::MAX), u32::MAX);
         assert_eq!(blocks_for(1000, 0), 1);
-    }
-
-    fn arguments() -> GatherArguments {
-        GatherArguments {
-            table: 0x1003,
-            rows: 10,
-            row_bytes: 7,
-            ids: 0x2008,
-            count: 3,
-            out: 0x3001,
-            report: 0x4000,
-            slot_map: 0,
-            cache: 0,
-        }
-    }
-
-    #[test]
-    fn arguments_that_no_memory_can_satisfy_are_refused() {
-        let good = arguments();
-        good.check(IdWidth::I64).unwrap();
-        GatherArguments { ids: 0x2004, ..good }.check(IdWidth::I32).unwrap();
-        GatherArguments { slot_map: 0x5004, cache: 0x6001, ..good }.check(IdWidth::I64).unwrap();
-        GatherArguments { count: 0, ids: 0, out: 0, ..good }.check(IdWidth::I64).unwrap();
-        for (wrong, told) in [
-            (GatherArguments { row_bytes: 0, ..good }, "no bytes"),
-            (GatherArguments { rows: u64::MAX / 2, ..good }, "the table"),
-            (GatherArguments { count: u64::MAX / 4, ..good }, "the ids"),
-            (GatherArguments { table: 0, ..good }, "the table"),
-            (GatherArguments { out: u64::MAX - 10, ..good }, "the output"),
-            (GatherArguments { ids: 0x2004, ..good }, "aligned to 8"),
-            (GatherArguments { report: 0x4004, ..good }, "the report"),
-            (GatherArguments { report: 0, ..good }, "the report"),
-            (GatherArguments { slot_map: 0x5004, ..good }, "go together"),
-            (GatherArguments { cache: 0x6001, ..good }, "go together"),
-            (GatherArguments { slot_map: 0x5002, cache: 0x6001, ..good }, "the slot map"),
-        ] {
-            let error = wrong.check(IdWidth::I64).unwrap_err();
-            assert!(error.to_string().contains(told), "{error} should tell {told}");
-        }
     }
 }

@@ -1,18 +1,19 @@
-//! Batches of neighbours, sampled and relabelled on the device: `kernels/sample.cu`.
+//! Launches of the sampling kernels: batches of neighbours, sampled and relabelled on the device.
 
 use std::ffi::c_void;
+use std::sync::Arc;
+
+use uva_kernels::sample::SampleKernel;
 
 use crate::error::CudaError;
 use crate::kernels::gather::{GridBound, IdWidth};
 use crate::module::{Function, Module, Shape};
 use crate::stream::Stream;
 
-mod arguments;
+pub use uva_kernels::sample::{
+    BLOCK_THREADS, LAYERS, SampleArguments, SampleLayer, SampleReport, WHOLE_LISTS, failure,
+};
 
-pub use arguments::{LAYERS, SampleArguments, SampleLayer, SampleReport, WHOLE_LISTS};
-
-/// Threads of a block: `UVA_SAMPLE_BLOCK_THREADS` of `kernels/sample.cuh`.
-pub const BLOCK_THREADS: u32 = 512;
 /// Threads of a warp.
 const WARP: u32 = 32;
 
@@ -30,50 +31,12 @@ pub enum PickKind {
 /// The sampling kernels, ready to be launched. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct SampleKernels {
-    /// In the order of [`NAMES`].
-    functions: [Function; NAMES.len()],
+    /// In the order of [`SampleKernel::ALL`].
+    functions: Arc<[Function]>,
     /// Blocks that a multiprocessor holds at once, of the kernel that it holds fewest of.
     blocks_per_multiprocessor: u32,
     multiprocessors: u32,
 }
-
-/// The kernels' names; the numbers below are their places.
-const NAMES: [&str; 18] = [
-    "sample_begin",
-    "sample_seeds",
-    "sample_check",
-    "sample_lists",
-    "sample_offsets",
-    "sample_picks",
-    "sample_ids_i32",
-    "sample_ids_i64",
-    "sample_fresh",
-    "sample_assign",
-    "sample_relabel",
-    "sample_nodes",
-    "sample_edge_ids",
-    "sample_labor_i32",
-    "sample_labor_i64",
-    "sample_weigh",
-    "sample_totals",
-    "sample_weighted",
-];
-const BEGIN: usize = 0;
-const SEEDS: usize = 1;
-const CHECK: usize = 2;
-const LISTS: usize = 3;
-const OFFSETS: usize = 4;
-const PICKS: usize = 5;
-const IDS: usize = 6;
-const FRESH: usize = 8;
-const ASSIGN: usize = 9;
-const RELABEL: usize = 10;
-const NODES: usize = 11;
-const EDGE_IDS: usize = 12;
-const LABOR: usize = 13;
-const WEIGH: usize = 15;
-const TOTALS: usize = 16;
-const WEIGHTED: usize = 17;
 
 impl SampleKernels {
     /// The kernels of [`Module::sample`].
@@ -81,9 +44,9 @@ impl SampleKernels {
     /// # Errors
     /// [`CudaError::Call`] if the module lacks one; [`CudaError::Unsupported`] if the device cannot run it.
     pub fn new(module: &Module) -> Result<Self, CudaError> {
-        let mut functions = Vec::with_capacity(NAMES.len());
+        let mut functions = Vec::with_capacity(SampleKernel::ALL.len());
         let mut blocks_per_multiprocessor = u32::MAX;
-        for name in NAMES {
+        for name in SampleKernel::ALL.map(SampleKernel::name) {
             let function = module.function(name)?;
             let blocks = function.blocks_per_multiprocessor(BLOCK_THREADS)?;
             if blocks == 0 {
@@ -95,11 +58,8 @@ impl SampleKernels {
             blocks_per_multiprocessor = blocks_per_multiprocessor.min(blocks);
             functions.push(function);
         }
-        let functions: [Function; NAMES.len()] = functions
-            .try_into()
-            .map_err(|_| CudaError::Refused("the sampling kernels are not as many as named".to_owned()))?;
         let multiprocessors = module.context().device().multiprocessors();
-        Ok(Self { functions, blocks_per_multiprocessor, multiprocessors })
+        Ok(Self { functions: functions.into(), blocks_per_multiprocessor, multiprocessors })
     }
 
     /// Most blocks of a launch within `bound`: as many entries `totals` must have. At least 1.
@@ -127,13 +87,13 @@ impl SampleKernels {
         arguments: &SampleArguments,
         bound: GridBound,
     ) -> Result<(), CudaError> {
-        arguments.check(IdWidth::I32)?;
+        arguments.check(None).map_err(CudaError::Refused)?;
         let shape = self.shape(bound, arguments.seeds, BLOCK_THREADS);
         // SAFETY: the caller's promise.
         unsafe {
-            self.launch(stream, BEGIN, Shape { blocks: 1, threads: 1 }, arguments)?;
-            self.launch(stream, SEEDS, shape, arguments)?;
-            self.launch(stream, CHECK, shape, arguments)
+            self.launch(stream, SampleKernel::Begin, Shape { blocks: 1, threads: 1 }, arguments)?;
+            self.launch(stream, SampleKernel::Seeds, shape, arguments)?;
+            self.launch(stream, SampleKernel::Check, shape, arguments)
         }
     }
 
@@ -153,7 +113,7 @@ impl SampleKernels {
         arguments: &SampleArguments,
         bound: GridBound,
     ) -> Result<(), CudaError> {
-        arguments.check(width)?;
+        arguments.check(Some(width)).map_err(CudaError::Refused)?;
         let destinations = self.shape(bound, arguments.destinations_room, BLOCK_THREADS);
         let warps = self.shape(bound, arguments.destinations_room, BLOCK_THREADS / WARP);
         let edges = self.shape(bound, arguments.edges_room, BLOCK_THREADS);
@@ -164,21 +124,21 @@ impl SampleKernels {
             ));
         }
         let picks = match kind {
-            PickKind::Neighbor => PICKS,
-            PickKind::Labor => LABOR + width as usize,
-            PickKind::Weighted => WEIGHTED,
+            PickKind::Neighbor => SampleKernel::Picks,
+            PickKind::Labor => SampleKernel::labor(width),
+            PickKind::Weighted => SampleKernel::Weighted,
         };
         let steps = [
-            Some((LISTS, destinations)),
-            weighted.then_some((WEIGH, warps)),
-            weighted.then_some((TOTALS, destinations)),
-            Some((OFFSETS, destinations)),
+            Some((SampleKernel::Lists, destinations)),
+            weighted.then_some((SampleKernel::Weigh, warps)),
+            weighted.then_some((SampleKernel::Totals, destinations)),
+            Some((SampleKernel::Offsets, destinations)),
             Some((picks, warps)),
-            (arguments.edge_ids != 0).then_some((EDGE_IDS, warps)),
-            Some((IDS + width as usize, edges)),
-            Some((FRESH, edges)),
-            Some((ASSIGN, edges)),
-            Some((RELABEL, edges)),
+            (arguments.edge_ids != 0).then_some((SampleKernel::EdgeIds, warps)),
+            Some((SampleKernel::ids(width), edges)),
+            Some((SampleKernel::Fresh, edges)),
+            Some((SampleKernel::Assign, edges)),
+            Some((SampleKernel::Relabel, edges)),
         ];
         for (kernel, shape) in steps.into_iter().flatten() {
             // SAFETY: the caller's promise.
@@ -201,10 +161,10 @@ impl SampleKernels {
         arguments: &SampleArguments,
         bound: GridBound,
     ) -> Result<(), CudaError> {
-        arguments.check(IdWidth::I32)?;
+        arguments.check(None).map_err(CudaError::Refused)?;
         let shape = self.shape(bound, arguments.nodes_room, BLOCK_THREADS);
         // SAFETY: the caller's promise.
-        unsafe { self.launch(stream, NODES, shape, arguments) }
+        unsafe { self.launch(stream, SampleKernel::Nodes, shape, arguments) }
     }
 
     /// Blocks for at most `count` things, `each` a block.
@@ -218,7 +178,7 @@ impl SampleKernels {
     unsafe fn launch(
         &self,
         stream: &Stream,
-        kernel: usize,
+        kernel: SampleKernel,
         shape: Shape,
         arguments: &SampleArguments,
     ) -> Result<(), CudaError> {
@@ -226,9 +186,6 @@ impl SampleKernels {
         let pointer: *mut c_void = std::ptr::from_mut(&mut copy).cast();
         // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises all that
         // they name.
-        unsafe { self.functions[kernel].launch(stream, shape, &mut [pointer]) }
+        unsafe { self.functions[kernel as usize].launch(stream, shape, &mut [pointer]) }
     }
 }
-
-#[cfg(test)]
-mod tests;

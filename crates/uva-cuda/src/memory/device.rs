@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::context::Context;
 use crate::error::CudaError;
-use crate::memory::explain_lack;
+use crate::memory::lack::explain_lack;
 use crate::slice::DeviceSlice;
 
 /// Memory on the device, uninitialised, for this process alone. It begins on 256 bytes at least.

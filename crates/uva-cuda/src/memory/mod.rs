@@ -10,29 +10,21 @@
 //! Each value frees its memory when it is dropped, and nobody but its owner knows what the device still does with it:
 //! whoever enqueues work on it drops it only after that work has run.
 
+mod bytes;
 mod copy;
 mod device;
+mod host_memory;
+mod lack;
 mod pinned;
 mod preflight;
+mod registered;
 mod shared;
 mod table;
 
 pub use copy::{device_to_device, device_to_host, fill, host_to_device};
 pub use device::DeviceBuffer;
+pub use host_memory::{CgroupLimit, HostMemory};
 pub use pinned::PinnedBuffer;
-pub use preflight::{CgroupLimit, HostMemory, PinWay, Preflight, PreflightError, PreflightPolicy, preflight};
+pub use preflight::{PinWay, Preflight, PreflightError, PreflightPolicy, preflight};
 pub use shared::{Exported, IpcKind, SharedBuffer, SharedKind, SharedMetadata};
 pub use table::{CHUNK_BYTES, PinHow, PinOptions, PinReport, PinnedTable, TableBytes};
-
-use crate::context::Context;
-use crate::error::{CudaError, OUT_OF_MEMORY};
-
-/// Turns a refusal for lack of device memory into one that says of what, how much, and how much there was.
-fn explain_lack(context: &Context, what: &str, bytes: u64, error: CudaError) -> CudaError {
-    let CudaError::Call { call, code: OUT_OF_MEMORY, .. } = error else { return error };
-    match context.memory() {
-        Ok((free, total)) => CudaError::OutOfMemory { call, what: what.to_owned(), bytes, free, total },
-        // The first error is the one that matters.
-        Err(_) => error,
-    }
-}

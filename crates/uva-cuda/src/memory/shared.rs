@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::context::Context;
 use crate::device::Feature;
 use crate::error::{CudaError, NOT_SUPPORTED};
-use crate::memory::explain_lack;
+use crate::memory::lack::explain_lack;
 use crate::slice::DeviceSlice;
 
 /// CUDA_ERROR_NOT_PERMITTED.

@@ -2,18 +2,20 @@
 //!
 //! Only one process of a run pins the table: page tables for pinned memory cost device memory in each that does.
 
-use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cudarc::driver::sys::{CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_READ_ONLY, CUdevice_attribute};
+use cudarc::driver::sys::{CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_READ_ONLY};
 use serde::Serialize;
 use uva_mem::{MappedFile, PageKind, Pages, SharedRegion};
 
 use crate::context::Context;
 use crate::device::Feature;
 use crate::error::{CudaError, OUT_OF_MEMORY};
-use crate::memory::preflight::{Bytes, HostMemory, PinWay, PreflightPolicy, preflight};
+use crate::memory::bytes::Bytes;
+use crate::memory::host_memory::HostMemory;
+use crate::memory::preflight::{PinWay, PreflightPolicy, preflight};
+use crate::memory::registered::{Registered, page_bytes, read_ahead};
 
 /// Bytes pinned by one call unless said otherwise. Drivers since R580 refuse one call of 512 GiB of 4 KiB pages, and a
 /// refusal after 64 GiB comes sooner than one after all.
@@ -225,7 +227,7 @@ impl PinnedTable {
             let before = refused.as_ref().map(|(error, _)| error.as_str());
             explain_refusal(error, before, &doubts)
         })?;
-        let address = registered.address;
+        let address = registered.address();
         let page_kind = match region.pages() {
             PageKind::Base => "base",
             PageKind::TransparentHuge => "transparent-huge",
@@ -263,7 +265,7 @@ impl PinnedTable {
             seconds: start.elapsed().as_secs_f64(),
             how,
             pages,
-            chunks: registered.chunks.len(),
+            chunks: registered.chunks(),
             refused,
         };
         Self { registered, backing, address, report }
@@ -296,7 +298,7 @@ impl PinnedTable {
 
     /// The context in which it's pinned.
     pub fn context(&self) -> &Arc<Context> {
-        &self.registered.context
+        self.registered.context()
     }
 }
 
@@ -308,11 +310,6 @@ impl std::fmt::Debug for PinnedTable {
             .field("report", &self.report)
             .finish_non_exhaustive()
     }
-}
-
-/// The system's page size, to which every registration is aligned.
-fn page_bytes() -> usize {
-    rustix::param::page_size()
 }
 
 /// Asks whether there is room, and returns what may yet stand in the way.
@@ -427,149 +424,4 @@ fn copy_of(bytes: &[u8], pages: Pages, what: &str) -> Result<SharedRegion, CudaE
         work();
     });
     Ok(region)
-}
-
-/// Has the kernel read pages of a file before they're touched one by one: a mapping whose reads are expected to jump
-/// about is read a page at a time otherwise, which takes a disk hours. Advice only, and none to memory that is no
-/// file's.
-fn read_ahead(bytes: &[u8]) {
-    let page = page_bytes();
-    let lead = bytes.as_ptr() as usize % page;
-    let from = bytes.as_ptr().wrapping_sub(lead).cast_mut();
-    // SAFETY: whole mapped pages (each holds a byte of the slice), and this advice changes nothing that a program sees.
-    let _ = unsafe { rustix::mm::madvise(from.cast(), lead + bytes.len(), rustix::mm::Advice::WillNeed) };
-}
-
-/// Host pages that are registered with the driver, chunk by chunk. Unregistered in reverse when dropped, also half way.
-struct Registered {
-    context: Arc<Context>,
-    /// The first page on the host.
-    host: *mut u8,
-    /// The same for the device.
-    address: u64,
-    /// Length of each chunk, in the order in which they were registered; they follow each other without gaps.
-    chunks: Vec<usize>,
-}
-
-// SAFETY: the pointer is a number here: an address to unregister, never read through.
-unsafe impl Send for Registered {}
-// SAFETY: as above.
-unsafe impl Sync for Registered {}
-
-impl Registered {
-    fn none(context: &Arc<Context>) -> Self {
-        Self { context: Arc::clone(context), host: std::ptr::null_mut(), address: 0, chunks: Vec::new() }
-    }
-
-    /// Registers `bytes` bytes from `host` on in chunks of `chunk` bytes, and finds out where the device sees them.
-    ///
-    /// # Safety
-    /// `host` begins a page, `bytes` is whole pages, all mapped, and they stay mapped while the value lives.
-    unsafe fn new(
-        context: &Arc<Context>,
-        host: *mut u8,
-        bytes: usize,
-        chunk: usize,
-        flags: u32,
-        what: &str,
-    ) -> Result<Self, CudaError> {
-        let page = page_bytes();
-        let chunk = (chunk / page * page).max(page);
-        let count = bytes.div_ceil(chunk);
-        context.bind()?;
-        // From here on `registered` takes back what was done on an error.
-        let mut registered = Self::none(context);
-        registered.host = host;
-        for part in 0..count {
-            let offset = part * chunk;
-            let length = chunk.min(bytes - offset);
-            let start = host.wrapping_add(offset);
-            // SAFETY: mapped pages, by the caller's promise.
-            read_ahead(unsafe { std::slice::from_raw_parts(start, length) });
-            // SAFETY: mapped pages that stay so until they're unregistered, by the caller's promise.
-            unsafe {
-                driver_call!(
-                    cuMemHostRegister_v2(start.cast::<c_void>(), length, flags),
-                    "pinning {what}, part {} of {count} ({}{})",
-                    part + 1,
-                    Bytes(length as u64),
-                    if flags & CU_MEMHOSTREGISTER_READ_ONLY == 0 { "" } else { ", read-only" }
-                )
-            }?;
-            registered.chunks.push(length);
-        }
-        registered.address = registered.device_address(chunk, what)?;
-        Ok(registered)
-    }
-
-    /// Where the device sees the first page, if it sees all the others behind it in the same order.
-    fn device_address(&self, chunk: usize, what: &str) -> Result<u64, CudaError> {
-        let mut first = 0;
-        for part in 0..self.chunks.len() {
-            let mut address = 0;
-            let start = self.host.wrapping_add(part * chunk);
-            // SAFETY: writes one address; the pointer begins a registration.
-            unsafe {
-                driver_call!(
-                    cuMemHostGetDevicePointer_v2(&mut address, start.cast::<c_void>(), 0),
-                    "asking where the device sees part {} of {what}",
-                    part + 1
-                )
-            }?;
-            if part == 0 {
-                first = address;
-            }
-            if address != first + (part * chunk) as u64 {
-                return self.host_address(what);
-            }
-        }
-        Ok(first)
-    }
-
-    /// The host's own address, which joins up by nature. A device may use it instead of the other (cuda.h) if it has
-    /// the attribute asked for here; it's only used where the other doesn't do, never both.
-    fn host_address(&self, what: &str) -> Result<u64, CudaError> {
-        let device = self.context.device();
-        let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM;
-        if device.attribute(attribute)? != 0 {
-            return Ok(self.host as u64);
-        }
-        Err(CudaError::Unsupported(format!(
-            "device {} ({}) sees the {} parts in which {what} was pinned at addresses that don't join; hide other devices \
-             with CUDA_VISIBLE_DEVICES, or gather on the CPU with --gather cpu",
-            device.ordinal(),
-            device.name(),
-            self.chunks.len()
-        )))
-    }
-
-    fn bytes(&self) -> usize {
-        self.chunks.iter().sum()
-    }
-
-    /// Where the device sees the first of `bytes`, which lie within what is registered.
-    fn address_of(&self, bytes: &[u8]) -> u64 {
-        self.address + (bytes.as_ptr() as u64 - self.host as u64)
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        // Without the context nothing is registered in it any more; errors are let go.
-        if self.chunks.is_empty() || self.context.bind().is_err() {
-            return;
-        }
-        let mut end = self.bytes();
-        for &length in self.chunks.iter().rev() {
-            end -= length;
-            // SAFETY: the start of a registration of ours, taken back once; that no kernel reads it any more is the
-            // owner's promise.
-            let _ = unsafe {
-                driver_call!(
-                    cuMemHostUnregister(self.host.wrapping_add(end).cast::<c_void>()),
-                    "unpinning a table"
-                )
-            };
-        }
-    }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
-use super::{is_word, random_word};
+use super::unique::{is_word, random_word};
 
 /// Puts `contents` at `target` in one step, with the permissions `mode` less the process's umask. It is not waited until
 /// they are on the disk.

@@ -45,6 +45,10 @@ class Batch:
     @property
     def weighs_edges(self) -> bool: ...
     @property
+    def expands_new(self) -> bool: ...
+    @property
+    def draws_one_subgraph(self) -> bool: ...
+    @property
     def counts(self) -> list[tuple[int, int, int]]:
         """Destinations, sources and edges of each layer's block."""
     @property

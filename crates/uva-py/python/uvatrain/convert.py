@@ -9,9 +9,6 @@ from .errors import Unavailable, warn
 
 __all__ = ["to_dgl", "to_pyg"]
 
-# Kinds of sampler that can expand new nodes only.
-_EXPAND_NEW = ("neighbor", "labor", "weighted", "walk")
-
 # Whether it has been told that edges are left out.
 _told = False
 
@@ -78,13 +75,13 @@ def _tell_what_is_left_out(batch: Batch, taken: int) -> None:
     """Warns, the first time, where a batch has edges that its `Data` has not."""
     global _told
     # Hops over one subgraph pick the same edges again.
-    if _told or batch.sampler_kind in ("saint-node", "saint-edge"):
+    if _told or batch._core.draws_one_subgraph:
         return
     sampled = sum(block.num_edges for block in batch.blocks)
     if taken == sampled:
         return
     instead = "Take batch.blocks one by one, or batch.to_dgl(), which have them"
-    if batch.sampler_kind in _EXPAND_NEW:
+    if batch._core.expands_new:
         instead = 'Make the loader with expand="new" (uvatrain run --expand new), which leaves out none'
     _told = True
     warn(

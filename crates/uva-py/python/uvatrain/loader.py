@@ -297,7 +297,8 @@ class Loader(Batches):
     sampler_kind: which neighbours are picked. "neighbor": any, each node's on its own. "labor": such as the nodes of
         a hop share, so that a batch has fewer nodes. "weighted": by the weights of the edges (weight.npy).
         "ladies" and "fastgcn": nodes drawn for a whole layer by importance, `fanouts` of them a layer. "saint-node" and
-        "saint-edge": those in a subgraph of the seeds and of as many draws as `fanouts` say, the same for each layer. "walk": the `fanouts` nodes that random walks visit most. With the last five blocks have `weights`.
+        "saint-edge": those in a subgraph of the seeds and of as many draws as `fanouts` say, the same for each layer. "walk": the `fanouts` nodes that random walks
+        visit most. "ppr": the `fanouts` nodes of highest personalised PageRank. With the last six blocks have `weights`.
     walks, walk_length, walk_stop: of "walk": walks from each node (None: 10), the most steps of a walk (4), and the
         chance in per cent that it ends before each step but its first (25).
     edge_ids: whether blocks have `edge_ids`, the place of each edge in the dataset's `indices`. It changes nothing else.

@@ -16,14 +16,15 @@ const PIECE_BYTES: usize = 4 << 20;
 /// Pieces. With two, a copy and a gather already overlap; two more absorb unevenness.
 const PIECES: usize = 4;
 
-/// What the way by copies has of its own: threads, pieces and a stream.
-pub(super) struct CopyPath {
+/// The way by copies: its threads, its pieces and its stream.
+pub struct CopyPath {
     /// Reads `table`: the field below.
     host: HostGather<'static>,
     pieces: Vec<Piece>,
     next: usize,
     piece_rows: usize,
     row_bytes: usize,
+    /// Where the copies are enqueued.
     pub stream: Stream,
     /// Keeps alive what `host` reads; declared after it, so dropped after it.
     _table: GatherTable,
@@ -36,7 +37,12 @@ struct Piece {
 }
 
 impl CopyPath {
-    pub(super) fn new(
+    /// A way for rows of `row_bytes` bytes (at least 1) of `table`, gathered by `threads` threads.
+    ///
+    /// # Errors
+    /// [`FillError::Layout`] for a table that the CPU cannot read; [`FillError::Rows`] when there are no threads;
+    /// [`FillError::Cuda`].
+    pub fn new(
         context: &Arc<Context>,
         table: &GatherTable,
         row_bytes: usize,
@@ -65,7 +71,10 @@ impl CopyPath {
     }
 
     /// The first of `ids` that is no row of the table, as an error.
-    pub(super) fn check(&self, ids: &[i64]) -> Result<(), FillError> {
+    ///
+    /// # Errors
+    /// [`FillError::Rows`].
+    pub fn check(&self, ids: &[i64]) -> Result<(), FillError> {
         let rows = self.host.rows();
         // A negative id becomes a number above any number of rows.
         match ids.iter().position(|&id| id as u64 >= rows as u64) {
@@ -78,10 +87,13 @@ impl CopyPath {
     /// address `to`. The CPU's part is done when it returns; it waits for the GPU only where all pieces are still being
     /// read.
     ///
+    /// # Errors
+    /// [`CudaError`].
+    ///
     /// # Safety
     /// `to` is device memory for as many rows, which nobody else uses until the stream has passed this; the pieces live
     /// until then.
-    pub(super) unsafe fn enqueue(&mut self, ids: &[i64], to: u64) -> Result<(), CudaError> {
+    pub unsafe fn enqueue(&mut self, ids: &[i64], to: u64) -> Result<(), CudaError> {
         let mut to = to;
         for ids in ids.chunks(self.piece_rows) {
             let piece = &mut self.pieces[self.next];

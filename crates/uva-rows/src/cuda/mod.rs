@@ -17,7 +17,6 @@ mod cache;
 mod copy_path;
 mod filler;
 mod gather;
-pub mod pcie;
 mod slot;
 mod slot_reader;
 mod table;
@@ -25,6 +24,7 @@ mod upload;
 
 pub use balance::{Balance, Measured};
 pub use cache::DeviceCache;
+pub use copy_path::CopyPath;
 pub use filler::{Fill, FillError, FillOptions, GatherMode, SlotFiller};
 pub use gather::CudaGather;
 pub use slot::SlotShape;

@@ -145,7 +145,8 @@ impl<'t> HostGather<'t> {
         self.pool.as_ref().map_or(1, rayon::ThreadPool::current_num_threads)
     }
 
-    pub(crate) fn pool(&self) -> Option<&rayon::ThreadPool> {
+    /// Its threads; `None` for one, which is the caller's.
+    pub fn pool(&self) -> Option<&rayon::ThreadPool> {
         self.pool.as_ref()
     }
 

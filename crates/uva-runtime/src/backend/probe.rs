@@ -58,11 +58,15 @@ impl NvrtcReport {
 impl Probe {
     /// Looks, in this process. `torch` loads libtorch's CUDA half, and is asked only where there is a GPU for it.
     pub fn here(torch: fn() -> Result<(), String>) -> Self {
-        let cuda = uva_cuda::probe();
-        let for_torch = !cuda.devices.is_empty() && !cuda.simulator;
-        let torch = if for_torch { torch().err() } else { None };
-        let nvrtc = (!cuda.devices.is_empty()).then(NvrtcReport::here);
-        Self { cuda, nvrtc, torch }
+        let driver = Self::of_driver();
+        let torch = if driver.is_for_torch() { torch().err() } else { None };
+        let nvrtc = (!driver.cuda.devices.is_empty()).then(NvrtcReport::here);
+        Self { nvrtc, torch, ..driver }
+    }
+
+    /// Whether there is a GPU that libtorch could use.
+    pub(crate) fn is_for_torch(&self) -> bool {
+        !self.cuda.devices.is_empty() && !self.cuda.simulator
     }
 
     /// Looks for the driver and its devices alone, in this process.
@@ -70,7 +74,7 @@ impl Probe {
         Self { cuda: uva_cuda::probe(), nvrtc: None, torch: None }
     }
 
-    /// Lets `uvatrain probe` look, in an environment that differs from this one by these variables. `driver_only`: not
+    /// Runs this program's `probe`, in an environment that differs from this one by these variables. `driver_only`: not
     /// for NVRTC and libtorch.
     ///
     /// # Errors
@@ -79,8 +83,20 @@ impl Probe {
         environment: &[(String, Option<String>)],
         driver_only: bool,
     ) -> Result<Self, RuntimeError> {
+        Self::by(&own_program(), environment, driver_only)
+    }
+
+    /// The same by another program that has `probe`.
+    ///
+    /// # Errors
+    /// As [`Probe::in_child`].
+    pub(crate) fn by(
+        program: &Path,
+        environment: &[(String, Option<String>)],
+        driver_only: bool,
+    ) -> Result<Self, RuntimeError> {
         let failed = |what: String| RuntimeError::Failed(format!("looking for a GPU: {what}"));
-        let mut command = Command::new(own_program());
+        let mut command = Command::new(program);
         command
             .arg("probe")
             .args(driver_only.then_some("--driver-only"))
@@ -110,8 +126,7 @@ impl Probe {
         let status = child.wait().map_err(|error| failed(error.to_string()))?;
         match ended {
             Ok(true) => serde_json::from_str(&text).map_err(|error| {
-                let program = own_program();
-                failed(format!("`{} probe` ended with {status}: {error}", Path::new(&program).display()))
+                failed(format!("`{} probe` ended with {status}: {error}", program.display()))
             }),
             Ok(false) => Err(failed(format!("the driver did not answer within {} s", PATIENCE.as_secs()))),
             Err(error) => Err(failed(error.to_string())),

@@ -421,13 +421,13 @@ pub(crate) mod tests {
     #[test]
     fn what_is_written_through_the_arrays_is_read_back_whole_through_the_ranges() {
         for (multi_label, degrees, edge_ids, sampler_kind) in [
-            (false, false, false, SamplerKind::Neighbor),
-            (true, false, false, SamplerKind::Neighbor),
-            (false, true, false, SamplerKind::Labor),
-            (false, false, true, SamplerKind::Weighted),
-            (false, false, false, SamplerKind::Ladies),
-            (false, true, true, SamplerKind::FastGcn),
-            (false, false, false, SamplerKind::Walk),
+            (false, false, false, SamplerKind::NEIGHBOR),
+            (true, false, false, SamplerKind::NEIGHBOR),
+            (false, true, false, SamplerKind::LABOR),
+            (false, false, true, SamplerKind::WEIGHTED),
+            (false, false, false, SamplerKind::LADIES),
+            (false, true, true, SamplerKind::FASTGCN),
+            (false, false, false, SamplerKind::WALK),
         ] {
             let temp = tempfile::tempdir().unwrap();
             let dataset = if multi_label { multi_label_graph(temp.path()) } else { small_graph(temp.path()) };

@@ -12,8 +12,8 @@ use uva_graph::{Dataset, Split};
 use uva_mem::FrozenBytes;
 use uva_plan::{Timed, TimedCaches};
 use uva_rows::cuda::{DeviceCache, FillOptions, GatherMode, SlotFiller, SlotShape};
+use uva_sample::cuda::GraphSource;
 use uva_sample::{BatchKey, MiniBatch};
-use uva_sample_cuda::GraphSource;
 
 use super::engine::OnGpu;
 use super::host_times::{HostTimes, median, share};
@@ -80,7 +80,7 @@ impl<'d> DeviceTimes<'d> {
 
     fn sample(
         &self,
-        mut sampler: uva_sample_cuda::CudaSampler,
+        mut sampler: uva_sample::cuda::CudaSampler,
         graph: &SampledGraph<'_>,
         clock: Clock,
     ) -> Result<Timed, Failure> {

@@ -10,12 +10,10 @@ use uva_cuda::{Context, Module, ModuleOptions, Stream};
 use uva_graph::Dataset;
 use uva_graph::reorder::ReorderedLayout;
 use uva_mem::FrozenBytes;
-use uva_sample::{
-    BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, GraphView, SamplerKind, sampler,
-};
-use uva_sample_cuda::{
+use uva_sample::cuda::{
     CudaSampleError, CudaSampler, CudaSamplerOptions, DatasetArray, GraphSource, PinnedArray,
 };
+use uva_sample::{BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, GraphView, sampler};
 
 use super::SampledGraph;
 use crate::backend::{CudaBackend, Partition};
@@ -95,7 +93,7 @@ impl OnGpu<'_> {
     pub fn source(&self, loader: &LoaderOptions) -> Result<GraphSource, RuntimeError> {
         let pin = self.cuda.pin_options("the graph");
         let of_dataset = |array| PinnedArray::of_dataset(self.context, self.dataset, array, &pin);
-        let weighted = loader.sampler_kind == SamplerKind::Weighted;
+        let weighted = loader.sampler_kind.needs_weights();
         let mut source = match self.reordered {
             Some(region) => self.reordered_source(region)?,
             None => GraphSource::of_dataset(self.context, self.dataset, &pin)?,

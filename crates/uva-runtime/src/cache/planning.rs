@@ -12,7 +12,7 @@ use uva_plan::{
 };
 use uva_rows::cuda::FillError;
 use uva_sample::SampleError;
-use uva_sample_cuda::CudaSampleError;
+use uva_sample::cuda::CudaSampleError;
 
 use super::device_times::DeviceTimes;
 use super::host_times::HostTimes;

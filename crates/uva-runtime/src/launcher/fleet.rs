@@ -143,11 +143,13 @@ impl Fleet {
         let rings = (batch_ring.clone(), feature_ring.clone());
         let mut fleet = Self { members: Vec::new(), door: None, mps, rings };
         let backend = &plan.backend;
-        let start = |role: Role, index| {
-            start_process(role, index, launch.dataset, &launch.environments, role.is_on_gpu(backend))
+        let own = own_program();
+        let start = |program: &Path, role: Role, index| {
+            let on_gpu = role.is_on_gpu(backend);
+            start_process(program, role, index, launch.dataset, &launch.environments, on_gpu)
         };
         match &launch.consumer {
-            Consumer::Own(_) => fleet.members.push(start(Role::Consumer, 0)?),
+            Consumer::Program { program, .. } => fleet.members.push(start(program, Role::Consumer, 0)?),
             Consumer::Command { command, .. } => {
                 let on_gpu = Role::Consumer.is_on_gpu(backend);
                 let (member, knocks) = command.start(&launch.environments, on_gpu)?;
@@ -156,13 +158,13 @@ impl Fleet {
             }
         }
         if !plan.backend.in_one_process() {
-            fleet.members.push(start(Role::Producer, 0)?);
+            fleet.members.push(start(&own, Role::Producer, 0)?);
         }
         let (consumer, producer) = (0, fleet.members.len() - 1);
         let first_sampler = fleet.members.len();
         let samplers = if backend.samples_in_one_process() { 0 } else { plan.options.samplers };
         for index in 0..samplers {
-            fleet.members.push(start(Role::Sampler, index)?);
+            fleet.members.push(start(&own, Role::Sampler, index)?);
         }
 
         // Until the janitor knows the roles, their parent-death signal alone sees to them.
@@ -340,8 +342,9 @@ impl Drop for Fleet {
 /// How long a process may take to die of SIGKILL.
 const KILLED: Duration = Duration::from_secs(5);
 
-/// Starts the process of a role. `on_gpu`: it works on one.
+/// Starts `program` as the process of a role. `on_gpu`: it works on one.
 pub(super) fn start_process(
+    program: &Path,
     role: Role,
     index: usize,
     dataset: &Path,
@@ -349,7 +352,7 @@ pub(super) fn start_process(
     on_gpu: bool,
 ) -> Result<Member, RuntimeError> {
     let (ours, theirs) = Channel::pair().map_err(|error| cannot_start(role.name(), error))?;
-    let mut command = Command::new(own_program());
+    let mut command = Command::new(program);
     command.arg0("uvatrain").arg(role.name());
     if role == Role::Sampler {
         command.arg(format!("--index={index}"));

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use uva_mem::handover::{Channel, Received};
 use uva_mem::{PidFd, Signal};
 
-use super::fleet::{Member, hand_over, start_process};
+use super::fleet::{Member, hand_over, own_program, start_process};
 use super::messages::{JanitorWord, Role};
 use crate::RuntimeError;
 use crate::checkpoint_files::CheckpointDirectory;
@@ -32,8 +32,16 @@ impl Janitor {
     pub fn start(dataset: &Path, checkpoint: Option<&CheckpointDirectory>) -> Result<Self, RuntimeError> {
         let own = PidFd::open(std::process::id())
             .map_err(|error| RuntimeError::Failed(format!("cannot start the janitor: {error}")))?;
-        let janitor =
-            Self { process: start_process(Role::Janitor, 0, dataset, &Environments::default(), false)? };
+        let janitor = Self {
+            process: start_process(
+                &own_program(),
+                Role::Janitor,
+                0,
+                dataset,
+                &Environments::default(),
+                false,
+            )?,
+        };
         let word = JanitorWord::Launcher {
             pid: std::process::id(),
             checkpoint: checkpoint.map(|directory| directory.path().to_owned()),

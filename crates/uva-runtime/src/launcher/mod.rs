@@ -32,7 +32,7 @@ mod usage;
 mod user_command;
 mod watch;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -81,8 +81,13 @@ pub struct Launch<'a> {
 /// Who uses a run's batches.
 #[derive(Clone, Debug)]
 pub enum Consumer {
-    /// This program, in a process of its own: it does this with them, in its own terms ([`Consume`]).
-    Own(Value),
+    /// A program that is a role here ([`run_role`]), in a process of its own.
+    Program {
+        /// Its file.
+        program: PathBuf,
+        /// What it does with the batches, in its own terms ([`Consume`]).
+        job: Value,
+    },
     /// A command of the user's, which takes up the place by [`attach`].
     Command {
         /// The command.
@@ -96,7 +101,7 @@ impl Consumer {
     /// What the consumer's set-up holds of it.
     fn job(&self) -> Result<Value, RuntimeError> {
         match self {
-            Self::Own(job) => Ok(job.clone()),
+            Self::Program { job, .. } => Ok(job.clone()),
             Self::Command { events, .. } => serde_json::to_value(AttachedJob { events: *events })
                 .map_err(|error| RuntimeError::Failed(error.to_string())),
         }

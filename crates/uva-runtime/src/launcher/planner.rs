@@ -12,7 +12,7 @@ use uva_graph::{Dataset, Verify};
 use uva_mem::FrozenBytes;
 use uva_mem::handover::{Channel, HandoverError};
 
-use super::fleet::{Member, hand_over, start_process};
+use super::fleet::{Member, hand_over, own_program, start_process};
 use super::messages::{JanitorWord, Report, Role};
 use super::{Environments, Launcher, reports, signals};
 use crate::backend::Backend;
@@ -87,7 +87,7 @@ impl Launcher {
     ) -> Result<Found, RuntimeError> {
         let environments = Environments::default().divided(self.mps.as_deref(), backend);
         let on_gpu = Role::Planner.is_on_gpu(backend);
-        let mut planner = start_process(Role::Planner, 0, dataset, &environments, on_gpu)?;
+        let mut planner = start_process(&own_program(), Role::Planner, 0, dataset, &environments, on_gpu)?;
         let pid = planner.pidfd.pid();
         let word =
             JanitorWord::Roles { pids: vec![pid], on_gpu: if on_gpu { vec![pid] } else { Vec::new() } };

@@ -137,20 +137,17 @@ impl BatchReceiver {
 
     /// Notes what is evaluated on full neighbourhoods, behind the epoch of that number, or that nothing is any more: for
     /// the message of whoever finds that this consumer failed.
-    #[cfg(feature = "train")]
-    pub(crate) fn note_evaluation(&self, of: Option<(Split, u32)>) {
+    pub fn note_evaluation(&self, of: Option<(Split, u32)>) {
         self.control.note_evaluation(of);
     }
 
     /// Counts the time since the last batch, such as an evaluation behind it, as worked.
-    #[cfg(feature = "train")]
-    pub(crate) fn count_work(&mut self) {
+    pub fn count_work(&mut self) {
         self.clock.now(Doing::Working);
     }
 
     /// Traces what the time went to, now that no batch is taken any more.
-    #[cfg(feature = "train")]
-    pub(crate) fn log_end(&mut self) {
+    pub fn log_end(&mut self) {
         self.clock.log_end();
     }
 

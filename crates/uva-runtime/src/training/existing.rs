@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use uva_train::checkpoint::{self, Found, FoundContent};
+use uva_model::checkpoint::{self, Found, FoundContent};
 
-use super::session::TrainingState;
+use super::state::TrainingState;
 use crate::RuntimeError;
 
 /// Refuses a directory with a checkpoint, and says what there is and what to do.

@@ -1,19 +1,21 @@
-//! The built-in consumer (feature `train`): a model trained on the batches as they come.
+//! Training a built-in model: a whole run around the consumer, from the dataset to the last line of the metrics.
 //!
-//! [`session`] is what happens to the batches; [`run`] is a whole run around it, from the dataset to the last line of
-//! the metrics, in processes or in this one.
+//! [`run`] plans it and runs it, in processes or in this one. The model itself is trained by a program of its own
+//! ([`TrainerProgram`]), or by the caller's [`Consume`](crate::launcher::Consume) where that program trains in process.
+//! Nothing here links libtorch.
 
-mod arrays;
 mod existing;
-mod gpu;
+mod job;
 mod preflight;
 mod run;
-pub mod session;
+mod state;
 mod task;
+mod trainer_program;
 mod trial;
 
-pub use gpu::torch_on_gpu;
-pub use run::{TrainingRun, consume};
-pub use session::{EvaluateBy, TrainingOptions, TrainingOutcome};
+pub use job::{EvaluateBy, Job, TrainingOptions, TrialOutcome, to_value};
+pub use run::TrainingRun;
+pub use state::{Best, TrainingOutcome, TrainingState, checkpoint_error, saved_state};
 pub use task::task;
-pub use uva_train::{FeatureNorm, Metric, ModelKind, NormKind, Task, TrainerOptions};
+pub use trainer_program::{Trainer, TrainerProgram};
+pub use uva_model::{FeatureNorm, Metric, ModelKind, NormKind, Task, TrainerOptions};

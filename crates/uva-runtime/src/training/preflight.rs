@@ -4,9 +4,9 @@
 use rustix::process::{Resource, getrlimit};
 use uva_cuda::memory::HostMemory;
 use uva_graph::Dataset;
-use uva_train::{Footprint, Shapes};
+use uva_model::{Footprint, Shapes};
 
-use super::session::{EvaluateBy, TrainingOptions};
+use super::job::{EvaluateBy, TrainingOptions};
 use crate::RuntimeError;
 use crate::backend::Backend;
 

@@ -4,28 +4,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use uva_graph::Dataset;
-
+use uva_model::Metric;
 use uva_sample::{Expand, SamplerKind};
-use uva_train::{Metric, ModelKind};
 
-use super::existing;
-use super::session::{self, EvaluateBy, TrainingOptions, TrainingOutcome};
-use super::{preflight, trial};
-use crate::backend::{self, BackendOptions, Decision, Probe};
+use super::job::{EvaluateBy, Job, TrainingOptions, to_value};
+use super::state::{self, TrainingOutcome};
+use super::task::task;
+use super::trainer_program::{Trainer, TrainerProgram};
+use super::{existing, preflight, trial};
+use crate::backend::{self, BackendOptions, Decision};
 use crate::cache::CacheRequest;
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::control::{Control, Stop};
-use crate::launcher::{Consumer, Environments, Launch, Launcher, Outcome, without_mps};
+use crate::launcher::{Consume, Environments, Launch, Launcher, Outcome};
 use crate::memory::ProcessMemory;
 use crate::metrics::{End, Event, Observer, Roles};
 use crate::plan::{RunPlan, evaluating};
 use crate::preparation::Preparation;
-use crate::roles::BatchReceiver;
 use crate::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine, mps};
 
 /// Bytes up to which glibc takes an allocation of a consumer from its heap, and freed ones at the heap's end that it
@@ -44,20 +43,11 @@ pub struct TrainingRun {
     preparation: Preparation,
     options: TrainingOptions,
     decision: Decision,
-    in_process: bool,
+    trainer: Trainer,
     /// The directory of `options.checkpoint`, which is this run's alone.
     checkpoint: Option<CheckpointDirectory>,
     /// What there is to say of the options before it starts.
     notes: Vec<String>,
-}
-
-/// What the consumer's process does with its batches.
-#[derive(Serialize, Deserialize)]
-pub(super) enum Job {
-    /// Trains.
-    Train(TrainingOptions),
-    /// Trains one batch, to see what that leaves.
-    Trial(TrainingOptions),
 }
 
 impl TrainingRun {
@@ -73,9 +63,9 @@ impl TrainingRun {
         mut options: TrainingOptions,
         backend: &BackendOptions,
         caches: Option<CacheRequest>,
-        in_process: bool,
+        trainer: Trainer,
     ) -> Result<Self, RuntimeError> {
-        let task = super::task(&dataset, options.metric)?;
+        let task = task(&dataset, options.metric)?;
         options.metric = Some(task.metric);
         options.fingerprint = fingerprint(&dataset, loader, &options)?;
         // Before the state is read: another run would go on changing it.
@@ -86,7 +76,7 @@ impl TrainingRun {
         {
             existing::refuse(directory)?;
         }
-        let saved = session::saved_state(&options)?;
+        let saved = state::saved_state(&options)?;
         let before = saved.as_ref().and_then(|state| state.train_threads);
         let notes = settle_threads(&mut options, before).into_iter().collect();
         let sampled = options.evaluate_by == EvaluateBy::Sampled;
@@ -99,12 +89,12 @@ impl TrainingRun {
         };
         let asked = loader.feature_type;
         let mut loader = LoaderOptions {
-            degrees: options.trainer.model == ModelKind::Gcn,
+            degrees: options.trainer.model.row().needs_degrees(),
             feature_type: FeatureType::Table,
             ..loader.clone()
         };
         let mut plan = RunPlan::new(&dataset, &loader, passes)?;
-        let decision = backend::decide(backend, in_process, || Probe::in_child(&without_mps(), false))?;
+        let decision = backend::decide(backend, trainer.is_here(), || trainer.probe())?;
         preflight::check(&dataset, &options, plan.largest_batch(&dataset), &decision.backend)?;
         // Who widens is known only now: the model takes what the producer does not.
         loader.feature_type = asked.for_models(dataset.features().element, &decision.backend);
@@ -113,7 +103,7 @@ impl TrainingRun {
         }
         plan.checkpointed = options.checkpoint.is_some();
         let preparation = Preparation::new(dataset, plan, &decision.backend, caches)?;
-        Ok(Self { preparation, options, decision, in_process, checkpoint, notes })
+        Ok(Self { preparation, options, decision, trainer, checkpoint, notes })
     }
 
     /// Threads of the model's arithmetic on the CPU; `None` where a GPU trains, or libtorch chooses.
@@ -135,7 +125,7 @@ impl TrainingRun {
             environment.push(("OMP_NUM_THREADS".to_owned(), threads.to_string()));
         }
         // A daemon at the default place would make a client of this process, unasked.
-        if self.in_process && self.decision.backend.cuda().is_some() {
+        if self.trainer.is_here() && self.decision.backend.cuda().is_some() {
             environment.extend(mps::environment_without());
         }
         environment
@@ -147,19 +137,22 @@ impl TrainingRun {
     /// Whatever ended it early; see [`crate::launcher`].
     pub fn run(mut self, options: Value, observer: &mut dyn Observer) -> Result<End, RuntimeError> {
         let decision = self.decision.clone();
-        let (outcome, Told { roles, memory, seconds }) = if self.in_process {
-            decision.notes.iter().for_each(|note| observer.note(note));
-            self.preparation.plan.backend = decision.backend;
-            self.prepare(None, observer)?;
-            self.tell_the_start(options, observer)?;
-            self.in_this_process(observer)?
-        } else {
-            let checkpoint = self.checkpoint.as_ref().map(CheckpointDirectory::share).transpose()?;
-            let mut launcher = Launcher::begin(self.preparation.dataset.path(), checkpoint)?;
-            self.preparation.plan.backend = launcher.divide(decision, observer)?;
-            self.prepare(Some(&mut launcher), observer)?;
-            self.tell_the_start(options, observer)?;
-            self.in_processes(launcher, observer)?
+        let (outcome, Told { roles, memory, seconds }) = match self.trainer.clone() {
+            Trainer::Here(consume) => {
+                decision.notes.iter().for_each(|note| observer.note(note));
+                self.preparation.plan.backend = decision.backend;
+                self.prepare(None, observer)?;
+                self.tell_the_start(options, observer)?;
+                self.in_this_process(consume, observer)?
+            }
+            Trainer::Program(program) => {
+                let checkpoint = self.checkpoint.as_ref().map(CheckpointDirectory::share).transpose()?;
+                let mut launcher = Launcher::begin(self.preparation.dataset.path(), checkpoint)?;
+                self.preparation.plan.backend = launcher.divide(decision, observer)?;
+                self.prepare(Some((&mut launcher, &program)), observer)?;
+                self.tell_the_start(options, observer)?;
+                self.in_processes(launcher, &program, observer)?
+            }
         };
         let cache = outcome.cache.and_then(|totals| self.preparation.cache_outcome(&totals));
         let tested = outcome.test_accuracy.is_some() || outcome.test_roc_auc.is_some();
@@ -192,19 +185,22 @@ impl TrainingRun {
 
     fn prepare(
         &mut self,
-        launcher: Option<&mut Launcher>,
+        processes: Option<(&mut Launcher, &TrainerProgram)>,
         observer: &mut dyn Observer,
     ) -> Result<(), RuntimeError> {
-        let (options, environments) = (&self.options, self.environments());
+        let options = &self.options;
+        let (launcher, program) = processes.unzip();
+        let environments = program.map(|program| self.environments(program)).unwrap_or_default();
         let mut bytes_left =
             |preparation: &Preparation, launcher: Option<&mut Launcher>, observer: &mut dyn Observer| {
-                trial::bytes_left(preparation, options, environments.clone(), launcher, observer)
+                let trial = launcher.zip(program);
+                trial::bytes_left(preparation, options, environments.clone(), trial, observer)
             };
         self.preparation.prepare(launcher, &mut bytes_left, observer)
     }
 
     fn tell_the_start(&self, options: Value, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
-        let roles = if self.in_process { "threads" } else { "processes" };
+        let roles = if self.trainer.is_here() { "threads" } else { "processes" };
         let more = [
             ("train_threads", json!(self.options.trainer.threads)),
             ("metric", json!(self.options.metric.map(Metric::name))),
@@ -219,33 +215,41 @@ impl TrainingRun {
         Ok(())
     }
 
-    /// What the roles' processes need in theirs.
-    fn environments(&self) -> Environments {
-        let consumer = self.environment().into_iter().map(|(name, value)| (name, Some(value))).collect();
-        Environments { consumer, ..Environments::default() }
+    /// What the roles' processes need in theirs. All may look for NVRTC beside the libtorch that trains.
+    fn environments(&self, program: &TrainerProgram) -> Environments {
+        let own = self.environment().into_iter().map(|(name, value)| (name, Some(value)));
+        let libtorch = program.libtorch.clone().into_iter().collect::<Vec<_>>();
+        Environments {
+            consumer: own.chain(program.variables()).collect(),
+            producer: libtorch.clone(),
+            sampler: libtorch,
+        }
     }
 
     fn in_processes(
         &self,
         launcher: Launcher,
+        program: &TrainerProgram,
         observer: &mut dyn Observer,
     ) -> Result<(TrainingOutcome, Told), RuntimeError> {
         let launch = Launch {
             dataset: self.preparation.dataset.path(),
             plan: &self.preparation.plan,
             caches: &self.preparation.contents,
-            consumer: Consumer::Own(to_value(&Job::Train(self.options.clone()))?),
-            environments: self.environments(),
+            consumer: program.consumer(&Job::Train(self.options.clone()))?,
+            environments: self.environments(program),
         };
         let outcome = launcher.run(launch, observer)?;
-        let done = serde_json::from_value(outcome.done).map_err(|error| {
-            RuntimeError::Failed(format!("the consumer's last word cannot be read: {error}"))
-        })?;
-        let Outcome { roles, memory, seconds, .. } = outcome;
-        Ok((done, Told { roles, memory, seconds }))
+        let Outcome { done, roles, memory, seconds, .. } = outcome;
+        Ok((outcome_of(done)?, Told { roles, memory, seconds }))
     }
 
-    fn in_this_process(&self, observer: &mut dyn Observer) -> Result<(TrainingOutcome, Told), RuntimeError> {
+    fn in_this_process(
+        &self,
+        consume: Consume,
+        observer: &mut dyn Observer,
+    ) -> Result<(TrainingOutcome, Told), RuntimeError> {
+        let job = to_value(&Job::Train(self.options.clone()))?;
         let started = Instant::now();
         let Preparation { dataset, plan, contents, .. } = &self.preparation;
         let mut runtime = Runtime::start_with(Arc::clone(dataset), plan.clone(), contents.clone())?;
@@ -254,7 +258,7 @@ impl TrainingRun {
         }
         let (receiver, dataset, control) = runtime.parts();
         let signals = SignalThread::start(Arc::clone(control))?;
-        let trained = session::train(receiver, dataset, &self.options, observer);
+        let trained = consume(receiver, dataset, job, observer);
         let memory = runtime.memory();
         // A role that failed knows more about it than the consumer that noticed.
         let stopped = runtime.stop();
@@ -265,11 +269,17 @@ impl TrainingRun {
                 return Err(within_evaluation(error, runtime.parts().2));
             }
             (_, _, Some(signal)) => return Err(RuntimeError::Interrupted(signal)),
-            (trained, ..) => trained?,
+            (trained, ..) => outcome_of(trained?)?,
         };
         let (roles, seconds) = (runtime.roles(), started.elapsed().as_secs_f64());
         Ok((outcome, Told { roles, memory, seconds }))
     }
+}
+
+/// What the consumer ended with.
+fn outcome_of(done: Value) -> Result<TrainingOutcome, RuntimeError> {
+    serde_json::from_value(done)
+        .map_err(|error| RuntimeError::Failed(format!("the consumer's result cannot be read: {error}")))
 }
 
 /// An error of a consumer in this process, which says where it failed as the launcher does of one that is a process.
@@ -288,24 +298,6 @@ struct Told {
     roles: Roles,
     memory: Vec<ProcessMemory>,
     seconds: f64,
-}
-
-/// What the consumer's process does with its batches: [`crate::launcher::run_role`] calls it.
-///
-/// # Errors
-/// As [`session::train`].
-pub fn consume(
-    receiver: &mut BatchReceiver,
-    dataset: &Dataset,
-    job: Value,
-    observer: &mut dyn Observer,
-) -> Result<Value, RuntimeError> {
-    let job: Job = serde_json::from_value(job)
-        .map_err(|error| RuntimeError::Failed(format!("the training options cannot be read: {error}")))?;
-    match job {
-        Job::Train(options) => to_value(&session::train(receiver, dataset, &options, observer)?),
-        Job::Trial(options) => to_value(&trial::run(receiver, dataset, &options)?),
-    }
 }
 
 /// Settles how many threads train: as many as were asked for, else as many as `before`, in the run that is resumed, else
@@ -360,17 +352,13 @@ fn fingerprint(
     if loader.expand != Expand::All {
         fingerprint["expand"] = loader.expand.name().into();
     }
-    if loader.sampler_kind != SamplerKind::Neighbor {
+    if loader.sampler_kind != SamplerKind::default() {
         fingerprint["sampler_kind"] = loader.sampler_kind.name().into();
     }
     if let Some(walks) = loader.sampling().walks_in_force() {
         fingerprint["walks"] = walks.into();
     }
     Ok(fingerprint)
-}
-
-pub(super) fn to_value(value: &impl serde::Serialize) -> Result<Value, RuntimeError> {
-    serde_json::to_value(value).map_err(|error| RuntimeError::Failed(error.to_string()))
 }
 
 /// Listens for SIGINT and SIGTERM while the roles are threads: the first asks the run to end soon, the second ends

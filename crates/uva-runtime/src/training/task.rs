@@ -1,7 +1,7 @@
 //! What is to be learned from a dataset's labels.
 
 use uva_graph::{Dataset, Labels};
-use uva_train::{Metric, Task};
+use uva_model::{Metric, Task};
 
 use crate::RuntimeError;
 

@@ -1,17 +1,13 @@
-//! One training batch beside everything that a run has on the GPU, to see how much memory that leaves.
+//! The bytes that `--gpu-cache auto` may take on a GPU: what a trial run of one training batch leaves.
 
-use serde::{Deserialize, Serialize};
-use uva_graph::Dataset;
-
-use super::run::{Job, to_value};
-use super::session::{Session, TrainingOptions};
+use super::job::{Job, TrainingOptions, TrialOutcome};
+use super::trainer_program::TrainerProgram;
 use crate::backend::{Backend, SamplerChoice};
 use crate::cache::CacheContents;
-use crate::launcher::{Consumer, Environments, Launch, Launcher};
+use crate::launcher::{Environments, Launch, Launcher};
 use crate::metrics::{Event, Observer, Progress};
 use crate::plan::RunPlan;
 use crate::preparation::Preparation;
-use crate::roles::BatchReceiver;
 use crate::{Passes, RuntimeError};
 
 /// Of the GPU's memory, what `--gpu-cache auto` leaves free beside what one batch left: later batches may be larger,
@@ -20,45 +16,15 @@ const RESERVE_SHARE: f64 = 0.05;
 /// And this many bytes at least.
 const RESERVE_BYTES: u64 = 256 << 20;
 
-/// What a trial found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct TrialOutcome {
-    /// Bytes of the GPU's memory that nobody had taken behind the batch.
-    pub free: u64,
-    /// Bytes of the GPU's memory.
-    pub total: u64,
-}
-
-/// Trains the first batch and asks the driver what is left. libtorch keeps what it has taken, so that is what its peak
-/// leaves; the other roles have theirs at that moment too.
-pub(super) fn run(
-    receiver: &mut BatchReceiver,
-    dataset: &Dataset,
-    options: &TrainingOptions,
-) -> Result<TrialOutcome, RuntimeError> {
-    let alone = TrainingOptions { checkpoint: None, resume: false, ..options.clone() };
-    let mut session = Session::begin(receiver, dataset, &alone, &mut Nobody)?;
-    if let Some(batch) = receiver.next_batch()? {
-        session.train_batch(&batch, &mut Nobody)?;
-    }
-    let slots = receiver.device_slots().ok_or_else(|| {
-        RuntimeError::Usage("--gpu-cache auto: this run has no feature slots on a GPU to cache beside".into())
-    })?;
-    let (free, total) = slots.context().memory()?;
-    receiver.end_training();
-    while receiver.next_batch()?.is_some() {}
-    Ok(TrialOutcome { free, total })
-}
-
 /// Bytes for `--gpu-cache auto` on a GPU: what a trial run with this training leaves.
 pub(super) fn bytes_left(
     preparation: &Preparation,
     training: &TrainingOptions,
     environments: Environments,
-    launcher: Option<&mut Launcher>,
+    processes: Option<(&mut Launcher, &TrainerProgram)>,
     observer: &mut dyn Observer,
 ) -> Result<u64, RuntimeError> {
-    let Some(launcher) = launcher else {
+    let Some((launcher, program)) = processes else {
         return Err(RuntimeError::Usage(
             "--gpu-cache auto with --in-process: what a batch leaves is seen by a trial run in processes; give a \
              size, or leave out --in-process"
@@ -80,7 +46,7 @@ pub(super) fn bytes_left(
         dataset: preparation.dataset.path(),
         plan: &plan,
         caches: &contents,
-        consumer: Consumer::Own(to_value(&Job::Trial(training.clone()))?),
+        consumer: program.consumer(&Job::Trial(training.clone()))?,
         environments,
     };
     let outcome = launcher.run_once(launch, &mut NotesOnly(observer))?;
@@ -98,19 +64,6 @@ pub(super) fn bytes_left(
         gib(left)
     ));
     Ok(left)
-}
-
-/// Hears of a trial: it is no run that anybody keeps metrics of.
-struct Nobody;
-
-impl Observer for Nobody {
-    fn event(&mut self, _: &Event) -> Result<(), RuntimeError> {
-        Ok(())
-    }
-
-    fn progress(&mut self, _: &Progress, _: &str) {}
-
-    fn note(&mut self, _: &str) {}
 }
 
 /// The launcher's ears during a trial: it hears notes only.

@@ -7,7 +7,7 @@ use crate::{BatchKey, SampleError};
 /// One destination's part in its group.
 #[derive(Clone, Copy, Default)]
 pub struct List {
-    /// Original id: what the random words are keyed by.
+    /// Original id: the key of the random words.
     pub(crate) key: u64,
     /// The batch that they are keyed by: [`batch_of_picks`].
     pub(crate) batch: u32,

@@ -1,8 +1,8 @@
-//! Batches hop by hop: what all kinds of sampler share that pick neighbours of every node so far.
+//! Batches hop by hop: the loop that all kinds of sampler share.
 //!
 //! A hop goes over its destinations in groups, and over each group in waves: where their lists lie; the random words
 //! of all of them; the positions picked; the ids at those positions; their local ids. Within a wave no access waits
-//! for another one, so a core keeps many cache misses in flight, which is what counts on a graph larger than its
+//! for another one, so a core keeps many cache misses in flight, which decides the speed on a graph larger than its
 //! caches; between waves everything stays in the first two cache levels. Which positions are picked is the kind's
 //! ([`Picks`]).
 
@@ -12,8 +12,9 @@ mod sink;
 use uva_graph::Indices;
 
 use self::sink::Waiting;
+use crate::limits::{MAX_EPOCH, MAX_PICKS};
 use crate::local_ids::LocalIds;
-use crate::options::{GROUP, GROUP_PICKS, MAX_EPOCH, MAX_PICKS};
+use crate::options::{GROUP, GROUP_PICKS};
 use crate::philox::{Purpose, StreamKey};
 use crate::{
     BatchCounts, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView, HopShape,
@@ -23,13 +24,13 @@ use crate::{
 pub use self::list::{Hop, List, NodeId};
 pub use self::sink::Sink;
 
-/// What a kind of sampler decides: which entries of each list are picked.
+/// The part of a kind: which entries of each list are picked.
 pub trait Picks<'g>: Sized {
     /// The kind.
     const KIND: SamplerKind;
 
-    /// What its random words are for.
-    const PURPOSE: Purpose;
+    /// The purpose of its random words.
+    const PURPOSE: Purpose = Purpose::Neighbors;
 
     /// Memory for groups of at most `group_picks` picks, of which a list that is drawn from has `most` at most.
     ///
@@ -112,24 +113,11 @@ pub struct HopSampler<'g, P> {
 }
 
 impl<'g, P: Picks<'g>> HopSampler<'g, P> {
-    /// A sampler over `csc`.
+    /// A sampler by options that have been checked.
     ///
     /// # Errors
-    /// What [`SamplerOptions::check`] says, and [`InvalidOption::OtherKind`] for options of another kind of sampler.
-    pub fn new(csc: uva_graph::Csc<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
-        Self::over(csc.into(), options)
-    }
-
-    /// The same with all that is known of the graph.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new), and [`InvalidOption::NoWeights`] where the kind picks by weights and there are none.
-    pub fn over(graph: GraphView<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
-        if options.kind != P::KIND {
-            return Err(InvalidOption::OtherKind { asked: options.kind, this: P::KIND }.into());
-        }
-        options.check(&graph.csc)?;
-        graph.check_home()?;
+    /// Where the system has no memory for it, and where the graph lacks what the kind picks by.
+    pub(crate) fn unchecked(graph: GraphView<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
         let most = options.fanouts.iter().map(|&fanout| options.picks_a_list(fanout).unwrap_or(0)).max();
         let most = most.unwrap_or(0).min(MAX_PICKS);
         // A group holds GROUP_PICKS picks, or one destination's where those are more.
@@ -376,7 +364,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
     }
 }
 
-/// What a hop begins with that keeps nothing of the hop before.
+/// The beginning of a hop that keeps nothing of the hop before.
 const NOTHING_KEPT: BlockRef<'static> =
     BlockRef { destinations: 0, sources: 0, indptr: &[0], indices: &[], edge_ids: &[], weights: &[] };
 

@@ -5,11 +5,24 @@
 //! have a neighbour in common are likely to agree on it, and a batch comes to fewer nodes; each entry of a list is as
 //! likely as another all the same.
 
-use super::SamplerKind;
 use super::smallest::Smallest;
 use crate::hops::{Hop, List, NodeId, Picks, Sink};
-use crate::philox::{Purpose, first_longs};
-use crate::{GraphView, SampleError, SamplerOptions};
+use crate::kind::KindRow;
+use crate::philox::first_longs;
+use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
+use uva_cuda::kernels::sample::PickKind;
+
+impl SamplerKind {
+    /// Each entry is as likely as another, but nodes that are picked from in the same hop prefer the same neighbours,
+    /// so that a batch has fewer nodes (LABOR-0 of Balın and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023).
+    pub const LABOR: Self = Self::of(&KindRow {
+        name: "labor",
+        help: "Such as the nodes of a hop share, so that a batch has fewer nodes",
+        reads_whole_lists: true,
+        kernels: Some(PickKind::Labor),
+        ..KindRow::LIST_BY_LIST
+    });
+}
 
 /// Entries of a list that are looked at together.
 const CHUNK: usize = 128;
@@ -23,8 +36,7 @@ pub struct Labor {
 }
 
 impl Picks<'_> for Labor {
-    const KIND: SamplerKind = SamplerKind::Labor;
-    const PURPOSE: Purpose = Purpose::Neighbors;
+    const KIND: SamplerKind = SamplerKind::LABOR;
 
     fn new(_: &GraphView<'_>, _: &SamplerOptions, _: usize, most: usize) -> Result<Self, SampleError> {
         let (names, variates) = (Box::new([0; CHUNK]), Box::new([0; CHUNK]));

@@ -1,14 +1,26 @@
 //! Uniform picks, each node's on its own.
 
+use uva_cuda::kernels::sample::PickKind;
 use uva_ops::Vectors;
 
-use super::SamplerKind;
 use super::floyd::{Picker, with_replacement};
 use super::side_by_side::{MOST_PICKS, SideBySide};
 use crate::hops::{Hop, List, NodeId, Picks, Sink};
+use crate::kind::KindRow;
 use crate::options::{GROUP, draws, picks_of_list};
-use crate::philox::{BlockBatch, Purpose, StreamKey};
-use crate::{GraphView, SampleError, SamplerOptions};
+use crate::philox::{BlockBatch, StreamKey};
+use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
+
+impl SamplerKind {
+    /// Each entry of a list is as likely as another, independently of what other nodes pick (GraphSAGE).
+    pub const NEIGHBOR: Self = Self::of(&KindRow {
+        name: "neighbor",
+        help: "Any, each node's on its own",
+        replaces: true,
+        kernels: Some(PickKind::Neighbor),
+        ..KindRow::LIST_BY_LIST
+    });
+}
 
 /// Floyd's method, or draws with replacement.
 pub struct Uniform {
@@ -23,8 +35,7 @@ pub struct Uniform {
 }
 
 impl Picks<'_> for Uniform {
-    const KIND: SamplerKind = SamplerKind::Neighbor;
-    const PURPOSE: Purpose = Purpose::Neighbors;
+    const KIND: SamplerKind = SamplerKind::NEIGHBOR;
 
     fn new(
         _: &GraphView<'_>,

@@ -92,7 +92,7 @@ impl SideBySide {
     }
 }
 
-/// What all lists of a hop have in common.
+/// The parameters that all lists of a hop share.
 struct Drawing<'a> {
     like: &'a StreamKey,
     fanout: usize,
@@ -268,7 +268,7 @@ mod tests {
         }
         for vectors in Vectors::available() {
             let mut side_by_side = SideBySide::new(replace, vectors);
-            // What an earlier group left behind changes nothing.
+            // Leftovers of an earlier group change nothing.
             side_by_side.push(&like, &List { degree: 1 << 20, ..List::default() }, 99);
             side_by_side.clear();
             for (at, list) in lists.iter().enumerate() {

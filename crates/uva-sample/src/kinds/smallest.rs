@@ -6,7 +6,7 @@ pub(super) struct Smallest {
     want: usize,
     /// Keys no larger than this may be among the smallest; `None`: no other key can.
     limit: Option<u64>,
-    /// What is left after the keys that cannot be among the smallest were thrown out, places ascending.
+    /// Candidates for the smallest keys, places ascending.
     kept: Vec<(u64, u32)>,
     scratch: Vec<(u64, u32)>,
 }

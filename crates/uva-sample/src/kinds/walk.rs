@@ -6,11 +6,23 @@
 
 use std::cmp::Reverse;
 
-use super::SamplerKind;
 use crate::hops::{Hop, List, NodeId, Picks, Sink};
+use crate::kind::{Fanout, KindRow};
 use crate::options::GROUP;
 use crate::philox::{Purpose, Stream, StreamKey};
-use crate::{GraphView, SampleError, SamplerOptions, Walks};
+use crate::{GraphView, SampleError, SamplerKind, SamplerOptions, Walks};
+
+impl SamplerKind {
+    /// A node's neighbours are the nodes that random walks from it visit most, near or far (PinSAGE: Ying et al., "Graph
+    /// Convolutional Neural Networks for Web-Scale Recommender Systems", KDD 2018).
+    pub const WALK: Self = Self::of(&KindRow {
+        name: "walk",
+        help: "The nodes that random walks visit most: --fanouts are how many of them (PinSAGE)",
+        fanout: Fanout::Found,
+        walks: true,
+        ..KindRow::LIST_BY_LIST
+    });
+}
 
 /// Steps that are kept at a time: walks of so many destinations go side by side that they come to about this many, and
 /// no step waits for the memory that another one's needs. At 40 steps from a node that is a whole group:
@@ -18,7 +30,7 @@ use crate::{GraphView, SampleError, SamplerOptions, Walks};
 /// 24.9 ms with one destination at a time.
 const STEPS: usize = 1 << 14;
 
-/// What stands for no visit, and for a walk that has ended.
+/// Marks a step without a visit, and a walk that has ended.
 const NOWHERE: usize = usize::MAX;
 
 /// The nodes that walks visit.
@@ -41,7 +53,7 @@ pub struct Walk {
 }
 
 impl Picks<'_> for Walk {
-    const KIND: SamplerKind = SamplerKind::Walk;
+    const KIND: SamplerKind = SamplerKind::WALK;
     const PURPOSE: Purpose = Purpose::Walks;
 
     fn new(

@@ -3,7 +3,8 @@
 
 mod together;
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
 
 use uva_graph::{Csc, Indices, Split};
 use uva_sample::philox::{Purpose, StreamKey};
@@ -176,21 +177,25 @@ pub fn plainly_weighed(
         };
         for destination in nodes.clone().into_iter().skip(indptr.len() - 1) {
             let list = graph.list(destination);
-            if options.kind == SamplerKind::Walk {
-                for (visited, weight) in
-                    walk(graph, stream_of(destination, Purpose::Walks), options, destination, fanout)
-                {
+            if !options.kind.picks_in_lists() {
+                let found = match options.kind.name() {
+                    "walk" => {
+                        walk(graph, stream_of(destination, Purpose::Walks), options, destination, fanout)
+                    }
+                    _ => ppr(graph, destination, fanout),
+                };
+                for (visited, weight) in found {
                     indices.push(local_of(visited, &mut nodes));
                     block_weights.push(weight.to_bits());
                 }
                 indptr.push(indices.len() as i32);
                 continue;
             }
-            let picks = match options.kind {
-                SamplerKind::Neighbor => {
+            let picks = match options.kind.name() {
+                "neighbor" => {
                     pick_uniformly(stream_of(destination, Purpose::Neighbors), &list, fanout, options.replace)
                 }
-                SamplerKind::Labor => {
+                "labor" => {
                     let variate = |&node: &i64| {
                         let mut stream = stream_of(node, Purpose::Neighbors).stream();
                         (u64::from(stream.next_u32()), stream.next_u32())
@@ -198,16 +203,12 @@ pub fn plainly_weighed(
                     let variates = list.iter().map(variate).map(|(low, high)| low | u64::from(high) << 32);
                     smallest(variates.zip(0..).collect(), fanout.min(list.len()))
                 }
-                SamplerKind::Weighted => {
+                "weighted" => {
                     let begin = graph.indptr[destination as usize] as usize;
                     let weights = &graph.weights.as_ref().unwrap()[begin..begin + list.len()];
                     pick_by_weight(stream_of(destination, Purpose::Weights), weights, fanout, options.replace)
                 }
-                SamplerKind::Ladies
-                | SamplerKind::FastGcn
-                | SamplerKind::SaintNode
-                | SamplerKind::SaintEdge
-                | SamplerKind::Walk => {
+                _ => {
                     let picked: Vec<(u32, f32)> = of_layer.next().unwrap();
                     block_weights.extend(picked.iter().map(|(_, weight)| weight.to_bits()));
                     picked.into_iter().map(|(place, _)| place).collect()
@@ -222,6 +223,36 @@ pub fn plainly_weighed(
         weights.push(block_weights);
     }
     ((nodes, blocks), weights)
+}
+
+/// The nodes of highest personalised PageRank from one, and their shares of what the picks have.
+fn ppr(graph: &Graph, start: i64, fanout: usize) -> Vec<(i64, f32)> {
+    const ALL: u64 = 1 << 40;
+    let (mut waits, mut stays) = (HashMap::from([(start, ALL)]), HashMap::<i64, u64>::new());
+    let (mut reached, mut queue) = (vec![start], VecDeque::from([start]));
+    while let Some(node) = queue.pop_front() {
+        let (mass, list) = (waits.insert(node, 0).unwrap(), graph.list(node));
+        let share = (mass - mass / 4) / list.len().max(1) as u64;
+        *stays.entry(node).or_default() += mass - share * list.len() as u64;
+        for neighbor in list {
+            if !waits.contains_key(&neighbor) {
+                reached.push(neighbor);
+            }
+            let there = waits.entry(neighbor).or_default();
+            *there += share;
+            let least = (ALL >> 10) * graph.list(neighbor).len().max(1) as u64;
+            if *there >= least && !queue.contains(&neighbor) {
+                queue.push_back(neighbor);
+            }
+        }
+    }
+    let score = |node: &i64| 4 * stays.get(node).unwrap_or(&0) + waits[node];
+    let mut taken: Vec<(i64, u64)> = reached[1..].iter().map(|node| (*node, score(node))).collect();
+    // A stable sort: of equals those that were reached first.
+    taken.sort_by_key(|&(_, score)| Reverse(score));
+    taken.truncate(fanout);
+    let total: u64 = taken.iter().map(|(_, score)| score).sum();
+    taken.into_iter().map(|(node, score)| (node, (score as f64 / total as f64) as f32)).collect()
 }
 
 /// The weights of a batch in that form.
@@ -274,7 +305,7 @@ fn walk(
     }
     counts.retain(|&(visited, _)| visited != node);
     // A stable sort: of equals those that were visited first.
-    counts.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    counts.sort_by_key(|&(_, count)| Reverse(count));
     counts.truncate(fanout);
     let all: u32 = counts.iter().map(|&(_, count)| count).sum();
     counts.iter().map(|&(visited, count)| (visited, (f64::from(count) / f64::from(all)) as f32)).collect()

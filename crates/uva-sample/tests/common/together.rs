@@ -18,17 +18,17 @@ pub fn picks(
 ) -> Vec<Vec<(u32, f32)>> {
     let weights = |name| stream_named(name, Purpose::Weights);
     let subgraph = |name| StreamKey { layer: 0, ..stream_named(name, Purpose::Subgraphs) };
-    match kind {
-        SamplerKind::Ladies => ladies(graph, lists, fanout, weights),
+    match kind.name() {
+        "ladies" => ladies(graph, lists, fanout, weights),
         _ if fanout == usize::MAX => all(lists),
-        SamplerKind::FastGcn => fastgcn(graph, lists, fanout, weights),
-        SamplerKind::SaintNode => {
+        "fastgcn" => fastgcn(graph, lists, fanout, weights),
+        "saint-node" => {
             let sums = importance_of_nodes(graph);
             let drawn = drawn(graph, &sums, fanout, subgraph);
             let members = drawn.into_iter().map(|(node, _)| (node, sums[node as usize])).collect();
             saint(seeds, lists, members, (sums.iter().sum(), fanout))
         }
-        SamplerKind::SaintEdge => saint_edge(graph, seeds, lists, fanout, subgraph),
+        "saint-edge" => saint_edge(graph, seeds, lists, fanout, subgraph),
         other => panic!("{other} draws list by list"),
     }
 }

@@ -1,14 +1,15 @@
 //! Checkpoints: what comes back, what a crash leaves, what is refused.
 
 use super::support::{Graph, MODELS, options, parameter_bits};
-use crate::checkpoint::{self, CheckpointError, write_observed};
+use crate::checkpoint::{self, write_observed};
 use crate::device::TrainDevice;
-use crate::options::{ModelKind, NormKind, TrainerOptions};
 use crate::trainer::Trainer;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use uva_model::checkpoint::{self as stored, CheckpointError};
+use uva_model::{ModelKind, NormKind, TrainerOptions};
 
 fn trainer(model: ModelKind) -> Trainer {
     // One with norms and residuals, since they have parameters of their own.
@@ -65,8 +66,8 @@ fn a_resumed_run_equals_the_one_that_was_never_interrupted_bit_for_bit() {
         // Other parameters at first, so that what counts must have come from the file.
         let mut resumed = trainer(model);
         train(&graph, &mut resumed, 3..4);
-        let read = checkpoint::read(directory.path()).unwrap().unwrap();
-        read.restore(&mut resumed, &json!({"dataset": "x"})).unwrap();
+        let read = stored::read(directory.path()).unwrap().unwrap();
+        checkpoint::restore(&read, &mut resumed, &json!({"dataset": "x"})).unwrap();
         let state: serde_json::Value = read.state().unwrap();
         assert_eq!((state, resumed.steps()), (json!({"batch": 5}), 5));
         assert_eq!(train(&graph, &mut resumed, 5..12), expected[5..]);
@@ -108,8 +109,8 @@ fn a_crash_after_any_step_leaves_the_old_or_the_new_checkpoint_whole() {
         let copy = crashes.path().join(number.to_string());
         for round in ["as the crash left it", "after cleaning"] {
             let mut resumed = trainer(ModelKind::Sage);
-            let read = checkpoint::read(&copy).unwrap().unwrap();
-            read.restore(&mut resumed, &fingerprint).unwrap();
+            let read = stored::read(&copy).unwrap().unwrap();
+            checkpoint::restore(&read, &mut resumed, &fingerprint).unwrap();
             let state: u32 = read.state().unwrap();
             assert_eq!(
                 parameter_bits(&resumed),
@@ -117,12 +118,12 @@ fn a_crash_after_any_step_leaves_the_old_or_the_new_checkpoint_whole() {
                 "{number} {step} {round}"
             );
             found.push(state);
-            checkpoint::remove_leftovers(&copy).unwrap();
+            stored::remove_leftovers(&copy).unwrap();
             assert_eq!(names(&copy).len(), 2, "{number} {step}: {:?}", names(&copy));
         }
         // And the next checkpoint can be written over what was left.
         checkpoint::write(&copy, &trained, &fingerprint, &json!(4)).unwrap();
-        assert_eq!(checkpoint::read(&copy).unwrap().unwrap().state::<u32>().unwrap(), 4);
+        assert_eq!(stored::read(&copy).unwrap().unwrap().state::<u32>().unwrap(), 4);
         assert_eq!(names(&copy).len(), 2, "{:?}", names(&copy));
     }
     // Renaming the state is the step at which the new one counts.
@@ -133,12 +134,12 @@ fn a_crash_after_any_step_leaves_the_old_or_the_new_checkpoint_whole() {
 fn a_first_checkpoint_that_was_not_finished_is_none() {
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("deep/checkpoints");
-    assert!(checkpoint::read(&target).unwrap().is_none());
-    assert_eq!(checkpoint::remove_leftovers(&target).unwrap(), 0);
+    assert!(stored::read(&target).unwrap().is_none());
+    assert_eq!(stored::remove_leftovers(&target).unwrap(), 0);
     let mut seen = 0;
     write_observed(&target, &trainer(ModelKind::Gcn), &json!({}), &json!(1), &mut |_| {
         seen += 1;
-        assert_eq!(checkpoint::read(&target).unwrap().is_some(), seen >= 8, "after step {seen}");
+        assert_eq!(stored::read(&target).unwrap().is_some(), seen >= 8, "after step {seen}");
     })
     .unwrap();
     assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o700);
@@ -147,8 +148,8 @@ fn a_first_checkpoint_that_was_not_finished_is_none() {
     }
     // Without the state nobody knows the tensors: they are left over.
     fs::remove_file(target.join("checkpoint.json")).unwrap();
-    assert!(checkpoint::read(&target).unwrap().is_none());
-    assert_eq!(checkpoint::remove_leftovers(&target).unwrap(), 1);
+    assert!(stored::read(&target).unwrap().is_none());
+    assert_eq!(stored::remove_leftovers(&target).unwrap(), 1);
     assert_eq!(names(&target), Vec::<String>::new());
 }
 
@@ -178,7 +179,7 @@ fn only_files_that_are_ours_beyond_doubt_are_ever_removed() {
     fs::write(path.join(".checkpoint.json.0123456789abcdef.partial"), "half").unwrap();
     fs::write(path.join(format!(".{ours}.0123456789abcdef.partial")), "half").unwrap();
     fs::copy(path.join(&ours), path.join("tensors-bbbbbbbbbbbbbbbb.safetensors")).unwrap();
-    assert_eq!(checkpoint::remove_leftovers(path).unwrap(), 3);
+    assert_eq!(stored::remove_leftovers(path).unwrap(), 3);
     assert_eq!(names(path), there);
     let graph = Graph::random(50, 6, 3, 1);
     train(&graph, &mut trained, 0..1);
@@ -198,7 +199,7 @@ fn a_checkpoint_of_before_there_were_marks_is_read_and_makes_way_for_the_next() 
     let mark = br#""__metadata__":{"written_by":"uvatrain"},"#;
     let at = bytes.windows(mark.len()).position(|window| window == mark).expect("the mark in the header");
     bytes[at..at + mark.len()].fill(b' ');
-    let checksum = format!("{:016x}", checkpoint::checksum(&bytes));
+    let checksum = format!("{:016x}", stored::checksum(&bytes));
     let old = format!("tensors-{checksum}.safetensors");
     fs::write(path.join(&old), &bytes).unwrap();
     fs::remove_file(path.join(&name)).unwrap();
@@ -206,8 +207,8 @@ fn a_checkpoint_of_before_there_were_marks_is_read_and_makes_way_for_the_next() 
     let before = name.trim_start_matches("tensors-").trim_end_matches(".safetensors");
     fs::write(path.join("checkpoint.json"), state.replace(before, &checksum)).unwrap();
 
-    checkpoint::read(path).unwrap().unwrap().restore(&mut trained, &json!({})).unwrap();
-    assert_eq!(checkpoint::remove_leftovers(path).unwrap(), 0);
+    checkpoint::restore(&stored::read(path).unwrap().unwrap(), &mut trained, &json!({})).unwrap();
+    assert_eq!(stored::remove_leftovers(path).unwrap(), 0);
     let graph = Graph::random(50, 6, 3, 1);
     train(&graph, &mut trained, 0..1);
     checkpoint::write(path, &trained, &json!({}), &json!(2)).unwrap();
@@ -224,12 +225,12 @@ fn a_pipe_or_a_device_in_the_place_of_a_checkpoints_file_is_refused_without_wait
         let kept = fs::read(&file).unwrap();
         fs::remove_file(&file).unwrap();
         std::os::unix::fs::symlink("/dev/zero", &file).unwrap();
-        let error = checkpoint::read(path).unwrap_err();
+        let error = stored::read(path).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains(&name), "{error}");
         fs::remove_file(&file).unwrap();
         fs::write(&file, kept).unwrap();
     }
-    assert!(checkpoint::look(path).unwrap().content.is_some_and(|content| content.model == "gcn"));
+    assert!(stored::look(path).unwrap().content.is_some_and(|content| content.model == "gcn"));
 }
 
 #[test]
@@ -240,7 +241,7 @@ fn damaged_files_are_refused_by_name_and_cleaning_leaves_them() {
     let tensors = names(path).into_iter().find(|name| name.starts_with("tensors-")).unwrap();
     let (state_bytes, tensor_bytes) =
         (fs::read(path.join("checkpoint.json")).unwrap(), fs::read(path.join(&tensors)).unwrap());
-    let refused = |part: &str| match checkpoint::read(path).unwrap_err() {
+    let refused = |part: &str| match stored::read(path).unwrap_err() {
         error @ CheckpointError::Damaged { .. } => {
             assert!(error.is_usage() && error.to_string().contains(part), "{part}: {error}");
         }
@@ -259,14 +260,14 @@ fn damaged_files_are_refused_by_name_and_cleaning_leaves_them() {
     fs::write(path.join(&tensors), &tensor_bytes).unwrap();
     fs::write(path.join("checkpoint.json"), &state_bytes[..state_bytes.len() / 2]).unwrap();
     refused("not a checkpoint's state");
-    assert_eq!(checkpoint::remove_leftovers(path).unwrap(), 0);
+    assert_eq!(stored::remove_leftovers(path).unwrap(), 0);
     let other = String::from_utf8(state_bytes.clone()).unwrap();
     fs::write(path.join("checkpoint.json"), other.replace("\"version\": 1", "\"version\": 2")).unwrap();
     refused("its version is 2");
     fs::write(path.join("checkpoint.json"), other.replace("tensors-", "../tensors-")).unwrap();
     refused("as its tensors");
     fs::write(path.join("checkpoint.json"), &state_bytes).unwrap();
-    assert!(checkpoint::read(path).unwrap().is_some());
+    assert!(stored::read(path).unwrap().is_some());
 }
 
 #[test]
@@ -277,11 +278,11 @@ fn a_checkpoint_of_another_run_is_refused_with_every_field_that_differs() {
     train(&graph, &mut trained, 0..2);
     let fingerprint = json!({"dataset": {"hash": "aa", "nodes": 50}, "fanouts": [3, 3]});
     checkpoint::write(directory.path(), &trained, &fingerprint, &json!(1)).unwrap();
-    let read = checkpoint::read(directory.path()).unwrap().unwrap();
+    let read = stored::read(directory.path()).unwrap().unwrap();
 
     let refused = |mut other: Trainer, fingerprint: serde_json::Value, parts: &[&str]| {
         let before = parameter_bits(&other);
-        let error = read.restore(&mut other, &fingerprint).unwrap_err();
+        let error = checkpoint::restore(&read, &mut other, &fingerprint).unwrap_err();
         assert!(matches!(error, CheckpointError::Mismatch { .. }) && error.is_usage(), "{error}");
         for part in parts {
             assert!(error.to_string().contains(part), "{part}: {error}");
@@ -318,7 +319,7 @@ fn a_checkpoint_of_another_run_is_refused_with_every_field_that_differs() {
     );
     // The number of threads may change.
     let mut threads = with(TrainerOptions { threads: None, ..base });
-    read.restore(&mut threads, &fingerprint).unwrap();
+    checkpoint::restore(&read, &mut threads, &fingerprint).unwrap();
     assert_eq!(parameter_bits(&threads), parameter_bits(&trained));
 }
 
@@ -349,7 +350,7 @@ fn a_diverged_trainer_is_not_kept_and_the_last_checkpoint_stays() {
 
     assert_eq!(names(directory.path()), before);
     let mut resumed = trainer(ModelKind::Sage);
-    checkpoint::read(directory.path()).unwrap().unwrap().restore(&mut resumed, &json!({})).unwrap();
+    checkpoint::restore(&stored::read(directory.path()).unwrap().unwrap(), &mut resumed, &json!({})).unwrap();
     assert_eq!(parameter_bits(&resumed), kept);
 }
 

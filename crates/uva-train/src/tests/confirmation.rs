@@ -4,9 +4,9 @@ use super::support::{Graph, options, parameter_bits};
 use crate::TrainError;
 use crate::checkpoint;
 use crate::device::TrainDevice;
-use crate::options::{ModelKind, TrainerOptions};
 use crate::trainer::Trainer;
 use serde_json::json;
+use uva_model::{ModelKind, TrainerOptions};
 
 fn trainer() -> Trainer {
     let options = TrainerOptions { dropout: 0.5, weight_decay: 5e-4, ..options(ModelKind::Sage, 8, 2) };

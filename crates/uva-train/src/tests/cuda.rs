@@ -5,13 +5,14 @@
 use super::support::{Batch, Graph, MODELS, options, parameter_bits};
 use crate::cuda::TorchCuda;
 use crate::device::TrainDevice;
-use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
 use crate::trainer::{Step, Trainer};
 use crate::{DeviceBatch, DeviceBlock, TrainError, checkpoint};
 use serde_json::json;
 use tch::{Device, Tensor};
 use uva_cuda::DeviceSlice;
 use uva_graph::{ElementType, Labels};
+use uva_model::checkpoint as stored;
+use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
 
 const GPU: TrainDevice = TrainDevice::Cuda(0);
 
@@ -160,8 +161,8 @@ fn a_checkpoint_goes_from_one_device_to_the_other() {
         kept.keep_best().unwrap();
         checkpoint::write(directory.path(), &kept, &json!({}), &json!(4)).unwrap();
         let mut resumed = new(ModelKind::Gcn, to, 0.0);
-        let read = checkpoint::read(directory.path()).unwrap().unwrap();
-        read.restore(&mut resumed, &json!({})).unwrap();
+        let read = stored::read(directory.path()).unwrap().unwrap();
+        checkpoint::restore(&read, &mut resumed, &json!({})).unwrap();
         assert_eq!(parameter_bits(&resumed), parameter_bits(&kept));
         assert_close(&train(&mut resumed, &graph, 4..8), &train(&mut kept, &graph, 4..8));
         assert!(resumed.restore_best().unwrap());

@@ -3,9 +3,9 @@
 use super::support::{Graph, MODELS, SHAPES_OF_NETS, fill_biases, options, parameters};
 use crate::device::TrainDevice;
 use crate::evaluation::Evaluation;
-use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
 use crate::trainer::Trainer;
 use uva_graph::{ElementType, FeatureTable, Labels};
+use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
 
 pub(super) type Matrix = Vec<Vec<f64>>;
 
@@ -39,6 +39,7 @@ fn aggregation(graph: &Graph, model: ModelKind) -> Matrix {
         for &u in graph.list(v) {
             row[u as usize] += match model {
                 ModelKind::Sage | ModelKind::Gat => 1.0 / degree(v),
+                ModelKind::Gin => 1.0,
                 ModelKind::Gcn => 1.0 / ((degree(v) + 1.0) * (degree(u as usize) + 1.0)).sqrt(),
             };
         }
@@ -145,8 +146,15 @@ pub(super) fn dense_forward(graph: &Graph, trainer: &Trainer, x: Matrix) -> Matr
     let layer = |index: usize, averaged: bool, x: &Matrix| {
         let name = |part: &str| format!("layers.{index}.{part}");
         let values = |part: &str| parameters.values(&name(part));
+        if model == ModelKind::Gin {
+            let eps = values("eps")[0];
+            let own: Matrix = x.iter().map(|row| row.iter().map(|x| (1.0 + eps) * x).collect()).collect();
+            let hidden = parameters.linear(&name("first."), &add(&own, &product(&matrix, x)));
+            return parameters.linear(&name("second."), &activated(model, hidden));
+        }
         let bias = values("bias");
         let out = match model {
+            ModelKind::Gin => unreachable!("above"),
             ModelKind::Sage => {
                 let own = linear(x, values("own.weight"), bias.len());
                 add(&own, &linear(&product(&matrix, x), values("neighbours.weight"), bias.len()))
@@ -274,7 +282,7 @@ fn both_orders_of_multiplying_and_aggregating_are_among_the_shapes() {
         let graph = Graph::random(40, dim, 3, 5);
         let batch = graph.batch(&(0..40).collect::<Vec<_>>(), &[usize::MAX; 2]);
         let block = &batch.blocks[1];
-        crate::convolution::projects_first(
+        crate::layer::convolution::projects_first(
             block.destinations,
             block.sources,
             block.indices.len(),
@@ -290,7 +298,7 @@ fn both_orders_of_multiplying_and_aggregating_are_among_the_shapes() {
 fn picked_neighbours_get_the_documented_weights() {
     // Node 0 is a hub, of whose list 2 are picked. One layer, one output that copies the one feature column.
     let graph = Graph::random(40, 1, 1, 5);
-    for model in [ModelKind::Sage, ModelKind::Gcn] {
+    for model in [ModelKind::Sage, ModelKind::Gcn, ModelKind::Gin] {
         let batch = graph.batch(&[0, 1, 2, 3], &[2]);
         let blocks = batch.blocks();
         let block =
@@ -309,6 +317,7 @@ fn picked_neighbours_get_the_documented_weights() {
                 let weight = match model {
                     ModelKind::Sage => 1.0 / picks.len() as f64,
                     ModelKind::Gat => unreachable!("its weights are no constants"),
+                    ModelKind::Gin => 1.0,
                     ModelKind::Gcn => {
                         degree(v)
                             / picks.len() as f64

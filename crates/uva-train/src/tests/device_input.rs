@@ -5,11 +5,11 @@
 use super::support::options;
 use crate::borrowed::Borrowed;
 use crate::device::TrainDevice;
-use crate::options::ModelKind;
 use crate::trainer::Trainer;
 use crate::{DeviceBatch, DeviceBlock, TrainError};
 use uva_cuda::DeviceSlice;
 use uva_graph::ElementType;
+use uva_model::ModelKind;
 
 /// A slice that is only measured.
 fn slice(bytes: usize) -> DeviceSlice<'static> {

@@ -5,9 +5,9 @@ use crate::TrainError;
 use crate::aggregate::Block;
 use crate::device::TrainDevice;
 use crate::input::BlockInput;
-use crate::options::ModelKind;
 use crate::trainer::Trainer;
 use tch::{Kind, Tensor};
+use uva_model::ModelKind;
 
 /// Two destinations, with three and one of their neighbours.
 fn block() -> OwnedBlock {
@@ -60,7 +60,7 @@ fn weights_of_the_mean_change_nothing() {
 }
 
 #[test]
-fn a_batch_with_them_trains_what_can_use_them_and_is_refused_by_gat_and_where_their_number_is_wrong() {
+fn a_batch_with_them_trains_what_can_use_them_and_is_refused_by_the_others_and_where_their_number_is_wrong() {
     let graph = Graph::random(40, 4, 3, 5);
     let mut batch = graph.batch(&[1, 2, 3], &[3, 2]);
     for block in &mut batch.blocks {
@@ -76,12 +76,12 @@ fn a_batch_with_them_trains_what_can_use_them_and_is_refused_by_gat_and_where_th
         };
         let refused = loss(&shorter).unwrap_err().to_string();
         assert!(refused.contains("block 1") && refused.contains("weights for"), "{refused}");
-        match (model, loss(&blocks)) {
-            (ModelKind::Gat, refused) => {
+        match (model.row().takes_edge_weights(), loss(&blocks)) {
+            (false, refused) => {
                 let refused = refused.unwrap_err().to_string();
-                assert!(refused.contains("GAT"), "{refused}");
+                assert!(refused.contains(&format!("--model {}", model.name())), "{refused}");
             }
-            (_, weighed) => assert_ne!(weighed.unwrap(), loss(&plain).unwrap(), "{model:?}"),
+            (true, weighed) => assert_ne!(weighed.unwrap(), loss(&plain).unwrap(), "{model:?}"),
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::support::MODELS;
 use crate::device::TrainDevice;
-use crate::footprint::{Footprint, Shapes};
-use crate::options::{ModelKind, NormKind, TrainerOptions};
 use crate::trainer::Trainer;
+use uva_model::{Footprint, Shapes};
+use uva_model::{ModelKind, NormKind, TrainerOptions};
 
 const SHAPES: Shapes = Shapes { input_dim: 7, classes: 5, seeds: 10, nodes_evaluated: None };
 

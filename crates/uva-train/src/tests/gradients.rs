@@ -2,12 +2,12 @@
 
 use super::support::{Graph, MODELS, SHAPES_OF_NETS, draws, fill_biases, options};
 use crate::aggregate::Block;
-use crate::convolution::projects_first;
 use crate::device::TrainDevice;
+use crate::layer::convolution::projects_first;
 use crate::model::Step;
-use crate::options::TrainerOptions;
 use crate::trainer::Trainer;
 use tch::{Kind, Tensor};
+use uva_model::TrainerOptions;
 
 const STEP: f64 = 1e-5;
 const TOLERANCE: f64 = 1e-7;

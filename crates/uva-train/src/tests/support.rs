@@ -2,11 +2,11 @@
 
 use crate::dropout::Draws;
 use crate::input::{BatchInput, BlockInput};
-use crate::options::{FeatureNorm, ModelKind, NormKind, TrainerOptions};
 use crate::random::SplitMix64;
 use crate::trainer::Trainer;
 use std::collections::HashMap;
 use uva_graph::{Csc, ElementType, FeatureTable, Indices, Labels};
+use uva_model::{FeatureNorm, ModelKind, NormKind, TrainerOptions};
 
 /// A graph with everything a batch is made from.
 pub(crate) struct Graph {
@@ -152,7 +152,7 @@ impl Batch {
 }
 
 /// Every network.
-pub(crate) const MODELS: [ModelKind; 3] = [ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat];
+pub(crate) const MODELS: [ModelKind; 4] = [ModelKind::Sage, ModelKind::Gcn, ModelKind::Gat, ModelKind::Gin];
 
 /// Every way to put layers together: with residuals or without, with normalisation or without.
 pub(crate) const SHAPES_OF_NETS: [(bool, NormKind); 4] =
@@ -179,11 +179,11 @@ pub(crate) fn options(model: ModelKind, hidden: usize, layers: usize) -> Trainer
     }
 }
 
-/// Gives the biases, which start as zeros, and the scales of norms, which start as ones, values that show where they
+/// Gives the biases and GIN's ε, which start as zeros, and the scales of norms, which start as ones, values that show where they
 /// are used.
 pub(crate) fn fill_biases(trainer: &Trainer) {
     let mut random = SplitMix64::new(3);
-    let start_alike = |name: &String| name.ends_with("bias") || name.ends_with("norm.weight");
+    let start_alike = |name: &String| ["bias", "norm.weight", "eps"].iter().any(|end| name.ends_with(end));
     for (_, tensor) in trainer.model.parameters().into_iter().filter(|(name, _)| start_alike(name)) {
         let values: Vec<f64> = (0..tensor.numel()).map(|_| 0.5 * random.symmetric()).collect();
         tch::no_grad(|| tensor.shallow_clone().copy_(&tch::Tensor::from_slice(&values)));

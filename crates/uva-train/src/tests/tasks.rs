@@ -5,14 +5,15 @@ use super::support::{Batch, Graph, MODELS, fill_biases, options, parameter_bits}
 use crate::device::TrainDevice;
 use crate::evaluation::Evaluation;
 use crate::input::{BatchInput, BlockInput};
-use crate::options::{ModelKind, TrainerOptions};
 use crate::prepared::Prepared;
-use crate::task::{Metric, Task};
 use crate::trainer::Trainer;
 use crate::{TrainError, checkpoint};
 use serde_json::json;
 use tch::Device;
 use uva_graph::Labels;
+use uva_model::checkpoint as stored;
+use uva_model::{Metric, OptionsError, Task};
+use uva_model::{ModelKind, TrainerOptions};
 
 const CLASSES: usize = 4;
 const SEVERAL: Task = Task { classes: CLASSES, multi_label: true, metric: Metric::RocAuc };
@@ -130,7 +131,7 @@ fn train(
             let (blocks, values) = (batch.blocks(), rows_of(labels, seeds));
             let input = with_labels(&batch, &blocks, &values);
             let step = if through_tensors {
-                let prepared = Prepared::copied(trainer, &input, Device::Cpu).unwrap();
+                let prepared = Prepared::copied(&trainer.trains(), &input, Device::Cpu).unwrap();
                 trainer.train_prepared(epoch, number, prepared, &mut || Ok(())).unwrap()
             } else {
                 trainer.train_batch(epoch, number, &input, &mut || Ok(())).unwrap()
@@ -186,7 +187,10 @@ fn labels_that_do_not_fit_the_task_are_refused() {
     for classes in [3, 1] {
         let task = Task { classes, ..TWO };
         let error = Trainer::new(&options(ModelKind::Sage, 4, 2), 6, task, TrainDevice::Cpu).unwrap_err();
-        assert!(matches!(&error, TrainError::Option { option: "--metric", .. }), "{error}");
+        assert!(
+            matches!(&error, TrainError::Options(OptionsError::Option { option: "--metric", .. })),
+            "{error}"
+        );
     }
 }
 
@@ -195,8 +199,8 @@ fn a_checkpoint_of_another_kind_of_labels_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let new = |task| Trainer::new(&options(ModelKind::Sage, 4, 2), 6, task, TrainDevice::Cpu).unwrap();
     checkpoint::write(directory.path(), &new(SEVERAL), &json!({}), &json!(1)).unwrap();
-    let read = checkpoint::read(directory.path()).unwrap().unwrap();
-    let error = read.restore(&mut new(CLASSES.into()), &json!({})).unwrap_err();
+    let read = stored::read(directory.path()).unwrap().unwrap();
+    let error = checkpoint::restore(&read, &mut new(CLASSES.into()), &json!({})).unwrap_err();
     assert!(error.to_string().contains("multi_label is true there and null here"), "{error}");
-    read.restore(&mut new(SEVERAL), &json!({})).unwrap();
+    checkpoint::restore(&read, &mut new(SEVERAL), &json!({})).unwrap();
 }

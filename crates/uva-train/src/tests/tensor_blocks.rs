@@ -5,13 +5,13 @@ use super::support::{Batch, Graph, MODELS, OwnedBlock, draws, fill_biases, optio
 use crate::aggregate::{Block, transposed};
 use crate::device::TrainDevice;
 use crate::input::BlockInput;
-use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
 use crate::prepared::Prepared;
 use crate::sums::Weights;
 use crate::tensor_block::TensorBlock;
 use crate::trainer::Trainer;
 use proptest::prelude::*;
 use tch::{Device, Kind, Tensor};
+use uva_model::{FeatureNorm, ModelKind, TrainerOptions};
 
 /// Any block: lists of 0 to 5 edges, sources that nobody picked or several picked twice, perhaps nothing at all; with
 /// degrees of its sources.
@@ -190,7 +190,7 @@ fn training_through_tensors_equals_training_through_the_host() {
                 let blocks = batch.blocks();
                 let input = batch.input(&blocks);
                 let expected = host.train_batch(1, number as u32, &input, &mut || Ok(())).unwrap();
-                let prepared = Prepared::copied(&tensors, &input, Device::Cpu).unwrap();
+                let prepared = Prepared::copied(&tensors.trains(), &input, Device::Cpu).unwrap();
                 let found = tensors.train_prepared(1, number as u32, prepared, &mut || Ok(())).unwrap();
                 let far = (found.loss - expected.loss).abs() / expected.loss.max(f32::MIN_POSITIVE);
                 assert!(far < 1e-5, "{model:?} {dim} batch {number}: {found:?} {expected:?}");
@@ -222,7 +222,7 @@ fn gradients_through_tensors_equal_those_through_the_host() {
                     .iter()
                     .map(|b| Block::new(model, b, &batch.degrees, Kind::Double).unwrap())
                     .collect();
-                let prepared = Prepared::copied(&trainer, &input, Device::Cpu).unwrap().unwrap();
+                let prepared = Prepared::copied(&trainer.trains(), &input, Device::Cpu).unwrap().unwrap();
                 for (found, expected) in gradients(&prepared.blocks).iter().zip(gradients(&host)) {
                     assert!((found - &expected).abs().max().double_value(&[]) < 1e-12, "{model:?} {dim}");
                     assert_eq!(found.size(), expected.size());

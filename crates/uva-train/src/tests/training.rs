@@ -3,12 +3,12 @@
 use super::support::{Graph, MODELS, below, draws, options, parameter_bits, parameters};
 use crate::aggregate::Block;
 use crate::device::TrainDevice;
-use crate::options::{FeatureNorm, ModelKind, TrainerOptions};
 use crate::random::SplitMix64;
 use crate::trainer::{Step, Trainer};
 use crate::{BlockInput, TrainError};
 use tch::{Kind, Tensor};
 use uva_graph::Labels;
+use uva_model::{FeatureNorm, ModelKind, OptionsError, TrainerOptions};
 
 /// Losses of a few epochs over shuffled batches.
 fn losses(graph: &Graph, trainer: &mut Trainer, epochs: std::ops::Range<u32>) -> Vec<Step> {
@@ -278,8 +278,14 @@ fn options_that_cannot_work_are_refused_by_name() {
         let error = Trainer::new(&options, 4, 3, TrainDevice::Cpu).unwrap_err();
         assert!(error.is_usage() && error.to_string().starts_with(option), "{error}");
     }
-    assert!(matches!(Trainer::new(&good, 0, 3, TrainDevice::Cpu), Err(TrainError::Unsupported(_))));
-    assert!(matches!(Trainer::new(&good, 4, 0, TrainDevice::Cpu), Err(TrainError::Unsupported(_))));
+    assert!(matches!(
+        Trainer::new(&good, 0, 3, TrainDevice::Cpu),
+        Err(TrainError::Options(OptionsError::Unsupported(_)))
+    ));
+    assert!(matches!(
+        Trainer::new(&good, 4, 0, TrainDevice::Cpu),
+        Err(TrainError::Options(OptionsError::Unsupported(_)))
+    ));
 }
 
 #[test]

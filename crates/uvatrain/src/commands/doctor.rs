@@ -4,6 +4,7 @@
 //! function that returns one
 //! [`Check`]; they are grouped by what they are for.
 
+mod check;
 mod gpu;
 mod host;
 mod torch;
@@ -11,48 +12,9 @@ mod torch;
 use serde::Serialize;
 use uva_runtime::backend::Probe;
 
+use self::check::{Check, Status};
 use crate::flags::DoctorFlags;
 use crate::ui::out;
-
-/// One thing looked at.
-#[derive(Debug, Serialize)]
-pub struct Check {
-    /// What was looked at.
-    name: &'static str,
-    /// How it stands.
-    status: Status,
-    /// What was found.
-    finding: String,
-    /// The command, or the step, that mends or improves it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remedy: Option<String>,
-}
-
-/// How a check came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    /// As it should be.
-    Ok,
-    /// Works, but could be better, or is of no use on this machine.
-    Note,
-    /// Something that the program needs is not there.
-    Missing,
-}
-
-impl Check {
-    fn ok(name: &'static str, finding: impl Into<String>) -> Check {
-        Check { name, status: Status::Ok, finding: finding.into(), remedy: None }
-    }
-
-    fn note(name: &'static str, finding: impl Into<String>, remedy: impl Into<String>) -> Check {
-        Check { name, status: Status::Note, finding: finding.into(), remedy: Some(remedy.into()) }
-    }
-
-    fn missing(name: &'static str, finding: impl Into<String>, remedy: impl Into<String>) -> Check {
-        Check { name, status: Status::Missing, finding: finding.into(), remedy: Some(remedy.into()) }
-    }
-}
 
 /// The findings in the shape of their JSON.
 #[derive(Serialize)]
@@ -68,10 +30,15 @@ struct Report {
 /// Looks at everything and prints it. What is missing is a finding, not a failure of this command.
 pub fn run(flags: &DoctorFlags) -> anyhow::Result<()> {
     let mut checks = host::checks();
-    checks.extend(torch::checks());
+    let (torch, program) = torch::checks(flags.libtorch.as_deref());
+    checks.extend(torch);
     let trains_on_cpu = checks.iter().all(|check| check.status != Status::Missing);
     // A probe that cannot be had is a finding too: nothing is known then.
     let probed = Probe::in_child(&[], false).ok();
+    let probed = match &program {
+        Some(program) => probed.and_then(|probed| program.probe(probed).ok()),
+        None => probed,
+    };
     checks.extend(gpu::checks(probed.as_ref()));
     let trains_on_gpu = trains_on_cpu && gpu::trains(probed.as_ref());
     let report = Report { version: env!("CARGO_PKG_VERSION"), trains_on_cpu, trains_on_gpu, checks };
@@ -100,11 +67,6 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// A file of the kernel's, without its last newline; `None` where it is not there or not ours to read.
-fn read(path: &str) -> Option<String> {
-    uva_mem::files::read_kernel_text(path).ok().map(|text| text.trim_end().to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,7 +88,7 @@ mod tests {
     #[test]
     fn every_check_of_this_machine_says_something_and_only_ok_goes_without_a_remedy() {
         let checks: Vec<Check> =
-            [host::checks(), torch::checks(), gpu::checks(None)].into_iter().flatten().collect();
+            [host::checks(), torch::checks(None).0, gpu::checks(None)].into_iter().flatten().collect();
         assert!(checks.len() >= 8);
         for check in &checks {
             assert!(!check.finding.is_empty(), "{check:?}");

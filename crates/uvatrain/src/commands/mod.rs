@@ -17,6 +17,7 @@ mod run;
 mod shell;
 mod top;
 mod train;
+pub mod trainer;
 mod written;
 
 use uva_runtime::launcher::Role;
@@ -24,6 +25,7 @@ use uva_runtime::machine;
 
 use self::ending::clean_up_on_signals;
 use crate::flags::{BenchCommand, Command};
+use crate::models::Models;
 
 /// What a command needs of the machine, to be looked for before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,14 +61,14 @@ fn needs(command: &Command) -> Needs {
     Needs { proc, threads }
 }
 
-/// Runs the command that was asked for.
-pub fn run(command: Command) -> anyhow::Result<()> {
-    let done = run_to_its_end(command);
+/// Runs the command that was asked for, in a program with these models.
+pub fn run(command: Command, models: Option<Models>) -> anyhow::Result<()> {
+    let done = run_to_its_end(command, models);
     ending::leave_to_signal();
     done
 }
 
-fn run_to_its_end(command: Command) -> anyhow::Result<()> {
+fn run_to_its_end(command: Command, models: Option<Models>) -> anyhow::Result<()> {
     let needs = needs(&command);
     if needs.proc {
         machine::check_proc()?;
@@ -79,7 +81,7 @@ fn run_to_its_end(command: Command) -> anyhow::Result<()> {
         Command::Import(flags) => import::run(&flags),
         Command::Export(flags) => export::run(&flags),
         Command::Info(flags) => info::run(&flags),
-        Command::Train(flags) => train::run(&flags),
+        Command::Train(flags) => train::run(&flags, models),
         Command::Run(flags) => run::run(&flags),
         Command::Top(flags) => top::run(&flags),
         Command::Report(flags) => report::run(&flags),
@@ -89,11 +91,11 @@ fn run_to_its_end(command: Command) -> anyhow::Result<()> {
         Command::Mps(command) => mps::run(&command),
         Command::Completions(flags) => shell::completions(&flags),
         Command::Man(flags) => shell::man(&flags),
-        Command::Sampler(args) => role::run(Role::Sampler, &args),
-        Command::Producer(args) => role::run(Role::Producer, &args),
-        Command::Consumer(args) => role::run(Role::Consumer, &args),
-        Command::Planner(args) => role::run(Role::Planner, &args),
-        Command::Janitor(args) => role::run(Role::Janitor, &args),
-        Command::Probe(args) => probe::run(&args),
+        Command::Sampler(args) => role::run(Role::Sampler, &args, models),
+        Command::Producer(args) => role::run(Role::Producer, &args, models),
+        Command::Consumer(args) => role::run(Role::Consumer, &args, models),
+        Command::Planner(args) => role::run(Role::Planner, &args, models),
+        Command::Janitor(args) => role::run(Role::Janitor, &args, models),
+        Command::Probe(args) => probe::run(&args, models),
     }
 }

@@ -1,9 +1,10 @@
-//! `uvatrain probe`: what CUDA and libtorch say of this machine, as JSON. A process of its own, since the launcher must
-//! not touch either, and since MPS is seen only by a process that was started under it.
+//! `uvatrain probe`: what CUDA says of this machine, as JSON, and `uvatrain-consumer probe`: what libtorch says too. Each
+//! is a process of its own: the launcher must touch neither, and only a process started under MPS sees it.
 
 use clap::Args;
 use uva_runtime::backend::Probe;
 
+use crate::models::Models;
 use crate::ui::out;
 
 /// What to look for.
@@ -14,13 +15,8 @@ pub struct ProbeArgs {
     pub driver_only: bool,
 }
 
-/// Looks and prints.
-pub fn run(args: &ProbeArgs) -> anyhow::Result<()> {
-    out::json(&if args.driver_only { Probe::of_driver() } else { Probe::here(TORCH) })
+/// Looks and prints. A program without models says nothing of libtorch.
+pub fn run(args: &ProbeArgs, models: Option<Models>) -> anyhow::Result<()> {
+    let torch_on_gpu = models.map_or((|| Ok(())) as fn() -> _, |models| models.torch_on_gpu);
+    out::json(&if args.driver_only { Probe::of_driver() } else { Probe::here(torch_on_gpu) })
 }
-
-#[cfg(feature = "train")]
-const TORCH: fn() -> Result<(), String> = uva_runtime::training::torch_on_gpu;
-
-#[cfg(not(feature = "train"))]
-const TORCH: fn() -> Result<(), String> = || Err(super::train::NO_MODELS.to_owned());

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use uva_runtime::RuntimeError;
 use uva_runtime::launcher::{Consume, Role, run_role};
 
+use crate::models::Models;
 use crate::ui::log;
 
 /// What the launcher tells a role on its command line; everything else comes over the inherited channel.
@@ -28,17 +30,14 @@ pub struct RoleArgs {
 }
 
 /// Runs the role to its end; never returns, since the launcher reads the exit code that the role's end has.
-pub fn run(role: Role, args: &RoleArgs) -> ! {
+pub fn run(role: Role, args: &RoleArgs, models: Option<Models>) -> ! {
     log::name_process(
         args.index.map_or_else(|| role.name().to_owned(), |index| format!("{} {index}", role.name())),
     );
-    std::process::exit(run_role(role, args.channel, CONSUME))
+    let consume = models.map_or(NO_MODELS, |models| models.consume);
+    std::process::exit(run_role(role, args.channel, consume))
 }
 
-#[cfg(feature = "train")]
-const CONSUME: Consume = uva_runtime::training::consume;
-
-/// This build has no models, and its `train` says so before it starts any role.
-#[cfg(not(feature = "train"))]
-const CONSUME: Consume =
-    |_, _, _, _| Err(uva_runtime::RuntimeError::Missing(super::train::NO_MODELS.to_owned()));
+/// A launcher starts the consumer from the program that has the models.
+const NO_MODELS: Consume =
+    |_, _, _, _| Err(RuntimeError::Missing("this program has no models: uvatrain-consumer has".to_owned()));

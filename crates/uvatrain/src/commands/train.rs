@@ -1,22 +1,24 @@
 //! `uvatrain train`.
 
-#[cfg(feature = "train")]
-use crate::flags::TrainFlags;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 
-#[cfg(not(feature = "train"))]
-pub use without_models::{NO_MODELS, run};
+use anyhow::Context;
+use uva_graph::Dataset;
+use uva_runtime::metrics::Event;
+use uva_runtime::training;
+use uva_runtime::training::{EvaluateBy, Trainer, TrainerOptions, TrainingOptions, TrainingRun};
 
-/// Trains a built-in model.
-#[cfg(feature = "train")]
-pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
-    use uva_graph::Dataset;
-    use uva_runtime::metrics::Event;
-    use uva_runtime::training::TrainingRun;
+use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options};
+use super::trainer;
+use crate::flags::{Evaluation, FeatureNorm, Metric, Norm, TrainFlags, share_of_cores};
+use crate::models::Models;
+use crate::ui::{log, out, progress, summary};
 
-    use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options};
-    use crate::flags::share_of_cores;
-    use crate::ui::{log, out, progress, summary};
-
+/// Trains a built-in model: in processes, of which `uvatrain-consumer` has the model, or with `--in-process` in that
+/// program alone.
+pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     flags.check()?;
     // In one process the thread of the command is the consumer.
     log::name_process(if flags.loader.in_process { "consumer" } else { "launcher" });
@@ -26,19 +28,30 @@ pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
         ("--metrics", flags.metrics.as_deref()),
         ("--trace", flags.trace.as_deref()),
         ("--plan", flags.cache.plan.as_deref()),
+        ("--libtorch", flags.libtorch.as_deref()),
     ])?;
     let dataset = Dataset::open(&flags.data)?;
+    let trainer = match models {
+        Some(models) if flags.loader.in_process => Trainer::Here(models.consume),
+        _ => {
+            let program = trainer::find(flags.libtorch.as_deref())?;
+            if flags.loader.in_process {
+                return Err(become_program(&program.path, program.environment));
+            }
+            Trainer::Program(program)
+        }
+    };
     let run = TrainingRun::new(
         dataset,
         &loader_options(flags.loader.options_of_models(), &flags.loader, &flags.backend)?,
         flags.epochs,
-        with_models::training_options(flags),
+        training_options(flags),
         &backend_options(&flags.backend, &flags.cache),
         flags.cache.request(),
-        flags.loader.in_process,
+        trainer,
     )?;
     if flags.loader.in_process {
-        with_models::restart_with(run.environment())?;
+        restart_with(run.environment())?;
     }
     let outputs = Outputs {
         metrics: flags.metrics.as_deref(),
@@ -67,102 +80,73 @@ pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[cfg(feature = "train")]
-mod with_models {
-    use std::os::unix::process::CommandExt;
-    use std::process::Command;
-
-    use anyhow::Context;
-    use uva_runtime::training;
-    use uva_runtime::training::{EvaluateBy, TrainerOptions, TrainingOptions};
-
-    use crate::flags::{Evaluation, FeatureNorm, Metric, Model, Norm, TrainFlags, share_of_cores};
-
-    /// The flags as the runtime takes them.
-    pub fn training_options(flags: &TrainFlags) -> TrainingOptions {
-        TrainingOptions {
-            trainer: TrainerOptions {
-                model: match flags.model {
-                    Model::Sage => training::ModelKind::Sage,
-                    Model::Gcn => training::ModelKind::Gcn,
-                    Model::Gat => training::ModelKind::Gat,
-                },
-                hidden: flags.hidden as usize,
-                heads: flags.heads() as usize,
-                output_heads: flags.output_heads.map(|heads| heads as usize),
-                attention_dropout: flags.attention_dropout.unwrap_or(0.0),
-                residual: flags.residual,
-                norm: match flags.norm {
-                    Norm::None => training::NormKind::None,
-                    Norm::Layer => training::NormKind::Layer,
-                },
-                layers: flags.loader.fanouts.layers(),
-                dropout: flags.dropout,
-                input_dropout: flags.input_dropout,
-                learning_rate: flags.lr,
-                weight_decay: flags.weight_decay,
-                feature_norm: match flags.feature_norm {
-                    FeatureNorm::None => training::FeatureNorm::None,
-                    FeatureNorm::Row => training::FeatureNorm::Row,
-                },
-                seed: flags.loader.seed,
-                threads: flags.train_threads.map(|threads| threads as usize),
+/// The flags as the runtime takes them.
+fn training_options(flags: &TrainFlags) -> TrainingOptions {
+    TrainingOptions {
+        trainer: TrainerOptions {
+            model: flags.model.kind(),
+            hidden: flags.hidden as usize,
+            heads: flags.heads() as usize,
+            output_heads: flags.output_heads.map(|heads| heads as usize),
+            attention_dropout: flags.attention_dropout.unwrap_or(0.0),
+            residual: flags.residual,
+            norm: match flags.norm {
+                Norm::None => training::NormKind::None,
+                Norm::Layer => training::NormKind::Layer,
             },
-            usual_threads: Some(usual_threads()),
-            evaluate_by: match flags.eval {
-                Evaluation::Sampled => EvaluateBy::Sampled,
-                Evaluation::Full => EvaluateBy::Full,
+            layers: flags.loader.fanouts.layers(),
+            dropout: flags.dropout,
+            input_dropout: flags.input_dropout,
+            learning_rate: flags.lr,
+            weight_decay: flags.weight_decay,
+            feature_norm: match flags.feature_norm {
+                FeatureNorm::None => training::FeatureNorm::None,
+                FeatureNorm::Row => training::FeatureNorm::Row,
             },
-            metric: match flags.metric {
-                Metric::Auto => None,
-                Metric::Accuracy => Some(training::Metric::Accuracy),
-                Metric::RocAuc => Some(training::Metric::RocAuc),
-            },
-            patience: flags.patience,
-            checkpoint: flags.checkpoint.clone(),
-            checkpoint_every: flags.checkpoint_every,
-            resume: flags.resume,
-            overwrite_checkpoint: flags.overwrite_checkpoint,
-            fingerprint: serde_json::Value::Null,
-        }
-    }
-
-    /// Threads of the model's arithmetic where nobody has asked for a number: half the cores.
-    fn usual_threads() -> usize {
-        share_of_cores(2)
-    }
-
-    /// Starts this process anew unless its environment holds these variables already: libtorch read them when it was
-    /// loaded, before `main`.
-    pub fn restart_with(environment: Vec<(String, String)>) -> anyhow::Result<()> {
-        if environment
-            .iter()
-            .all(|(name, value)| std::env::var_os(name).is_some_and(|is| is == value.as_str()))
-        {
-            return Ok(());
-        }
-        let program = std::env::current_exe().context("cannot find this program to start it anew")?;
-        let mut arguments = std::env::args_os();
-        let mut command = Command::new(program);
-        if let Some(name) = arguments.next() {
-            command.arg0(name);
-        }
-        Err(command.args(arguments).envs(environment).exec()).context("cannot start this program anew")
+            seed: flags.loader.seed,
+            threads: flags.train_threads.map(|threads| threads as usize),
+        },
+        usual_threads: Some(usual_threads()),
+        evaluate_by: match flags.eval {
+            Evaluation::Sampled => EvaluateBy::Sampled,
+            Evaluation::Full => EvaluateBy::Full,
+        },
+        metric: match flags.metric {
+            Metric::Auto => None,
+            Metric::Accuracy => Some(training::Metric::Accuracy),
+            Metric::RocAuc => Some(training::Metric::RocAuc),
+        },
+        patience: flags.patience,
+        checkpoint: flags.checkpoint.clone(),
+        checkpoint_every: flags.checkpoint_every,
+        resume: flags.resume,
+        overwrite_checkpoint: flags.overwrite_checkpoint,
+        fingerprint: serde_json::Value::Null,
     }
 }
 
-#[cfg(not(feature = "train"))]
-mod without_models {
-    use crate::exit;
-    use crate::flags::TrainFlags;
+/// Threads of the model's arithmetic where nobody has asked for a number: half the cores.
+fn usual_threads() -> usize {
+    share_of_cores(2)
+}
 
-    /// Why this build cannot train.
-    pub const NO_MODELS: &str = "this build has no models (it was built without the feature `train`): run \
-                                 `./scripts/setup/libtorch.sh && cargo build --release` in the checkout";
-
-    /// Says so.
-    pub fn run(flags: &TrainFlags) -> anyhow::Result<()> {
-        flags.check()?;
-        Err(exit::lacking(NO_MODELS).into())
+/// Trains in this process, which has the models: starts it anew unless its environment holds these variables already,
+/// since libtorch reads them when it is loaded, before `main`.
+fn restart_with(environment: Vec<(String, String)>) -> anyhow::Result<()> {
+    if environment.iter().all(|(name, value)| std::env::var_os(name).is_some_and(|is| is == value.as_str())) {
+        return Ok(());
     }
+    let program = std::env::current_exe().context("cannot find this program to start it anew")?;
+    Err(become_program(&program, environment))
+}
+
+/// Replaces this process by the same command line of `program`.
+fn become_program(program: &Path, environment: Vec<(String, String)>) -> anyhow::Error {
+    let mut arguments = std::env::args_os();
+    let mut command = Command::new(program);
+    if let Some(name) = arguments.next() {
+        command.arg0(name);
+    }
+    let error = command.args(arguments).envs(environment).exec();
+    anyhow::Error::new(error).context(format!("cannot start {}", program.display()))
 }

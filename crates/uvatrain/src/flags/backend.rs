@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use uva_runtime::backend::{
     BackendOptions, DeviceChoice, GatherChoice, IpcKind, Kernel, MpsChoice, PartitionChoice, PreflightPolicy,
@@ -26,8 +27,8 @@ pub struct BackendFlags {
     pub gather: Gather,
 
     /// Which kernel reads them (zero-copy and split)
-    #[arg(long, value_enum, default_value_t = GatherKernel::Wide, help_heading = GPU)]
-    pub kernel: GatherKernel,
+    #[arg(long, value_parser = gather_kernel(), default_value_t = Kernel::Wide, help_heading = GPU)]
+    pub kernel: Kernel,
 
     /// Where neighbours are sampled: on the CPU, by one sampler on the GPU, or where a few batches show it to be faster
     /// [default: cpu; with --gpu-cache on a GPU auto]
@@ -80,11 +81,7 @@ impl BackendFlags {
                 Gather::Cpu => GatherChoice::Cpu,
                 Gather::Device => GatherChoice::Device,
             },
-            kernel: match self.kernel {
-                GatherKernel::Naive => Kernel::Naive,
-                GatherKernel::Shift => Kernel::Shift,
-                GatherKernel::Wide => Kernel::Wide,
-            },
+            kernel: self.kernel,
             sampler: match self.sampler {
                 None | Some(Sampler::Cpu) => SamplerChoice::Cpu,
                 Some(Sampler::Gpu) => SamplerChoice::Gpu,
@@ -188,16 +185,10 @@ pub enum Gather {
     Device,
 }
 
-/// Which kernel reads the rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum GatherKernel {
-    /// A warp's lanes start at the row's first byte
-    Naive,
-    /// Lanes rotated so that a warp's reads start on 128-byte lines
-    Shift,
-    /// 16-byte reads laid out from 128-byte lines, whatever the row's size
-    Wide,
+/// The gather kernels as values of an option, each with its help.
+fn gather_kernel() -> impl TypedValueParser<Value = Kernel> {
+    let values = Kernel::ALL.map(|kernel| PossibleValue::new(kernel.name()).help(kernel.help()));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<Kernel>())
 }
 
 /// Where neighbours are sampled.

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use uva_bench::pcie::{IdOrder, TablePages};
 #[cfg(feature = "request-model")]
-use uva_kernel_sim::gather::{IdWidth, Kernel};
-use uva_rows::cuda::pcie::{IdOrder, TablePages};
+use uva_kernels::gather::IdWidth;
+use uva_kernels::gather::Kernel;
 
 use super::backend::Preflight;
 use super::cache::Policy;
@@ -87,7 +88,7 @@ pub struct SampleBenchFlags {
     pub data: PathBuf,
 
     /// Which neighbours are picked
-    #[arg(long, value_name = "KIND", value_enum, default_value_t = NeighborsPicked::Neighbor)]
+    #[arg(long, value_name = "KIND", value_enum, default_value_t)]
     pub sampler_kind: NeighborsPicked,
 
     /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all
@@ -261,10 +262,10 @@ pub struct PcieBenchFlags {
         long,
         value_name = "K,K,…",
         value_delimiter = ',',
-        default_value = "naive,shift,wide",
+        default_values_t = Kernel::ALL,
         value_parser = pcie_kernel
     )]
-    pub kernels: Vec<uva_rows::cuda::Kernel>,
+    pub kernels: Vec<Kernel>,
 
     /// Bytes of a row [default: 17 sizes from 64 to 8192]
     #[arg(
@@ -353,8 +354,7 @@ pub struct PcieBenchFlags {
 /// A number of multiprocessors, or all of them (`None`). A name of its own, since clap gives `Option` a meaning.
 pub type Multiprocessors = std::option::Option<u32>;
 
-fn pcie_kernel(text: &str) -> Result<uva_rows::cuda::Kernel, String> {
-    use uva_rows::cuda::Kernel;
+fn pcie_kernel(text: &str) -> Result<Kernel, String> {
     one_of(text, &Kernel::ALL, Kernel::name)
 }
 

@@ -20,7 +20,6 @@ impl Fanouts {
     }
 
     /// The number of hops, which is also the number of the model's layers.
-    #[cfg_attr(not(feature = "train"), allow(dead_code, reason = "only a model has layers"))]
     pub fn layers(&self) -> usize {
         self.0.len()
     }

@@ -1,5 +1,8 @@
 //! The options of everything that prepares mini-batches: `train` now, whatever else drives the pipeline later.
 
+use std::sync::LazyLock;
+
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use uva_runtime::options::{MAX_SAMPLERS, Part};
 use uva_runtime::{FeatureType, LoaderOptions};
@@ -16,7 +19,7 @@ const PIPELINE: &str = "Pipeline";
 #[derive(Args, Clone, Debug, serde::Serialize)]
 pub struct LoaderFlags {
     /// Which neighbours are picked (docs/samplers.md)
-    #[arg(long, value_name = "KIND", value_enum, default_value_t = NeighborsPicked::Neighbor, help_heading = BATCHES)]
+    #[arg(long, value_name = "KIND", value_enum, default_value_t, help_heading = BATCHES)]
     pub sampler_kind: NeighborsPicked,
 
     /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer. Of kinds
@@ -131,46 +134,38 @@ pub struct LoaderFlags {
     pub in_process: bool,
 }
 
-/// Which neighbours are picked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum NeighborsPicked {
-    /// Any, each node's on its own
-    #[default]
-    Neighbor,
-    /// Such as the nodes of a hop share, so that a batch has fewer nodes
-    Labor,
-    /// By the weights of the edges, in weight.npy
-    Weighted,
-    /// Those of a layer together, among its nodes' neighbours, by importance: --fanouts are nodes a layer (LADIES)
-    Ladies,
-    /// Those of a layer together, out of the whole graph, by importance: --fanouts are nodes a layer (FastGCN)
-    #[value(name = "fastgcn")]
-    FastGcn,
-    /// Those in a subgraph of the seeds and of nodes drawn by importance: --fanouts are its draws, the same for each
-    /// layer (GraphSAINT)
-    #[serde(rename = "saint-node")]
-    SaintNode,
-    /// The same of the ends of edges that are drawn
-    #[serde(rename = "saint-edge")]
-    SaintEdge,
-    /// The nodes that random walks visit most: --fanouts are how many of them (PinSAGE)
-    Walk,
-}
+/// Which neighbours are picked: the names and help lines are those of the sampler's own table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NeighborsPicked(SamplerKind);
 
 impl NeighborsPicked {
     /// The same, as the sampler takes it.
     pub fn kind(self) -> SamplerKind {
-        match self {
-            Self::Neighbor => SamplerKind::Neighbor,
-            Self::Labor => SamplerKind::Labor,
-            Self::Weighted => SamplerKind::Weighted,
-            Self::Ladies => SamplerKind::Ladies,
-            Self::FastGcn => SamplerKind::FastGcn,
-            Self::SaintNode => SamplerKind::SaintNode,
-            Self::SaintEdge => SamplerKind::SaintEdge,
-            Self::Walk => SamplerKind::Walk,
-        }
+        self.0
+    }
+}
+
+impl ValueEnum for NeighborsPicked {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<NeighborsPicked>> =
+            LazyLock::new(|| SamplerKind::ALL.into_iter().map(NeighborsPicked).collect());
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()).help(self.0.help()))
+    }
+}
+
+impl std::fmt::Display for NeighborsPicked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.name())
+    }
+}
+
+impl serde::Serialize for NeighborsPicked {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.0.name())
     }
 }
 
@@ -250,7 +245,7 @@ impl LoaderFlags {
             }
         };
         let kind = self.sampler_kind.kind();
-        add(kind != SamplerKind::Neighbor, &format!("--sampler-kind {kind}"));
+        add(kind != SamplerKind::default(), &format!("--sampler-kind {kind}"));
         for (option, value) in self.walk.given() {
             add(true, &format!("{option} {value}"));
         }
@@ -344,7 +339,7 @@ mod tests {
                     --sampler-kind weighted --edge-ids --feature-type float32 --walks 3 --walk-length 2 --walk-stop 7";
         let options = flags(&args.split_whitespace().collect::<Vec<_>>()).options();
         let expected = LoaderOptions {
-            sampler_kind: SamplerKind::Weighted,
+            sampler_kind: SamplerKind::WEIGHTED,
             fanouts: vec![7, 3],
             replace: true,
             batch_size: 9,

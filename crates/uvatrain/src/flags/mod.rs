@@ -38,7 +38,6 @@ pub use dataset::{EdgeListFlags, EdgeListIds, ExportFlags, ImportFlags, InfoFlag
 pub use duration::Seconds;
 pub use fanouts::Fanouts;
 pub use generate::GenerateFlags;
-#[cfg(feature = "train")]
 pub use loader::share_of_cores;
 pub use loader::{LoaderFlags, NeighborsPicked};
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
@@ -49,8 +48,7 @@ pub use shell::{CompletionsFlags, ManFlags};
 pub use size::ByteSize;
 pub use top::TopFlags;
 pub use train::TrainFlags;
-#[cfg(feature = "train")]
-pub use train::{Evaluation, FeatureNorm, Metric, Model, Norm};
+pub use train::{Evaluation, FeatureNorm, Metric, Norm};
 pub use walks::WalkFlags;
 
 use crate::commands::probe::ProbeArgs;
@@ -151,6 +149,10 @@ pub enum Command {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  uvatrain doctor")]
 pub struct DoctorFlags {
+    /// The folder of a libtorch that is in none of the usual places
+    #[arg(long, value_name = "DIR")]
+    pub libtorch: Option<PathBuf>,
+
     /// Print the findings as one JSON object
     #[arg(long)]
     pub json: bool,

@@ -1,8 +1,12 @@
 //! `uvatrain train`.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
+use uva_model::{ModelKind, ModelRow};
+use uva_sample::SamplerKind;
 
 use super::within::within;
 use super::{BackendFlags, CacheFlags, LoaderFlags};
@@ -32,8 +36,8 @@ pub struct TrainFlags {
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
-    /// The model: GraphSAGE with mean aggregation, a graph convolutional network, or a graph attention network
-    #[arg(long, value_enum, default_value_t = Model::Sage, help_heading = MODEL)]
+    /// The model (docs/models.md)
+    #[arg(long, value_enum, default_value_t = Model(ModelKind::Sage), help_heading = MODEL)]
     pub model: Model,
 
     /// Width of the hidden layers
@@ -172,6 +176,12 @@ pub struct TrainFlags {
     )]
     pub train_threads: Option<u32>,
 
+    /// The folder of a libtorch that is in none of the usual places: the one with lib/libtorch_cpu.so, or lib itself
+    /// [default: UVATRAIN_LIBTORCH, beside the program, the cache folder, a PyTorch in the active environment]
+    #[arg(long, value_name = "DIR", help_heading = MACHINE)]
+    #[serde(skip)]
+    pub libtorch: Option<PathBuf>,
+
     /// Write one JSON object per batch and epoch to this file, a line each
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub metrics: Option<PathBuf>,
@@ -197,17 +207,19 @@ impl TrainFlags {
     /// Bad usage; the message names the options and what would do instead.
     pub fn check(&self) -> anyhow::Result<()> {
         self.loader.check()?;
+        let model = self.model.kind().row();
         for (option, given) in [
             ("--heads", self.heads.is_some()),
             ("--output-heads", self.output_heads.is_some()),
             ("--attention-dropout", self.attention_dropout.is_some()),
         ] {
-            if given && self.model != Model::Gat {
-                return Err(exit::usage(format!("{option}: only --model gat has attention")).into());
+            if given && !model.has_attention() {
+                let models = ModelKind::names_of(ModelRow::has_attention);
+                return Err(exit::usage(format!("{option}: only --model {models} has attention")).into());
             }
         }
         let heads = self.heads();
-        if self.model == Model::Gat && !self.hidden.is_multiple_of(heads) {
+        if model.has_attention() && !self.hidden.is_multiple_of(heads) {
             return Err(exit::usage(format!(
                 "--heads: {heads} heads do not divide a --hidden of {} between them",
                 self.hidden
@@ -215,17 +227,20 @@ impl TrainFlags {
             .into());
         }
         let kind = self.loader.sampler_kind.kind();
-        if self.model == Model::Gat && kind.weighs_edges() {
+        if !model.takes_edge_weights() && kind.weighs_edges() {
             return Err(exit::usage(format!(
-                "--sampler-kind {kind}: its edges have weights, and --model gat computes its own: use --model sage or \
-                 gcn, or --sampler-kind neighbor, labor or weighted"
+                "--sampler-kind {kind}: its edges have weights, and --model {} takes none: use --model {}, or \
+                 --sampler-kind {}",
+                model.name,
+                ModelKind::names_of(ModelRow::takes_edge_weights),
+                SamplerKind::names_of(|kind| !kind.weighs_edges())
             ))
             .into());
         }
         if self.eval == Evaluation::Full && !kind.picks_in_lists() {
             return Err(exit::usage(format!(
-                "--eval full: it goes over all neighbours, and with --sampler-kind {kind} a node's neighbours are what was \
-                 visited: use --eval sampled"
+                "--eval full: it goes over all neighbours, and with --sampler-kind {kind} a node's neighbours are the nodes \
+                 found around it: use --eval sampled"
             ))
             .into());
         }
@@ -238,16 +253,28 @@ impl TrainFlags {
     }
 }
 
-/// A built-in model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Model {
-    /// GraphSAGE: a node's own features beside the mean of its sampled neighbours'
-    Sage,
-    /// Graph convolutional network: a degree-normalised sum over neighbours and the node itself
-    Gcn,
-    /// Graph attention network: neighbours weighted by what attention makes of their rows and the node's own
-    Gat,
+/// A built-in model: the names and help lines are those of the models' own table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(transparent)]
+pub struct Model(ModelKind);
+
+impl Model {
+    /// The same, as the trainer takes it.
+    pub fn kind(self) -> ModelKind {
+        self.0
+    }
+}
+
+impl ValueEnum for Model {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<Model>> = LazyLock::new(|| ModelKind::all().map(Model).collect());
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let row = self.0.row();
+        Some(PossibleValue::new(row.name).help(row.help))
+    }
 }
 
 /// What is done to rows between layers.

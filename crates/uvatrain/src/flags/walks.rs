@@ -1,4 +1,4 @@
-//! How `--sampler-kind walk` walks.
+//! The options of kinds of sampler that walk.
 
 use clap::Args;
 use uva_sample::{SamplerKind, Walks};
@@ -49,8 +49,9 @@ impl WalkFlags {
     /// The option given that this kind of sampler has no use for.
     pub fn check(self, kind: SamplerKind) -> anyhow::Result<()> {
         match self.given().next() {
-            Some((option, _)) if kind != SamplerKind::Walk => Err(exit::usage(format!(
-                "{option}: the {kind} sampler does not walk; leave {option} out, or use --sampler-kind walk"
+            Some((option, _)) if !kind.walks() => Err(exit::usage(format!(
+                "{option}: the {kind} sampler does not walk; leave {option} out, or use --sampler-kind {}",
+                SamplerKind::names_of(SamplerKind::walks)
             ))
             .into()),
             _ => Ok(()),

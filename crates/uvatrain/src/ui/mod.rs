@@ -5,7 +5,6 @@ pub mod format;
 pub mod listen;
 pub mod log;
 pub mod out;
-#[cfg_attr(not(feature = "train"), allow(dead_code, reason = "only `train` shows its progress"))]
 pub mod progress;
 pub mod remaining;
 pub mod summary;

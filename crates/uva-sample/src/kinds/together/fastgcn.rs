@@ -5,13 +5,29 @@
 //! list: the squared norm of its column. Draws are independent of each other, so that weighted sums are right in
 //! expectation.
 
-use super::super::SamplerKind;
-use super::Draw;
+use super::draw::Draw;
 use super::sums::{self, Sums};
 use crate::hops::{Hop, List, NodeId};
+use crate::kind::{Fanout, KindRow};
+use crate::limits::LOCAL_ID_BYTES;
 use crate::local_ids::{LocalIds, RelabelError};
 use crate::philox::StreamKey;
-use crate::{GraphView, SampleError, SamplerOptions};
+use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
+
+impl SamplerKind {
+    /// A layer draws nodes out of the whole graph, in proportion to how much all nodes' means depend on them (Chen et
+    /// al., "FastGCN: Fast Learning with Graph Convolutional Networks via Importance Sampling", ICLR 2018).
+    pub const FASTGCN: Self = Self::of(&KindRow {
+        name: "fastgcn",
+        help: "Those of a layer together, out of the whole graph, by importance: --fanouts are nodes a layer (FastGCN)",
+        fanout: Fanout::Draws { nodes: 1 },
+        reads_whole_lists: true,
+        // Sums of importance, and the order that they are in.
+        node_bytes: 2 * LOCAL_ID_BYTES + 8,
+        reordered_bytes: 8,
+        ..KindRow::LIST_BY_LIST
+    });
+}
 
 /// Sums of all nodes' importance, and the nodes drawn. Takes 12 bytes a node, and 8 more where the graph has been
 /// reordered.
@@ -28,7 +44,7 @@ pub struct FastGcn {
 }
 
 impl Draw for FastGcn {
-    const KIND: SamplerKind = SamplerKind::FastGcn;
+    const KIND: SamplerKind = SamplerKind::FASTGCN;
 
     fn new(graph: &GraphView<'_>, options: &SamplerOptions) -> Result<Self, SampleError> {
         let most = options.fanouts.iter().map(|&fanout| usize::try_from(fanout).unwrap_or(0)).max();

@@ -6,19 +6,36 @@
 //! norm of its column in the layer's matrix. Nodes are drawn without replacement by exponential keys, and each list's
 //! weights are normalised.
 
-use super::super::smallest::Smallest;
-use super::super::{SamplerKind, exponential};
-use super::{Draw, importance};
+use super::draw::{Draw, importance};
 use crate::hops::{Hop, List, NodeId};
+use crate::kind::{Fanout, KindRow};
+use crate::kinds::exponential;
+use crate::kinds::smallest::Smallest;
+use crate::limits::LOCAL_ID_BYTES;
 use crate::local_ids::{LocalIds, RelabelError};
 use crate::options::GROUP;
 use crate::philox::first_longs;
-use crate::{Capacity, GraphView, SampleError, SamplerOptions};
+use crate::{Capacity, GraphView, SampleError, SamplerKind, SamplerOptions};
+
+impl SamplerKind {
+    /// A layer draws nodes for all of its destinations together, among their neighbours, in proportion to how much the
+    /// destinations' means depend on them (Zou et al., "Layer-Dependent Importance Sampling for Training Deep and Large
+    /// Graph Convolutional Networks", NeurIPS 2019).
+    pub const LADIES: Self = Self::of(&KindRow {
+        name: "ladies",
+        help: "Those of a layer together, among its nodes' neighbours, by importance: --fanouts are nodes a layer (LADIES)",
+        fanout: Fanout::Draws { nodes: 1 },
+        reads_whole_lists: true,
+        // Candidates and their importance.
+        node_bytes: 2 * LOCAL_ID_BYTES + 16,
+        ..KindRow::LIST_BY_LIST
+    });
+}
 
 /// Entries of a list, and candidates, that are looked at together.
 const CHUNK: usize = 128;
 
-/// The most that a candidate's importance comes to: what a double holds exactly.
+/// The largest importance of a candidate: the largest integer that a double holds exactly.
 const MOST: u64 = (1 << 53) - 1;
 
 /// The candidates of a layer, and which of them are drawn. Takes 20 bytes a node, of which 16 are touched only where a
@@ -38,7 +55,7 @@ pub struct Ladies {
 }
 
 impl Draw for Ladies {
-    const KIND: SamplerKind = SamplerKind::Ladies;
+    const KIND: SamplerKind = SamplerKind::LADIES;
 
     fn new(graph: &GraphView<'_>, options: &SamplerOptions) -> Result<Self, SampleError> {
         // Numbers are 32 bits.

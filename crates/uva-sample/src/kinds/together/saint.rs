@@ -8,20 +8,19 @@
 //! estimates from subgraphs drawn beforehand, and begins without seeds: here every training node is a seed once an
 //! epoch, which leaves no loss to be weighed.)
 
-use super::super::SamplerKind;
-use super::Draw;
-use super::sums::{self, Sums};
+use super::draw::Draw;
+use super::sums::Sums;
 use crate::hops::{Hop, List, NodeId};
 use crate::local_ids::{LocalIds, RelabelError};
 use crate::philox::{Purpose, StreamKey};
-use crate::{GraphView, SampleError, SamplerOptions};
+use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
 
-/// What is drawn for a subgraph.
+/// The unit that is drawn for a subgraph: nodes or edges.
 pub trait Unit: Sized {
     /// The kind.
     const KIND: SamplerKind;
 
-    /// What is computed of the whole graph: how likely each node is to be drawn from, and all else.
+    /// Computes the unit's data over the whole graph, and the importance of each node.
     ///
     /// # Errors
     /// A graph that cannot be.
@@ -117,7 +116,7 @@ impl<U: Unit> Draw for Saint<U> {
     }
 }
 
-/// The chance that what has the chance `once` in a draw is drawn at least once: 1 − (1 − once)^draws, without the
+/// The chance of at least one success in `draws` draws, each with chance `once`: 1 − (1 − once)^draws, without the
 /// difference, which would leave nothing of a small one.
 fn at_least_once(once: f64, mut draws: u64) -> f64 {
     let (mut chance, mut power) = (0.0, once);
@@ -129,92 +128,6 @@ fn at_least_once(once: f64, mut draws: u64) -> f64 {
         draws >>= 1;
     }
     chance
-}
-
-/// Draws nodes by the squared norms of their columns, as FastGCN does.
-pub struct Nodes;
-
-impl Unit for Nodes {
-    const KIND: SamplerKind = SamplerKind::SaintNode;
-
-    fn new(graph: &GraphView<'_>) -> Result<(Self, Sums), SampleError> {
-        Ok((Self, Sums::new(graph, Self::KIND, sums::by_entries(graph)?)?))
-    }
-
-    fn members<I: NodeId>(
-        &self,
-        sums: &Sums,
-        _: &Hop<'_, I>,
-        drawn: u64,
-        mut member: impl FnMut(usize, u64),
-    ) -> Result<(), SampleError> {
-        let place = sums.place(drawn).place;
-        member(sums.node(place), sums.importance(place));
-        Ok(())
-    }
-}
-
-/// Draws edges in proportion to 1 / d + 1 / d' of their ends, so that those between small lists, which few others stand
-/// in for, are likely. Takes 8 bytes a node.
-pub struct Edges {
-    /// How much of the sum of all draws an edge of each node.
-    parts: Vec<u64>,
-}
-
-/// What a node adds to the importance of an edge at it: ⌊2³² / d⌋ of its list's length, and 1 at least. A list without
-/// entries counts as one with one.
-#[inline]
-fn of_end(indptr: &[i64], node: usize) -> u64 {
-    // Where lists overlap this is any number, and no overflow; reading such a list is an error.
-    let degree = indptr[node + 1].wrapping_sub(indptr[node]) as u64;
-    ((1 << 32) / degree.max(1)).max(1)
-}
-
-impl Unit for Edges {
-    const KIND: SamplerKind = SamplerKind::SaintEdge;
-
-    fn new(graph: &GraphView<'_>) -> Result<(Self, Sums), SampleError> {
-        let nodes = graph.csc.nodes();
-        let (mut of_lists, mut parts) = (vec![0_u64; nodes], vec![0_u64; nodes]);
-        let of_end = |node| of_end(graph.csc.indptr, node);
-        let whole = sums::each_entry(
-            graph,
-            |node, _| of_end(node),
-            |node, of_node, other| {
-                let more = of_node + of_end(other);
-                sums::add(&mut of_lists[node], more)
-                    && sums::add(&mut parts[node], more)
-                    // An edge from a node to itself draws it once.
-                    && (other == node || sums::add(&mut parts[other], more))
-            },
-        )?;
-        Ok((Self { parts }, Sums::new(graph, Self::KIND, whole.then_some(of_lists))?))
-    }
-
-    fn members<I: NodeId>(
-        &self,
-        sums: &Sums,
-        hop: &Hop<'_, I>,
-        drawn: u64,
-        mut member: impl FnMut(usize, u64),
-    ) -> Result<(), SampleError> {
-        let place = sums.place(drawn);
-        let (node, mut rest) = (sums.node(place.place), place.rest);
-        let (begin, degree) = hop.place_of_list(node)?;
-        member(node, self.parts[node]);
-        for position in begin..begin + degree {
-            let other = hop.indices[position].widen();
-            let Some(&part) = self.parts.get(other as usize) else { return Err(hop.no_node(position)) };
-            let other = other as usize;
-            let importance = of_end(hop.indptr, node) + of_end(hop.indptr, other);
-            if rest < importance {
-                member(other, part);
-                break;
-            }
-            rest -= importance;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 
 use uva_graph::Indices;
 
-use super::super::SamplerKind;
-use super::importance;
+use super::draw::importance;
 use crate::hops::NodeId;
-use crate::{GraphView, InvalidOption, SampleError};
+use crate::{GraphView, InvalidOption, SampleError, SamplerKind};
 
 /// The sum of all nodes' importance up to each of them, in the order of original ids, so that a draw does not depend on
 /// the graph's order. Takes 8 bytes a node, and 8 more where the graph has been reordered.
@@ -15,7 +14,7 @@ pub struct Sums {
     order: Vec<u64>,
 }
 
-/// What a draw came to.
+/// The result of a draw.
 #[derive(Clone, Copy)]
 pub struct Place {
     /// The node's place in the order of original ids.
@@ -84,7 +83,7 @@ impl Sums {
     }
 }
 
-/// What a list adds to the importance of each of its entries, summed up over the graph, by the graph's ids; `None`
+/// The importance that lists give to their entries, summed up over the graph, by the graph's ids; `None`
 /// where that of a node is beyond 64 bits.
 ///
 /// # Errors

@@ -1,17 +1,23 @@
 //! Draws with replacement, by integer weights.
 
-use super::exists;
 use crate::philox::Stream;
+
+/// Whether an entry of this weight is there to be picked. (Weights that are no finite numbers are refused with the
+/// dataset.)
+#[inline]
+pub(super) fn exists(weight: f32) -> bool {
+    weight > 0.0 && weight < f32::INFINITY
+}
 
 /// Memory for draws out of one list.
 pub(super) struct Draws {
-    /// What was drawn, and as which draw.
+    /// The number drawn, and the number of the draw.
     drawn: Vec<(u64, u32)>,
     /// The place that each draw came to.
     places: Vec<u32>,
 }
 
-/// What turns the weights of a list into integers: 2^(31 − e), the largest weight being of 2^e to 2^(e + 1).
+/// The factor from the weights of a list to integers: 2^(31 − e), where the largest weight is in 2^e to 2^(e + 1).
 fn scale(weights: &[f32]) -> f64 {
     let largest = weights.iter().copied().filter(|&weight| exists(weight)).fold(0.0, f32::max);
     // Every f32 above 0 is a normal double.
@@ -22,7 +28,7 @@ fn scale(weights: &[f32]) -> f64 {
 /// The integer weight: below 2³², and 0 for an entry that does not exist.
 #[inline]
 fn integer(weight: f32, scale: f64) -> u64 {
-    // The product is exact, and turning it into an integer cuts off what is behind the point.
+    // The product is exact, and the conversion to an integer cuts off the fraction.
     if exists(weight) { (f64::from(weight) * scale) as u64 } else { 0 }
 }
 

@@ -7,12 +7,27 @@
 
 mod integer;
 
+use super::exponential;
 use super::smallest::Smallest;
-use super::{SamplerKind, exponential};
 use crate::hops::{Hop, List, NodeId, Picks, Sink};
+use crate::kind::KindRow;
 use crate::options::GROUP;
 use crate::philox::{Purpose, STREAM_WORDS, StreamKey, words_from};
-use crate::{GraphView, InvalidOption, SampleError, SamplerOptions};
+use crate::{GraphView, InvalidOption, SampleError, SamplerKind, SamplerOptions};
+use integer::exists;
+use uva_cuda::kernels::sample::PickKind;
+
+impl SamplerKind {
+    /// An entry is picked in proportion to its weight (`weight.npy`).
+    pub const WEIGHTED: Self = Self::of(&KindRow {
+        name: "weighted",
+        help: "By the weights of the edges, in weight.npy",
+        replaces: true,
+        needs_weights: true,
+        kernels: Some(PickKind::Weighted),
+        ..KindRow::LIST_BY_LIST
+    });
+}
 
 /// Entries of a list that are looked at together: whole blocks of words, and none of them over the end of a stream.
 const CHUNK: usize = 128;
@@ -34,15 +49,8 @@ pub struct Weighted<'g> {
     used: (usize, usize),
 }
 
-/// Whether an entry of this weight is there to be picked. (Weights that are no finite numbers are refused with the
-/// dataset.)
-#[inline]
-fn exists(weight: f32) -> bool {
-    weight > 0.0 && weight < f32::INFINITY
-}
-
 impl<'g> Picks<'g> for Weighted<'g> {
-    const KIND: SamplerKind = SamplerKind::Weighted;
+    const KIND: SamplerKind = SamplerKind::WEIGHTED;
     const PURPOSE: Purpose = Purpose::Weights;
 
     fn new(
@@ -51,7 +59,7 @@ impl<'g> Picks<'g> for Weighted<'g> {
         group_picks: usize,
         most: usize,
     ) -> Result<Self, SampleError> {
-        let weights = graph.weights.ok_or(InvalidOption::NoWeights)?;
+        let weights = graph.weights.ok_or(InvalidOption::NoWeights { kind: Self::KIND })?;
         let (given, edges) = (weights.len(), graph.csc.edges());
         if given != edges {
             return Err(InvalidOption::Weights { given, edges }.into());

@@ -1,8 +1,9 @@
 //! `uvatrain bench gather`: random feature rows into a slot, next to a plain copy.
 
 use serde::Serialize;
+use uva_bench::{MeasureOptions, Measurement, measure};
 use uva_graph::Dataset;
-use uva_rows::{MeasureOptions, Measurement, PageSize, measure};
+use uva_mem::PageSize;
 
 use crate::exit;
 use crate::flags::{GatherBenchFlags, GatherPages};

@@ -7,9 +7,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use uva_bench::pcie::{self, PcieError, PcieOptions, PcieReport, Progress, ROW_BYTES, Sweep};
 use uva_cuda::{CacheKind, Context, CudaError, Driver, ErrorKind, Module, ModuleOptions};
 use uva_rows::cuda::Kernel;
-use uva_rows::cuda::pcie::{self, PcieError, PcieOptions, PcieReport, Progress, ROW_BYTES, Sweep};
 
 use crate::exit;
 use crate::flags::{PcieBenchFlags, Seconds};
@@ -123,18 +123,13 @@ impl Model {
 /// line.
 #[cfg(feature = "request-model")]
 fn ceiling(kernel: Kernel, row_bytes: usize) -> Option<f64> {
-    use uva_kernel_sim::gather;
     use uva_kernel_sim::requests::{LINE_BYTES, Requests, of_rows};
+    use uva_kernels::gather::IdWidth;
 
     let row_bytes = row_bytes as u64;
-    let kernel = match kernel {
-        Kernel::Naive => gather::Kernel::Naive,
-        Kernel::Shift => gather::Kernel::Shift,
-        Kernel::Wide => gather::Kernel::Wide,
-    };
     // Rows lie in their lines as the first ones do, again and again: a period is a power of two.
     let rows = LINE_BYTES >> row_bytes.trailing_zeros().min(LINE_BYTES.trailing_zeros());
-    let costs = of_rows(kernel, gather::IdWidth::I64, row_bytes, 0, rows).ok()?;
+    let costs = of_rows(kernel, IdWidth::I64, row_bytes, 0, rows).ok()?;
     let all: Requests = costs.into_iter().sum();
     Some(all.share_of_line_peak(rows * row_bytes))
 }

@@ -3,9 +3,8 @@
 
 use serde::Serialize;
 use uva_cuda::partition::{Reach, reads_in_flight};
-use uva_kernel_sim::gather::Kernel;
 use uva_kernel_sim::requests::{LINE_BYTES, READ_OVERHEAD_BYTES, Requests, RequestsError, of_rows};
-use uva_kernel_sim::tuning;
+use uva_kernels::gather::{BLOCK_THREADS, BLOCKS_PER_MULTIPROCESSOR, Kernel};
 
 use crate::exit;
 use crate::flags::{Gpu, RequestsBenchFlags};
@@ -143,12 +142,8 @@ impl Need {
     fn of(gpu: Gpu, kernel: Kernel) -> Need {
         let facts = Facts::of(gpu);
         let reads = facts.bytes_per_second.map(|bytes| reads_in_flight(bytes, facts.round_trip_seconds));
-        let kernel_warps = tuning::BLOCK_THREADS / 32 * tuning::BLOCKS_PER_MULTIPROCESSOR;
-        // A load of a narrow kernel is one read at least; one of `wide` covers four lines.
-        let kernel_reads = match kernel {
-            Kernel::Naive | Kernel::Shift => tuning::NARROW_DEPTH,
-            Kernel::Wide => 4 * tuning::WIDE_DEPTH,
-        };
+        let kernel_warps = BLOCK_THREADS / 32 * BLOCKS_PER_MULTIPROCESSOR;
+        let kernel_reads = kernel.reads_per_warp();
         let all = [reads[0], reads[1], facts.most_reads];
         let multiprocessors = |warps, reads_per_warp| {
             let reach = Reach { multiprocessors: facts.multiprocessors, warps, reads_per_warp };

@@ -9,7 +9,7 @@ use serde::Serialize;
 use uva_graph::{Dataset, Split};
 use uva_runtime::machine;
 use uva_sample::{
-    BatchBounds, BatchKey, GraphView, MiniBatch, SampleError, SamplerKind, SamplerOptions, SeedOrder, sampler,
+    BatchBounds, BatchKey, GraphView, MiniBatch, SampleError, SamplerOptions, SeedOrder, sampler,
 };
 
 use super::spread::Spread;
@@ -23,7 +23,7 @@ use crate::ui::{format, out};
 pub fn run(flags: &SampleBenchFlags) -> anyhow::Result<()> {
     flags.walk.check(flags.sampler_kind.kind())?;
     let dataset = Dataset::open(&flags.data)?;
-    if flags.sampler_kind.kind() == SamplerKind::Weighted {
+    if flags.sampler_kind.kind().needs_weights() {
         dataset.weights_to_pick_by()?;
     }
     let batches = batches(flags, &dataset)?;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use anyhow::{Context, bail, ensure};
 use serde::Serialize;
 use uva_graph::Csc;
-use uva_sample::{BlockRef, SamplerKind, SamplerOptions};
+use uva_sample::{BlockRef, SamplerOptions};
 
 /// What was compared with the graph. A difference is an error.
 #[derive(Serialize, Debug, PartialEq, Eq)]
@@ -80,12 +80,9 @@ fn verify_block(
         ensure!(options.replace || distinct.len() == count, "a neighbour of node {node} is picked twice");
         let of_list = (list.end - list.start) as usize;
         let wanted = options.picks_of_list(of_list, fanout);
-        // Of weighted edges those of weight 0 are not picked; LABOR picks so many on average.
-        let (few, many) = match options.kind {
-            SamplerKind::Neighbor => (count < wanted, count > wanted),
-            SamplerKind::Weighted => (false, count > wanted),
-            _ => (false, false),
-        };
+        // Edges of weight 0 are not picked. Draws for a whole hop bring any number of a list's entries.
+        let few = count < wanted && !options.kind.needs_weights();
+        let (few, many) = if options.kind.draws_together() { (false, false) } else { (few, count > wanted) };
         ensure!(
             !few && !many,
             "{count} picks of the {of_list} neighbours of node {node} with fanout {fanout}"

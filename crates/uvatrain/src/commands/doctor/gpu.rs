@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use uva_cuda::DeviceReport;
+use uva_cuda::libtorch::{self, AskPython};
 use uva_runtime::backend::Probe;
 use uva_runtime::mps::{self, Environment, MpsError, NotRunning, Running};
 
-use super::{Check, read};
+use super::check::{Check, read};
 use crate::flags::ByteSize;
 
 const NO_GPU: &str = "nothing to do: without a GPU everything runs on the CPU";
@@ -179,8 +180,8 @@ fn find_nvrtc() -> Option<PathBuf> {
         return named.is_file().then(|| named.clone()).or_else(|| nvrtc_within(&named));
     }
     // Beside libtorch: …/site-packages/torch and …/site-packages/nvidia are neighbours.
-    let beside_torch =
-        named("LIBTORCH").or_else(loaded_torch).and_then(|torch| Some(torch.parent()?.to_owned()));
+    let torch = libtorch::find(None, AskPython::No).ok();
+    let beside_torch = torch.and_then(|torch| Some(torch.root().parent()?.to_owned()));
     [beside_torch, named("CUDA_HOME"), named("CUDA_PATH"), Some("/usr/local/cuda".into())]
         .into_iter()
         .flatten()
@@ -196,13 +197,6 @@ fn nvrtc_within(folder: &Path) -> Option<PathBuf> {
         .iter()
         .flat_map(|place| NVRTC_NAMES.map(|name| folder.join(place).join(name)))
         .find(|file| file.is_file())
-}
-
-/// The folder of the libtorch that this process has mapped.
-fn loaded_torch() -> Option<PathBuf> {
-    let maps = read("/proc/self/maps")?;
-    let library = maps.lines().find(|line| line.ends_with("/lib/libtorch_cpu.so"))?;
-    Some(Path::new(&library[library.find('/')?..]).parent()?.parent()?.to_owned())
 }
 
 /// Where the dynamic linker would find a library, looked up by hand so that nothing of it runs.
@@ -227,7 +221,7 @@ mod tests {
     use uva_runtime::backend::NvrtcReport;
 
     use super::*;
-    use crate::commands::doctor::Status;
+    use crate::commands::doctor::check::Status;
 
     #[test]
     fn gpu_models_come_from_the_drivers_files() {

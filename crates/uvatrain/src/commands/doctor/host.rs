@@ -5,7 +5,7 @@ use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 
 use uva_runtime::machine;
 
-use super::{Check, read};
+use super::check::{Check, read};
 use crate::flags::ByteSize;
 
 /// All checks of this file.

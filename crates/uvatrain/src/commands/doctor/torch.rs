@@ -1,71 +1,45 @@
-//! libtorch, which the built-in models need and nothing else does.
+//! The program that trains the built-in models, and the libtorch that it loads. Nothing else needs them.
 
-use super::Check;
+use std::path::Path;
+
+use uva_runtime::training::TrainerProgram;
+
+use super::check::Check;
+use crate::commands::trainer;
 
 const NAME: &str = "libtorch";
 
-/// All checks of this file.
-pub fn checks() -> Vec<Check> {
-    vec![if cfg!(feature = "train") { linked() } else { not_built_in() }]
-}
-
-/// A build with the models has libtorch mapped by the time this runs: the program would not have started otherwise.
-fn linked() -> Check {
-    let maps = super::read("/proc/self/maps").unwrap_or_default();
-    let Some(library) = mapped(&maps, "libtorch_cpu.so") else {
-        return Check::missing(
-            NAME,
-            "this build has the models, but no libtorch_cpu.so is loaded",
-            "./scripts/setup/libtorch.sh && cargo build --release",
-        );
+/// All checks of this file, and the program where it can train.
+pub fn checks(option: Option<&Path>) -> (Vec<Check>, Option<TrainerProgram>) {
+    let libtorch = trainer::libtorch(option);
+    let found = match &libtorch {
+        Ok(found) => {
+            let version = found.version.as_ref().map_or_else(String::new, |version| format!("{version} "));
+            Check::ok(NAME, format!("{version}in {} ({})", found.root().display(), found.found_by))
+        }
+        Err(missing) => Check::missing(NAME, missing.to_string(), trainer::LIBTORCH),
     };
-    let torch = library.rsplit_once("/lib/").map_or(library, |(folder, _)| folder);
-    let version = version(torch).map_or_else(String::new, |version| format!("{version} "));
-    Check::ok(NAME, format!("{version}in {torch}"))
-}
-
-fn not_built_in() -> Check {
-    Check::missing(
-        NAME,
-        "this build has no models (built with --no-default-features): `train` cannot run, all else can",
-        "./scripts/setup/libtorch.sh && cargo build --release",
-    )
-}
-
-/// The path of the mapped library with this file name.
-fn mapped<'m>(maps: &'m str, file_name: &str) -> Option<&'m str> {
-    maps.lines()
-        .filter_map(|line| line.find('/').map(|at| &line[at..]))
-        .find(|path| path.ends_with(file_name))
-}
-
-/// The version in a wheel's `version.py`, or in the `build-version` of a libtorch archive.
-fn version(torch: &str) -> Option<String> {
-    if let Some(version) = super::read(&format!("{torch}/build-version")) {
-        return Some(version);
-    }
-    let python = super::read(&format!("{torch}/version.py"))?;
-    let line = python.lines().find(|line| line.starts_with("__version__ ="))?;
-    Some(line.split_once('=')?.1.trim().trim_matches(['\'', '"']).to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_library_is_found_among_the_mappings() {
-        let maps = "7f00-7f01 r-xp 0 fe:00 1  /x/torch/lib/libtorch_cpu.so\n7f02-7f03 rw-p 0 00:00 0 \n";
-        assert_eq!(mapped(maps, "libtorch_cpu.so"), Some("/x/torch/lib/libtorch_cpu.so"));
-        assert_eq!(mapped(maps, "libcuda.so.1"), None);
-    }
-
-    #[test]
-    fn a_wheel_says_its_version_in_python() {
-        let folder = tempfile::tempdir().unwrap();
-        let torch = folder.path().to_str().unwrap();
-        assert_eq!(version(torch), None);
-        std::fs::write(folder.path().join("version.py"), "x = 1\n__version__ = '2.11.0+cpu'\n").unwrap();
-        assert_eq!(version(torch).as_deref(), Some("2.11.0+cpu"));
-    }
+    let lacks = |finding: String| Check::missing(trainer::PROGRAM, finding, trainer::INSTALL);
+    let (program, usable) = match trainer::path() {
+        Err(error) => (lacks(error.to_string()), None),
+        Ok(path) if !path.is_file() => {
+            (lacks(format!("{} is not there: `train` cannot run, all else can", path.display())), None)
+        }
+        Ok(path) => {
+            let shown = path.display().to_string();
+            match libtorch.ok().map(|libtorch| trainer::with_libtorch(path, &libtorch)) {
+                None => (
+                    Check::note(
+                        trainer::PROGRAM,
+                        format!("{shown}, which needs libtorch"),
+                        trainer::LIBTORCH,
+                    ),
+                    None,
+                ),
+                Some(Ok(program)) => (Check::ok(trainer::PROGRAM, shown), Some(program)),
+                Some(Err(error)) => (lacks(error.to_string()), None),
+            }
+        }
+    };
+    (vec![found, program], usable)
 }

@@ -2,15 +2,17 @@
 
 use anyhow::anyhow;
 use plotters::prelude::*;
+use uva_bench::pcie::{Cell, Partition, PcieReport};
 use uva_rows::cuda::Kernel;
-use uva_rows::cuda::pcie::{Cell, Partition, PcieReport};
 
 const SIZE: (u32, u32) = (900, 900);
-/// Told apart also by those who see no difference between red and green.
-const COLOURS: [(Kernel, RGBColor); 3] = [
-    (Kernel::Naive, RGBColor(213, 94, 0)),
-    (Kernel::Shift, RGBColor(0, 158, 115)),
-    (Kernel::Wide, RGBColor(0, 114, 178)),
+/// One a kernel, in the order of [`Kernel::ALL`]. People who see no difference between red and green tell them apart.
+const COLOURS: [RGBColor; 5] = [
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(0, 114, 178),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
 ];
 
 /// The plot as the text of an SVG file.
@@ -45,8 +47,8 @@ fn draw(report: &PcieReport, backend: SVGBackend<'_>) -> Drawn {
             (cell.row_bytes == report.base.row_bytes).then(|| cell.multiprocessors.map_or(all, f64::from))
         })
     };
-    chart(&above, "row bytes", "% of the copy engine's peak", &COLOURS.map(|(kernel, _)| shares(kernel)))?;
-    chart(&below, "multiprocessors (bounded grid)", "GB/s", &COLOURS.map(|(kernel, _)| rates(kernel)))?;
+    chart(&above, "row bytes", "% of the copy engine's peak", &Kernel::ALL.map(shares))?;
+    chart(&below, "multiprocessors (bounded grid)", "GB/s", &Kernel::ALL.map(rates))?;
     area.present()?;
     Ok(())
 }
@@ -70,7 +72,7 @@ fn chart(
     area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     x: &str,
     y: &str,
-    lines: &[Vec<(f64, f64)>; 3],
+    lines: &[Vec<(f64, f64)>],
 ) -> Drawn {
     let every = || lines.iter().flatten();
     let least = every().map(|point| point.0).fold(f64::INFINITY, f64::min);
@@ -93,7 +95,7 @@ fn chart(
         .axis_desc_style(("sans-serif", 16))
         .x_label_formatter(&|value| format!("{value:.0}"))
         .draw()?;
-    for ((kernel, colour), points) in COLOURS.iter().zip(lines) {
+    for ((kernel, colour), points) in Kernel::ALL.iter().zip(COLOURS.iter().cycle()).zip(lines) {
         if points.is_empty() {
             continue;
         }

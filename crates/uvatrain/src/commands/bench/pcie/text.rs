@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use uva_bench::pcie::{Cell, CellFigure, Partition, PcieReport};
 use uva_rows::cuda::Kernel;
-use uva_rows::cuda::pcie::{Cell, CellFigure, Partition, PcieReport};
 
 use crate::flags::ByteSize;
 use crate::ui::format;
@@ -116,32 +116,25 @@ fn by_row_bytes(report: &PcieReport) -> String {
     let mut rows: Vec<usize> = report.cells.iter().map(|figure| figure.cell.row_bytes).collect();
     rows.sort_unstable();
     rows.dedup();
-    let mut table = Table::with_heading(&[
-        "row bytes, GB/s",
-        "naive",
-        "shift",
-        "wide",
-        "wide of copy engine",
-        "of 128-byte reads",
-        "model leaves",
-        "of that",
-    ]);
+    let mut heading = vec!["row bytes, GB/s"];
+    heading.extend(Kernel::ALL.map(Kernel::name));
+    heading.extend(["wide of copy engine", "of 128-byte reads", "model leaves", "of that"]);
+    let mut table = Table::with_heading(&heading);
     for row_bytes in rows {
         let figure = |kernel| find(report, &Cell { kernel, row_bytes, ..base.clone() });
         let cell = |kernel| figure(kernel).map_or_else(String::new, |figure| rate(figure.gb_per_second));
         let wide = |value: &dyn Fn(&CellFigure) -> Option<f64>| {
             figure(Kernel::Wide).and_then(value).map_or_else(String::new, share)
         };
-        table.row(&[
-            row_bytes.to_string(),
-            cell(Kernel::Naive),
-            cell(Kernel::Shift),
-            cell(Kernel::Wide),
+        let mut row = vec![row_bytes.to_string()];
+        row.extend(Kernel::ALL.map(cell));
+        row.extend([
             wide(&|figure| Some(figure.share_of_copy_engine)),
             wide(&|figure| Some(figure.share_of_ceiling)),
             wide(&|figure| figure.model_ceiling),
             wide(&|figure| figure.share_of_model),
         ]);
+        table.row(&row);
     }
     table.render()
 }
@@ -156,14 +149,18 @@ fn by_multiprocessors(report: &PcieReport) -> String {
         .collect();
     points.sort_unstable();
     points.dedup();
-    let mut table = Table::with_heading(&["multiprocessors (grid), GB/s", "naive", "shift", "wide"]);
+    let mut heading = vec!["multiprocessors (grid), GB/s"];
+    heading.extend(Kernel::ALL.map(Kernel::name));
+    let mut table = Table::with_heading(&heading);
     for (_, multiprocessors) in points {
         let cell = |kernel| {
             find(report, &Cell { kernel, multiprocessors, ..base.clone() })
                 .map_or_else(String::new, |figure| rate(figure.gb_per_second))
         };
         let name = multiprocessors.map_or_else(|| "all".to_owned(), |some| some.to_string());
-        table.row(&[name, cell(Kernel::Naive), cell(Kernel::Shift), cell(Kernel::Wide)]);
+        let mut row = vec![name];
+        row.extend(Kernel::ALL.map(cell));
+        table.row(&row);
     }
     table.render()
 }

@@ -1,0 +1,229 @@
+//! How fast rows are gathered on this machine, next to a plain copy of as many bytes in the same run.
+
+use std::time::Instant;
+
+use rayon::prelude::*;
+use serde::Serialize;
+use uva_mem::ring::{AlwaysAlive, Ring, RingError, RingShape};
+use uva_mem::{PageSize, ZeroedPages};
+
+use uva_rows::{GatherError, HostGather, RowGather};
+
+use crate::huge_share::huge_share;
+
+/// What to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct MeasureOptions {
+    /// Threads that gather; the plain copy gets as many.
+    pub threads: usize,
+    /// Bytes gathered a repeat, about: at least one row.
+    pub bytes: usize,
+    /// Timed repeats, at least 1; the median counts. One more goes before them.
+    pub repeats: usize,
+    /// Seed of the random ids.
+    pub seed: u64,
+    /// The pages under table and output: both copied to anonymous memory. `None` measures the table where it lies, and
+    /// a slot as a run has them.
+    pub pages: Option<PageSize>,
+}
+
+impl Default for MeasureOptions {
+    fn default() -> Self {
+        Self { threads: 1, bytes: 128 << 20, repeats: 9, seed: 1, pages: None }
+    }
+}
+
+/// What was measured. Rates count the bytes that were written, in units of 10^9.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measurement {
+    /// Random rows into a shared slot.
+    pub gb_per_second: f64,
+    /// A sequential copy of as many bytes of the same table into the same slot.
+    pub memcpy_gb_per_second: f64,
+    /// The first over the second.
+    pub share_of_memcpy: f64,
+    /// Threads of both.
+    pub threads: usize,
+    /// Bytes of a row.
+    pub row_bytes: usize,
+    /// Rows of the table.
+    pub table_rows: usize,
+    /// Rows gathered a repeat.
+    pub rows: usize,
+    /// Timed repeats.
+    pub repeats: usize,
+    /// The pages that were asked for.
+    pub pages: Option<&'static str>,
+    /// The share of the table that is mapped by 2 MiB at once, as the kernel counts it; `None` where it does not tell.
+    pub table_huge_share: Option<f64>,
+    /// The same of the output.
+    pub output_huge_share: Option<f64>,
+    /// Whether every byte moved by the last repeat of each was compared with the table. Always true: a difference is an
+    /// error.
+    pub verified: bool,
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum MeasureError {
+    /// The table is empty, or not whole rows.
+    #[error("nothing to gather: {0}")]
+    Table(String),
+    /// The gather failed.
+    #[error(transparent)]
+    Gather(#[from] GatherError),
+    /// There is no shared memory to gather into.
+    #[error(transparent)]
+    Slot(#[from] RingError),
+    /// There is no memory for a table or an output on such pages.
+    #[error("no memory on the pages that were asked for ({bytes} bytes): {source}")]
+    Pages {
+        /// Bytes asked for.
+        bytes: usize,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Bytes that were moved are not those of the table.
+    #[error("{what} wrote other bytes than the table's at byte {position} of the slot")]
+    Wrong {
+        /// Gather or copy.
+        what: &'static str,
+        /// The first byte that differs.
+        position: usize,
+    },
+}
+
+/// Gathers random rows of `table` into a slot of a ring, and copies as many bytes in a row, in turns; on pages of
+/// another kind, a copy of the table into memory that is like it.
+///
+/// # Errors
+/// See [`MeasureError`].
+pub fn measure(table: &[u8], row_bytes: usize, options: MeasureOptions) -> Result<Measurement, MeasureError> {
+    // What a gather refuses is refused before anything is copied.
+    if HostGather::new(table, row_bytes, 1)?.rows() == 0 {
+        return Err(MeasureError::Table("the table has no rows".to_owned()));
+    }
+    let bytes = (options.bytes / row_bytes).max(1) * row_bytes;
+    match options.pages {
+        None => {
+            let ring = Ring::create("bench", RingShape { slots: 1, payload_bytes: bytes })?;
+            let mut writer = ring.writer();
+            let mut slot = writer.acquire(0, &AlwaysAlive)?;
+            measure_into(table, row_bytes, options, &mut slot.payload_mut()[..bytes])
+        }
+        Some(size) => {
+            let memory =
+                |bytes| ZeroedPages::on(size, bytes).map_err(|source| MeasureError::Pages { bytes, source });
+            let (mut copied, mut out) = (memory(table.len())?, memory(bytes)?);
+            copied.bytes_mut()[..table.len()].copy_from_slice(table);
+            measure_into(&copied.bytes()[..table.len()], row_bytes, options, &mut out.bytes_mut()[..bytes])
+        }
+    }
+}
+
+fn measure_into(
+    table: &[u8],
+    row_bytes: usize,
+    options: MeasureOptions,
+    out: &mut [u8],
+) -> Result<Measurement, MeasureError> {
+    let threads = options.threads.max(1);
+    let mut gather = HostGather::new(table, row_bytes, threads)?;
+    let (table_rows, rows, bytes) = (gather.rows(), out.len() / row_bytes, out.len());
+
+    let mut random = SplitMix(options.seed);
+    let mut ids = vec![0i64; rows];
+    let repeats = options.repeats.max(1);
+    let (mut gathers, mut copies) = (Vec::with_capacity(repeats), Vec::with_capacity(repeats));
+    for repeat in 0..=repeats {
+        // Fresh ids and another stretch of the table each time, so that neither finds its rows in the cache because of
+        // the repeat before.
+        ids.fill_with(|| random.below(table_rows as u64) as i64);
+        let start = Instant::now();
+        gather.gather(&ids, out)?;
+        let gathered = start.elapsed();
+        if repeat == repeats {
+            check_gather(table, row_bytes, &ids, out)?;
+        }
+
+        let from = random.below(table_rows as u64) as usize * row_bytes;
+        let start = Instant::now();
+        copy(table, from, out, &gather);
+        let copied = start.elapsed();
+        if repeat == repeats {
+            check_copy(table, from, out)?;
+        }
+        // The first pays for the pages of the slot.
+        if repeat > 0 {
+            gathers.push(gathered.as_secs_f64());
+            copies.push(copied.as_secs_f64());
+        }
+    }
+    let rate = |mut seconds: Vec<f64>| {
+        seconds.sort_by(f64::total_cmp);
+        bytes as f64 / seconds[seconds.len() / 2] / 1e9
+    };
+    let (gb_per_second, memcpy_gb_per_second) = (rate(gathers), rate(copies));
+    Ok(Measurement {
+        gb_per_second,
+        memcpy_gb_per_second,
+        share_of_memcpy: gb_per_second / memcpy_gb_per_second,
+        threads,
+        row_bytes,
+        table_rows,
+        rows,
+        repeats,
+        pages: options.pages.map(PageSize::name),
+        table_huge_share: huge_share(table),
+        output_huge_share: huge_share(out),
+        verified: true,
+    })
+}
+
+/// Fills `out` from the table's bytes at `from` on, going round at its end.
+fn copy(table: &[u8], from: usize, out: &mut [u8], gather: &HostGather<'_>) {
+    let part = out.len().div_ceil(gather.threads());
+    let copy_part = |(index, out): (usize, &mut [u8])| {
+        let mut at = (from + index * part) % table.len();
+        let mut done = 0;
+        while done < out.len() {
+            let length = (out.len() - done).min(table.len() - at);
+            out[done..done + length].copy_from_slice(&table[at..at + length]);
+            (done, at) = (done + length, 0);
+        }
+    };
+    match gather.pool() {
+        Some(pool) => pool.install(|| out.par_chunks_mut(part).enumerate().for_each(copy_part)),
+        None => copy_part((0, out)),
+    }
+}
+
+fn check_gather(table: &[u8], row_bytes: usize, ids: &[i64], out: &[u8]) -> Result<(), MeasureError> {
+    for (position, (&id, row)) in ids.iter().zip(out.chunks_exact(row_bytes)).enumerate() {
+        if row != &table[id as usize * row_bytes..][..row_bytes] {
+            return Err(MeasureError::Wrong { what: "the gather", position: position * row_bytes });
+        }
+    }
+    Ok(())
+}
+
+fn check_copy(table: &[u8], from: usize, out: &[u8]) -> Result<(), MeasureError> {
+    match out.iter().zip(table[from..].iter().chain(table.iter().cycle())).position(|(a, b)| a != b) {
+        Some(position) => Err(MeasureError::Wrong { what: "the copy", position }),
+        None => Ok(()),
+    }
+}
+
+/// splitmix64: ids for a measurement need no more.
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^= x >> 31;
+        ((u128::from(x) * u128::from(bound)) >> 64) as u64
+    }
+}

@@ -1,0 +1,30 @@
+//! How fast rows of pinned host memory get onto the device, next to what the link itself does in the same run.
+//!
+//! By nvbandwidth's method: everything that is timed is enqueued behind a kernel that holds the stream, after a
+//! warm-up; events stand around each sample; medians count; and what was moved is compared with a plain loop
+//! afterwards, so that a figure for wrong bytes is an error. No two samples gather the same rows. A rate is row bytes
+//! delivered ÷ time: the launches before and after the rows' kernel are part of a gather and of its time.
+
+mod bench;
+mod engine;
+mod error;
+mod hold;
+mod ids;
+mod options;
+mod paths;
+mod report;
+mod run;
+mod sweep;
+mod table;
+mod verify;
+
+pub use engine::{CopyEngine, CopySize};
+pub use error::PcieError;
+pub use ids::{IdOrder, check_sum};
+pub use options::PcieOptions;
+pub use paths::{Way, WayFigure};
+pub use report::{CellFigure, DeviceFacts, Goal, KernelReport, Model, PcieReport, Skipped};
+pub use run::{Progress, measure};
+pub use sweep::{Cell, MOST_CELLS, MULTIPROCESSORS, Partition, ROW_BYTES, Sweep};
+pub use table::{TablePages, TableReport};
+pub use verify::verify_rows;

@@ -1,0 +1,140 @@
+//! The whole of it, in order: copy engine, cells table by table, the other ways.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use uva_cuda::kernels::gather::GatherKernels;
+use uva_cuda::{Context, CudaError, Driver, Module, ModuleReport};
+
+use super::bench::Bench;
+use super::error::PcieError;
+use super::options::PcieOptions;
+use super::report::{CellFigure, DeviceFacts, Model, PcieReport, Skipped, kernel_reports};
+use super::sweep::{Cell, Partition};
+use super::table::Table;
+use super::{engine, paths};
+
+/// What is being done.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'p> {
+    /// Cells done.
+    pub done: usize,
+    /// Cells in all.
+    pub all: usize,
+    /// What comes now.
+    pub now: &'p str,
+}
+
+/// Measures. `kernels` are of `module`, in `context`. The request model of each kernel and row size comes from `model`.
+///
+/// # Errors
+/// [`PcieError`]: wrong bytes in any cell end it all. A cell that this machine cannot run is in [`PcieReport::skipped`].
+///
+/// # Panics
+/// When an axis of the sweep has no points.
+pub fn measure(
+    context: &Arc<Context>,
+    module: &Module,
+    options: &PcieOptions,
+    model: Model<'_>,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<PcieReport, PcieError> {
+    if !(3..=100).contains(&options.samples) {
+        return Err(PcieError::Refused(format!("{} samples: 3 to 100 are taken", options.samples)));
+    }
+    let began = Instant::now();
+    let kernels = GatherKernels::new(module)?;
+    let cells = options.sweep.cells();
+    let largest = cells.iter().map(|cell| cell.row_bytes).max().unwrap_or(1);
+    let options = PcieOptions { sample_bytes: options.sample_bytes.max(largest), ..options.clone() };
+    let mut bench = Bench::new(context, kernels.clone(), &options)?;
+    progress(Progress { done: 0, all: cells.len(), now: "the copy engine" });
+    let copy_engine = engine::measure(&mut bench)?;
+    let mut report = PcieReport {
+        simulator: Driver::load().is_ok_and(Driver::device_memory_is_host_memory),
+        device: facts(context)?,
+        module: ModuleReport::clone(module.report()),
+        kernels: kernel_reports(&kernels)?,
+        base: options.sweep.base(),
+        sample_bytes: options.sample_bytes,
+        sample_count: options.samples,
+        copy_engine,
+        zero_copy_ceiling: 0.0,
+        ways: Vec::new(),
+        tables: Vec::new(),
+        cells: Vec::with_capacity(cells.len()),
+        skipped: Vec::new(),
+        reach: Vec::new(),
+        seconds: 0.0,
+    };
+    let over = || options.limit.is_some_and(|limit| began.elapsed() > limit);
+    let all = cells.len();
+    let mut say = |report: &PcieReport, now: &str| {
+        progress(Progress { done: report.cells.len() + report.skipped.len(), all, now });
+    };
+    for cells in cells.chunk_by(|a, b| (a.pages, a.table_bytes) == (b.pages, b.table_bytes)) {
+        if over() {
+            skip(&mut report, cells, OVER);
+            continue;
+        }
+        say(&report, "filling and pinning a table");
+        let table = match Table::new(context, cells[0].pages, cells[0].table_bytes, options.preflight)
+            .map_err(PcieError::from)
+        {
+            Ok(table) => table,
+            Err(error) if error.is_a_lack() => {
+                skip(&mut report, cells, &error.to_string());
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        report.tables.push(table.report.clone());
+        for cell in cells {
+            if over() {
+                skip(&mut report, std::slice::from_ref(cell), OVER);
+                continue;
+            }
+            say(&report, &cell.name());
+            match bench.zero_copy(&table, cell) {
+                Ok(measured) => report.cells.push(CellFigure::new(cell, measured)),
+                // Drivers differ in what they allow streams of a green context.
+                Err(error)
+                    if error.is_a_lack() || (cell.partition == Partition::Green && error.is_refusal()) =>
+                {
+                    skip(&mut report, std::slice::from_ref(cell), &error.to_string());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let is_base = (cells[0].pages, cells[0].table_bytes) == (report.base.pages, report.base.table_bytes);
+        if is_base && options.ways && !over() {
+            say(&report, "the ways with the CPU");
+            let base = report.cells.iter().find(|figure| figure.cell.row_bytes == report.base.row_bytes);
+            let zero_copy = base.map_or(1.0, |figure| figure.gb_per_second);
+            let (row_bytes, engine) = (report.base.row_bytes, report.copy_engine.peak_gb_per_second);
+            report.ways = paths::measure(&mut bench, &table, &options, row_bytes, zero_copy, engine)?;
+        }
+    }
+    report.seconds = began.elapsed().as_secs_f64();
+    report.conclude(model);
+    Ok(report)
+}
+
+fn skip(report: &mut PcieReport, cells: &[Cell], why: &str) {
+    report.skipped.extend(cells.iter().map(|cell| Skipped { cell: cell.clone(), why: why.to_owned() }));
+}
+
+const OVER: &str = "left out: the time that --seconds allows was over";
+
+fn facts(context: &Context) -> Result<DeviceFacts, CudaError> {
+    let device = context.device();
+    let (major, minor) = Driver::load()?.version();
+    Ok(DeviceFacts {
+        name: device.name().to_owned(),
+        capability: device.capability(),
+        multiprocessors: device.multiprocessors(),
+        pci_bus_id: device.pci_bus_id().to_owned(),
+        mps_enabled: device.mps_enabled(),
+        driver: format!("{major}.{minor}"),
+    })
+}

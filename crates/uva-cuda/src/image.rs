@@ -1,0 +1,60 @@
+//! What compiled kernels are called, and what they depend on.
+
+use uva_kernels::{KernelSource, OPTIONS};
+
+use crate::cubin_cache::Key;
+use crate::nvrtc::Target;
+
+/// Kernels are carried as machine code: the driver would compile PTX at each start.
+pub(crate) fn machine_code(capability: (u32, u32)) -> Target {
+    Target::Cubin(capability.0, capability.1)
+}
+
+/// What an entry is called, for people.
+pub(crate) fn label(source: &KernelSource<'_>, target: Target) -> String {
+    format!("{}-{}", source.name.trim_end_matches(".cu"), target.name())
+}
+
+/// Everything that the compiled kernels depend on. Not the output: PTX has random names in it. `nvrtc` is the version of
+/// the one at hand; kernels that are carried serve whatever NVRTC a machine has, or none.
+pub(crate) fn key(source: &KernelSource<'_>, target: Target, nvrtc: Option<(u32, u32)>) -> Key {
+    let target = target.name();
+    let version = nvrtc.map_or("carried".to_owned(), |(major, minor)| format!("{major}.{minor}"));
+    let mut parts: Vec<&[u8]> =
+        vec![env!("CARGO_PKG_VERSION").as_bytes(), version.as_bytes(), target.as_bytes()];
+    parts.extend(OPTIONS.iter().map(|option| option.as_bytes()));
+    parts.push(source.name.as_bytes());
+    parts.push(source.text.as_bytes());
+    for (name, text) in source.headers {
+        parts.push(name.as_bytes());
+        parts.push(text.as_bytes());
+    }
+    Key::of(&parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_depends_on_source_header_target_and_compiler() {
+        let headers = [("a.cuh", "one")];
+        let source = KernelSource { name: "x.cu", text: "text", headers: &headers };
+        let first = key(&source, Target::Cubin(9, 0), Some((13, 0)));
+        assert_eq!(first, key(&source, Target::Cubin(9, 0), Some((13, 0))));
+        assert_ne!(first, key(&source, Target::Cubin(8, 0), Some((13, 0))));
+        assert_ne!(first, key(&source, Target::Ptx(9, 0), Some((13, 0))));
+        assert_ne!(first, key(&source, Target::Cubin(9, 0), Some((13, 1))));
+        assert_ne!(first, key(&source, Target::Cubin(9, 0), None));
+        assert_ne!(key(&source, Target::Cubin(8, 0), None), key(&source, Target::Cubin(9, 0), None));
+        assert_ne!(first, key(&KernelSource { text: "other", ..source }, Target::Cubin(9, 0), Some((13, 0))));
+        assert_ne!(
+            first,
+            key(&KernelSource { headers: &[("a.cuh", "two")], ..source }, Target::Cubin(9, 0), Some((13, 0)))
+        );
+        assert_ne!(
+            first,
+            key(&KernelSource { headers: &[("b.cuh", "one")], ..source }, Target::Cubin(9, 0), Some((13, 0)))
+        );
+    }
+}

@@ -1,0 +1,14 @@
+//! What is said where device memory does not suffice.
+
+use crate::context::Context;
+use crate::error::{CudaError, OUT_OF_MEMORY};
+
+/// Turns a refusal for lack of device memory into one that says of what, how much, and how much there was.
+pub(super) fn explain_lack(context: &Context, what: &str, bytes: u64, error: CudaError) -> CudaError {
+    let CudaError::Call { call, code: OUT_OF_MEMORY, .. } = error else { return error };
+    match context.memory() {
+        Ok((free, total)) => CudaError::OutOfMemory { call, what: what.to_owned(), bytes, free, total },
+        // The first error is the one that matters.
+        Err(_) => error,
+    }
+}

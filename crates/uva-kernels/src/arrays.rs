@@ -1,0 +1,72 @@
+//! The arrays that a kernel's arguments name: what launchers check, and what simulators look up.
+
+/// What a kernel does with an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Writes it, and may read it.
+    Write,
+}
+
+/// An array of a kernel's arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KernelArray {
+    /// What it is, for messages.
+    pub name: &'static str,
+    /// The device address; 0 where there is none.
+    pub address: u64,
+    /// Entries.
+    pub count: u64,
+    /// Bytes of an entry.
+    pub entry_bytes: u64,
+    /// Its address is a multiple of this.
+    pub alignment: u64,
+    /// What the kernel does with it.
+    pub access: Access,
+    /// Whether it ends behind `count` entries. The arguments do not say where the others end; their `count` is 1.
+    pub bounded: bool,
+}
+
+impl KernelArray {
+    /// An array that is read, of entries aligned to their own size, to 8 bytes at most.
+    pub(crate) const fn read(name: &'static str, address: u64, count: u64, entry_bytes: u64) -> Self {
+        let alignment = if entry_bytes < 8 { entry_bytes } else { 8 };
+        Self { name, address, count, entry_bytes, alignment, access: Access::Read, bounded: true }
+    }
+
+    /// The same, written.
+    pub(crate) const fn write(name: &'static str, address: u64, count: u64, entry_bytes: u64) -> Self {
+        Self { access: Access::Write, ..Self::read(name, address, count, entry_bytes) }
+    }
+
+    /// Rows of any alignment.
+    pub(crate) const fn unaligned(self) -> Self {
+        Self { alignment: 1, ..self }
+    }
+
+    /// An array whose end the arguments do not tell.
+    pub(crate) const fn unbounded(self) -> Self {
+        Self { count: 1, bounded: false, ..self }
+    }
+
+    /// The same array without entries where it has no address.
+    pub(crate) const fn if_any(self) -> Self {
+        Self { count: if self.address == 0 { 0 } else { self.count }, ..self }
+    }
+
+    /// Why no memory can be this array; none where some can.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let Self { name, address, count, entry_bytes, alignment, .. } = *self;
+        if count.checked_mul(entry_bytes).and_then(|bytes| address.checked_add(bytes)).is_none() {
+            return Some(format!(
+                "{name} ({count} times {entry_bytes} bytes at {address:#x}) reaches beyond 64 bits"
+            ));
+        }
+        if count > 0 && address == 0 {
+            return Some(format!("{name} is at address 0"));
+        }
+        (!address.is_multiple_of(alignment))
+            .then(|| format!("{name} at {address:#x} is not aligned to {alignment} bytes"))
+    }
+}

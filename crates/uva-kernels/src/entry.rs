@@ -1,0 +1,90 @@
+//! The kernels' entry points, and what each takes.
+
+use crate::cache::{CACHE_INSERT, InsertArguments};
+use crate::gather::{GATHER_BEGIN, GatherArguments, IdWidth, Kernel, SPIN_UNTIL, finish_entry};
+use crate::sample::{SampleArguments, SampleKernel};
+
+/// A kernel that can be launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryPoint {
+    /// Its name in the module.
+    pub name: &'static str,
+    /// Its parameters.
+    pub takes: Takes,
+}
+
+/// Parameters of an entry point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// The address of a [`crate::gather::GatherReport`].
+    Report,
+    /// The same, the address of the ids, and the stamp.
+    Finish,
+    /// The address of a word that the kernel waits for.
+    Flag,
+    /// [`GatherArguments`], with ids of this width, and with or without a cache.
+    Gather(IdWidth, bool),
+    /// [`InsertArguments`].
+    Insert,
+    /// [`SampleArguments`]; the width where the kernel reads neighbour ids.
+    Sample(Option<IdWidth>),
+}
+
+impl Takes {
+    /// Bytes of each parameter, in order.
+    pub fn sizes(self) -> &'static [usize] {
+        match self {
+            Self::Report | Self::Flag => &[8],
+            Self::Finish => &[8, 8, 8],
+            Self::Gather(..) => &[GatherArguments::BYTES],
+            Self::Insert => &[InsertArguments::BYTES],
+            Self::Sample(_) => &[SampleArguments::BYTES],
+        }
+    }
+}
+
+/// Every entry point of every source.
+pub fn entry_points() -> Vec<EntryPoint> {
+    let mut all = vec![
+        EntryPoint { name: GATHER_BEGIN, takes: Takes::Report },
+        EntryPoint { name: CACHE_INSERT, takes: Takes::Insert },
+        EntryPoint { name: SPIN_UNTIL, takes: Takes::Flag },
+    ];
+    for width in IdWidth::ALL {
+        all.push(EntryPoint { name: finish_entry(width), takes: Takes::Finish });
+        for kernel in Kernel::ALL {
+            all.extend([false, true].map(|cached| EntryPoint {
+                name: kernel.entry(width, cached),
+                takes: Takes::Gather(width, cached),
+            }));
+        }
+    }
+    all.extend(
+        SampleKernel::ALL
+            .iter()
+            .map(|kernel| EntryPoint { name: kernel.name(), takes: Takes::Sample(kernel.width()) }),
+    );
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SOURCES;
+
+    #[test]
+    fn the_entry_points_are_those_of_the_sources() {
+        let mut defined: Vec<&str> = SOURCES
+            .iter()
+            .flat_map(|source| source.text.lines())
+            .filter_map(|line| {
+                let marks = ["__global__ void ", "UVA_GATHER ", "UVA_SAMPLE "];
+                marks.iter().find_map(|mark| line.strip_prefix(mark))?.split_once('(').map(|parts| parts.0)
+            })
+            .collect();
+        let mut named: Vec<&str> = entry_points().iter().map(|entry| entry.name).collect();
+        defined.sort_unstable();
+        named.sort_unstable();
+        assert_eq!(defined, named);
+    }
+}

@@ -1,0 +1,336 @@
+//! Rows of a table in host memory, picked by id, written to device memory: `kernels/gather.cu`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::arrays::KernelArray;
+use crate::header::constant;
+use crate::source::{GATHER_CUH, TUNING_CUH};
+
+/// The entry point that resets the report of a gather.
+pub const GATHER_BEGIN: &str = "gather_begin";
+/// The entry point that holds the stream until a word of host memory changes.
+pub const SPIN_UNTIL: &str = "spin_until";
+
+/// Threads of a block.
+pub const BLOCK_THREADS: u32 = constant(TUNING_CUH, "UVA_GATHER_BLOCK_THREADS") as u32;
+/// Blocks that a multiprocessor holds at once, at least.
+pub const BLOCKS_PER_MULTIPROCESSOR: u32 =
+    constant(TUNING_CUH, "UVA_GATHER_BLOCKS_PER_MULTIPROCESSOR") as u32;
+/// Bytes of a line: no read of the link crosses from one into the next.
+pub const LINE_BYTES: u64 = constant(GATHER_CUH, "LINE_BYTES");
+
+const NARROW_DEPTH: u32 = constant(TUNING_CUH, "UVA_GATHER_NARROW_DEPTH") as u32;
+const WIDE_DEPTH: u32 = constant(TUNING_CUH, "UVA_GATHER_WIDE_DEPTH") as u32;
+
+/// Declares [`Kernel`] from one row for each gather kernel.
+macro_rules! gather_kernels {
+    ($($kernel:ident { name: $name:literal, help: $help:literal, reads_per_warp: $reads:expr, },)*) => {
+        /// A gather kernel: how rows are read. docs/kernels.md explains them.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum Kernel {
+            $(#[doc = $help] #[serde(rename = $name)] $kernel,)*
+        }
+
+        impl Kernel {
+            /// Every kernel, in the order of the table.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kernel),*];
+
+            /// As options and reports have it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$kernel => $name,)* }
+            }
+
+            /// One line for `--help`.
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$kernel => $help,)* }
+            }
+
+            /// Reads of the link that a warp has in flight at once, at least.
+            pub const fn reads_per_warp(self) -> u32 {
+                match self { $(Self::$kernel => $reads,)* }
+            }
+
+            /// The entry point for ids of this width; `cached` is the form with a slot map.
+            pub const fn entry(self, width: IdWidth, cached: bool) -> &'static str {
+                match self {
+                    $(Self::$kernel => match (width, cached) {
+                        (IdWidth::I32, false) => concat!("gather_", $name, "_i32"),
+                        (IdWidth::I32, true) => concat!("gather_", $name, "_i32_cached"),
+                        (IdWidth::I64, false) => concat!("gather_", $name, "_i64"),
+                        (IdWidth::I64, true) => concat!("gather_", $name, "_i64_cached"),
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+// One row a kernel. Options, help, reports, simulators and tests iterate them.
+gather_kernels! {
+    Naive {
+        name: "naive",
+        help: "A warp's lanes start at the row's first byte",
+        reads_per_warp: NARROW_DEPTH,
+    },
+    Shift {
+        name: "shift",
+        help: "Lanes rotated so that a warp's reads start on 128-byte lines",
+        reads_per_warp: NARROW_DEPTH,
+    },
+    Wide {
+        name: "wide",
+        help: "16-byte reads laid out from 128-byte lines, whatever the row's size",
+        // A load of a warp covers four lines.
+        reads_per_warp: 4 * WIDE_DEPTH,
+    },
+}
+
+impl std::fmt::Display for Kernel {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Kernel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|kernel| kernel.name() == text).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name);
+            let (last, others) = names.split_last().unwrap_or((&"", &[]));
+            format!("no gather kernel is called `{text}`: {} or {last}", others.join(", "))
+        })
+    }
+}
+
+/// The type of the ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum IdWidth {
+    /// int32.
+    I32,
+    /// int64.
+    I64,
+}
+
+impl IdWidth {
+    /// Every width.
+    pub const ALL: [Self; 2] = [Self::I32, Self::I64];
+
+    /// Bytes of an id.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::I32 => 4,
+            Self::I64 => 8,
+        }
+    }
+
+    /// As in options.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+        }
+    }
+}
+
+impl std::str::FromStr for IdWidth {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|width| width.name() == text);
+        known.ok_or_else(|| format!("ids are i32 or i64, not `{text}`"))
+    }
+}
+
+/// The entry point that completes the report of a gather.
+pub const fn finish_entry(width: IdWidth) -> &'static str {
+    match width {
+        IdWidth::I32 => "gather_finish_i32",
+        IdWidth::I64 => "gather_finish_i64",
+    }
+}
+
+shared_struct! {
+    in GATHER_CUH;
+    /// What a gather reads and writes. Addresses are the device's.
+    pub struct GatherArguments {
+        /// Row 0 of the table; any alignment. The aligned 16-byte pieces around its first and last byte are readable too,
+        /// as they are wherever memory is mapped in pages.
+        pub table: u64,
+        /// Rows of the table: ids are `0..rows`.
+        pub rows: u64,
+        /// Bytes of a row, at least 1.
+        pub row_bytes: u64,
+        /// The ids, aligned to their own size.
+        pub ids: u64,
+        /// Number of ids.
+        pub count: u64,
+        /// Row 0 of the output; any alignment; `count * row_bytes` bytes.
+        pub out: u64,
+        /// A [`GatherReport`], aligned to 8 bytes.
+        pub report: u64,
+        /// int32 for each row of the table: its slot in `cache`, negative for none. 0 when there is no cache.
+        pub slot_map: u64,
+        /// Cached rows in device memory, `row_bytes` each; any alignment, readable as the table is. 0 when there is none.
+        pub cache: u64,
+    }
+}
+
+impl GatherArguments {
+    /// The arrays that these arguments name.
+    pub fn arrays(&self, width: IdWidth) -> [KernelArray; 6] {
+        [
+            KernelArray::read("the table", self.table, self.rows, self.row_bytes).unaligned(),
+            KernelArray::read("the ids", self.ids, self.count, width.bytes()),
+            KernelArray::write("the output", self.out, self.count, self.row_bytes).unaligned(),
+            KernelArray::write("the report", self.report, 1, GatherReport::BYTES as u64),
+            KernelArray::read("the slot map", self.slot_map, self.rows, 4).if_any(),
+            KernelArray::read("the cache", self.cache, 1, 1).unbounded().if_any(),
+        ]
+    }
+
+    /// # Errors
+    /// Why no memory can be what these arguments name.
+    pub fn check(&self, width: IdWidth) -> Result<(), String> {
+        let refuse = |what: String| Err(format!("a gather cannot be launched: {what}"));
+        if self.row_bytes == 0 {
+            return refuse("its rows have no bytes".to_owned());
+        }
+        if let Some(refusal) = self.arrays(width).iter().find_map(KernelArray::refusal) {
+            return refuse(refusal);
+        }
+        if (self.slot_map == 0) != (self.cache == 0) {
+            return refuse("a slot map and a cache go together".to_owned());
+        }
+        Ok(())
+    }
+}
+
+shared_struct! {
+    in GATHER_CUH;
+    /// How a gather went. It lies in device memory and is read by a copy.
+    pub struct GatherReport {
+        /// The stamp that the launcher gave, once everything else is complete; 0 from the gather's beginning until then.
+        pub stamp: u64,
+        /// The device's clock at the beginning, nanoseconds.
+        pub began_ns: u64,
+        /// The device's clock at the end, nanoseconds.
+        pub ended_ns: u64,
+        /// The first position whose id is no row; all ones when there is none.
+        pub bad_position: u64,
+        /// That id.
+        pub bad_id: i64,
+        /// The kernels' own counter.
+        pub next: u64,
+        /// Rows that were read from the cache.
+        pub hits: u64,
+        /// The kernels' own counter.
+        pub next_hit: u64,
+    }
+}
+
+impl GatherReport {
+    /// A report from the bytes that were copied from the device.
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+        bytemuck::pod_read_unaligned(bytes)
+    }
+
+    /// The first position whose id is no row of the table, and that id.
+    pub fn bad(&self) -> Option<(u64, i64)> {
+        (self.bad_position != u64::MAX).then_some((self.bad_position, self.bad_id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_are_those_of_the_headers() {
+        for (name, value) in [
+            ("BLOCK_THREADS", BLOCK_THREADS),
+            ("BLOCKS_PER_MULTIPROCESSOR", BLOCKS_PER_MULTIPROCESSOR),
+            ("WIDE_DEPTH", WIDE_DEPTH),
+        ] {
+            let line = format!("#define UVA_GATHER_{name} {value}");
+            assert!(TUNING_CUH.lines().any(|found| found == line), "{name} is not {value}");
+        }
+        assert!(GATHER_CUH.contains(&format!("constexpr u32 LINE_BYTES = {LINE_BYTES};")));
+    }
+
+    #[test]
+    fn a_kernel_is_named_alike_in_options_reports_and_entry_points() {
+        for kernel in Kernel::ALL {
+            assert_eq!(kernel.name().parse(), Ok(kernel));
+            for width in IdWidth::ALL {
+                let name = format!("gather_{kernel}_{}", width.name());
+                assert_eq!(kernel.entry(width, false), name);
+                assert_eq!(kernel.entry(width, true), name + "_cached");
+            }
+        }
+        let error = "fast".parse::<Kernel>().unwrap_err();
+        assert!(error.ends_with("`fast`: naive, shift or wide"), "{error}");
+    }
+
+    #[test]
+    fn a_report_is_read_from_its_bytes() {
+        let mut bytes = [0; GatherReport::BYTES];
+        for word in 0..8u64 {
+            bytes[word as usize * 8..][..8].copy_from_slice(&(word + 1).to_ne_bytes());
+        }
+        bytes[32..40].copy_from_slice(&(-7i64).to_ne_bytes());
+        let report = GatherReport::from_bytes(&bytes);
+        let expected = GatherReport {
+            stamp: 1,
+            began_ns: 2,
+            ended_ns: 3,
+            bad_position: 4,
+            bad_id: -7,
+            next: 6,
+            hits: 7,
+            next_hit: 8,
+        };
+        assert_eq!(report, expected);
+        assert_eq!(report.bad(), Some((4, -7)));
+        assert_eq!(GatherReport { bad_position: u64::MAX, ..report }.bad(), None);
+    }
+
+    fn arguments() -> GatherArguments {
+        GatherArguments {
+            table: 0x1003,
+            rows: 10,
+            row_bytes: 7,
+            ids: 0x2008,
+            count: 3,
+            out: 0x3001,
+            report: 0x4000,
+            slot_map: 0,
+            cache: 0,
+        }
+    }
+
+    #[test]
+    fn arguments_that_no_memory_can_satisfy_are_refused() {
+        let good = arguments();
+        good.check(IdWidth::I64).unwrap();
+        GatherArguments { ids: 0x2004, ..good }.check(IdWidth::I32).unwrap();
+        GatherArguments { slot_map: 0x5004, cache: 0x6001, ..good }.check(IdWidth::I64).unwrap();
+        GatherArguments { count: 0, ids: 0, out: 0, ..good }.check(IdWidth::I64).unwrap();
+        for (wrong, told) in [
+            (GatherArguments { row_bytes: 0, ..good }, "no bytes"),
+            (GatherArguments { rows: u64::MAX / 2, ..good }, "the table"),
+            (GatherArguments { count: u64::MAX / 4, ..good }, "the ids"),
+            (GatherArguments { table: 0, ..good }, "the table"),
+            (GatherArguments { out: u64::MAX - 10, ..good }, "the output"),
+            (GatherArguments { ids: 0x2004, ..good }, "aligned to 8"),
+            (GatherArguments { report: 0x4004, ..good }, "the report"),
+            (GatherArguments { report: 0, ..good }, "the report"),
+            (GatherArguments { slot_map: 0x5004, ..good }, "go together"),
+            (GatherArguments { cache: 0x6001, ..good }, "go together"),
+            (GatherArguments { slot_map: 0x5002, cache: 0x6001, ..good }, "the slot map"),
+        ] {
+            let error = wrong.check(IdWidth::I64).unwrap_err();
+            assert!(error.contains(told), "{error} should tell {told}");
+        }
+    }
+}

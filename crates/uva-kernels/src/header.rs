@@ -1,0 +1,238 @@
+//! Reads the CUDA headers while this crate is compiled: constants, and where the fields of a struct lie.
+//!
+//! The reader knows declarations as the headers have them: one field each, of a pointer, `long long`, `int`, or another struct
+//! of the header, with or without `unsigned`, `const` and an array bound. Anything else fails to compile.
+
+/// Declares a struct that kernels and launchers share, and compares it with `$text`, the header that declares it in C++.
+macro_rules! shared_struct {
+    (in $text:path; $(#[$about:meta])* pub struct $name:ident {
+        $($(#[$of_field:meta])* pub $field:ident: $type:ty,)*
+    }) => {
+        $(#[$about])*
+        #[repr(C)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, bytemuck::Pod, bytemuck::Zeroable)]
+        pub struct $name {
+            $($(#[$of_field])* pub $field: $type,)*
+        }
+
+        impl $name {
+            /// Bytes of the struct.
+            pub const BYTES: usize = size_of::<Self>();
+        }
+
+        const _: () = assert!(
+            $crate::header::struct_bytes($text, stringify!($name)) == size_of::<$name>(),
+            concat!(stringify!($name), " has another size in the CUDA header")
+        );
+        $(const _: () = {
+            let (offset, bytes) = $crate::header::field($text, stringify!($name), stringify!($field));
+            assert!(
+                offset == std::mem::offset_of!($name, $field) && bytes == size_of::<$type>(),
+                concat!(stringify!($name), "::", stringify!($field), " lies elsewhere in the CUDA header")
+            );
+        };)*
+    };
+}
+
+/// The number that `#define NAME 1` or `constexpr … NAME = 1;` gives.
+pub(crate) const fn constant(text: &str, name: &str) -> u64 {
+    let text = text.as_bytes();
+    let mut token = next(text, 0);
+    while token.0 < token.1 {
+        let named = is(text, token, name);
+        token = next(text, token.1);
+        if named {
+            let value = if is(text, token, "=") { next(text, token.1) } else { token };
+            if let Some(number) = number(text, value) {
+                return number;
+            }
+        }
+    }
+    panic!("a constant is missing in a CUDA header")
+}
+
+/// The offset of a field and its bytes.
+pub(crate) const fn field(text: &str, structure: &str, name: &str) -> (usize, usize) {
+    let (place, _) = layout(text, structure, name);
+    match place {
+        Some(place) => place,
+        None => panic!("the struct in the CUDA header has no field of this name"),
+    }
+}
+
+/// The bytes of a struct.
+pub(crate) const fn struct_bytes(text: &str, structure: &str) -> usize {
+    let (_, bytes) = layout(text, structure, "");
+    bytes
+}
+
+/// Where the field `wanted` lies and how many bytes it has, and the bytes of the struct.
+const fn layout(header: &str, structure: &str, wanted: &str) -> (Option<(usize, usize)>, usize) {
+    let text = header.as_bytes();
+    let mut at = body(text, structure);
+    let (mut offset, mut place) = (0_usize, None);
+    let mut alignment = 1;
+    loop {
+        let mut token = next(text, at);
+        if is(text, token, "}") {
+            return (place, offset.next_multiple_of(alignment));
+        }
+        // The words of a declaration that are not the language's own: a struct's name, and the field's.
+        let (mut words, mut longs) = ([(0, 0); 2], 0);
+        let (mut pointer, mut int, mut count) = (false, false, 1);
+        while !is(text, token, ";") {
+            if is(text, token, "*") {
+                pointer = true;
+            } else if is(text, token, "long") {
+                longs += 1;
+            } else if is(text, token, "int") {
+                int = true;
+            } else if is(text, token, "[") {
+                token = next(text, token.1);
+                count = match number(text, token) {
+                    Some(number) => number,
+                    None => constant(header, slice(header, token)),
+                };
+                token = next(text, token.1);
+                assert!(is(text, token, "]"), "an array of a CUDA header has another bound than a number");
+            } else if is_word(text, token) {
+                if !(is(text, token, "unsigned") || is(text, token, "const") || is_unsized(text, token)) {
+                    words = [words[1], token];
+                }
+            } else {
+                panic!("a struct of a CUDA header is declared in a way that this reader does not know");
+            }
+            token = next(text, token.1);
+        }
+        let (each, aligned) = if pointer || longs == 2 {
+            (8, 8)
+        } else if int && longs == 0 {
+            (4, 4)
+        } else if words[0].0 < words[0].1 {
+            // All structs of the headers begin with 8 bytes that are one number.
+            (struct_bytes(header, slice(header, words[0])), 8)
+        } else {
+            panic!("a field of a CUDA header has a type that this reader does not know");
+        };
+        offset = offset.next_multiple_of(aligned);
+        if is(text, words[1], wanted) {
+            place = Some((offset, each * count as usize));
+        }
+        offset += each * count as usize;
+        alignment = if aligned > alignment { aligned } else { alignment };
+        at = token.1;
+    }
+}
+
+/// Behind `struct NAME {`.
+const fn body(text: &[u8], name: &str) -> usize {
+    let mut token = next(text, 0);
+    while token.0 < token.1 {
+        let named = is(text, token, "struct");
+        token = next(text, token.1);
+        if named && is(text, token, name) {
+            token = next(text, token.1);
+            if is(text, token, "{") {
+                return token.1;
+            }
+        }
+    }
+    panic!("a struct is missing in a CUDA header")
+}
+
+/// The word, number or sign from `at` on, as its beginning and end: equal at the end of the text. Passes over blanks and
+/// comments.
+const fn next(text: &[u8], mut at: usize) -> (usize, usize) {
+    while at < text.len() {
+        if text[at].is_ascii_whitespace() {
+            at += 1;
+        } else if text[at] == b'/' && at + 1 < text.len() && text[at + 1] == b'/' {
+            while at < text.len() && text[at] != b'\n' {
+                at += 1;
+            }
+        } else {
+            break;
+        }
+    }
+    let begin = at;
+    while at < text.len() && (text[at].is_ascii_alphanumeric() || text[at] == b'_') {
+        at += 1;
+    }
+    if begin == at && at < text.len() { (begin, at + 1) } else { (begin, at) }
+}
+
+const fn is_word(text: &[u8], token: (usize, usize)) -> bool {
+    token.0 < token.1 && (text[token.0].is_ascii_alphabetic() || text[token.0] == b'_')
+}
+
+/// Types that fields only point to.
+const fn is_unsized(text: &[u8], token: (usize, usize)) -> bool {
+    is(text, token, "void") || is(text, token, "char")
+}
+
+const fn is(text: &[u8], token: (usize, usize), name: &str) -> bool {
+    let name = name.as_bytes();
+    if token.1 - token.0 != name.len() {
+        return false;
+    }
+    let mut index = 0;
+    while index < name.len() {
+        if text[token.0 + index] != name[index] {
+            return false;
+        }
+        index += 1;
+    }
+    true
+}
+
+const fn number(text: &[u8], token: (usize, usize)) -> Option<u64> {
+    let mut value = 0;
+    let mut at = token.0;
+    while at < token.1 {
+        if !text[at].is_ascii_digit() {
+            return None;
+        }
+        value = value * 10 + (text[at] - b'0') as u64;
+        at += 1;
+    }
+    if token.0 < token.1 { Some(value) } else { None }
+}
+
+const fn slice(text: &str, token: (usize, usize)) -> &str {
+    text.split_at(token.1).0.split_at(token.0).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_are_read_from_definitions_and_not_from_uses() {
+        let text = "u32 a = LINE * 2 + MANY;\nconstexpr u32 LINE = 128;\n#define MANY 4 // 5\n";
+        assert_eq!((constant(text, "LINE"), constant(text, "MANY")), (128, 4));
+        assert!(std::panic::catch_unwind(|| constant(text, "NONE")).is_err());
+    }
+
+    #[test]
+    fn fields_lie_as_c_lays_them_out() {
+        let text = "#define MANY 3\nstruct Part { long long one; };\n
+            struct All { // int none;
+              int first; const unsigned char* second; unsigned int third; Part parts[MANY]; const void* last; int end;
+            };";
+        let place = |name| field(text, "All", name);
+        assert_eq!(["first", "second", "third"].map(place), [(0, 4), (8, 8), (16, 4)]);
+        assert_eq!(["parts", "last", "end"].map(place), [(24, 24), (48, 8), (56, 4)]);
+        assert_eq!((struct_bytes(text, "All"), struct_bytes(text, "Part")), (64, 8));
+        for name in ["none", "Part", "MANY"] {
+            assert!(std::panic::catch_unwind(|| field(text, "All", name)).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_declaration_of_another_kind_is_refused() {
+        for declaration in ["short a;", "int a, b;", "char a;", "long a;", "double a;"] {
+            let text = format!("struct All {{ {declaration} }};");
+            assert!(std::panic::catch_unwind(|| struct_bytes(&text, "All")).is_err(), "{declaration}");
+        }
+    }
+}

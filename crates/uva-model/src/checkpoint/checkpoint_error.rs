@@ -1,0 +1,71 @@
+//! Why a checkpoint cannot be written or used.
+
+use std::io;
+use std::path::PathBuf;
+
+use uva_mem::files::is_about_the_name;
+
+use super::durable::Failure;
+
+/// Why a checkpoint could not be written or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// The operating system refused something: no space, no permission, a broken disk.
+    #[error("checkpoint: cannot {doing} {}: {source}", path.display())]
+    Io {
+        /// What was tried, such as `write`.
+        doing: &'static str,
+        /// On which file or folder.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A file is not what was written.
+    #[error("checkpoint {} cannot be used: {problem}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The checkpoint is of another model, other options or another dataset. Nothing has been changed.
+    #[error(
+        "checkpoint {} is of another run: {differences} (give the options it was made with, or another \
+         --checkpoint folder)",
+        path.display()
+    )]
+    Mismatch {
+        /// The state file.
+        path: PathBuf,
+        /// Every field that differs, with both values.
+        differences: String,
+    },
+    /// A parameter or moment is NaN or infinite, so the trainer is not worth keeping. Nothing has been written.
+    #[error("not kept: {tensor} holds NaN or infinity (training diverged); the last checkpoint stays")]
+    NotFinite {
+        /// The tensor's name in the checkpoint.
+        tensor: String,
+    },
+    /// libtorch or serde refused the trainer's tensors or the caller's state.
+    #[error("checkpoint: {0}")]
+    Refused(String),
+}
+
+impl CheckpointError {
+    /// Whether what the user gave is to blame (exit code 2), and not the run (exit code 1).
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Mismatch { .. } | Self::Damaged { .. } => true,
+            // Something else than a file lies there.
+            Self::Io { doing: "read", source, .. } => is_about_the_name(source),
+            _ => false,
+        }
+    }
+}
+
+impl From<Failure> for CheckpointError {
+    fn from(Failure { doing, path, source }: Failure) -> Self {
+        Self::Io { doing, path, source }
+    }
+}

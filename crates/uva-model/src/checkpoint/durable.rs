@@ -1,0 +1,71 @@
+//! Files that are either there with all their bytes or not there, whatever happens in between.
+
+use std::ffi::OsStr;
+use std::fs::DirBuilder;
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use uva_mem::files::{Replacement, open_directory, target_of_partial};
+
+/// Told after each step that changes the directory, with the step's name: tests look at what a crash there would
+/// leave.
+pub type Observer<'a> = &'a mut dyn FnMut(&'static str);
+
+/// A failed step, with the path it was about.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) doing: &'static str,
+    pub(super) path: PathBuf,
+    pub(super) source: io::Error,
+}
+
+/// Makes a step's error say what was done to which path.
+pub(super) fn on<T>(doing: &'static str, path: &Path, result: io::Result<T>) -> Result<T, Failure> {
+    result.map_err(|source| Failure { doing, path: path.to_owned(), source })
+}
+
+/// Makes the folder and what is missing above it, for the user only.
+pub(super) fn create_directory(path: &Path) -> Result<(), Failure> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    on("create", path, DirBuilder::new().recursive(true).mode(0o700).create(path))?;
+    // The new name must survive a power failure as well as what is in it.
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_directory(parent),
+        _ => sync_directory(Path::new(".")),
+    }
+}
+
+/// Waits until the directory's names are on the disk.
+pub(super) fn sync_directory(path: &Path) -> Result<(), Failure> {
+    on("sync", path, open_directory(path).and_then(|directory| directory.sync_all()))
+}
+
+/// Puts `contents` at `directory/name` in one step: written to a new file (mode 0600), synced, renamed, and the
+/// directory synced. A crash leaves the old file or the new one, and perhaps a file that [`is_partial`] tells.
+pub(super) fn replace(
+    directory: &Path,
+    name: &str,
+    contents: &[u8],
+    observer: Observer<'_>,
+) -> Result<(), Failure> {
+    let target = directory.join(name);
+    let mut replacement = on("create", &target, Replacement::of(&target, 0o600))?;
+    observer("created");
+    let (first, second) = contents.split_at(contents.len() / 2);
+    on("write", &target, replacement.file().write_all(first))?;
+    observer("half written");
+    on("write", &target, replacement.file().write_all(second))?;
+    on("sync", &target, replacement.file().sync_all())?;
+    observer("written");
+    on("rename", &target, replacement.commit())?;
+    observer("renamed");
+    on("sync", directory, replacement.sync_directory())
+}
+
+/// Whether [`replace`] may have left a file of this name on its way to a name of which `is_target` holds.
+pub(super) fn is_partial(name: &str, is_target: impl Fn(&str) -> bool) -> bool {
+    target_of_partial(OsStr::new(name)).is_some_and(is_target)
+}

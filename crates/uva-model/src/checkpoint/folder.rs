@@ -1,0 +1,124 @@
+//! A folder of checkpoints: what lies there, which of it is ours, and the removal of what a crash left. Nothing but ours is
+//! ever removed.
+
+use std::path::Path;
+use std::time::SystemTime;
+use std::{fs, io};
+
+use serde_json::Value;
+use uva_mem::MappedFile;
+use uva_mem::files::{is_word, read_regular};
+
+use super::checkpoint_error::CheckpointError;
+use super::durable::{is_partial, on};
+use super::state_file::{MARKER, MOST_STATE, STATE_FILE, StateFile, TENSORS_PREFIX, TENSORS_SUFFIX};
+
+/// The header of a file of tensors has a line for each parameter.
+const MOST_HEADER: u64 = 16 << 20;
+
+/// What a person may want to know of a checkpoint before it is replaced.
+#[derive(Debug)]
+pub struct Found {
+    /// When it was written, if the file system can tell.
+    pub written: Option<SystemTime>,
+    /// Its model and its caller's state; `None` where the file cannot be read as a checkpoint's state.
+    pub content: Option<FoundContent>,
+}
+
+/// The readable part of [`Found`].
+#[derive(Debug)]
+pub struct FoundContent {
+    /// The kind of model, as `--model` has it.
+    pub model: String,
+    /// The state that it was written with.
+    pub state: Value,
+}
+
+/// What lies in `directory` under a checkpoint's name, without a look at its tensors; `None` where nothing does.
+pub fn look(directory: &Path) -> Option<Found> {
+    let path = directory.join(STATE_FILE);
+    let written = fs::symlink_metadata(&path).ok()?.modified().ok();
+    let content = read_regular(&path, MOST_STATE).ok().and_then(|text| {
+        let StateFile { trainer, state, .. } = serde_json::from_slice(&text).ok()?;
+        let model = trainer.model.get("model").and_then(Value::as_str).unwrap_or("unknown").to_owned();
+        Some(FoundContent { model, state })
+    });
+    Some(Found { written, content })
+}
+
+/// Removes what a crashed run left in `directory`: files on their way to a checkpoint's names, and files of tensors that
+/// are ours and that no checkpoint names. Returns how many. Not to be called while a run writes there.
+///
+/// # Errors
+/// [`CheckpointError::Io`] if the folder cannot be listed or a file not removed. A missing folder is no error.
+pub fn remove_leftovers(directory: &Path) -> Result<usize, CheckpointError> {
+    if !directory.is_dir() {
+        return Ok(0);
+    }
+    let is_target = |name: &str| name == STATE_FILE || is_tensors(name);
+    let removed = remove_matching(directory, &|name| is_partial(name, is_target))?;
+    let path = directory.join(STATE_FILE);
+    match fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(removed + remove_tensors(directory, None, None)?)
+        }
+        _ => match named_tensors(directory) {
+            Some(current) => Ok(removed + remove_tensors(directory, Some(&current), None)?),
+            // A state that cannot be read may still be mended by hand: its tensors stay.
+            None => Ok(removed),
+        },
+    }
+}
+
+/// Whether this is exactly how a file of tensors is called.
+pub(super) fn is_tensors(name: &str) -> bool {
+    let checksum = name.strip_prefix(TENSORS_PREFIX).and_then(|name| name.strip_suffix(TENSORS_SUFFIX));
+    checksum.is_some_and(is_word)
+}
+
+/// The tensors that the state in `directory` names; `None` where there is none, or it is no checkpoint's.
+pub(super) fn named_tensors(directory: &Path) -> Option<String> {
+    let text = read_regular(&directory.join(STATE_FILE), MOST_STATE).ok()?;
+    let contents: StateFile = serde_json::from_slice(&text).ok()?;
+    is_tensors(&contents.tensors.file).then_some(contents.tensors.file)
+}
+
+/// Whether the file says that it was written here.
+fn is_marked(path: &Path) -> bool {
+    let marked = || -> Option<bool> {
+        let file = MappedFile::open(path).ok()?;
+        let (length, rest) = file.bytes().split_first_chunk::<8>()?;
+        let length = u64::from_le_bytes(*length);
+        let header = rest.get(..usize::try_from(length).ok().filter(|_| length <= MOST_HEADER)?)?;
+        let header: Value = serde_json::from_slice(header).ok()?;
+        Some(header.get("__metadata__")?.get(MARKER.0)? == MARKER.1)
+    };
+    marked().unwrap_or(false)
+}
+
+/// Removes files of tensors that are marked, and `former`; not `current`.
+pub(super) fn remove_tensors(
+    directory: &Path,
+    current: Option<&str>,
+    former: Option<&str>,
+) -> Result<usize, CheckpointError> {
+    remove_matching(directory, &|name| {
+        is_tensors(name)
+            && Some(name) != current
+            && (Some(name) == former || is_marked(&directory.join(name)))
+    })
+}
+
+/// Removes regular files by their names.
+fn remove_matching(directory: &Path, matches: &dyn Fn(&str) -> bool) -> Result<usize, CheckpointError> {
+    let mut removed = 0;
+    for entry in on("list", directory, fs::read_dir(directory))? {
+        let entry = on("list", directory, entry)?;
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if is_file && entry.file_name().to_str().is_some_and(matches) {
+            on("remove", &entry.path(), fs::remove_file(entry.path()))?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}

@@ -1,0 +1,57 @@
+//! The contents of `checkpoint.json`, and the names of a checkpoint's files.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uva_graph::mix;
+
+/// Name of the state in its folder.
+pub(super) const STATE_FILE: &str = "checkpoint.json";
+pub(super) const TENSORS_PREFIX: &str = "tensors-";
+pub(super) const TENSORS_SUFFIX: &str = ".safetensors";
+/// What a file of tensors says of itself in its header: who wrote it.
+pub const MARKER: (&str, &str) = ("written_by", "uvatrain");
+/// The state is a few kilobytes: options, sums, and what the caller keeps.
+pub(super) const MOST_STATE: u64 = 16 << 20;
+/// Counts up when the layout of the two files changes.
+pub(super) const VERSION: u32 = 1;
+
+/// The contents of `checkpoint.json`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct StateFile {
+    pub(super) version: u32,
+    pub(super) tensors: TensorsFile,
+    pub(super) trainer: TrainerState,
+    pub(super) fingerprint: Value,
+    pub(super) state: Value,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct TensorsFile {
+    pub(super) file: String,
+    pub(super) bytes: u64,
+    /// [`checksum`] of the file, 16 hex digits.
+    pub(super) checksum: String,
+}
+
+/// A trainer's part of `checkpoint.json`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TrainerState {
+    /// What must be equal for the tensors to fit: options and shapes.
+    pub model: Value,
+    /// Optimiser steps done.
+    pub adam_steps: u64,
+    /// Whether the tensors of the best epoch are kept too.
+    pub best: bool,
+}
+
+/// A checksum against damage, not against forgery: the sum of mixed (position, 8 bytes), so that every word counts
+/// with its place, and the length.
+pub fn checksum(bytes: &[u8]) -> u64 {
+    let mut sum = 0u64;
+    for (position, chunk) in bytes.chunks(8).enumerate() {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        sum = sum.wrapping_add(mix(mix(position as u64) ^ u64::from_le_bytes(word)));
+    }
+    mix(sum ^ bytes.len() as u64)
+}

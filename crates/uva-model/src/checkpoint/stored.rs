@@ -1,0 +1,192 @@
+//! A checkpoint written to its folder, and read back.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use uva_mem::MappedFile;
+use uva_mem::files::read_regular;
+
+use super::checkpoint_error::CheckpointError;
+use super::durable::{self, Observer, on};
+use super::folder::{is_tensors, named_tensors, remove_tensors};
+use super::state_file::{
+    MOST_STATE, STATE_FILE, StateFile, TENSORS_PREFIX, TENSORS_SUFFIX, TensorsFile, TrainerState, VERSION,
+    checksum,
+};
+
+/// Writes a checkpoint to the folder `directory`, which is made if it is missing: `tensors` is a whole safetensors file
+/// whose header holds [`MARKER`](super::MARKER), `trainer` says what it fits. `observer` is called after each step that
+/// changes the folder.
+///
+/// `fingerprint` is an object, compared field by field before a resume. `state` is anything.
+///
+/// # Errors
+/// [`CheckpointError::Io`] if a step fails; the checkpoint that was there stays the current one.
+pub fn store(
+    directory: &Path,
+    tensors: &[u8],
+    trainer: TrainerState,
+    fingerprint: &impl Serialize,
+    state: &impl Serialize,
+    observer: Observer<'_>,
+) -> Result<(), CheckpointError> {
+    let json = |what, value: Result<Value, serde_json::Error>| {
+        value.map_err(|error| {
+            CheckpointError::Refused(format!("its {what} cannot be written as JSON: {error}"))
+        })
+    };
+    let checksum = format!("{:016x}", checksum(tensors));
+    let file = format!("{TENSORS_PREFIX}{checksum}{TENSORS_SUFFIX}");
+    let contents = StateFile {
+        version: VERSION,
+        tensors: TensorsFile { file: file.clone(), bytes: tensors.len() as u64, checksum },
+        trainer,
+        fingerprint: json("fingerprint", serde_json::to_value(fingerprint))?,
+        state: json("state", serde_json::to_value(state))?,
+    };
+    let mut text = serde_json::to_vec_pretty(&contents)
+        .map_err(|error| CheckpointError::Refused(format!("its state cannot be written as JSON: {error}")))?;
+    text.push(b'\n');
+    durable::create_directory(directory)?;
+    // Of a version without markers: the state that is about to go knows them.
+    let former = named_tensors(directory);
+    durable::replace(directory, &file, tensors, observer)?;
+    durable::replace(directory, STATE_FILE, &text, observer)?;
+    remove_tensors(directory, Some(&file), former.as_deref())?;
+    observer("removed older tensors");
+    Ok(())
+}
+
+/// A checkpoint as read from its folder, whole and consistent with itself.
+#[derive(Debug)]
+pub struct Checkpoint {
+    path: PathBuf,
+    contents: StateFile,
+    tensors: MappedFile,
+}
+
+/// Reads the current checkpoint of `directory`, or `None` if there is none.
+///
+/// # Errors
+/// [`CheckpointError::Damaged`] if a file is not what was written, [`CheckpointError::Io`] if one cannot be read.
+pub fn read(directory: &Path) -> Result<Option<Checkpoint>, CheckpointError> {
+    let path = directory.join(STATE_FILE);
+    let text = match read_regular(&path, MOST_STATE) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => on("read", &path, other)?,
+    };
+    let damaged = |path: &Path, problem: String| CheckpointError::Damaged { path: path.to_owned(), problem };
+    let contents: StateFile = serde_json::from_slice(&text)
+        .map_err(|error| damaged(&path, format!("it is not a checkpoint's state: {error}")))?;
+    if contents.version != VERSION {
+        return Err(damaged(
+            &path,
+            format!("its version is {}, and {VERSION} is read here", contents.version),
+        ));
+    }
+    let file = &contents.tensors.file;
+    if !is_tensors(file) {
+        return Err(damaged(&path, format!("it names {file:?} as its tensors")));
+    }
+    let tensors_path = directory.join(file);
+    // Mapped, so that a file of holes larger than memory takes none.
+    let tensors = match MappedFile::open(&tensors_path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(damaged(&path, format!("its tensors, {file}, do not exist")));
+        }
+        other => on("read", &tensors_path, other)?,
+    };
+    let bytes = tensors.bytes();
+    if bytes.len() as u64 != contents.tensors.bytes {
+        return Err(damaged(
+            &tensors_path,
+            format!("it has {} bytes, and {} were written", bytes.len(), contents.tensors.bytes),
+        ));
+    }
+    let found = format!("{:016x}", checksum(bytes));
+    if found != contents.tensors.checksum {
+        return Err(damaged(
+            &tensors_path,
+            format!("its checksum is {found}, and {} was written", contents.tensors.checksum),
+        ));
+    }
+    Ok(Some(Checkpoint { path, contents, tensors }))
+}
+
+impl Checkpoint {
+    /// The fingerprint it was written with.
+    pub fn fingerprint(&self) -> &Value {
+        &self.contents.fingerprint
+    }
+
+    /// Compares the fingerprint alone, which needs no trainer: for a launcher, before it starts anything.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Mismatch`] naming every field that differs.
+    pub fn check_fingerprint(&self, fingerprint: &Value) -> Result<(), CheckpointError> {
+        let mut differences = Vec::new();
+        compare("", &self.contents.fingerprint, fingerprint, &mut differences);
+        self.differing(&differences)
+    }
+
+    /// The state it was written with.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Damaged`] if it is not an `S`.
+    pub fn state<S: DeserializeOwned>(&self) -> Result<S, CheckpointError> {
+        S::deserialize(&self.contents.state)
+            .map_err(|error| self.damaged(format!("its state cannot be read: {error}")))
+    }
+
+    /// Compares what a trainer is made of, `model`, and the fingerprint with what was kept.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Mismatch`] naming every field that differs.
+    pub fn check(&self, model: &Value, fingerprint: &Value) -> Result<(), CheckpointError> {
+        let mut differences = Vec::new();
+        compare("", &self.contents.trainer.model, model, &mut differences);
+        compare("", &self.contents.fingerprint, fingerprint, &mut differences);
+        self.differing(&differences)
+    }
+
+    fn differing(&self, differences: &[String]) -> Result<(), CheckpointError> {
+        if differences.is_empty() {
+            return Ok(());
+        }
+        Err(CheckpointError::Mismatch { path: self.path.clone(), differences: differences.join(", ") })
+    }
+
+    /// What the trainer was.
+    pub fn trainer(&self) -> &TrainerState {
+        &self.contents.trainer
+    }
+
+    /// The bytes of the safetensors file.
+    pub fn tensors(&self) -> &[u8] {
+        self.tensors.bytes()
+    }
+
+    /// This checkpoint refused for its contents.
+    pub fn damaged(&self, problem: String) -> CheckpointError {
+        CheckpointError::Damaged { path: self.path.clone(), problem }
+    }
+}
+
+/// Adds a line for each field in which the two differ.
+fn compare(field: &str, stored: &Value, current: &Value, differences: &mut Vec<String>) {
+    if let (Value::Object(stored), Value::Object(current)) = (stored, current) {
+        let only_here = current.keys().filter(|key| !stored.contains_key(*key));
+        for key in stored.keys().chain(only_here) {
+            let nested = if field.is_empty() { key.clone() } else { format!("{field}.{key}") };
+            let get =
+                |object: &serde_json::Map<String, Value>| object.get(key).cloned().unwrap_or(Value::Null);
+            compare(&nested, &get(stored), &get(current), differences);
+        }
+    } else if stored != current {
+        let field = if field.is_empty() { "fingerprint" } else { field };
+        differences.push(format!("{field} is {stored} there and {current} here"));
+    }
+}

@@ -1,0 +1,134 @@
+//! The memory that training takes, computed from shapes alone.
+//!
+//! It counts what there has to be, and leaves out what depends on a batch's neighbours. So it is a bound from below: a
+//! machine with less cannot train, and one with as much may still have too little.
+
+use crate::layer_size::{LayerSize, product};
+use crate::model_kind::ModelRow;
+use crate::options::{NormKind, TrainerOptions};
+
+/// Bytes of a number.
+const NUMBER: u64 = 4;
+
+/// Shapes that a network is trained and evaluated with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shapes {
+    /// Feature columns.
+    pub input_dim: usize,
+    /// Classes, and so logits of a node.
+    pub classes: usize,
+    /// Seeds of a batch.
+    pub seeds: usize,
+    /// Nodes of the graph, where all of them are evaluated layer by layer (`--eval full`).
+    pub nodes_evaluated: Option<usize>,
+}
+
+/// What a network takes, at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// Numbers that are trained.
+    pub parameters: u64,
+    /// Bytes while a batch is trained: each parameter with its gradient and Adam's two moments, and the logits of the
+    /// seeds with their gradients.
+    pub training_bytes: u64,
+    /// Bytes of the tables of a full evaluation, which are on the host wherever the network is trained; 0 without one.
+    pub evaluation_bytes: u64,
+}
+
+impl Footprint {
+    /// That of a network of these options. Sizes that 64 bits cannot count are the largest that they can.
+    #[must_use]
+    pub fn new(options: &TrainerOptions, shapes: &Shapes) -> Self {
+        let network = Network::of(options, shapes);
+        let parameters = network.parameters();
+        let logits = product(&[shapes.seeds as u64, shapes.classes as u64, NUMBER]);
+        let evaluation_bytes = shapes
+            .nodes_evaluated
+            .map_or(0, |nodes| product(&[nodes as u64, network.widest_tables(), NUMBER]));
+        Self {
+            parameters,
+            training_bytes: product(&[4, parameters, NUMBER]).saturating_add(logits.saturating_mul(2)),
+            evaluation_bytes,
+        }
+    }
+
+    /// Bytes on the host of a network that is trained there.
+    #[must_use]
+    pub fn on_host(&self) -> u64 {
+        // The gradients have gone when it is evaluated.
+        let evaluating = product(&[3, self.parameters, NUMBER]).saturating_add(self.evaluation_bytes);
+        let evaluating = if self.evaluation_bytes > 0 { evaluating } else { 0 };
+        self.training_bytes.max(evaluating)
+    }
+
+    /// Bytes on the host of a network that is trained on a GPU: those of a full evaluation, with a copy of the
+    /// parameters; 0 without one.
+    #[must_use]
+    pub fn beside_a_gpu(&self) -> u64 {
+        let copy = self.parameters.saturating_mul(NUMBER);
+        if self.evaluation_bytes > 0 { self.evaluation_bytes.saturating_add(copy) } else { 0 }
+    }
+}
+
+/// A network's layers, in the shapes that `uva-train` gives them.
+struct Network {
+    model: &'static ModelRow,
+    hops: Vec<LayerSize>,
+    /// Linear maps with bias: inputs and outputs.
+    linear: Vec<(u64, u64)>,
+    /// Widths of normalisations.
+    norms: Vec<u64>,
+}
+
+impl Network {
+    fn of(options: &TrainerOptions, shapes: &Shapes) -> Self {
+        let [hidden, inputs, classes] =
+            [options.hidden, shapes.input_dim, shapes.classes].map(|width| width as u64);
+        let hop = |inputs, outputs, last: bool| {
+            let heads = if last { options.output_heads.unwrap_or(options.heads) } else { options.heads };
+            LayerSize { inputs, outputs, heads: heads as u64, averaged: last }
+        };
+        let model = options.model.row();
+        let norms = |number: usize| match options.norm {
+            NormKind::None => Vec::new(),
+            NormKind::Layer => vec![hidden; number],
+        };
+        let layers = options.layers;
+        if options.residual {
+            let mut linear = vec![(inputs, hidden), (hidden, classes)];
+            linear.extend(std::iter::repeat_n((hidden, hidden), layers));
+            let hops = vec![hop(hidden, hidden, false); layers];
+            return Self { model, hops, linear, norms: norms(layers + 1) };
+        }
+        let of_hop = |number: usize| {
+            let last = number + 1 == layers;
+            hop(if number == 0 { inputs } else { hidden }, if last { classes } else { hidden }, last)
+        };
+        Self {
+            model,
+            hops: (0..layers).map(of_hop).collect(),
+            linear: Vec::new(),
+            norms: norms(layers.saturating_sub(1)),
+        }
+    }
+
+    fn parameters(&self) -> u64 {
+        let hops = self.hops.iter().map(|layer| (self.model.parameters)(*layer));
+        let linear =
+            self.linear.iter().map(|(inputs, outputs)| product(&[inputs.saturating_add(1), *outputs]));
+        let norms = self.norms.iter().map(|width| product(&[2, *width]));
+        hops.chain(linear).chain(norms).fold(0, u64::saturating_add)
+    }
+
+    /// Numbers a node of the tables that lie side by side while the widest layer is evaluated: the products and the
+    /// result, and the rows it reads unless they are the dataset's.
+    fn widest_tables(&self) -> u64 {
+        let hops = self.hops.iter().enumerate().map(|(number, layer)| {
+            let products = (self.model.products)(*layer);
+            let rows = if number == 0 && self.linear.is_empty() { 0 } else { layer.inputs };
+            products.saturating_add(layer.outputs).saturating_add(rows)
+        });
+        let linear = self.linear.iter().map(|(_, outputs)| *outputs);
+        hops.chain(linear).max().unwrap_or(0)
+    }
+}

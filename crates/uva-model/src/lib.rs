@@ -1,0 +1,23 @@
+//! The built-in models without their arithmetic: options, tasks, memory needs and the files of a checkpoint.
+//!
+//! The launcher and the command line read these to refuse a run before anything starts; the consumer trains by them.
+//! This crate must not know libtorch, batches or processes. Models are computed in `uva-train`.
+//!
+//! Next: [`ModelKind`] for the table of models, [`TrainerOptions`] for what a model is told, [`Footprint`] for its memory, [`checkpoint`] for its files.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+pub mod checkpoint;
+mod footprint;
+mod layer_size;
+mod model_kind;
+mod options;
+mod options_error;
+mod task;
+
+pub use footprint::{Footprint, Shapes};
+pub use model_kind::{ModelKind, ModelRow, Nonlinearity, Weighting};
+pub use options::{FeatureNorm, NormKind, TrainerOptions};
+pub use options_error::OptionsError;
+pub use task::{Metric, Task};

@@ -1,0 +1,170 @@
+//! The built-in models: one row in a table for each. `uva-train` has the layer of each in a file of its own.
+
+use serde::{Deserialize, Serialize};
+
+use crate::layer_size::{LayerSize, product};
+
+/// Which network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelKind {
+    /// GraphSAGE with the mean aggregator (Hamilton et al. 2017): a node's own row and the mean of its neighbours'
+    /// rows, each through a matrix of its own.
+    Sage,
+    /// GCN (Kipf & Welling 2017), with the weights of sampled neighbourhoods scaled to stand for whole ones.
+    Gcn,
+    /// GAT (Veličković et al. 2018): neighbours weighted by what attention makes of both rows.
+    Gat,
+    /// GIN (Xu et al. 2019): a perceptron of two layers over the sum of the neighbours' rows and (1 + ε) times the own.
+    Gin,
+}
+
+/// The weight of a neighbour in a layer's sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weighting {
+    /// One over the picks of the destination, or the sampler's weight of the edge.
+    Mean,
+    /// Kipf & Welling's, by the degrees in the whole graph, the node itself among its neighbours.
+    Degrees,
+    /// The layer computes it from the rows.
+    Attention,
+    /// 1.
+    Sum,
+}
+
+/// The function between two layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nonlinearity {
+    /// max(x, 0).
+    Relu,
+    /// x above 0, eˣ − 1 below (Clevert et al. 2016).
+    Elu,
+}
+
+/// A model's row in the table.
+#[derive(Debug)]
+pub struct ModelRow {
+    kind: ModelKind,
+    /// The name on the command line, in checkpoints and in metrics.
+    pub name: &'static str,
+    /// The model in a line of help.
+    pub help: &'static str,
+    /// How it weighs neighbours.
+    pub weighting: Weighting,
+    /// What stands between its layers.
+    pub nonlinearity: Nonlinearity,
+    /// Numbers that a layer trains.
+    pub(crate) parameters: fn(LayerSize) -> u64,
+    /// Columns of a node's products while the layer is evaluated on all nodes.
+    pub(crate) products: fn(LayerSize) -> u64,
+}
+
+impl ModelRow {
+    /// Whether it has attention, and so takes `--heads`, `--output-heads` and `--attention-dropout`.
+    pub fn has_attention(&self) -> bool {
+        self.weighting == Weighting::Attention
+    }
+
+    /// Whether a batch has to hold the degrees of its nodes.
+    pub fn needs_degrees(&self) -> bool {
+        self.weighting == Weighting::Degrees
+    }
+
+    /// Whether a sampler may weigh the edges.
+    pub fn takes_edge_weights(&self) -> bool {
+        matches!(self.weighting, Weighting::Mean | Weighting::Degrees)
+    }
+}
+
+/// Every model. Tests, help and messages go through it.
+static TABLE: [ModelRow; 4] = [
+    ModelRow {
+        kind: ModelKind::Sage,
+        name: "sage",
+        help: "GraphSAGE: a node's own features beside the mean of its sampled neighbours'",
+        weighting: Weighting::Mean,
+        nonlinearity: Nonlinearity::Relu,
+        parameters: |LayerSize { inputs, outputs, .. }| {
+            product(&[2, inputs, outputs]).saturating_add(outputs)
+        },
+        products: |layer| layer.outputs,
+    },
+    ModelRow {
+        kind: ModelKind::Gcn,
+        name: "gcn",
+        help: "Graph convolutional network: a degree-normalised sum over neighbours and the node itself",
+        weighting: Weighting::Degrees,
+        nonlinearity: Nonlinearity::Relu,
+        parameters: |LayerSize { inputs, outputs, .. }| product(&[inputs, outputs]).saturating_add(outputs),
+        products: |layer| layer.outputs,
+    },
+    ModelRow {
+        kind: ModelKind::Gat,
+        name: "gat",
+        help: "Graph attention network: neighbours weighted by what attention makes of their rows and the node's own",
+        weighting: Weighting::Attention,
+        nonlinearity: Nonlinearity::Elu,
+        // The weight, two vectors a head, and the bias.
+        parameters: |layer| {
+            let LayerSize { inputs, outputs, .. } = layer;
+            product(&[layer.of_all_heads(), inputs.saturating_add(2)]).saturating_add(outputs)
+        },
+        products: LayerSize::of_all_heads,
+    },
+    ModelRow {
+        kind: ModelKind::Gin,
+        name: "gin",
+        help: "Graph isomorphism network: a perceptron over the sum of neighbours and (1 + ε) times the node itself",
+        weighting: Weighting::Sum,
+        nonlinearity: Nonlinearity::Relu,
+        // ε, and the perceptron's two linear maps.
+        parameters: |LayerSize { inputs, outputs, .. }| {
+            let maps = product(&[inputs.saturating_add(outputs).saturating_add(2), outputs]);
+            maps.saturating_add(1)
+        },
+        products: |layer| layer.outputs,
+    },
+];
+
+impl ModelKind {
+    /// Every model, in the order of the table.
+    pub fn all() -> impl Iterator<Item = Self> {
+        TABLE.iter().map(|row| row.kind)
+    }
+
+    /// Its row.
+    ///
+    /// # Panics
+    /// Never: a test goes through the table.
+    pub fn row(self) -> &'static ModelRow {
+        &TABLE[self as usize]
+    }
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The names of the models of which this holds, as a message lists them.
+    pub fn names_of(holds: impl Fn(&ModelRow) -> bool) -> String {
+        let names: Vec<&str> = TABLE.iter().filter(|row| holds(row)).map(|row| row.name).collect();
+        match names.split_last() {
+            Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+            _ => names.concat(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_model_finds_its_own_row_and_is_called_alike_everywhere() {
+        for kind in ModelKind::all() {
+            assert_eq!(kind.row().kind, kind);
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
+        assert_eq!(ModelKind::names_of(ModelRow::takes_edge_weights), "sage or gcn");
+    }
+}

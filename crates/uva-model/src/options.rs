@@ -1,0 +1,169 @@
+//! What a trainer is told.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model_kind::ModelKind;
+use crate::options_error::OptionsError;
+
+/// What is done to feature rows before the first layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FeatureNorm {
+    /// Nothing.
+    #[default]
+    None,
+    /// Each row divided by the sum of its absolute values; a row of zeros stays one.
+    Row,
+}
+
+/// What is done to rows between layers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NormKind {
+    /// Nothing.
+    #[default]
+    None,
+    /// Layer normalisation (Ba et al. 2016): each row brought to mean 0 and variance 1, then scaled and shifted.
+    Layer,
+}
+
+/// Heads unless somebody says otherwise.
+const HEADS: usize = 8;
+
+fn usual_heads() -> usize {
+    HEADS
+}
+
+fn are_usual_heads(heads: &usize) -> bool {
+    *heads == HEADS
+}
+
+fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Everything a trainer depends on besides the data. It is kept in checkpoints, options of some models only
+/// where they are not as usual: so that checkpoints of before they were there go on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainerOptions {
+    /// Which network.
+    pub model: ModelKind,
+    /// Width of every layer but the last, which is as wide as there are classes.
+    pub hidden: usize,
+    /// GAT: heads of a hidden layer, which share its width and stand beside each other.
+    #[serde(default = "usual_heads", skip_serializing_if = "are_usual_heads")]
+    pub heads: usize,
+    /// GAT: heads of the last layer, each as wide as there are classes, which are averaged; `None` for as many as the
+    /// others have. With `residual` no layer is the last in this sense.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub output_heads: Option<usize>,
+    /// GAT: probability of dropping a neighbour's weight; 0 ≤ p < 1.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub attention_dropout: f64,
+    /// Whether each layer adds to its rows instead of replacing them, between a linear map to `hidden` columns and one
+    /// to the logits (Platonov et al. 2023).
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub residual: bool,
+    /// What is done to rows between layers: behind each but the last; with `residual` before each, and at the end.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub norm: NormKind,
+    /// Number of layers, and so of blocks in a batch.
+    pub layers: usize,
+    /// Probability of dropping an element between two layers; 0 ≤ p < 1.
+    pub dropout: f64,
+    /// Probability of dropping an element of the features; 0 ≤ p < 1.
+    pub input_dropout: f64,
+    /// Adam's step size.
+    pub learning_rate: f64,
+    /// L2 penalty added to the gradient, as `torch.optim.Adam` does it.
+    pub weight_decay: f64,
+    /// What is done to feature rows first.
+    pub feature_norm: FeatureNorm,
+    /// Seeds the parameters and the dropout of every batch.
+    pub seed: u64,
+    /// Threads of one libtorch operation; `None` leaves libtorch's own choice. Losses are equal bit for bit only
+    /// for equal numbers.
+    pub threads: Option<usize>,
+}
+
+impl Default for TrainerOptions {
+    fn default() -> Self {
+        Self {
+            model: ModelKind::Sage,
+            hidden: 128,
+            heads: HEADS,
+            output_heads: None,
+            attention_dropout: 0.0,
+            residual: false,
+            norm: NormKind::None,
+            layers: 2,
+            dropout: 0.5,
+            input_dropout: 0.0,
+            learning_rate: 0.01,
+            weight_decay: 5e-4,
+            feature_norm: FeatureNorm::None,
+            seed: 0,
+            threads: None,
+        }
+    }
+}
+
+impl TrainerOptions {
+    /// Widest layer that is accepted: far above any use, and small enough that no size computed from it overflows.
+    const MAX_WIDTH: usize = 1 << 24;
+
+    /// Most heads of a last layer, likewise.
+    const MAX_HEADS: usize = 1 << 10;
+
+    /// Refuses options and widths that no network can be made of. Comparisons are written so that NaN is refused too.
+    ///
+    /// # Errors
+    /// [`OptionsError`] with the option or the width, and its range.
+    pub fn check(&self, input_dim: usize, classes: usize) -> Result<(), OptionsError> {
+        let refuse = |option, problem: String| Err(OptionsError::Option { option, problem });
+        if self.hidden == 0 || self.hidden > Self::MAX_WIDTH {
+            return refuse("--hidden", format!("{} is not between 1 and {}", self.hidden, Self::MAX_WIDTH));
+        }
+        if self.layers == 0 || self.layers > 32 {
+            return refuse("--fanouts", format!("{} layers, and between 1 and 32 are possible", self.layers));
+        }
+        if self.model.row().has_attention() && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
+            let problem = format!("{} heads do not divide a --hidden of {}", self.heads, self.hidden);
+            return refuse("--heads", problem);
+        }
+        if self.output_heads.is_some_and(|heads| heads == 0 || heads > Self::MAX_HEADS) {
+            return refuse("--output-heads", format!("not between 1 and {}", Self::MAX_HEADS));
+        }
+        for (option, value) in [
+            ("--dropout", self.dropout),
+            ("--input-dropout", self.input_dropout),
+            ("--attention-dropout", self.attention_dropout),
+        ] {
+            if !(0.0..1.0).contains(&value) {
+                return refuse(option, format!("{value} is not at least 0 and below 1"));
+            }
+        }
+        if !(self.learning_rate > 0.0 && self.learning_rate.is_finite()) {
+            return refuse("--lr", format!("{} is not a positive number", self.learning_rate));
+        }
+        if !(self.weight_decay >= 0.0 && self.weight_decay.is_finite()) {
+            return refuse(
+                "--weight-decay",
+                format!("{} is not zero or a positive number", self.weight_decay),
+            );
+        }
+        if self.threads.is_some_and(|threads| threads == 0 || threads > 4096) {
+            return refuse("--train-threads", "not between 1 and 4096".to_owned());
+        }
+        for (what, value) in [("feature columns", input_dim), ("classes", classes)] {
+            if value == 0 || value > Self::MAX_WIDTH {
+                return Err(OptionsError::Unsupported(format!(
+                    "it has {value} {what}, and between 1 and {} are possible",
+                    Self::MAX_WIDTH
+                )));
+            }
+        }
+        Ok(())
+    }
+}

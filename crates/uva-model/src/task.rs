@@ -1,0 +1,72 @@
+//! What a model is to tell of a node, and how its answers are judged.
+
+use serde::{Deserialize, Serialize};
+
+use crate::options_error::OptionsError;
+
+/// By what answers are judged: what early stopping and the best model go by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// Share of the labels that were told right.
+    #[default]
+    Accuracy,
+    /// Area under the receiver operating characteristic: how likely a node that has a label scores higher than one
+    /// that has not, ties counting a half. Of several labels a node the mean over those that some nodes have and some
+    /// have not, as OGB's evaluator of `ogbn-proteins` takes it.
+    RocAuc,
+}
+
+impl Metric {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::RocAuc => "roc-auc",
+        }
+    }
+}
+
+/// What a model tells of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// Classes, and so columns of the logits.
+    pub classes: usize,
+    /// Whether a node may have several of them, or none. The loss is then binary cross-entropy, the mean over all
+    /// nodes and classes, and what is counted are single labels; else it is cross-entropy, and nodes are counted.
+    pub multi_label: bool,
+    /// How the answers are judged.
+    pub metric: Metric,
+}
+
+/// One of so many classes a node, judged by accuracy.
+impl From<usize> for Task {
+    fn from(classes: usize) -> Self {
+        Self { classes, multi_label: false, metric: Metric::Accuracy }
+    }
+}
+
+impl Task {
+    /// What such labels are judged by unless somebody says otherwise.
+    pub fn usual_metric(multi_label: bool) -> Metric {
+        if multi_label { Metric::RocAuc } else { Metric::Accuracy }
+    }
+
+    /// Refuses a metric that is not defined for these labels.
+    ///
+    /// # Errors
+    /// [`OptionsError::Option`].
+    pub fn check(&self) -> Result<(), OptionsError> {
+        if self.metric == Metric::RocAuc && !self.multi_label && self.classes != 2 {
+            return Err(OptionsError::Option {
+                option: "--metric",
+                problem: format!(
+                    "roc-auc is for two classes or for several labels a node, and this dataset has {} classes; give \
+                     --metric accuracy",
+                    self.classes
+                ),
+            });
+        }
+        Ok(())
+    }
+}

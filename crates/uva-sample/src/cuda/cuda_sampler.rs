@@ -1,0 +1,440 @@
+//! The sampler: its memory, and a batch's way through the kernels.
+
+use crate::{
+    BatchCounts, BatchKey, BatchMut, Capacity, Expand, InvalidOption, LayerCounts, ListReads, MAX_EPOCH,
+    MAX_LAYERS, SampleError, SamplerKind, SamplerOptions,
+};
+use uva_cuda::kernels::gather::GridBound;
+use uva_cuda::kernels::sample::{PickKind, SampleArguments, SampleKernels, SampleReport, WHOLE_LISTS};
+use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, device_to_host, fill, host_to_device};
+use uva_cuda::{CudaError, DeviceSlice, Stream};
+use uva_graph::Csc;
+
+use crate::cuda::arena::Arena;
+use crate::cuda::cached_lists::CachedLists;
+use crate::cuda::cuda_error::CudaSampleError;
+use crate::cuda::cuda_options::{CudaSamplerOptions, DeviceBytes};
+use crate::cuda::device_batch::{DeviceBatch, DeviceBlock};
+use crate::cuda::failure;
+use crate::cuda::layout::{Extras, LayerPlace, Layout};
+use crate::cuda::names::Names;
+use crate::cuda::source::{GraphSource, PinnedArray};
+
+/// Samples the neighbours of batches of seeds on a GPU.
+///
+/// Each call waits for the device before it returns, so nothing is under way between calls.
+#[derive(Debug)]
+pub struct CudaSampler {
+    kernels: SampleKernels,
+    stream: Stream,
+    kind: PickKind,
+    options: SamplerOptions,
+    grid: GridBound,
+    /// The arguments that every batch shares; those of each layer are made from them.
+    common: SampleArguments,
+    layers: Vec<LayerPlace>,
+    /// Arguments of the batch at hand, one a layer.
+    launched: Vec<SampleArguments>,
+    counts: BatchCounts,
+    report: SampleReport,
+    stamp: u32,
+    seeds: PinnedBuffer,
+    report_host: PinnedBuffer,
+    batch: DeviceBuffer,
+    local_ids: DeviceBuffer,
+    original: Option<Names>,
+    dataset: Option<Names>,
+    cache: Option<CachedLists>,
+    /// Last: unpinned only after all that reads it is gone.
+    graph: GraphSource,
+}
+
+impl CudaSampler {
+    /// A sampler over `graph` that works on `stream`, which is of the graph's context or of a green context of its
+    /// device, as the kernels' module is. Copies the cached lists and the names of the nodes to the device, and waits
+    /// for that.
+    ///
+    /// # Errors
+    /// The errors of [`SamplerOptions::check`]; [`InvalidOption::KindOnDevice`] for a kind that has no kernels,
+    /// [`InvalidOption::NoWeights`] where there are none to pick by; [`SampleError::LayerMismatch`] where `bounds` has
+    /// another number of layers than there are fanouts; [`SampleError::InvalidList`] where the cached lists are no
+    /// beginning of the graph's; [`CudaError::OutOfMemory`] with what is free; [`CudaError::Refused`] for dataset ids
+    /// of another number than there are nodes, and where there are none for a graph in another order than its
+    /// dataset's.
+    pub fn new(
+        kernels: SampleKernels,
+        stream: Stream,
+        graph: GraphSource,
+        options: &CudaSamplerOptions<'_>,
+    ) -> Result<Self, CudaSampleError> {
+        let CudaSamplerOptions { sampler, bounds, .. } = options;
+        let csc = graph.csc();
+        sampler.check(&Csc { original_ids: options.original_ids, ..csc })?;
+        let Some(kind) = sampler.kind.kernels() else {
+            let instead = SamplerKind::names_of(|kind| kind.kernels().is_some());
+            return Err(InvalidOption::KindOnDevice { kind: sampler.kind, instead }.into());
+        };
+        if bounds.layers.len() != sampler.fanouts.len() {
+            let (expected, given) = (sampler.fanouts.len(), bounds.layers.len());
+            return Err(SampleError::LayerMismatch { expected, given }.into());
+        }
+        if let Some(ids) = options.dataset_ids
+            && ids.len() != csc.nodes()
+        {
+            let (given, nodes) = (ids.len(), csc.nodes());
+            return Err(CudaError::Refused(format!("{given} ids for the {nodes} nodes of the graph")).into());
+        }
+        if graph.home().is_some() && options.dataset_ids.is_none() {
+            let what = "a graph in another order than the dataset's needs the dataset's id of each node";
+            return Err(CudaError::Refused(what.to_owned()).into());
+        }
+        let context = graph.context();
+        let cache = match options.cached_lists.min(csc.nodes()) {
+            0 => None,
+            lists => Some(CachedLists::new(&stream, &graph, lists)?),
+        };
+        let original =
+            options.original_ids.map(|ids| Names::new(&stream, ids, "the original ids of the nodes"));
+        let original = original.transpose()?;
+        // One array under two names is copied once.
+        let same =
+            matches!((options.original_ids, options.dataset_ids), (Some(a), Some(b)) if std::ptr::eq(a, b));
+        let dataset = options.dataset_ids.filter(|_| !same);
+        let dataset =
+            dataset.map(|ids| Names::new(&stream, ids, "the dataset's ids of the nodes")).transpose()?;
+
+        let mut local_ids_bytes = Arena::default();
+        local_ids_bytes.take(csc.nodes(), 8);
+        let local_ids =
+            DeviceBuffer::new(context, local_ids_bytes.bytes(), "the map from nodes to local ids")?;
+        // SAFETY: our own buffer, which nobody else knows; waited for whether or not it was enqueued.
+        let cleared = unsafe { fill(&stream, local_ids.address(), 0xff, local_ids.bytes()) };
+        cleared.and(stream.synchronize())?;
+
+        let weights = match graph.weights() {
+            _ if !sampler.kind.needs_weights() => 0,
+            Some(weights) => weights.address(),
+            None => return Err(InvalidOption::NoWeights { kind: sampler.kind }.into()),
+        };
+        let extras = Extras {
+            degrees: options.degrees,
+            homes: graph.home().is_some(),
+            weights: sampler.kind.needs_weights(),
+        };
+        let blocks = kernels.blocks(options.grid) as usize;
+        let layout = |address| Layout::at(address, sampler, bounds, blocks, extras);
+        let batch = DeviceBuffer::new(context, layout(0).bytes, "the batches of a sampler")?;
+        let Layout { arguments, layers, .. } = layout(batch.address());
+
+        let (original_ids, original_ids_wide) = original.as_ref().map_or((0, 0), Names::place);
+        let (dataset_ids, dataset_ids_wide) = match &dataset {
+            Some(names) => names.place(),
+            None if same => (original_ids, original_ids_wide),
+            None => (0, 0),
+        };
+        let common = SampleArguments {
+            indptr: graph.indptr().address(),
+            indices: graph.indices().address(),
+            nodes: csc.nodes() as u64,
+            edges: csc.edges() as u64,
+            cached_indptr: cache.as_ref().map_or(0, |cache| cache.indptr.address()),
+            cached_indices: cache.as_ref().map_or(0, |cache| cache.indices.address()),
+            cached_lists: cache.as_ref().map_or(0, |cache| cache.lists as u64),
+            cached_edges: cache.as_ref().map_or(0, |cache| cache.edges as u64),
+            original_ids,
+            dataset_ids,
+            original_ids_wide,
+            dataset_ids_wide,
+            home_indptr: graph.home().map_or(0, PinnedArray::address),
+            weights,
+            seed: sampler.seed,
+            batch_dependency: sampler.batch_dependency,
+            replace: sampler.replace.into(),
+            reads_whole_lists: sampler.kind.reads_whole_lists().into(),
+            local_ids: local_ids.address(),
+            ..arguments
+        };
+        let seeds = PinnedBuffer::new(
+            context,
+            bounds.seeds.min(common.nodes_room as usize) * 8,
+            "the seeds of a batch",
+        )?;
+        let report_host = PinnedBuffer::new(context, SampleReport::BYTES, "the report of a batch")?;
+        Ok(Self {
+            kernels,
+            stream,
+            kind,
+            options: sampler.clone(),
+            grid: options.grid,
+            common,
+            launched: Vec::with_capacity(layers.len()),
+            layers,
+            counts: BatchCounts::default(),
+            report: SampleReport::default(),
+            stamp: 0,
+            seeds,
+            report_host,
+            batch,
+            local_ids,
+            original,
+            dataset,
+            cache,
+            graph,
+        })
+    }
+
+    /// The options that the sampler was made with.
+    pub fn options(&self) -> &SamplerOptions {
+        &self.options
+    }
+
+    /// Lists in the cache.
+    pub fn cached_lists(&self) -> usize {
+        self.cache.as_ref().map_or(0, |cache| cache.lists)
+    }
+
+    /// The device memory that it takes.
+    pub fn device_bytes(&self) -> DeviceBytes {
+        let names = |names: &Option<Names>| names.as_ref().map_or(0, Names::bytes);
+        DeviceBytes {
+            lists: self.cache.as_ref().map_or(0, |cache| cache.indptr.bytes() + cache.indices.bytes()),
+            names: names(&self.original) + names(&self.dataset),
+            local_ids: self.local_ids.bytes(),
+            batch: self.batch.bytes(),
+        }
+    }
+
+    /// Nanoseconds by the device's clock from the beginning to the end of the batch sampled last, its copy to the host
+    /// not included.
+    pub fn device_ns(&self) -> u64 {
+        self.report.ended_ns.saturating_sub(self.report.began_ns)
+    }
+
+    /// Samples the batch `key` around `seeds` (nodes of the graph, each once), which stays on the device:
+    /// [`CudaSampler::batch`], [`CudaSampler::read_into`].
+    ///
+    /// # Errors
+    /// As [`NeighborSampler::sample`](crate::NeighborSampler::sample), for memory of the bounds that the sampler
+    /// was made with; after such an error it can be used on, and its batch is empty. [`CudaSampleError::Cuda`] where
+    /// the device or the driver fails.
+    pub fn sample(&mut self, key: BatchKey, seeds: &[i64]) -> Result<BatchCounts, CudaSampleError> {
+        self.sample_within(key, seeds, None)
+    }
+
+    /// [`sample`](Self::sample), and [`read_into`](Self::read_into) the caller's memory, whose lengths bound the batch
+    /// too.
+    ///
+    /// # Errors
+    /// As [`NeighborSampler::sample`](crate::NeighborSampler::sample), for the smaller of that memory and the
+    /// bounds that the sampler was made with. The content of `out` is unspecified then. [`CudaSampleError::Cuda`] where
+    /// the device or the driver fails.
+    pub fn sample_into(
+        &mut self,
+        key: BatchKey,
+        seeds: &[i64],
+        out: &mut BatchMut<'_>,
+        degrees: &mut [i32],
+    ) -> Result<BatchCounts, CudaSampleError> {
+        let counts = self.sample_within(key, seeds, Some(out))?;
+        self.read_into(out, degrees)?;
+        Ok(counts)
+    }
+
+    /// The batch sampled last, on the device, until the next one is.
+    pub fn batch(&self) -> DeviceBatch<'_> {
+        let device = self.stream.context().device().ordinal() as i32;
+        let slice = |address: u64, count: usize, each: usize| {
+            // SAFETY: within our own buffer, which lives as long as the borrow: the kernels keep counts within its
+            // arrays.
+            unsafe { DeviceSlice::from_raw(address, count * each, device) }
+        };
+        let nodes = self.counts.nodes;
+        let degrees = self.common.node_degrees;
+        DeviceBatch {
+            nodes: slice(self.common.batch_nodes, nodes, 8),
+            degrees: (degrees != 0).then(|| slice(degrees, nodes, 4)),
+            blocks: (self.layers.iter().zip(self.counts.layers()))
+                .map(|(place, counts)| DeviceBlock {
+                    indptr: slice(place.indptr, counts.destinations + 1, 4),
+                    indices: slice(place.indices, counts.edges, 4),
+                    edge_ids: (place.edge_ids != 0).then(|| slice(place.edge_ids, counts.edges, 8)),
+                })
+                .collect(),
+        }
+    }
+
+    /// Copies the batch sampled last to the host, and waits for it: its nodes and blocks to `out`, which must have room
+    /// for it, and as many of its nodes' degrees as `degrees` has room for, if the sampler was asked for them. Memory
+    /// that is page-locked is written at the link's full speed.
+    ///
+    /// # Errors
+    /// [`SampleError::LayerMismatch`]; [`CudaError::Refused`] where `out` has too little room; [`CudaError::Call`].
+    pub fn read_into(&self, out: &mut BatchMut<'_>, degrees: &mut [i32]) -> Result<(), CudaSampleError> {
+        let batch = self.batch();
+        if out.layers.len() != self.layers.len() {
+            let (expected, given) = (self.layers.len(), out.layers.len());
+            return Err(SampleError::LayerMismatch { expected, given }.into());
+        }
+        let mut copies = vec![(batch.nodes, bytemuck::cast_slice_mut::<i64, u8>(out.nodes))];
+        for (block, to) in batch.blocks.iter().zip(out.layers.iter_mut()) {
+            copies.push((block.indptr, bytemuck::cast_slice_mut(to.indptr)));
+            copies.push((block.indices, bytemuck::cast_slice_mut(to.indices)));
+            if let Some(edge_ids) = block.edge_ids {
+                copies.push((edge_ids, bytemuck::cast_slice_mut(to.edge_ids)));
+            }
+        }
+        if let Some(slice) = batch.degrees {
+            let wanted = degrees.len().min(self.counts.nodes);
+            copies.push((slice.sub(0..wanted * 4)?, bytemuck::cast_slice_mut(degrees)));
+        }
+        if let Some((from, to)) = copies.iter().find(|(from, to)| from.bytes() > to.len()) {
+            let (needed, given) = (from.bytes(), to.len());
+            let what = format!("an array of {given} bytes has no room for {needed} bytes of a batch");
+            return Err(CudaError::Refused(what).into());
+        }
+        let mut enqueued = Ok(());
+        for (from, to) in copies {
+            let to = &mut to[..from.bytes()];
+            // SAFETY: the batch is complete and stays as it is while `self` is borrowed; `to` is borrowed until the
+            // copies have been waited for, below, whether or not all of them were enqueued.
+            enqueued = enqueued.and_then(|()| unsafe { device_to_host(&self.stream, from.address(), to) });
+        }
+        let waited = self.stream.synchronize();
+        Ok(enqueued.and(waited)?)
+    }
+
+    fn sample_within(
+        &mut self,
+        key: BatchKey,
+        seeds: &[i64],
+        out: Option<&BatchMut<'_>>,
+    ) -> Result<BatchCounts, CudaSampleError> {
+        self.counts = BatchCounts::default();
+        if let Some(out) = out
+            && out.layers.len() != self.layers.len()
+        {
+            let (expected, given) = (self.layers.len(), out.layers.len());
+            return Err(SampleError::LayerMismatch { expected, given }.into());
+        }
+        if key.epoch > MAX_EPOCH {
+            return Err(InvalidOption::Epoch { epoch: key.epoch }.into());
+        }
+        let nodes_room = (self.common.nodes_room as usize).min(out.map_or(usize::MAX, |out| out.nodes.len()));
+        if seeds.len() > nodes_room {
+            let (what, capacity) = (Capacity::Nodes, nodes_room);
+            return Err(SampleError::BatchTooLarge { key, what, capacity }.into());
+        }
+        let seed_bytes: &[u8] = bytemuck::cast_slice(seeds);
+        if seed_bytes.len() > self.seeds.bytes() {
+            self.seeds = PinnedBuffer::new(self.stream.context(), seed_bytes.len(), "the seeds of a batch")?;
+        }
+        self.seeds.as_mut_slice()[..seed_bytes.len()].copy_from_slice(seed_bytes);
+
+        let first = SampleArguments {
+            seeds: seeds.len() as u64,
+            nodes_room: nodes_room as u64,
+            batch: key.batch,
+            epoch_and_split: key.epoch | (key.split as u32) << 30,
+            stamp: self.next_stamp()?,
+            ..self.common
+        };
+        self.launched.clear();
+        let keeps = self.options.expand == Expand::New;
+        for (layer, place) in self.layers.iter().enumerate() {
+            let room = out.map(|out| &out.layers[layer]);
+            let destinations = room.map_or(usize::MAX, |room| room.indptr.len().saturating_sub(1));
+            let edges = room.map_or(usize::MAX, |room| match place.edge_ids {
+                0 => room.indices.len(),
+                _ => room.indices.len().min(room.edge_ids.len()),
+            });
+            let kept = self.launched.last().filter(|_| keeps).copied().unwrap_or_default();
+            self.launched.push(SampleArguments {
+                layer: layer as u32,
+                kept_indptr: kept.block_indptr,
+                kept_indices: kept.block_indices,
+                kept_edge_ids: kept.edge_ids,
+                // A limit is at most 65,536.
+                fanout: place.shape.limit.map_or(WHOLE_LISTS, |limit| limit as u32),
+                group: place.shape.group as u32,
+                block_indptr: place.indptr,
+                destinations_room: place.destinations.min(destinations) as u64,
+                block_indices: place.indices,
+                edges_room: place.edges.min(edges) as u64,
+                edge_ids: place.edge_ids,
+                ..first
+            });
+        }
+        // SAFETY: waited for below, whether or not all of it was enqueued.
+        let enqueued = unsafe { self.enqueue(seed_bytes.len()) };
+        let waited = self.stream.synchronize();
+        enqueued.and(waited)?;
+
+        let mut bytes = [0; SampleReport::BYTES];
+        bytes.copy_from_slice(&self.report_host.as_slice()[..SampleReport::BYTES]);
+        self.report = SampleReport::from_bytes(&bytes);
+        let csc = self.graph.csc();
+        if let Some(error) = failure::of_report(&self.report, key, seeds, &csc, &self.launched) {
+            return Err(error.into());
+        }
+        self.counts = counts_of(&self.report, seeds.len(), self.layers.len());
+        Ok(self.counts)
+    }
+
+    /// Enqueues all of a batch, the copy of its report included.
+    ///
+    /// # Safety
+    /// The stream is waited for before anything of `self` is touched, also after an error.
+    unsafe fn enqueue(&mut self, seed_bytes: usize) -> Result<(), CudaError> {
+        let Self { kernels, stream, kind, grid, launched, seeds, report_host, graph, common, .. } = self;
+        let (Some(first), Some(last)) = (launched.first(), launched.last()) else {
+            return Err(CudaError::Refused("a sampler without layers".to_owned()));
+        };
+        // SAFETY: the arrays are our own buffers, large enough for the bounds that `new` sized them by, which no layer
+        // exceeds; graph and names live in fields of `self` and are written by nobody; the local ids are what the
+        // batches before left there, with smaller stamps. All of it is waited for by the caller's promise.
+        unsafe {
+            host_to_device(stream, &seeds.as_slice()[..seed_bytes], common.batch_nodes)?;
+            kernels.begin(stream, first, *grid)?;
+            for arguments in launched.iter() {
+                kernels.layer(stream, *kind, graph.width(), arguments, *grid)?;
+            }
+            kernels.finish(stream, last, *grid)?;
+            device_to_host(stream, common.report, &mut report_host.as_mut_slice()[..SampleReport::BYTES])
+        }
+    }
+
+    /// The number of the next batch; where it begins again, the local ids are cleared.
+    fn next_stamp(&mut self) -> Result<u32, CudaError> {
+        if self.stamp == u32::MAX {
+            // SAFETY: our own buffer, which nothing that is under way uses; waited for whether or not it was enqueued.
+            let cleared =
+                unsafe { fill(&self.stream, self.local_ids.address(), 0xff, self.local_ids.bytes()) };
+            cleared.and(self.stream.synchronize())?;
+            self.stamp = 0;
+        }
+        self.stamp += 1;
+        Ok(self.stamp)
+    }
+}
+
+fn counts_of(report: &SampleReport, seeds: usize, layers: usize) -> BatchCounts {
+    let mut counts = BatchCounts {
+        seeds,
+        nodes: report.nodes as usize,
+        layer_count: layers.min(MAX_LAYERS),
+        hash: report.hash,
+        list_reads: ListReads { all: report.reads, cached: report.cached_reads },
+        ..BatchCounts::default()
+    };
+    for (to, from) in counts.layers.iter_mut().zip(&report.layers[..layers.min(MAX_LAYERS)]) {
+        *to = LayerCounts {
+            destinations: from.destinations as usize,
+            sources: from.sources as usize,
+            edges: from.edges as usize,
+        };
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! Where a batch and its scratch lie in one piece of device memory.
+
+use crate::{BatchBounds, HopShape, SamplerOptions};
+use uva_cuda::kernels::sample::{SampleArguments, SampleReport};
+
+use crate::cuda::arena::Arena;
+
+/// Where a layer's block lies in device memory, and its room.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LayerPlace {
+    pub(crate) shape: HopShape,
+    pub(crate) indptr: u64,
+    pub(crate) destinations: usize,
+    pub(crate) indices: u64,
+    pub(crate) edges: usize,
+    /// 0 where nobody asks for edge ids.
+    pub(crate) edge_ids: u64,
+}
+
+/// Arrays that not every sampler needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extras {
+    /// In-degrees of the nodes.
+    pub(crate) degrees: bool,
+    /// Where the lists are at home.
+    pub(crate) homes: bool,
+    /// Sums of the weights of lists.
+    pub(crate) weights: bool,
+}
+
+/// Arrays side by side.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    /// Bytes of all arrays.
+    pub(crate) bytes: usize,
+    /// The arguments that name these arrays, all else as it is by default.
+    pub(crate) arguments: SampleArguments,
+    pub(crate) layers: Vec<LayerPlace>,
+}
+
+impl Layout {
+    /// For batches within these bounds, which have a layer a fanout, and launches of so many blocks at most. The first
+    /// array is at `address`; how much there must be there does not depend on it.
+    pub(crate) fn at(
+        address: u64,
+        sampler: &SamplerOptions,
+        bounds: &BatchBounds,
+        blocks: usize,
+        extras: Extras,
+    ) -> Self {
+        // Local ids are 32 bits, so memory beyond them is no use.
+        let most = i32::MAX as usize;
+        let nodes_room = bounds.nodes.min(most);
+        let mut arena = Arena::default();
+        let mut take = |count: usize, each: usize| address + arena.take(count, each) as u64;
+        let batch_nodes = take(nodes_room, 8);
+        let node_degrees = if extras.degrees { take(nodes_room, 4) } else { 0 };
+        let layers: Vec<LayerPlace> = (bounds.layers.iter().zip(&sampler.fanouts))
+            .map(|(layer, &fanout)| {
+                let (destinations, edges) = (layer.destinations.min(most), layer.edges.min(most));
+                LayerPlace {
+                    shape: HopShape::of(fanout),
+                    indptr: take(destinations + 1, 4),
+                    destinations,
+                    indices: take(edges, 4),
+                    edges,
+                    edge_ids: if sampler.edge_ids { take(edges, 8) } else { 0 },
+                }
+            })
+            .collect();
+        let destinations = layers.iter().map(|layer| layer.destinations).max().unwrap_or(0);
+        let edges = layers.iter().map(|layer| layer.edges).max().unwrap_or(0);
+        let arguments = SampleArguments {
+            batch_nodes,
+            nodes_room: nodes_room as u64,
+            node_degrees,
+            slots: take(edges, 8),
+            begins: take(destinations, 8),
+            degrees: take(destinations, 4),
+            homes: if extras.homes { take(destinations, 8) } else { 0 },
+            existing: if extras.weights { take(destinations, 4) } else { 0 },
+            heaviest: if extras.weights { take(destinations, 4) } else { 0 },
+            totals: take(blocks, 8),
+            report: take(1, SampleReport::BYTES),
+            ..SampleArguments::default()
+        };
+        Self { bytes: arena.bytes(), arguments, layers }
+    }
+}

@@ -1,0 +1,38 @@
+//! Other ids of the nodes, in device memory: four bytes a node wherever the ids fit.
+
+use uva_cuda::memory::DeviceBuffer;
+use uva_cuda::{CudaError, Stream};
+
+use crate::cuda::upload::upload;
+
+/// An id a node.
+#[derive(Debug)]
+pub(crate) struct Names {
+    buffer: DeviceBuffer,
+    wide: bool,
+}
+
+impl Names {
+    /// Copies `ids` to the device. `what` names them in messages.
+    pub(crate) fn new(stream: &Stream, ids: &[i64], what: &str) -> Result<Self, CudaError> {
+        let wide = ids.iter().any(|&id| i32::try_from(id).is_err());
+        let each = if wide { 8 } else { 4 };
+        // No more bytes than the ids themselves take.
+        let buffer = upload(stream, ids.len() * each, what, |begin, to| {
+            for (to, id) in to.chunks_exact_mut(each).zip(&ids[begin / each..]) {
+                // Narrow ids have been found to fit, and little-endian ones begin with their low bytes.
+                to.copy_from_slice(&id.to_le_bytes()[..each]);
+            }
+        })?;
+        Ok(Self { buffer, wide })
+    }
+
+    /// Where the device finds them, and whether they take eight bytes each.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        (self.buffer.address(), u64::from(self.wide))
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.buffer.bytes()
+    }
+}

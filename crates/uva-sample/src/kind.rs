@@ -1,0 +1,195 @@
+//! A kind of sampler as everything below the kinds knows it: a row of facts.
+//!
+//! A kind's own file (`kinds/`) writes its row and its algorithm, and `kinds/table.rs` lists all of them. Code that
+//! depends on the kind asks the row; nothing matches on kinds.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use uva_cuda::kernels::sample::PickKind;
+
+use crate::limits::LOCAL_ID_BYTES;
+
+/// Which neighbours a sampler picks: a handle to the row of facts about one kind. Two handles are equal if their names
+/// are.
+#[derive(Clone, Copy)]
+pub struct SamplerKind(&'static KindRow);
+
+/// The facts about one kind of sampler.
+#[derive(Debug)]
+pub(crate) struct KindRow {
+    /// The name in options, files and messages.
+    pub(crate) name: &'static str,
+    /// Its line in `--help`.
+    pub(crate) help: &'static str,
+    /// The meaning of a fanout.
+    pub(crate) fanout: Fanout,
+    /// Each visit of a list reads all of its entries.
+    pub(crate) reads_whole_lists: bool,
+    /// It can pick with replacement.
+    pub(crate) replaces: bool,
+    /// It needs the weights of edges.
+    pub(crate) needs_weights: bool,
+    /// It takes the options of random walks.
+    pub(crate) walks: bool,
+    /// The GPU kernels that pick as it does.
+    pub(crate) kernels: Option<PickKind>,
+    /// Bytes that a sampler takes for each node of the graph, local ids of the batch included.
+    pub(crate) node_bytes: usize,
+    /// Bytes a node that a reordered graph adds.
+    pub(crate) reordered_bytes: usize,
+}
+
+/// The meaning of a fanout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fanout {
+    /// Picks out of each list.
+    Picks,
+    /// Draws for all destinations of a hop together; each draw brings `nodes` nodes at most.
+    Draws { nodes: usize },
+    /// The same, and the draws for the seeds are those of all hops: a batch is one subgraph.
+    SubgraphDraws { nodes: usize },
+    /// Nodes found around each destination, which need not be in its list.
+    Found,
+}
+
+impl KindRow {
+    /// Picks without replacement out of each list on its own, and no more. Rows begin with it and name what differs.
+    pub(crate) const LIST_BY_LIST: Self = Self {
+        name: "list by list",
+        help: "",
+        fanout: Fanout::Picks,
+        reads_whole_lists: false,
+        replaces: false,
+        needs_weights: false,
+        walks: false,
+        kernels: None,
+        node_bytes: LOCAL_ID_BYTES,
+        reordered_bytes: 0,
+    };
+}
+
+impl SamplerKind {
+    /// For bounds of any kind that picks list by list. It is in no table.
+    pub(crate) const LIST_BY_LIST: Self = Self::of(&KindRow::LIST_BY_LIST);
+
+    /// The kind with these facts.
+    pub(crate) const fn of(row: &'static KindRow) -> Self {
+        Self(row)
+    }
+
+    /// The name in options and messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.0.name
+    }
+
+    /// One line for `--help`.
+    #[must_use]
+    pub const fn help(self) -> &'static str {
+        self.0.help
+    }
+
+    /// Whether each visit of a list reads all of its entries, and not only those that it picks.
+    #[must_use]
+    pub const fn reads_whole_lists(self) -> bool {
+        self.0.reads_whole_lists
+    }
+
+    /// Whether a fanout is a number of draws for all destinations of a hop together, and not that of the picks for
+    /// each of them.
+    #[must_use]
+    pub const fn draws_together(self) -> bool {
+        matches!(self.0.fanout, Fanout::Draws { .. } | Fanout::SubgraphDraws { .. })
+    }
+
+    /// Whether the draws for the seeds are those of all hops: a batch is one subgraph, and its fanouts are the same.
+    #[must_use]
+    pub const fn draws_one_subgraph(self) -> bool {
+        matches!(self.0.fanout, Fanout::SubgraphDraws { .. })
+    }
+
+    /// The most nodes that a draw brings, of a kind that [draws together](Self::draws_together).
+    #[must_use]
+    pub const fn nodes_a_draw(self) -> usize {
+        match self.0.fanout {
+            Fanout::Draws { nodes } | Fanout::SubgraphDraws { nodes } => nodes,
+            Fanout::Picks | Fanout::Found => 1,
+        }
+    }
+
+    /// Whether picks are entries of the destination's own list: each edge of a block is an edge of the graph.
+    #[must_use]
+    pub const fn picks_in_lists(self) -> bool {
+        !matches!(self.0.fanout, Fanout::Found)
+    }
+
+    /// Whether each edge of a block has a weight ([`BlockRef::weights`](crate::BlockRef::weights)).
+    #[must_use]
+    pub const fn weighs_edges(self) -> bool {
+        !matches!(self.0.fanout, Fanout::Picks)
+    }
+
+    /// Whether it can pick with replacement ([`SamplerOptions::replace`](crate::SamplerOptions::replace)).
+    #[must_use]
+    pub const fn replaces(self) -> bool {
+        self.0.replaces
+    }
+
+    /// Whether a hop may draw for new nodes only ([`Expand::New`](crate::Expand::New)).
+    #[must_use]
+    pub const fn expands_new(self) -> bool {
+        !self.draws_together()
+    }
+
+    /// Whether it needs the weights of edges (`weight.npy`).
+    #[must_use]
+    pub const fn needs_weights(self) -> bool {
+        self.0.needs_weights
+    }
+
+    /// Whether it takes the options of random walks ([`Walks`](crate::Walks)).
+    #[must_use]
+    pub const fn walks(self) -> bool {
+        self.0.walks
+    }
+
+    /// The GPU kernels that pick as it does; `None` where it runs on the CPU only.
+    #[must_use]
+    pub const fn kernels(self) -> Option<PickKind> {
+        self.0.kernels
+    }
+
+    /// Memory that a sampler takes for each node of the graph, in bytes. `reordered`: the graph has
+    /// [original ids](uva_graph::Csc::original_ids).
+    #[must_use]
+    pub const fn bytes_a_node(self, reordered: bool) -> usize {
+        self.0.node_bytes + if reordered { self.0.reordered_bytes } else { 0 }
+    }
+}
+
+impl PartialEq for SamplerKind {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for SamplerKind {}
+
+impl Hash for SamplerKind {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
+impl fmt::Debug for SamplerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for SamplerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

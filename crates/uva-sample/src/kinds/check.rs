@@ -1,0 +1,167 @@
+//! Options checked against a graph and the facts of their kind, and the samplers made by them.
+
+use uva_graph::Csc;
+
+use super::table;
+use crate::hops::{HopSampler, Picks};
+use crate::limits::{MAX_DRAWN, MAX_PICKS};
+use crate::options::check_fanouts;
+use crate::{
+    BatchSampler, Expand, GraphView, InvalidOption, SampleError, SamplerKind, SamplerOptions, Walks,
+};
+
+/// The sampler for these options, of the kind that they name.
+///
+/// # Errors
+/// The errors of [`SamplerOptions::check`], and [`InvalidOption::NoWeights`] if the kind picks by weights and the graph
+/// has none.
+pub fn sampler<'g>(
+    graph: GraphView<'g>,
+    options: &SamplerOptions,
+) -> Result<Box<dyn BatchSampler + 'g>, SampleError> {
+    options.check(&graph.csc)?;
+    graph.check_home()?;
+    table::make(graph, options)
+}
+
+impl<'g, P: Picks<'g>> HopSampler<'g, P> {
+    /// A sampler over `csc`.
+    ///
+    /// # Errors
+    /// The errors of [`SamplerOptions::check`], and [`InvalidOption::OtherKind`] for options of another kind.
+    pub fn new(csc: Csc<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
+        Self::over(csc.into(), options)
+    }
+
+    /// The same with all that is known of the graph.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and [`InvalidOption::NoWeights`] where the kind picks by weights and there are none.
+    pub fn over(graph: GraphView<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
+        if options.kind != P::KIND {
+            return Err(InvalidOption::OtherKind { asked: options.kind, this: P::KIND }.into());
+        }
+        options.check(&graph.csc)?;
+        graph.check_home()?;
+        Self::unchecked(graph, options)
+    }
+}
+
+impl Default for SamplerOptions {
+    fn default() -> Self {
+        Self {
+            kind: SamplerKind::default(),
+            fanouts: vec![15, 10, 5],
+            replace: false,
+            seed: 0,
+            batch_dependency: 1,
+            expand: Expand::All,
+            edge_ids: false,
+            walks: Walks::default(),
+        }
+    }
+}
+
+impl SamplerOptions {
+    /// Checks that every batch of these options can be sampled from `csc`. Looks at every list only where one could be
+    /// too long.
+    ///
+    /// # Errors
+    /// [`SampleError::InvalidOption`] for fanouts that mean nothing, that pick more than 65,536 out of a list, for
+    /// picks that are kept for no batch, for what the kind of sampler cannot do ([`check_kind`](Self::check_kind)), and
+    /// for graphs beyond what the random keys can name.
+    pub fn check(&self, csc: &Csc<'_>) -> Result<(), SampleError> {
+        check_fanouts(&self.fanouts)?;
+        if self.batch_dependency == 0 {
+            return Err(InvalidOption::BatchDependency.into());
+        }
+        self.check_kind()?;
+        Ok(check_graph(csc, self)?)
+    }
+
+    /// Checks that the kind of sampler supports the other options.
+    ///
+    /// # Errors
+    /// The option that the kind does not support, with alternatives.
+    pub fn check_kind(&self) -> Result<(), InvalidOption> {
+        let kind = self.kind;
+        if self.replace && !kind.replaces() {
+            return Err(InvalidOption::Replace {
+                kind,
+                instead: SamplerKind::names_of(SamplerKind::replaces),
+            });
+        }
+        if kind.walks() {
+            self.check_walks()?;
+        }
+        if !kind.picks_in_lists() {
+            if self.edge_ids {
+                return Err(InvalidOption::EdgeIds { kind });
+            }
+            let most = 1..=MAX_PICKS as i32;
+            if let Some(layer) = self.fanouts.iter().position(|fanout| !most.contains(fanout)) {
+                return Err(InvalidOption::FoundFanout { kind, layer, fanout: self.fanouts[layer] });
+            }
+        }
+        if self.expand == Expand::New && !kind.expands_new() {
+            let instead = SamplerKind::names_of(SamplerKind::expands_new);
+            return Err(InvalidOption::ExpandNew { kind, instead });
+        }
+        if kind.draws_together() {
+            if let Some(layer) = self.fanouts.iter().position(|&fanout| fanout > MAX_DRAWN) {
+                return Err(InvalidOption::TooManyDrawn { kind, layer, fanout: self.fanouts[layer] });
+            }
+            let first = self.fanouts.first();
+            if kind.draws_one_subgraph()
+                && let Some(layer) = self.fanouts.iter().position(|fanout| Some(fanout) != first)
+            {
+                return Err(InvalidOption::OneSubgraph { kind, layer, fanout: self.fanouts[layer] });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_walks(&self) -> Result<(), InvalidOption> {
+        let Walks { count, length, stop } = self.walks;
+        for (what, given, least, most) in [
+            ("walks", count, 1, Walks::MOST_COUNT),
+            ("walk-length", length, 1, Walks::MOST_LENGTH),
+            ("walk-stop", stop, 0, 100),
+        ] {
+            if !(least..=most).contains(&given) {
+                return Err(InvalidOption::Walks { what, given, least, most });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses graphs that the random keys cannot name and lists that cannot be picked from. Looks at every list only
+/// where one could be too long.
+fn check_graph(csc: &Csc<'_>, options: &SamplerOptions) -> Result<(), InvalidOption> {
+    let nodes = csc.nodes();
+    if nodes as u64 > 1 << 40 {
+        return Err(InvalidOption::TooManyNodes { nodes });
+    }
+    if let Some(original) = csc.original_ids
+        && original.len() != nodes
+    {
+        return Err(InvalidOption::OriginalIds { given: original.len(), nodes });
+    }
+    let longer_than = |limit: usize| {
+        (csc.edges() > limit).then(|| (0..nodes).find(|&node| csc.degree(node) > limit)).flatten()
+    };
+    if let Some(node) = longer_than(u32::MAX as usize) {
+        return Err(InvalidOption::DegreeTooLarge { node, degree: csc.degree(node) });
+    }
+    for (layer, &fanout) in options.fanouts.iter().enumerate() {
+        if !options.kind.draws_together()
+            && fanout as i64 > MAX_PICKS as i64
+            // With replacement every list that has entries is drawn from.
+            && let Some(node) = longer_than(if options.replace { 0 } else { fanout as usize })
+        {
+            return Err(InvalidOption::TooManyPicks { layer, fanout, node, degree: csc.degree(node) });
+        }
+    }
+    Ok(())
+}

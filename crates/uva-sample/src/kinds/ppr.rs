@@ -1,0 +1,203 @@
+//! Neighbours by personalised PageRank: PPRGo (Bojchevski et al., "Scaling Graph Neural Networks with Approximate
+//! PageRank", KDD 2020, section 4.1).
+//!
+//! The PageRank of a node, personalised for a destination, is the chance that a walk from there, which ends before each
+//! step with chance α, ends at the node. It is computed by forward push (Andersen, Chung and Lang, "Local Graph
+//! Partitioning using PageRank Vectors", FOCS 2006) in integers, so that every implementation finds the same nodes in
+//! the same order. Nothing is random.
+
+use std::cmp::Reverse;
+
+use crate::hops::{Hop, List, NodeId, Picks, Sink};
+use crate::kind::{Fanout, KindRow};
+use crate::limits::LOCAL_ID_BYTES;
+use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
+
+impl SamplerKind {
+    /// A node's neighbours are the nodes of highest PageRank, personalised for it, near or far (PPRGo: Bojchevski et al.,
+    /// "Scaling Graph Neural Networks with Approximate PageRank", KDD 2020).
+    pub const PPR: Self = Self::of(&KindRow {
+        name: "ppr",
+        help: "The nodes of highest personalised PageRank: --fanouts are how many of them (PPRGo)",
+        fanout: Fanout::Found,
+        // The place of each node among those reached.
+        node_bytes: 2 * LOCAL_ID_BYTES,
+        ..KindRow::LIST_BY_LIST
+    });
+}
+
+/// The mass that begins at a destination.
+const ALL: u64 = 1 << 40;
+
+/// Of a node's mass, one over this stays there: α = 1/4.
+const STAYS: u64 = 4;
+
+/// A node passes its mass on where it has this much for each entry of its list: ε = 2⁻¹⁰ of all mass.
+const LEAST: u64 = ALL >> 10;
+
+/// The most pushes but the destination's own, and the most entries that they go along: each moves mass to its node for
+/// good, at least `LEAST / STAYS` an entry.
+const MOST_ENTRIES: usize = (ALL / (LEAST / STAYS)) as usize;
+
+/// A node that mass has reached.
+struct Reached {
+    node: usize,
+    /// The entry that it came along first.
+    entry: usize,
+    /// Mass to pass on, and mass that stays.
+    waits: u64,
+    stays: u64,
+    /// The node passes its mass on once it has this much.
+    least: u64,
+    queued: bool,
+}
+
+/// The nodes of highest PageRank. Takes 4 bytes a node, and memory for the nodes reached from one destination.
+pub struct Ppr {
+    /// The place of each node among those reached; anything for the others.
+    places: Vec<u32>,
+    /// By first arrival; the destination is the first.
+    reached: Vec<Reached>,
+    /// Places of the nodes that pass their mass on, in that order.
+    queue: Vec<u32>,
+    /// Of each node reached but the destination: its score, and its place.
+    ranked: Vec<(Reverse<u64>, u32)>,
+    /// The entries of the group's picks, and their weights.
+    picked: Vec<(usize, f32)>,
+    /// How many of them the sink has.
+    used: usize,
+}
+
+impl Picks<'_> for Ppr {
+    const KIND: SamplerKind = SamplerKind::PPR;
+
+    fn new(
+        graph: &GraphView<'_>,
+        _: &SamplerOptions,
+        group_picks: usize,
+        _: usize,
+    ) -> Result<Self, SampleError> {
+        let nodes = graph.csc.nodes();
+        let lengths = graph.csc.indptr.windows(2).map(|ends| ends[1].wrapping_sub(ends[0]));
+        // A length that cannot be is an error once the list is read.
+        let longest = lengths.filter_map(|length| usize::try_from(length).ok()).max().unwrap_or(0);
+        let most = MOST_ENTRIES.saturating_add(longest).saturating_add(1).min(nodes);
+        Ok(Self {
+            places: vec![0; nodes],
+            reached: Vec::with_capacity(most),
+            queue: Vec::with_capacity(MOST_ENTRIES + 1),
+            ranked: Vec::with_capacity(most),
+            picked: Vec::with_capacity(group_picks),
+            used: 0,
+        })
+    }
+
+    fn prepare<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        nodes: &[i64],
+        lists: &mut [List],
+    ) -> Result<(), SampleError> {
+        self.picked.clear();
+        self.used = 0;
+        for (list, &node) in lists.iter_mut().zip(nodes) {
+            self.push(hop, node as usize)?;
+            list.picks = self.highest(hop.fanout);
+        }
+        Ok(())
+    }
+
+    fn pick<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        list: &List,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), SampleError> {
+        let picked = &self.picked[self.used..self.used + list.picks];
+        self.used += list.picks;
+        for (to, &(entry, _)) in sink.room(hop, list.picks)?.iter_mut().zip(picked) {
+            *to = entry;
+        }
+        for (to, &(_, weight)) in sink.weights(list.picks).iter_mut().zip(picked) {
+            *to = weight;
+        }
+        Ok(())
+    }
+}
+
+impl Ppr {
+    /// Passes mass on from `destination`, which is a node, until no other node has enough of it.
+    fn push<I: NodeId>(&mut self, hop: &Hop<'_, I>, destination: usize) -> Result<(), SampleError> {
+        self.reached.clear();
+        self.queue.clear();
+        // No entry leads to the destination first, so its entry is never read.
+        let start = self.place(hop, destination, usize::MAX)?;
+        self.reached[start].waits = ALL;
+        self.reached[start].queued = true;
+        self.queue.push(start as u32);
+        let mut next = 0;
+        while let Some(&place) = self.queue.get(next) {
+            next += 1;
+            let from = &mut self.reached[place as usize];
+            let mass = std::mem::take(&mut from.waits);
+            from.queued = false;
+            let (begin, degree) = hop.place_of_list(from.node)?;
+            let share = (mass - mass / STAYS) / (degree as u64).max(1);
+            // What the division leaves over stays, and all of it where there is nowhere to go.
+            from.stays += mass - share * degree as u64;
+            for entry in begin..begin + degree {
+                let node = hop.indices[entry].widen();
+                let Some(node) = usize::try_from(node).ok().filter(|&node| node < self.places.len()) else {
+                    return Err(hop.no_node(entry));
+                };
+                let place = self.place(hop, node, entry)?;
+                let to = &mut self.reached[place];
+                to.waits += share;
+                if to.waits >= to.least && !to.queued {
+                    to.queued = true;
+                    self.queue.push(place as u32);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of a node among those reached; it is reached now if it was not before, along `entry`.
+    #[inline]
+    fn place<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        node: usize,
+        entry: usize,
+    ) -> Result<usize, SampleError> {
+        let place = self.places[node] as usize;
+        if self.reached.get(place).is_some_and(|reached| reached.node == node) {
+            return Ok(place);
+        }
+        let (_, degree) = hop.place_of_list(node)?;
+        let least = LEAST * (degree as u64).max(1);
+        let place = self.reached.len();
+        self.places[node] = place as u32;
+        self.reached.push(Reached { node, entry, waits: 0, stays: 0, least, queued: false });
+        Ok(place)
+    }
+
+    /// Picks the nodes of highest score but the destination; of equals those that were reached first. How many.
+    fn highest(&mut self, fanout: usize) -> usize {
+        // Of the mass that still waits, α would stay.
+        let score = |reached: &Reached| STAYS * reached.stays + reached.waits;
+        self.ranked.clear();
+        self.ranked.extend((0..).zip(&self.reached).skip(1).map(|(at, node)| (Reverse(score(node)), at)));
+        if self.ranked.len() > fanout {
+            self.ranked.select_nth_unstable(fanout);
+            self.ranked.truncate(fanout);
+        }
+        self.ranked.sort_unstable();
+        let all: u64 = self.ranked.iter().map(|(score, _)| score.0).sum();
+        // Below 2⁴³: a double holds each exactly.
+        let weight = |score: u64| (score as f64 / all as f64) as f32;
+        let picks = self.ranked.iter().map(|&(score, at)| (self.reached[at as usize].entry, weight(score.0)));
+        self.picked.extend(picks);
+        self.ranked.len()
+    }
+}

@@ -1,0 +1,108 @@
+//! The table of all kinds: a kind that has a row here can be asked for by its name everywhere.
+
+use super::{labor, neighbor, ppr, together, walk, weighted};
+use crate::hops::{HopSampler, Picks};
+use crate::{BatchSampler, GraphView, SampleError, SamplerKind, SamplerOptions};
+
+/// Makes a sampler of one kind, by options that have been checked.
+type Make = for<'g> fn(GraphView<'g>, &SamplerOptions) -> Result<Box<dyn BatchSampler + 'g>, SampleError>;
+
+/// One kind of sampler.
+struct Row {
+    kind: SamplerKind,
+    make: Make,
+}
+
+/// A row for each algorithm ([`Picks`]).
+macro_rules! table {
+    ($($picks:ty),* $(,)?) => {
+        &[$(Row {
+            kind: <$picks as Picks<'_>>::KIND,
+            make: |graph, options| Ok(Box::new(HopSampler::<$picks>::unchecked(graph, options.clone())?)),
+        }),*]
+    };
+}
+
+/// All kinds, the default first. The order is that of `--help`.
+const TABLE: &[Row] = table![
+    neighbor::Uniform,
+    labor::Labor,
+    weighted::Weighted<'_>,
+    together::Together<together::Ladies>,
+    together::Together<together::FastGcn>,
+    together::Together<together::Saint<together::Nodes>>,
+    together::Together<together::Saint<together::Edges>>,
+    walk::Walk,
+    ppr::Ppr,
+];
+
+impl SamplerKind {
+    /// All of them, the default first.
+    pub const ALL: [SamplerKind; TABLE.len()] = {
+        let mut all = [TABLE[0].kind; TABLE.len()];
+        let mut row = 0;
+        while row < TABLE.len() {
+            all[row] = TABLE[row].kind;
+            row += 1;
+        }
+        all
+    };
+
+    /// The kind of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The names of the kinds that `fits`, for a sentence: `neighbor, labor or weighted`.
+    #[must_use]
+    pub fn names_of(fits: impl Fn(Self) -> bool) -> String {
+        let names: Vec<_> = Self::ALL.into_iter().filter(|&kind| fits(kind)).map(Self::name).collect();
+        match names.split_last() {
+            Some((last, [])) => (*last).to_owned(),
+            Some((last, others)) => format!("{} or {last}", others.join(", ")),
+            None => String::new(),
+        }
+    }
+}
+
+impl Default for SamplerKind {
+    fn default() -> Self {
+        Self::ALL[0]
+    }
+}
+
+/// The sampler for options that have been checked against the graph.
+pub(super) fn make<'g>(
+    graph: GraphView<'g>,
+    options: &SamplerOptions,
+) -> Result<Box<dyn BatchSampler + 'g>, SampleError> {
+    match TABLE.iter().find(|row| row.kind == options.kind) {
+        Some(row) => (row.make)(graph, options),
+        None => unreachable!("{} is in no table", options.kind),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_name_of_its_own_and_a_line_of_help() {
+        for (at, kind) in SamplerKind::ALL.into_iter().enumerate() {
+            assert_eq!(SamplerKind::ALL.iter().position(|&other| other == kind), Some(at), "{kind}");
+            assert_eq!(SamplerKind::from_name(kind.name()), Some(kind));
+            assert!(!kind.help().is_empty() && !kind.help().ends_with('.'), "{kind}: {}", kind.help());
+        }
+        assert_eq!(SamplerKind::from_name("Neighbor"), None);
+        assert_eq!(SamplerKind::default(), SamplerKind::NEIGHBOR);
+    }
+
+    #[test]
+    fn names_are_listed_as_in_a_sentence() {
+        assert_eq!(SamplerKind::names_of(|kind| kind == SamplerKind::LABOR), "labor");
+        assert_eq!(SamplerKind::names_of(SamplerKind::replaces), "neighbor or weighted");
+        assert_eq!(SamplerKind::names_of(|kind| kind.kernels().is_some()), "neighbor, labor or weighted");
+        assert_eq!(SamplerKind::names_of(|_| false), "");
+    }
+}

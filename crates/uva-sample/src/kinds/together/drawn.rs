@@ -1,0 +1,91 @@
+//! The edges of a hop whose nodes were drawn: the entries of the destinations' lists that name one of them.
+
+use super::draw::Draw;
+use crate::hops::{Hop, List, NodeId, Picks, Sink};
+use crate::options::GROUP;
+use crate::philox::Purpose;
+use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
+
+/// The entries that name nodes drawn by `D`.
+pub struct Together<D> {
+    draw: D,
+    /// Whether the hop at hand takes every entry of its lists.
+    whole: bool,
+    /// The sum of the shares of each list of the group, and how many of them the sink has.
+    sums: Vec<f64>,
+    used: usize,
+}
+
+impl<D: Draw> Together<D> {
+    /// The number of the node that the entry at `position` names, if it was drawn.
+    #[inline]
+    fn number<I: NodeId>(&self, hop: &Hop<'_, I>, position: usize) -> Result<Option<usize>, SampleError> {
+        self.draw.number(hop.indices[position].widen()).map_err(|_| hop.no_node(position))
+    }
+}
+
+impl<D: Draw> Picks<'_> for Together<D> {
+    const KIND: SamplerKind = D::KIND;
+    const PURPOSE: Purpose = D::PURPOSE;
+
+    fn new(graph: &GraphView<'_>, options: &SamplerOptions, _: usize, _: usize) -> Result<Self, SampleError> {
+        Ok(Self { draw: D::new(graph, options)?, whole: false, sums: Vec::with_capacity(GROUP), used: 0 })
+    }
+
+    fn begin<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        nodes: &[i64],
+        lists: &mut [List],
+    ) -> Result<(), SampleError> {
+        self.whole = hop.fanout == usize::MAX || !self.draw.draw(hop, nodes, lists)?;
+        Ok(())
+    }
+
+    fn prepare<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        _: &[i64],
+        lists: &mut [List],
+    ) -> Result<(), SampleError> {
+        self.sums.clear();
+        self.used = 0;
+        for list in lists {
+            if self.whole {
+                list.picks = list.degree;
+                continue;
+            }
+            let (mut picks, mut sum) = (0, 0.0);
+            for position in list.begin..list.begin + list.degree {
+                if let Some(number) = self.number(hop, position)? {
+                    picks += 1;
+                    sum += self.draw.share(number);
+                }
+            }
+            list.picks = picks;
+            self.sums.push(sum);
+        }
+        Ok(())
+    }
+
+    fn pick<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        list: &List,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), SampleError> {
+        if self.whole {
+            sink.weights(list.degree).fill((1.0 / list.degree as f64) as f32);
+            return sink.whole(hop, list);
+        }
+        let sum = self.sums[self.used];
+        self.used += 1;
+        for position in list.begin..list.begin + list.degree {
+            if let Some(number) = self.number(hop, position)? {
+                sink.push(hop, position)?;
+                sink.weights(1)[0] = self.draw.weight(number, list.degree, sum);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! GraphSAINT's subgraph of the ends of drawn edges.
+
+use super::saint::Unit;
+use super::sums::{self, Sums};
+use crate::hops::{Hop, NodeId};
+use crate::kind::{Fanout, KindRow};
+use crate::limits::LOCAL_ID_BYTES;
+use crate::{GraphView, SampleError, SamplerKind};
+
+impl SamplerKind {
+    /// As [`SAINT_NODE`](Self::SAINT_NODE) with the ends of edges that are drawn, those between small lists more likely.
+    pub const SAINT_EDGE: Self = Self::of(&KindRow {
+        name: "saint-edge",
+        help: "The same of the ends of edges that are drawn",
+        fanout: Fanout::SubgraphDraws { nodes: 2 },
+        reads_whole_lists: true,
+        // Sums of importance, the order that they are in, and how much of the whole draws each node.
+        node_bytes: 2 * LOCAL_ID_BYTES + 8 + 8,
+        reordered_bytes: 8,
+        ..KindRow::LIST_BY_LIST
+    });
+}
+
+/// Draws edges in proportion to 1 / d + 1 / d' of their ends, so that those between small lists, which few others stand
+/// in for, are likely. Takes 8 bytes a node.
+pub struct Edges {
+    /// How much of the sum of all draws an edge of each node.
+    parts: Vec<u64>,
+}
+
+/// The share of a node in the importance of its edges: ⌊2³² / d⌋ of its list's length, and 1 at least. A list without
+/// entries counts as one with one.
+#[inline]
+fn of_end(indptr: &[i64], node: usize) -> u64 {
+    // Where lists overlap this is any number, and no overflow; reading such a list is an error.
+    let degree = indptr[node + 1].wrapping_sub(indptr[node]) as u64;
+    ((1 << 32) / degree.max(1)).max(1)
+}
+
+impl Unit for Edges {
+    const KIND: SamplerKind = SamplerKind::SAINT_EDGE;
+
+    fn new(graph: &GraphView<'_>) -> Result<(Self, Sums), SampleError> {
+        let nodes = graph.csc.nodes();
+        let (mut of_lists, mut parts) = (vec![0_u64; nodes], vec![0_u64; nodes]);
+        let of_end = |node| of_end(graph.csc.indptr, node);
+        let whole = sums::each_entry(
+            graph,
+            |node, _| of_end(node),
+            |node, of_node, other| {
+                let more = of_node + of_end(other);
+                sums::add(&mut of_lists[node], more)
+                    && sums::add(&mut parts[node], more)
+                    // An edge from a node to itself draws it once.
+                    && (other == node || sums::add(&mut parts[other], more))
+            },
+        )?;
+        Ok((Self { parts }, Sums::new(graph, Self::KIND, whole.then_some(of_lists))?))
+    }
+
+    fn members<I: NodeId>(
+        &self,
+        sums: &Sums,
+        hop: &Hop<'_, I>,
+        drawn: u64,
+        mut member: impl FnMut(usize, u64),
+    ) -> Result<(), SampleError> {
+        let place = sums.place(drawn);
+        let (node, mut rest) = (sums.node(place.place), place.rest);
+        let (begin, degree) = hop.place_of_list(node)?;
+        member(node, self.parts[node]);
+        for position in begin..begin + degree {
+            let other = hop.indices[position].widen();
+            let Some(&part) = self.parts.get(other as usize) else { return Err(hop.no_node(position)) };
+            let other = other as usize;
+            let importance = of_end(hop.indptr, node) + of_end(hop.indptr, other);
+            if rest < importance {
+                member(other, part);
+                break;
+            }
+            rest -= importance;
+        }
+        Ok(())
+    }
+}

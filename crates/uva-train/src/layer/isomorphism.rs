@@ -1,0 +1,132 @@
+//! Graph isomorphism network (Xu et al. 2019): a perceptron of two layers over (1 + ε) x_v + Σ x_u, with ε learned.
+//!
+//! The sum goes over the picked neighbours as they are: a sample of a list gives a smaller sum than the whole list.
+
+use crate::TrainError;
+use crate::aggregate::Block;
+use crate::initial::glorot;
+use crate::random::SplitMix64;
+use crate::rowwise::linear;
+use tch::{Device, Kind, Tensor};
+
+/// Such a layer's parameters.
+pub(crate) struct Isomorphism {
+    /// ε, [1].
+    eps: Tensor,
+    /// [outputs, inputs]; ReLU follows.
+    first: Tensor,
+    first_bias: Tensor,
+    /// [outputs, outputs].
+    second: Tensor,
+    second_bias: Tensor,
+}
+
+/// What a forward pass leaves for the backward pass.
+pub(crate) struct Saved {
+    /// (1 + ε) x_v + Σ x_u, [destinations, inputs].
+    sums: Tensor,
+    /// Behind the ReLU, [destinations, outputs].
+    hidden: Tensor,
+}
+
+impl Isomorphism {
+    pub(crate) fn new(
+        (inputs, outputs): (usize, usize),
+        place: (Kind, Device),
+        random: &mut SplitMix64,
+    ) -> Result<Self, TrainError> {
+        let zeros = |size: usize| Tensor::f_zeros([size as i64], place);
+        Ok(Self {
+            eps: zeros(1)?,
+            first: glorot(&[outputs, inputs], inputs + outputs, place, random)?,
+            first_bias: zeros(outputs)?,
+            second: glorot(&[outputs, outputs], 2 * outputs, place, random)?,
+            second_bias: zeros(outputs)?,
+        })
+    }
+
+    /// A copy on `device`; where it is there already, of the same storage.
+    pub(crate) fn on(&self, device: Device) -> Result<Self, TrainError> {
+        let copy = |tensor: &Tensor| tensor.f_to_device(device);
+        Ok(Self {
+            eps: copy(&self.eps)?,
+            first: copy(&self.first)?,
+            first_bias: copy(&self.first_bias)?,
+            second: copy(&self.second)?,
+            second_bias: copy(&self.second_bias)?,
+        })
+    }
+
+    pub(crate) fn parameters(&self) -> Vec<(&'static str, &Tensor)> {
+        vec![
+            ("eps", &self.eps),
+            ("first.weight", &self.first),
+            ("first.bias", &self.first_bias),
+            ("second.weight", &self.second),
+            ("second.bias", &self.second_bias),
+        ]
+    }
+
+    /// Columns of the result, and of what [`Isomorphism::project`] gives.
+    pub(crate) fn outputs(&self) -> i64 {
+        self.second_bias.numel() as i64
+    }
+
+    /// 1 + ε, [1].
+    fn own_weight(&self) -> Result<Tensor, TrainError> {
+        Ok(self.eps.f_add_scalar(1.0)?)
+    }
+
+    /// From [sources, inputs] to [destinations, outputs].
+    pub(crate) fn forward(&self, x: &Tensor, block: &Block<'_>) -> Result<(Tensor, Saved), TrainError> {
+        let mut sums = block.aggregate(x)?;
+        let own = x.f_narrow(0, 0, block.destinations as i64)?;
+        let _ = sums.f_addcmul_(&own, &self.own_weight()?)?;
+        let hidden = sums.f_linear(&self.first, Some(&self.first_bias))?.f_relu()?;
+        let out = hidden.f_linear(&self.second, Some(&self.second_bias))?;
+        Ok((out, Saved { sums, hidden }))
+    }
+
+    /// Gradients of the parameters, in their order, and of `x` where asked for, from that of the result.
+    pub(crate) fn backward(
+        &self,
+        x: &Tensor,
+        saved: &Saved,
+        block: &Block<'_>,
+        gradient: &Tensor,
+        input_gradient: bool,
+    ) -> Result<(Vec<Tensor>, Option<Tensor>), TrainError> {
+        let destinations = block.destinations as i64;
+        let column_sums = |rows: &Tensor| rows.f_sum_dim_intlist([0i64].as_slice(), false, None);
+        let of_hidden = gradient.f_mm(&self.second)?.f_mul(&saved.hidden.f_gt(0.0)?)?;
+        let of_sums = of_hidden.f_mm(&self.first)?;
+        let own = x.f_narrow(0, 0, destinations)?;
+        let of_eps = of_sums.f_mul(&own)?.f_sum(of_sums.f_kind()?)?.f_view([1])?;
+        let of_parameters = vec![
+            of_eps,
+            of_hidden.f_tr()?.f_mm(&saved.sums)?,
+            column_sums(&of_hidden)?,
+            gradient.f_tr()?.f_mm(&saved.hidden)?,
+            column_sums(gradient)?,
+        ];
+        let of_x = if input_gradient {
+            let rows = block.spread(&of_sums)?;
+            let _ = rows.f_narrow(0, 0, destinations)?.f_addcmul_(&of_sums, &self.own_weight()?)?;
+            Some(rows)
+        } else {
+            None
+        };
+        Ok((of_parameters, of_x))
+    }
+
+    /// The first product of all rows, without its bias: neighbours can be summed behind it.
+    pub(crate) fn project(&self, x: &Tensor) -> Result<Tensor, TrainError> {
+        linear(x, &self.first)
+    }
+
+    /// The result from the sums of projected neighbours, and the projected rows of the nodes themselves.
+    pub(crate) fn evaluate(&self, sums: &Tensor, own: &Tensor) -> Result<Tensor, TrainError> {
+        let sums = sums.f_addcmul(own, &self.own_weight()?)?.f_add(&self.first_bias)?;
+        Ok(sums.f_relu()?.f_linear(&self.second, Some(&self.second_bias))?)
+    }
+}

@@ -1,0 +1,21 @@
+//! For the example `aggregation`, which measures them: the sums of a block, and back.
+
+use crate::TrainError;
+use crate::aggregate::spread_on_host;
+use crate::input::BlockInput;
+use crate::sums::{self, Weights};
+use tch::Tensor;
+
+fn weights<'a>(block: &BlockInput<'a>) -> Weights<'a, f32> {
+    if block.weights.is_empty() { Weights::Mean } else { Weights::Each(block.weights) }
+}
+
+/// One row a destination. `block` is what a trainer would have accepted.
+pub fn aggregate(block: &BlockInput<'_>, rows: &Tensor) -> Result<Tensor, TrainError> {
+    sums::weighted_sums(rows, (block.indptr, block.indices), weights(block))
+}
+
+/// One row a source.
+pub fn spread(block: &BlockInput<'_>, rows: &Tensor) -> Result<Tensor, TrainError> {
+    spread_on_host(rows, block, weights(block))
+}

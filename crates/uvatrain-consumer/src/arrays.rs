@@ -1,0 +1,80 @@
+//! A batch as the trainer takes it.
+
+use uva_train::{BatchInput, BlockInput, DeviceBatch, DeviceBlock};
+
+use uva_runtime::Batch;
+
+/// The arrays of a batch, borrowed from its slot.
+pub(crate) enum BatchArrays<'b> {
+    /// In host memory: everything but the blocks, and the blocks.
+    Host(BatchInput<'b>, Vec<BlockInput<'b>>),
+    /// On the GPU, likewise.
+    Device(DeviceBatch<'b>, Vec<DeviceBlock<'b>>),
+}
+
+impl<'b> BatchArrays<'b> {
+    pub fn of(batch: &'b Batch) -> Self {
+        match batch.on_device() {
+            None => Self::on_host(batch),
+            Some(view) => {
+                let blocks = (0..batch.layers())
+                    .map(|layer| {
+                        let counts = batch.counts(layer);
+                        DeviceBlock {
+                            destinations: counts.destinations,
+                            sources: counts.sources,
+                            edges: counts.edges,
+                            indptr: view.indptr(layer),
+                            indices: view.indices(layer),
+                            weights: view.weights(layer),
+                        }
+                    })
+                    .collect();
+                let input = DeviceBatch {
+                    features: view.features(),
+                    element: view.element(),
+                    rows: batch.node_count(),
+                    dim: view.dim(),
+                    labels: view.labels(),
+                    degrees: view.degrees(),
+                    blocks: &[],
+                };
+                Self::Device(input, blocks)
+            }
+        }
+    }
+
+    fn on_host(batch: &'b Batch) -> Self {
+        let blocks = (0..batch.layers())
+            .map(|layer| {
+                let block = batch.block(layer);
+                BlockInput {
+                    destinations: block.destinations,
+                    sources: block.sources,
+                    indptr: block.indptr,
+                    indices: block.indices,
+                    weights: block.weights,
+                }
+            })
+            .collect();
+        let features = batch.features();
+        let input = BatchInput {
+            features: features.bytes,
+            element: features.element,
+            rows: features.rows,
+            dim: features.dim,
+            labels: batch.labels(),
+            degrees: batch.degrees(),
+            blocks: &[],
+        };
+        Self::Host(input, blocks)
+    }
+
+    /// What the trainer takes.
+    pub fn input(&self) -> uva_train::Batch<'_> {
+        match self {
+            Self::Host(input, blocks) => uva_train::Batch::Host(BatchInput { blocks, ..*input }),
+            Self::Device(input, blocks) => uva_train::Batch::Device(DeviceBatch { blocks, ..*input }),
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The built-in consumer: a model trained on the batches of a run, as the launcher asks for it.
+//!
+//! It ties `uva-runtime`, which hands over batches, to `uva-train`, which computes. Programs that link this crate load
+//! libtorch: of the programs here that is `uvatrain-consumer` alone. It must not know command lines and terminals, nor
+//! how a batch travels.
+//!
+//! Next: [`session`] is what happens to the batches; [`consume`] is the job that a launcher hands over.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod arrays;
+mod gpu;
+pub mod session;
+mod trial;
+mod work;
+
+pub use gpu::torch_on_gpu;
+pub use work::consume;

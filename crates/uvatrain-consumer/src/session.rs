@@ -1,0 +1,393 @@
+//! The built-in consumer: trains a model on the batches, validates, stops, checkpoints, tests.
+//!
+//! What it does with a batch depends on the batch and on its own state only, never on time or on how the batches
+//! travelled. So a run resumed at any batch goes on with the losses that the uninterrupted run had.
+
+use std::time::Instant;
+
+use uva_graph::{Dataset, Split};
+use uva_model::checkpoint as stored;
+use uva_runtime::cache::Caches;
+use uva_runtime::clock::since_boot;
+use uva_runtime::control::Stop;
+use uva_runtime::metrics::{BatchEvent, EpochEvent, Event, Observer, PassSums, Progress};
+use uva_runtime::roles::BatchReceiver;
+use uva_runtime::training::{
+    Best, EvaluateBy, TrainingOptions, TrainingOutcome, TrainingState, checkpoint_error, task,
+};
+use uva_runtime::{Batch, Cursor, RuntimeError};
+use uva_train::{Evaluation, TrainError, Trainer, checkpoint};
+
+use crate::arrays::BatchArrays;
+use crate::gpu;
+
+/// Trains until the schedule ends, early stopping does, or the run is asked to stop.
+///
+/// # Errors
+/// Divergence, a full disk under the checkpoint, a dead producer.
+pub fn train(
+    receiver: &mut BatchReceiver,
+    dataset: &Dataset,
+    options: &TrainingOptions,
+    observer: &mut dyn Observer,
+) -> Result<TrainingOutcome, RuntimeError> {
+    let mut session = Session::begin(receiver, dataset, options, observer)?;
+    session.run(receiver, observer)?;
+    receiver.count_work();
+    receiver.log_end();
+    Ok(TrainingOutcome {
+        epochs: session.state.cursor.epoch,
+        best: session.state.best,
+        stopped_early: session.is_out_of_patience(),
+        ..session.outcome
+    })
+}
+
+pub(crate) struct Session<'a> {
+    dataset: &'a Dataset,
+    options: &'a TrainingOptions,
+    trainer: Trainer,
+    /// What is cached: whether hits are told, and which of them apart.
+    caches: Caches,
+    state: TrainingState,
+    outcome: TrainingOutcome,
+    /// Sums of the validation or test pass under way.
+    evaluation: Evaluation,
+    epochs: u32,
+    epoch_began: Instant,
+    pass_began: Instant,
+    /// Batches trained that no checkpoint holds yet; counts on where there is no directory for one.
+    since_checkpoint: u32,
+}
+
+impl<'a> Session<'a> {
+    pub(crate) fn begin(
+        receiver: &mut BatchReceiver,
+        dataset: &'a Dataset,
+        options: &'a TrainingOptions,
+        observer: &mut dyn Observer,
+    ) -> Result<Self, RuntimeError> {
+        let device = gpu::prepare(receiver)?;
+        let task = task(dataset, options.metric)?;
+        let mut trainer =
+            Trainer::new(&options.trainer, dataset.features().dim, task, device).map_err(train_error)?;
+        if let Some(directory) = &options.checkpoint {
+            // Of a run that nobody could clean up behind. One run at a time writes there, and now it is this one.
+            stored::remove_leftovers(directory).map_err(checkpoint_error)?;
+        }
+        let mut state = TrainingState::default();
+        let mut resumed = false;
+        let epochs = receiver.schedule().passes().epochs;
+        if let Some(directory) = options.checkpoint.as_ref().filter(|_| options.resume) {
+            if let Some(saved) = stored::read(directory).map_err(checkpoint_error)? {
+                checkpoint::restore(&saved, &mut trainer, &options.fingerprint).map_err(checkpoint_error)?;
+                state = saved.state().map_err(checkpoint_error)?;
+                resumed = true;
+            } else {
+                let directory = directory.display();
+                observer.note(&format!("no checkpoint in {directory} yet: starting at the beginning"));
+            }
+        }
+        state.train_threads = options.trainer.threads;
+        tracing::info!(
+            model = options.trainer.model.name(),
+            hidden = options.trainer.hidden,
+            parameters = trainer.parameter_count(),
+            threads = trainer.threads(),
+            device = ?trainer.device(),
+            epoch = state.cursor.epoch,
+            batch = state.cursor.batch,
+            "ready to train"
+        );
+        let session = Self {
+            dataset,
+            options,
+            trainer,
+            caches: receiver.caches().clone(),
+            state,
+            outcome: TrainingOutcome::default(),
+            evaluation: Evaluation::default(),
+            epochs,
+            epoch_began: Instant::now(),
+            pass_began: Instant::now(),
+            since_checkpoint: 0,
+        };
+        if resumed {
+            observer.note(&session.where_it_goes_on(receiver.schedule().train_batches()));
+        }
+        Ok(session)
+    }
+
+    /// What a resumed run does next, for the person who watches.
+    fn where_it_goes_on(&self, train_batches: u64) -> String {
+        let TrainingState { cursor: Cursor { epoch, batch }, epochs_without_gain, .. } = self.state;
+        let [epoch_number, batch_number] = [epoch, batch].map(|number| u64::from(number) + 1);
+        if self.is_out_of_patience() {
+            return format!(
+                "nothing is left to train: early stopping ended it behind epoch {epoch}, {epochs_without_gain} behind the \
+                 best; --patience {} or more trains on. The best model is tested",
+                u64::from(epochs_without_gain) + 1
+            );
+        }
+        if self.is_over() {
+            return format!(
+                "nothing is left to train: the checkpoint has {epoch} of {} epochs; --epochs {epoch_number} or more \
+                 trains on. Its model is tested",
+                self.epochs
+            );
+        }
+        if u64::from(batch) >= train_batches {
+            return format!("resumed behind the last batch of epoch {epoch_number}, at its validation");
+        }
+        format!("resumed at batch {batch_number} of epoch {epoch_number}")
+    }
+
+    fn run(&mut self, receiver: &mut BatchReceiver, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
+        let schedule = *receiver.schedule();
+        let trained_all = u64::from(self.state.cursor.batch) >= schedule.train_batches();
+        if self.is_over() {
+            self.end_training(receiver)?;
+        } else if trained_all && schedule.valid_batches() == 0 {
+            // Interrupted between an epoch's last batch and its full-neighbourhood validation.
+            self.end_epoch(receiver, observer)?;
+        }
+        loop {
+            if receiver.stop() >= Stop::Soon {
+                return self.interrupt();
+            }
+            let Some(batch) = receiver.next_batch()? else { break };
+            match batch.split() {
+                Split::Train => {
+                    self.train_batch(&batch, observer)?;
+                    let last = u64::from(batch.index()) + 1 == schedule.train_batches();
+                    self.progress(&batch, schedule.train_batches(), self.state.sums, observer);
+                    drop(batch);
+                    if last {
+                        self.end_of_training_pass();
+                        if schedule.valid_batches() == 0 {
+                            // A full evaluation may take long: who asks for the end does not wait for it.
+                            if receiver.stop() >= Stop::Soon {
+                                return self.interrupt();
+                            }
+                            self.end_epoch(receiver, observer)?;
+                        }
+                    } else {
+                        self.checkpoint_if_due()?;
+                    }
+                }
+                split => {
+                    self.evaluate_batch(&batch)?;
+                    let batches = match split {
+                        Split::Valid => schedule.valid_batches(),
+                        _ => schedule.test_batches(),
+                    };
+                    let last = u64::from(batch.index()) + 1 == batches;
+                    self.progress(&batch, batches, sums_of(&self.evaluation), observer);
+                    drop(batch);
+                    if last && split == Split::Valid {
+                        self.end_epoch(receiver, observer)?;
+                    }
+                }
+            }
+        }
+        // A wait that the stop word ended looks like the end of the schedule.
+        if receiver.stop() >= Stop::Soon {
+            return self.interrupt();
+        }
+        let test = match self.options.evaluate_by {
+            EvaluateBy::Sampled => std::mem::take(&mut self.evaluation),
+            EvaluateBy::Full => self.evaluate_fully(Split::Test, receiver)?,
+        };
+        (self.outcome.test_accuracy, self.outcome.test_roc_auc) = (test.accuracy(), test.roc_auc());
+        self.outcome.test_epoch = self.tested_epoch();
+        Ok(())
+    }
+
+    /// The epoch whose model is tested: the best one where early stopping was asked for, else the last.
+    fn tested_epoch(&self) -> Option<u32> {
+        let best = self.state.best.filter(|_| self.options.patience.is_some());
+        best.map(|best| best.epoch).or(self.state.cursor.epoch.checked_sub(1))
+    }
+
+    /// Whether early stopping ends training here. Asked at an epoch's end and on a resume, which may have been given
+    /// other epochs or another patience; so a checkpoint does not hold the answer.
+    fn is_out_of_patience(&self) -> bool {
+        let state = &self.state;
+        state.cursor.batch == 0
+            && state.cursor.epoch < self.epochs
+            && self.options.patience.is_some_and(|patience| state.epochs_without_gain >= patience)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_out_of_patience() || self.state.cursor.epoch >= self.epochs
+    }
+
+    pub(crate) fn train_batch(
+        &mut self,
+        batch: &Batch,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RuntimeError> {
+        let began = since_boot();
+        let arrays = BatchArrays::of(batch);
+        let mut confirm = || batch.confirm().map_err(|error| error.to_string());
+        let step = self
+            .trainer
+            .train_batch(batch.epoch(), batch.index(), arrays.input(), &mut confirm)
+            .map_err(|error| train_or_batch_error(error, batch))?;
+        self.state.sums.loss += f64::from(step.loss) * step.labelled as f64;
+        self.state.sums.correct += step.correct as u64;
+        self.state.sums.labelled += step.labelled as u64;
+        self.state.cursor = Cursor { epoch: batch.epoch(), batch: batch.index() + 1 };
+        self.outcome.batches += 1;
+        self.since_checkpoint += 1;
+        let event = BatchEvent {
+            loss: Some(step.loss),
+            train_at_us: began.as_micros() as u64,
+            train_us: since_boot().saturating_sub(began).as_micros() as u64,
+            ..BatchEvent::of(batch, self.caches.are_there())
+        };
+        if let Some(counts) = event.cache {
+            let totals = self.outcome.cache.get_or_insert_default();
+            totals.add(counts, event.epoch, self.caches.counted_epochs);
+        }
+        observer.event(&Event::Batch(event))
+    }
+
+    fn evaluate_batch(&mut self, batch: &Batch) -> Result<(), RuntimeError> {
+        let arrays = BatchArrays::of(batch);
+        let mut confirm = || batch.confirm().map_err(|error| error.to_string());
+        let evaluation = self
+            .trainer
+            .evaluate_batch(arrays.input(), &mut confirm)
+            .map_err(|error| train_or_batch_error(error, batch))?;
+        self.evaluation += evaluation;
+        Ok(())
+    }
+
+    fn evaluate_fully(&self, split: Split, receiver: &BatchReceiver) -> Result<Evaluation, RuntimeError> {
+        let dataset = self.dataset;
+        if dataset.split(split).is_empty() {
+            return Ok(Evaluation::default());
+        }
+        // Should it fail here, or be killed, it is not of the last batch.
+        receiver.note_evaluation(Some((split, self.state.cursor.epoch)));
+        let evaluation = self
+            .trainer
+            .evaluate_full(dataset.csc(), dataset.features(), dataset.labels(), dataset.split(split))
+            .map_err(train_error)?;
+        receiver.note_evaluation(None);
+        Ok(evaluation)
+    }
+
+    fn end_of_training_pass(&mut self) {
+        self.outcome.training_seconds += self.pass_began.elapsed().as_secs_f64();
+    }
+
+    /// Behind an epoch's last batch, and its validation where that went through the slots.
+    fn end_epoch(
+        &mut self,
+        receiver: &mut BatchReceiver,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RuntimeError> {
+        if self.options.evaluate_by == EvaluateBy::Full {
+            self.evaluation = self.evaluate_fully(Split::Valid, receiver)?;
+        }
+        let epoch = self.state.cursor.epoch;
+        if let Some(value) = self.evaluation.judged_by(self.trainer.task().metric) {
+            if self.state.best.is_none_or(|best| value > best.value) {
+                self.state.best = Some(Best { epoch, value });
+                self.state.epochs_without_gain = 0;
+                self.trainer.keep_best().map_err(train_error)?;
+            } else {
+                self.state.epochs_without_gain += 1;
+            }
+        }
+        observer.event(&Event::Epoch(EpochEvent {
+            epoch,
+            train_loss: self.state.sums.mean_loss(),
+            train_accuracy: self.state.sums.accuracy().unwrap_or(0.0),
+            valid_accuracy: self.evaluation.accuracy(),
+            valid_roc_auc: self.evaluation.roc_auc(),
+            seconds: self.epoch_began.elapsed().as_secs_f64(),
+        }))?;
+        self.state.sums = PassSums::default();
+        self.evaluation = Evaluation::default();
+        self.state.cursor = Cursor { epoch: epoch + 1, batch: 0 };
+        self.write_checkpoint()?;
+        if self.is_over() {
+            self.end_training(receiver)?;
+        }
+        self.pass_began = Instant::now();
+        self.epoch_began = Instant::now();
+        Ok(())
+    }
+
+    /// Only the test pass is left; it is the best model's where early stopping was asked for.
+    fn end_training(&mut self, receiver: &mut BatchReceiver) -> Result<(), RuntimeError> {
+        if self.options.patience.is_some() && self.state.best.is_some() {
+            self.trainer.restore_best().map_err(train_error)?;
+        }
+        receiver.end_training();
+        Ok(())
+    }
+
+    /// Keeps what was trained since the last checkpoint. Where nothing was, the one that is there stays: an interrupt
+    /// before the first batch must not replace another run's with an untrained model.
+    fn interrupt(&mut self) -> Result<(), RuntimeError> {
+        self.outcome.interrupted = true;
+        if self.since_checkpoint == 0 { Ok(()) } else { self.write_checkpoint() }
+    }
+
+    fn checkpoint_if_due(&mut self) -> Result<(), RuntimeError> {
+        match self.options.checkpoint_every {
+            Some(every) if self.since_checkpoint >= every => self.write_checkpoint(),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_checkpoint(&mut self) -> Result<(), RuntimeError> {
+        let Some(directory) = &self.options.checkpoint else { return Ok(()) };
+        checkpoint::write(directory, &self.trainer, &self.options.fingerprint, &self.state)
+            .map_err(checkpoint_error)?;
+        self.since_checkpoint = 0;
+        Ok(())
+    }
+
+    fn progress(&self, batch: &Batch, batches: u64, pass: PassSums, observer: &mut dyn Observer) {
+        let progress = Progress {
+            split: batch.split(),
+            epoch: batch.epoch(),
+            epochs: self.epochs,
+            batch: u64::from(batch.index()) + 1,
+            batches,
+            loss: self.state.sums.mean_loss(),
+            accuracy: pass.accuracy().unwrap_or(0.0),
+        };
+        observer.progress(&progress, "");
+    }
+}
+
+/// What a progress bar shows of an evaluation under way.
+fn sums_of(evaluation: &Evaluation) -> PassSums {
+    PassSums {
+        loss: evaluation.loss_sum,
+        correct: evaluation.correct as u64,
+        labelled: evaluation.labelled as u64,
+    }
+}
+
+/// A batch that was not whole says so itself, with what the run is to end of.
+fn train_or_batch_error(error: TrainError, batch: &Batch) -> RuntimeError {
+    match error {
+        TrainError::Unconfirmed(reason) => batch.confirm().err().unwrap_or(RuntimeError::Failed(reason)),
+        error => train_error(error),
+    }
+}
+
+pub(crate) fn train_error(error: TrainError) -> RuntimeError {
+    if error.is_usage() {
+        RuntimeError::Input(error.to_string())
+    } else {
+        RuntimeError::Failed(error.to_string())
+    }
+}

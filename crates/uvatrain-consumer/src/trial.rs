@@ -1,0 +1,43 @@
+//! One training batch beside everything that a run has on the GPU, to see how much memory that leaves.
+
+use uva_graph::Dataset;
+use uva_runtime::RuntimeError;
+use uva_runtime::metrics::{Event, Observer, Progress};
+use uva_runtime::roles::BatchReceiver;
+use uva_runtime::training::{TrainingOptions, TrialOutcome};
+
+use crate::session::Session;
+
+/// Trains the first batch and asks the driver what is left. libtorch keeps what it has taken, so that is what its peak
+/// leaves; the other roles have theirs at that moment too.
+pub(crate) fn run(
+    receiver: &mut BatchReceiver,
+    dataset: &Dataset,
+    options: &TrainingOptions,
+) -> Result<TrialOutcome, RuntimeError> {
+    let alone = TrainingOptions { checkpoint: None, resume: false, ..options.clone() };
+    let mut session = Session::begin(receiver, dataset, &alone, &mut Nobody)?;
+    if let Some(batch) = receiver.next_batch()? {
+        session.train_batch(&batch, &mut Nobody)?;
+    }
+    let slots = receiver.device_slots().ok_or_else(|| {
+        RuntimeError::Usage("--gpu-cache auto: this run has no feature slots on a GPU to cache beside".into())
+    })?;
+    let (free, total) = slots.context().memory()?;
+    receiver.end_training();
+    while receiver.next_batch()?.is_some() {}
+    Ok(TrialOutcome { free, total })
+}
+
+/// Hears of a trial: it is no run that anybody keeps metrics of.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn event(&mut self, _: &Event) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    fn progress(&mut self, _: &Progress, _: &str) {}
+
+    fn note(&mut self, _: &str) {}
+}

@@ -1,0 +1,28 @@
+//! The job that a launcher hands over.
+
+use serde_json::Value;
+use uva_graph::Dataset;
+use uva_runtime::RuntimeError;
+use uva_runtime::metrics::Observer;
+use uva_runtime::roles::BatchReceiver;
+use uva_runtime::training::{Job, to_value};
+
+use crate::{session, trial};
+
+/// Does a [`Job`] with the batches, and returns its result: the function that [`uva_runtime::launcher::run_role`] calls.
+///
+/// # Errors
+/// As [`session::train`].
+pub fn consume(
+    receiver: &mut BatchReceiver,
+    dataset: &Dataset,
+    job: Value,
+    observer: &mut dyn Observer,
+) -> Result<Value, RuntimeError> {
+    let job: Job = serde_json::from_value(job)
+        .map_err(|error| RuntimeError::Failed(format!("the training options cannot be read: {error}")))?;
+    match job {
+        Job::Train(options) => to_value(&session::train(receiver, dataset, &options, observer)?),
+        Job::Trial(options) => to_value(&trial::run(receiver, dataset, &options)?),
+    }
+}

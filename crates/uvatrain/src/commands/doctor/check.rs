@@ -1,0 +1,48 @@
+//! One finding, with what mends it.
+
+use serde::Serialize;
+
+/// One thing looked at.
+#[derive(Debug, Serialize)]
+pub struct Check {
+    /// What was looked at.
+    pub name: &'static str,
+    /// How it stands.
+    pub status: Status,
+    /// What was found.
+    pub finding: String,
+    /// The command, or the step, that mends or improves it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// As it should be.
+    Ok,
+    /// Works, but could be better, or is of no use on this machine.
+    Note,
+    /// Something that the program needs is not there.
+    Missing,
+}
+
+impl Check {
+    pub fn ok(name: &'static str, finding: impl Into<String>) -> Check {
+        Check { name, status: Status::Ok, finding: finding.into(), remedy: None }
+    }
+
+    pub fn note(name: &'static str, finding: impl Into<String>, remedy: impl Into<String>) -> Check {
+        Check { name, status: Status::Note, finding: finding.into(), remedy: Some(remedy.into()) }
+    }
+
+    pub fn missing(name: &'static str, finding: impl Into<String>, remedy: impl Into<String>) -> Check {
+        Check { name, status: Status::Missing, finding: finding.into(), remedy: Some(remedy.into()) }
+    }
+}
+
+/// A file of the kernel's, without its last newline; `None` where it is not there or not ours to read.
+pub fn read(path: &str) -> Option<String> {
+    uva_mem::files::read_kernel_text(path).ok().map(|text| text.trim_end().to_owned())
+}

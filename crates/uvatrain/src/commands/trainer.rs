@@ -1,0 +1,111 @@
+//! The program that trains the built-in models, `uvatrain-consumer`, and the libtorch that it loads. Both are found, and
+//! the program is asked for its version, before a run starts anything.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+use uva_cuda::libtorch::{self, AskPython, Libtorch};
+use uva_runtime::launcher::PROTOCOL;
+use uva_runtime::machine;
+use uva_runtime::training::TrainerProgram;
+
+use crate::exit;
+
+/// Its name, beside `uvatrain`.
+pub const PROGRAM: &str = "uvatrain-consumer";
+/// What installs both programs.
+pub const INSTALL: &str = "./scripts/setup/libtorch.sh && cargo install --path crates/uvatrain";
+/// What brings a libtorch.
+pub const LIBTORCH: &str = "./scripts/setup/libtorch.sh, or python3 -m pip install torch==2.11.0";
+
+/// What `uvatrain-consumer --version` prints: launcher and consumer share layouts that no message describes.
+pub fn identity() -> String {
+    format!("{PROGRAM} {} (protocol {PROTOCOL})", env!("CARGO_PKG_VERSION"))
+}
+
+/// The program's file, whether or not it is there.
+pub fn path() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot tell where this program lies")?;
+    Ok(own.with_file_name(PROGRAM))
+}
+
+/// The libtorch in force.
+///
+/// # Errors
+/// What the machine lacks, with every place that was looked at.
+pub fn libtorch(option: Option<&Path>) -> anyhow::Result<Libtorch> {
+    libtorch::find(option, AskPython::Yes).map_err(|missing| {
+        exit::lacking(format!(
+            "{missing}: run {LIBTORCH}; a folder elsewhere is named by --libtorch or {}",
+            libtorch::VARIABLE
+        ))
+        .into()
+    })
+}
+
+/// The program, and what it needs in its environment to load the libtorch that `option` names or that is found.
+///
+/// # Errors
+/// What the machine lacks: the program, one of this version, or libtorch.
+pub fn find(option: Option<&Path>) -> anyhow::Result<TrainerProgram> {
+    let path = path()?;
+    if !path.is_file() {
+        return Err(exit::lacking(format!(
+            "{} is not there: the built-in models are trained by that program, which lies beside uvatrain; install both \
+             by `{INSTALL}` in the checkout",
+            path.display()
+        ))
+        .into());
+    }
+    with_libtorch(path, &libtorch(option)?)
+}
+
+/// The same with this libtorch.
+///
+/// # Errors
+/// As [`find`].
+pub fn with_libtorch(path: PathBuf, libtorch: &Libtorch) -> anyhow::Result<TrainerProgram> {
+    let Some(lib) = libtorch.lib.to_str() else {
+        return Err(
+            exit::lacking(format!("{:?}: the path is not UTF-8 text: rename it", libtorch.lib)).into()
+        );
+    };
+    let before = std::env::var("LD_LIBRARY_PATH").ok().filter(|folders| !folders.is_empty());
+    let folders = before.map_or_else(|| lib.to_owned(), |before| format!("{lib}:{before}"));
+    let named = (libtorch::VARIABLE.to_owned(), lib.to_owned());
+    let program = TrainerProgram {
+        path,
+        environment: vec![("LD_LIBRARY_PATH".to_owned(), folders), named.clone()],
+        libtorch: Some((named.0, Some(named.1))),
+    };
+    check_version(&program)?;
+    Ok(program)
+}
+
+/// Starts the program to hear its version: that also shows that it loads.
+fn check_version(program: &TrainerProgram) -> anyhow::Result<()> {
+    let path = program.path.display();
+    let asked = Command::new(&program.path)
+        .arg("--version")
+        .envs(program.environment.iter().cloned())
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| machine::not_started(PROGRAM, &error))?;
+    let said = String::from_utf8_lossy(&asked.stdout);
+    if asked.status.success() && said.trim() == identity() {
+        return Ok(());
+    }
+    let problem = if asked.status.success() {
+        format!("it is {}, and this is uvatrain for {}", said.trim(), identity())
+    } else {
+        let reason = String::from_utf8_lossy(&asked.stderr);
+        format!(
+            "it does not start ({}): {}",
+            asked.status,
+            reason.lines().next().unwrap_or("no reason given")
+        )
+    };
+    Err(exit::lacking(format!("{path}: {problem}; install both programs anew: `{INSTALL}` in the checkout"))
+        .into())
+}

@@ -1,0 +1,61 @@
+//! The command line: it parses, calls the libraries, and prints. Two programs are made of it: `uvatrain`, and
+//! `uvatrain-consumer`, which has the built-in models and libtorch besides ([`Models`]).
+//!
+//! The way in: `flags` declares every option once; `config` reads them from the command line and from a file; a file of
+//! `commands` calls `uva-graph` and `uva-runtime` and prints through `ui`; `exit` turns errors into exit codes.
+//!
+//! It must not know libtorch, and no algorithm lives here.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod commands;
+mod config;
+mod exit;
+mod flags;
+mod models;
+mod ui;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use config::Asked;
+pub use models::Models;
+/// The program `uvatrain`: does what the command line asks for.
+pub fn program() -> ExitCode {
+    run(None)
+}
+
+/// The program `uvatrain-consumer`: the role that trains, its probe, and `train` with all roles as threads.
+pub fn consumer_program(models: Models) -> ExitCode {
+    match std::env::args_os().nth(1).as_deref().and_then(|word| word.to_str()) {
+        Some("consumer" | "probe" | "train") => run(Some(models)),
+        Some("--version") => exit::conclude(ui::out::script(&format!("{}\n", commands::trainer::identity()))),
+        _ => {
+            ui::out::say("uvatrain-consumer: started by `uvatrain train`, not by hand");
+            ExitCode::from(exit::Code::BadInput as u8)
+        }
+    }
+}
+
+fn run(models: Option<Models>) -> ExitCode {
+    ui::log::install();
+    errors_for_files_that_may_not_grow();
+    let asked = match config::parse(std::env::args_os().collect()) {
+        Ok(asked) => asked,
+        Err(refusal) => return ExitCode::from(refusal.say()),
+    };
+    exit::conclude(match asked {
+        Asked::Command(cli) => commands::run(cli.command, models),
+        Asked::Config(text) => ui::out::script(&text),
+    })
+}
+
+/// Beyond a limit on the size of files (`ulimit -f`) the kernel ends a process that has no handler for it, without a
+/// word. With one the write fails, and its error names the file. (A handler and not a disposition to ignore, which
+/// programs that this one starts would inherit.)
+fn errors_for_files_that_may_not_grow() {
+    let noticed = Arc::new(AtomicBool::new(false));
+    // Where it cannot be had, the process ends as it would have.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, noticed);
+}

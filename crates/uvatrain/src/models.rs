@@ -1,0 +1,12 @@
+//! The built-in models, as a program that has them hands them in.
+
+use uva_runtime::launcher::Consume;
+
+/// What a program with libtorch brings along.
+#[derive(Clone, Copy, Debug)]
+pub struct Models {
+    /// Trains on the batches of a run.
+    pub consume: Consume,
+    /// Whether libtorch can use a GPU, and if not, why.
+    pub torch_on_gpu: fn() -> Result<(), String>,
+}
