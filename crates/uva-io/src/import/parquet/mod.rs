@@ -9,7 +9,7 @@
 //! | | features | `feat`, `x`, `features`, `node_feat` | lists of one length, of float, double or integers |
 //! | | | else `feat_0`, `feat_1`, …, or `x_0`, `x_1`, … | numbers |
 //! | | label | `label`, `labels`, `y`, `node_label` | integers, or floats that are whole; null or NaN means none |
-//! | | split | `split` | text: `train`, `valid`, `val`, `validation` or `test`; null or anything else is none |
+//! | | split | `split` | text: `train`, `valid`, `val`, `validation` or `test`; null, `none` or empty means none |
 //!
 //! Without a table of nodes these are the ids that occur, as for an edge list. Other columns are not read.
 
