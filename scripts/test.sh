@@ -32,6 +32,7 @@ without_libtorch() {
 step "libtorch" scripts/setup/libtorch.sh
 step "Python" scripts/setup/python.sh
 step "format" cargo fmt --all --check
+step "imports" scripts/check/imports.py
 step "builds without libtorch" without_libtorch
 step "clippy" cargo clippy --workspace --all-targets -- -D warnings
 step "book" scripts/check/book.sh

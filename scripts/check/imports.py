@@ -21,6 +21,8 @@ DEFINITION = (
     r"(?:unsafe[ \t]+)?(?:extern[ \t]+\"[^\"]*\"[ \t]+)?"
     r"(?:fn|struct|enum|trait|type|const|static|union|macro_rules!)[ \t]+(?:mut[ \t]+)?(\w+)"
 )
+# Crates whose modules may still form circles: the stand-in for the driver calls back from streams into contexts.
+LEFT_OUT = {"cuda-sim"}
 MODULE = re.compile(r"(?:^|\n)[ \t]*(?:pub(?:\([^)]*\))?[ \t]+)?mod[ \t]+(\w+)[ \t]*([;{])")
 
 
@@ -260,11 +262,11 @@ def check(crate):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("crates", nargs="*", help="folders of crates; all of crates/ where none is given")
+    parser.add_argument("crates", nargs="*", help=f"folders of crates; without any, all of crates/ but {', '.join(LEFT_OUT)}")
     parser.add_argument("--arrows", action="store_true", help="print every arrow too")
     arguments = parser.parse_args()
     root = Path(__file__).resolve().parents[2]
-    folders = [Path(each) for each in arguments.crates] or sorted((root / "crates").iterdir())
+    folders = [Path(each) for each in arguments.crates] or sorted(each for each in (root / "crates").iterdir() if each.name not in LEFT_OUT)
     broken = 0
     for folder in folders:
         for top in ("lib.rs", "main.rs"):

@@ -141,7 +141,8 @@ impl Numbering {
         Ok(Numbering::Integers(Integers { ids, lookup, said_by: names::NODE_IDS }))
     }
 
-    /// The same where `said_by` says which ids there are.
+    /// The same where `by` lists the ids, for messages.
+    #[cfg(feature = "parquet")]
     pub(super) fn said_by(mut self, by: &'static str) -> Numbering {
         match &mut self {
             Numbering::Dense(_) => {}
