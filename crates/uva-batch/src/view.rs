@@ -112,7 +112,7 @@ impl<M: SlotMemory> BatchView<M> {
 
     /// The column's values in host memory; empty where these batches have none.
     fn slice<T: Pod>(&self, column: Column, layer: usize) -> &[T] {
-        bytemuck::cast_slice(self.bytes(self.layout.range(&self.header, column, layer)))
+        values_of(self.bytes(self.layout.range(&self.header, column, layer)))
     }
 
     fn bytes(&self, range: Range<usize>) -> &[u8] {
@@ -375,7 +375,7 @@ impl<'a> ColumnRef<'a> {
         if is != wanted {
             return Err(ColumnError::OtherType { name: self.name(), wanted, is });
         }
-        self.bytes().map(bytemuck::cast_slice)
+        self.bytes().map(values_of)
     }
 
     /// Where it lies, for code that lends it on: to another language, say.
@@ -489,4 +489,9 @@ impl<'a> DeviceView<'a> {
     pub fn weights(&self, layer: usize) -> Option<DeviceSlice<'a>> {
         self.column(Column::Weights, layer)
     }
+}
+/// The bytes of a column as its values. Slots are page-aligned and offsets multiples of 64; only an empty range may begin
+/// anywhere, since a slot on a GPU lends none of its addresses for it.
+fn values_of<T: Pod>(bytes: &[u8]) -> &[T] {
+    if bytes.is_empty() { &[] } else { bytemuck::cast_slice(bytes) }
 }

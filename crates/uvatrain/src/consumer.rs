@@ -1,6 +1,7 @@
 //! `uvatrain-consumer`, the program that trains the built-in models: the only one that links libtorch. `uvatrain train`
 //! finds it beside itself and starts it.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 use std::process::ExitCode;
 

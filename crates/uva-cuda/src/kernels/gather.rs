@@ -83,16 +83,16 @@ impl GatherKernels {
         let forms = |kernel: Kernel, width| {
             Ok::<_, CudaError>([entry(kernel.entry(width, false))?, entry(kernel.entry(width, true))?])
         };
-        let gather: Result<Vec<_>, CudaError> = Kernel::ALL
+        let gather = Kernel::ALL
             .into_iter()
             .map(|kernel| Ok([forms(kernel, IdWidth::I32)?, forms(kernel, IdWidth::I64)?]))
-            .collect();
+            .collect::<Result<Vec<_>, CudaError>>()?;
         let finish = |width| module.function(finish_entry(width));
         Ok(Self {
             begin: module.function(GATHER_BEGIN)?,
             finish: [finish(IdWidth::I32)?, finish(IdWidth::I64)?],
             spin_until: module.function(SPIN_UNTIL)?,
-            gather: gather?.into(),
+            gather: gather.into(),
             insert: entry(CACHE_INSERT)?,
             multiprocessors: module.context().device().multiprocessors(),
         })

@@ -60,10 +60,10 @@ impl Isomorphism {
     pub(crate) fn parameters(&self) -> Vec<(&'static str, &Tensor)> {
         vec![
             ("eps", &self.eps),
-            ("first.weight", &self.first),
-            ("first.bias", &self.first_bias),
-            ("second.weight", &self.second),
-            ("second.bias", &self.second_bias),
+            ("nn.0.weight", &self.first),
+            ("nn.0.bias", &self.first_bias),
+            ("nn.2.weight", &self.second),
+            ("nn.2.bias", &self.second_bias),
         ]
     }
 

@@ -149,8 +149,8 @@ pub(super) fn dense_forward(graph: &Graph, trainer: &Trainer, x: Matrix) -> Matr
         if model == ModelKind::Gin {
             let eps = values("eps")[0];
             let own: Matrix = x.iter().map(|row| row.iter().map(|x| (1.0 + eps) * x).collect()).collect();
-            let hidden = parameters.linear(&name("first."), &add(&own, &product(&matrix, x)));
-            return parameters.linear(&name("second."), &activated(model, hidden));
+            let hidden = parameters.linear(&name("nn.0."), &add(&own, &product(&matrix, x)));
+            return parameters.linear(&name("nn.2."), &activated(model, hidden));
         }
         let bias = values("bias");
         let out = match model {
@@ -272,6 +272,22 @@ fn deeper_networks_with_residuals_and_norms_equal_the_dense_model_either_way() {
             let labels = Labels::Single(&graph.labels);
             let found = trainer.evaluate_full(graph.csc(), graph.table(), labels, &ids).unwrap();
             assert_close(&found, &expected, &what);
+        }
+    }
+}
+
+#[test]
+fn no_two_parameters_of_a_network_have_one_name() {
+    for model in MODELS {
+        for (residual, norm) in SHAPES_OF_NETS {
+            let options = TrainerOptions { residual, norm, ..options(model, 8, 3) };
+            let trainer = Trainer::new(&options, 7, 3, TrainDevice::Cpu).unwrap();
+            let mut names: Vec<String> =
+                trainer.model.parameters().into_iter().map(|(name, _)| name).collect();
+            let all = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), all, "{model:?} {residual} {norm:?}");
         }
     }
 }

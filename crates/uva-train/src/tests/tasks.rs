@@ -33,12 +33,18 @@ fn with_labels<'a>(batch: &'a Batch, blocks: &'a [BlockInput<'a>], values: &'a [
     BatchInput { labels: Labels::Multi { classes: CLASSES, values }, ..batch.input(blocks) }
 }
 
-/// The share of pairs in the right order, pair by pair.
+/// The share of pairs in the right order, pair by pair; a tie counts half.
 fn area(answers: &[(f64, bool)]) -> Option<f64> {
     let (mut right, mut pairs) = (0.0, 0.0);
     for (higher, _) in answers.iter().filter(|answer| answer.1) {
         for (lower, _) in answers.iter().filter(|answer| !answer.1) {
-            right += if higher > lower { 1.0 } else { 0.0 };
+            right += if higher > lower {
+                1.0
+            } else if higher == lower {
+                0.5
+            } else {
+                0.0
+            };
             pairs += 1.0;
         }
     }

@@ -14,6 +14,7 @@
 //! Without a table of nodes these are the ids that occur, as for an edge list. Other columns are not read.
 
 mod pages;
+mod plain;
 mod table;
 mod thrift;
 

@@ -17,6 +17,7 @@ use parquet::errors::{ParquetError, Result};
 use parquet::schema::types::ColumnDescPtr;
 
 use super::super::text::Zstd;
+use super::plain::{count_present, holds_texts};
 use super::thrift::Thrift;
 
 /// Bytes that the pages of all open columns of a table take at most. Writers aim at 1 MiB a page.
@@ -233,6 +234,9 @@ impl Pages {
         self.dictionary =
             Some(self.budget.take(compressed + uncompressed + u64::from(values) * DICTIONARY_ENTRY)?);
         let content = self.content(compressed, 0, uncompressed, false)?;
+        if self.column.physical_type() == Type::BYTE_ARRAY && !holds_texts(&content, values as usize) {
+            return Err(wrong("the texts of its dictionary are longer than the page"));
+        }
         let encoding = Encoding::PLAIN;
         Ok(Page::DictionaryPage { buf: content.into(), num_values: values, encoding, is_sorted: false })
     }
@@ -261,8 +265,27 @@ impl Pages {
                 _ => Err(wrong(format!("a page has levels in the encoding {encoding}: write them as RLE"))),
             };
             let nullable = self.column.max_def_level() > 0;
+            let content = self.content(compressed, 0, uncompressed, false)?;
+            if encoding == Encoding::PLAIN {
+                // Each kind of levels lies behind its length.
+                let mut rest = &content[..];
+                let mut levels = |used: bool| -> Result<&[u8]> {
+                    let cut = || wrong("the levels of a page are longer than the page");
+                    if !used {
+                        return Ok(&[]);
+                    }
+                    let (length, behind) = rest.split_first_chunk::<4>().ok_or_else(cut)?;
+                    let length = u32::from_le_bytes(*length) as usize;
+                    let (levels, behind) = behind.split_at_checked(length).ok_or_else(cut)?;
+                    rest = behind;
+                    Ok(levels)
+                };
+                levels(lists)?;
+                let definition = levels(nullable)?;
+                self.check_texts(definition, rest, values)?;
+            }
             return Ok(Page::DataPage {
-                buf: self.content(compressed, 0, uncompressed, false)?.into(),
+                buf: content.into(),
                 num_values: values,
                 encoding,
                 def_level_encoding: level(nullable, header.definition_encoding)?,
@@ -278,8 +301,13 @@ impl Pages {
         if levels > compressed.min(uncompressed) {
             return Err(wrong(format!("the levels of a page take {levels} bytes, more than the page")));
         }
+        let content = self.content(compressed, levels, uncompressed, header.stored)?;
+        if encoding == Encoding::PLAIN {
+            let (levels, values_there) = content.split_at(levels as usize);
+            self.check_texts(&levels[repetition as usize..], values_there, values)?;
+        }
         Ok(Page::DataPageV2 {
-            buf: self.content(compressed, levels, uncompressed, header.stored)?.into(),
+            buf: content.into(),
             num_values: values,
             encoding,
             num_nulls: count(header.nulls)?,
@@ -289,6 +317,21 @@ impl Pages {
             is_compressed: false,
             statistics: None,
         })
+    }
+
+    /// Refuses a page of texts in the encoding PLAIN that has fewer of them than its definition levels say.
+    fn check_texts(&self, definition: &[u8], content: &[u8], values: u32) -> Result<()> {
+        if self.column.physical_type() != Type::BYTE_ARRAY {
+            return Ok(());
+        }
+        let present = match self.column.max_def_level() {
+            0 => Some(values as usize),
+            highest => count_present(definition, highest, values as usize),
+        };
+        match present.filter(|&present| holds_texts(content, present)) {
+            Some(_) => Ok(()),
+            None => Err(wrong("its texts are longer than the page, or its levels fewer than its values")),
+        }
     }
 
     /// The next `compressed` bytes, decompressed to `uncompressed`; the first `levels` of them always lie as they are,
@@ -444,11 +487,11 @@ mod tests {
         assert!(message.contains("its values take 1099511627776 bytes"), "{message}");
         let message = refusal(Compression::SNAPPY, &page(0, 100, 1, 0, b"\xff\xff\xff\xff\x07"));
         assert!(message.contains("decompresses to 2147483647 bytes"), "{message}");
-        // zstd's frame of "aaaa".
+        // zstd's frame of one empty text.
         let frame =
-            ruzstd::encoding::compress_to_vec(&b"aaaa"[..], ruzstd::encoding::CompressionLevel::Fastest);
+            ruzstd::encoding::compress_to_vec(&[0; 4][..], ruzstd::encoding::CompressionLevel::Fastest);
         let zstd = Compression::ZSTD(Default::default());
-        assert_eq!(&first_page(zstd, &page(0, 4, 1, 0, &frame)).unwrap().unwrap().buffer()[..], b"aaaa");
+        assert_eq!(&first_page(zstd, &page(0, 4, 1, 0, &frame)).unwrap().unwrap().buffer()[..], [0; 4]);
         assert!(refusal(zstd, &page(0, 3, 1, 0, &frame)).contains("does not decompress to the 3 bytes"));
     }
 
