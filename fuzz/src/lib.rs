@@ -27,11 +27,14 @@ mod plan;
 mod slots;
 mod sources;
 
+/// What a target does with an input; whether it was accepted.
+type Run = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
 /// One thing to fuzz.
 pub struct Target {
     /// Its name on the command line.
     pub name: String,
-    run: Box<dyn Fn(&[u8]) -> bool + Send + Sync>,
+    run: Run,
     seeds: Box<dyn Fn() -> Vec<Vec<u8>> + Send + Sync>,
 }
 

@@ -45,8 +45,6 @@ fn options() -> impl Strategy<Value = SamplerOptions> {
         })
 }
 
-/// Whether a kind can pick with replacement.
-
 /// The graph of these lists, with weights of all sorts: most of one size, some 0, some far lighter and heavier.
 fn graph_of(lists: &[Vec<i64>]) -> Graph {
     Graph::from_lists(lists).weighted(&weights(lists))

@@ -71,7 +71,7 @@ impl<S: DeviceSource> ReadBack<S> {
             SlotPlace {
                 slot: 0,
                 payload,
-                arrays: &[0..payload.len()],
+                arrays: std::slice::from_ref(&(0..payload.len())),
                 ids_at: 0,
                 features_at,
                 stamp: self.fills,

@@ -79,7 +79,8 @@ fn pieces_on_their_way_are_not_overwritten() {
         let stream = Stream::new(&context).unwrap();
         let mut filler = SlotFiller::new(stream, kernels(&context), source, buffer.clone(), shape).unwrap();
         let ready = Event::local(&context).unwrap();
-        let arrays = &[0..payload.len()];
+        let whole = 0..payload.len();
+        let arrays = std::slice::from_ref(&whole);
         filler.reserve_bytes(payload.len().next_multiple_of(64)).unwrap();
         let place = SlotPlace {
             slot: 0,
@@ -128,10 +129,11 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
     let mut filler = SlotFiller::new(stream, kernels(&context), source, buffer.clone(), shape).unwrap();
     filler.reserve_bytes(payload.len().next_multiple_of(64)).unwrap();
     let ready = Event::local(&context).unwrap();
+    let whole = 0..payload.len();
     let place = SlotPlace {
         slot: 0,
         payload: &payload,
-        arrays: &[0..payload.len()],
+        arrays: std::slice::from_ref(&whole),
         ids_at: 0,
         features_at,
         stamp: 1,

@@ -154,7 +154,8 @@ impl TimedCaches for DeviceTimes<'_> {
         let (mut rows, mut hits) = (0, 0);
         for (stamp, nodes) in (1..).zip(batches) {
             let payload: &[u8] = bytemuck::cast_slice(nodes);
-            let arrays = &[0..payload.len()];
+            let whole = 0..payload.len();
+            let arrays = std::slice::from_ref(&whole);
             let place = SlotPlace {
                 slot: 0,
                 payload,
