@@ -292,7 +292,7 @@ def test_gradients_flow_from_features(graph):
 @pytest.mark.parametrize(
     ("name", "layer", "message"),
     [
-        ("z", None, "x, y, seeds"),
+        ("z", None, "input_nodes, seeds, labels"),
         ("x", 0, "the batch's, not a layer's"),
         ("indptr", None, "layer="),
         ("indices", 3, "layers 0 to 2"),
