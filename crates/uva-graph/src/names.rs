@@ -15,7 +15,7 @@ pub const LABELS: &str = "label.npy";
 pub const WEIGHTS: &str = "weight.npy";
 /// The id that each node had before a reordering, optional.
 pub const ORIGINAL_IDS: &str = "orig_id.npy";
-/// The integer id that each node had in an imported source, int64 [N], optional. Opening a dataset ignores it.
+/// The integer id that each node had in an imported source, int64 `[N]`, optional. Opening a dataset ignores it.
 pub const NODE_IDS: &str = "node_id.npy";
 /// The same where ids are text: line k is the name of node k.
 pub const NODE_NAMES: &str = "node_names.txt";

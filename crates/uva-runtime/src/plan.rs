@@ -102,7 +102,7 @@ impl RunPlan {
     }
 
     /// Batch slots between samplers and producer: as asked for, otherwise the fewest that do, or
-    /// [`SLOTS_OF_SMALL_BATCHES`] where batches are small.
+    /// `SLOTS_OF_SMALL_BATCHES` where batches are small.
     pub fn batch_slots(&self) -> usize {
         let fewest = self.options.fewest_batch_slots();
         self.options.batch_slots.unwrap_or_else(|| {

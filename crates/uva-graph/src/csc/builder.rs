@@ -66,7 +66,7 @@ impl CscBuilder {
     /// work.
     ///
     /// # Errors
-    /// Where `memory` is less than [`LEAST_MEMORY`].
+    /// Where `memory` is less than `LEAST_MEMORY`.
     pub fn new(
         directory: &Path,
         nodes: u64,

@@ -37,7 +37,7 @@ impl CachedRows {
     ///
     /// # Errors
     /// As [`Mapped::new`]; [`GatherError::IdOutOfRange`] and [`GatherError::RepeatedId`] for the ids;
-    /// [`GatherError::TooManyCached`] above [`MOST_CACHED_ROWS`]; [`GatherError::CacheMemory`].
+    /// `GatherError::TooManyCached` above `MOST_CACHED_ROWS`; `GatherError::CacheMemory`.
     pub fn new(table: &[u8], row_bytes: usize, ids: &[i64], threads: usize) -> Result<Self, GatherError> {
         let mut source = Mapped::new(table, row_bytes, threads)?;
         let mut map = SlotMap::new(source.rows())?;
@@ -57,7 +57,7 @@ impl CachedRows {
         self.count == 0
     }
 
-    /// Bytes of the cached rows; the map comes on top: [`map_bytes`].
+    /// Bytes of the cached rows; the map comes on top: `map_bytes`.
     pub fn bytes(&self) -> u64 {
         self.rows.bytes().len() as u64
     }

@@ -15,7 +15,7 @@
 //! - In a slot's first generation nobody has recorded `free`, and the producer doesn't wait for it.
 //! - After a peer's death its events mean nothing. The report that a gather writes behind its rows carries a stamp
 //!   of its own, the sequence number plus one: a consumer that has waited for its own work and finds another stamp has
-//!   computed on an unfinished batch, and throws the result away ([`DeviceSlots::confirm`]).
+//!   computed on an unfinished batch, and throws the result away (`DeviceSlots::confirm`).
 //! - The producer outlives the consumer's last wait: it leaves when the consumer has given back the slot of the end.
 //!   So does the consumer's memory of the slots: it holds them by itself (by its own mapping, or an opened handle).
 

@@ -1,6 +1,6 @@
 //! Training a built-in model: a whole run around the consumer, from the dataset to the last line of the metrics.
 //!
-//! [`run`] plans it and runs it, in processes or in this one. The model itself is trained by a program of its own
+//! `run` plans it and runs it, in processes or in this one. The model itself is trained by a program of its own
 //! ([`TrainerProgram`]), or by the caller's [`Consume`](crate::launcher::Consume) where that program trains in process.
 //! Nothing here links libtorch.
 

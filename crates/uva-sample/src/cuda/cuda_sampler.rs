@@ -214,7 +214,7 @@ impl CudaSampler {
     /// [`CudaSampler::batch`], [`CudaSampler::read_into`].
     ///
     /// # Errors
-    /// As [`NeighborSampler::sample`](crate::NeighborSampler::sample), for memory of the bounds that the sampler
+    /// As `NeighborSampler::sample`, for memory of the bounds that the sampler
     /// was made with; after such an error it can be used on, and its batch is empty. [`CudaSampleError::Cuda`] where
     /// the device or the driver fails.
     pub fn sample(&mut self, key: BatchKey, seeds: &[i64]) -> Result<BatchCounts, CudaSampleError> {
@@ -225,7 +225,7 @@ impl CudaSampler {
     /// too.
     ///
     /// # Errors
-    /// As [`NeighborSampler::sample`](crate::NeighborSampler::sample), for the smaller of that memory and the
+    /// As `NeighborSampler::sample`, for the smaller of that memory and the
     /// bounds that the sampler was made with. The content of `out` is unspecified then. [`CudaSampleError::Cuda`] where
     /// the device or the driver fails.
     pub fn sample_into(
