@@ -3,7 +3,9 @@
 
 use uva_graph::{Dataset, Split};
 use uva_io::generate;
-use uva_sample::{BatchBounds, BatchKey, MiniBatch, NeighborSampler, SamplerOptions, SeedOrder};
+use uva_sample::{
+    BatchBounds, BatchKey, BatchSampler, MiniBatch, NeighborSampler, SamplerOptions, SeedOrder,
+};
 
 const BATCH: usize = 1000;
 

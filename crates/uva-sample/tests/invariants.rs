@@ -6,9 +6,9 @@ use common::{Graph, content, fanouts_for, key, plainly, plainly_weighed, weight_
 use proptest::prelude::*;
 use uva_graph::{Csc, Indices, Split};
 use uva_sample::{
-    BatchBounds, BatchKey, BatchMut, BlockMut, BlockRef, Capacity, Expand, GraphView, Home, InvalidOption,
-    MAX_EPOCH, MiniBatch, NeighborSampler, SampleError, SamplerKind, SamplerOptions, Walks, batch_hash,
-    sampler,
+    BatchBounds, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView, Home,
+    InvalidOption, MAX_EPOCH, MiniBatch, NeighborSampler, SampleError, SamplerKind, SamplerOptions, Walks,
+    batch_hash, sampler,
 };
 
 /// Up to `nodes` lists with repeated edges, self-loops and empty lists among them, and hubs.

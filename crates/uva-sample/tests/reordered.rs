@@ -5,7 +5,9 @@ use uva_graph::npy::{NpyType, write_array};
 use uva_graph::reorder::{NodeOrder, ReorderedLayout, write_reordered};
 use uva_graph::{Csc, Dataset, Indices, Split};
 use uva_io::generate;
-use uva_sample::{BatchBounds, BatchKey, Expand, MiniBatch, NeighborSampler, SamplerOptions, SeedOrder};
+use uva_sample::{
+    BatchBounds, BatchKey, BatchSampler, Expand, MiniBatch, NeighborSampler, SamplerOptions, SeedOrder,
+};
 
 const BATCH: usize = 64;
 

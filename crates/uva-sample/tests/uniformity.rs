@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use common::{Graph, assert_uniform, key};
 use uva_graph::Split;
-use uva_sample::{BatchKey, SeedOrder};
+use uva_sample::{BatchKey, BatchSampler, SeedOrder};
 
 /// The positions picked in the list of a node of `degree` neighbours, batch by batch.
 fn picks(degree: usize, fanout: i32, replace: bool, batches: u32, mut each: impl FnMut(&[usize])) {

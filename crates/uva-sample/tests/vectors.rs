@@ -9,7 +9,9 @@ use common::{Graph, Ids, content};
 use serde_json::Value;
 use uva_graph::Split;
 use uva_sample::philox::{Purpose, StreamKey, philox4x32};
-use uva_sample::{BatchBounds, BatchKey, Expand, MiniBatch, SamplerKind, SamplerOptions, SeedOrder, Walks};
+use uva_sample::{
+    BatchBounds, BatchKey, BatchSampler, Expand, MiniBatch, SamplerKind, SamplerOptions, SeedOrder, Walks,
+};
 
 fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -10,13 +10,13 @@
 
 use super::draw::Draw;
 use super::sums::Sums;
-use crate::hops::{Hop, List, NodeId};
+use crate::hops::{Hop, List, NodeId, Setup};
 use crate::local_ids::{LocalIds, RelabelError};
 use crate::philox::{Purpose, StreamKey};
-use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
+use crate::{GraphView, SampleError, SamplerKind};
 
 /// The unit that is drawn for a subgraph: nodes or edges.
-pub trait Unit: Sized {
+pub trait Unit: Send + Sized {
     /// The kind.
     const KIND: SamplerKind;
 
@@ -55,16 +55,15 @@ impl<U: Unit> Draw for Saint<U> {
     const KIND: SamplerKind = U::KIND;
     const PURPOSE: Purpose = Purpose::Subgraphs;
 
-    fn new(graph: &GraphView<'_>, options: &SamplerOptions) -> Result<Self, SampleError> {
-        let (unit, sums) = U::new(graph)?;
-        // All fanouts are the same.
-        let draws = options.fanouts.first().map_or(0, |&fanout| usize::try_from(fanout).unwrap_or(0));
+    fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError> {
+        let nodes = setup.graph.csc.nodes();
+        let (unit, sums) = U::new(&setup.graph)?;
         Ok(Self {
             unit,
             sums,
-            numbers: LocalIds::new(graph.csc.nodes())?,
+            numbers: LocalIds::new(nodes)?,
             seeds: 0,
-            shares: Vec::with_capacity((draws * U::KIND.nodes_a_draw()).min(graph.csc.nodes())),
+            shares: Vec::with_capacity((setup.largest_fanout() * U::KIND.nodes_a_draw()).min(nodes)),
         })
     }
 
