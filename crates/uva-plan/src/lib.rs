@@ -38,8 +38,6 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod allocate;
-mod analytic;
-mod cache_policy;
 mod compare;
 mod curve;
 mod error;
@@ -54,8 +52,6 @@ mod simulation;
 mod workload;
 
 pub use allocate::{Allocation, Item, RowItems, Weights, allocate};
-pub use analytic::Analytic;
-pub use cache_policy::{CachePolicy, UnknownPolicy};
 pub use compare::{PolicyHits, PolicyPoint, compare_policies};
 pub use curve::{CurvePoint, curve, hit_rate};
 pub use error::CacheError;
@@ -68,7 +64,9 @@ pub use plan_file::{
     CachePlan, IdFile, PLAN_VERSION, PlanCurves, PlanDataset, PlanOptions, PlanPredictions, PlanProfile,
     PlanShare, PlanWarning,
 };
-pub use policy::{Degree, HotnessPolicy, Optimal, Presample, Random};
+pub use policy::{
+    Analytic, CachePolicy, Degree, HotnessPolicy, Optimal, Presample, Random, Ranking, UnknownPolicy,
+};
 pub use profile::{Profile, SweepPoint};
 pub use rank::{Sizes, rank_lists, rank_rows};
 pub use simulation::Simulation;

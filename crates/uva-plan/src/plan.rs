@@ -130,7 +130,7 @@ fn ranked<'g>(
 ) -> Result<(CachePlan, Profile<'g>), CacheError> {
     let PlanRequest { dataset, workload, policy, budget_bytes: budget, .. } = request;
     let row_bytes = dataset.features().row_bytes();
-    let profile = Profile::measure(&*policy.hotness_policy()?, workload, row_bytes)?;
+    let profile = Profile::measure(policy.hotness_policy()?, workload, row_bytes)?;
     let reads = profile.reads_per_batch();
     let sampled_seconds = Instant::now();
     let (sampling, gathering) = match timed {

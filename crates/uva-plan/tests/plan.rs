@@ -179,8 +179,8 @@ fn every_policy_makes_a_plan_that_can_be_written_and_read() {
         rates.push((policy, plan.predictions.chosen.link_bytes));
     }
     let bytes = |policy| rates.iter().find(|(of, _)| *of == policy).unwrap().1;
-    assert!(bytes(CachePolicy::Optimal) < bytes(CachePolicy::Random));
-    assert!(bytes(CachePolicy::Presample) < bytes(CachePolicy::Random));
+    assert!(bytes(CachePolicy::OPTIMAL) < bytes(CachePolicy::RANDOM));
+    assert!(bytes(CachePolicy::PRESAMPLE) < bytes(CachePolicy::RANDOM));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_cache_that_fills_itself_is_planned_as_a_capacity() {
 fn training_nodes_without_neighbours_are_refused_with_what_was_read() {
     let stored = written(&[vec![], vec![0], vec![]], &[2, 0]);
     let workload = Workload::of(&stored.dataset, options(&FANOUTS), 1);
-    for policy in [CachePolicy::Presample, CachePolicy::Degree] {
+    for policy in [CachePolicy::PRESAMPLE, CachePolicy::DEGREE] {
         let request = PlanRequest { policy, ..PlanRequest::new(&stored.dataset, workload.clone(), 1000) };
         let refused = plan(&request, None).unwrap_err();
         let CacheError::NothingToCache { seeds: 2, batches, rows } = refused else { panic!("{refused}") };

@@ -36,7 +36,7 @@ fn the_split_is_near_the_best_of_a_sweep_on_every_setting() {
         let judge = count(&workload, 5..8).unwrap();
         for feature_dim in [128, 256] {
             let row_bytes = 4 * feature_dim;
-            let profile = Profile::measure(&Presample::default(), &workload, row_bytes).unwrap();
+            let profile = Profile::measure(&Presample { epochs: 2 }, &workload, row_bytes).unwrap();
             let everything = 60_000 * (row_bytes as u64 + 4) + 8 * 60_000 + 4 * 1_200_000;
             for (name, model) in models(profile.reads_per_batch(), row_bytes as u64) {
                 for per_cent in [2, 5, 10, 25, 50, 90] {
@@ -66,7 +66,7 @@ fn the_split_is_near_the_best_of_a_sweep_on_every_setting() {
 fn a_sweep_gives_each_cache_its_share_with_its_map() {
     let stored = stored(2000, 10.0, 1, 0.4, 5);
     let workload = Workload::of(&stored.dataset, options(&[5, 5]), 100);
-    let profile = Profile::measure(&Presample::default(), &workload, 64).unwrap();
+    let profile = Profile::measure(&Presample { epochs: 2 }, &workload, 64).unwrap();
     let model = CostModel::new(&[], &[], profile.reads_per_batch(), 64);
     let budget = 80_000;
     let map = 4 * 2000;
@@ -97,7 +97,7 @@ fn a_sweep_gives_each_cache_its_share_with_its_map() {
 fn all_bytes_to_one_cache_are_what_the_ends_of_the_sweep_are() {
     let stored = stored(2000, 10.0, 1, 0.4, 5);
     let workload = Workload::of(&stored.dataset, options(&[5, 5]), 100);
-    let profile = Profile::measure(&Presample::default(), &workload, 64).unwrap();
+    let profile = Profile::measure(&Presample { epochs: 2 }, &workload, 64).unwrap();
     let model = CostModel::new(&[], &[], profile.reads_per_batch(), 64);
     let sweep = profile.sweep(50_000, &model, &profile.observed);
     let (lists, rows) = (profile.allocate_lists(50_000, &model), profile.allocate_rows(50_000, &model));
@@ -184,9 +184,6 @@ fn a_policy_of_ones_own_is_ranked_and_judged_like_any_other() {
     // A policy of one's own is a policy like any other.
     struct Mine;
     impl HotnessPolicy for Mine {
-        fn name(&self) -> &'static str {
-            "mine"
-        }
         fn hotness(&self, workload: &Workload<'_>) -> Result<uva_plan::Hotness, uva_plan::CacheError> {
             let nodes = workload.csc.nodes() as u32;
             let reads: Vec<u32> = (1..=nodes).collect();

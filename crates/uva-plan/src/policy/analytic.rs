@@ -14,8 +14,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::prelude::*;
 use uva_graph::Indices;
 
-use crate::policy::HotnessPolicy;
+use super::cache_policy::{CachePolicy, Ranking};
+use super::hotness_policy::HotnessPolicy;
 use crate::{CacheError, Hotness, Workload};
+
+impl CachePolicy {
+    /// [`Analytic`].
+    pub const ANALYTIC: Self = Self::Ranking(&Ranking {
+        name: "analytic",
+        help: "Those most probably in a batch, worked out hop by hop (SALIENT++)",
+        policy: &Analytic,
+    });
+}
 
 /// Inclusion probabilities from the graph, the training nodes, the batch size and the fanouts: no batch is sampled.
 /// Each hop is one pass over the lists of all nodes reached so far.
@@ -32,10 +42,6 @@ const MOST_LOG: f64 = 32.0;
 const MOST_COUNT: f64 = (1_u32 << 31) as f64;
 
 impl HotnessPolicy for Analytic {
-    fn name(&self) -> &'static str {
-        "analytic"
-    }
-
     fn hotness(&self, workload: &Workload<'_>) -> Result<Hotness, CacheError> {
         let kind = workload.options.kind;
         if kind.draws_together() || !kind.picks_in_lists() {
