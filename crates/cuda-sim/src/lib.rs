@@ -15,11 +15,13 @@ mod device;
 mod entry;
 mod event;
 mod exports;
+mod functions;
 mod green;
 mod harness;
 mod held;
 mod ipc;
 mod kernels;
+mod lifetime;
 mod memory;
 mod memory_file;
 mod modules;
@@ -31,6 +33,7 @@ mod settings;
 mod stream;
 mod transfers;
 mod types;
+mod usage;
 mod vmm;
 
 pub use harness::{
