@@ -11,12 +11,13 @@
 //! ```
 //! use uva_plan::{CachePlan, PlanRequest, Workload, plan};
 //! use uva_graph::Dataset;
-//! use uva_io::generate;
+//! use uva_io::generate::{self, Common, PowerLaw};
 //! use uva_sample::SamplerOptions;
 //!
 //! let parent = tempfile::tempdir()?;
 //! let out = parent.path().join("graph");
-//! generate::power_law(&out, &generate::PowerLaw { nodes: 2000, ..Default::default() }, &|_| {})?;
+//! let graph = PowerLaw::of(Common { nodes: 2000, ..Common::default() });
+//! generate::write(&out, &graph, &|_| {})?;
 //! let dataset = Dataset::open(&out)?;
 //!
 //! let options = SamplerOptions { fanouts: vec![5, 5], ..SamplerOptions::default() };

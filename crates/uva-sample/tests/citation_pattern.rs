@@ -45,7 +45,7 @@ fn presampling_hits_98_per_cent_degrees_half_and_chance_a_tenth() {
     let out = directory.path().join("citation");
     let defaults = generate::Citation::default();
     let common = generate::Common { nodes: 1_000_000, feature_dim: 1, ..defaults.common };
-    generate::citation(&out, &generate::Citation { common, ..defaults }, &|_| ()).unwrap();
+    generate::write(&out, &generate::Citation { common, ..defaults }, &|_| ()).unwrap();
     let dataset = Dataset::open(&out).unwrap();
 
     let mut degrees = vec![0_u32; dataset.nodes()];

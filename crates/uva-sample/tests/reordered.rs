@@ -85,8 +85,8 @@ fn check(dataset: &Dataset, order: &NodeOrder, directory: &std::path::Path) -> D
 fn a_dataset_its_reordered_copies_and_the_graph_reordered_in_memory_have_the_same_batches() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
-    let options = generate::PowerLaw { nodes: 3000, feature_dim: 2, classes: 3, ..Default::default() };
-    generate::power_law(&at("narrow"), &options, &|_| ()).unwrap();
+    let common = generate::Common { nodes: 3000, feature_dim: 2, classes: 3, ..Default::default() };
+    generate::write(&at("narrow"), &generate::PowerLaw::of(common), &|_| ()).unwrap();
     let narrow = Dataset::open(&at("narrow")).unwrap();
 
     // The same graph with 64-bit ids.

@@ -28,14 +28,13 @@
 //! Only integers and correctly rounded operations (+, −, ×, ÷, √) decide, and every number is keyed by seed, purpose
 //! and node: the bytes are the same for any number of threads, on any machine.
 
-use std::path::Path;
-
 use serde_json::{Map, Value, json};
-use uva_graph::{GraphError, Progress, Split, Summary, mix};
+use uva_graph::{GraphError, Split, mix};
 
 use super::common::{Common, check_share};
-use super::planted::{self, Shape, draw_list, list_length};
+use super::planted::{Shape, draw_list, list_length};
 use super::random::{Purpose, Stream};
+use super::recipe::{Generator, Recipe};
 
 /// A citation of another field goes to the leader of a block of 2^this members at least, where there is one.
 const KNOWN_ELSEWHERE: u32 = 12;
@@ -83,14 +82,32 @@ impl Default for Citation {
     }
 }
 
-/// Writes a citation graph to the directory `out`, which must not exist. `progress` is called now and then, from this
-/// thread. Memory stays bounded as in [`power_law`](super::power_law).
-///
-/// # Errors
-/// Where an option is out of its range, `out` exists, or the system refuses to write; nothing is left behind then.
-pub fn citation(out: &Path, options: &Citation, progress: &dyn Fn(Progress)) -> Result<Summary, GraphError> {
-    let plan = Plan::new(options)?;
-    planted::write(out, &options.common, &plan, progress)
+/// Its row in the table.
+pub(super) static GENERATOR: Generator = Generator {
+    name: "citation",
+    help: "Nodes in order of time, each citing older ones of its field; few nodes train, recent ones of few fields, as in papers100M",
+    why_fewer_edges: "a node cites older ones only, of which the first nodes have few, and a citation that repeats is drawn anew three times \
+         and then left out",
+    takes: &[],
+    defaults: || Box::new(Citation::default()),
+};
+
+impl Recipe for Citation {
+    fn generator(&self) -> &'static Generator {
+        &GENERATOR
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    fn plan(&self) -> Result<Box<dyn Shape + '_>, GraphError> {
+        Ok(Box::new(Plan::new(self)?))
+    }
 }
 
 /// The options, checked, with what follows from them.
@@ -232,7 +249,6 @@ impl Shape for Plan<'_> {
     fn description(&self) -> Map<String, Value> {
         let options = self.options;
         Map::from_iter([
-            ("kind".to_owned(), json!("citation")),
             ("fields_per_class".to_owned(), json!(options.fields_per_class)),
             ("within_field".to_owned(), json!(options.within_field)),
             ("recent".to_owned(), json!(options.recent)),

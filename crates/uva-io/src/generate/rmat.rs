@@ -27,16 +27,16 @@
 //! Only integers and correctly rounded operations decide, and every number is keyed by seed, purpose and node: the
 //! bytes are the same for any number of threads, on any machine.
 
-use std::path::Path;
-
 use serde_json::{Map, Value, json};
-use uva_graph::{GraphError, Progress, Split, Summary};
+use uva_graph::{GraphError, Split};
 
 use super::binomial::binomial;
 use super::common::{Common, check_share};
 use super::permutation::Permutation;
-use super::planted::{self, Shape, draw_list};
+use super::planted::{Shape, draw_list};
 use super::random::{Purpose, Stream};
+use super::recipe::{Generator, Recipe};
+use super::shape_options::{ShapeOption, ShapeOptions};
 
 /// An R-MAT graph with planted classes.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,14 +58,38 @@ impl Default for Rmat {
     }
 }
 
-/// Writes an R-MAT graph to the directory `out`, which must not exist. `progress` is called now and then, from this
-/// thread. Memory stays bounded as in [`power_law`](super::power_law).
-///
-/// # Errors
-/// Where an option is out of its range, `out` exists, or the system refuses to write; nothing is left behind then.
-pub fn rmat(out: &Path, options: &Rmat, progress: &dyn Fn(Progress)) -> Result<Summary, GraphError> {
-    let plan = Plan::new(options)?;
-    planted::write(out, &options.common, &plan, progress)
+/// Its row in the table.
+pub(super) static GENERATOR: Generator = Generator {
+    name: "rmat",
+    help: "Graph500's: a matrix cut in four again and again, the quadrants with different probabilities",
+    why_fewer_edges: "most edges are drawn among few nodes, and one that repeats, or leads from a node to itself, is drawn anew three times \
+         and then left out",
+    takes: &[ShapeOption::Homophily, ShapeOption::Quadrants, ShapeOption::Noise],
+    defaults: || Box::new(Rmat::default()),
+};
+
+impl Recipe for Rmat {
+    fn generator(&self) -> &'static Generator {
+        &GENERATOR
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    fn shape(&mut self, options: &ShapeOptions) {
+        self.homophily = options.homophily.unwrap_or(self.homophily);
+        self.quadrants = options.quadrants.unwrap_or(self.quadrants);
+        self.noise = options.noise.unwrap_or(self.noise);
+    }
+
+    fn plan(&self) -> Result<Box<dyn Shape + '_>, GraphError> {
+        Ok(Box::new(Plan::new(self)?))
+    }
 }
 
 /// One cut of the matrix. Chances of the first half, in units of 2⁻³² where a 32-bit number is held against them.
@@ -237,7 +261,6 @@ impl Shape for Plan<'_> {
     fn description(&self) -> Map<String, Value> {
         let options = self.options;
         Map::from_iter([
-            ("kind".to_owned(), json!("rmat")),
             ("quadrants".to_owned(), json!(options.quadrants)),
             ("noise".to_owned(), json!(options.noise)),
             ("homophily".to_owned(), json!(options.homophily)),

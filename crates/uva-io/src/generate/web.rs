@@ -18,15 +18,14 @@
 //! correctly rounded operations (+, −, ×, ÷, √) decide, and every number is keyed by seed, purpose and node: the bytes
 //! are the same for any number of threads, on any machine.
 
-use std::path::Path;
-
 use serde_json::{Map, Value, json};
-use uva_graph::{GraphError, Progress, Split, Summary, mix};
+use uva_graph::{GraphError, Split, mix};
 
 use super::common::{Common, check_share};
 use super::permutation::Permutation;
-use super::planted::{self, Shape, draw_list, list_length};
+use super::planted::{Shape, draw_list, list_length};
 use super::random::{Purpose, Stream};
+use super::recipe::{Generator, Recipe};
 
 /// Pages of a directory.
 const DIRECTORY: u64 = 64;
@@ -69,14 +68,31 @@ impl Default for Web {
     }
 }
 
-/// Writes a web graph to the directory `out`, which must not exist. `progress` is called now and then, from this
-/// thread. Memory stays bounded as in [`power_law`](super::power_law).
-///
-/// # Errors
-/// Where an option is out of its range, `out` exists, or the system refuses to write; nothing is left behind then.
-pub fn web(out: &Path, options: &Web, progress: &dyn Fn(Progress)) -> Result<Summary, GraphError> {
-    let plan = Plan::new(options)?;
-    planted::write(out, &options.common, &plan, progress)
+/// Its row in the table.
+pub(super) static GENERATOR: Generator = Generator {
+    name: "web",
+    help: "Pages of hosts, most links local or to a host's hubs; few nodes train, as with uk-2006",
+    why_fewer_edges: "a link that repeats, leads past its host's end or back to its own page is drawn anew three times and then left out",
+    takes: &[],
+    defaults: || Box::new(Web::default()),
+};
+
+impl Recipe for Web {
+    fn generator(&self) -> &'static Generator {
+        &GENERATOR
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    fn plan(&self) -> Result<Box<dyn Shape + '_>, GraphError> {
+        Ok(Box::new(Plan::new(self)?))
+    }
 }
 
 /// A run of pages.
@@ -200,7 +216,6 @@ impl Shape for Plan<'_> {
     fn description(&self) -> Map<String, Value> {
         let options = self.options;
         Map::from_iter([
-            ("kind".to_owned(), json!("web")),
             ("within_host".to_owned(), json!(options.within_host)),
             ("copied".to_owned(), json!(options.copied)),
             ("near".to_owned(), json!(options.near)),

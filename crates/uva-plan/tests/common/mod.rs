@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use uva_graph::npy::{NpyType, write_array};
 use uva_graph::{Csc, Dataset, Indices};
-use uva_io::generate::{PowerLaw, power_law};
+use uva_io::generate::{self, Common, PowerLaw};
 use uva_plan::Workload;
 use uva_sample::SamplerOptions;
 
@@ -19,8 +19,8 @@ pub struct Stored {
 pub fn stored(nodes: u64, average_degree: f64, feature_dim: usize, train_share: f64, seed: u64) -> Stored {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("graph");
-    let options = PowerLaw { nodes, average_degree, feature_dim, train_share, seed, ..PowerLaw::default() };
-    power_law(&path, &options, &|_| {}).unwrap();
+    let common = Common { nodes, average_degree, feature_dim, train_share, seed, ..Common::default() };
+    generate::write(&path, &PowerLaw::of(common), &|_| {}).unwrap();
     let dataset = Dataset::open(&path).unwrap();
     Stored { directory, dataset }
 }

@@ -8,7 +8,7 @@ use uva_cuda::kernels::gather::IdWidth;
 use uva_cuda::memory::{PinOptions, PinnedTable};
 use uva_cuda::{CudaError, Stream};
 use uva_graph::{Dataset, Split};
-use uva_io::generate::{PowerLaw, power_law};
+use uva_io::generate::{self, Common, PowerLaw};
 use uva_sample::cuda::{CudaSampleError, CudaSampler, CudaSamplerOptions, GraphSource, PinnedArray};
 use uva_sample::{
     BatchBounds, BatchKey, Expand, InvalidOption, NeighborSampler, SampleError, SamplerKind, SamplerOptions,
@@ -29,7 +29,7 @@ fn a_dataset_is_pinned_and_sampled_where_it_is_mapped() {
     let gpu = Gpu::new();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("graph");
-    power_law(&path, &PowerLaw { nodes: 3000, ..PowerLaw::default() }, &|_| {}).unwrap();
+    generate::write(&path, &PowerLaw::of(Common { nodes: 3000, ..Common::default() }), &|_| {}).unwrap();
     let dataset = Arc::new(Dataset::open(&path).unwrap());
     let csc = dataset.csc();
     let graph = GraphSource::of_dataset(&gpu.context, &dataset, &PinOptions::default()).unwrap();

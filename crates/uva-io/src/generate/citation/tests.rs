@@ -1,7 +1,6 @@
 use uva_graph::Dataset;
 
 use super::*;
-use crate::generate::Recipe;
 use crate::generate::testing::{assert_bytes_depend_on_the_seed_alone, assert_refused, generated, list};
 
 fn small() -> Citation {
@@ -16,12 +15,12 @@ fn with(change: impl FnOnce(&mut Citation)) -> Citation {
 }
 
 fn generate(options: &Citation) -> (tempfile::TempDir, Dataset) {
-    generated(&Recipe::Citation(options.clone()))
+    generated(options)
 }
 
 #[test]
 fn the_bytes_are_the_same_for_any_number_of_threads() {
-    assert_bytes_depend_on_the_seed_alone(&Recipe::Citation(small()));
+    assert_bytes_depend_on_the_seed_alone(&small());
 }
 
 #[test]
@@ -110,5 +109,5 @@ fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
         ("--fields-per-class", with(|options| options.fields_per_class = 0)),
         ("--train-share", with(|options| options.common.train_share = 0.07)),
     ];
-    assert_refused(cases.map(|(option, options)| (option, Recipe::Citation(options))));
+    assert_refused(cases);
 }

@@ -1,7 +1,6 @@
 use uva_graph::Dataset;
 
 use super::*;
-use crate::generate::Recipe;
 use crate::generate::testing::{assert_bytes_depend_on_the_seed_alone, assert_refused, generated};
 
 fn small() -> Rmat {
@@ -16,12 +15,12 @@ fn with(change: impl FnOnce(&mut Rmat)) -> Rmat {
 }
 
 fn generate(options: &Rmat) -> (tempfile::TempDir, Dataset) {
-    generated(&Recipe::Rmat(options.clone()))
+    generated(options)
 }
 
 #[test]
 fn the_bytes_are_the_same_for_any_number_of_threads() {
-    assert_bytes_depend_on_the_seed_alone(&Recipe::Rmat(small()));
+    assert_bytes_depend_on_the_seed_alone(&small());
 }
 
 #[test]
@@ -183,5 +182,5 @@ fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
         ("--noise", with(|options| options.noise = f64::NAN)),
         ("--train-share", with(|options| options.common.train_share = 1.0)),
     ];
-    assert_refused(cases.map(|(option, options)| (option, Recipe::Rmat(options))));
+    assert_refused(cases);
 }

@@ -1,7 +1,6 @@
 use uva_graph::{Dataset, Labels};
 
 use super::*;
-use crate::generate::Recipe;
 use crate::generate::testing::{assert_bytes_depend_on_the_seed_alone, assert_refused, generated, list};
 
 fn small() -> Sbm {
@@ -16,12 +15,12 @@ fn with(change: impl FnOnce(&mut Sbm)) -> Sbm {
 }
 
 fn generate(options: &Sbm) -> (tempfile::TempDir, Dataset) {
-    generated(&Recipe::Sbm(options.clone()))
+    generated(options)
 }
 
 #[test]
 fn the_bytes_are_the_same_for_any_number_of_threads() {
-    assert_bytes_depend_on_the_seed_alone(&Recipe::Sbm(small()));
+    assert_bytes_depend_on_the_seed_alone(&small());
 }
 
 #[test]
@@ -136,5 +135,5 @@ fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
         ("--p-in", pairs(0.9, 0.9)),
         ("--train-share", with(|options| options.common.train_share = 1.0)),
     ];
-    assert_refused(cases.map(|(option, options)| (option, Recipe::Sbm(options))));
+    assert_refused(cases);
 }

@@ -1,7 +1,6 @@
 use uva_graph::Dataset;
 
 use super::*;
-use crate::generate::Recipe;
 use crate::generate::testing::{assert_bytes_depend_on_the_seed_alone, assert_refused, generated};
 
 fn small() -> Web {
@@ -16,7 +15,7 @@ fn with(change: impl FnOnce(&mut Web)) -> Web {
 }
 
 fn generate(options: &Web) -> (tempfile::TempDir, Dataset) {
-    generated(&Recipe::Web(options.clone()))
+    generated(options)
 }
 
 /// All hosts, in order.
@@ -37,7 +36,7 @@ fn hosts(options: &Web) -> Vec<Host> {
 
 #[test]
 fn the_bytes_are_the_same_for_any_number_of_threads() {
-    assert_bytes_depend_on_the_seed_alone(&Recipe::Web(small()));
+    assert_bytes_depend_on_the_seed_alone(&small());
 }
 
 #[test]
@@ -117,7 +116,7 @@ fn options_out_of_range_are_refused_by_name_and_tiny_graphs_are_fine() {
         ("--near", with(|options| options.near = f64::NAN)),
         ("--train-share", with(|options| options.common.train_share = 1.0)),
     ];
-    assert_refused(cases.map(|(option, options)| (option, Recipe::Web(options))));
+    assert_refused(cases);
     for nodes in [2, 3, 70, 5000] {
         let (_directory, dataset) = generate(&with(|options| {
             options.common.nodes = nodes;
