@@ -2,8 +2,8 @@
 //!
 //! Nodes have positions 0..N, a keyed shuffle of their ids. A node's class is its position modulo the number of
 //! classes, so that the members of a class can be counted through without a table. Low positions are hubs, both ways:
-//! - In-degree at position p is `scale · u^(−5/8)` with u = (p + ½)/N, capped, so P(degree > d) ~ d^(−1.6), an exponent
-//!   of 2.6 as web and citation graphs have; the scale is solved for such that the mean is the one asked for.
+//! - In-degree at position p is `scale · u^(−5/8)` with u = (p + ½)/N, capped. So P(degree > d) ~ d^(−1.6), an exponent
+//!   of 2.6 as web and citation graphs have. The scale follows from the mean degree.
 //! - A neighbour is the m-th member of its class with m = members · w³, w uniform, so P(member m) ~ m^(−2/3) (exponent
 //!   2.5). Its class is the node's own with probability `homophily`, and any class otherwise.
 //!

@@ -1,12 +1,12 @@
 //! The R-MAT generator (Chakrabarti, Zhan and Faloutsos 2004): the shape of Graph500.
 //!
-//! The adjacency matrix is cut into four quadrants, sources by destinations, and an edge falls into one of them with
-//! probabilities a, b, c, d: a is first half to first half, b first half of the sources to the second of the
-//! destinations, c the reverse, d second to second. The quadrant is cut again, until one cell is left. With Graph500's
-//! 0.57, 0.19, 0.19, 0.05 few nodes have very many edges, both ways.
+//! The adjacency matrix is cut into four quadrants, sources by destinations. An edge falls into one of them with
+//! probability a (first half to first half), b (first half of the sources to the second of the destinations), c (the
+//! reverse) or d (second to second). The quadrant is cut again, until one cell is left. With Graph500's 0.57, 0.19,
+//! 0.19, 0.05 few nodes have very many edges, both ways.
 //!
-//! Here the matrix is never cut edge by edge but read destination by destination, which gives the same edges: those of
-//! a destination are Binomial(E, P(destination)) many, P the product of a + c or b + d over the levels, and each
+//! Here the matrix is never cut edge by edge but read destination by destination, which gives the same edges. A
+//! destination has Binomial(E, P(destination)) of them, P being the product of a + c or b + d over the levels. Each
 //! source's half at a level has the probability of its quadrant given the destination's half. So a list needs nothing
 //! but its node, and memory does not grow with the edges.
 //!
@@ -18,8 +18,8 @@
 //!   between them in proportion (Seshadhri, Pinar and Kolda 2011).
 //! - **Ids** are a keyed shuffle of the positions in the matrix, as Graph500 asks for: where a node stands tells
 //!   nothing of its degree.
-//! - **Classes** are positions modulo their number. R-MAT knows none, so a share `homophily` of the sources moves to
-//!   the member of the destination's class that is in the same run of as many positions as there are classes; 0 leaves
+//! - **Classes** are positions modulo their number. R-MAT knows none. So a share `homophily` of the sources moves to a
+//!   member of the destination's class: the one in the same run of as many positions as there are classes. 0 leaves
 //!   R-MAT as it is. How long lists are does not change with it.
 //! - Repeats and self-loops are drawn anew a few times and then left out, so a little less than the mean degree is
 //!   reached.

@@ -1,9 +1,8 @@
 //! The stochastic block model (Holland, Laskey and Leinhardt 1983): communities, and nothing else.
 //!
 //! Every ordered pair of two nodes is an edge on its own, with probability p_in where both are of one class and p_out
-//! where they are not. So degrees are all alike, and what is to be learned is in the edges as much as one asks for:
-//! either the two probabilities are given, or they follow from the mean degree and the share of edges that stay within
-//! a class.
+//! where they are not. So degrees are all alike, and edges tell as much of the classes as one asks for. Either the two
+//! probabilities are given, or they follow from the mean degree and the share of edges that stay within a class.
 //!
 //! A node's class is its id modulo the number of classes, so that the members of a class, and the nodes that are none,
 //! can be counted through without a table. A list is drawn for its node: so many of its class, Binomial(members − 1,
@@ -25,7 +24,7 @@ use super::shape_options::{ShapeOption, ShapeOptions};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sbm {
     /// The options that all shapes share. The mean degree is reached as it is, since all repeats are drawn anew; with
-    /// [`Mixing::Probabilities`] it follows from them, and what is here is not looked at.
+    /// [`Mixing::Probabilities`] it follows from them, and the value here is ignored.
     pub common: Common,
     /// How edges divide between a class and the others.
     pub mixing: Mixing,

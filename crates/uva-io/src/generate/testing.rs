@@ -15,7 +15,13 @@ pub fn generated(recipe: &dyn Recipe) -> (TempDir, Dataset) {
     (directory, dataset)
 }
 
-/// Whom a node has in its list.
+/// The options with a change.
+pub fn with<R>(mut options: R, change: impl FnOnce(&mut R)) -> R {
+    change(&mut options);
+    options
+}
+
+/// The neighbours of a node.
 pub fn list(dataset: &Dataset, node: usize) -> Vec<i64> {
     let csc = dataset.csc();
     (csc.indptr[node]..csc.indptr[node + 1]).map(|edge| csc.indices.get(edge as usize)).collect()

@@ -1,9 +1,10 @@
 //! The web generator: the shape of uk-2006.
 //!
-//! Nodes are pages, sorted by address: the pages of a host are a run of ids, and within it the pages of a directory,
-//! 64 ids each. The list of a page, its in-neighbours, is what it links to. Hosts come from cutting 0..N in two, at
-//! random in the middle half, again and again: a piece of at most N/64 pages (4096 on small graphs) stays whole with
-//! probability 1/8, one of fewer than 64 always. Their sizes span several orders of magnitude. A host is of one class.
+//! Nodes are pages, sorted by address: the pages of a host are a run of ids, and within it the pages of a directory, 64
+//! ids each. The list of a page, its in-neighbours, is what it links to. Hosts come from cutting 0..N in two, at random
+//! in the middle half, again and again. A piece of at most N/64 pages (4096 on small graphs) stays whole with
+//! probability 1/8, one of fewer than 64 pages always. Their sizes span several orders of magnitude. A host is of one
+//! class.
 //!
 //! A link stays on the host (`within_host`) or not. On the host it is
 //! - one of the eight links that all pages of the directory carry (`copied`): navigation, what the copying model of the
@@ -11,8 +12,8 @@
 //! - or one to a page near by (`near`), at a distance of up to 512 ids, 1 + 511 · w³ with w uniform;
 //! - or one to a hub: the page at len · w⁴ from the front, so the r-th page of a host gets ~ r^(−3/4).
 //!
-//! A link to another host names page N · w² of a keyed shuffle, so that large hosts are popular and some are more so,
-//! and goes to a hub of that page's host or, one time in four, to its front page.
+//! A link to another host names page N · w² of a keyed shuffle, so that large hosts are popular and some are more so.
+//! It goes to a hub of that page's host or, one time in four, to its front page.
 //!
 //! Lists have the lengths of the [citation](super::Citation) generator, without the growth in time. Only integers and
 //! correctly rounded operations (+, −, ×, ÷, √) decide, and every number is keyed by seed, purpose and node: the bytes
