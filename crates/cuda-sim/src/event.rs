@@ -68,7 +68,7 @@ impl SharedEvent {
 
     fn complete(&self, number: u64) {
         let counters = self.counters();
-        // Release: whoever sees the number sees what the stream did before. Pairs with the load in `is_complete`.
+        // Release: a reader of the number sees all that the stream did before. Pairs with the load in `is_complete`.
         counters.completed.fetch_max(number, Ordering::Release);
         counters.changes.fetch_add(1, Ordering::Release);
         // Not private: waiters are other processes. It fails on bad arguments only.
@@ -126,7 +126,7 @@ impl Ticket {
         }
     }
 
-    /// Completes it, and wakes whoever waits.
+    /// Completes it, and wakes its waiters.
     pub fn complete(&self) {
         match self {
             Self::Nothing => {}

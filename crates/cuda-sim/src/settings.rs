@@ -1,4 +1,4 @@
-//! What the environment says: the machine to be, and the faults to have. Read once, at the first call.
+//! Settings from the environment: the simulated machine and its faults. Read once, at the first call.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

@@ -111,7 +111,7 @@ fn log_of_missing(chance: f64) -> u64 {
     (-(-chance).ln_1p()).min(MOST_LOG).mul_add(LOG_UNIT, 0.5) as u64
 }
 
-/// As for hotness counts: whoever wraps the sum stores the top, so the top is what remains.
+/// As for hotness counts: a thread that wraps the sum stores the maximum, so the maximum remains.
 fn add_saturating(sum: &AtomicU64, more: u64) {
     if sum.fetch_add(more, Ordering::Relaxed).checked_add(more).is_none() {
         sum.store(u64::MAX, Ordering::Relaxed);

@@ -1,10 +1,9 @@
 //! Batches hop by hop: the loop that all kinds of sampler share.
 //!
-//! A hop goes over its destinations in groups, and over each group in waves: where their lists lie; the random words
-//! of all of them; the positions picked; the ids at those positions; their local ids. Within a wave no access waits
-//! for another one, so a core keeps many cache misses in flight, which decides the speed on a graph larger than its
-//! caches; between waves everything stays in the first two cache levels. Which positions are picked is the kind's
-//! ([`Picks`]).
+//! A hop goes over its destinations in groups, and over each group in waves: places of lists, random words, positions
+//! picked, ids at those positions, local ids. Within a wave no access waits for another one, so a core keeps many cache
+//! misses in flight. That decides the speed on a graph larger than its caches. Between waves everything stays in the
+//! first two cache levels. Which positions are picked is the kind's ([`Picks`]).
 
 mod list;
 mod sink;
@@ -250,7 +249,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
     ) -> Result<(LayerCounts, ListReads), SampleError> {
         let Self { graph, options, local_ids, lists, picks, waiting } = self;
         let capacity = block.indptr.len();
-        // The block before has at least the offset that is 0, and no more destinations than there are nodes by now.
+        // The block before has at least the offset that is 0, and at most as many destinations as nodes so far.
         let Some((kept_offsets, offsets)) = block
             .indptr
             .get_mut(..=destinations)

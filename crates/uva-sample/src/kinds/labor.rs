@@ -13,8 +13,8 @@ use crate::{SampleError, SamplerKind};
 use uva_cuda::kernels::sample::PickKind;
 
 impl SamplerKind {
-    /// Each entry is as likely as another, but nodes that are picked from in the same hop prefer the same neighbours,
-    /// so that a batch has fewer nodes (LABOR-0 of Balın and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023).
+    /// Each entry is as likely as another, but the nodes of a hop prefer the same neighbours. So a batch has fewer
+    /// nodes (LABOR-0 of Balın and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023).
     pub const LABOR: Self = Self::of(&KindRow {
         name: "labor",
         help: "Such as the nodes of a hop share, so that a batch has fewer nodes",

@@ -18,8 +18,8 @@ use crate::philox::first_longs;
 use crate::{Capacity, SampleError, SamplerKind};
 
 impl SamplerKind {
-    /// A layer draws nodes for all of its destinations together, among their neighbours, in proportion to how much the
-    /// destinations' means depend on them (Zou et al., "Layer-Dependent Importance Sampling for Training Deep and Large
+    /// A layer draws nodes for all of its destinations together. A neighbour is drawn in proportion to how much the
+    /// destinations' means depend on it (Zou et al., "Layer-Dependent Importance Sampling for Training Deep and Large
     /// Graph Convolutional Networks", NeurIPS 2019).
     pub const LADIES: Self = Self::of(&KindRow {
         name: "ladies",

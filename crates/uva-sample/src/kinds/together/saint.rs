@@ -2,11 +2,10 @@
 //! 2020, section 3.3), around the batch's seeds.
 //!
 //! The subgraph has the seeds and the nodes that are drawn, and all edges of the graph between them. Every layer
-//! aggregates over it, and the blocks have the part that the seeds reach in as many hops as there are layers: what lies
-//! further changes nothing of theirs. An entry counts by one over the chance that
-//! its node is in the subgraph, and each list's weights are normalised. (The paper normalises by chances that it
-//! estimates from subgraphs drawn beforehand, and begins without seeds: here every training node is a seed once an
-//! epoch, which leaves no loss to be weighed.)
+//! aggregates over it, and the blocks have the part that the seeds reach in as many hops as there are layers. An entry
+//! counts by one over the chance that its node is in the subgraph, and each list's weights are normalised. (The paper
+//! begins without seeds, and normalises by chances estimated from subgraphs drawn beforehand. Here every training node
+//! is a seed once an epoch, so no loss has to be weighed.)
 
 use super::draw::Draw;
 use super::sums::Sums;
