@@ -52,10 +52,11 @@ impl FeatureType {
         match (self, table) {
             (Self::Table, _) | (Self::Float32, ElementType::F32) => Ok(None),
             (Self::Float32, _) => half_float(table).map(Some).ok_or_else(|| {
-                RuntimeError::Usage(format!(
-                    "--feature-type float32: feat.npy has {table} values, and only f16 and bf16 are widened on the way. \
-                     Leave --feature-type out, and convert where the batch is used, as in batch.x.float()"
-                ))
+                let reason = format!(
+                    "feat.npy has {table} values, and only f16 and bf16 are widened on the way. Leave `feature_type` \
+                     out, and convert where the batch is used, as in batch.x.float()"
+                );
+                RuntimeError::option("feature_type", self.name(), reason)
             }),
         }
     }
@@ -82,7 +83,7 @@ mod tests {
         for table in [ElementType::U8, ElementType::I8] {
             let refused = of(table).unwrap_err();
             assert_eq!(refused.exit_code(), 2);
-            for part in ["--feature-type float32", table.name(), "batch.x.float()"] {
+            for part in ["feature_type=float32", table.name(), "batch.x.float()"] {
                 assert!(refused.to_string().contains(part), "{part} in {refused}");
             }
         }

@@ -50,6 +50,7 @@ mod preparation;
 pub mod roles;
 pub mod run;
 pub mod schedule;
+pub mod spec;
 mod stage;
 pub mod trace;
 pub mod training;

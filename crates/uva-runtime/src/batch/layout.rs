@@ -6,6 +6,7 @@ use uva_sample::{BatchBounds, BatchMut, BlockMut, LayerBounds, MAX_LAYERS};
 
 use super::BatchHeader;
 use crate::backend::Backend;
+use crate::spec::OptionError;
 use crate::{LoaderOptions, RuntimeError};
 
 const CACHE_LINE: usize = 64;
@@ -71,11 +72,11 @@ impl BatchLayout {
             Labels::Multi { classes, .. } => Some(classes),
         };
         let overflow = || {
-            RuntimeError::Usage(
-                "a slot for the largest batch would not fit the address space: lower --batch-size or --fanouts, or \
-                 give --slot-bytes"
-                    .into(),
-            )
+            RuntimeError::from(OptionError::of(
+                "slot_bytes",
+                "a slot for the largest batch would not fit the address space: lower `batch_size` or `fanouts`, or \
+                 give `slot_bytes`",
+            ))
         };
         let mut end = BatchHeader::BYTES;
         let mut place = |bytes: Option<usize>| -> Option<usize> {
@@ -207,10 +208,11 @@ impl BatchLayout {
         if self.widened_from.is_none() || backend.device_slots().is_none() {
             return Ok(());
         }
-        Err(RuntimeError::Usage(
-            "--feature-type float32: rows go to a GPU as the table has them, half the bytes over the link, and nothing \
-             there widens them yet. Leave --feature-type out, and convert on the GPU, as in batch.x.float()"
-                .into(),
+        Err(RuntimeError::option(
+            "feature_type",
+            "float32",
+            "rows go to a GPU as the table has them, half the bytes over the link, and nothing there widens them yet. \
+             Leave `feature_type` out, and convert on the GPU, as in batch.x.float()",
         ))
     }
 
@@ -321,11 +323,15 @@ impl BatchLayout {
 fn limit_rows(mut bounds: BatchBounds, bytes: usize, row_bytes: usize) -> Result<BatchBounds, RuntimeError> {
     let rows = bytes / row_bytes.max(1);
     if rows < bounds.seeds {
-        return Err(RuntimeError::Usage(format!(
-            "--slot-bytes {bytes} holds {rows} feature rows of {row_bytes} bytes, but a batch has {} seeds: raise it, \
-             or lower --batch-size",
-            bounds.seeds
-        )));
+        return Err(RuntimeError::option(
+            "slot_bytes",
+            bytes,
+            format!(
+                "it holds {rows} feature rows of {row_bytes} bytes, but a batch has {} seeds: raise it, or lower \
+                 `batch_size`",
+                bounds.seeds
+            ),
+        ));
     }
     bounds.nodes = bounds.nodes.min(rows);
     for layer in &mut bounds.layers {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use uva_runtime::cache::{Budget, CachePolicy, CacheRequest};
 
-use super::ByteSize;
+use uva_runtime::spec::ByteSize;
 
 const CACHES: &str = "Caches";
 
