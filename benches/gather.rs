@@ -24,7 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 use uva_bench::{MeasureOptions, huge_share, measure};
 use uva_mem::{PageSize, ZeroedPages};
 use uva_ops::Vectors;
-use uva_rows::{HalfFloat, HostGather, RowCopy, RowGather};
+use uva_rows::{HalfFloat, HostPlace, HostSource, Mapped, RowCopy, RowSource, Widened};
 
 fn text(name: &str, default: &str) -> String {
     std::env::var(format!("UVATRAIN_BENCH_{name}")).unwrap_or_else(|_| default.to_owned())
@@ -94,7 +94,7 @@ fn by_criterion(bench: &mut Bench) {
         let table = &table[..rows * row_bytes];
         let count = bench.out.bytes().len() / row_bytes;
         let out = &mut bench.out.bytes_mut()[..count * row_bytes];
-        let mut gather = HostGather::new(table, row_bytes, bench.threads).expect("whole rows");
+        let mut gather = Mapped::new(table, row_bytes, bench.threads).expect("whole rows");
         let mut ids = vec![0i64; count];
         group.throughput(Throughput::Bytes(out.len() as u64));
         group.bench_function(BenchmarkId::new("random rows", row_bytes), |bencher| {
@@ -104,7 +104,7 @@ fn by_criterion(bench: &mut Bench) {
                     ids.fill_with(|| random.below(rows) as i64);
                     ids.clone()
                 },
-                |ids| gather.gather(ids, out).expect("ids in range"),
+                |ids| gather.fill(ids, HostPlace::new(&mut *out)).expect("ids in range"),
                 criterion::BatchSize::PerIteration,
             );
         });
@@ -167,12 +167,12 @@ fn in_turns(bench: &mut Bench) {
         let mut gathers: Vec<_> = ways()
             .into_iter()
             .map(|(name, way, widened)| {
-                let gather = HostGather::new(table, row_bytes, threads).map(|gather| gather.with_copy(way));
-                let gather = gather.and_then(|gather| match widened {
-                    Some(half) => gather.with_widening(half),
-                    None => Ok(gather),
-                });
-                (name, gather.expect("whole rows"), Vec::new())
+                let source = Mapped::new(table, row_bytes, threads).expect("whole rows").with_copy(way);
+                let source: Box<dyn HostSource> = match widened {
+                    Some(half) => Box::new(Widened::new(source, half).expect("whole values")),
+                    None => Box::new(source),
+                };
+                (name, source, Vec::new())
             })
             .collect();
         let mut ids = Vec::new();
@@ -186,7 +186,9 @@ fn in_turns(bench: &mut Bench) {
                     ids.clear();
                     ids.extend((0..count).map(|_| random.below(rows) as i64));
                     let out = &mut out[..count * gather.row_bytes()];
-                    let taken = seconds(threads, || gather.gather(&ids, out).expect("ids in range"));
+                    let taken = seconds(threads, || {
+                        gather.fill(&ids, HostPlace::new(&mut *out)).expect("ids in range");
+                    });
                     if !warm && round > 0 {
                         times.push(out.len() as f64 / 1e9 / taken);
                     }
@@ -215,14 +217,17 @@ fn halves(bench: &mut Bench) {
         let out = bench.out.bytes_mut();
         let count = out.len() / row_bytes;
         let out = &mut out[..count * row_bytes];
-        let mut gather = HostGather::new(table, row_bytes, threads).expect("whole rows");
+        let mut gather = Mapped::new(table, row_bytes, threads).expect("whole rows");
         let mut rates = [const { Vec::new() }; 3];
         for _ in 0..=rounds {
             let ids: Vec<i64> = (0..count).map(|_| random.below(rows) as i64).collect();
             let bytes = out.len() as f64 / 1e9;
             rates[0].push(bytes / seconds(threads, || read_rows(table, row_bytes, &ids, threads)));
             rates[1].push(bytes / seconds(threads, || stream_lines(out, threads)));
-            rates[2].push(bytes / seconds(threads, || gather.gather(&ids, out).expect("ids in range")));
+            let gathered = seconds(threads, || {
+                gather.fill(&ids, HostPlace::new(&mut *out)).expect("ids in range");
+            });
+            rates[2].push(bytes / gathered);
         }
         let [read, written, gathered] = rates.map(|mut rates| {
             rates.remove(0);

@@ -99,6 +99,7 @@ fn a_source_that_does_not_exist_is_named_with_what_the_format_reads() {
         ("graphbolt", "metadata.yaml"),
         ("edgelist", "a line an edge"),
         ("igb", "processed/paper/node_feat.npy"),
+        ("parquet", "edges.parquet"),
     ] {
         let from = format!("--from {format} reads");
         run(temp.path(), &format!("import --from {format} nosuch out")).refuses(2, &["nosuch", &from, reads]);

@@ -46,7 +46,7 @@ impl SeedSource {
 }
 
 /// All of them.
-pub static SOURCES: [SeedSource; 8] = [
+pub static SOURCES: [SeedSource; 9] = [
     SeedSource::new("npy", "npy", "", arrays),
     SeedSource::new("planetoid", "planetoid", "", citations),
     SeedSource::new("gnn-npz", "gnn-npz", "graph.npz", rows),
@@ -55,6 +55,7 @@ pub static SOURCES: [SeedSource; 8] = [
     SeedSource::new("ogb-archives", "ogb", "", benchmark_archives),
     SeedSource::new("graphbolt", "graphbolt", "", graphbolt),
     SeedSource::new("igb", "igb", "", igb),
+    SeedSource::new("parquet", "parquet", "", tables),
 ];
 
 /// Writes the files of a source into the directory `source`, those of archives by `method`.
@@ -207,4 +208,10 @@ fn igb(files: &mut Files) {
     array(files, "processed/paper/node_feat.npy", &[1], &[0_f32, 1.0, 2.0, 3.0, 4.0]);
     array(files, "processed/paper/node_label_19.npy", &[], &[0_f32, 18.0, 3.0, 3.0, f32::NAN]);
     array(files, "processed/paper__cites__paper/edge_index.npy", &[2], &[4_i64, 0, 1, 0, 2, 2, 0, 4]);
+}
+
+/// Four edges of four nodes that are called by name, each table in two row groups, as the tests of the importer write them.
+fn tables(files: &mut Files) {
+    files.insert("edges.parquet".to_owned(), include_bytes!("../seeds/edges.parquet").to_vec());
+    files.insert("nodes.parquet".to_owned(), include_bytes!("../seeds/nodes.parquet").to_vec());
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use uva_mem::ring::{AlwaysAlive, Ring, RingError, RingShape};
 use uva_mem::{PageSize, ZeroedPages};
 
-use uva_rows::{GatherError, HostGather, RowGather};
+use uva_rows::{GatherError, HostPlace, Mapped, RowSource};
 
 use crate::huge_share::huge_share;
 
@@ -100,7 +100,7 @@ pub enum MeasureError {
 /// See [`MeasureError`].
 pub fn measure(table: &[u8], row_bytes: usize, options: MeasureOptions) -> Result<Measurement, MeasureError> {
     // What a gather refuses is refused before anything is copied.
-    if HostGather::new(table, row_bytes, 1)?.rows() == 0 {
+    if Mapped::new(table, row_bytes, 1)?.rows() == 0 {
         return Err(MeasureError::Table("the table has no rows".to_owned()));
     }
     let bytes = (options.bytes / row_bytes).max(1) * row_bytes;
@@ -128,8 +128,8 @@ fn measure_into(
     out: &mut [u8],
 ) -> Result<Measurement, MeasureError> {
     let threads = options.threads.max(1);
-    let mut gather = HostGather::new(table, row_bytes, threads)?;
-    let (table_rows, rows, bytes) = (gather.rows(), out.len() / row_bytes, out.len());
+    let mut source = Mapped::new(table, row_bytes, threads)?;
+    let (table_rows, rows, bytes) = (source.rows(), out.len() / row_bytes, out.len());
 
     let mut random = SplitMix(options.seed);
     let mut ids = vec![0i64; rows];
@@ -140,7 +140,7 @@ fn measure_into(
         // the repeat before.
         ids.fill_with(|| random.below(table_rows as u64) as i64);
         let start = Instant::now();
-        gather.gather(&ids, out)?;
+        source.fill(&ids, HostPlace::new(out))?;
         let gathered = start.elapsed();
         if repeat == repeats {
             check_gather(table, row_bytes, &ids, out)?;
@@ -148,7 +148,7 @@ fn measure_into(
 
         let from = random.below(table_rows as u64) as usize * row_bytes;
         let start = Instant::now();
-        copy(table, from, out, &gather);
+        copy(table, from, out, &source);
         let copied = start.elapsed();
         if repeat == repeats {
             check_copy(table, from, out)?;
@@ -181,8 +181,8 @@ fn measure_into(
 }
 
 /// Fills `out` from the table's bytes at `from` on, going round at its end.
-fn copy(table: &[u8], from: usize, out: &mut [u8], gather: &HostGather<'_>) {
-    let part = out.len().div_ceil(gather.threads());
+fn copy(table: &[u8], from: usize, out: &mut [u8], source: &Mapped<'_>) {
+    let part = out.len().div_ceil(source.threads());
     let copy_part = |(index, out): (usize, &mut [u8])| {
         let mut at = (from + index * part) % table.len();
         let mut done = 0;
@@ -192,7 +192,7 @@ fn copy(table: &[u8], from: usize, out: &mut [u8], gather: &HostGather<'_>) {
             (done, at) = (done + length, 0);
         }
     };
-    match gather.pool() {
+    match source.pool() {
         Some(pool) => pool.install(|| out.par_chunks_mut(part).enumerate().for_each(copy_part)),
         None => copy_part((0, out)),
     }

@@ -1,109 +1,18 @@
-//! Which vector instructions this processor has, and functions compiled for each set of them.
+//! Loops over rows for each set of vector instructions ([`rows`]), and the means to write more of them.
 //!
-//! A program that is to run on every x86-64 may not assume more than SSE2. What counts is compiled once for each
-//! [`Set`] instead, by [`vectorized!`] out of plain loops or by hand out of intrinsics, and which one runs is decided
-//! when the program does: by a value of [`Vectors`], which names only what the processor was found to have.
+//! A portable x86-64 program may assume no more than SSE2. So hot loops are compiled once for each [`Set`], by
+//! [`vectorized!`] from plain loops or by hand from intrinsics, and a value of [`Vectors`], which names only what the
+//! processor was found to have, selects one at run time.
 //!
-//! It must not know what is computed.
+//! This crate must not know what a row means, where tables come from, threads or devices. `uva-rows` has the sources
+//! of rows that use these loops; `uva-train` has loops of its own over [`vectorized!`].
+#![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod prefetch;
+pub mod rows;
 mod vectorized;
+mod vectors;
 
-use std::fmt;
-
-/// Sets of instructions. Each holds those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Set {
-    /// What every processor of the kind has; of x86-64 that is SSE2.
-    Portable,
-    /// AVX2, FMA and F16C (Haswell, Zen and later): vectors of 32 bytes.
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    /// AVX-512 F, BW, DQ, VL and VBMI besides (Ice Lake, Zen 4 and later): vectors of 64 bytes. Processors that have
-    /// AVX-512 without VBMI (Skylake, Cascade Lake) are taken for the set before.
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
-
-/// A set of instructions that this processor was found to have.
-///
-/// Code may rely on that for what would be undefined otherwise: calling what was compiled for the set.
-// Invariant: the processor has the set. The field is private, and a value is made by `PORTABLE`, which holds anywhere,
-// or out of what `widest` detected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Vectors(Set);
-
-impl Vectors {
-    /// What needs nothing of the processor.
-    pub const PORTABLE: Self = Self(Set::Portable);
-
-    /// The widest set that this processor has. The processor is asked once; afterwards this costs a few loads.
-    #[inline]
-    pub fn widest() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c")
-        {
-            let avx512 = is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("avx512vbmi");
-            return Self(if avx512 { Set::Avx512 } else { Set::Avx2 });
-        }
-        Self::PORTABLE
-    }
-
-    /// All that this processor has, the narrowest first: for tests and measurements of each.
-    pub fn available() -> impl DoubleEndedIterator<Item = Self> {
-        let Self(widest) = Self::widest();
-        // A processor that has a set has those that it holds.
-        let sets = [
-            Set::Portable,
-            #[cfg(target_arch = "x86_64")]
-            Set::Avx2,
-            #[cfg(target_arch = "x86_64")]
-            Set::Avx512,
-        ];
-        sets.into_iter().filter(move |&set| set <= widest).map(Self)
-    }
-
-    /// Which set it is.
-    #[inline]
-    pub fn set(self) -> Set {
-        self.0
-    }
-
-    /// As reports have it: `portable`, `avx2` or `avx512`.
-    pub fn name(self) -> &'static str {
-        match self.0 {
-            Set::Portable => "portable",
-            #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => "avx2",
-            #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => "avx512",
-        }
-    }
-}
-
-/// The [name](Vectors::name).
-impl fmt::Display for Vectors {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
-
-/// Asks for the cache line at an address, into the second-level cache. It reads nothing that a program could see, so
-/// any address will do. Does nothing on processors other than x86-64.
-#[inline(always)]
-pub fn prefetch<T>(address: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: a prefetch faults on no address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
+pub use prefetch::prefetch;
+pub use vectors::{Set, Vectors};

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::prelude::*;
 use uva_graph::Indices;
 
-use crate::policy::{CachePolicy, HotnessPolicy};
+use crate::policy::HotnessPolicy;
 use crate::{CacheError, Hotness, Workload};
 
 /// Inclusion probabilities from the graph, the training nodes, the batch size and the fanouts: no batch is sampled.
@@ -33,7 +33,7 @@ const MOST_COUNT: f64 = (1_u32 << 31) as f64;
 
 impl HotnessPolicy for Analytic {
     fn name(&self) -> &'static str {
-        CachePolicy::Analytic.name()
+        "analytic"
     }
 
     fn hotness(&self, workload: &Workload<'_>) -> Result<Hotness, CacheError> {

@@ -6,7 +6,9 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::rank::{rank_lists, rank_rows};
-use crate::{CacheError, CachePolicy, FifoSimulation, Hotness, Sizes, Workload, curve, hit_rate};
+use uva_rows::cache::eviction::Eviction;
+
+use crate::{CacheError, CachePolicy, Hotness, Simulation, Sizes, Workload, curve, hit_rate};
 
 /// What a policy's caches hit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,7 +33,7 @@ pub struct PolicyPoint {
 }
 
 /// Hit rates of each of `policies` at caches of `percents` of all rows and of all bytes of lists, over the `measured`
-/// epochs, whose counts are `observed`. The optimum is made from these very counts; a FIFO cache begins empty. Maps are
+/// epochs, whose counts are `observed`. The optimum is made from these very counts; a cache that evicts begins empty. Maps are
 /// not counted.
 ///
 /// # Errors
@@ -49,8 +51,8 @@ pub fn compare_policies(
     let sizes = Sizes::new(&workload.csc, 0);
     let all_lists: u64 = (0..sizes.nodes() as u32).map(|node| sizes.list_bytes(node)).sum();
     let compare = |&policy: &CachePolicy| {
-        if policy.is_dynamic() {
-            let points = fifo(workload, measured.clone(), percents)?;
+        if let Some(eviction) = policy.eviction() {
+            let points = simulated(eviction, workload, measured.clone(), percents)?;
             return Ok(PolicyHits { policy, points, seconds: 0.0 });
         }
         let began = Instant::now();
@@ -80,24 +82,22 @@ pub fn compare_policies(
 }
 
 /// All sizes side by side, over one pass.
-fn fifo(
+fn simulated(
+    eviction: &Eviction,
     workload: &Workload<'_>,
     measured: Range<u32>,
     percents: &[u32],
 ) -> Result<Vec<PolicyPoint>, CacheError> {
     let nodes = workload.csc.nodes();
-    let cache = |&percent: &u32| FifoSimulation::new(nodes, share_of(nodes as u64, percent) as usize);
-    let mut caches: Vec<FifoSimulation> = percents.iter().map(cache).collect();
+    let cache = |&percent: &u32| Simulation::new(eviction, nodes, share_of(nodes as u64, percent) as usize);
+    let mut caches = percents.iter().map(cache).collect::<Result<Vec<_>, _>>()?;
     workload.visit_in_order(measured, &mut |batch| {
         for cache in &mut caches {
             cache.gather(batch.nodes());
         }
     })?;
-    let point = |(&percent, cache): (&u32, &FifoSimulation)| PolicyPoint {
-        percent,
-        rows: cache.hit_rate(),
-        lists: None,
-    };
+    let point =
+        |(&percent, cache): (&u32, &Simulation)| PolicyPoint { percent, rows: cache.hit_rate(), lists: None };
     Ok(percents.iter().zip(&caches).map(point).collect())
 }
 

@@ -68,6 +68,9 @@ pub enum CacheError {
         /// Feature rows that they read.
         rows: u64,
     },
+    /// There is no memory for the slots of a simulated cache.
+    #[error("{0}")]
+    Memory(String),
     /// A policy that has no hotness was asked for it.
     #[error("the {policy} policy fills its cache while a run goes on, so it cannot rank nodes beforehand")]
     Dynamic {
@@ -120,7 +123,7 @@ impl CacheError {
         match self {
             Self::Graph(error) => error.is_bad_input(),
             Self::Io { source, .. } => uva_mem::files::is_about_the_name(source),
-            Self::Timing { .. } => false,
+            Self::Timing { .. } | Self::Memory(_) => false,
             _ => true,
         }
     }

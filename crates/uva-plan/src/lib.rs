@@ -39,10 +39,10 @@
 
 mod allocate;
 mod analytic;
+mod cache_policy;
 mod compare;
 mod curve;
 mod error;
-mod fifo;
 mod hotness;
 mod model;
 mod plan;
@@ -50,14 +50,15 @@ mod plan_file;
 mod policy;
 mod profile;
 mod rank;
+mod simulation;
 mod workload;
 
 pub use allocate::{Allocation, Item, RowItems, Weights, allocate};
 pub use analytic::Analytic;
+pub use cache_policy::{CachePolicy, UnknownPolicy};
 pub use compare::{PolicyHits, PolicyPoint, compare_policies};
 pub use curve::{CurvePoint, curve, hit_rate};
 pub use error::CacheError;
-pub use fifo::FifoSimulation;
 pub use hotness::{Hotness, count, count_batches};
 pub use model::{
     Basis, Benefits, CostModel, LIST_READ_BYTES, Line, Prediction, ReadsPerBatch, row_link_bytes,
@@ -67,7 +68,8 @@ pub use plan_file::{
     CachePlan, IdFile, PLAN_VERSION, PlanCurves, PlanDataset, PlanOptions, PlanPredictions, PlanProfile,
     PlanShare, PlanWarning,
 };
-pub use policy::{CachePolicy, Degree, HotnessPolicy, Optimal, Presample, Random, UnknownPolicy};
+pub use policy::{Degree, HotnessPolicy, Optimal, Presample, Random};
 pub use profile::{Profile, SweepPoint};
 pub use rank::{Sizes, rank_lists, rank_rows};
+pub use simulation::Simulation;
 pub use workload::Workload;

@@ -4,12 +4,13 @@ use std::time::Instant;
 
 use uva_graph::Dataset;
 use uva_graph::Progress;
+use uva_rows::cache::eviction::Eviction;
 
 use crate::plan_file::{
     CachePlan, PLAN_VERSION, PlanCurves, PlanDataset, PlanOptions, PlanPredictions, PlanProfile, PlanShare,
 };
 use crate::{
-    Allocation, CacheError, CachePolicy, CostModel, FifoSimulation, Profile, ReadsPerBatch, Sizes, Workload,
+    Allocation, CacheError, CachePolicy, CostModel, Profile, ReadsPerBatch, Simulation, Sizes, Workload,
 };
 
 /// What a plan is asked for.
@@ -95,7 +96,7 @@ const CURVE_POINTS: u64 = 40;
 ///
 /// Costs the sampling of two epochs and a sixteenth with the default policy, and what `timed` takes. Needs about 24
 /// bytes a node at a time, and 8 a node and thread while it samples. Cached lists and rows are in the plan with their
-/// ids, except under [`CachePolicy::Fifo`], which caches rows as they come: the plan then says how many.
+/// ids, except under [`CachePolicy::Evicting`], which caches rows as they come: the plan then says how many.
 ///
 /// # Errors
 /// Where there is no batch to sample, nothing to cache, or a timed run fails.
@@ -113,8 +114,8 @@ pub fn plan_and_profile<'g>(
     timed: Option<&mut dyn TimedCaches>,
 ) -> Result<(CachePlan, Option<Profile<'g>>), CacheError> {
     let start = Instant::now();
-    let (mut plan, profile) = if request.policy.is_dynamic() {
-        (dynamic(request)?, None)
+    let (mut plan, profile) = if let Some(eviction) = request.policy.eviction() {
+        (dynamic(request, eviction)?, None)
     } else {
         let (plan, profile) = ranked(request, timed)?;
         (plan, Some(profile))
@@ -341,14 +342,14 @@ fn notes(
 }
 
 /// A cache that fills itself: all bytes go to rows, and its hit rate is simulated over the second half of an epoch.
-fn dynamic(request: &PlanRequest<'_>) -> Result<CachePlan, CacheError> {
+fn dynamic(request: &PlanRequest<'_>, eviction: &Eviction) -> Result<CachePlan, CacheError> {
     let PlanRequest { dataset, workload, policy, budget_bytes: budget, .. } = request;
     let row_bytes = dataset.features().row_bytes();
     let sizes = Sizes::new(&workload.csc, row_bytes);
     let for_rows = if request.kinds.rows { budget.saturating_sub(sizes.row_map_bytes) } else { 0 };
     let slots = for_rows.checked_div(sizes.row_bytes).unwrap_or(0).min(sizes.nodes() as u64);
     let batches = workload.batches()?;
-    let mut cache = FifoSimulation::new(sizes.nodes(), slots as usize);
+    let mut cache = Simulation::new(eviction, sizes.nodes(), slots as usize)?;
     let (mut seen, mut rows, mut list_reads) = (0, 0, 0);
     workload.visit_in_order(0..1, &mut |batch| {
         if seen == batches / 2 {

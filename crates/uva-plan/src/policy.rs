@@ -1,15 +1,12 @@
-//! How hotness is found out.
+//! Policies of hotness, except the calculated one: [`Analytic`](crate::Analytic).
 
-use std::fmt;
 use std::ops::Range;
-use std::str::FromStr;
 use std::sync::atomic::AtomicU32;
 
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 use uva_graph::{Indices, mix};
 
-use crate::{Analytic, CacheError, Hotness, Workload, hotness};
+use crate::{CacheError, Hotness, Workload, hotness};
 
 /// A way to tell, before a run, how often each row and each list will be read.
 pub trait HotnessPolicy {
@@ -34,7 +31,7 @@ pub struct Degree;
 
 impl HotnessPolicy for Degree {
     fn name(&self) -> &'static str {
-        CachePolicy::Degree.name()
+        "degree"
     }
 
     /// A list is taken to be visited as often as its node's row, and read by the mean of all hops' picks.
@@ -84,7 +81,7 @@ impl Default for Presample {
 
 impl HotnessPolicy for Presample {
     fn name(&self) -> &'static str {
-        CachePolicy::Presample.name()
+        "presample"
     }
 
     fn hotness(&self, workload: &Workload<'_>) -> Result<Hotness, CacheError> {
@@ -111,7 +108,7 @@ impl Default for Optimal {
 
 impl HotnessPolicy for Optimal {
     fn name(&self) -> &'static str {
-        CachePolicy::Optimal.name()
+        "optimal"
     }
 
     fn hotness(&self, workload: &Workload<'_>) -> Result<Hotness, CacheError> {
@@ -140,7 +137,7 @@ pub struct Random {
 
 impl HotnessPolicy for Random {
     fn name(&self) -> &'static str {
-        CachePolicy::Random.name()
+        "random"
     }
 
     fn hotness(&self, workload: &Workload<'_>) -> Result<Hotness, CacheError> {
@@ -159,98 +156,5 @@ impl HotnessPolicy for Random {
             list_reads: (0..nodes).into_par_iter().map(list).collect(),
             ..Hotness::default()
         })
-    }
-}
-
-/// `--cache-policy`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CachePolicy {
-    /// [`Degree`].
-    Degree,
-    /// [`Presample`], over two epochs.
-    #[default]
-    Presample,
-    /// [`Analytic`].
-    Analytic,
-    /// [`Random`].
-    Random,
-    /// [`Optimal`], over twenty epochs.
-    Optimal,
-    /// The rows fetched last: see [`FifoSimulation`](crate::FifoSimulation). It caches no lists.
-    Fifo,
-}
-
-impl CachePolicy {
-    /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Degree, Self::Presample, Self::Analytic, Self::Random, Self::Optimal, Self::Fifo];
-
-    /// The name that options and files use.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Degree => "degree",
-            Self::Presample => "presample",
-            Self::Analytic => "analytic",
-            Self::Random => "random",
-            Self::Optimal => "optimal",
-            Self::Fifo => "fifo",
-        }
-    }
-
-    /// How many of a run's first epochs it chooses by, where it counts any. In these a cache is hit more than in others:
-    /// it was made for them.
-    #[must_use]
-    pub fn counted_epochs(self) -> u32 {
-        match self {
-            Self::Presample => Presample::default().epochs,
-            Self::Optimal => Optimal::default().epochs.end,
-            Self::Degree | Self::Analytic | Self::Random | Self::Fifo => 0,
-        }
-    }
-
-    /// Whether the cache fills itself during the run, so that nothing can be ranked beforehand.
-    #[must_use]
-    pub fn is_dynamic(self) -> bool {
-        self == Self::Fifo
-    }
-
-    /// The policy at its defaults.
-    ///
-    /// # Errors
-    /// [`CacheError::Dynamic`] where [`is_dynamic`](Self::is_dynamic).
-    pub fn hotness_policy(self) -> Result<Box<dyn HotnessPolicy>, CacheError> {
-        Ok(match self {
-            Self::Degree => Box::new(Degree),
-            Self::Presample => Box::new(Presample::default()),
-            Self::Analytic => Box::new(Analytic),
-            Self::Random => Box::new(Random::default()),
-            Self::Optimal => Box::new(Optimal::default()),
-            Self::Fifo => return Err(CacheError::Dynamic { policy: self.name() }),
-        })
-    }
-}
-
-impl fmt::Display for CachePolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// A name that no policy has.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no cache policy {given:?}; take degree, presample, analytic, random, optimal or fifo")]
-pub struct UnknownPolicy {
-    /// The name given.
-    pub given: String,
-}
-
-impl FromStr for CachePolicy {
-    type Err = UnknownPolicy;
-
-    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
-        let found = Self::ALL.into_iter().find(|policy| policy.name() == name);
-        found.ok_or_else(|| UnknownPolicy { given: name.to_owned() })
     }
 }

@@ -166,7 +166,7 @@ fn a_timed_run_that_fails_or_gives_no_number_ends_the_plan() {
 fn every_policy_makes_a_plan_that_can_be_written_and_read() {
     let stored = stored(3000, 10.0, 8, 0.4, 1);
     let mut rates = Vec::new();
-    for policy in CachePolicy::ALL {
+    for policy in CachePolicy::all() {
         let request = PlanRequest { policy, ..request(&stored, 60_000) };
         let plan = plan(&request, None).unwrap();
         assert_eq!(plan.policy, policy);
@@ -186,7 +186,7 @@ fn every_policy_makes_a_plan_that_can_be_written_and_read() {
 #[test]
 fn a_cache_that_fills_itself_is_planned_as_a_capacity() {
     let stored = stored(3000, 10.0, 8, 0.4, 1);
-    let request = |budget| PlanRequest { policy: CachePolicy::Fifo, ..request(&stored, budget) };
+    let request = |budget| PlanRequest { policy: "fifo".parse().unwrap(), ..request(&stored, budget) };
     let plan = |budget| plan(&request(budget), None).unwrap();
     let some = plan(12_000 + 32 * 100 + 31);
     assert_eq!((some.rows.count, some.rows.bytes, some.rows.map_bytes), (100, 3200, 12_000));
@@ -222,7 +222,7 @@ fn training_nodes_without_neighbours_are_refused_with_what_was_read() {
 #[test]
 fn an_empty_train_split_is_refused() {
     let stored = written(&[vec![1], vec![0]], &[]);
-    for policy in CachePolicy::ALL {
+    for policy in CachePolicy::all() {
         let workload = Workload::of(&stored.dataset, options(&FANOUTS), 1);
         let request = PlanRequest { policy, ..PlanRequest::new(&stored.dataset, workload, 1000) };
         let refused = plan(&request, None).unwrap_err();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uva_graph::npy::{NpyType, write_array};
-use uva_plan::{CacheError, CachePlan, CachePolicy, PlanRequest, Workload, plan};
+use uva_plan::{CacheError, CachePlan, PlanRequest, Workload, plan};
 
 use common::{Stored, options, stored};
 
@@ -136,7 +136,7 @@ fn a_plan_whose_sizes_are_not_those_of_its_nodes_is_refused() {
         (|plan| plan.budget_bytes = plan.bytes() - 1, "exceed its budget"),
         (|plan| plan.rows.map_bytes = u64::MAX, "a map of"),
         (|plan| plan.lists.hit_rate = 5.0, "a hit rate of 5"),
-        (|plan| plan.policy = CachePolicy::Fifo, "ids to cache"),
+        (|plan| plan.policy = "fifo".parse().unwrap(), "ids to cache"),
         (|plan| plan.dataset.index_bytes = u64::MAX, "neighbour ids of"),
     ];
     for (change, says) in cases {

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
+use uva_batch::schema::Presence;
+use uva_batch::{COLUMNS, Column, ColumnError, Element, RawArray};
 use uva_graph::ElementType;
-use uva_runtime::batch::{BatchArray, RawArray, RawElement};
 use uva_runtime::{Batch as RuntimeBatch, LoaderOptions};
 
 use crate::array::Array;
-use crate::dlpack::{Device, Element};
+use crate::dlpack::{self, Device};
 use crate::errors::{BatchGone, OrRaise};
 
 /// A batch, until the last of whatever looks into its slot is gone. Then the slot goes back, whichever thread that is
@@ -59,8 +60,6 @@ pub struct Batch {
     /// Which nodes its hops drew neighbours for: "all" or "new".
     #[pyo3(get)]
     expand: &'static str,
-    /// Whether blocks have edge ids.
-    edge_ids: bool,
     /// Which kind of sampler made it.
     #[pyo3(get)]
     sampler_kind: &'static str,
@@ -96,7 +95,6 @@ impl Batch {
             index: batch.index(),
             hash: batch.hash(),
             expand: options.expand.name(),
-            edge_ids: options.edge_ids,
             sampler_kind: options.sampler_kind.name(),
             weighs_edges: options.sampler_kind.weighs_edges(),
             expands_new: options.sampler_kind.expands_new(),
@@ -123,11 +121,8 @@ impl Batch {
         if name == "edge_index" {
             return self.edges(layer);
         }
-        let which = self.which(name, layer)?;
         let held = self.held()?;
-        let raw = held.batch().raw(which);
-        // The seeds are the first of the nodes.
-        let rows = if name == "seeds" { self.num_seeds } else { raw.rows };
+        let raw = self.column(&held, name, layer)?;
         let device = match raw.device {
             None => Device::HOST,
             Some(ordinal) => Device::cuda(i32::try_from(ordinal).unwrap_or(i32::MAX)),
@@ -137,7 +132,7 @@ impl Batch {
         // SAFETY: the array is in the slot, which `held` keeps from being given back and its memory from being
         // unmapped; the runtime says how long it is. Any bytes are values of these types. The slot is the consumer's
         // alone while it is held, to write to as well; this module reads its arrays through these pointers only.
-        let array = unsafe { Array::new(pointer, rows, raw.columns, element(raw.element), device, held) };
+        let array = unsafe { Array::new(pointer, raw.rows, raw.columns, dlpack(raw.element), device, held) };
         Ok(match stream {
             Some(stream) => array.ordered_on(stream),
             None => array,
@@ -146,9 +141,8 @@ impl Batch {
 
     /// A layer's edges as int64 [2, edges], a copy: sources, then destinations. On a GPU others make them faster.
     fn edges(&self, layer: Option<usize>) -> PyResult<Array> {
-        let (indptr, indices) = (self.which("indptr", layer)?, self.which("indices", layer)?);
         let held = self.held()?;
-        let (indptr, indices) = (held.batch().raw(indptr), held.batch().raw(indices));
+        let (indptr, indices) = (self.column(&held, "indptr", layer)?, self.column(&held, "indices", layer)?);
         if indptr.device.is_some() {
             return Err(PyValueError::new_err("edge_index is made of batches in host memory"));
         }
@@ -174,71 +168,70 @@ impl Batch {
         let pointer = pair.as_mut_ptr().cast();
         // SAFETY: the vector has that many values, and is moved into the owner, which moves none of them; nobody else
         // knows it.
-        Ok(unsafe { Array::new(pointer, 2, Some(edges), Element::I64, Device::HOST, Arc::new(pair)) })
+        Ok(unsafe { Array::new(pointer, 2, Some(edges), dlpack::Element::I64, Device::HOST, Arc::new(pair)) })
     }
 
-    fn which(&self, name: &str, layer: Option<usize>) -> PyResult<BatchArray> {
-        let of_layer = |array: fn(usize) -> BatchArray| match layer {
-            Some(layer) if layer < self.counts.len() => Ok(array(layer)),
-            Some(layer) => Err(PyValueError::new_err(format!(
-                "layer {layer}: this batch has the layers 0 to {}",
-                self.counts.len() - 1
-            ))),
-            None => Err(PyValueError::new_err(format!("{name} is an array of a layer: say which by layer="))),
+    /// Where the column of this name lies.
+    fn column(&self, held: &Held, name: &str, layer: Option<usize>) -> PyResult<RawArray> {
+        let value = |message: String| Err(PyValueError::new_err(message));
+        let Some(column) = Column::from_name(if name == LABELS { "labels" } else { name }) else {
+            let names: Vec<_> = COLUMNS.iter().map(|spec| spec.name).collect();
+            return value(format!(
+                "{name:?} is no array of a batch: {}, {LABELS} and edge_index are",
+                names.join(", ")
+            ));
         };
-        let of_batch = |array| match layer {
-            None => Ok(array),
-            Some(_) => Err(PyValueError::new_err(format!("{name} is the batch's, not a layer's"))),
-        };
-        match name {
-            "x" => of_batch(BatchArray::Features),
-            "y" => of_batch(BatchArray::Labels),
-            "input_nodes" | "seeds" => of_batch(BatchArray::InputNodes),
-            "indptr" => of_layer(BatchArray::Indptr),
-            "indices" => of_layer(BatchArray::Indices),
-            "edge_ids" if self.edge_ids => of_layer(BatchArray::EdgeIds),
-            "edge_ids" => Err(PyValueError::new_err(
-                "this batch has no edge ids: Loader(..., edge_ids=True) and uvatrain run --edge-ids make batches with them",
-            )),
-            "weights" if self.weighs_edges => of_layer(BatchArray::Weights),
-            "weights" => Err(PyValueError::new_err(format!(
-                "this batch has no weights, for sampler_kind=\"{}\" weighs no edges: the mean of what it picked stands for \
-                 all neighbours",
-                self.sampler_kind
-            ))),
-            _ => Err(PyValueError::new_err(format!(
-                "{name:?} is no array of a batch: x, y, seeds, input_nodes, indptr, indices, edge_ids, weights and \
-                 edge_index are"
-            ))),
+        match (column.spec().is_of_layers(), layer) {
+            (true, None) => return value(format!("{name} is an array of a layer: say which by layer=")),
+            (false, Some(_)) => return value(format!("{name} is the batch's, not a layer's")),
+            _ => {}
+        }
+        match held.batch().column_of(column, layer.unwrap_or(0)) {
+            Ok(column) => Ok(column.raw()),
+            Err(ColumnError::NoSuchLayer { layer, layers }) => {
+                value(format!("layer {layer}: this batch has the layers 0 to {}", layers - 1))
+            }
+            Err(ColumnError::Absent { .. }) => value(match column.spec().presence {
+                Presence::WeighedEdges => format!(
+                    "this batch has no {name}, for sampler_kind=\"{}\" weighs no edges: the mean of what it picked stands \
+                     for all neighbours",
+                    self.sampler_kind
+                ),
+                Presence::ForModel => {
+                    format!("this batch has no {name}: only runs whose built-in model needs it have it")
+                }
+                Presence::Asked | Presence::Always => {
+                    format!("this batch has no {name}: Loader(..., {name}=True) makes batches with it")
+                }
+            }),
+            Err(error) => value(error.to_string()),
         }
     }
 }
 
-fn element(raw: RawElement) -> Element {
-    match raw {
-        RawElement::I64 => Element::I64,
-        RawElement::I32 => Element::I32,
-        RawElement::F32 => Element::F32,
-        RawElement::U8 => Element::U8,
-        RawElement::Feature(feature) => of_features(feature),
+/// What PyG calls the labels.
+const LABELS: &str = "y";
+
+fn dlpack(element: Element) -> dlpack::Element {
+    match element {
+        Element::I64 => dlpack::Element::I64,
+        Element::I32 => dlpack::Element::I32,
+        Element::F32 => dlpack::Element::F32,
+        Element::F16 => dlpack::Element::F16,
+        Element::Bf16 => dlpack::Element::BF16,
+        Element::U8 => dlpack::Element::U8,
+        Element::I8 => dlpack::Element::I8,
     }
 }
 
 /// The element of a feature table.
-pub fn of_features(element: ElementType) -> Element {
-    match element {
-        ElementType::F32 => Element::F32,
-        ElementType::F16 => Element::F16,
-        ElementType::Bf16 => Element::BF16,
-        ElementType::U8 => Element::U8,
-        ElementType::I8 => Element::I8,
-    }
+pub fn of_features(element: ElementType) -> dlpack::Element {
+    dlpack(element.into())
 }
 
 #[pymethods]
 impl Batch {
-    /// One of the batch's arrays: x, y, seeds or input_nodes; or indptr, indices, edge_ids, weights or, a copy,
-    /// edge_index of a layer.
+    /// One of the batch's arrays by its column's name, or y for the labels; of a layer also edge_index, a copy.
     #[pyo3(signature = (name, layer=None))]
     fn array(&self, name: &str, layer: Option<usize>) -> PyResult<Array> {
         self.lend(name, layer)
@@ -259,10 +252,16 @@ impl Batch {
         if array.is_on_host() { array.legacy_capsule(py) } else { Ok(Bound::new(py, array)?.into_any()) }
     }
 
+    /// Whether it has the seeds' positions in their split.
+    #[getter]
+    fn has_input_id(&self) -> PyResult<bool> {
+        Ok(self.held()?.batch().layout().place(Column::InputId, 0).is_some())
+    }
+
     /// Whether the arrays are in host memory.
     #[getter]
     fn on_host(&self) -> PyResult<bool> {
-        Ok(self.held()?.batch().raw(BatchArray::InputNodes).device.is_none())
+        Ok(self.held()?.batch().on_device().is_none())
     }
 
     /// 16 hex digits that name the batch's content (docs/reproducible-batches.md).

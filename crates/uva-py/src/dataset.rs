@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use uva_graph::npy::NpyArray;
 use uva_graph::{Dataset as Graph, Indices, Labels, Split, Verify};
 use uva_mem::PrivateFile;
-use uva_rows::{GatherError, HostGather, RowGather};
+use uva_rows::{GatherError, HostPlace, Mapped, RowSource};
 
 use crate::array::Array;
 use crate::batch::of_features;
@@ -255,13 +255,16 @@ impl Dataset {
         let Some(out) = (unsafe { out.bytes_mut() }) else {
             return Err(PyValueError::new_err("out cannot be written to"));
         };
-        py.detach(|| HostGather::new(bytes, row_bytes, 1).and_then(|mut gather| gather.gather(ids, out)))
-            .map_err(|error| match error {
-                GatherError::IdOutOfRange { position, id, rows } => PyIndexError::new_err(format!(
-                    "entry {position} is node {id}, but the graph's nodes are 0 to {}",
-                    rows as i64 - 1
-                )),
-                other => PyValueError::new_err(format!("out is {described}: {other}")),
-            })
+        py.detach(|| {
+            Mapped::new(bytes, row_bytes, 1).and_then(|mut table| table.fill(ids, HostPlace::new(out)))
+        })
+        .map(drop)
+        .map_err(|error| match error {
+            GatherError::IdOutOfRange { position, id, rows } => PyIndexError::new_err(format!(
+                "entry {position} is node {id}, but the graph's nodes are 0 to {}",
+                rows as i64 - 1
+            )),
+            other => PyValueError::new_err(format!("out is {described}: {other}")),
+        })
     }
 }

@@ -118,7 +118,13 @@ def test_batches_of_every_kind_of_sampler_are_those_of_the_reference(tmp_path, k
                 else:
                     with pytest.raises(ValueError, match=f'sampler_kind="{kind}" weighs no edges'):
                         block.weights  # noqa: B018
+    with uvatrain.Loader(graph, **wanted, input_id=True) as loader:
+        for batch in loader:
+            assert batch.input_id.tolist() == list(order[batch.index * 60 : (batch.index + 1) * 60])
+            assert tables.splits["train"][batch.input_id].tolist() == batch.seeds.tolist()
     with uvatrain.Loader(graph, **wanted) as loader:
+        with pytest.raises(ValueError, match="input_id=True"):
+            next(iter(loader)).input_id  # noqa: B018
         with pytest.raises(ValueError, match="edge_ids=True"):
             next(iter(loader)).blocks[0].edge_ids  # noqa: B018
 

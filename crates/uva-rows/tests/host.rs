@@ -2,9 +2,12 @@
 
 use proptest::prelude::*;
 use uva_ops::Vectors;
+use uva_rows::cache::eviction;
 use uva_rows::cache::map_bytes;
+use uva_rows::conformance::{self, FifoReference, SieveReference};
 use uva_rows::{
-    CachedRows, FifoCache, GatherError, HalfFloat, Hits, HostGather, RowCopy, RowGather, conformance,
+    Cached, CachedRows, EvictingRows, GatherError, HalfFloat, HostPlace, Mapped, Origin, RowCopy, RowSource,
+    Widened,
 };
 
 /// Every way in which this machine can move rows, chosen by the gather's own judgement or not. Small outputs would
@@ -15,8 +18,37 @@ fn ways() -> impl Iterator<Item = RowCopy> {
         .flat_map(move |vectors| streamed.map(|streamed| RowCopy { vectors, streamed, ..RowCopy::best() }))
 }
 
-fn forced(table: &[u8], row_bytes: usize, threads: usize, way: RowCopy) -> HostGather<'_> {
-    HostGather::new(table, row_bytes, threads).unwrap().with_copy(way)
+fn forced(table: &[u8], row_bytes: usize, threads: usize, way: RowCopy) -> Mapped<'_> {
+    Mapped::new(table, row_bytes, threads).unwrap().with_copy(way)
+}
+
+fn fifo(table_rows: usize, row_bytes: usize, capacity: usize) -> Result<EvictingRows, GatherError> {
+    EvictingRows::new(eviction::by_name("fifo").unwrap(), table_rows, row_bytes, capacity)
+}
+
+/// The evicting caches, by every policy, in front of what `source` makes.
+fn evicting_caches_conform(source: impl for<'t> Fn(&'t [u8], usize) -> Mapped<'t>) {
+    for policy in eviction::POLICIES {
+        conformance::evicting_cache(
+            policy,
+            &reference(policy.name),
+            &|policy, table, row_bytes, capacity| {
+                let rows = table.len() / row_bytes;
+                let cache = EvictingRows::new(policy, rows, row_bytes, capacity).unwrap();
+                assert_eq!((cache.capacity(), cache.bytes()), (capacity, (capacity * row_bytes) as u64));
+                Box::new(Cached::in_memory(source(table, row_bytes), cache).unwrap())
+            },
+        );
+    }
+}
+
+/// The plain form of a policy. A policy without one fails here.
+fn reference(policy: &str) -> impl Fn(usize) -> Box<dyn conformance::Reference> {
+    match policy {
+        "fifo" => FifoReference::boxed,
+        "sieve" => SieveReference::boxed,
+        other => panic!("the conformance checks have no reference of {other}"),
+    }
 }
 
 #[test]
@@ -54,12 +86,9 @@ fn every_way_of_moving_rows_conforms_with_caches() {
     for way in ways() {
         conformance::static_cache(&|table, row_bytes, ids| {
             let cache = CachedRows::new(table, row_bytes, ids, 1).unwrap();
-            Box::new(forced(table, row_bytes, 1, way).with_cache(cache).unwrap())
+            Box::new(Cached::in_memory(forced(table, row_bytes, 1, way), cache).unwrap())
         });
-        conformance::fifo_cache(&|table, row_bytes, capacity| {
-            let cache = FifoCache::new(table.len() / row_bytes, row_bytes, capacity).unwrap();
-            Box::new(forced(table, row_bytes, 1, way).with_cache(cache).unwrap())
-        });
+        evicting_caches_conform(|table, row_bytes| forced(table, row_bytes, 1, way));
     }
 }
 
@@ -73,9 +102,9 @@ fn no_rows_asked_for_beforehand_conforms() {
 fn every_way_of_widening_conforms() {
     for way in ways() {
         conformance::widening(&|table, row_bytes, half, cached| {
-            let gather = forced(table, row_bytes, 1, way).with_widening(half).unwrap();
             let cache = CachedRows::new(table, row_bytes, cached, 1).unwrap();
-            Box::new(gather.with_cache(cache).unwrap())
+            let rows = Cached::in_memory(forced(table, row_bytes, 1, way), cache).unwrap();
+            Box::new(Widened::new(rows, half).unwrap())
         });
     }
 }
@@ -83,35 +112,35 @@ fn every_way_of_widening_conforms() {
 #[test]
 fn widening_by_several_threads_conforms_with_no_cache_and_with_one_that_follows() {
     conformance::widening(&|table, row_bytes, half, _| {
-        Box::new(HostGather::new(table, row_bytes, 3).unwrap().with_widening(half).unwrap())
+        Box::new(Widened::new(Mapped::new(table, row_bytes, 3).unwrap(), half).unwrap())
     });
     conformance::widening(&|table, row_bytes, half, cached| {
-        let cache = FifoCache::new(table.len() / row_bytes, row_bytes, cached.len()).unwrap();
-        let gather = HostGather::new(table, row_bytes, 3).unwrap().with_cache(cache).unwrap();
-        Box::new(gather.with_widening(half).unwrap())
+        let cache = fifo(table.len() / row_bytes, row_bytes, cached.len()).unwrap();
+        let rows = Cached::in_memory(Mapped::new(table, row_bytes, 3).unwrap(), cache).unwrap();
+        Box::new(Widened::new(rows, half).unwrap())
     });
 }
 
 #[test]
 fn rows_that_are_no_whole_values_are_not_widened() {
-    let error = HostGather::new(&[0; 15], 3, 1).unwrap().with_widening(HalfFloat::F16).map(drop).unwrap_err();
+    let error = Widened::new(Mapped::new(&[0; 15], 3, 1).unwrap(), HalfFloat::F16).map(drop).unwrap_err();
     assert_eq!(error, GatherError::NotHalves { row_bytes: 3 });
 }
 
 #[test]
 fn one_thread_conforms() {
-    conformance::run(&|table, row_bytes| Box::new(HostGather::new(table, row_bytes, 1).unwrap()));
+    conformance::run(&|table, row_bytes| Box::new(Mapped::new(table, row_bytes, 1).unwrap()));
 }
 
 #[test]
 fn several_threads_conform() {
     // A pool for each of a hundred thousand tables would test the operating system: many tables, one thread, above.
     conformance::every_row_size_at_every_offset(
-        &|table, row_bytes| Box::new(HostGather::new(table, row_bytes, 3).unwrap()),
+        &|table, row_bytes| Box::new(Mapped::new(table, row_bytes, 3).unwrap()),
         [1, 63, 400].into_iter(),
         0..3,
     );
-    conformance::whole_tables(&|table, row_bytes| Box::new(HostGather::new(table, row_bytes, 3).unwrap()));
+    conformance::whole_tables(&|table, row_bytes| Box::new(Mapped::new(table, row_bytes, 3).unwrap()));
 }
 
 #[test]
@@ -120,19 +149,15 @@ fn a_gather_with_cached_rows_conforms() {
         conformance::static_cache(&|table, row_bytes, ids| {
             let cache = CachedRows::new(table, row_bytes, ids, threads).unwrap();
             assert_eq!(cache.bytes(), (ids.len() * row_bytes) as u64);
-            Box::new(HostGather::new(table, row_bytes, threads).unwrap().with_cache(cache).unwrap())
+            Box::new(Cached::in_memory(Mapped::new(table, row_bytes, threads).unwrap(), cache).unwrap())
         });
     }
 }
 
 #[test]
-fn a_gather_with_a_fifo_cache_conforms() {
+fn a_gather_with_a_cache_that_evicts_conforms() {
     for threads in [1, 3] {
-        conformance::fifo_cache(&|table, row_bytes, capacity| {
-            let cache = FifoCache::new(table.len() / row_bytes, row_bytes, capacity).unwrap();
-            assert_eq!((cache.capacity(), cache.bytes()), (capacity, (capacity * row_bytes) as u64));
-            Box::new(HostGather::new(table, row_bytes, threads).unwrap().with_cache(cache).unwrap())
-        });
+        evicting_caches_conform(|table, row_bytes| Mapped::new(table, row_bytes, threads).unwrap());
     }
 }
 
@@ -142,11 +167,12 @@ fn cached_rows_are_read_from_the_cache_and_not_from_the_table() {
     let (table, other) = ([1_u8; 40], [2_u8; 40]);
     let cache = CachedRows::new(&other, 4, &[9, 3], 1).unwrap();
     assert!(cache.contains(3) && !cache.contains(4) && !cache.contains(-1) && !cache.contains(10));
-    let mut gather = HostGather::new(&table, 4, 1).unwrap().with_cache(cache).unwrap();
+    let mut source = Cached::in_memory(Mapped::new(&table, 4, 1).unwrap(), cache).unwrap();
     let mut out = [0; 12];
-    gather.gather(&[3, 4, 9], &mut out).unwrap();
+    let read = source.fill(&[3, 4, 9], HostPlace::new(&mut out)).unwrap();
     assert_eq!(out, [2, 2, 2, 2, 1, 1, 1, 1, 2, 2, 2, 2]);
-    assert_eq!(gather.hits(), Hits { last_rows: 3, last: 2, total_rows: 3, total: 2 });
+    assert_eq!((read.rows(Origin::HostTable), read.rows(Origin::HostCache)), (1, 2));
+    assert_eq!((read.total(), read.hits(), read.bytes(Origin::HostCache)), (3, 2, 8));
     assert_eq!(map_bytes(10), 40);
 }
 
@@ -159,7 +185,7 @@ fn caches_that_cannot_be_are_refused() {
         assert_eq!(refusal(&[1, id]), GatherError::IdOutOfRange { position: 1, id, rows: 10 });
     }
     let error =
-        HostGather::new(&table, 4, 1).unwrap().with_cache(FifoCache::new(5, 8, 2).unwrap()).unwrap_err();
+        Cached::in_memory(Mapped::new(&table, 4, 1).unwrap(), fifo(5, 8, 2).unwrap()).map(drop).unwrap_err();
     assert_eq!(
         error,
         GatherError::OtherTable { rows: 5, row_bytes: 8, table_rows: 10, table_row_bytes: 4 },
@@ -167,31 +193,31 @@ fn caches_that_cannot_be_are_refused() {
     );
     // More bytes than there are addresses, and than there is memory.
     for (rows, row_bytes) in [(1000, 1 << 60), (1000, 1 << 50)] {
-        let error = FifoCache::new(rows, row_bytes, rows).map(drop).unwrap_err();
+        let error = fifo(rows, row_bytes, rows).map(drop).unwrap_err();
         assert!(matches!(error, GatherError::CacheMemory { .. }), "{error}");
     }
     let rows = 1 << 31;
-    let error = FifoCache::new(rows, 4, rows).map(drop).unwrap_err();
+    let error = fifo(rows, 4, rows).map(drop).unwrap_err();
     assert_eq!(error, GatherError::TooManyCached { rows });
 }
 
 #[test]
 fn tables_beyond_4_gib_are_addressed_with_64_bits() {
-    conformance::large_table(&|table, row_bytes| Box::new(HostGather::new(table, row_bytes, 2).unwrap()));
+    conformance::large_table(&|table, row_bytes| Box::new(Mapped::new(table, row_bytes, 2).unwrap()));
 }
 
 #[test]
 fn a_table_that_is_not_whole_rows_is_refused() {
     for (length, row_bytes) in [(10, 0), (10, 3), (1, 2)] {
-        let error = HostGather::new(&vec![0; length], row_bytes, 1).map(drop).unwrap_err();
+        let error = Mapped::new(&vec![0; length], row_bytes, 1).map(drop).unwrap_err();
         assert_eq!(error, GatherError::TableLength { length, row_bytes });
     }
 }
 
 #[test]
 fn a_bad_id_is_named_with_its_position() {
-    let mut gather = HostGather::new(&[0; 20], 2, 1).unwrap();
-    let error = gather.gather(&[0, 9, 10], &mut [0; 6]).unwrap_err();
+    let mut source = Mapped::new(&[0; 20], 2, 1).unwrap();
+    let error = source.fill(&[0, 9, 10], HostPlace::new(&mut [0; 6])).unwrap_err();
     assert_eq!(error.to_string(), "id 10 at position 2 is outside the table of 10 rows");
 }
 
@@ -208,7 +234,7 @@ proptest! {
         let mut out = vec![0; ids.len() * row_bytes];
         for way in ways() {
             out.fill(0);
-            forced(&table, row_bytes, threads, way).gather(&ids, &mut out).unwrap();
+            forced(&table, row_bytes, threads, way).fill(&ids, HostPlace::new(&mut out)).unwrap();
             for (id, row) in ids.iter().zip(out.chunks_exact(row_bytes)) {
                 prop_assert_eq!(row, &table[*id as usize * row_bytes..][..row_bytes]);
             }

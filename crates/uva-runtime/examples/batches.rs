@@ -1,5 +1,4 @@
-//! The loader inside a program of one's own: no processes, no libtorch. Batches come ahead of their use, each borrowed
-//! from its slot.
+//! The loader inside another program: no processes, no libtorch. Batches are prepared ahead of their use.
 //!
 //!     cargo run --release -p uva-runtime --example batches -- data/demo
 
@@ -14,7 +13,8 @@ fn main() -> Result<(), RuntimeError> {
         Runtime::builder(&dataset).fanouts(&[10, 5]).batch_size(512).samplers(2).seed(1).epochs(1).build()?;
     println!("{} batches an epoch", runtime.schedule().train_batches());
 
-    // A batch lives in a slot that the producer wants back: it borrows the runtime and ends before the next is asked.
+    // A batch owns its slot, and dropping it gives the slot back. Slices of it borrow from the batch. Several batches may
+    // be held at once, as long as one feature slot is left for the next.
     while let Some(batch) = runtime.next_batch()? {
         let features = batch.features();
         let edges: usize = (0..batch.layers()).map(|layer| batch.block(layer).indices.len()).sum();

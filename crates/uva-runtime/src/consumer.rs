@@ -12,7 +12,6 @@ use uva_sample::MAX_EPOCH;
 use crate::backend::{self, Backend, BackendOptions, Decision, Probe};
 use crate::batch::Batch;
 use crate::device::DeviceSlots;
-use crate::launcher::Attachment;
 use crate::metrics::Roles;
 use crate::options::{LoaderOptions, Passes};
 use crate::plan::RunPlan;
@@ -30,7 +29,7 @@ pub struct BatchStream {
     /// What the next batch is to be.
     next: Place,
     /// The launcher, where this process was started by one and attached.
-    attachment: Option<Attachment>,
+    attachment: Option<Box<dyn Attachment>>,
 }
 
 /// A batch's place, counted within this part.
@@ -42,6 +41,24 @@ pub struct Place {
     pub epoch: u32,
     /// The batch, from 0; as many as there are: behind the last.
     pub batch: u64,
+}
+
+/// The link to the launcher of a process that has attached: the stream reports to it, and hears of the run's end.
+pub(crate) trait Attachment: std::fmt::Debug + Send {
+    /// The next batch is asked for.
+    fn asked(&mut self) -> Result<(), RuntimeError>;
+
+    /// Takes note of what came. No batch means that the run is asked to stop; where it has ended that is an error.
+    fn received(
+        &mut self,
+        received: Result<Option<Batch>, RuntimeError>,
+    ) -> Result<Option<Batch>, RuntimeError>;
+
+    /// No more batches are taken; this process's threads are still to be ended.
+    fn ends(&mut self);
+
+    /// Takes note of what the threads failed of, where nothing else was reported before.
+    fn ended(&mut self, ended: Result<(), RuntimeError>) -> Result<(), RuntimeError>;
 }
 
 /// Passes of a run whose consumer steers it.
@@ -80,7 +97,7 @@ impl BatchStream {
     }
 
     /// The same, in a process that a launcher has started.
-    pub(crate) fn over_attached(runtime: Runtime, main: Split, attachment: Attachment) -> Self {
+    pub(crate) fn over_attached(runtime: Runtime, main: Split, attachment: Box<dyn Attachment>) -> Self {
         let mut stream = Self::over(runtime, main);
         stream.attachment = Some(attachment);
         stream

@@ -16,8 +16,9 @@ use uva_graph::Split;
 use uva_mem::ControlPage;
 
 use crate::RuntimeError;
+use crate::cache_counts::{CacheCounts, CacheTotals};
 use crate::memory::Resident;
-use crate::metrics::{CacheCounts, CacheTotals, RoleTimes, Roles};
+use crate::role_times::{RoleTimes, Roles};
 use crate::schedule::{TURN_WORDS, Turn};
 
 /// How many turns there have been. The last one's words are those of its number modulo 2, so that they are whole while

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use uva_batch::LayoutError;
 use uva_graph::GraphError;
 use uva_mem::ring::RingError;
 use uva_sample::SampleError;
@@ -129,13 +130,23 @@ impl From<GraphError> for RuntimeError {
     }
 }
 
+impl From<LayoutError> for RuntimeError {
+    fn from(error: LayoutError) -> Self {
+        of_field(error.field(), error.to_string())
+    }
+}
+
 impl From<SampleError> for RuntimeError {
     fn from(error: SampleError) -> Self {
-        let message = error.to_string();
-        match error.field() {
-            Some(field) => OptionError::in_front_of(&message, field).into(),
-            None => Self::Usage(message),
-        }
+        of_field(error.field(), error.to_string())
+    }
+}
+
+/// The error of a library below, which names the option to change where there is one.
+fn of_field(field: Option<&str>, message: String) -> RuntimeError {
+    match field {
+        Some(field) => OptionError::in_front_of(&message, field).into(),
+        None => RuntimeError::Usage(message),
     }
 }
 

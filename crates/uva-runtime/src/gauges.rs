@@ -8,7 +8,7 @@ use uva_mem::ring::protocol::State;
 
 use crate::control::Control;
 use crate::memory::Resident;
-use crate::metrics::Roles;
+use crate::role_times::Roles;
 
 /// A look into a run under way. It only reads: no role notices. Clones look into the same run.
 #[derive(Clone, Debug)]

@@ -1,26 +1,44 @@
-//! The pipeline: samplers → batch slots → producer → feature slots → consumer.
+//! Mini-batches for GNN training, prepared ahead of their use: samplers → batch slots → producer → feature slots → consumer.
 //!
-//! This crate ties the stages together and knows each of them by its front only: how a neighbourhood is sampled is
-//! `uva-sample`'s, how rows are gathered `uva-rows`'s, how a slot is handed over `uva-mem`'s. The roles can run as
-//! threads of the calling program ([`Runtime`]) or as processes ([`launcher`]); they are the same functions
-//! ([`roles`]), and a batch is the same bytes in both.
+//! ```no_run
+//! use uva_runtime::{Labels, Runtime};
 //!
-//! | module | what it holds |
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut runtime = Runtime::builder("data/graph").fanouts(&[15, 10]).batch_size(1024).epochs(1).build()?;
+//! while let Some(batch) = runtime.next_batch()? {
+//!     let x = batch.features_f32()?; // one row for each of batch.input_nodes()
+//!     let hop = batch.block(0); // the hop at the seeds, as CSC
+//!     let Labels::Single(labels) = batch.labels() else { continue };
+//!     println!("{} seeds, {} rows of {}, {} edges", labels.len(), x.iter().len(), x.dim(), hop.indices.len());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **A tour.** [`Runtime::builder`] takes the options by name; [`LoaderOptions`] has all of them. [`Runtime`] runs
+//! samplers and producer as threads and hands out each [`Batch`], which owns its slot until it is dropped. The batch's
+//! columns are read by method (`input_nodes`, `labels`, `block`, `features_f32`), or by name ([`BatchView::column`]).
+//! [`consumer::BatchStream`] serves a loop that picks its own passes. [`launcher`] runs the same roles as processes;
+//! [`launcher::attach`] joins such a run. [`planning`] measures what to cache and where to sample.
+//!
+//! Every role is the same function as a thread and as a process, and a batch is the same bytes in both.
+//!
+//! | module | holds |
 //! |---|---|
-//! | [`options`], [`schedule`], [`plan`] | what is asked for, which batch has which number, and what that takes |
-//! | [`batch`] | how a batch lies in a slot, and the view of it that a consumer gets |
+//! | [`options`], [`schedule`], [`plan`] | what is asked for, which batch has which number, the memory that takes |
+//! | [`batch`] | a batch and its slot; columns and layout are `uva-batch`'s |
 //! | [`backend`], [`device`] | where rows are gathered and batches used; feature slots on a GPU |
-//! | [`cache`] | what is cached of the graph and of the rows |
+//! | [`cache`] | cached lists and rows, as the roles have them |
 //! | [`roles`] | sampler, producer and the receiving end of the consumer |
 //! | [`pipeline`] | the roles as threads: the library's front |
-//! | [`consumer`] | the same for a consumer that decides as it goes which pass comes next |
+//! | [`planning`] | what to cache and where to sample: measured before a run |
+//! | [`consumer`] | batches for a consumer that chooses its passes |
 //! | [`launcher`] | the roles as processes |
 //! | [`run`] | a run whose consumer is a command of the user's |
 //! | [`training`] | a run whose consumer trains a built-in model |
+//! | [`metrics`], [`trace`], [`gauges`] | telemetry: lines, a timeline, a look into a run under way |
 //! | [`clock`] | the clock of all processes of a run |
-//! | [`metrics`], [`trace`] | what a run tells about itself, as lines and as a timeline |
-//! | [`machine`] | what the machine has to give before anything starts |
-//! | [`gauges`] | what can be seen of a run under way |
+//! | [`machine`], [`memory`] | limits of the machine, memory of a process |
 //! | [`mps`] | the daemon through which producer and consumer share a GPU |
 //!
 //! What it must not know: command lines and terminals.
@@ -30,13 +48,13 @@
 pub mod backend;
 pub mod batch;
 pub mod cache;
+mod cache_counts;
 mod checkpoint_files;
 pub mod clock;
 pub mod consumer;
 pub mod control;
 pub mod device;
 mod error;
-mod features;
 pub mod gauges;
 pub mod launcher;
 pub mod machine;
@@ -44,9 +62,13 @@ pub mod memory;
 pub mod metrics;
 pub mod mps;
 pub mod options;
+mod own_program;
+mod peer;
 pub mod pipeline;
 pub mod plan;
+pub mod planning;
 mod preparation;
+mod role_times;
 pub mod roles;
 pub mod run;
 pub mod schedule;
@@ -54,9 +76,12 @@ pub mod spec;
 mod stage;
 pub mod trace;
 pub mod training;
+mod widening;
 
 pub use batch::Batch;
 pub use error::RuntimeError;
-pub use features::FeatureType;
 pub use options::{Cursor, LoaderOptions, Passes};
 pub use pipeline::{Runtime, RuntimeBuilder};
+pub use uva_batch::{BatchView, Column, ColumnError, ColumnRef, FeatureRows, FeatureType};
+pub use uva_graph::{Dataset, ElementType, FeatureTable, Labels, Split};
+pub use uva_sample::{BatchKey, BlockRef, Expand, LayerCounts, SamplerKind, Walks};

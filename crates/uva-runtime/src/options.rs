@@ -2,13 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use uva_batch::{BatchSpec, Column, FeatureType};
 use uva_graph::Dataset;
 use uva_sample::{Expand, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions, Walks};
 
+use crate::RuntimeError;
 use crate::machine::share_of_cores;
 use crate::spec::Purpose::{Identity, Layout, Plan, Speed};
 use crate::spec::{Choice, Field, OptionError, OptionValue, Options as _, options};
-use crate::{FeatureType, RuntimeError};
 
 /// The most samplers of a run: the producer's set-up carries a descriptor for each of them, beside its own six, and a
 /// hand-over message holds [`MAX_FDS`](uva_mem::handover::MAX_FDS).
@@ -66,6 +67,9 @@ options! {
         /// Let blocks say where each of their edges stands in indices.npy: 8 bytes an edge, for models that use edges'
         /// own data
         edge_ids: bool = false
+            => Field::switch().of(BATCHES, &[Layout]),
+        /// Give each batch the position of its seeds in their split: 8 bytes a seed, for per-example data kept beside it
+        input_id: bool = false
             => Field::switch().of(BATCHES, &[Layout]),
         /// Feature values of batches: those of the table, or float32, for which the producer widens float16 and bfloat16
         /// on the way
@@ -184,6 +188,22 @@ impl LoaderOptions {
             expand: self.expand,
             edge_ids: self.edge_ids,
             walks: Walks { count: self.walks, length: self.walk_length, stop: self.walk_stop },
+        }
+    }
+
+    /// What the layout of batches depends on.
+    pub fn batch_spec(&self) -> BatchSpec {
+        let asked = [
+            (self.degrees, Column::Degrees),
+            (self.edge_ids, Column::EdgeIds),
+            (self.input_id, Column::InputId),
+        ];
+        BatchSpec {
+            sampling: self.sampling(),
+            batch_size: self.batch_size,
+            slot_bytes: self.slot_bytes,
+            feature_type: self.feature_type,
+            asked: asked.into_iter().filter(|(asked, _)| *asked).map(|(_, column)| column).collect(),
         }
     }
 

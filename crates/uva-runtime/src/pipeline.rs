@@ -28,10 +28,9 @@ use crate::gauges::{Gauges, RoleProcess};
 use crate::memory::{ProcessMemory, Resident};
 use crate::metrics::Roles;
 use crate::options::{Cursor, LoaderOptions, Passes};
+use crate::peer::Peer;
 use crate::plan::RunPlan;
-use crate::roles::{
-    BatchReceiver, Peer, ProducerRole, RoleThread, SamplerRole, ThreadName, first_error, join_all,
-};
+use crate::roles::{BatchReceiver, ProducerRole, RoleThread, SamplerRole, ThreadName, first_error, join_all};
 use crate::schedule::{Order, Schedule};
 use crate::{RuntimeError, device};
 
@@ -149,7 +148,7 @@ impl Runtime {
         plan: RunPlan,
         contents: CacheContents,
     ) -> Result<Self, RuntimeError> {
-        plan.layout.check_backend(&plan.backend)?;
+        plan.backend.check_features(&plan.layout)?;
         let plan = plan.with_caches(contents.caches().clone());
         let control = Arc::new(Control::create(plan.options.samplers)?);
         let batches = plan.create_batch_ring()?;

@@ -2,13 +2,14 @@
 //! every role makes the same plan for itself.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
+use uva_batch::{BatchHeader, BatchLayout};
 use uva_graph::{Dataset, Split};
 use uva_mem::ring::{Ring, RingShape};
 use uva_sample::SeedOrder;
 
 use crate::backend::Backend;
-use crate::batch::{BatchHeader, BatchLayout};
 use crate::cache::Caches;
 use crate::control::{CONSUMER, Control};
 use crate::schedule::{Item, Schedule, Turn};
@@ -30,7 +31,7 @@ pub struct RunPlan {
     /// Which batch has which number.
     pub schedule: Schedule,
     /// How batches lie in slots.
-    pub layout: BatchLayout,
+    pub layout: Arc<BatchLayout>,
     /// Where it gathers and trains.
     pub backend: Backend,
     /// What is cached.
@@ -74,7 +75,7 @@ impl RunPlan {
             )
             .into());
         }
-        let layout = BatchLayout::new(dataset, options)?;
+        let layout = Arc::new(BatchLayout::new(dataset, &options.batch_spec())?);
         let schedule = Schedule::new(passes, options.part, [train, valid, test]);
         Ok(Self {
             options: options.clone(),

@@ -8,13 +8,14 @@ use uva_plan::CachePlan;
 
 use crate::RuntimeError;
 use crate::backend::{Backend, SamplerChoice};
-use crate::cache::{
-    Budget, CacheContents, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable,
-    check_plan_fits, described, read_plan, summary, workload,
-};
+use crate::cache::{CacheContents, described, summary};
 use crate::launcher::Launcher;
 use crate::metrics::{CacheOutcome, CacheTotals, End, Event, Observer, Start};
 use crate::plan::RunPlan;
+use crate::planning::{
+    Budget, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable, check_plan_fits,
+    read_plan, workload,
+};
 use crate::spec::OptionError;
 
 /// Finds out how many bytes `--gpu-cache auto` comes to on a GPU, for the run that is being prepared.
@@ -52,7 +53,7 @@ impl Preparation {
                 "with `sampler=gpu`, exactly one sampler works on a GPU",
             ));
         }
-        plan.layout.check_backend(backend)?;
+        backend.check_features(&plan.layout)?;
         let dataset = Arc::new(dataset);
         let planned = match &caches {
             Some(CacheRequest::Planned(path)) => Some(read_plan(path, &dataset, &plan.options)?),

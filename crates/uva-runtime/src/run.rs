@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use uva_graph::Dataset;
 
 use crate::backend::{self, BackendOptions, Decision, Probe};
-use crate::cache::CacheRequest;
 use crate::consumer::steered;
 use crate::control::Tally;
 use crate::launcher::{Consumer, Environments, Launch, Launcher, Outcome, UserCommand, without_mps};
 use crate::metrics::{End, Event, Observer};
 use crate::plan::RunPlan;
+use crate::planning::CacheRequest;
 use crate::preparation::Preparation;
 use crate::{LoaderOptions, RuntimeError};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::control::{Control, Counter};
-use crate::metrics::RoleTimes;
+use crate::role_times::RoleTimes;
 
 /// What a role is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,9 @@ use uva_plan::CachePolicy;
 use uva_runtime::backend::{
     Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
 };
-use uva_runtime::cache::{self, CacheContents, CachedDataset};
+use uva_runtime::cache::CacheContents;
 use uva_runtime::plan::RunPlan;
+use uva_runtime::planning::{self, CachedDataset};
 use uva_runtime::{LoaderOptions, Passes, Runtime, RuntimeError};
 use uva_sample::{BatchKey, Expand, GraphView, MiniBatch, NeighborSampler, SamplerKind, sampler};
 
@@ -21,7 +22,7 @@ fn options() -> LoaderOptions {
 }
 
 fn planned(dataset: &Arc<Dataset>, bytes: u64, policy: CachePolicy) -> CacheContents {
-    let (plan, _) = cache::plan(dataset, &options(), &Backend::Cpu, bytes, policy, &|_| {}).unwrap();
+    let (plan, _) = planning::plan(dataset, &options(), &Backend::Cpu, bytes, policy, &|_| {}).unwrap();
     CacheContents::of_plan(dataset, &plan).unwrap()
 }
 
@@ -99,7 +100,7 @@ fn sample_and_load_give_what_the_plain_sampler_and_the_table_give() {
     let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
     check(&dataset, &Backend::Cpu, &CacheContents::default());
     for bytes in [40_000, 200_000] {
-        for policy in CachePolicy::ALL {
+        for policy in CachePolicy::all() {
             check(&dataset, &Backend::Cpu, &planned(&dataset, bytes, policy));
         }
     }
@@ -186,7 +187,7 @@ fn on_a_gpu_they_give_the_same() {
     let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
     for sampler in [SamplerChoice::Cpu, SamplerChoice::Gpu] {
         check(&dataset, &on_gpu(sampler), &CacheContents::default());
-        for policy in [CachePolicy::Presample, CachePolicy::Fifo] {
+        for policy in [CachePolicy::Presample, "fifo".parse().unwrap()] {
             check(&dataset, &on_gpu(sampler), &planned(&dataset, 200_000, policy));
         }
     }

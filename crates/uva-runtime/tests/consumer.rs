@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use uva_batch::{ColumnError, Element};
 use uva_graph::{Dataset, Split, Verify};
 use uva_runtime::backend::Backend;
-use uva_runtime::batch::{BatchArray, RawElement};
 use uva_runtime::consumer::{BatchStream, Place};
 use uva_runtime::options::Part;
 use uva_runtime::{Batch, LoaderOptions, Runtime, RuntimeError};
@@ -258,20 +258,46 @@ fn the_addresses_of_a_batchs_arrays_are_those_that_it_lends() {
     let dataset = dataset(temp.path());
     let mut stream = stream(&dataset, &options(1, 2));
     let batch = stream.next_batch(&|| false).unwrap().unwrap();
-    let nodes = batch.raw(BatchArray::InputNodes);
+    let raw = |name: &str| batch.column(name).unwrap().raw();
+    let nodes = raw("input_nodes");
     assert_eq!(nodes.address, batch.input_nodes().as_ptr() as u64);
-    assert_eq!((nodes.rows, nodes.columns, nodes.element), (batch.node_count(), None, RawElement::I64));
-    let features = batch.raw(BatchArray::Features);
+    assert_eq!((nodes.rows, nodes.columns, nodes.element), (batch.node_count(), None, Element::I64));
+    let features = raw("x");
     assert_eq!(features.address, batch.features().bytes.as_ptr() as u64);
     assert_eq!((features.rows, features.columns), (batch.node_count(), Some(dataset.features().dim)));
     assert_eq!(features.bytes, batch.features().bytes.len());
     for layer in 0..batch.layers() {
         let block = batch.block(layer);
-        let (indptr, indices) = (batch.raw(BatchArray::Indptr(layer)), batch.raw(BatchArray::Indices(layer)));
+        let (indptr, indices) = (raw(&format!("block{layer}.indptr")), raw(&format!("block{layer}.indices")));
         assert_eq!((indptr.address, indptr.rows), (block.indptr.as_ptr() as u64, block.indptr.len()));
         assert_eq!((indices.address, indices.rows), (block.indices.as_ptr() as u64, block.indices.len()));
         assert_eq!((indptr.bytes, indices.bytes), (block.indptr.len() * 4, block.indices.len() * 4));
     }
-    assert_eq!(batch.raw(BatchArray::Labels).rows, batch.seed_count());
-    assert_eq!(batch.raw(BatchArray::Degrees).bytes, 0);
+    assert_eq!(raw("labels").rows, batch.seed_count());
+    assert_eq!((raw("seeds").address, raw("seeds").rows), (nodes.address, batch.seed_count()));
+}
+
+#[test]
+fn columns_are_read_by_name_and_type_and_what_is_wrong_is_named() {
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = dataset(temp.path());
+    let mut stream = stream(&dataset, &options(1, 2));
+    let batch = stream.next_batch(&|| false).unwrap().unwrap();
+    let column = |name: &str| batch.column(name).unwrap();
+    assert_eq!(column("input_nodes").i64().unwrap(), batch.input_nodes());
+    assert_eq!(column("seeds").i64().unwrap(), batch.seeds());
+    assert_eq!(column("block1.indices").i32().unwrap(), batch.block(1).indices);
+    assert_eq!(column("x").bytes().unwrap(), batch.features().bytes);
+    let refused = |name: &str| batch.column(name).err().expect(name);
+    assert!(matches!(refused("degrees"), ColumnError::Absent { .. }));
+    assert!(refused("block0.weights").to_string().contains("weighs no edges"));
+    assert!(refused("lables").to_string().contains("`labels`"), "{}", refused("lables"));
+    assert_eq!(refused("block9.indptr"), ColumnError::NoSuchLayer { layer: 9, layers: batch.layers() });
+    let rows = batch.features_f32().unwrap();
+    assert_eq!((rows.iter().len(), rows.dim()), (batch.node_count(), dataset.features().dim));
+    assert_eq!(rows.row(1), rows.into_iter().nth(1).unwrap());
+    assert_eq!(bytemuck::cast_slice::<f32, u8>(rows.values()), batch.features().bytes);
+    assert_eq!(batch.features_f16().unwrap_err().to_string(), "`x` has float32 values, not float16");
+    let other = column("labels").i32().unwrap_err();
+    assert_eq!(other.to_string(), "`labels` has int64 values, not int32");
 }

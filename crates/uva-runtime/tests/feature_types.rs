@@ -10,9 +10,10 @@ use uva_graph::{Dataset, ElementType, Split};
 use uva_runtime::backend::{
     Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
 };
-use uva_runtime::cache::{self, CacheContents, CachePolicy, CachedDataset};
+use uva_runtime::cache::{CacheContents, CachePolicy};
 use uva_runtime::consumer::BatchStream;
 use uva_runtime::plan::RunPlan;
+use uva_runtime::planning::{self, CachedDataset};
 use uva_runtime::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError};
 use uva_sample::BatchKey;
 
@@ -66,7 +67,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 
 fn planned(dataset: &Arc<Dataset>, policy: CachePolicy) -> CacheContents {
     let (options, bytes) = (options(FeatureType::Float32), 40_000);
-    let (plan, _) = cache::plan(dataset, &options, &Backend::Cpu, bytes, policy, &|_| {}).unwrap();
+    let (plan, _) = planning::plan(dataset, &options, &Backend::Cpu, bytes, policy, &|_| {}).unwrap();
     CacheContents::of_plan(dataset, &plan).unwrap()
 }
 
@@ -107,7 +108,7 @@ fn halves_come_as_the_same_values_in_float32_with_any_cache_and_in_the_same_batc
         for ((hash, rows), (wide_hash, wide_rows)) in narrow.iter().zip(&wide) {
             assert_eq!((hash, rows.len() * 2), (wide_hash, wide_rows.len()), "{element}");
         }
-        for policy in [CachePolicy::Presample, CachePolicy::Fifo] {
+        for policy in [CachePolicy::Presample, "fifo".parse().unwrap()] {
             let contents = planned(&dataset, policy);
             assert!(contents.caches().rows > 0, "{policy}");
             assert!(batches(&dataset, FeatureType::Float32, contents) == wide, "{element} {policy}");
@@ -178,7 +179,8 @@ fn slots_on_a_gpu_are_refused_float32_of_halves_before_the_gpu_is_touched() {
 #[test]
 fn for_models_halves_are_widened_where_the_cpu_trains_and_nothing_else_is() {
     let all = |feature_type: FeatureType, backend: &Backend| {
-        ElementType::ALL.map(|element| feature_type.for_models(element, backend) == FeatureType::Float32)
+        ElementType::ALL
+            .map(|element| feature_type.for_models(element, backend.cuda().is_some()) == FeatureType::Float32)
     };
     let halves = ElementType::ALL.map(|element| HALVES.contains(&element));
     assert_eq!(all(FeatureType::Float32, &Backend::Cpu), halves);

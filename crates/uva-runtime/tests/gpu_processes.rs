@@ -18,11 +18,12 @@ use uva_graph::npy::{NpyType, write_array};
 use uva_runtime::backend::{
     Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
 };
-use uva_runtime::cache::{CacheContents, CachePlan, CachePolicy, Search};
+use uva_runtime::cache::{CacheContents, CachePlan, CachePolicy};
 use uva_runtime::control::Stop;
 use uva_runtime::launcher::{Consumer, Environments, Launch, Launcher, Role, run_role};
 use uva_runtime::metrics::{Event, Observer, Progress};
 use uva_runtime::plan::RunPlan;
+use uva_runtime::planning::Search;
 use uva_runtime::roles::BatchReceiver;
 use uva_runtime::{LoaderOptions, Passes, RuntimeError};
 use uva_sample::SamplerKind;

@@ -84,6 +84,28 @@ fn a_batch_holds_the_rows_and_labels_of_its_nodes_and_the_samplers_own_blocks() 
 }
 
 #[test]
+fn seeds_have_their_places_in_the_split_where_asked_for_and_nothing_else_changes() {
+    let temp = tempfile::tempdir().unwrap();
+    let graph = graph(temp.path());
+    let dataset = uva_graph::Dataset::open(&graph).unwrap();
+    let start = |options| Runtime::builder(&graph).options(options).epochs(2).validate(true).build().unwrap();
+    let mut runtime = start(LoaderOptions { input_id: true, ..options(2) });
+    let mut plain = start(options(2));
+    let mut shuffled = false;
+    while let Some(batch) = runtime.next_batch().unwrap() {
+        let split = dataset.split(batch.split());
+        let named: Vec<i64> = batch.input_id().iter().map(|place| split[*place as usize]).collect();
+        assert_eq!(named, batch.seeds());
+        shuffled |= !batch.input_id().is_sorted();
+        assert_eq!(batch.column("input_id").unwrap().i64().unwrap(), batch.input_id());
+        let without = plain.next_batch().unwrap().expect("as many batches");
+        assert_eq!(without.hash(), batch.hash());
+        assert!(without.input_id().is_empty() && without.column("input_id").is_err());
+    }
+    assert!(shuffled && plain.next_batch().unwrap().is_none());
+}
+
+#[test]
 fn a_runtime_started_at_a_cursor_gives_the_rest() {
     let temp = tempfile::tempdir().unwrap();
     let graph = graph(temp.path());

@@ -18,7 +18,8 @@ use super::ids::IdOrder;
 use super::options::PcieOptions;
 use super::table::Table;
 use super::verify::{check_bytes, verify_rows};
-use uva_rows::cuda::{Balance, CopyPath, Measured};
+use uva_rows::Mapped;
+use uva_rows::cuda::{Balance, Measured, Staged};
 
 /// Batches before those that count, in which a split's share settles.
 const SETTLING: usize = 12;
@@ -87,8 +88,8 @@ pub(super) fn measure(
     let draws: Vec<Vec<i64>> = (0..=(SETTLING + options.samples) as u32)
         .map(|seed| IdOrder::Random.draw(rows, count, seed))
         .collect();
-    let mut path =
-        CopyPath::new(&bench.context, &Arc::clone(&table.pinned).into(), row_bytes, options.threads)?;
+    let source = Mapped::owned(Arc::new(table.whole_rows(row_bytes)), row_bytes, options.threads)?;
+    let mut path = Staged::new(&bench.context, source)?;
     let mut work = Work { bench, table, path: &mut path, row_bytes };
     let dma = work.by_cpu(&draws[..=options.samples])?;
     let split = work.split(&draws, options.samples)?;
@@ -105,7 +106,7 @@ pub(super) fn measure(
 struct Work<'b> {
     bench: &'b mut Bench,
     table: &'b Table,
-    path: &'b mut CopyPath,
+    path: &'b mut Staged<Mapped<'static>>,
     row_bytes: usize,
 }
 

@@ -80,6 +80,18 @@ impl TableBytes for Owned {
     }
 }
 
+/// A table without the bytes behind its last whole row.
+pub(super) struct WholeRows {
+    table: Arc<PinnedTable>,
+    bytes: usize,
+}
+
+impl TableBytes for WholeRows {
+    fn bytes(&self) -> &[u8] {
+        &self.table.host()[..self.bytes]
+    }
+}
+
 impl Table {
     /// A table of `bytes` bytes, at least 8, rounded down to whole pages where it has any. `policy` says what is done
     /// where memory seems too short for it.
@@ -132,6 +144,11 @@ impl Table {
     /// How many rows of so many bytes it has.
     pub(super) fn rows(&self, row_bytes: usize) -> u64 {
         (self.pinned.bytes() / row_bytes) as u64
+    }
+
+    /// The whole rows of so many bytes, for the CPU.
+    pub(super) fn whole_rows(&self, row_bytes: usize) -> WholeRows {
+        WholeRows { table: Arc::clone(&self.pinned), bytes: self.pinned.bytes() / row_bytes * row_bytes }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The table of importers, in the order in which `--help` lists them.
 
 use super::importer::Importer;
+#[cfg(feature = "parquet")]
+use super::parquet;
 use super::{edgelist, gnn_npz, graphbolt, igb, npy, ogb, planetoid};
 
 /// Every format that can be imported.
@@ -12,6 +14,8 @@ pub const IMPORTERS: &[Importer] = &[
     graphbolt::IMPORTER,
     edgelist::IMPORTER,
     igb::IMPORTER,
+    #[cfg(feature = "parquet")]
+    parquet::IMPORTER,
 ];
 
 /// The importer called `name`.

@@ -17,6 +17,8 @@ mod numbering;
 mod ogb;
 mod options;
 mod output;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod pickle;
 mod planetoid;
 mod read_speed;

@@ -49,7 +49,8 @@ fn survives(place: &Place, format: &str, name: &str, rounds: u64) {
 
 #[test]
 fn a_changed_byte_anywhere_gives_a_dataset_or_an_error() {
-    for source in &SOURCES {
+    let read = |source: &&sources::SeedSource| IMPORTERS.iter().any(|row| row.name == source.importer);
+    for source in SOURCES.iter().filter(read) {
         // Shown where the test fails.
         println!("{}", source.name);
         let place = Place::new();

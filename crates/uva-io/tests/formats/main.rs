@@ -16,6 +16,8 @@ mod hostile;
 mod igb;
 mod npy;
 mod ogb;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod planetoid;
 
 use std::fs;

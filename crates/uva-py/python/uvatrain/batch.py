@@ -225,6 +225,19 @@ class Batch:
         return self._tensor("seeds")
 
     @property
+    def input_id(self) -> torch.Tensor:
+        """int64 [num_seeds]: each seed's position in its split, as in PyG's loaders.
+
+        Only where it was asked for: `Loader(..., input_id=True)`, `uvatrain run --input-id`.
+        """
+        return self._tensor("input_id")
+
+    @property
+    def has_input_id(self) -> bool:
+        """Whether the loader was asked for `input_id`."""
+        return self._core.has_input_id
+
+    @property
     def input_nodes(self) -> torch.Tensor:
         """int64 [num_nodes]: every node of the batch, in the order in which they joined it."""
         return self._tensor("input_nodes")

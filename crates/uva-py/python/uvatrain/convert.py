@@ -27,7 +27,7 @@ def to_pyg(batch: Batch) -> Any:
       `trim_to_layer`.
     - `batch_size`: the number of seeds.
 
-    `input_id` and `e_id`, positions in the split and in the graph's edges, are not there.
+    `input_id`, positions in the split, is there with `Loader(..., input_id=True)`. `e_id` is not.
 
     A model whose layers trim sees one set of neighbours a node. Where the hops drew for new nodes only
     (`expand="new"`) that is what the blocks hold, so it computes what they say. Where they drew for all nodes
@@ -65,6 +65,8 @@ def to_pyg(batch: Batch) -> Any:
     if batch.weighs_edges:
         data.edge_weight = torch.cat([block.weights[first:] for block, first in zip(taken, firsts)])
     data.n_id = batch.input_nodes
+    if batch.has_input_id:
+        data.input_id = batch.input_id
     data.num_sampled_nodes = [batch.num_seeds, *(block.num_src - block.num_dst for block in blocks)]
     data.num_sampled_edges = num_edges
     data.batch_size = batch.num_seeds

@@ -2,13 +2,13 @@
 
 use uva_mem::ZeroedPages;
 
-use crate::GatherError;
+use crate::error::GatherError;
 
 /// `each * count` zeroed bytes.
 ///
 /// # Errors
 /// [`GatherError::CacheMemory`] when there are not so many, or an address can't count them.
-pub(super) fn zeroed_pages(each: usize, count: usize) -> Result<ZeroedPages, GatherError> {
+pub(crate) fn zeroed_pages(each: usize, count: usize) -> Result<ZeroedPages, GatherError> {
     let wanted = each as u128 * count as u128;
     let lack = |reason: String| GatherError::CacheMemory { bytes: wanted, reason };
     let bytes = each.checked_mul(count).ok_or_else(|| lack("more than an address can count".to_owned()))?;

@@ -1,16 +1,21 @@
-//! What a backend with a cache must pass besides: the same bytes whatever is cached, and every hit counted.
+//! What a source with a cache must pass besides: the same bytes whatever is cached, and every hit counted.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
-use super::{EDGE_ROW_BYTES, check, table_bytes};
-use crate::{GatherError, Hits, RowGather};
+use super::check::{EDGE_ROW_BYTES, check, plain_loop, table_bytes};
+use super::plain::refusal;
+use crate::cache::eviction::Eviction;
+use crate::error::GatherError;
+use crate::host::{HostPlace, HostSource};
+use crate::source::RowSource;
 
-/// A function that makes the backend under test over a table, for rows of so many bytes, with these rows cached.
-pub type MakeCached<'f> = dyn for<'t> Fn(&'t [u8], usize, &[i64]) -> Box<dyn RowGather + 't> + 'f;
+/// A function that makes the source under test over a table, for rows of so many bytes, with these rows cached.
+pub type MakeCached<'f> = dyn for<'t> Fn(&'t [u8], usize, &[i64]) -> Box<dyn HostSource + 't> + 'f;
 
-/// A function that makes the backend under test over a table, for rows of so many bytes, with a FIFO cache of so many
-/// rows.
-pub type MakeFifo<'f> = dyn for<'t> Fn(&'t [u8], usize, usize) -> Box<dyn RowGather + 't> + 'f;
+/// A function that makes the source under test over a table, for rows of so many bytes, with an evicting cache of so
+/// many rows.
+pub type MakeEvicting<'f> =
+    dyn for<'t> Fn(&'static Eviction, &'t [u8], usize, usize) -> Box<dyn HostSource + 't> + 'f;
 
 /// splitmix64's last steps: ids and subsets that have no pattern.
 fn scatter(x: u64) -> u64 {
@@ -20,32 +25,23 @@ fn scatter(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Checks the bytes, and that a gather counts exactly the hits it should.
+/// Checks the bytes, and that a fill counts exactly the hits it should.
 fn check_hits(
-    gather: &mut dyn RowGather,
+    source: &mut dyn HostSource,
     table: &[u8],
     row_bytes: usize,
     ids: &[i64],
     hits: u64,
     case: &dyn Fn() -> String,
 ) {
-    let before = gather.hits();
-    check(gather, table, row_bytes, ids, case);
-    // Twice: by 64-bit ids, and by 32-bit ones.
-    let rows = ids.len() as u64;
-    let expected = Hits {
-        last_rows: rows,
-        last: hits,
-        total_rows: before.total_rows + 2 * rows,
-        total: before.total + 2 * hits,
-    };
-    assert_eq!(gather.hits(), expected, "{}", case());
+    let read = check(source, table, row_bytes, ids, case);
+    assert_eq!((read.total(), read.hits()), (ids.len() as u64, hits), "{}", case());
 }
 
-/// A backend whose cached rows are chosen when it is made.
+/// A source whose cached rows are chosen when it is made.
 ///
 /// # Panics
-/// When it breaks the contract of [`RowGather`], or counts other hits than there are.
+/// When it breaks the contract of [`RowSource`], or counts other hits than there are.
 pub fn static_cache(make: &MakeCached<'_>) {
     subsets(make);
     offsets(make);
@@ -86,14 +82,14 @@ fn subsets(make: &MakeCached<'_>) {
         for rows in [1, 2, 7, 33, 100] {
             let table = table_bytes(rows * row_bytes);
             for (name, cached) in some_subsets(rows) {
-                let mut gather = make(&table, row_bytes, &cached);
+                let mut source = make(&table, row_bytes, &cached);
                 let flags = is_cached(rows, &cached);
                 // Hits and misses alternate in no pattern, and every row is met, most of them more than once.
                 let mut ids: Vec<i64> = (0..rows as i64).collect();
                 ids.extend((0..3 * rows as u64).map(|i| (scatter(i) % rows as u64) as i64));
                 let case = || format!("{name} of {rows} rows of {row_bytes} bytes cached");
-                check_hits(&mut *gather, &table, row_bytes, &ids, count_hits(&flags, &ids), &case);
-                check_hits(&mut *gather, &table, row_bytes, &[], 0, &case);
+                check_hits(&mut *source, &table, row_bytes, &ids, count_hits(&flags, &ids), &case);
+                check_hits(&mut *source, &table, row_bytes, &[], 0, &case);
             }
         }
     }
@@ -109,8 +105,8 @@ fn offsets(make: &MakeCached<'_>) {
         let line = memory.as_ptr().align_offset(128);
         for offset in 0..128 {
             let table = &memory[line + offset..][..ROWS * row_bytes];
-            let mut gather = make(table, row_bytes, &cached);
-            check_hits(&mut *gather, table, row_bytes, &ids, 5, &|| {
+            let mut source = make(table, row_bytes, &cached);
+            check_hits(&mut *source, table, row_bytes, &ids, 5, &|| {
                 format!("rows of {row_bytes} bytes at offset {offset}, some of them cached")
             });
         }
@@ -122,10 +118,10 @@ fn many_rows_cached(make: &MakeCached<'_>) {
         let table = table_bytes(rows * row_bytes);
         // All, and two that alternate.
         for (name, cached) in some_subsets(rows).into_iter().skip(1).step_by(2) {
-            let mut gather = make(&table, row_bytes, &cached);
+            let mut source = make(&table, row_bytes, &cached);
             let flags = is_cached(rows, &cached);
             let ids: Vec<i64> = (0..2 * rows as u64 + 1).map(|i| (scatter(i) % rows as u64) as i64).collect();
-            check_hits(&mut *gather, &table, row_bytes, &ids, count_hits(&flags, &ids), &|| {
+            check_hits(&mut *source, &table, row_bytes, &ids, count_hits(&flags, &ids), &|| {
                 format!("{name} of {rows} rows of {row_bytes} bytes cached")
             });
         }
@@ -137,7 +133,7 @@ fn bad_ids(make: &MakeCached<'_>) {
     for (row_bytes, count) in [(1, 3), (8, 64), (400, 1000)] {
         let table = table_bytes(ROWS * row_bytes);
         for (name, cached) in some_subsets(ROWS) {
-            let mut gather = make(&table, row_bytes, &cached);
+            let mut source = make(&table, row_bytes, &cached);
             let good: Vec<i64> = (0..count as u64).map(|i| (scatter(i) % ROWS as u64) as i64).collect();
             let mut out = vec![0x5a; count * row_bytes];
             for id in [-1, ROWS as i64, i64::MIN, i64::MAX, 1 << 32] {
@@ -146,55 +142,44 @@ fn bad_ids(make: &MakeCached<'_>) {
                     ids[count - 1] = -77;
                     ids[position] = id;
                     let expected = GatherError::IdOutOfRange { position, id, rows: ROWS };
-                    assert_eq!(gather.gather(&ids, &mut out), Err(expected), "{name} cached");
+                    assert_eq!(refusal(&mut *source, &ids, &mut out), expected, "{name} cached");
                 }
             }
             assert!(
                 out.iter().all(|&byte| byte == 0x5a),
                 "an output was written although the ids were refused"
             );
-            assert_eq!(gather.hits(), Hits::default(), "what failed counts for nothing");
             // None the worse for it.
             let hits = count_hits(&is_cached(ROWS, &cached), &good);
-            check_hits(&mut *gather, &table, row_bytes, &good, hits, &|| {
+            check_hits(&mut *source, &table, row_bytes, &good, hits, &|| {
                 format!("{name} of {ROWS} rows cached, after bad ids")
             });
         }
     }
 }
 
-/// The rule in its plainest words: a batch is looked up; then its misses, in order, take slots in turns.
-struct Model {
-    slots: Vec<Option<i64>>,
-    next: usize,
+/// A policy in its plainest words, without slots: the rows that are cached, the oldest first.
+pub trait Reference {
+    /// Takes in a batch: its hits are told, and its misses come in, in order.
+    fn batch(&mut self, ids: &[i64]) -> u64;
 }
 
-impl Model {
-    /// How many of the ids hit.
-    fn batch(&mut self, ids: &[i64]) -> u64 {
-        let held: HashMap<i64, ()> = self.slots.iter().flatten().map(|&id| (id, ())).collect();
-        for id in ids.iter().filter(|id| !held.contains_key(id)) {
-            if self.slots.is_empty() || self.slots.contains(&Some(*id)) {
-                continue;
-            }
-            self.slots[self.next] = Some(*id);
-            self.next = (self.next + 1) % self.slots.len();
-        }
-        ids.iter().filter(|id| held.contains_key(id)).count() as u64
-    }
-}
-
-/// A backend whose cache takes in what is missed, first in, first out.
+/// A source whose cache takes in the misses of each batch by `policy`. `reference` makes the policy's plain form for so
+/// many rows.
 ///
 /// # Panics
-/// When it breaks the contract of [`RowGather`], or counts other hits than the rule gives.
-pub fn fifo_cache(make: &MakeFifo<'_>) {
+/// When it breaks the contract of [`RowSource`], or counts other hits than the policy gives.
+pub fn evicting_cache(
+    policy: &'static Eviction,
+    reference: &dyn Fn(usize) -> Box<dyn Reference>,
+    make: &MakeEvicting<'_>,
+) {
     const ROWS: usize = 500;
     for row_bytes in [1, 3, 16, 64, 100, 188, 400, 512, 1025, 4096] {
         let table = table_bytes(ROWS * row_bytes);
         for capacity in [0, 1, 7, 64, 100, ROWS] {
-            let mut gather = make(&table, row_bytes, capacity);
-            let mut model = Model { slots: vec![None; capacity], next: 0 };
+            let mut source = make(policy, &table, row_bytes, capacity);
+            let mut model = reference(capacity);
             for batch in 0..12_u64 {
                 let count = [40, 0, 1, 130, 300, 5][batch as usize % 6];
                 // Few rows are asked for often, as hubs are, and some more than once in a batch.
@@ -204,22 +189,87 @@ pub fn fifo_cache(make: &MakeFifo<'_>) {
                         (x % if x >> 60 < 8 { 50 } else { ROWS as u64 }) as i64
                     })
                     .collect();
-                let narrow: Vec<i32> = ids.iter().map(|&id| id as i32).collect();
-                let case = format!("batch {batch} of a cache of {capacity} rows of {row_bytes} bytes");
+                let case =
+                    format!("{policy:?}: batch {batch} of a cache of {capacity} rows of {row_bytes} bytes");
                 let mut out = vec![0; ids.len() * row_bytes];
-                match batch % 2 {
-                    0 => gather.gather(&ids, &mut out).unwrap(),
-                    _ => gather.gather_i32(&narrow, &mut out).unwrap(),
-                }
-                assert!(out == super::plain_loop(&table, row_bytes, &ids), "{case}: other bytes");
-                let hits = gather.hits();
-                assert_eq!((hits.last_rows, hits.last), (count, model.batch(&ids)), "{case}: hits");
+                let read = source.fill(&ids, HostPlace::new(&mut out)).unwrap();
+                assert!(out == plain_loop(&table, row_bytes, &ids), "{case}: other bytes");
+                assert_eq!((read.total(), read.hits()), (count, model.batch(&ids)), "{case}: hits");
                 if batch == 5 {
                     // A batch that is refused leaves the cache as it is.
-                    let refused = gather.gather(&[499, -1, 498], &mut vec![0; 3 * row_bytes]);
-                    assert_eq!(refused, Err(GatherError::IdOutOfRange { position: 1, id: -1, rows: ROWS }));
+                    let refused = refusal(&mut *source, &[499, -1, 498], &mut vec![0; 3 * row_bytes]);
+                    assert_eq!(refused, GatherError::IdOutOfRange { position: 1, id: -1, rows: ROWS });
                 }
             }
         }
+    }
+}
+
+/// First in, first out, in its plainest words: misses take slots in turns.
+pub struct FifoReference {
+    slots: Vec<Option<i64>>,
+    next: usize,
+}
+
+impl FifoReference {
+    /// For so many rows.
+    pub fn boxed(capacity: usize) -> Box<dyn Reference> {
+        Box::new(Self { slots: vec![None; capacity], next: 0 })
+    }
+}
+
+impl Reference for FifoReference {
+    fn batch(&mut self, ids: &[i64]) -> u64 {
+        let held: HashSet<i64> = self.slots.iter().flatten().copied().collect();
+        for id in ids.iter().filter(|id| !held.contains(id)) {
+            if self.slots.is_empty() || self.slots.contains(&Some(*id)) {
+                continue;
+            }
+            self.slots[self.next] = Some(*id);
+            self.next = (self.next + 1) % self.slots.len();
+        }
+        ids.iter().filter(|id| held.contains(id)).count() as u64
+    }
+}
+
+/// SIEVE in its plainest words: a list of rows, the oldest first, each with its mark, and a hand.
+pub struct SieveReference {
+    capacity: usize,
+    rows: Vec<(i64, bool)>,
+    hand: usize,
+}
+
+impl SieveReference {
+    /// For so many rows.
+    pub fn boxed(capacity: usize) -> Box<dyn Reference> {
+        Box::new(Self { capacity, rows: Vec::new(), hand: 0 })
+    }
+}
+
+impl Reference for SieveReference {
+    fn batch(&mut self, ids: &[i64]) -> u64 {
+        let held: HashSet<i64> = self.rows.iter().map(|&(id, _)| id).collect();
+        for (id, visited) in &mut self.rows {
+            *visited |= ids.contains(id);
+        }
+        for &id in ids.iter().filter(|id| !held.contains(id)) {
+            if self.capacity == 0 || self.rows.iter().any(|&(row, _)| row == id) {
+                continue;
+            }
+            if self.rows.len() == self.capacity {
+                while self.rows[self.hand].1 {
+                    self.rows[self.hand].1 = false;
+                    self.hand = (self.hand + 1) % self.capacity;
+                }
+                // The next row moves up to the hand.
+                self.rows.remove(self.hand);
+                self.hand %= self.capacity;
+                if self.hand == self.rows.len() {
+                    self.hand = 0;
+                }
+            }
+            self.rows.push((id, false));
+        }
+        ids.iter().filter(|id| held.contains(id)).count() as u64
     }
 }

@@ -2,18 +2,23 @@
 
 use half::{bf16, f16};
 
-use super::{GUARD, LINE, check_against};
-use crate::{GatherError, HalfFloat, Hits, RowGather};
+use uva_ops::rows::HalfFloat;
+
+use super::check::{GUARD, LINE, check_against, table_bytes};
+use super::plain::refusal;
+use crate::error::GatherError;
+use crate::host::HostSource;
+use crate::source::RowSource;
 
 /// A function that makes the backend under test over a table, for rows of so many bytes of such values, with these rows
 /// cached where it has a cache.
 pub type MakeWidening<'f> =
-    dyn for<'t> Fn(&'t [u8], usize, HalfFloat, &[i64]) -> Box<dyn RowGather + 't> + 'f;
+    dyn for<'t> Fn(&'t [u8], usize, HalfFloat, &[i64]) -> Box<dyn HostSource + 't> + 'f;
 
-/// A backend that gathers a table of 16-bit values as float32.
+/// A backend that sources a table of 16-bit values as float32.
 ///
 /// # Panics
-/// When it breaks the contract of [`RowGather`], whose rows are the widened ones.
+/// When it breaks the contract of [`RowSource`], whose rows are the widened ones.
 pub fn widening(make: &MakeWidening<'_>) {
     for half in HalfFloat::ALL {
         every_value(make, half);
@@ -72,9 +77,9 @@ fn every_value(make: &MakeWidening<'_>, half: HalfFloat) {
         let row_bytes = values * HalfFloat::BYTES;
         let rows = table.len() / row_bytes;
         let ids: Vec<i64> = (0..rows as i64).rev().collect();
-        let mut gather = make(&table, row_bytes, half, &ids[..rows / 2]);
+        let mut source = make(&table, row_bytes, half, &ids[..rows / 2]);
         let expected = widened_rows(&table, row_bytes, half, &ids);
-        check_against(&mut *gather, &expected, GUARD, &ids, &|| format!("every {half:?}, {values} in a row"));
+        check_against(&mut *source, &expected, GUARD, &ids, &|| format!("every {half:?}, {values} in a row"));
     }
 }
 
@@ -84,14 +89,14 @@ fn every_number_of_values(make: &MakeWidening<'_>, half: HalfFloat) {
     for values in (1..=300).chain([1024, 1025, 5000]) {
         let row_bytes = values * HalfFloat::BYTES;
         // One byte off: a table's rows may begin at odd addresses.
-        let bytes = super::table_bytes(1 + ROWS * row_bytes);
+        let bytes = table_bytes(1 + ROWS * row_bytes);
         for (skip, before) in [(0, values % LINE), (1, 4 * (values % 16))] {
             let table = &bytes[skip..][..ROWS * row_bytes];
-            let mut gather = make(table, row_bytes, half, &[3, 0, 69]);
-            assert_eq!((gather.rows(), gather.row_bytes()), (ROWS, 2 * row_bytes));
+            let mut source = make(table, row_bytes, half, &[3, 0, 69]);
+            assert_eq!((source.rows(), source.row_bytes()), (ROWS, 2 * row_bytes));
             let ids: Vec<i64> = (0..2 * ROWS as i64 + 1).map(|i| i * 31 % ROWS as i64).collect();
             let expected = widened_rows(table, row_bytes, half, &ids);
-            check_against(&mut *gather, &expected, GUARD + before, &ids, &|| {
+            check_against(&mut *source, &expected, GUARD + before, &ids, &|| {
                 format!("{half:?}, {values} in a row, {before} bytes behind a line's beginning")
             });
         }
@@ -99,16 +104,15 @@ fn every_number_of_values(make: &MakeWidening<'_>, half: HalfFloat) {
 }
 
 fn bad_ids(make: &MakeWidening<'_>, half: HalfFloat) {
-    let table = super::table_bytes(10 * 6);
-    let mut gather = make(&table, 6, half, &[1]);
+    let table = table_bytes(10 * 6);
+    let mut source = make(&table, 6, half, &[1]);
     let mut out = vec![0x5a; 3 * 12];
     for id in [-1, 10, i64::MAX] {
         let expected = GatherError::IdOutOfRange { position: 1, id, rows: 10 };
-        assert_eq!(gather.gather(&[5, id, -77], &mut out), Err(expected));
+        assert_eq!(refusal(&mut *source, &[5, id, -77], &mut out), expected);
     }
     // The rows of the output are the widened ones.
     let expected = GatherError::OutputLength { ids: 3, row_bytes: 12, length: 18 };
-    assert_eq!(gather.gather(&[5; 3], &mut out[..18]), Err(expected));
+    assert_eq!(refusal(&mut *source, &[5; 3], &mut out[..18]), expected);
     assert!(out.iter().all(|&byte| byte == 0x5a), "an output was written although the ids were refused");
-    assert_eq!(gather.hits(), Hits::default(), "what failed counts for nothing");
 }

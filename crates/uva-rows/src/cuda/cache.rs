@@ -6,15 +6,17 @@ use uva_cuda::kernels::cache::{CacheInsertion, InsertArguments};
 use uva_cuda::memory::{DeviceBuffer, fill};
 use uva_cuda::{Context, Stream};
 
-use crate::cache::{FifoSlots, SlotMap, check_capacity, map_bytes};
-use crate::cuda::FillError;
-use crate::cuda::upload::{PIECE, Upload};
-use crate::host::RowId;
-use crate::{GatherError, HostGather, RowGather};
+use super::error::FillError;
+use super::upload::{PIECE, Upload};
+use crate::cache::eviction::{EvictingSlots, Eviction};
+use crate::cache::{SlotMap, check_capacity, map_bytes};
+use crate::error::GatherError;
+use crate::host::{HostPlace, Mapped};
+use crate::source::RowSource;
 
-/// A cache of rows in device memory, static or first in, first out: [`crate::cache`] tells how they differ.
+/// A cache of rows in device memory, static or dynamic: [`crate::cache`] tells how they differ.
 ///
-/// The slot map (4 bytes a row of the table) is in device memory too. A FIFO cache decides on the host which row gets
+/// The slot map (4 bytes a row of the table) is in device memory too. A dynamic cache decides on the host which row gets
 /// which slot, so it has the map there as well.
 #[derive(Debug)]
 pub struct DeviceCache {
@@ -26,7 +28,7 @@ pub struct DeviceCache {
     /// Its ordinal.
     device: usize,
     /// `None` for a static one.
-    fifo: Option<FifoSlots>,
+    slots: Option<Box<dyn EvictingSlots>>,
 }
 
 impl DeviceCache {
@@ -44,10 +46,10 @@ impl DeviceCache {
         ids: &[i64],
         threads: usize,
     ) -> Result<Self, FillError> {
-        let mut gather = HostGather::new(table, row_bytes, threads)?;
-        let mut slots = SlotMap::new(gather.rows())?;
+        let mut source = Mapped::new(table, row_bytes, threads)?;
+        let mut slots = SlotMap::new(source.rows())?;
         slots.assign(ids)?;
-        let cache = Self::allocate(context, gather.rows(), row_bytes, ids.len())?;
+        let cache = Self::allocate(context, source.rows(), row_bytes, ids.len())?;
         let piece_rows = (PIECE / row_bytes).clamp(1, ids.len().max(1));
         let mut upload = Upload::new(context, (piece_rows * row_bytes).max(PIECE.min(slots.bytes().len())))?;
         for (number, ids) in ids.chunks(piece_rows).enumerate() {
@@ -56,7 +58,7 @@ impl DeviceCache {
             // when it is dropped, before the buffers are.
             unsafe {
                 upload.send(to, ids.len() * row_bytes, |piece| {
-                    gather.gather(ids, piece).map_err(FillError::from)
+                    source.fill(ids, HostPlace::new(piece)).map(drop).map_err(FillError::from)
                 })
             }?;
         }
@@ -66,11 +68,12 @@ impl DeviceCache {
         Ok(cache)
     }
 
-    /// An empty FIFO cache of `capacity` rows for a table of `table_rows` rows, at most that many; 0 is fine.
+    /// An empty cache that evicts by `policy`, of `capacity` rows for a table of `table_rows` rows, at most that many; 0 is fine.
     ///
     /// # Errors
     /// As [`DeviceCache::filled`].
-    pub fn fifo(
+    pub fn evicting(
+        policy: &Eviction,
         context: &Arc<Context>,
         table_rows: usize,
         row_bytes: usize,
@@ -79,14 +82,14 @@ impl DeviceCache {
         if row_bytes == 0 {
             return Err(GatherError::TableLength { length: 0, row_bytes }.into());
         }
-        let slots = FifoSlots::new(table_rows, capacity)?;
+        let slots = policy.slots(table_rows, capacity)?;
         let cache = Self::allocate(context, table_rows, row_bytes, slots.capacity())?;
         let stream = Stream::new(context)?;
         // All ones is -1: no slot.
         // SAFETY: our own buffer, which nobody else knows yet, and it is waited for.
         let filled = unsafe { fill(&stream, cache.map.address(), 0xff, cache.map.bytes()) };
         stream.synchronize().and(filled)?;
-        Ok(Self { fifo: Some(slots), ..cache })
+        Ok(Self { slots: Some(slots), ..cache })
     }
 
     fn allocate(
@@ -110,7 +113,7 @@ impl DeviceCache {
             row_bytes,
             count,
             device: context.device().ordinal(),
-            fifo: None,
+            slots: None,
         })
     }
 
@@ -129,9 +132,9 @@ impl DeviceCache {
         self.map.bytes() as u64
     }
 
-    /// Whether what is missed comes in.
-    pub fn is_fifo(&self) -> bool {
-        self.fifo.is_some()
+    /// Whether misses come in.
+    pub fn is_dynamic(&self) -> bool {
+        self.slots.is_some()
     }
 
     /// # Errors
@@ -162,16 +165,16 @@ impl DeviceCache {
 
     /// The most insertions that a batch of `rows` rows can bring.
     pub(super) fn most_insertions(&self, rows: usize) -> usize {
-        self.fifo.as_ref().map_or(0, |fifo| fifo.capacity().min(rows))
+        self.slots.as_ref().map_or(0, |slots| slots.capacity().min(rows))
     }
 
-    /// Decides what a batch changes that has been, or will be, gathered next: [`FifoSlots::insert_misses`]. What
-    /// comes back has to be carried out on the device behind that gather, or the cache must not be used any more.
-    pub(super) fn take_in<I: RowId>(&mut self, ids: &[I]) -> &[CacheInsertion] {
-        self.fifo.as_mut().map_or(&[], |fifo| fifo.insert_misses(ids))
+    /// Decides the changes of a batch that has been, or will be, gathered next: [`EvictingSlots::insert_misses`]. They
+    /// have to be carried out on the device behind that gather, or the cache must not be used any more.
+    pub(super) fn take_in(&mut self, ids: &[i64]) -> &[CacheInsertion] {
+        self.slots.as_mut().map_or(&[], |slots| slots.insert_misses(ids))
     }
 
-    /// What the kernel needs to carry out `count` insertions at that address, of rows that lie at `gathered`.
+    /// The kernel's arguments to carry out `count` insertions at that address, of rows that lie at `gathered`.
     pub(super) fn insertion(&self, insertions: u64, count: usize, gathered: u64) -> InsertArguments {
         InsertArguments {
             insertions,

@@ -1,38 +1,40 @@
-//! The gather on a GPU: rows of a pinned table, read by the device itself, copied to it, or both.
+//! Sources of rows in device memory.
 //!
-//! [`CudaGather`] keeps the contract of [`RowGather`](crate::RowGather) and waits for each gather: for the conformance
-//! checks and for benches. [`SlotFiller`] is what a producer uses: it fills slots of device memory one after another
-//! and waits for nothing. [`SlotReader`] is the other side of such slots, a consumer's.
-//!
-//! | mode | who reads the table | what it costs |
+//! | source | who reads the table | its costs |
 //! |---|---|---|
-//! | [`GatherMode::ZeroCopy`] | multiprocessors, over the link | a share of the multiprocessors |
-//! | [`GatherMode::Dma`] | the CPU, into staging buffers that a copy engine takes over the link | CPU threads and memory bandwidth |
-//! | [`GatherMode::Split`] | both, a share of the rows each | both |
+//! | [`Pinned`] | multiprocessors, over the link (zero-copy) | a share of the multiprocessors |
+//! | [`Staged`] | the CPU, into pinned pieces that a copy engine takes over the link (DMA) | CPU threads and memory bandwidth |
+//! | [`Split`] of these | both, a share of the rows each | both |
+//! | [`DeviceRows`] | multiprocessors, from a copy of the table on the device | device memory |
+//! | [`Cached`](crate::Cached) over [`Pinned`] | multiprocessors, rows of a [`DeviceCache`] on the device | device memory |
 //!
-//! With [`GatherMode::ZeroCopy`] rows may be cached on the device: [`DeviceCache`].
+//! [`SlotFiller`] is a producer's: it fills slots of device memory one after another and waits for nothing.
+//! [`SlotReader`] is a consumer's side of such slots. [`ReadBack`] waits for each fill and copies its rows to the host.
 
 mod balance;
 mod cache;
-mod copy_path;
+mod error;
 mod filler;
-mod gather;
+mod kernel_read;
+mod place;
+mod read_back;
 mod slot;
 mod slot_reader;
+mod split;
+mod staged;
 mod table;
 mod upload;
 
 pub use balance::{Balance, Measured};
 pub use cache::DeviceCache;
-pub use copy_path::CopyPath;
-pub use filler::{Fill, FillError, FillOptions, GatherMode, SlotFiller};
-pub use gather::CudaGather;
+pub use error::FillError;
+pub use filler::{Fill, SlotFiller, SlotPlace};
+pub use kernel_read::{DeviceRows, KernelRead, KernelTable, LanedCache, Pinned};
+pub use place::{DevicePlace, DeviceSource};
+pub use read_back::ReadBack;
 pub use slot::SlotShape;
 pub use slot_reader::SlotReader;
-pub use table::{DeviceTable, GatherTable};
+pub use split::Split;
+pub use staged::Staged;
+pub use table::DeviceTable;
 pub use uva_cuda::kernels::gather::{GridBound, Kernel};
-
-/// The grid of a gather that was given so many multiprocessors, or all.
-fn grid(multiprocessors: Option<u32>) -> GridBound {
-    multiprocessors.map_or(GridBound::Device, GridBound::Multiprocessors)
-}

@@ -6,7 +6,7 @@ use uva_cuda::Stream;
 use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::SharedBuffer;
 
-use crate::cuda::FillError;
+use super::error::FillError;
 
 /// Slots of one size, one after another in one buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +65,6 @@ pub(super) struct Plan {
     pub arrays: Vec<(Range<usize>, usize)>,
     /// Bytes of the staging buffer that are used.
     pub staged: usize,
-    /// Where the ids begin in the staging buffer.
-    pub ids_staged_at: usize,
     /// Where the ids begin in the slot.
     pub ids_at: usize,
     /// How many ids.
@@ -104,7 +102,7 @@ impl Plan {
             return wrong(format!("the report {report:?} lies within the features {features:?}"));
         }
         let (mut plan, mut staged) = (Vec::with_capacity(arrays.len()), 0usize);
-        let mut ids_staged_at = (count == 0).then_some(0);
+        let mut ids_copied = count == 0;
         for array in arrays {
             if array.start > array.end || array.end > payload || array.end > shape.stride {
                 return wrong(format!(
@@ -117,17 +115,15 @@ impl Plan {
                     return wrong(format!("the array {array:?} and the {name} {other:?} overlap"));
                 }
             }
-            if count > 0 && array.start <= ids.start && ids.end <= array.end {
-                ids_staged_at = Some(staged + (ids.start - array.start));
-            }
+            ids_copied |= array.start <= ids.start && ids.end <= array.end;
             plan.push((array.clone(), staged));
             // The arrays are within the payload, and few, so this is far from overflowing.
             staged += (array.end - array.start).next_multiple_of(ALIGNMENT);
         }
-        let Some(ids_staged_at) = ids_staged_at else {
+        if !ids_copied {
             return wrong(format!("the ids {ids:?} lie in none of the arrays that are copied"));
-        };
-        Ok(Self { arrays: plan, staged, ids_staged_at, ids_at: ids.start, count })
+        }
+        Ok(Self { arrays: plan, staged, ids_at: ids.start, count })
     }
 }
 
@@ -163,10 +159,10 @@ mod tests {
     }
 
     #[test]
-    fn arrays_are_packed_on_lines_of_the_staging_buffer_and_the_ids_are_found_in_theirs() {
+    fn arrays_are_packed_on_lines_of_the_staging_buffer_and_the_ids_are_among_them() {
         let plan = plan(&[0..10, 128..256, 512..520], 136..160, 1024, 100).unwrap();
         assert_eq!(plan.arrays, [(0..10, 0), (128..256, 64), (512..520, 192)]);
-        assert_eq!((plan.staged, plan.ids_staged_at, plan.ids_at, plan.count), (256, 72, 136, 3));
+        assert_eq!((plan.staged, plan.ids_at, plan.count), (256, 136, 3));
     }
 
     #[test]

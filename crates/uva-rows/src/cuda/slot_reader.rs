@@ -8,7 +8,8 @@ use uva_cuda::kernels::gather::GatherReport;
 use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host};
 use uva_cuda::{Context, CudaError, DeviceSlice, Event, Stream};
 
-use super::{FillError, SlotShape};
+use super::error::FillError;
+use super::slot::SlotShape;
 
 const REPORT_BYTES: usize = GatherReport::BYTES;
 

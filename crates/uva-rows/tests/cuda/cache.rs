@@ -5,10 +5,18 @@ use std::sync::Arc;
 use uva_cuda::kernels::gather::{GatherKernels, GridBound, Kernel};
 use uva_cuda::memory::{PinOptions, PinnedTable};
 use uva_cuda::{Context, Event, Stream};
-use uva_rows::cuda::{CudaGather, DeviceCache, DeviceTable, FillError, FillOptions, GatherMode, SlotFiller};
-use uva_rows::{FifoCache, GatherError, HostGather, RowGather, conformance};
+use uva_rows::cache::eviction::{self, Eviction};
+use uva_rows::conformance::{self, FifoReference, SieveReference};
+use uva_rows::cuda::{DeviceCache, FillError, LanedCache, Pinned, ReadBack, SlotFiller};
+use uva_rows::{Cached, EvictingRows, GatherError, HostPlace, Mapped, RowSource};
 
 use super::machine::*;
+
+type CachedRows = Cached<Pinned, LanedCache>;
+
+fn fifo() -> &'static Eviction {
+    eviction::by_name("fifo").unwrap()
+}
 
 fn gather(
     kernels: &GatherKernels,
@@ -16,13 +24,13 @@ fn gather(
     table: &[u8],
     row_bytes: usize,
     kernel: Kernel,
-) -> CudaGather {
+) -> ReadBack<CachedRows> {
     let context = Context::primary(0).unwrap();
     let table = PinnedTable::new(&context, Arc::new(Aside::of(table)), &PinOptions::default()).unwrap();
     // Few blocks, so that a warp comes back for more.
     let bound = GridBound::Blocks(2);
-    let gather = CudaGather::new(kernels.clone(), Arc::new(table), row_bytes, kernel, bound).unwrap();
-    gather.with_cache(cache).unwrap()
+    let rows = Pinned::new(kernels.clone(), Arc::new(table), row_bytes, kernel, bound).unwrap();
+    ReadBack::new(&context, kernels.clone(), Cached::on_device(rows, cache).unwrap()).unwrap()
 }
 
 fn static_cache_conforms(kernel: Kernel) {
@@ -58,32 +66,34 @@ fn the_wide_kernel_with_cached_rows_conforms() {
 }
 
 #[test]
-fn a_fifo_cache_conforms_by_every_kernel() {
-    if !under("cache::a_fifo_cache_conforms_by_every_kernel", &[]) {
+fn a_cache_that_evicts_conforms_by_every_kernel_and_policy() {
+    if !under("cache::a_cache_that_evicts_conforms_by_every_kernel_and_policy", &[]) {
         return;
     }
     let context = Context::primary(0).unwrap();
     let kernels = kernels(&context);
     for kernel in Kernel::ALL {
-        conformance::fifo_cache(&|table, row_bytes, capacity| {
-            let cache = DeviceCache::fifo(&context, table.len() / row_bytes, row_bytes, capacity).unwrap();
-            assert!(cache.is_fifo() && cache.rows() == capacity);
-            Box::new(gather(&kernels, cache, table, row_bytes, kernel))
-        });
+        for policy in eviction::POLICIES {
+            // The plain form of each policy: one without it fails here.
+            let reference: fn(usize) -> Box<dyn conformance::Reference> = match policy.name {
+                "fifo" => FifoReference::boxed,
+                "sieve" => SieveReference::boxed,
+                other => panic!("the conformance checks have no reference of {other}"),
+            };
+            conformance::evicting_cache(policy, &reference, &|policy, table, row_bytes, capacity| {
+                let rows = table.len() / row_bytes;
+                let cache = DeviceCache::evicting(policy, &context, rows, row_bytes, capacity).unwrap();
+                assert!(cache.is_dynamic() && cache.rows() == capacity);
+                Box::new(gather(&kernels, cache, table, row_bytes, kernel))
+            });
+        }
     }
 }
 
 // --- slots ---
 
-fn options(machine: &Machine, kernel: Kernel) -> FillOptions {
-    FillOptions { kernel, ..machine.options(GatherMode::ZeroCopy) }
-}
-
-fn filler_with(machine: &Machine, cache: DeviceCache, kernel: Kernel) -> SlotFiller {
-    let stream = Stream::new(&machine.context).unwrap();
-    let mut filler = machine.filler_on(stream, options(machine, kernel)).with_cache(cache).unwrap();
-    filler.reserve(FEATURES_AT).unwrap();
-    filler
+fn filler_with(machine: &Machine, cache: DeviceCache, kernel: Kernel) -> SlotFiller<CachedRows> {
+    machine.filler_of(Cached::on_device(machine.pinned(kernel), cache).unwrap())
 }
 
 /// Every third row, backwards.
@@ -103,7 +113,7 @@ fn slots_filled_with_cached_rows_hold_what_a_plain_loop_gives() {
         let filler = filler_with(&machine, cache, kernel);
         let fills = two_slots_in_turns(&machine, filler, 20, 200 + seed as u64);
         let (rows, hits) =
-            fills.iter().fold((0, 0), |(rows, hits), fill| (rows + fill.rows, hits + fill.hits));
+            fills.iter().fold((0, 0), |(rows, hits), fill| (rows + fill.rows, hits + fill.read.hits()));
         assert!((hits as f64 / rows as f64 - 1.0 / 3.0).abs() < 0.02, "{hits} of {rows} rows hit");
     }
 }
@@ -129,11 +139,12 @@ fn a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_the_one_on_the_host() {
     for (kernel, capacity) in
         [(Kernel::Naive, 100), (Kernel::Shift, 0), (Kernel::Wide, 450), (Kernel::Wide, ROWS)]
     {
-        let cache = DeviceCache::fifo(&machine.context, ROWS, ROW_BYTES, capacity).unwrap();
+        let cache = DeviceCache::evicting(fifo(), &machine.context, ROWS, ROW_BYTES, capacity).unwrap();
         let mut filler = filler_with(&machine, cache, kernel);
-        let on_host = FifoCache::new(ROWS, ROW_BYTES, capacity).unwrap();
-        let mut host =
-            HostGather::new(&machine.table_bytes, ROW_BYTES, 1).unwrap().with_cache(on_host).unwrap();
+        let on_host = EvictingRows::new(fifo(), ROWS, ROW_BYTES, capacity).unwrap();
+        let table = Mapped::new(&machine.table_bytes, ROW_BYTES, 1).unwrap();
+        let mut host = Cached::in_memory(table, on_host).unwrap();
+        let mut host_hits = 0;
         let consumer = Stream::new(&machine.context).unwrap();
         let event = || Event::local(&machine.context).unwrap();
         let (ready, free) = ([event(), event()], [event(), event()]);
@@ -159,8 +170,10 @@ fn a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_the_one_on_the_host() {
             seen.push((machine.read(&consumer, slot), batch));
             free[slot].record(&consumer).unwrap();
             let batch = &seen[index].1;
-            host.gather(&batch.ids, &mut vec![0; batch.ids.len() * ROW_BYTES]).unwrap();
-            expected.push((batch.stamp, Some(host.hits().last)));
+            let mut out = vec![0; batch.ids.len() * ROW_BYTES];
+            let hits = host.fill(&batch.ids, HostPlace::new(&mut out)).unwrap().hits();
+            host_hits += hits;
+            expected.push((batch.stamp, Some(hits)));
         }
         consumer.synchronize().unwrap();
         for (index, (out, batch)) in seen.iter().enumerate() {
@@ -170,12 +183,12 @@ fn a_fifo_cache_in_slots_keeps_bytes_right_and_hits_as_the_one_on_the_host() {
             assert_eq!(fill.stamp, stamp);
             match hits {
                 Some(hits) => {
-                    assert_eq!((fill.hits, fill.bad), (hits, None), "{capacity} slots, fill {stamp}")
+                    assert_eq!((fill.read.hits(), fill.bad), (hits, None), "{capacity} slots, fill {stamp}")
                 }
                 None => assert_eq!(fill.bad, Some((50, -3))),
             }
         }
-        assert!(capacity == 0 || host.hits().total > 0, "nothing hit at all");
+        assert!(capacity == 0 || host_hits > 0, "nothing hit at all");
     }
 }
 
@@ -203,38 +216,18 @@ fn a_cache_that_the_device_has_no_room_for_is_refused_with_both_numbers() {
         "{text}"
     );
     assert_eq!(context.memory().unwrap().0, free, "nothing stays behind");
-    let error = DeviceCache::fifo(&context, 1 << 20, 1 << 40, 1 << 20).unwrap_err();
+    let error = DeviceCache::evicting(fifo(), &context, 1 << 20, 1 << 40, 1 << 20).unwrap_err();
     assert!(matches!(error, FillError::CacheTooLarge { .. }), "{error}");
 }
 
 #[test]
-fn caches_that_do_not_go_with_the_table_or_the_mode_are_refused() {
-    if !under("cache::caches_that_do_not_go_with_the_table_or_the_mode_are_refused", &[]) {
+fn caches_that_do_not_go_with_the_table_are_refused() {
+    if !under("cache::caches_that_do_not_go_with_the_table_are_refused", &[]) {
         return;
     }
     let machine = Machine::new();
-    let cache = || DeviceCache::fifo(&machine.context, ROWS, ROW_BYTES, 10).unwrap();
-    for mode in [GatherMode::Dma, GatherMode::Split] {
-        let refused = machine.filler(mode).with_cache(cache()).unwrap_err();
-        assert!(matches!(&refused, FillError::Layout(what) if what.contains("zero-copy")), "{refused}");
-    }
-    let table = Arc::new(DeviceTable::new(&machine.context, &machine.table_bytes, "a table").unwrap());
-    let (context, kernels, buffer) =
-        (machine.context.clone(), machine.kernels.clone(), machine.buffer.clone());
-    let stream = Stream::new(&context).unwrap();
-    let options = machine.options(GatherMode::ZeroCopy);
-    let on_device =
-        SlotFiller::new(context, stream, kernels, table, ROW_BYTES, buffer, SHAPE, options).unwrap();
-    let refused = on_device.with_cache(cache()).unwrap_err();
-    assert!(matches!(&refused, FillError::Layout(what) if what.contains("on the device")), "{refused}");
-
-    let mut used = machine.filler(GatherMode::ZeroCopy);
-    let ready = Event::local(&machine.context).unwrap();
-    Batch::new(&mut Random(1), 5, 1).fill(&mut used, 0, None, &ready).unwrap();
-    assert!(matches!(used.with_cache(cache()), Err(FillError::Layout(_))));
-
-    let other = DeviceCache::fifo(&machine.context, ROWS + 1, ROW_BYTES, 10).unwrap();
-    let refused = machine.filler(GatherMode::ZeroCopy).with_cache(other).unwrap_err();
+    let other = DeviceCache::evicting(fifo(), &machine.context, ROWS + 1, ROW_BYTES, 10).unwrap();
+    let refused = Cached::on_device(machine.pinned(Kernel::Shift), other).unwrap_err();
     assert!(matches!(refused, FillError::Rows(GatherError::OtherTable { .. })), "{refused}");
 
     let filled = |ids: &[i64]| DeviceCache::filled(&machine.context, &machine.table_bytes, ROW_BYTES, ids, 1);
@@ -266,10 +259,10 @@ fn a_cache_of_several_pieces_has_the_rows_that_it_was_filled_with() {
         let asked: Vec<i64> =
             [0, 1, 417, 418, 419, 420, 836, 837, 838, 839, 999].map(|id| id % rows as i64).into();
         let mut out = vec![0; asked.len() * row_bytes];
-        gather.gather(&asked, &mut out).unwrap();
+        let read = gather.fill(&asked, HostPlace::new(&mut out)).unwrap();
         for (&id, row) in asked.iter().zip(out.chunks_exact(row_bytes)) {
             assert!(row == &table[id as usize * row_bytes..][..row_bytes], "row {id} of {row_bytes} bytes");
         }
-        assert_eq!(gather.hits().last, asked.len() as u64);
+        assert_eq!(read.hits(), asked.len() as u64);
     }
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use uva_cuda::kernels::gather::Kernel;
 use uva_cuda::{Event, Stream};
-use uva_rows::GatherError;
-use uva_rows::cuda::{FillError, GatherMode, SlotFiller, SlotShape};
+use uva_rows::cuda::{FillError, SlotPlace, SlotShape};
+use uva_rows::{GatherError, RowSource};
 
 use super::machine::*;
 
@@ -59,23 +60,24 @@ fn what_lies_outside_a_slot_is_refused_and_the_filler_goes_on() {
         (0, 0..64, 0..72, FEATURES_AT),
         (0, 0..64, 0..64, 0),
     ] {
-        let result =
-            filler.fill(slot, &payload, std::slice::from_ref(&array), ids, features_at, 1, None, &ready);
+        let place = SlotPlace {
+            slot,
+            payload: &payload,
+            arrays: std::slice::from_ref(&array),
+            ids_at: ids.start,
+            features_at,
+            stamp: 1,
+            after: None,
+            ready: &ready,
+        };
+        let result = filler.submit(&vec![0; ids.len() / 8], place);
         assert!(matches!(result, Err(FillError::Layout(_))), "{result:?}");
     }
     assert!(filler.drain().unwrap().is_empty());
     two_slots_in_turns(&machine, filler, 6, 78);
     let shape = SlotShape { slots: 3, ..SHAPE };
-    let refused = SlotFiller::new(
-        machine.context.clone(),
-        Stream::new(&machine.context).unwrap(),
-        machine.kernels.clone(),
-        machine.table.clone(),
-        ROW_BYTES,
-        machine.buffer.clone(),
-        shape,
-        machine.options(GatherMode::ZeroCopy),
-    );
+    let stream = Stream::new(&machine.context).unwrap();
+    let refused = machine.bare_filler(stream, machine.pinned(Kernel::Shift), shape);
     assert!(matches!(refused, Err(FillError::Layout(_))), "{refused:?}");
 }
 
@@ -87,17 +89,8 @@ fn a_batch_larger_than_what_was_reserved_is_refused_while_a_kernel_is_held_and_t
         return;
     }
     let machine = Machine::new();
-    let mut filler = SlotFiller::new(
-        machine.context.clone(),
-        Stream::new(&machine.context).unwrap(),
-        machine.kernels.clone(),
-        machine.table.clone(),
-        ROW_BYTES,
-        machine.buffer.clone(),
-        SHAPE,
-        machine.options(GatherMode::ZeroCopy),
-    )
-    .unwrap();
+    let stream = Stream::new(&machine.context).unwrap();
+    let mut filler = machine.bare_filler(stream, machine.pinned(Kernel::Shift), SHAPE).unwrap();
     let ready = Event::local(&machine.context).unwrap();
     let mut random = Random(3);
     let (small, large) = (Batch::new(&mut random, 10, 1), Batch::new(&mut random, MOST_IDS, 2));
@@ -106,13 +99,13 @@ fn a_batch_larger_than_what_was_reserved_is_refused_while_a_kernel_is_held_and_t
     };
     refused(small.fill(&mut filler, 0, None, &ready));
     // The arrays beside the ids, rounded up, and a few ids.
-    filler.reserve(4096).unwrap();
+    filler.reserve_bytes(4096).unwrap();
     let consumer = Stream::new(&machine.context).unwrap();
     let hold = Pool::new(&machine, 1, 0).hold(&machine, &consumer);
     refused(large.fill(&mut filler, 0, None, &ready));
     small.fill(&mut filler, 0, None, &ready).unwrap();
     assert_eq!(filler.drain().unwrap().len(), 1);
-    assert!(matches!(filler.reserve(1 << 20), Err(FillError::Layout(_))), "only before the first fill");
+    assert!(matches!(filler.reserve_bytes(1 << 20), Err(FillError::Layout(_))), "only before the first fill");
     hold.let_go();
     consumer.synchronize().unwrap();
 }

@@ -11,7 +11,10 @@ use uva_cuda::memory::{
     IpcKind, PinOptions, PinnedBuffer, PinnedTable, SharedBuffer, TableBytes, device_to_host,
 };
 use uva_cuda::{CacheKind, Context, Event, Module, ModuleOptions, Stream};
-use uva_rows::cuda::{Fill, FillError, FillOptions, GatherMode, SlotFiller, SlotShape};
+use uva_rows::cuda::{
+    DeviceSource, Fill, FillError, GridBound, Pinned, SlotFiller, SlotPlace, SlotShape, Split, Staged,
+};
+use uva_rows::{Mapped, RowSource};
 
 /// As `cuda_sim::in_process_with`, with the watchdog over memory that is taken or freed while a kernel is held.
 pub fn under(test: &str, variables: &[(&str, &str)]) -> bool {
@@ -69,6 +72,17 @@ impl TableBytes for Aside {
     }
 }
 
+/// Which source fills the slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatherMode {
+    ZeroCopy,
+    Dma,
+    Split,
+}
+
+/// A filler as a run has it.
+pub type Filler = SlotFiller<Box<dyn DeviceSource + Send>>;
+
 pub const MODES: [GatherMode; 3] = [GatherMode::ZeroCopy, GatherMode::Dma, GatherMode::Split];
 
 /// splitmix64.
@@ -117,29 +131,48 @@ impl Machine {
         Self { context, table_bytes, table: Arc::new(table), buffer: Arc::new(buffer), kernels }
     }
 
-    pub fn options(&self, mode: GatherMode) -> FillOptions {
-        FillOptions { mode, kernel: Kernel::Shift, multiprocessors: Some(2), threads: 2 }
+    pub fn pinned(&self, kernel: Kernel) -> Pinned {
+        let bound = GridBound::Multiprocessors(2);
+        Pinned::new(self.kernels.clone(), self.table.clone(), ROW_BYTES, kernel, bound).unwrap()
     }
 
-    pub fn filler(&self, mode: GatherMode) -> SlotFiller {
-        self.filler_on(Stream::new(&self.context).unwrap(), self.options(mode))
+    pub fn staged(&self) -> Staged<Mapped<'static>> {
+        let table = Mapped::owned(Arc::new(Aside::of(&self.table_bytes)), ROW_BYTES, 2).unwrap();
+        Staged::new(&self.context, table).unwrap()
+    }
+
+    pub fn split(&self, kernel: Kernel) -> Split<Pinned, Staged<Mapped<'static>>> {
+        Split::new(self.pinned(kernel), self.staged()).unwrap()
+    }
+
+    pub fn filler(&self, mode: GatherMode) -> Filler {
+        let source: Box<dyn DeviceSource + Send> = match mode {
+            GatherMode::ZeroCopy => Box::new(self.pinned(Kernel::Shift)),
+            GatherMode::Dma => Box::new(self.staged()),
+            GatherMode::Split => Box::new(self.split(Kernel::Shift)),
+        };
+        self.filler_of(source)
     }
 
     /// A filler with room for the largest batch.
-    pub fn filler_on(&self, stream: Stream, options: FillOptions) -> SlotFiller {
-        let mut filler = SlotFiller::new(
-            self.context.clone(),
-            stream,
-            self.kernels.clone(),
-            self.table.clone(),
-            ROW_BYTES,
-            self.buffer.clone(),
-            SHAPE,
-            options,
-        )
-        .unwrap();
-        filler.reserve(FEATURES_AT).unwrap();
+    pub fn filler_of<S: DeviceSource>(&self, source: S) -> SlotFiller<S> {
+        self.filler_on(Stream::new(&self.context).unwrap(), source)
+    }
+
+    pub fn filler_on<S: DeviceSource>(&self, stream: Stream, source: S) -> SlotFiller<S> {
+        let mut filler = self.bare_filler(stream, source, SHAPE).unwrap();
+        filler.reserve_bytes(FEATURES_AT).unwrap();
         filler
+    }
+
+    /// A filler with no room yet.
+    pub fn bare_filler<S: DeviceSource>(
+        &self,
+        stream: Stream,
+        source: S,
+        shape: SlotShape,
+    ) -> Result<SlotFiller<S>, FillError> {
+        SlotFiller::new(stream, self.kernels.clone(), source, self.buffer.clone(), shape)
     }
 
     /// Enqueues a read of a slot, as it will be when the stream comes to it. Into pinned memory: a copy into any
@@ -245,9 +278,9 @@ impl Batch {
         IDS_AT..IDS_AT + 8 * self.ids.len()
     }
 
-    pub fn fill(
+    pub fn fill<S: DeviceSource>(
         &self,
-        filler: &mut SlotFiller,
+        filler: &mut SlotFiller<S>,
         slot: usize,
         after: Option<&Event>,
         ready: &Event,
@@ -255,8 +288,17 @@ impl Batch {
         let mut arrays = vec![self.ids_range()];
         arrays.extend(ARRAYS);
         let copy = self.payload.clone();
-        let result =
-            filler.fill(slot, &copy, &arrays, self.ids_range(), FEATURES_AT, self.stamp, after, ready);
+        let place = SlotPlace {
+            slot,
+            payload: &copy,
+            arrays: &arrays,
+            ids_at: IDS_AT,
+            features_at: FEATURES_AT,
+            stamp: self.stamp,
+            after,
+            ready,
+        };
+        let result = filler.submit(&self.ids, place).map(drop);
         // The payload is the caller's again: whatever becomes of it now may not be seen in the slot.
         drop(std::hint::black_box(copy.into_iter().map(|byte| !byte).collect::<Vec<u8>>()));
         result
@@ -279,7 +321,12 @@ impl Batch {
 /// Fills two slots in turns, read by a consumer on a stream of its own: only events order the two, and the simulator
 /// delays every step by a random time. The consumer holds each slot until the next fill of it has been enqueued, and
 /// longer.
-pub fn two_slots_in_turns(machine: &Machine, mut filler: SlotFiller, batches: usize, seed: u64) -> Vec<Fill> {
+pub fn two_slots_in_turns<S: DeviceSource>(
+    machine: &Machine,
+    mut filler: SlotFiller<S>,
+    batches: usize,
+    seed: u64,
+) -> Vec<Fill> {
     let consumer = Stream::new(&machine.context).unwrap();
     let event = || Event::interprocess(&machine.context).unwrap();
     let (ready, free) = ([event(), event()], [event(), event()]);
@@ -319,7 +366,7 @@ pub fn two_slots_in_turns(machine: &Machine, mut filler: SlotFiller, batches: us
     for (index, fill) in fills.iter().enumerate() {
         assert_eq!((fill.slot, fill.stamp, fill.bad), (index % 2, index as u64 + 1000, None), "in order");
         assert_eq!(fill.rows, seen[index].0.ids.len());
-        assert!(fill.began_ns <= fill.ended_ns && fill.zero_copy_rows <= fill.rows);
+        assert!(fill.began_ns <= fill.ended_ns && fill.read.total() == fill.rows as u64);
     }
     fills
 }

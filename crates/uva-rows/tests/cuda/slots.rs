@@ -6,7 +6,10 @@ use uva_cuda::kernels::gather::Kernel;
 use uva_cuda::memory::{IpcKind, PinOptions, PinnedTable, SharedBuffer};
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, Event, Stream};
-use uva_rows::cuda::{DeviceTable, FillOptions, GatherMode, SlotFiller, SlotShape};
+use uva_rows::cuda::{
+    DeviceRows, DeviceSource, DeviceTable, GridBound, Pinned, SlotFiller, SlotPlace, SlotShape, Split, Staged,
+};
+use uva_rows::{Mapped, Origin, RowSource};
 
 use super::machine::*;
 
@@ -17,7 +20,7 @@ fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_zero_copy() {
     }
     let machine = Machine::new();
     let fills = two_slots_in_turns(&machine, machine.filler(GatherMode::ZeroCopy), 60, 1);
-    assert!(fills.iter().all(|fill| fill.zero_copy_rows == fill.rows));
+    assert!(fills.iter().all(|fill| fill.by_kernel() == fill.rows));
 }
 
 #[test]
@@ -27,7 +30,7 @@ fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies() {
     }
     let machine = Machine::new();
     let fills = two_slots_in_turns(&machine, machine.filler(GatherMode::Dma), 60, 2);
-    assert!(fills.iter().all(|fill| fill.zero_copy_rows == 0));
+    assert!(fills.iter().all(|fill| fill.by_kernel() == 0));
 }
 
 #[test]
@@ -36,10 +39,10 @@ fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_both() {
         return;
     }
     let machine = Machine::new();
-    let filler = machine.filler(GatherMode::Split);
-    assert_eq!(filler.share(), 0.5);
+    let filler = machine.filler_of(machine.split(Kernel::Shift));
+    assert_eq!(filler.source().share(), 0.5);
     let fills = two_slots_in_turns(&machine, filler, 60, 3);
-    let divided = fills.iter().filter(|fill| (1..fill.rows).contains(&fill.zero_copy_rows)).count();
+    let divided = fills.iter().filter(|fill| (1..fill.rows).contains(&fill.by_kernel())).count();
     assert!(divided > 15, "{divided} batches were divided");
 }
 
@@ -62,23 +65,34 @@ fn pieces_on_their_way_are_not_overwritten() {
     let shape = SlotShape { slots: 1, stride: report_at + 64, report_at };
     let buffer = Arc::new(SharedBuffer::create(&context, shape.stride, IpcKind::Auto, "a slot").unwrap());
     for mode in [GatherMode::Dma, GatherMode::Split] {
-        let mut filler = SlotFiller::new(
-            context.clone(),
-            Stream::new(&context).unwrap(),
-            kernels(&context),
-            table.clone(),
-            ROW_BYTES,
-            buffer.clone(),
-            shape,
-            FillOptions { mode, kernel: Kernel::Shift, multiprocessors: Some(1), threads: 1 },
-        )
-        .unwrap();
+        let bytes = Mapped::owned(Arc::new(Aside::of(&table_bytes)), ROW_BYTES, 1).unwrap();
+        let staged = Staged::new(&context, bytes).unwrap();
+        let source: Box<dyn DeviceSource> = match mode {
+            GatherMode::Split => {
+                let bound = GridBound::Multiprocessors(1);
+                let pinned =
+                    Pinned::new(kernels(&context), table.clone(), ROW_BYTES, Kernel::Shift, bound).unwrap();
+                Box::new(Split::new(pinned, staged).unwrap())
+            }
+            _ => Box::new(staged),
+        };
+        let stream = Stream::new(&context).unwrap();
+        let mut filler = SlotFiller::new(stream, kernels(&context), source, buffer.clone(), shape).unwrap();
         let ready = Event::local(&context).unwrap();
-        let ids_range = 0..payload.len();
-        let arrays = std::slice::from_ref(&ids_range);
-        filler.reserve(payload.len().next_multiple_of(64)).unwrap();
-        filler.fill(0, &payload, arrays, ids_range.clone(), features_at, 1, None, &ready).unwrap();
-        filler.drain().unwrap();
+        let arrays = &[0..payload.len()];
+        filler.reserve_bytes(payload.len().next_multiple_of(64)).unwrap();
+        let place = SlotPlace {
+            slot: 0,
+            payload: &payload,
+            arrays,
+            ids_at: 0,
+            features_at,
+            stamp: 1,
+            after: None,
+            ready: &ready,
+        };
+        let read = filler.fill(&ids, place).unwrap();
+        assert_eq!(read.total(), ids.len() as u64);
         assert_rows(&context, &buffer, features_at, &ids, (&table_bytes, ROW_BYTES), &format!("{mode:?}"));
     }
 }
@@ -108,20 +122,24 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
     let report_at = (features_at + ids.len() * ROW_BYTES).next_multiple_of(64);
     let shape = SlotShape { slots: 1, stride: report_at + 64, report_at };
     let buffer = Arc::new(SharedBuffer::create(&context, shape.stride, IpcKind::Auto, "a slot").unwrap());
-    let filler = |mode| {
-        let stream = Stream::new(&context).unwrap();
-        let options = FillOptions { mode, kernel: Kernel::Wide, multiprocessors: Some(1), threads: 1 };
-        let (context, table, buffer) = (context.clone(), table.clone(), buffer.clone());
-        SlotFiller::new(context.clone(), stream, kernels(&context), table, ROW_BYTES, buffer, shape, options)
-    };
-    assert!(filler(GatherMode::Dma).is_err(), "the CPU cannot read it");
-    let mut filler = filler(GatherMode::ZeroCopy).unwrap();
-    filler.reserve(payload.len().next_multiple_of(64)).unwrap();
+    let bound = GridBound::Multiprocessors(1);
+    let source = DeviceRows::new(kernels(&context), table, ROW_BYTES, Kernel::Wide, bound).unwrap();
+    let stream = Stream::new(&context).unwrap();
+    let mut filler = SlotFiller::new(stream, kernels(&context), source, buffer.clone(), shape).unwrap();
+    filler.reserve_bytes(payload.len().next_multiple_of(64)).unwrap();
     let ready = Event::local(&context).unwrap();
-    let ids_range = 0..payload.len();
-    let arrays = std::slice::from_ref(&ids_range);
-    filler.fill(0, &payload, arrays, ids_range.clone(), features_at, 1, None, &ready).unwrap();
-    filler.drain().unwrap();
+    let place = SlotPlace {
+        slot: 0,
+        payload: &payload,
+        arrays: &[0..payload.len()],
+        ids_at: 0,
+        features_at,
+        stamp: 1,
+        after: None,
+        ready: &ready,
+    };
+    let read = filler.fill(&ids, place).unwrap();
+    assert_eq!(read.rows(Origin::DeviceTable), ids.len() as u64);
     assert_rows(&context, &buffer, features_at, &ids, (&table_bytes, ROW_BYTES), "on the device");
 }
 
@@ -132,8 +150,8 @@ fn a_split_is_right_whatever_the_share() {
     }
     let machine = Machine::new();
     for (seed, share) in [0.0, 0.1, 0.5, 0.93, 1.0, f64::NAN].into_iter().enumerate() {
-        let mut filler = machine.filler(GatherMode::Split);
-        filler.set_share(share);
+        let mut filler = machine.filler_of(machine.split(Kernel::Shift));
+        filler.source_mut().set_share(share);
         two_slots_in_turns(&machine, filler, 12, 100 + seed as u64);
     }
 }
@@ -144,16 +162,16 @@ fn the_share_of_a_split_follows_what_was_measured() {
         return;
     }
     let machine = Machine::new();
-    let mut filler = machine.filler(GatherMode::Split);
+    let mut filler = machine.filler_of(machine.split(Kernel::Shift));
     let ready = Event::local(&machine.context).unwrap();
     let mut random = Random(5);
-    let mut shares = vec![filler.share()];
+    let mut shares = vec![filler.source().share()];
     for index in 0..20 {
         Batch::new(&mut random, MOST_IDS, index + 1).fill(&mut filler, 0, None, &ready).unwrap();
         let fill = filler.drain().unwrap().remove(0);
         // Rows are divided by the share before them.
-        assert_eq!(fill.zero_copy_rows, (MOST_IDS as f64 * shares[shares.len() - 1]).round() as usize);
-        shares.push(filler.share());
+        assert_eq!(fill.by_kernel(), (MOST_IDS as f64 * shares[shares.len() - 1]).round() as usize);
+        shares.push(filler.source().share());
     }
     assert!(shares.windows(2).any(|pair| pair[0] != pair[1]), "nothing was learnt: {shares:?}");
     assert!(shares.iter().all(|&share| share > 0.0 && share < 1.0), "{shares:?}");
@@ -167,8 +185,7 @@ fn slots_are_filled_on_a_partition_by_every_kernel() {
     let machine = Machine::new();
     let partition = GreenPartition::new(&machine.context, 8).unwrap();
     for (seed, kernel) in Kernel::ALL.into_iter().enumerate() {
-        let options = FillOptions { kernel, multiprocessors: None, ..machine.options(GatherMode::Split) };
-        let filler = machine.filler_on(partition.stream().unwrap(), options);
+        let filler = machine.filler_on(partition.stream().unwrap(), machine.split(kernel));
         two_slots_in_turns(&machine, filler, 10, 50 + seed as u64);
     }
 }

@@ -3,10 +3,9 @@
 use uva_cuda::DeviceReport;
 use uva_cuda::partition::mps_multiprocessors;
 
-use super::{
-    Backend, BackendOptions, CudaBackend, DeviceChoice, GatherChoice, MpsChoice, Partition, PartitionChoice,
-    Probe, SamplerChoice,
-};
+use super::asked::{BackendOptions, DeviceChoice, GatherChoice, MpsChoice, PartitionChoice, SamplerChoice};
+use super::granted::{Backend, CudaBackend, Partition};
+use super::probe::Probe;
 use crate::RuntimeError;
 use crate::spec::OptionError;
 

@@ -12,7 +12,7 @@ use uva_mem::spawn::Inherit;
 use uva_mem::{PidFd, Signal};
 
 use crate::RuntimeError;
-use crate::launcher::own_program;
+use crate::own_program::own_program;
 
 /// How long a probe may take. A driver that has to connect to an MPS daemon was seen to hang for ever in containers.
 const PATIENCE: Duration = Duration::from_secs(60);

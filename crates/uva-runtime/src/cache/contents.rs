@@ -8,7 +8,7 @@ use uva_graph::reorder::{NodeOrder, ReorderedLayout};
 use uva_mem::{FrozenBytes, RegionError};
 use uva_plan::CachePlan;
 
-use super::Caches;
+use super::caches::Caches;
 use crate::RuntimeError;
 
 const GRAPH: &str = "uvatrain-reordered-graph";
@@ -36,7 +36,7 @@ impl CacheContents {
             lists: plan.list_ids.len(),
             reordered: graph.is_some(),
             rows: usize::try_from(plan.rows.count).unwrap_or(usize::MAX),
-            dynamic: plan.policy.is_dynamic(),
+            dynamic: plan.policy.eviction(),
             counted_epochs: 0,
         };
         let rows = if caches.holds_chosen_rows() { Some(Arc::new(ids(ROWS, &plan.row_ids)?)) } else { None };
@@ -81,7 +81,7 @@ fn graph_of_plan(dataset: &Dataset, plan: &CachePlan) -> Result<Option<Arc<Froze
 }
 
 /// The graph in that order, as memory to share.
-pub(super) fn reordered_graph(dataset: &Dataset, order: &NodeOrder) -> Result<FrozenBytes, RuntimeError> {
+pub(crate) fn reordered_graph(dataset: &Dataset, order: &NodeOrder) -> Result<FrozenBytes, RuntimeError> {
     let layout = ReorderedLayout::new(dataset);
     let mut filled = Ok(());
     let region =
@@ -91,7 +91,7 @@ pub(super) fn reordered_graph(dataset: &Dataset, order: &NodeOrder) -> Result<Fr
 }
 
 /// Node ids as memory to share; there is at least one.
-pub(super) fn ids(name: &str, ids: &[i64]) -> Result<FrozenBytes, RuntimeError> {
+pub(crate) fn ids(name: &str, ids: &[i64]) -> Result<FrozenBytes, RuntimeError> {
     let ids: &[u8] = bytemuck::cast_slice(ids);
     FrozenBytes::create(name, ids.len(), |bytes| bytes.copy_from_slice(ids)).map_err(no_memory)
 }
@@ -106,6 +106,6 @@ pub(crate) fn open_rows(fd: OwnedFd, caches: &Caches) -> Result<FrozenBytes, Run
     FrozenBytes::from_fd(ROWS, fd, caches.rows * size_of::<i64>()).map_err(no_memory)
 }
 
-pub(super) fn no_memory(error: RegionError) -> RuntimeError {
+pub(crate) fn no_memory(error: RegionError) -> RuntimeError {
     RuntimeError::Failed(error.to_string())
 }

@@ -15,7 +15,7 @@ use uva_sample::cuda::{
 };
 use uva_sample::{BatchBounds, BatchCounts, BatchKey, BatchMut, BatchSampler, GraphView, sampler};
 
-use super::SampledGraph;
+use super::graph::SampledGraph;
 use crate::backend::{CudaBackend, Partition};
 use crate::{LoaderOptions, RuntimeError};
 

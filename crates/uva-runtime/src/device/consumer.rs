@@ -9,7 +9,7 @@ use uva_cuda::memory::SharedBuffer;
 use uva_cuda::{Context, DeviceSlice, Stream};
 use uva_rows::cuda::SlotReader;
 
-use super::{Gathered, SlotEvents, out_of_range, slot_shape, stamp};
+use super::slots::{Gathered, SlotEvents, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
 use crate::plan::RunPlan;
 
@@ -110,6 +110,11 @@ pub(crate) struct Loan {
 }
 
 impl Loan {
+    /// The index of the slots' GPU.
+    pub fn ordinal(&self) -> usize {
+        self.slots.context().device().ordinal()
+    }
+
     /// Bytes of the slot.
     ///
     /// # Panics

@@ -11,12 +11,14 @@ use uva_cuda::{Context, Event};
 use uva_mem::handover::{Channel, HandoverError, Received};
 use uva_mem::ring::Liveness;
 
-use super::{DeviceSetup, DeviceSlots, SlotEvents, slot_shape};
+use super::consumer::DeviceSlots;
+use super::producer::DeviceSetup;
+use super::slots::{SlotEvents, slot_shape};
 use crate::RuntimeError;
 use crate::backend::CudaBackend;
 use crate::control::{Control, Stop};
+use crate::peer::Peer;
 use crate::plan::RunPlan;
-use crate::roles::Peer;
 
 /// How often a side that waits for the other's message asks whether it is still there.
 const ASK: Duration = Duration::from_millis(100);

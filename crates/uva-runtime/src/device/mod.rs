@@ -22,29 +22,21 @@
 mod consumer;
 mod link;
 mod producer;
+mod slots;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use uva_cuda::kernels::gather::GatherReport;
-use uva_cuda::{Context, CudaError, ErrorKind, Event};
-use uva_rows::cuda::{FillError, SlotShape};
+use uva_cuda::{Context, CudaError, ErrorKind};
+use uva_rows::cuda::FillError;
 
 pub use consumer::DeviceSlots;
 pub(crate) use consumer::Loan;
 use link::one_process;
 pub(crate) use link::{consumer_side, producer_side};
-pub(crate) use producer::{DeviceGather, DeviceSetup, FeatureBytes, cache_on_gpu};
+pub(crate) use producer::{DeviceGather, DeviceSetup, FeatureBytes, cache_on_gpu, zero_copy};
 
 use crate::RuntimeError;
 use crate::plan::RunPlan;
-
-/// The events of all slots.
-#[derive(Clone, Debug)]
-pub(crate) struct SlotEvents {
-    ready: Vec<Arc<Event>>,
-    free: Vec<Arc<Event>>,
-}
 
 /// The two ends of a plan's feature slots on a GPU, for roles that are threads of this process. `None` where the slots
 /// are in host memory.
@@ -57,43 +49,6 @@ pub(crate) fn in_this_process(plan: &RunPlan) -> Result<Option<(DeviceSetup, Dev
 /// The GPU that a sampler of this plan works on, in this process; `None` where the CPU samples.
 pub(crate) fn sampler_context(plan: &RunPlan) -> Result<Option<Arc<Context>>, RuntimeError> {
     Ok(plan.backend.gpu_sampler().map(|cuda| Context::primary(cuda.ordinal)).transpose()?)
-}
-
-fn slot_shape(plan: &RunPlan) -> SlotShape {
-    SlotShape {
-        slots: plan.options.feature_slots,
-        stride: plan.layout.device_slot_bytes(),
-        report_at: plan.layout.report_at(),
-    }
-}
-
-fn out_of_range(position: u64, id: i64, rows: usize) -> RuntimeError {
-    RuntimeError::Failed(format!(
-        "feat.npy: id {id} at position {position} is outside the table of {rows} rows"
-    ))
-}
-
-/// How a gather went.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Gathered {
-    /// How long it took on the device.
-    pub time: Duration,
-    /// Rows that came from the feature cache.
-    pub hits: u64,
-}
-
-impl Gathered {
-    fn of(report: &GatherReport) -> Self {
-        Self {
-            time: Duration::from_nanos(report.ended_ns.saturating_sub(report.began_ns)),
-            hits: report.hits,
-        }
-    }
-}
-
-/// The value a gather's report carries when the batch of this sequence number is whole.
-fn stamp(sequence: u64) -> u64 {
-    sequence + 1
 }
 
 impl From<CudaError> for RuntimeError {

@@ -4,18 +4,22 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use uva_batch::{BatchHeader, Column};
 use uva_cuda::kernels::gather::GatherKernels;
 use uva_cuda::memory::{PinHow, PinOptions, PinReport, PinnedTable, SharedBuffer, TableBytes};
 use uva_cuda::partition::GreenPartition;
 use uva_cuda::{Context, Module, ModuleOptions, Stream};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
-use uva_rows::cuda::{DeviceCache, DeviceTable, Fill, FillOptions, GatherMode, GatherTable, SlotFiller};
+use uva_rows::cuda::{
+    DeviceCache, DeviceRows, DeviceSource, DeviceTable, Fill, FillError, GridBound, Kernel, Pinned,
+    SlotFiller, SlotPlace, Split, Staged,
+};
+use uva_rows::{Cached, Mapped, RowSource};
 
-use super::{SlotEvents, out_of_range, slot_shape, stamp};
+use super::slots::{SlotEvents, out_of_range, slot_shape, stamp};
 use crate::RuntimeError;
 use crate::backend::{CudaBackend, GatherChoice, Partition};
-use crate::batch::BatchHeader;
 use crate::cache::Caches;
 use crate::plan::RunPlan;
 
@@ -65,14 +69,37 @@ pub(crate) fn cache_on_gpu(
             let ids: &[i64] = bytemuck::cast_slice(ids.bytes());
             Some(DeviceCache::filled(context, table.bytes, row_bytes, ids, threads)?)
         }
-        None if caches.dynamic => Some(DeviceCache::fifo(context, table.rows, row_bytes, caches.rows)?),
-        None => None,
+        None => match caches.dynamic {
+            Some(policy) => Some(DeviceCache::evicting(policy, context, table.rows, row_bytes, caches.rows)?),
+            None => None,
+        },
     })
+}
+
+/// Rows of a pinned table, read by kernels over the link, and from a cache on the GPU where there is one.
+pub(crate) fn zero_copy(
+    kernels: &GatherKernels,
+    table: Arc<PinnedTable>,
+    row_bytes: usize,
+    kernel: Kernel,
+    multiprocessors: Option<u32>,
+    cache: Option<DeviceCache>,
+) -> Result<Box<dyn DeviceSource>, FillError> {
+    let rows = Pinned::new(kernels.clone(), table, row_bytes, kernel, grid(multiprocessors))?;
+    Ok(match cache {
+        None => Box::new(rows),
+        Some(cache) => Box::new(Cached::on_device(rows, cache)?),
+    })
+}
+
+/// The grid of a gather on so many multiprocessors, or all.
+fn grid(multiprocessors: Option<u32>) -> GridBound {
+    multiprocessors.map_or(GridBound::Device, GridBound::Multiprocessors)
 }
 
 /// Gathers rows into feature slots on a GPU.
 pub(crate) struct DeviceGather {
-    filler: SlotFiller,
+    filler: SlotFiller<Box<dyn DeviceSource>>,
     events: SlotEvents,
     rows: usize,
     note: String,
@@ -92,24 +119,6 @@ impl DeviceGather {
         let kernels = GatherKernels::new(&Module::gather(context, &options)?)?;
         let compiled = began.elapsed();
         let what = format!("the feature table {}", dataset.path().join("feat.npy").display());
-        let (table, how) = match cuda.gather {
-            GatherChoice::Device => {
-                let began = Instant::now();
-                let bytes = dataset.features().bytes;
-                let table = GatherTable::from(Arc::new(DeviceTable::new(context, bytes, &what)?));
-                let (gigabytes, seconds) = (bytes.len() as f64 * 1e-9, began.elapsed().as_secs_f64());
-                (table, format!("feature table: {gigabytes:.2} GB copied to the GPU in {seconds:.2} s"))
-            }
-            // Only the CPU reads it then.
-            GatherChoice::Dma => {
-                let owner = Arc::new(FeatureBytes(Arc::clone(dataset)));
-                (GatherTable::Host(owner), "feature table: not pinned, the CPU reads it".to_owned())
-            }
-            _ => {
-                let (table, how) = pinned_once(context, dataset, &cuda.pin_options(&what))?;
-                (GatherTable::from(table), how)
-            }
-        };
         let mut multiprocessors = cuda.partition.gather_multiprocessors();
         let stream = match cuda.partition {
             Partition::Green { multiprocessors: wanted } => {
@@ -119,32 +128,49 @@ impl DeviceGather {
             }
             _ => Stream::new(context)?,
         };
+        let (threads, row_bytes) = (plan.options.gather_threads, plan.layout.row_bytes());
+        let bound = grid(multiprocessors);
+        // A table that only the CPU reads is not pinned.
+        let owner = || Arc::new(FeatureBytes(Arc::clone(dataset)));
+        let by_copies = || {
+            let table = Mapped::owned(owner(), row_bytes, threads)?;
+            Staged::new(context, table)
+        };
+        let (source, how): (Box<dyn DeviceSource>, String) = match cuda.gather {
+            GatherChoice::ZeroCopy => {
+                let (table, how) = pinned_once(context, dataset, &cuda.pin_options(&what))?;
+                (zero_copy(&kernels, table, row_bytes, cuda.kernel, multiprocessors, cache)?, how)
+            }
+            // Rows are cached for zero-copy reads alone: `cache::cacheable`.
+            _ if cache.is_some() => {
+                return Err(RuntimeError::Failed(
+                    "rows can be cached for the zero-copy gather only".to_owned(),
+                ));
+            }
+            GatherChoice::Device => {
+                let began = Instant::now();
+                let bytes = dataset.features().bytes;
+                let table = Arc::new(DeviceTable::new(context, bytes, &what)?);
+                let (gigabytes, seconds) = (bytes.len() as f64 * 1e-9, began.elapsed().as_secs_f64());
+                let how = format!("feature table: {gigabytes:.2} GB copied to the GPU in {seconds:.2} s");
+                (Box::new(DeviceRows::new(kernels.clone(), table, row_bytes, cuda.kernel, bound)?), how)
+            }
+            GatherChoice::Dma | GatherChoice::Cpu => {
+                (Box::new(by_copies()?), "feature table: not pinned, the CPU reads it".to_owned())
+            }
+            GatherChoice::Split => {
+                let (table, how) = pinned_once(context, dataset, &cuda.pin_options(&what))?;
+                let first = Pinned::new(kernels.clone(), table, row_bytes, cuda.kernel, bound)?;
+                (Box::new(Split::new(first, by_copies()?)?), how)
+            }
+        };
         let (slots, ways) = (buffer.bytes() as f64 * 1e-9, buffer.kind().name());
         let seconds = compiled.as_secs_f64();
         let note = format!(
             "{how}; {slots:.2} GB of feature slots on the GPU ({ways}); kernels ready in {seconds:.2} s"
         );
-        let mode = match cuda.gather {
-            GatherChoice::ZeroCopy | GatherChoice::Device => GatherMode::ZeroCopy,
-            GatherChoice::Dma | GatherChoice::Cpu => GatherMode::Dma,
-            GatherChoice::Split => GatherMode::Split,
-        };
-        let options =
-            FillOptions { mode, kernel: cuda.kernel, multiprocessors, threads: plan.options.gather_threads };
-        let mut filler = SlotFiller::new(
-            Arc::clone(context),
-            stream,
-            kernels,
-            table,
-            plan.layout.row_bytes(),
-            buffer,
-            slot_shape(plan),
-            options,
-        )?;
-        if let Some(cache) = cache {
-            filler = filler.with_cache(cache)?;
-        }
-        filler.reserve(plan.layout.batch_bytes())?;
+        let mut filler = SlotFiller::new(stream, kernels, source, buffer, slot_shape(plan))?;
+        filler.reserve_bytes(plan.layout.batch_bytes())?;
         Ok(Self { filler, events, rows: plan.table_rows, note })
     }
 
@@ -166,17 +192,20 @@ impl DeviceGather {
         let slot = (sequence % slots) as usize;
         let after = (sequence >= slots).then(|| &*self.events.free[slot]);
         let layout = &plan.layout;
-        let arrays: Vec<_> = layout.used(header).collect();
-        self.filler.fill(
+        let arrays: Vec<_> = layout.copied(header).collect();
+        let ids_range = layout.range(header, Column::InputNodes, 0);
+        let ids: &[i64] = bytemuck::cast_slice(&from[ids_range.clone()]);
+        let place = SlotPlace {
             slot,
-            from,
-            &arrays,
-            layout.nodes_range(header),
-            layout.features_range(header).start,
-            stamp(sequence),
+            payload: from,
+            arrays: &arrays,
+            ids_at: ids_range.start,
+            features_at: layout.range(header, Column::X, 0).start,
+            stamp: stamp(sequence),
             after,
-            &self.events.ready[slot],
-        )?;
+            ready: &self.events.ready[slot],
+        };
+        self.filler.submit(ids, place)?;
         Ok(())
     }
 

@@ -33,14 +33,14 @@ use uva_mem::PidFd;
 use uva_mem::handover::{Channel, HandoverError, Received};
 
 use super::door::{Address, VARIABLE};
-use super::fleet::hand_over;
 use super::handed::Place;
+use super::member::hand_over;
 use super::messages::{Answer, AttachedJob, Knock, Report};
 use super::protocol::{PROTOCOL, VERSION};
 use super::reports::say;
 use super::usage::Usage;
 use crate::batch::Batch;
-use crate::consumer::BatchStream;
+use crate::consumer::{Attachment, BatchStream};
 use crate::control::{CONSUMER, Control, Stop};
 use crate::machine;
 use crate::plan::RunPlan;
@@ -166,7 +166,7 @@ fn knock(address: &Address, interrupted: &dyn Fn() -> bool) -> Result<(Channel, 
 pub struct Attached {
     plan: Arc<RunPlan>,
     runtime: Runtime,
-    attachment: Attachment,
+    attachment: LauncherLink,
 }
 
 impl Attached {
@@ -176,7 +176,7 @@ impl Attached {
         let runtime = Runtime::take_up(&mut place, channel)?;
         let usage = Usage::begin(Arc::clone(channel), Arc::clone(&control), &plan, job.events);
         let attachment =
-            Attachment { control, channel: Arc::clone(channel), usage, said_why: false, _watch: watch };
+            LauncherLink { control, channel: Arc::clone(channel), usage, said_why: false, _watch: watch };
         Ok(Self { plan, runtime, attachment })
     }
 
@@ -192,13 +192,13 @@ impl Attached {
 
     /// Begins to take batches. The epochs of `main` are expected to follow one another.
     pub fn begin(self, main: Split) -> BatchStream {
-        BatchStream::over_attached(self.runtime, main, self.attachment)
+        BatchStream::over_attached(self.runtime, main, Box::new(self.attachment))
     }
 }
 
 /// What a stream over an attached process's batches has to tell its launcher, and to hear of it.
 #[derive(Debug)]
-pub(crate) struct Attachment {
+struct LauncherLink {
     control: Arc<Control>,
     channel: Arc<Channel>,
     usage: Usage,
@@ -207,16 +207,14 @@ pub(crate) struct Attachment {
     _watch: LauncherWatch,
 }
 
-impl Attachment {
-    /// The next batch is asked for.
-    pub fn asked(&mut self) -> Result<(), RuntimeError> {
+impl Attachment for LauncherLink {
+    fn asked(&mut self) -> Result<(), RuntimeError> {
         let told = self.usage.asked();
         // Asked behind a pass's last batch too: who is told of nothing there would go on to another pass.
         if self.control.stop() == Stop::Now { self.failed(ended()) } else { told }
     }
 
-    /// What came of that. No batch means that the run is asked to stop; where it has ended that is an error.
-    pub fn received(
+    fn received(
         &mut self,
         received: Result<Option<Batch>, RuntimeError>,
     ) -> Result<Option<Batch>, RuntimeError> {
@@ -233,17 +231,7 @@ impl Attachment {
         }
     }
 
-    fn failed<T>(&mut self, error: RuntimeError) -> Result<T, RuntimeError> {
-        if !self.said_why {
-            self.said_why = true;
-            // What the launcher then says of it is what the user's own message may lack.
-            let _ = say(&self.channel, &Report::failed(&error));
-        }
-        Err(error)
-    }
-
-    /// No more batches are taken; the threads beside are still to be ended.
-    pub fn ends(&mut self) {
+    fn ends(&mut self) {
         // A launcher that is gone is told of elsewhere.
         let _ = self.usage.asked();
         self.control.note_memory(CONSUMER);
@@ -254,9 +242,19 @@ impl Attachment {
         self.control.set_stop(Stop::Now);
     }
 
-    /// What the threads failed of, where nothing else was told before.
-    pub fn ended(&mut self, ended: Result<(), RuntimeError>) -> Result<(), RuntimeError> {
+    fn ended(&mut self, ended: Result<(), RuntimeError>) -> Result<(), RuntimeError> {
         ended.or_else(|error| self.failed(error))
+    }
+}
+
+impl LauncherLink {
+    fn failed<T>(&mut self, error: RuntimeError) -> Result<T, RuntimeError> {
+        if !self.said_why {
+            self.said_why = true;
+            // What the launcher then says of it is what the user's own message may lack.
+            let _ = say(&self.channel, &Report::failed(&error));
+        }
+        Err(error)
     }
 }
 

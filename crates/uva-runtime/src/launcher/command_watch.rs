@@ -20,17 +20,15 @@ use signal_hook::consts::SIGINT;
 use uva_mem::Signal;
 use uva_mem::handover::HandoverError;
 
+use super::command_state::PATIENCE;
 use super::fleet::Fleet;
 use super::janitor::Janitor;
-use super::watch::{GRACE, Heard, Rank, Speaker, Watch};
+use super::verdict::{GRACE, Heard, Rank, Speaker, Watch};
 use crate::RuntimeError;
 use crate::clock::since_boot;
 use crate::control::CONSUMER;
 use crate::error::signal_name;
 use crate::metrics::Observer;
-
-/// After how long without anybody attached a line says so.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long an attached process may take to end by itself when there are no more batches for it: a step of training, a
 /// traceback, and the end of an interpreter.
@@ -38,40 +36,6 @@ const COMMAND_GRACE: Duration = Duration::from_secs(10);
 
 /// The exit code that shells and many programs give an interrupt.
 const INTERRUPTED: i32 = 128 + SIGINT;
-
-/// What the watch knows of the command.
-pub(super) struct CommandWatch {
-    /// When it is said that nobody has attached yet.
-    note_at: Option<Instant>,
-    /// When it is next told to end, and how.
-    end_at: Option<(Instant, Signal)>,
-    /// It was told to end, so how it ends says nothing.
-    told: bool,
-    /// The roles were told that nobody takes batches any more.
-    retired: bool,
-}
-
-impl CommandWatch {
-    pub fn begin() -> Self {
-        Self { note_at: Some(Instant::now() + PATIENCE), end_at: None, told: false, retired: false }
-    }
-
-    /// When the watch has something to do about it.
-    pub fn next_deadline(&self, fleet: &Fleet) -> Option<Instant> {
-        let waits = fleet.door.as_ref().is_some_and(|door| door.attached.is_none());
-        let note = self.note_at.filter(|_| waits);
-        note.into_iter().chain(self.end_at.map(|(at, _)| at)).min()
-    }
-
-    /// Whether the line is due, which is said once.
-    fn note_is_due(&mut self, now: Instant) -> bool {
-        let due = self.note_at.is_some_and(|at| now >= at);
-        if due {
-            self.note_at = None;
-        }
-        due
-    }
-}
 
 impl Watch<'_> {
     /// Lets the command know of a signal that only the launcher got, and says what comes of it. Nothing where there is
@@ -252,18 +216,4 @@ fn is_in_the_foreground() -> bool {
     // group.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     matches!((fields.get(2), fields.get(5)), (Some(group), Some(foreground)) if group == foreground)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_does_not_attach_for_a_while_is_named_once() {
-        let mut watch = CommandWatch::begin();
-        let now = Instant::now();
-        assert!(!watch.note_is_due(now));
-        assert!(watch.note_is_due(now + PATIENCE));
-        assert!(!watch.note_is_due(now + 2 * PATIENCE));
-    }
 }

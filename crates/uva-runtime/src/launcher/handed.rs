@@ -11,8 +11,8 @@ use uva_mem::{FrozenBytes, PidFd};
 use super::messages::{Role, Setup};
 use crate::backend::{CudaBackend, Partition};
 use crate::control::Control;
+use crate::peer::Peer;
 use crate::plan::RunPlan;
-use crate::roles::Peer;
 use crate::{RuntimeError, cache};
 
 /// What every role begins with.

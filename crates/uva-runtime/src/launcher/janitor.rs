@@ -11,13 +11,14 @@ use rustix::event::{PollFd, PollFlags, poll};
 use uva_mem::handover::{Channel, Received};
 use uva_mem::{PidFd, Signal};
 
-use super::fleet::{Member, hand_over, own_program, start_process};
+use super::environments::Environments;
+use super::member::{Member, hand_over, start_process};
 use super::messages::{JanitorWord, Role};
 use crate::RuntimeError;
 use crate::checkpoint_files::CheckpointDirectory;
-use crate::launcher::Environments;
 use crate::memory::Resident;
 use crate::mps;
+use crate::own_program::own_program;
 
 /// How long a role may take to die of its parent-death signal before it is killed again by name.
 const GRACE: Duration = Duration::from_secs(2);

@@ -12,14 +12,18 @@ use uva_graph::{Dataset, Verify};
 use uva_mem::FrozenBytes;
 use uva_mem::handover::{Channel, HandoverError};
 
-use super::fleet::{Member, hand_over, own_program, start_process};
+use super::environments::Environments;
+use super::lifecycle::Launcher;
+use super::member::{Member, hand_over, start_process};
 use super::messages::{JanitorWord, Report, Role};
-use super::{Environments, Launcher, reports, signals};
+use super::{reports, signals};
 use crate::backend::Backend;
-use crate::cache::{CacheContents, CachePlan, Found, FoundParts, Search};
+use crate::cache::{CacheContents, CachePlan};
 use crate::control::Control;
 use crate::error::signal_name;
 use crate::metrics::Observer;
+use crate::own_program::own_program;
+use crate::planning::{Found, FoundParts, Search};
 use crate::{LoaderOptions, RuntimeError, machine};
 
 /// How often the launcher looks for signals while the planner works.

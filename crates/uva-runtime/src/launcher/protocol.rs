@@ -4,7 +4,7 @@
 //! believes anything else.
 
 /// Raised with every change of that, which a test of this file notices.
-pub const PROTOCOL: u32 = 7;
+pub const PROTOCOL: u32 = 8;
 
 /// The version that both sides must have: that of this crate, in the program and in what attaches.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -38,10 +38,10 @@ mod tests {
     use std::path::PathBuf;
 
     use serde_json::Value;
+    use uva_batch::{BatchHeader, HandOver};
 
     use super::*;
     use crate::backend::Backend;
-    use crate::batch::{BatchHeader, Kind};
     use crate::cache::Caches;
     use crate::control;
     use crate::launcher::messages::{Answer, AttachedJob, Knock, Setup};
@@ -88,7 +88,7 @@ mod tests {
         fields(&serde_json::to_value(Answer::Welcome(Box::new(setup))).unwrap(), "", &mut found);
         fields(&serde_json::to_value(knock).unwrap(), "knock", &mut found);
         let messages = found.into_iter().collect::<Vec<_>>().join(" ");
-        let header = format!("{:?}", BatchHeader::without_batch(Kind::Batch));
+        let header = format!("{:?}", BatchHeader::without_batch(HandOver::Batch));
         let header = header.split(" layers: ").next().unwrap_or_default().replace(": 0", "");
         let stands_for = format!(
             "ring {}, hand-over {}, control page of 2 samplers {} words, {} a role, {} bytes of {header} layers, {messages}",
@@ -99,7 +99,7 @@ mod tests {
             BatchHeader::BYTES
         );
         // Whoever changes any of this raises PROTOCOL, and writes down here what it stands for from then on.
-        assert_eq!((PROTOCOL, stands_for.as_str()), (7, STANDS_FOR));
+        assert_eq!((PROTOCOL, stands_for.as_str()), (8, STANDS_FOR));
     }
 
     const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 56 words, 8 a role, 512 bytes of BatchHeader { hash, \
@@ -109,7 +109,7 @@ mod tests {
         .Welcome.dataset .Welcome.index .Welcome.job.events .Welcome.loader.batch_dependency \
         .Welcome.loader.batch_size .Welcome.loader.batch_slots .Welcome.loader.degrees .Welcome.loader.drop_last \
         .Welcome.loader.edge_ids .Welcome.loader.expand .Welcome.loader.fanouts .Welcome.loader.feature_slots \
-        .Welcome.loader.feature_type .Welcome.loader.gather_threads .Welcome.loader.part.index \
+        .Welcome.loader.feature_type .Welcome.loader.gather_threads .Welcome.loader.input_id .Welcome.loader.part.index \
         .Welcome.loader.part.of .Welcome.loader.replace .Welcome.loader.sampler_kind .Welcome.loader.samplers .Welcome.loader.seed \
         .Welcome.loader.slot_bytes .Welcome.loader.walk_length .Welcome.loader.walk_stop .Welcome.loader.walks \
         .Welcome.passes.epochs .Welcome.passes.start.batch \

@@ -13,9 +13,9 @@ use uva_mem::Signal;
 use uva_mem::handover::Channel;
 use uva_mem::spawn::Inherit;
 
-use super::Environments;
 use super::door::Address;
-use super::fleet::Member;
+use super::environments::Environments;
+use super::member::Member;
 use super::messages::Role;
 use crate::{RuntimeError, machine};
 

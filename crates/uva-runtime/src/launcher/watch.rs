@@ -9,46 +9,18 @@ use serde_json::Value;
 use signal_hook::consts::{SIGBUS, SIGINT, SIGKILL};
 use uva_mem::handover::HandoverError;
 
-use super::command_watch::CommandWatch;
+use super::command_state::CommandState;
 use super::fleet::Fleet;
 use super::janitor::Janitor;
-use super::messages::{Report, Role};
+use super::messages::Role;
 use super::signals::Signals;
+use super::verdict::{Heard, Rank, Speaker, Watch};
 use crate::RuntimeError;
 use crate::clock::since_boot;
 use crate::control::{Control, Stop};
 use crate::error::signal_name;
 use crate::metrics::Observer;
 use crate::plan::RunPlan;
-
-/// How long a role may take to return once it has been told to stop now. A role looks at the stop word at every
-/// futex time-out, ten times a second, so what takes longer hangs.
-pub(super) const GRACE: Duration = Duration::from_secs(3);
-
-/// How long the roles may take to end when a run has gone well.
-const UNPINNING: Duration = Duration::from_secs(60);
-
-/// Why a run ends before its time. Ordered: the larger one is nearer to the cause.
-#[derive(Debug)]
-pub(super) struct Cause {
-    rank: Rank,
-    /// When it failed, on the machine's clock since boot. Of two roles that failed the first is the cause: the other
-    /// may have failed of what the first left behind.
-    at: Duration,
-    error: RuntimeError,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Rank {
-    /// A role ended because another had.
-    Follows,
-    /// A role said itself what failed.
-    Failed,
-    /// A role was killed, or left without a word.
-    Died,
-    /// A person asked for it, or the observer failed.
-    Asked,
-}
 
 /// Watches the fleet to its end. Returns what the consumer ended with.
 pub(super) fn watch(
@@ -59,7 +31,7 @@ pub(super) fn watch(
     janitor: &Janitor,
     observer: &mut dyn Observer,
 ) -> Result<Value, RuntimeError> {
-    let command = fleet.door.is_some().then(CommandWatch::begin);
+    let command = fleet.door.is_some().then(CommandState::begin);
     let mut watch =
         Watch { control, plan, cause: None, done: None, deadline: None, interrupted: None, command };
     while !fleet.all_ended() {
@@ -82,18 +54,6 @@ pub(super) fn watch(
         watch.end_command_in_time(&mut fleet);
     }
     watch.verdict()
-}
-
-pub(super) struct Watch<'a> {
-    pub control: &'a Control,
-    pub plan: &'a RunPlan,
-    pub cause: Option<Cause>,
-    pub done: Option<Value>,
-    /// When the roles that still run are killed; set once the run is ending.
-    deadline: Option<Instant>,
-    pub interrupted: Option<i32>,
-    /// What there is to know of the command, where the consumer is one.
-    pub command: Option<CommandWatch>,
 }
 
 impl Watch<'_> {
@@ -182,93 +142,12 @@ impl Watch<'_> {
         }
     }
 
-    /// Takes in one report.
-    pub fn take_report(&mut self, payload: &[u8], whose: &Speaker<'_>, observer: &mut dyn Observer) -> Heard {
-        let Speaker { name, place } = *whose;
-        let mut heard = Heard::Other;
-        let outcome = match serde_json::from_slice::<Report>(payload) {
-            Ok(Report::Event(event)) => observer.event(&event),
-            Ok(Report::Progress(progress)) => {
-                observer.progress(&progress, self.control.roles().bottleneck());
-                Ok(())
-            }
-            Ok(Report::Note(line)) => {
-                observer.note(&line);
-                Ok(())
-            }
-            Ok(Report::Done(value)) => {
-                heard = Heard::Done(value);
-                Ok(())
-            }
-            Ok(Report::Failed { error, at }) => {
-                heard = Heard::Failed;
-                let follows = matches!(error, RuntimeError::PeerGone(_));
-                let rank = if follows { Rank::Follows } else { Rank::Failed };
-                let whereabouts = format!("the {name} failed {}", self.whereabouts(place));
-                self.blame(rank, at, error.of_role(&whereabouts));
-                Ok(())
-            }
-            Err(error) => {
-                Err(RuntimeError::Failed(format!("a report of the {name} cannot be read: {error}")))
-            }
-        };
-        if let Err(error) = outcome {
-            self.blame(Rank::Asked, since_boot(), error);
-        }
-        heard
-    }
-
-    /// Notes why the run ends, keeping what is nearest to the cause, and begins to end it.
-    pub fn blame(&mut self, rank: Rank, at: Duration, error: RuntimeError) {
-        if rank == Rank::Follows && self.command.is_some() && self.done.is_some() {
-            // Of the command's good end, which a process that it left behind hears of too.
-            return;
-        }
-        tracing::info!(?rank, %error, "the run is to end before its time");
-        let nearer = |known: &Cause| rank > known.rank || (rank == known.rank && at < known.at);
-        if self.cause.as_ref().is_none_or(nearer) {
-            self.cause = Some(Cause { rank, at, error });
-        }
-        self.wind_down();
-    }
-
-    /// Tells every role to return, and gives them some time for that: little where something failed, more where nothing
-    /// did and a producer may have a large table to unpin.
-    pub fn wind_down(&mut self) {
-        self.control.set_stop(Stop::Now);
-        let grace = if self.cause.is_some() || self.interrupted.is_some() { GRACE } else { UNPINNING };
-        let deadline = Instant::now() + grace;
-        self.deadline = Some(self.deadline.map_or(deadline, |known| known.min(deadline)));
-    }
-
     /// When the watch has something to do although nobody says anything.
     fn next_deadline(&self, fleet: &Fleet) -> Option<Instant> {
         // The roles' own passes once: behind it they are gone, and the command may take its time.
         let roles = self.deadline.filter(|_| !fleet.roles_have_ended());
         let command = self.command.as_ref().and_then(|command| command.next_deadline(fleet));
         roles.into_iter().chain(command).min()
-    }
-
-    pub fn whereabouts(&self, place: usize) -> String {
-        self.plan.whereabouts(self.control, place)
-    }
-
-    fn advice(&self) -> &'static str {
-        if self.plan.checkpointed { "; --resume continues from the last checkpoint" } else { "" }
-    }
-
-    fn verdict(self) -> Result<Value, RuntimeError> {
-        match (self.interrupted, self.cause, self.done) {
-            // A person's wish explains whatever came after it, except that a role said it failed.
-            (Some(signal), None | Some(Cause { rank: Rank::Follows | Rank::Died | Rank::Asked, .. }), _) => {
-                Err(RuntimeError::Interrupted(signal))
-            }
-            (_, Some(cause), _) => Err(cause.error),
-            (None, None, Some(done)) => Ok(done),
-            (None, None, None) => {
-                Err(RuntimeError::Failed("the consumer ended without saying what came of the run".into()))
-            }
-        }
     }
 }
 
@@ -282,22 +161,6 @@ fn what_sends(signal: i32) -> &'static str {
         SIGKILL => "; where nobody did it, the kernel may have, for want of memory (dmesg tells)",
         _ => "",
     }
-}
-
-/// What a report was, where its sender's place depends on it.
-pub(super) enum Heard {
-    /// It is through, with this.
-    Done(Value),
-    /// It says of what it failed.
-    Failed,
-    Other,
-}
-
-/// Whose report it is.
-pub(super) struct Speaker<'a> {
-    pub name: &'a str,
-    /// In the control page.
-    pub place: usize,
 }
 
 /// Waits until a role says something or ends, a signal comes, or the deadline passes.

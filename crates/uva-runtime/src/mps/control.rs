@@ -55,6 +55,22 @@ impl Control {
         self.run(place, command, "-d", None).map(drop)
     }
 
+    /// Ends a client's work on the GPU, so that it can be killed. False: no server has this process as a client.
+    pub fn terminate_client(&self, place: &Place, pid: u32) -> Result<bool, MpsError> {
+        for server in replies::pids(&self.ask(place, "get_server_list")?) {
+            if !replies::pids(&self.ask(place, &format!("get_client_list {server}"))?).contains(&pid) {
+                continue;
+            }
+            let command = format!("terminate_client {server} {pid}");
+            let reply = self.ask(place, &command)?;
+            if !replies::is_done(&reply) {
+                return Err(MpsError::Refused { command, said: reply.trim().to_owned() });
+            }
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
     fn command(&self, place: &Place) -> Command {
         let mut command = Command::new(&self.program);
         command

@@ -13,8 +13,7 @@ use uva_mem::files::{read_regular, replace};
 use super::control::{Control, ends_by};
 use super::environment::{Place, TIMEOUT};
 use super::error::MpsError;
-use super::process::{Owner, ProcessId};
-use super::running::{self, PID_FILE, Running};
+use super::process::{Owner, PID_FILE, ProcessId};
 use crate::error::signal_name;
 
 /// The file in a pipe directory that says that `uvatrain mps start` started its daemon: this type, as JSON.
@@ -72,7 +71,7 @@ impl Leftover {
         self.remove_directories()
     }
 
-    /// As [`Running::terminate_client`], for a janitor.
+    /// As [`Running::terminate_client`](super::Running::terminate_client), for a janitor.
     ///
     /// # Errors
     /// As there.
@@ -80,12 +79,12 @@ impl Leftover {
         if self.processes().is_empty() {
             return Ok(false);
         }
-        running::terminate_client(&self.control(TIMEOUT), &self.place(), pid)
+        self.control(TIMEOUT).terminate_client(&self.place(), pid)
     }
 
     /// What `uvatrain mps start` wrote down about this daemon; `None` where another program started it.
-    pub(super) fn of_permanent(running: &Running) -> Option<Self> {
-        Self::read(&running.place.pipe).filter(|leftover| leftover.control == Some(running.process))
+    pub(super) fn of_permanent(pipe_directory: &Path, process: ProcessId) -> Option<Self> {
+        Self::read(pipe_directory).filter(|leftover| leftover.control == Some(process))
     }
 
     /// What is written down in this pipe directory, whether it is true or not any more. Only what this user wrote

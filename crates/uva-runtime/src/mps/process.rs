@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use uva_mem::PidFd;
 
+/// The file in which a daemon says which process it is. It goes when the daemon ends properly; its sockets do not.
+pub(super) const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
+
 /// A process, told apart from a later one of the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {

@@ -13,11 +13,9 @@ use super::environment::{Environment, Place};
 use super::error::{MpsError, NotRunning};
 use super::leftover::Leftover;
 use super::listener::{Listener, SOCKET};
-use super::process::{Owner, ProcessId};
+use super::process::{Owner, PID_FILE, ProcessId};
 use super::replies::{self, Client};
 
-/// The file in which a daemon says which process it is. It goes when the daemon ends properly; its sockets do not.
-pub(super) const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
 /// More than a number and its line's end have.
 const LONGEST_PID_FILE: u64 = 64;
 const NO_NUMBER: &str = "its pid file holds no number";
@@ -165,7 +163,7 @@ impl Running {
     /// [`MpsError::Refused`] where the daemon could not, [`MpsError::Silent`] where it does not answer; kill it then
     /// all the same.
     pub fn terminate_client(&self, pid: u32) -> Result<bool, MpsError> {
-        terminate_client(&self.control, &self.place, pid)
+        self.control.terminate_client(&self.place, pid)
     }
 
     /// Asks it for everything.
@@ -191,7 +189,7 @@ impl Running {
         Ok(Status {
             pid: self.process.pid,
             owner: self.process.owner(),
-            started_by_uvatrain: Leftover::of_permanent(self).is_some(),
+            started_by_uvatrain: Leftover::of_permanent(&self.place.pipe, self.process).is_some(),
             pipe_directory: self.place.pipe.clone(),
             log_directory: self.place.log.clone(),
             visible_devices: self.visible_devices(),
@@ -199,21 +197,6 @@ impl Running {
             servers,
         })
     }
-}
-
-pub(super) fn terminate_client(control: &Control, place: &Place, pid: u32) -> Result<bool, MpsError> {
-    for server in replies::pids(&control.ask(place, "get_server_list")?) {
-        if !replies::pids(&control.ask(place, &format!("get_client_list {server}"))?).contains(&pid) {
-            continue;
-        }
-        let command = format!("terminate_client {server} {pid}");
-        let reply = control.ask(place, &command)?;
-        if !replies::is_done(&reply) {
-            return Err(MpsError::Refused { command, said: reply.trim().to_owned() });
-        }
-        return Ok(true);
-    }
-    Ok(false)
 }
 
 /// The daemon's process in this pipe directory. It may not answer.

@@ -4,16 +4,17 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use signal_hook::consts::SIGINT;
+use uva_batch::{BatchHeader, Column, HandOver};
 use uva_graph::Split;
 use uva_mem::ring::{Gone, Liveness, ReadSlot, Reader, RingError};
 use uva_sample::BatchKey;
 
-use super::Peer;
 use crate::backend::Backend;
-use crate::batch::{Batch, BatchHeader, Kind};
+use crate::batch::Batch;
 use crate::cache::Caches;
 use crate::control::{CONSUMER, Control, Stop};
 use crate::device::DeviceSlots;
+use crate::peer::Peer;
 use crate::plan::RunPlan;
 use crate::schedule::{Item, Order, Schedule, Turn};
 use crate::stage::{Doing, StageClock};
@@ -206,11 +207,11 @@ impl BatchReceiver {
         let Some(slot) = self.acquire(interrupted)? else { return Ok(None) };
         let wrong = |what: String| RuntimeError::Failed(format!("feature slot {}: {what}", slot.slot()));
         let header = match self.device {
-            None => BatchHeader::read(slot.payload(), &self.plan.layout),
-            Some(_) => BatchHeader::read_alone(slot.payload(), &self.plan.layout),
+            None => self.plan.layout.read_header(slot.payload()),
+            Some(_) => BatchHeader::read(slot.payload(), self.plan.layout.bounds()),
         }
         .map_err(wrong)?;
-        if header.kind() != Kind::Batch {
+        if header.kind() != HandOver::Batch {
             return Err(wrong(format!("it holds no batch ({:?}) where {expected} was due", header.kind())));
         }
         if header.key() != expected {
@@ -218,7 +219,7 @@ impl BatchReceiver {
         }
         let loan = match &self.device {
             None => {
-                let needed = self.plan.layout.features_range(&header).end;
+                let needed = self.plan.layout.range(&header, Column::X, 0).end;
                 if slot.payload().len() < needed {
                     return Err(wrong(format!("{} bytes where {needed} are needed", slot.payload().len())));
                 }
@@ -240,7 +241,7 @@ impl BatchReceiver {
         let BatchKey { split, epoch, batch } = expected;
         tracing::trace!(sequence = self.position, %split, epoch, batch, slot = slot.slot(), "taken");
         self.position += 1;
-        Ok(Some(Batch::new(slot, loan, Arc::clone(&self.plan), header)))
+        Ok(Some(Batch::new(slot, loan, &self.plan, header)))
     }
 
     /// The slot of the next sequence number. `None`: the run is asked to stop. Where there is one, its wait goes on

@@ -1,16 +1,14 @@
 //! The three roles. Each is one loop that waits for input, waits for room, works and hands over; it neither knows nor
 //! cares whether its peers are threads or processes.
 
+mod back_pressure;
 mod consumer;
-mod pace;
-mod peer;
 mod producer;
 mod sampler;
 mod thread;
 
+pub(crate) use back_pressure::BackPressure;
 pub use consumer::BatchReceiver;
-pub(crate) use pace::Pace;
-pub(crate) use peer::Peer;
-pub(crate) use producer::{ProducerRole, gather_on_host};
+pub(crate) use producer::{ProducerRole, as_asked_for, source_on_host};
 pub(crate) use sampler::SamplerRole;
 pub(crate) use thread::{RoleThread, ThreadName, first_error, join_all};

@@ -2,21 +2,26 @@
 
 use std::sync::Arc;
 
+use uva_batch::{BatchHeader, BatchLayout, Column, HandOver};
 use uva_graph::Dataset;
 use uva_mem::FrozenBytes;
 use uva_mem::ring::{Reader, Writer};
-use uva_rows::{CachedRows, FifoCache, GatherError, HostGather, RowCache, RowGather};
+use uva_rows::{
+    Cached, CachedRows, EvictingRows, GatherError, HalfFloat, HostPlace, HostSource, InMemory, Mapped,
+    RowCache, Widened,
+};
 use uva_sample::BatchKey;
 
-use super::{Pace, Peer};
+use super::BackPressure;
 use crate::RuntimeError;
-use crate::batch::{BatchHeader, BatchLayout, Kind};
 use crate::cache::Caches;
 use crate::clock::since_boot;
 use crate::control::{CONSUMER, Control, PRODUCER, Stop};
 use crate::device::{DeviceGather, DeviceSetup};
+use crate::peer::Peer;
 use crate::plan::RunPlan;
 use crate::stage::{Doing, StageClock};
+use crate::widening::half_float;
 
 /// The one producer: it takes the batches in order, whichever sampler made them.
 pub(crate) struct ProducerRole<'a> {
@@ -38,7 +43,7 @@ pub(crate) struct ProducerRole<'a> {
 
 /// Who moves the rows.
 enum Gather<'a> {
-    Host(Box<HostGather<'a>>),
+    Host(Box<dyn HostSource + 'a>),
     Device(Box<DeviceGather>),
 }
 
@@ -51,13 +56,13 @@ impl ProducerRole<'_> {
         let (plan, control) = (self.plan, self.control);
         let mut clock = StageClock::start(Arc::clone(control), PRODUCER);
         let mut gather = match self.device.take() {
-            None => Gather::Host(Box::new(gather_on_host(
+            None => Gather::Host(source_on_host(
                 self.dataset,
                 &plan.layout,
                 plan.options.gather_threads,
                 &plan.caches,
                 self.cached_rows,
-            )?)),
+            )?),
             Some(setup) => {
                 let device = setup.open(plan, self.dataset, self.cached_rows)?;
                 (self.note)(device.note());
@@ -87,7 +92,7 @@ impl ProducerRole<'_> {
     fn gather_all(&mut self, gather: &mut Gather<'_>, clock: &mut StageClock) -> Result<(), RuntimeError> {
         let (plan, control) = (self.plan, self.control);
         let mut end = 0;
-        let mut pace = Pace::new(plan.options.gather_threads, plan.options.feature_slots);
+        let mut pace = BackPressure::new(plan.options.gather_threads, plan.options.feature_slots);
         for sequence in 0.. {
             control.note_position(PRODUCER, sequence);
             clock.now(Doing::WaitingInput);
@@ -100,16 +105,17 @@ impl ProducerRole<'_> {
             let mut slot = self.features.acquire(sequence, &self.consumer.watched(control, Stop::Now))?;
             clock.now(Doing::Working);
             let from = batch.payload();
-            let mut header = BatchHeader::read(from, &plan.layout)
+            let mut header = plan
+                .layout
+                .read_header(from)
                 .map_err(|what| RuntimeError::Failed(format!("batch slot {}: {what}", batch.slot())))?;
             header.set_gather_began(since_boot());
             let length = match gather {
-                _ if header.kind() != Kind::Batch => BatchHeader::BYTES,
+                _ if header.kind() != HandOver::Batch => BatchHeader::BYTES,
                 Gather::Host(host) => {
                     let threads = pace.follow(queue);
-                    host.use_threads(threads as usize);
                     header.set_pace(queue as u32, threads);
-                    fill_on_host(plan, host, &mut header, from, slot.payload_mut())?
+                    fill_on_host(plan, &mut **host, threads as usize, &mut header, from, slot.payload_mut())?
                 }
                 Gather::Device(device) => {
                     header.set_pace(queue as u32, 0);
@@ -118,7 +124,7 @@ impl ProducerRole<'_> {
                 }
             };
             header.write(slot.payload_mut());
-            if header.kind() == Kind::Batch {
+            if header.kind() == HandOver::Batch {
                 let (rows, to, from) = (header.nodes(), slot.slot(), batch.slot());
                 let BatchKey { split, epoch, batch } = header.key();
                 tracing::trace!(sequence, %split, epoch, batch, from, to, rows, queue, "gathered");
@@ -128,7 +134,7 @@ impl ProducerRole<'_> {
             if let Gather::Device(device) = gather {
                 clock.really(Doing::Working, device.finished()?);
             }
-            if header.kind() == Kind::End {
+            if header.kind() == HandOver::End {
                 end = sequence;
                 break;
             }
@@ -145,55 +151,71 @@ impl ProducerRole<'_> {
     }
 }
 
-/// The gather on the CPU into slots of this layout, with a cache of the table's rows where there is one: of the rows with
-/// these ids, or of those read last.
-pub(crate) fn gather_on_host<'d>(
+/// The source of rows for slots of this layout in host memory, with a cache of the table's rows where there is one: of
+/// the rows with these ids, or one that evicts.
+pub(crate) fn source_on_host<'d>(
     dataset: &'d Dataset,
     layout: &BatchLayout,
     threads: usize,
     caches: &Caches,
     cached_rows: Option<&FrozenBytes>,
-) -> Result<HostGather<'d>, RuntimeError> {
+) -> Result<Box<dyn HostSource + 'd>, RuntimeError> {
     let table = dataset.features();
     let row_bytes = table.row_bytes();
     let failed = |error: GatherError| match error {
         GatherError::Threads { .. } => RuntimeError::Missing(format!("--gather-threads: {error}")),
         _ => RuntimeError::Failed(format!("feat.npy: {error}")),
     };
-    let mut host = HostGather::new(table.bytes, row_bytes, threads).map_err(failed)?;
-    if let Some(half) = layout.widened_from() {
-        host = host.with_widening(half).map_err(failed)?;
-    }
-    let cache: RowCache = match cached_rows {
-        Some(ids) => {
+    let rows = Mapped::new(table.bytes, row_bytes, threads).map_err(failed)?;
+    let cache: Option<RowCache> = match (cached_rows, caches.dynamic) {
+        (Some(ids), _) => {
             let ids: &[i64] = bytemuck::cast_slice(ids.bytes());
-            CachedRows::new(table.bytes, row_bytes, ids, threads).map_err(failed)?.into()
+            Some(CachedRows::new(table.bytes, row_bytes, ids, threads).map_err(failed)?.into())
         }
-        None if caches.dynamic => FifoCache::new(table.rows, row_bytes, caches.rows).map_err(failed)?.into(),
-        None => return Ok(host),
+        (None, Some(policy)) => {
+            Some(EvictingRows::new(policy, table.rows, row_bytes, caches.rows).map_err(failed)?.into())
+        }
+        (None, None) => None,
     };
-    host.with_cache(cache).map_err(failed)
+    let half = half_float(layout.widened_from());
+    match cache {
+        None => as_asked_for(rows, half),
+        Some(cache) => Cached::in_memory(rows, cache).and_then(|rows| as_asked_for(rows, half)),
+    }
+    .map_err(failed)
+}
+
+/// The rows as they are, or widened.
+pub(crate) fn as_asked_for<'d>(
+    rows: impl InMemory + HostSource + 'd,
+    half: Option<HalfFloat>,
+) -> Result<Box<dyn HostSource + 'd>, GatherError> {
+    Ok(match half {
+        None => Box::new(rows),
+        Some(half) => Box::new(Widened::new(rows, half)?),
+    })
 }
 
 /// Copies a batch's arrays and gathers its rows into a slot in host memory. Returns the slot's length.
 fn fill_on_host(
     plan: &RunPlan,
-    gather: &mut HostGather<'_>,
+    source: &mut dyn HostSource,
+    threads: usize,
     header: &mut BatchHeader,
     from: &[u8],
     to: &mut [u8],
 ) -> Result<usize, RuntimeError> {
     let layout = &plan.layout;
-    for range in layout.used(header) {
+    for range in layout.copied(header) {
         to[range.clone()].copy_from_slice(&from[range]);
     }
-    let features = layout.features_range(header);
+    let features = layout.range(header, Column::X, 0);
     let length = features.end;
-    let nodes: &[i64] = bytemuck::cast_slice(&from[layout.nodes_range(header)]);
-    gather
-        .gather(nodes, &mut to[features])
+    let nodes: &[i64] = bytemuck::cast_slice(&from[layout.range(header, Column::InputNodes, 0)]);
+    let read = source
+        .fill(nodes, HostPlace { out: &mut to[features], threads })
         .map_err(|error| RuntimeError::Failed(format!("feat.npy: {error}")))?;
-    header.set_rows_cached(gather.hits().last);
+    header.set_rows_cached(read.hits());
     header.set_gathered(since_boot());
     Ok(length)
 }

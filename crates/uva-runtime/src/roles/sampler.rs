@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
+use uva_batch::{BatchHeader, Column, HandOver};
 use uva_cuda::Context;
 use uva_graph::{Dataset, Split};
 use uva_mem::FrozenBytes;
 use uva_mem::ring::Writer;
 use uva_sample::{BatchKey, BatchMut, SeedOrder};
 
-use super::Peer;
 use crate::RuntimeError;
-use crate::batch::{BatchHeader, Kind};
 use crate::cache::{Engine, OnGpu, SampledGraph};
 use crate::clock::since_boot;
 use crate::control::{Control, FIRST_SAMPLER, Stop};
 use crate::machine;
+use crate::peer::Peer;
 use crate::plan::{RunPlan, seed_order};
 use crate::schedule::Item;
 use crate::stage::{Doing, StageClock};
@@ -83,9 +83,9 @@ impl SamplerRole<'_> {
                     tracing::trace!(sequence, %split, epoch, batch, slot = slot.slot(), microseconds, "sampled");
                     (header, plan.layout.batch_bytes())
                 }
-                Item::Skipped => (BatchHeader::without_batch(Kind::Skipped), BatchHeader::BYTES),
+                Item::Skipped => (BatchHeader::without_batch(HandOver::Skipped), BatchHeader::BYTES),
                 Item::End if plan.schedule.end(turn) == Some(sequence) => {
-                    (BatchHeader::without_batch(Kind::End), BatchHeader::BYTES)
+                    (BatchHeader::without_batch(HandOver::End), BatchHeader::BYTES)
                 }
                 // The end is another sampler's to hand over, or was this one's.
                 Item::End => break,
@@ -140,19 +140,24 @@ impl<'a> Sampling<'a> {
             self.prepared = Some(key.epoch);
         }
         let split = self.graph.split(key.split);
+        let positions = order.batch(key.batch as usize);
         self.seeds.clear();
-        self.seeds.extend(order.batch(key.batch as usize).iter().map(|position| split[*position as usize]));
+        self.seeds.extend(positions.iter().map(|position| split[*position as usize]));
+        let mut columns = self.plan.layout.columns_mut(payload);
+        let input_id: &mut [i64] = columns.take(Column::InputId, 0);
+        input_id.iter_mut().zip(positions).for_each(|(to, position)| *to = i64::from(*position));
+        let labels_out: &mut [u8] = columns.take(Column::Labels, 0);
+        let degrees: &mut [i32] = columns.take(Column::Degrees, 0);
+        let nodes: &mut [i64] = columns.take(Column::InputNodes, 0);
+        let mut blocks = columns.take_blocks();
+        let mut out = BatchMut { nodes, layers: &mut blocks[..self.plan.layout.layers().len()] };
+        let counts = self.engine.sample(self.graph, key, &self.seeds, &mut out, degrees)?;
         let labels = self.dataset.labels();
-        let (label_bytes, row) = (labels.bytes(), self.plan.layout.label_row_bytes());
-        let (engine, seeds, graph) = (&mut self.engine, &self.seeds, self.graph);
-        let fill = |labels_out: &mut [u8], degrees_out: &mut [i32], out: &mut BatchMut<'_>| {
-            let counts = engine.sample(graph, key, seeds, out, degrees_out)?;
-            for (to, seed) in labels_out.chunks_exact_mut(row).zip(&out.nodes[..counts.seeds]) {
-                let from = *seed as usize * row;
-                to.copy_from_slice(&label_bytes[from..from + row]);
-            }
-            Ok(BatchHeader::of_batch(key, &counts))
-        };
-        self.plan.layout.with_arrays(payload, fill)
+        let (label_bytes, row) = (labels.bytes(), labels.row_bytes());
+        for (to, seed) in labels_out.chunks_exact_mut(row).zip(&out.nodes[..counts.seeds]) {
+            let from = *seed as usize * row;
+            to.copy_from_slice(&label_bytes[from..from + row]);
+        }
+        Ok(BatchHeader::of_batch(key, &counts))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use super::peer::{Leaving, Peer};
+use crate::peer::{Leaving, Peer};
 use crate::{RuntimeError, machine};
 
 /// Who a role that runs, or is about to run, as a thread is to its peers.

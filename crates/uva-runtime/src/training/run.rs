@@ -16,13 +16,13 @@ use super::task::task;
 use super::trainer_program::{Trainer, TrainerProgram};
 use super::{existing, preflight, trial};
 use crate::backend::{self, BackendOptions, Decision};
-use crate::cache::CacheRequest;
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::control::{Control, Stop};
 use crate::launcher::{Consume, Environments, Launch, Launcher, Outcome};
 use crate::memory::ProcessMemory;
 use crate::metrics::{End, Event, Observer, Roles};
 use crate::plan::{RunPlan, evaluating};
+use crate::planning::CacheRequest;
 use crate::preparation::Preparation;
 use crate::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine, mps};
 
@@ -96,7 +96,7 @@ impl TrainingRun {
         let decision = backend::decide(backend, trainer.is_here(), || trainer.probe())?;
         preflight::check(&dataset, &options, plan.largest_batch(&dataset), &decision.backend)?;
         // Who widens is known only now: the model takes what the producer does not.
-        loader.feature_type = asked.for_models(dataset.features().element, &decision.backend);
+        loader.feature_type = asked.for_models(dataset.features().element, decision.backend.cuda().is_some());
         if loader.feature_type != plan.options.feature_type {
             plan = RunPlan::new(&dataset, &loader, passes)?;
         }

@@ -11,11 +11,12 @@ use uva_graph::reorder::{NodeOrder, stage_reordered};
 use uva_graph::{Dataset, Verify};
 use uva_mem::files::write_output;
 use uva_runtime::backend::{self, Probe, SamplerChoice};
-use uva_runtime::cache::{self, Budget, CachePlan};
+use uva_runtime::cache::CachePlan;
+use uva_runtime::planning::{self, Budget};
 
 use super::{clean_up_on_signals, written};
 use crate::exit;
-use crate::flags::{PlanFlags, Policy};
+use crate::flags::PlanFlags;
 use crate::ui::out;
 use crate::ui::work::Work;
 
@@ -37,20 +38,21 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     let budget = match flags.gpu_cache.0 {
         Budget::Bytes(bytes) => bytes,
         Budget::Auto => {
-            let (bytes, reason) = cache::budget_left(&dataset, &decision.backend)?;
+            let (bytes, reason) = planning::budget_left(&dataset, &decision.backend)?;
             out::say(&format!("--gpu-cache auto: {reason}"));
             bytes
         }
     };
     // As `train` has them.
     let mut loader = flags.loader.options_of_models();
-    loader.feature_type = loader.feature_type.for_models(dataset.features().element, &decision.backend);
-    if let Some(verdict) = cache::measure_sampler(&dataset, &loader, &mut decision.backend)? {
+    loader.feature_type =
+        loader.feature_type.for_models(dataset.features().element, decision.backend.cuda().is_some());
+    if let Some(verdict) = planning::measure_sampler(&dataset, &loader, &mut decision.backend)? {
         out::say(&verdict.reason);
     }
-    let policy = flags.cache_policy.policy();
+    let policy = flags.cache_policy.0;
     let (plan, profile) =
-        cache::plan(&dataset, &loader, &decision.backend, budget, policy, &|line| out::say(line))?;
+        planning::plan(&dataset, &loader, &decision.backend, budget, policy, &|line| out::say(line))?;
     if let Some(path) = &flags.out {
         plan.write(path)?;
     }
@@ -86,11 +88,11 @@ fn check_outputs(flags: &PlanFlags) -> anyhow::Result<()> {
         if out.exists() {
             return Err(exit::usage(format!("--write-reordered {}: it exists already", out.display())).into());
         }
-        if flags.cache_policy == Policy::Fifo {
-            return Err(exit::usage(
-                "--write-reordered with --cache-policy fifo: that policy ranks no lists to order by"
-                    .to_owned(),
-            )
+        if flags.cache_policy.0.is_dynamic() {
+            return Err(exit::usage(format!(
+                "--write-reordered with --cache-policy {}: that policy ranks no lists to order by",
+                flags.cache_policy.0
+            ))
             .into());
         }
     }

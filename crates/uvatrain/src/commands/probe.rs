@@ -3,8 +3,8 @@
 
 use uva_runtime::backend::Probe;
 
-use crate::models::Models;
 use crate::flags::ProbeArgs;
+use crate::models::Models;
 use crate::ui::out;
 
 /// Looks and prints. A program without models says nothing of libtorch.

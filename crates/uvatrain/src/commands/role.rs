@@ -3,8 +3,8 @@
 use uva_runtime::RuntimeError;
 use uva_runtime::launcher::{Consume, Role, run_role};
 
-use crate::models::Models;
 use crate::flags::RoleArgs;
+use crate::models::Models;
 use crate::ui::log;
 
 /// Runs the role to its end; never returns, since the launcher reads the exit code that the role's end has.

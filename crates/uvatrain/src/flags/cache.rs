@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use uva_runtime::cache::{Budget, CachePolicy, CacheRequest};
+use uva_runtime::cache::CachePolicy;
+use uva_runtime::planning::{Budget, CacheRequest};
 
 use uva_runtime::spec::ByteSize;
 
@@ -34,7 +37,10 @@ impl CacheFlags {
             return Some(CacheRequest::Planned(path.clone()));
         }
         let budget = self.gpu_cache?.0;
-        Some(CacheRequest::Find { budget, policy: self.cache_policy.unwrap_or(Policy::Presample).policy() })
+        Some(CacheRequest::Find {
+            budget,
+            policy: self.cache_policy.map_or_else(CachePolicy::default, |policy| policy.0),
+        })
     }
 }
 
@@ -66,35 +72,19 @@ impl serde::Serialize for CacheBudget {
     }
 }
 
-/// How hot lists and rows are found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Policy {
-    /// Those in most neighbour lists (PaGraph)
-    Degree,
-    /// Those read most in two epochs sampled beforehand, the run's first (GNNLab)
-    Presample,
-    /// Those most probably in a batch, worked out hop by hop (SALIENT++)
-    Analytic,
-    /// Any
-    Random,
-    /// Those read most in the run's first twenty epochs themselves: for measuring, since it knows what is to come
-    Optimal,
-    /// Rows that were read last; the cache changes as the run goes (BGL)
-    Fifo,
-}
+/// `--cache-policy`: the names and their help are the table's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(transparent)]
+pub struct Policy(pub CachePolicy);
 
-impl Policy {
-    /// As the runtime has it.
-    pub fn policy(self) -> CachePolicy {
-        match self {
-            Self::Degree => CachePolicy::Degree,
-            Self::Presample => CachePolicy::Presample,
-            Self::Analytic => CachePolicy::Analytic,
-            Self::Random => CachePolicy::Random,
-            Self::Optimal => CachePolicy::Optimal,
-            Self::Fifo => CachePolicy::Fifo,
-        }
+impl ValueEnum for Policy {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<Policy>> = LazyLock::new(|| CachePolicy::all().map(Policy).collect());
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()).help(self.0.help()))
     }
 }
 

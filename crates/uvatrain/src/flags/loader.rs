@@ -124,7 +124,7 @@ mod tests {
     fn what_was_given_reaches_the_runtime_as_it_is() {
         let args = "--fanouts 7,3 --replace --batch-size 9 --drop-last --seed 5 --samplers 2 --slots 3 \
                     --batch-slots 8 --slot-bytes 1MiB --gather-threads 4 --batch-dependency 6 --expand new \
-                    --sampler-kind weighted --edge-ids --feature-type float32 --walks 3 --walk-length 2 --walk-stop 7";
+                    --sampler-kind weighted --edge-ids --input-id --feature-type float32 --walks 3 --walk-length 2 --walk-stop 7";
         let options = flags(&args.split_whitespace().collect::<Vec<_>>()).options();
         let expected = LoaderOptions {
             sampler_kind: SamplerKind::WEIGHTED,
@@ -143,6 +143,7 @@ mod tests {
             expand: Expand::New,
             degrees: false,
             edge_ids: true,
+            input_id: true,
             walks: 3,
             walk_length: 2,
             walk_stop: 7,

@@ -32,7 +32,7 @@ pub use bench::{
 };
 #[cfg(feature = "request-model")]
 pub use bench::{Gpu, RequestsBenchFlags};
-pub use cache::{CacheFlags, Policy};
+pub use cache::CacheFlags;
 pub use dataset::{EdgeListFlags, EdgeListIds, ExportFlags, ImportFlags, InfoFlags, SelfLoops, ThirdColumn};
 pub use duration::Seconds;
 pub use generate::GenerateFlags;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use uva_runtime::cache::CachePolicy;
 
 use super::cache::{CacheBudget, Policy};
 use super::{BackendFlags, LoaderFlags};
@@ -27,7 +28,7 @@ pub struct PlanFlags {
     pub gpu_cache: CacheBudget,
 
     /// How it is found out which lists and rows are read most
-    #[arg(long, value_enum, default_value_t = Policy::Presample)]
+    #[arg(long, value_enum, default_value_t = Policy(CachePolicy::Presample))]
     pub cache_policy: Policy,
 
     /// Write the plan to this file, and the chosen ids to two .npy files beside it, for `train --plan`

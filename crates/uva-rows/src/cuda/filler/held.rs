@@ -1,147 +1,77 @@
-//! What a filler holds, and what it enqueues.
+//! The state of a filler, and the work it enqueues.
 
 use std::sync::Arc;
 
-use uva_cuda::kernels::cache::CacheInsertion;
-use uva_cuda::kernels::gather::{GatherArguments, GatherKernels, GridBound, IdWidth, Kernel};
+use uva_cuda::kernels::gather::{GatherKernels, GatherReport, IdWidth};
 use uva_cuda::memory::{PinnedBuffer, SharedBuffer, device_to_host, host_to_device};
 use uva_cuda::{Context, CudaError, Event, Stream};
 
-use super::{Fill, FillError, GatherMode};
-use crate::cuda::balance::{Balance, Measured};
-use crate::cuda::cache::{DeviceCache, write_insertions};
-use crate::cuda::copy_path::CopyPath;
-use crate::cuda::gather::report_of;
-use crate::cuda::slot::Plan;
-use crate::cuda::{GatherTable, SlotShape};
+use super::fill::{Fill, SlotPlace};
+use crate::cuda::error::FillError;
+use crate::cuda::place::{DevicePlace, DeviceSource};
+use crate::cuda::slot::{Plan, SlotShape};
+use crate::source::{Origin, Ticket};
 
-/// A kernel reads insertions a line at a time.
-const LINE: usize = 128;
-
-pub(super) struct Held {
+pub(super) struct Held<S> {
+    /// Dropped before the stream and the buffer that its work uses; nothing of it is under way then.
+    pub source: S,
     pub stream: Stream,
-    /// In the modes with copies.
-    pub copies: Option<CopyPath>,
-    pub balance: Balance,
     pub kernels: GatherKernels,
-    pub kernel: Kernel,
-    pub bound: GridBound,
-    pub mode: GatherMode,
-    /// With zero-copy alone.
-    pub cache: Option<DeviceCache>,
     pub slots: Vec<Slot>,
-    /// Fills whose slot was filled again before anybody asked.
+    /// Completed fills that nobody has asked for yet, by their numbers.
     pub finished: Vec<(u64, Fill)>,
     pub fills: u64,
     pub shape: SlotShape,
-    pub rows: usize,
     pub row_bytes: usize,
     pub context: Arc<Context>,
     pub buffer: Arc<SharedBuffer>,
-    pub table: GatherTable,
 }
 
-/// What one slot needs on the host's side.
+/// The host's side of a slot.
 pub(super) struct Slot {
-    /// The arrays on their way to the device, and behind them what a FIFO cache takes in: `SlotFiller::reserve` makes
-    /// it.
+    /// The arrays on their way to the device: `SlotFiller::reserve` makes it.
     pub staging: Option<PinnedBuffer>,
-    /// Where the report is copied to.
+    /// The copy of the report.
     pub report: PinnedBuffer,
     /// Recorded behind the last thing that a fill enqueues.
     pub done: Event,
-    pub times: Option<Times>,
     pub pending: Option<Pending>,
-}
-
-/// Marks around both ways of a split, from which the balance learns.
-pub(super) struct Times {
-    pub kernel_began: Event,
-    pub kernel_ended: Event,
-    pub copies_began: Event,
-    pub copies_ended: Event,
 }
 
 /// A fill that was enqueued.
 #[derive(Clone, Copy)]
 pub(super) struct Pending {
-    pub number: u64,
-    pub stamp: u64,
-    pub rows: usize,
-    pub zero_copy_rows: usize,
+    number: u64,
+    stamp: u64,
+    rows: usize,
+    ticket: Ticket,
 }
 
-impl Times {
-    pub fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
-        let event = || Event::timing(context);
-        Ok(Self {
-            kernel_began: event()?,
-            kernel_ended: event()?,
-            copies_began: event()?,
-            copies_ended: event()?,
-        })
-    }
-
-    /// What both ways did, once all of it has run.
-    fn measured(&self, fill: &Pending) -> Result<(Measured, Measured), CudaError> {
-        let seconds = |began, ended| Ok::<_, CudaError>(f64::from(Event::elapsed_ms(began, ended)?) / 1e3);
-        let kernel =
-            Measured { rows: fill.zero_copy_rows, seconds: seconds(&self.kernel_began, &self.kernel_ended)? };
-        let copies = Measured {
-            rows: fill.rows - fill.zero_copy_rows,
-            seconds: seconds(&self.copies_began, &self.copies_ended)?,
-        };
-        Ok((kernel, copies))
-    }
-}
-
-impl Held {
-    #[allow(clippy::too_many_arguments, reason = "as SlotFiller::fill")]
-    pub fn fill(
-        &mut self,
-        slot: usize,
-        payload: &[u8],
-        plan: &Plan,
-        features_at: usize,
-        stamp: u64,
-        after: Option<&Event>,
-        ready: &Event,
-    ) -> Result<(), FillError> {
+impl<S: DeviceSource> Held<S> {
+    /// Enqueues a fill. Returns its number.
+    pub fn submit(&mut self, ids: &[i64], place: &SlotPlace<'_>, plan: &Plan) -> Result<u64, FillError> {
+        let slot = place.slot;
         self.reclaim(slot)?;
-        let insertions = self.stage(slot, payload, plan);
-        let Self { stream, copies, kernels, slots, .. } = self;
-        let Slot { staging, report, done, times, pending } = &mut slots[slot];
-        let staged = staging.as_ref().map_or(&[][..], PinnedBuffer::as_slice);
-        let ids: &[i64] = bytemuck::cast_slice(&staged[plan.ids_staged_at..][..plan.count * 8]);
-        if let Some(copies) = copies {
-            copies.check(ids)?;
+        self.source.check(ids)?;
+        debug_assert_eq!(
+            bytemuck::cast_slice::<i64, u8>(ids),
+            &place.payload[plan.ids_at..][..size_of_val(ids)]
+        );
+        let Self { source, stream, kernels, slots, .. } = self;
+        let Slot { staging, report, done, pending } = &mut slots[slot];
+        // `check_room` has seen to it that there is a buffer of that size. From here on nothing may go wrong but the
+        // driver, after which nothing is filled any more.
+        let staged = staging.as_mut().map_or(&mut [][..], PinnedBuffer::as_mut_slice);
+        for (array, at) in &plan.arrays {
+            staged[*at..][..array.len()].copy_from_slice(&place.payload[array.clone()]);
         }
-        let zero_copy_rows = match self.mode {
-            GatherMode::ZeroCopy => plan.count,
-            GatherMode::Dma => 0,
-            GatherMode::Split => self.balance.first_of(plan.count),
-        };
         let base = self.buffer.address() + (slot * self.shape.stride) as u64;
         let report_address = base + self.shape.report_at as u64;
         let ids_address = base + plan.ids_at as u64;
-        let features = base + features_at as u64;
-        let (slot_map, cached_rows) = self.cache.as_ref().map_or((0, 0), DeviceCache::addresses);
-        let arguments = GatherArguments {
-            // With copies alone no kernel reads it.
-            table: self.table.address().unwrap_or(0),
-            rows: self.rows as u64,
-            row_bytes: self.row_bytes as u64,
-            ids: ids_address,
-            count: zero_copy_rows as u64,
-            out: features,
-            report: report_address,
-            slot_map,
-            cache: cached_rows,
-        };
+        let features = base + place.features_at as u64;
         self.fills += 1;
-        *pending = Some(Pending { number: self.fills, stamp, rows: plan.count, zero_copy_rows });
 
-        if let Some(after) = after {
+        if let Some(after) = place.after {
             stream.wait(after)?;
         }
         for (array, at) in &plan.arrays {
@@ -153,47 +83,23 @@ impl Held {
         }
         // SAFETY: the report's bytes in the slot, as above.
         unsafe { kernels.begin(stream, report_address)? };
-        // The copies' stream goes on from here. Its own way to wait for `after`, without asking the peer's event twice.
-        if let Some(copies) = copies.as_ref().filter(|_| zero_copy_rows < plan.count) {
-            let opened = times.as_ref().map_or(&*done, |times| &times.kernel_began);
-            opened.record(stream)?;
-            copies.stream.wait(opened)?;
-        }
-        if zero_copy_rows > 0 {
-            // SAFETY: the table is pinned and held; the ids were copied to their place before, in this stream; the
-            // output is the slot's own and ends within it (`Plan::new`), and of it only the rows that are the
-            // kernel's are written. The cache is for this table, by `SlotFiller::with_cache`, and held; only this
-            // stream uses it.
-            unsafe { kernels.rows(stream, self.kernel, IdWidth::I64, &arguments, self.bound)? };
-        }
-        if let (Some(cache), Some(staging)) = (&self.cache, &staging) {
-            let at = staging.address() + insertions_at(plan.staged) as u64;
-            // SAFETY: the insertions are in the staging buffer, which stays as the arrays in it do; what they name
-            // was decided by the cache's own `take_in`, whose every batch is carried out in this stream, so slots
-            // and rows are its own and none comes twice; the positions are rows that were gathered just now.
-            unsafe { kernels.insert(stream, &cache.insertion(at, insertions, features), self.bound)? };
-        }
-        if let Some(copies) = copies.as_mut().filter(|_| zero_copy_rows < plan.count) {
-            if let Some(times) = times {
-                times.kernel_ended.record(stream)?;
-                times.copies_began.record(&copies.stream)?;
-            }
-            let to = features + (zero_copy_rows * self.row_bytes) as u64;
-            // SAFETY: the slot's own bytes behind the kernel's rows, ordered behind `after` by the wait above.
-            unsafe { copies.enqueue(&ids[zero_copy_rows..], to)? };
-            // Each wait takes the event as it was recorded last, so it may be recorded again further down.
-            let closed = times.as_ref().map_or(&*done, |times| &times.copies_ended);
-            closed.record(&copies.stream)?;
-            stream.wait(closed)?;
-        }
+        // SAFETY: the ids were copied to their place before, in this stream; the rows are the slot's own and end within
+        // it (`Plan::new`); the report was prepared just now. A slot is its own lane, used again behind `reclaim`.
+        let on_device = unsafe { DevicePlace::new(slot, stream, ids_address, features, report_address) };
+        let ticket = source.submit(ids, on_device).map_err(|error| match error {
+            FillError::Cuda(error) => error,
+            // Work is under way already.
+            error => CudaError::System(error.to_string()),
+        })?;
+        *pending = Some(Pending { number: self.fills, stamp: place.stamp, rows: plan.count, ticket });
         // SAFETY: report and ids as above.
-        unsafe { kernels.finish(stream, IdWidth::I64, report_address, ids_address, stamp)? };
-        ready.record(stream)?;
-        // Behind `ready`, so that nobody waits for it. Whoever fills this slot next does so on this stream, after it.
+        unsafe { kernels.finish(stream, IdWidth::I64, report_address, ids_address, place.stamp)? };
+        place.ready.record(stream)?;
+        // Behind `ready`, so that nobody waits for it. The next fill of this slot is on this stream, after it.
         // SAFETY: the report stays in the slot until then; the buffer is read only once `done` has been reached.
         unsafe { device_to_host(stream, report_address, report.as_mut_slice())? };
         done.record(stream)?;
-        Ok(())
+        Ok(self.fills)
     }
 
     /// Waits, if need be, until the slot's last fill has run, so that its buffers may be written again.
@@ -208,18 +114,12 @@ impl Held {
         self.harvest(slot)
     }
 
-    /// Bytes of a staging buffer for arrays of `arrays` bytes, with `rows` ids among them.
-    pub fn staging_bytes(&self, arrays: usize, rows: usize) -> usize {
-        let most = self.cache.as_ref().map_or(0, |cache| cache.most_insertions(rows));
-        if most == 0 { arrays } else { insertions_at(arrays) + most * CacheInsertion::BYTES }
-    }
-
     /// Whether the slot's staging buffer has room for that batch. It is not made here: the driver may let whoever takes
-    /// or frees page-locked memory wait for all that is queued, other streams' work too, and what is queued may wait for
-    /// this host.
+    /// or frees page-locked memory wait for all that is queued, other streams' work too, and that may wait for this
+    /// host.
     pub fn check_room(&self, slot: usize, plan: &Plan) -> Result<(), FillError> {
         let room = self.slots[slot].staging.as_ref().map(PinnedBuffer::bytes);
-        let needed = self.staging_bytes(plan.staged, plan.count);
+        let needed = plan.staged;
         if room.is_some_and(|room| needed <= room) {
             return Ok(());
         }
@@ -230,27 +130,13 @@ impl Held {
         )))
     }
 
-    /// Copies the arrays into the slot's staging buffer, and behind them what a FIFO cache takes in, of which it
-    /// gives the number: from then on nothing may go wrong but the driver, after which nothing is filled any more.
-    fn stage(&mut self, slot: usize, payload: &[u8], plan: &Plan) -> usize {
-        // `check_room` has seen to it that there is one, and of that size.
-        let bytes = self.slots[slot].staging.as_mut().map_or(&mut [][..], PinnedBuffer::as_mut_slice);
-        for (array, at) in &plan.arrays {
-            bytes[*at..][..array.len()].copy_from_slice(&payload[array.clone()]);
-        }
-        let Some(cache) = &mut self.cache else { return 0 };
-        let (arrays, behind) = bytes.split_at_mut(insertions_at(plan.staged).min(bytes.len()));
-        let ids: &[i64] = bytemuck::cast_slice(&arrays[plan.ids_staged_at..][..plan.count * 8]);
-        let insertions = cache.take_in(ids);
-        write_insertions(insertions, behind);
-        insertions.len()
-    }
-
     /// Takes in the report of a fill that has run, whose `done` has been reached.
     fn harvest(&mut self, slot: usize) -> Result<(), FillError> {
         let state = &mut self.slots[slot];
         let Some(pending) = state.pending.take() else { return Ok(()) };
-        let report = report_of(&state.report);
+        let mut bytes = [0; GatherReport::BYTES];
+        bytes.copy_from_slice(&state.report.as_slice()[..GatherReport::BYTES]);
+        let report = GatherReport::from_bytes(&bytes);
         if report.stamp != pending.stamp {
             return Err(CudaError::System(format!(
                 "the report of slot {slot} is stamped {} where {} was enqueued: something else writes to the slot",
@@ -258,17 +144,13 @@ impl Held {
             ))
             .into());
         }
-        let both_ways = (1..pending.rows).contains(&pending.zero_copy_rows);
-        if let Some(times) = state.times.as_ref().filter(|_| both_ways) {
-            let (kernel, copies) = times.measured(&pending)?;
-            self.balance.measured(kernel, copies);
-        }
+        let read = self.source.wait(pending.ticket)?;
         let fill = Fill {
             slot,
             stamp: pending.stamp,
             rows: pending.rows,
-            zero_copy_rows: pending.zero_copy_rows,
-            hits: report.hits,
+            // Only the kernel knows the hits of the rows that it read.
+            read: read.with_hits(Origin::ZeroCopy, Origin::DeviceCache, report.hits),
             began_ns: report.began_ns,
             ended_ns: report.ended_ns,
             bad: report.bad(),
@@ -293,16 +175,11 @@ impl Held {
         Ok(self.finished.drain(..).map(|(_, fill)| fill).collect())
     }
 
-    /// Waits until nothing that was enqueued is left to run.
-    pub fn wait(&self) -> Result<(), CudaError> {
-        if let Some(copies) = &self.copies {
-            copies.stream.synchronize()?;
-        }
-        self.stream.synchronize()
+    /// Waits for the fill of that number, which is the slot's last or has been harvested, and takes it out.
+    pub fn wait_for(&mut self, slot: usize, number: u64) -> Result<Option<Fill>, FillError> {
+        self.slots[slot].done.synchronize()?;
+        self.harvest(slot)?;
+        let found = self.finished.iter().position(|(finished, _)| *finished == number);
+        Ok(found.map(|at| self.finished.remove(at).1))
     }
-}
-
-/// Where insertions begin behind arrays of so many bytes.
-fn insertions_at(arrays: usize) -> usize {
-    arrays.next_multiple_of(LINE)
 }

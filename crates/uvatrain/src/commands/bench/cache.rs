@@ -11,7 +11,7 @@ use uva_plan::{
     CachePolicy, Hotness, PolicyHits, PolicyPoint, Prediction, SweepPoint, compare_policies, count,
 };
 use uva_runtime::backend::Backend;
-use uva_runtime::cache;
+use uva_runtime::planning;
 
 use crate::flags::CacheBenchFlags;
 use crate::ui::table::Table;
@@ -34,11 +34,11 @@ pub fn run(flags: &CacheBenchFlags) -> anyhow::Result<()> {
     let loader = flags.loader.options();
     loader.check_dataset(&dataset)?;
     let work = Work::of_unknown_length("sampling epochs");
-    let workload = cache::workload(&dataset, &loader);
+    let workload = planning::workload(&dataset, &loader);
     let began = Instant::now();
     let measured = count(&workload, behind(flags))?;
     let epoch_seconds = began.elapsed().as_secs_f64() / f64::from(flags.epochs);
-    let policies: Vec<_> = flags.policy.iter().map(|policy| policy.policy()).collect();
+    let policies: Vec<_> = flags.policy.iter().map(|policy| policy.0).collect();
     let hits = compare_policies(&workload, &policies, behind(flags), &measured, &flags.size)?;
     drop(work);
     let allocation = match flags.gpu_cache {
@@ -134,7 +134,9 @@ fn allocation(
 ) -> anyhow::Result<Option<AllocationReport>> {
     let loader = flags.loader.options();
     let (plan, profile) =
-        cache::plan(dataset, &loader, &Backend::Cpu, budget, CachePolicy::Presample, &|line| out::say(line))?;
+        planning::plan(dataset, &loader, &Backend::Cpu, budget, CachePolicy::Presample, &|line| {
+            out::say(line)
+        })?;
     let Some(profile) = profile else { return Ok(None) };
     let (lists, rows) = (plan.lists.count as usize, plan.rows.count as usize);
     let prediction = profile.predict_by(&plan.model, lists, rows, measured);

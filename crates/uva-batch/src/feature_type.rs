@@ -1,0 +1,94 @@
+//! The feature type of slots: the table's, or float32.
+
+use serde::{Deserialize, Serialize};
+use uva_graph::ElementType;
+
+use crate::LayoutError;
+
+/// What a batch's feature values are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FeatureType {
+    /// What the table has.
+    #[default]
+    Table,
+    /// float32: where the table has float16 or bfloat16, the producer widens its values on the way into slots in host
+    /// memory. Every such value is a float32, so nothing is rounded.
+    Float32,
+}
+
+impl FeatureType {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Table, Self::Float32];
+
+    /// Its name, as `--feature-type` takes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::Float32 => "float32",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    /// The type that slots hold for a built-in model that asks for this one and converts the rest itself. Values of half
+    /// precision are widened where the CPU trains. On the way to a GPU rows stay as they are, since the link's bytes
+    /// count.
+    #[must_use]
+    pub fn for_models(self, table: ElementType, gpu_trains: bool) -> Self {
+        match table {
+            ElementType::F16 | ElementType::Bf16 if !gpu_trains => self,
+            _ => Self::Table,
+        }
+    }
+
+    /// What the values of such a table are widened from; `None`: they stay as they are.
+    ///
+    /// # Errors
+    /// [`LayoutError::NotWidened`] for float32 of a table of integers.
+    pub fn widened_from(self, table: ElementType) -> Result<Option<ElementType>, LayoutError> {
+        match (self, table) {
+            (Self::Table, _) | (Self::Float32, ElementType::F32) => Ok(None),
+            (Self::Float32, ElementType::F16 | ElementType::Bf16) => Ok(Some(table)),
+            (Self::Float32, ElementType::U8 | ElementType::I8) => Err(LayoutError::NotWidened { table }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_are_widened_floats_stay_and_integers_are_refused_with_what_to_write_instead() {
+        let of = |table| FeatureType::Float32.widened_from(table);
+        for half in [ElementType::F16, ElementType::Bf16] {
+            assert_eq!(of(half), Ok(Some(half)));
+        }
+        assert_eq!(of(ElementType::F32), Ok(None));
+        for table in [ElementType::U8, ElementType::I8] {
+            let refused = of(table).unwrap_err();
+            assert_eq!(refused, LayoutError::NotWidened { table });
+            for part in ["`feature_type=float32`", table.name(), "batch.x.float()"] {
+                assert!(refused.to_string().contains(part), "{part} in {refused}");
+            }
+        }
+        for table in ElementType::ALL {
+            assert_eq!(FeatureType::Table.widened_from(table), Ok(None), "{table}");
+        }
+    }
+
+    #[test]
+    fn names_lead_back() {
+        for one in FeatureType::ALL {
+            assert_eq!(FeatureType::from_name(one.name()), Some(one));
+            assert_eq!(serde_json::to_value(one).unwrap(), one.name());
+        }
+        assert_eq!(FeatureType::from_name("f32"), None);
+    }
+}

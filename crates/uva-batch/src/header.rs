@@ -1,0 +1,303 @@
+//! The first bytes of a slot: which batch it holds and how much of each column is in use.
+
+use std::time::Duration;
+
+use bytemuck::{Pod, Zeroable};
+use uva_graph::Split;
+use uva_sample::{BatchBounds, BatchCounts, BatchKey, LayerCounts, ListReads, MAX_LAYERS};
+
+use crate::schema::Rows;
+
+/// What a slot hands over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandOver {
+    /// A batch.
+    Batch,
+    /// Nothing: the consumer turns to another pass, or has turned.
+    Skipped,
+    /// Nothing, and nothing follows.
+    End,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+struct LayerHeader {
+    destinations: u32,
+    sources: u32,
+    edges: u32,
+}
+
+/// The first bytes of a slot. The sampler writes it; the producer adds when and how long it gathered.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct BatchHeader {
+    hash: u64,
+    /// Times in nanoseconds, of the clock that all processes of the machine share.
+    sample_began: u64,
+    sample_ns: u64,
+    gather_began: u64,
+    gather_ns: u64,
+    list_reads: u64,
+    list_reads_cached: u64,
+    rows_cached: u64,
+    queue: u32,
+    pace: u32,
+    kind: u32,
+    split: u32,
+    epoch: u32,
+    batch: u32,
+    seeds: u32,
+    nodes: u32,
+    layer_count: u32,
+    sampler: u32,
+    layers: [LayerHeader; MAX_LAYERS],
+}
+
+impl BatchHeader {
+    /// Bytes kept for it, a multiple of a cache line.
+    pub const BYTES: usize = size_of::<Self>().next_multiple_of(64);
+
+    /// The header of a sampled batch.
+    pub fn of_batch(key: BatchKey, counts: &BatchCounts) -> Self {
+        let mut header = Self {
+            hash: counts.hash,
+            split: key.split as u32,
+            epoch: key.epoch,
+            batch: key.batch,
+            // Local ids are 32 bits, so every count is.
+            seeds: counts.seeds as u32,
+            nodes: counts.nodes as u32,
+            layer_count: counts.layer_count as u32,
+            list_reads: counts.list_reads.all,
+            list_reads_cached: counts.list_reads.cached,
+            ..Self::zeroed()
+        };
+        for (to, from) in header.layers.iter_mut().zip(counts.layers()) {
+            *to = LayerHeader {
+                destinations: from.destinations as u32,
+                sources: from.sources as u32,
+                edges: from.edges as u32,
+            };
+        }
+        header
+    }
+
+    /// The header of a hand-over without a batch.
+    #[must_use]
+    pub fn without_batch(kind: HandOver) -> Self {
+        Self { kind: kind as u32, ..Self::zeroed() }
+    }
+
+    /// Reads a slot's header and holds it against the slot's bounds: another process wrote it, and its counts become
+    /// lengths of slices here.
+    ///
+    /// # Errors
+    /// The field that cannot be, and its bound.
+    pub fn read(payload: &[u8], bounds: &BatchBounds) -> Result<Self, String> {
+        let bytes = payload
+            .get(..size_of::<Self>())
+            .ok_or_else(|| format!("a batch of {} bytes has no header", payload.len()))?;
+        let header: Self = bytemuck::pod_read_unaligned(bytes);
+        match header.kind {
+            0 => header.check(bounds)?,
+            1 | 2 => {}
+            other => return Err(format!("kind {other} of hand-over is unknown")),
+        }
+        Ok(header)
+    }
+
+    /// Writes it to the front of a slot.
+    pub fn write(&self, payload: &mut [u8]) {
+        payload[..size_of::<Self>()].copy_from_slice(bytemuck::bytes_of(self));
+    }
+
+    fn check(&self, bounds: &BatchBounds) -> Result<(), String> {
+        let within = |what: &str, count: u32, most: usize| {
+            if count as usize <= most { Ok(()) } else { Err(format!("{count} {what} in a slot for {most}")) }
+        };
+        if self.split > 2 {
+            return Err(format!("split {} is unknown", self.split));
+        }
+        if self.layer_count as usize != bounds.layers.len() {
+            return Err(format!("{} layers in a slot for {}", self.layer_count, bounds.layers.len()));
+        }
+        within("nodes", self.nodes, bounds.nodes)?;
+        within("seeds", self.seeds, (self.nodes as usize).min(bounds.seeds))?;
+        for (layer, (counts, capacity)) in self.layers.iter().zip(&bounds.layers).enumerate() {
+            let what = |of: &str| format!("{of} of layer {layer}");
+            within(&what("edges"), counts.edges, capacity.edges)?;
+            within(&what("sources"), counts.sources, self.nodes as usize)?;
+            let destinations = (counts.sources as usize).min(capacity.destinations);
+            within(&what("destinations"), counts.destinations, destinations)?;
+        }
+        Ok(())
+    }
+
+    /// What the slot hands over.
+    pub fn kind(&self) -> HandOver {
+        match self.kind {
+            0 => HandOver::Batch,
+            1 => HandOver::Skipped,
+            _ => HandOver::End,
+        }
+    }
+
+    /// Which batch it is.
+    pub fn key(&self) -> BatchKey {
+        let split = match self.split {
+            0 => Split::Train,
+            1 => Split::Valid,
+            _ => Split::Test,
+        };
+        BatchKey { split, epoch: self.epoch, batch: self.batch }
+    }
+
+    /// The batch's hash.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Nanoseconds that sampling took.
+    pub fn sample_ns(&self) -> u64 {
+        self.sample_ns
+    }
+
+    /// Nanoseconds that the gather took, in host memory.
+    pub fn gather_ns(&self) -> u64 {
+        self.gather_ns
+    }
+
+    /// When sampling and gathering began.
+    pub fn began(&self) -> [Duration; 2] {
+        [self.sample_began, self.gather_began].map(Duration::from_nanos)
+    }
+
+    /// Which sampler made it.
+    pub fn sampler(&self) -> u32 {
+        self.sampler
+    }
+
+    /// What was read of the graph.
+    pub fn list_reads(&self) -> ListReads {
+        ListReads { all: self.list_reads, cached: self.list_reads_cached }
+    }
+
+    /// Rows that came from the feature cache; in a slot on a GPU the gather's report says.
+    pub fn rows_cached(&self) -> u64 {
+        self.rows_cached
+    }
+
+    /// Batches that waited for the consumer when the producer turned to this one.
+    pub fn queue(&self) -> u32 {
+        self.queue
+    }
+
+    /// How many of its threads the producer used for it; 0 where a GPU gathered.
+    pub fn pace(&self) -> u32 {
+        self.pace
+    }
+
+    /// Notes how many batches waited, and how many threads gather this one.
+    pub fn set_pace(&mut self, queue: u32, pace: u32) {
+        (self.queue, self.pace) = (queue, pace);
+    }
+
+    /// Notes how many rows came from the feature cache.
+    pub fn set_rows_cached(&mut self, rows: u64) {
+        self.rows_cached = rows;
+    }
+
+    /// Notes which sampler made it, and from when to when, by the clock that all processes share.
+    pub fn set_sampled(&mut self, sampler: u32, began: Duration, ended: Duration) {
+        (self.sampler, self.sample_began) = (sampler, began.as_nanos() as u64);
+        self.sample_ns = ended.saturating_sub(began).as_nanos() as u64;
+    }
+
+    /// Notes when the producer turned to it. On a GPU the gather's report says how long it took.
+    pub fn set_gather_began(&mut self, began: Duration) {
+        self.gather_began = began.as_nanos() as u64;
+    }
+
+    /// Notes when the producer was done with it.
+    pub fn set_gathered(&mut self, ended: Duration) {
+        self.gather_ns = (ended.as_nanos() as u64).saturating_sub(self.gather_began);
+    }
+
+    /// Seeds.
+    pub fn seeds(&self) -> usize {
+        self.seeds as usize
+    }
+
+    /// Nodes, the seeds included.
+    pub fn nodes(&self) -> usize {
+        self.nodes as usize
+    }
+
+    /// Rows that a column of this kind has in the batch, of this layer where it is one of layers.
+    ///
+    /// # Panics
+    /// When there can be no such layer.
+    pub fn rows(&self, rows: Rows, layer: usize) -> usize {
+        match rows {
+            Rows::Seeds => self.seeds(),
+            Rows::Nodes => self.nodes(),
+            Rows::Offsets => self.layer(layer).destinations + 1,
+            Rows::Edges => self.layer(layer).edges,
+        }
+    }
+
+    /// The size of a layer's block.
+    ///
+    /// # Panics
+    /// When there can be no such layer.
+    pub fn layer(&self, layer: usize) -> LayerCounts {
+        let counts = &self.layers[layer];
+        LayerCounts {
+            destinations: counts.destinations as usize,
+            sources: counts.sources as usize,
+            edges: counts.edges as usize,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of batches of 10 seeds with fanouts of 3 and 2.
+    fn bounds() -> BatchBounds {
+        BatchBounds::new(10, &[3, 2], 500, 3000).unwrap()
+    }
+
+    fn header() -> BatchHeader {
+        let mut counts =
+            BatchCounts { seeds: 7, nodes: 40, layer_count: 2, hash: 0x1234, ..Default::default() };
+        counts.layers[0] = LayerCounts { destinations: 7, sources: 25, edges: 21 };
+        counts.layers[1] = LayerCounts { destinations: 25, sources: 40, edges: 50 };
+        let mut header = BatchHeader::of_batch(BatchKey { split: Split::Valid, epoch: 5, batch: 3 }, &counts);
+        header.set_sampled(3, Duration::from_nanos(5), Duration::from_nanos(22));
+        header.check(&bounds()).unwrap();
+        header
+    }
+
+    #[test]
+    fn a_header_is_read_as_it_was_written() {
+        let mut payload = [0xff; BatchHeader::BYTES];
+        header().write(&mut payload);
+        let read = BatchHeader::read(&payload, &bounds()).unwrap();
+        assert_eq!(read.kind(), HandOver::Batch);
+        assert_eq!(read.key(), BatchKey { split: Split::Valid, epoch: 5, batch: 3 });
+        assert_eq!((read.hash(), read.sample_ns(), read.gather_ns()), (0x1234, 17, 0));
+        assert_eq!((read.seeds(), read.nodes()), (7, 40));
+        assert_eq!(read.layer(1), LayerCounts { destinations: 25, sources: 40, edges: 50 });
+    }
+
+    #[test]
+    fn hand_overs_without_a_batch_keep_their_kind_in_any_payload() {
+        for kind in [HandOver::Skipped, HandOver::End] {
+            let mut payload = [0xff; BatchHeader::BYTES];
+            BatchHeader::without_batch(kind).write(&mut payload);
+            assert_eq!(BatchHeader::read(&payload, &bounds()).unwrap().kind(), kind);
+        }
+    }
+}

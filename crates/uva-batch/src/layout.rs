@@ -1,0 +1,614 @@
+//! Where each column of a batch lies in a slot.
+
+use std::ops::Range;
+
+use bytemuck::Pod;
+use uva_cuda::kernels::gather::GatherReport;
+use uva_graph::{Dataset, ElementType, Labels};
+use uva_sample::{BatchBounds, BlockMut, LayerBounds, MAX_LAYERS};
+
+use crate::schema::{Rows, Slots, Values};
+use crate::{BatchHeader, BatchSpec, COLUMNS, Column, ColumnSpec, Element, HandOver, LayoutError};
+
+const CACHE_LINE: usize = 64;
+/// Feature rows start on a page, whatever pages the region has.
+const PAGE: usize = 4096;
+/// What a gather on a GPU reports of itself.
+const REPORT_BYTES: usize = size_of::<GatherReport>();
+
+/// The most columns that a batch can have, those of every layer counted.
+const MOST_COLUMNS: usize = {
+    let (mut most, mut at) = (0, 0);
+    while at < COLUMNS.len() {
+        most += if COLUMNS[at].is_of_layers() { MAX_LAYERS } else { 1 };
+        at += 1;
+    }
+    most
+};
+
+/// The offsets and bounds of a slot: the same in every role, since all compute them from the same options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchLayout {
+    bounds: BatchBounds,
+    /// The columns that batches have, in the order in which they lie.
+    places: Vec<ColumnPlace>,
+    /// Columns of the feature rows.
+    dim: usize,
+    /// Of a feature value in a slot.
+    element: ElementType,
+    /// What the table has instead, where the producer widens.
+    widened_from: Option<ElementType>,
+    batch_bytes: usize,
+    features_at: usize,
+}
+
+/// Where a column lies, and its shape in this run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnPlace {
+    /// The column.
+    pub column: Column,
+    /// The layer; 0 where the column is none of layers.
+    pub layer: usize,
+    /// The type of its values.
+    pub element: Element,
+    /// Values in a row; `None`: one, and the column has one dimension.
+    pub width: Option<usize>,
+    /// The most rows that it can have.
+    pub capacity: usize,
+    /// The offset of its first byte in the slot.
+    pub at: usize,
+}
+
+impl ColumnPlace {
+    /// Bytes of a row.
+    #[must_use]
+    pub fn row_bytes(&self) -> usize {
+        self.width.unwrap_or(1) * self.element.bytes()
+    }
+
+    /// Rows that the batch of this header has of it.
+    #[must_use]
+    pub fn rows(&self, header: &BatchHeader) -> usize {
+        header.rows(self.column.spec().rows, self.layer)
+    }
+
+    /// The bytes that the batch of this header uses of it.
+    #[must_use]
+    pub fn used(&self, header: &BatchHeader) -> Range<usize> {
+        self.at..self.at + self.rows(header) * self.row_bytes()
+    }
+
+    /// The bytes that are kept for it.
+    fn room(&self) -> Range<usize> {
+        self.at..self.at + self.capacity * self.row_bytes()
+    }
+}
+
+impl BatchLayout {
+    /// The layout for batches of this specification over this dataset.
+    ///
+    /// # Errors
+    /// [`LayoutError`] when no batch can have a bound, the slot bytes given hold not even one batch's seeds, or the
+    /// table's values cannot be widened as asked.
+    pub fn new(dataset: &Dataset, spec: &BatchSpec) -> Result<Self, LayoutError> {
+        let (nodes, edges) = (dataset.nodes(), dataset.edges());
+        let features = dataset.features();
+        let widened_from = spec.feature_type.widened_from(features.element)?;
+        let element = if widened_from.is_some() { ElementType::F32 } else { features.element };
+        let row_bytes = features.dim * element.bytes();
+        let bytes = spec.slot_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let mut bounds = BatchBounds::for_options(&spec.sampling, spec.batch_size, nodes, edges, bytes)?;
+        if let Some(bytes) = bytes {
+            bounds = limit_rows(bounds, bytes, row_bytes)?;
+        }
+        bounds.nodes = bounds.nodes.max(bounds.seeds);
+
+        let of_values = |values: Values| match (values, dataset.labels()) {
+            (Values::One(element), _) => (element, None),
+            (Values::Labels, Labels::Single(_)) => (Element::I64, None),
+            (Values::Labels, Labels::Multi { classes, .. }) => (Element::U8, Some(classes)),
+            (Values::Features, _) => (element.into(), Some(features.dim)),
+        };
+        let mut places: Vec<ColumnPlace> = Vec::new();
+        let (mut batch_bytes, mut features_at) = (BatchHeader::BYTES, 0);
+        let mut end = BatchHeader::BYTES;
+        for (column, layer) in in_slot_order(spec, bounds.layers.len()) {
+            let of_column = column.spec();
+            let (element, width) = of_values(of_column.values);
+            let capacity = most_rows(of_column, layer, &bounds);
+            let mut place = ColumnPlace { column, layer, element, width, capacity, at: 0 };
+            if let Some(whole) = of_column.first_of {
+                place.at = places.iter().find(|other| other.column == whole).map_or(0, |whole| whole.at);
+                places.push(place);
+                continue;
+            }
+            if of_column.lives_in == Slots::Feature {
+                end = end.checked_next_multiple_of(PAGE).ok_or(LayoutError::TooLarge)?;
+                features_at = end;
+            }
+            place.at = end;
+            end = capacity
+                .checked_mul(place.row_bytes())
+                .and_then(|bytes| end.checked_add(bytes)?.checked_next_multiple_of(CACHE_LINE))
+                .ok_or(LayoutError::TooLarge)?;
+            if of_column.lives_in == Slots::Both {
+                batch_bytes = end;
+            }
+            places.push(place);
+        }
+        // Room to round up to whole pages behind the report of a slot on a GPU.
+        end.checked_add(2 * PAGE).ok_or(LayoutError::TooLarge)?;
+        Ok(Self { bounds, places, dim: features.dim, element, widened_from, batch_bytes, features_at })
+    }
+
+    /// The bounds of what fits.
+    pub fn bounds(&self) -> &BatchBounds {
+        &self.bounds
+    }
+
+    /// Seeds that fit.
+    pub fn seed_capacity(&self) -> usize {
+        self.bounds.seeds
+    }
+
+    /// Nodes that fit, and so feature rows.
+    pub fn node_capacity(&self) -> usize {
+        self.bounds.nodes
+    }
+
+    /// What fits into each layer's block.
+    pub fn layers(&self) -> &[LayerBounds] {
+        &self.bounds.layers
+    }
+
+    /// The columns that batches have, in the order in which they lie.
+    pub fn columns(&self) -> &[ColumnPlace] {
+        &self.places
+    }
+
+    /// Where a column lies; `None` where these batches have no such column, or no such layer. The layer counts for
+    /// columns of layers only.
+    pub fn place(&self, column: Column, layer: usize) -> Option<&ColumnPlace> {
+        let layer = if column.spec().is_of_layers() { layer } else { 0 };
+        self.places.iter().find(|place| place.column == column && place.layer == layer)
+    }
+
+    /// The bytes that the batch of this header uses of a column; empty where these batches have none.
+    pub fn range(&self, header: &BatchHeader, column: Column, layer: usize) -> Range<usize> {
+        self.place(column, layer).map_or(0..0, |place| place.used(header))
+    }
+
+    /// Bytes of a batch slot's payload.
+    pub fn batch_bytes(&self) -> usize {
+        self.batch_bytes
+    }
+
+    /// Bytes of a feature slot's payload.
+    pub fn feature_slot_bytes(&self) -> usize {
+        self.features_at + self.bounds.nodes * self.row_bytes()
+    }
+
+    /// Where the gather's report lies in a slot on a GPU: behind the rows, on a cache line.
+    pub fn report_at(&self) -> usize {
+        self.feature_slot_bytes().next_multiple_of(CACHE_LINE)
+    }
+
+    /// Bytes of a feature slot on a GPU: the columns at the same offsets as on the host, and the gather's report.
+    pub fn device_slot_bytes(&self) -> usize {
+        (self.report_at() + REPORT_BYTES).next_multiple_of(PAGE)
+    }
+
+    /// Bytes of one feature row in a slot.
+    pub fn row_bytes(&self) -> usize {
+        self.dim * self.element.bytes()
+    }
+
+    /// Elements of one feature row.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// Bytes of one feature row in the table.
+    pub fn table_row_bytes(&self) -> usize {
+        self.dim * self.widened_from.unwrap_or(self.element).bytes()
+    }
+
+    /// The features' type in a slot.
+    pub fn element(&self) -> ElementType {
+        self.element
+    }
+
+    /// The features' type in the table, where that is another one and the producer widens it.
+    pub fn widened_from(&self) -> Option<ElementType> {
+        self.widened_from
+    }
+
+    /// Reads the header of a slot that holds the batch's columns too.
+    ///
+    /// # Errors
+    /// The field that cannot be, or the length of a payload that is cut.
+    pub fn read_header(&self, payload: &[u8]) -> Result<BatchHeader, String> {
+        let header = BatchHeader::read(payload, &self.bounds)?;
+        if header.kind() == HandOver::Batch && payload.len() < self.batch_bytes {
+            return Err(format!("{} bytes where a batch has {}", payload.len(), self.batch_bytes));
+        }
+        Ok(header)
+    }
+
+    /// Lends a batch slot's columns to be written, each with the room that is kept for it.
+    ///
+    /// # Panics
+    /// When the payload is shorter than a batch, or does not begin on a cache line.
+    pub fn columns_mut<'a>(&'a self, payload: &'a mut [u8]) -> ColumnsMut<'a> {
+        let mut rest = &mut payload[..self.batch_bytes];
+        let mut taken = 0;
+        let mut lent: [&'a mut [u8]; MOST_COLUMNS] = std::array::from_fn(|_| Default::default());
+        for (place, lent) in self.places.iter().zip(&mut lent) {
+            if !is_copied(place) {
+                continue;
+            }
+            // Columns lie one behind the other: each takes its bytes off the front of the rest.
+            let room = place.room();
+            let (_, from) = std::mem::take(&mut rest).split_at_mut(room.start - taken);
+            let (column, behind) = from.split_at_mut(room.len());
+            (*lent, rest, taken) = (column, behind, room.end);
+        }
+        ColumnsMut { places: &self.places, lent }
+    }
+
+    /// The columns that both slots hold, as ranges of the payload, without the unused rest of each: what is copied from
+    /// slot to slot.
+    pub fn copied(&self, header: &BatchHeader) -> impl Iterator<Item = Range<usize>> {
+        let header = *header;
+        self.places.iter().filter(|place| is_copied(place)).map(move |place| place.used(&header))
+    }
+}
+
+/// A batch slot's columns, to be written. Each can be taken once.
+pub struct ColumnsMut<'a> {
+    places: &'a [ColumnPlace],
+    lent: [&'a mut [u8]; MOST_COLUMNS],
+}
+
+impl<'a> ColumnsMut<'a> {
+    /// Takes the room of a column; empty where these batches have none, and the second time.
+    ///
+    /// # Panics
+    /// When its values are of another size than `T`.
+    pub fn take<T: Pod>(&mut self, column: Column, layer: usize) -> &'a mut [T] {
+        let found = self.places.iter().position(|place| place.column == column && place.layer == layer);
+        // Casts hold: slots are page-aligned, every offset is a multiple of 64, every length one of the element's.
+        match found.map(|at| std::mem::take(&mut self.lent[at])) {
+            Some(lent) if !lent.is_empty() => bytemuck::cast_slice_mut(lent),
+            _ => Default::default(),
+        }
+    }
+
+    /// Takes the room of each layer's block. Behind the last layer blocks are empty.
+    pub fn take_blocks(&mut self) -> [BlockMut<'a>; MAX_LAYERS] {
+        let mut blocks: [BlockMut<'a>; MAX_LAYERS] = std::array::from_fn(|_| BlockMut::default());
+        for (place, lent) in self.places.iter().zip(&mut self.lent) {
+            let block = &mut blocks[place.layer];
+            match place.column {
+                Column::Indptr => block.indptr = bytemuck::cast_slice_mut(std::mem::take(lent)),
+                Column::Indices => block.indices = bytemuck::cast_slice_mut(std::mem::take(lent)),
+                Column::EdgeIds => block.edge_ids = bytemuck::cast_slice_mut(std::mem::take(lent)),
+                Column::Weights => block.weights = bytemuck::cast_slice_mut(std::mem::take(lent)),
+                _ => {}
+            }
+        }
+        blocks
+    }
+}
+
+/// Whether the producer copies it from slot to slot.
+fn is_copied(place: &ColumnPlace) -> bool {
+    let spec = place.column.spec();
+    spec.lives_in == Slots::Both && spec.first_of.is_none()
+}
+
+/// The columns of batches of so many layers, in the order of [`COLUMNS`].
+fn in_slot_order(spec: &BatchSpec, layers: usize) -> impl Iterator<Item = (Column, usize)> {
+    let beside =
+        |a: &ColumnSpec, b: &ColumnSpec| a.is_of_layers() && b.is_of_layers() && a.presence == b.presence;
+    COLUMNS.chunk_by(beside).flat_map(move |group| {
+        let layers = if group[0].is_of_layers() { layers } else { 1 };
+        (0..layers).flat_map(move |layer| {
+            group.iter().filter(|of| spec.has(of.column)).map(move |of| (of.column, layer))
+        })
+    })
+}
+
+/// The most rows that a column can have.
+fn most_rows(spec: &ColumnSpec, layer: usize, bounds: &BatchBounds) -> usize {
+    match spec.rows {
+        Rows::Seeds => bounds.seeds,
+        Rows::Nodes => bounds.nodes,
+        Rows::Offsets => bounds.layers[layer].destinations + 1,
+        Rows::Edges => bounds.layers[layer].edges,
+    }
+}
+
+/// Bounds a slot's feature rows by the bytes given, besides its ids.
+fn limit_rows(mut bounds: BatchBounds, bytes: usize, row_bytes: usize) -> Result<BatchBounds, LayoutError> {
+    let rows = bytes / row_bytes.max(1);
+    if rows < bounds.seeds {
+        return Err(LayoutError::RowsBelowSeeds { bytes, rows, row_bytes, seeds: bounds.seeds });
+    }
+    bounds.nodes = bounds.nodes.min(rows);
+    for layer in &mut bounds.layers {
+        layer.sources = layer.sources.min(rows);
+        layer.destinations = layer.destinations.min(rows);
+    }
+    Ok(bounds)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use proptest::prelude::*;
+    use uva_graph::Split;
+    use uva_io::generate::{PowerLaw, power_law};
+    use uva_sample::{BatchCounts, BatchKey, LayerCounts, SamplerKind, SamplerOptions};
+
+    use super::*;
+    use crate::FeatureType;
+
+    /// 500 nodes with rows of 12 bytes.
+    fn small_graph(directory: &Path) -> Dataset {
+        let path = directory.join("graph");
+        let options = PowerLaw {
+            nodes: 500,
+            average_degree: 6.0,
+            feature_dim: 3,
+            classes: 2,
+            seed: 1,
+            ..PowerLaw::default()
+        };
+        power_law(&path, &options, &|_| {}).expect("a graph");
+        Dataset::open(&path).expect("a dataset")
+    }
+
+    /// The same with three labels a node.
+    fn multi_label_graph(directory: &Path) -> Dataset {
+        let path = small_graph(directory).path().to_owned();
+        let head = "{'descr': '|u1', 'fortran_order': False, 'shape': (500, 3), }";
+        let mut label = b"\x93NUMPY\x01\x00".to_vec();
+        let padded = format!("{head:<117}\n");
+        label.extend((padded.len() as u16).to_le_bytes());
+        label.extend(padded.into_bytes());
+        label.extend((0..1500).map(|value| (value % 2) as u8));
+        std::fs::write(path.join("label.npy"), label).expect("labels");
+        // It says two classes.
+        std::fs::remove_file(path.join("meta.json")).expect("the generator's meta.json");
+        Dataset::open(&path).expect("a dataset")
+    }
+
+    impl BatchLayout {
+        /// Where the room of each copied column ends, in the order of [`BatchLayout::copied`].
+        fn ends(&self) -> Vec<usize> {
+            self.places.iter().filter(|place| is_copied(place)).map(|place| place.room().end).collect()
+        }
+    }
+
+    fn options(fanouts: &[i32], batch_size: usize, slot_bytes: Option<u64>) -> BatchSpec {
+        let sampling = SamplerOptions { fanouts: fanouts.to_vec(), ..SamplerOptions::default() };
+        BatchSpec { sampling, batch_size, slot_bytes, feature_type: FeatureType::Table, asked: Vec::new() }
+    }
+
+    /// The same with these columns, of this kind of sampler.
+    fn with(mut spec: BatchSpec, kind: SamplerKind, degrees: bool, edge_ids: bool) -> BatchSpec {
+        (spec.sampling.kind, spec.sampling.edge_ids) = (kind, edge_ids);
+        spec.asked.extend(degrees.then_some(Column::Degrees));
+        spec.asked.extend(edge_ids.then_some(Column::EdgeIds));
+        spec
+    }
+
+    /// The header of a batch that fills its slot to the last element.
+    fn full(layout: &BatchLayout) -> BatchHeader {
+        let bounds = &layout.bounds;
+        let mut counts = BatchCounts {
+            seeds: bounds.seeds,
+            nodes: bounds.nodes,
+            layer_count: bounds.layers.len(),
+            ..BatchCounts::default()
+        };
+        for (to, from) in counts.layers.iter_mut().zip(&bounds.layers) {
+            *to = LayerCounts {
+                destinations: from.destinations,
+                sources: from.sources.min(bounds.nodes),
+                edges: from.edges,
+            };
+        }
+        BatchHeader::of_batch(BatchKey { split: Split::Train, epoch: 0, batch: 0 }, &counts)
+    }
+
+    #[test]
+    fn what_is_written_through_the_arrays_is_read_back_whole_through_the_ranges() {
+        for (multi_label, degrees, edge_ids, sampler_kind) in [
+            (false, false, false, SamplerKind::NEIGHBOR),
+            (true, false, false, SamplerKind::NEIGHBOR),
+            (false, true, false, SamplerKind::LABOR),
+            (false, false, true, SamplerKind::WEIGHTED),
+            (false, false, false, SamplerKind::LADIES),
+            (false, true, true, SamplerKind::FASTGCN),
+            (false, false, false, SamplerKind::WALK),
+        ] {
+            let temp = tempfile::tempdir().unwrap();
+            let dataset = if multi_label { multi_label_graph(temp.path()) } else { small_graph(temp.path()) };
+            let options = with(options(&[3, 2], 10, None), sampler_kind, degrees, edge_ids);
+            let layout = BatchLayout::new(&dataset, &options).unwrap();
+            let of_labels = *layout.place(Column::Labels, 0).unwrap();
+            assert_eq!(of_labels.width, multi_label.then_some(3));
+            let label_bytes = 10 * of_labels.row_bytes();
+            // A slot is page-aligned; so is this.
+            let mut memory = vec![0_u64; layout.batch_bytes() / 8 + 512];
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
+            let skip = bytes.as_ptr().align_offset(PAGE);
+            let payload = &mut bytes[skip..skip + layout.batch_bytes()];
+
+            // Every element of every array gets a value of its own: an overlap would show.
+            let mut columns = layout.columns_mut(payload);
+            let labels = columns.take::<u8>(Column::Labels, 0);
+            let nodes = columns.take::<i64>(Column::InputNodes, 0);
+            assert_eq!((nodes.len(), labels.len()), (layout.node_capacity(), label_bytes));
+            (7..).zip(columns.take::<i32>(Column::Degrees, 0)).for_each(|(value, degree)| *degree = value);
+            (0..).zip(nodes).for_each(|(value, node)| *node = value);
+            (0..).zip(labels).for_each(|(value, label): (usize, _)| *label = value as u8);
+            for (layer, block) in columns.take_blocks().into_iter().enumerate() {
+                let base = 1_000_000 * (layer as i32 + 1);
+                (base..).zip(block.indptr).for_each(|(value, to)| *to = value);
+                (-base..).zip(block.indices).for_each(|(value, to)| *to = value);
+                let base = 3 * i64::from(base);
+                (base..).zip(block.edge_ids).for_each(|(value, to)| *to = value);
+                let weights = (base..).zip(block.weights);
+                weights.for_each(|(value, to)| *to = f32::from_bits(value as u32));
+            }
+            assert!(columns.take::<i64>(Column::InputNodes, 0).is_empty(), "a column is lent once");
+            full(&layout).write(payload);
+
+            let header = layout.read_header(payload).unwrap();
+            let read = |column, layer| &payload[layout.range(&header, column, layer)];
+            let there = |column, layer| layout.place(column, layer).is_some();
+            let nodes: &[i64] = bytemuck::cast_slice(read(Column::InputNodes, 0));
+            assert_eq!(read(Column::Seeds, 0), &read(Column::InputNodes, 0)[..80]);
+            assert!(nodes.iter().copied().eq(0..layout.node_capacity() as i64));
+            let labels = read(Column::Labels, 0);
+            assert!(labels.iter().copied().eq((0..label_bytes).map(|value| value as u8)));
+            assert_eq!(there(Column::Degrees, 0), degrees);
+            if degrees {
+                let read: &[i32] = bytemuck::cast_slice(read(Column::Degrees, 0));
+                assert!(read.iter().copied().eq(7..7 + layout.node_capacity() as i32));
+            }
+            for (layer, bounds) in layout.layers().iter().enumerate() {
+                let base = 1_000_000 * (layer as i32 + 1);
+                let indptr: &[i32] = bytemuck::cast_slice(read(Column::Indptr, layer));
+                assert!(indptr.iter().copied().eq(base..=base + bounds.destinations as i32));
+                let indices: &[i32] = bytemuck::cast_slice(read(Column::Indices, layer));
+                assert!(indices.iter().copied().eq(-base..-base + bounds.edges as i32));
+                assert_eq!(there(Column::EdgeIds, layer), edge_ids);
+                if edge_ids {
+                    let (read, base) =
+                        (bytemuck::cast_slice::<_, i64>(read(Column::EdgeIds, layer)), 3 * i64::from(base));
+                    assert!(read.iter().copied().eq(base..base + bounds.edges as i64));
+                }
+                assert_eq!(there(Column::Weights, layer), sampler_kind.weighs_edges());
+                if there(Column::Weights, layer) {
+                    let (read, base) =
+                        (bytemuck::cast_slice::<_, u32>(read(Column::Weights, layer)), 3 * base as u32);
+                    assert!(read.iter().copied().eq(base..base + bounds.edges as u32));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn slot_bytes_below_the_seeds_rows_are_refused_with_the_option() {
+        let temp = tempfile::tempdir().unwrap();
+        let dataset = small_graph(temp.path());
+        let refused = limit_rows(BatchBounds::new(100, &[2], 500, 3000).unwrap(), 1000, 12).unwrap_err();
+        assert!(refused.to_string().contains("--slot-bytes 1000 holds 83 feature rows"), "{refused}");
+        let layout = BatchLayout::new(&dataset, &options(&[-1], 100, Some(6000))).unwrap();
+        assert!(layout.node_capacity() <= 500 && layout.node_capacity() >= 100);
+    }
+
+    /// The header of a sampled batch, well within the bounds of [3, 2] and 10 seeds.
+    fn sampled() -> BatchHeader {
+        let mut counts =
+            BatchCounts { seeds: 7, nodes: 40, layer_count: 2, hash: 0x1234, ..Default::default() };
+        counts.layers[0] = LayerCounts { destinations: 7, sources: 25, edges: 21 };
+        counts.layers[1] = LayerCounts { destinations: 25, sources: 40, edges: 50 };
+        BatchHeader::of_batch(BatchKey { split: Split::Valid, epoch: 5, batch: 3 }, &counts)
+    }
+
+    /// Every byte of a header, set to every other value: what is then read lies within the slot, or is refused.
+    #[test]
+    fn no_flipped_byte_makes_a_range_that_leaves_its_array() {
+        let temp = tempfile::tempdir().unwrap();
+        let layout = BatchLayout::new(&small_graph(temp.path()), &options(&[3, 2], 10, None)).unwrap();
+        let mut payload = vec![0; layout.batch_bytes()];
+        sampled().write(&mut payload);
+        let ends = layout.ends();
+        let (mut refused, mut read) = (0, 0);
+        for at in 0..size_of::<BatchHeader>() {
+            for flip in 1..=255 {
+                payload[at] ^= flip;
+                match layout.read_header(&payload) {
+                    Err(_) => refused += 1,
+                    Ok(header) if header.kind() == HandOver::Batch => {
+                        read += 1;
+                        for (range, end) in layout.copied(&header).zip(&ends) {
+                            assert!(range.end <= *end, "byte {at} xor {flip}: {range:?} beyond {end}");
+                        }
+                        assert!(layout.range(&header, Column::X, 0).end <= layout.feature_slot_bytes());
+                        assert!(header.seeds() <= header.nodes());
+                        for layer in 0..layout.layers().len() {
+                            let counts = header.layer(layer);
+                            assert!(
+                                counts.destinations <= counts.sources && counts.sources <= header.nodes()
+                            );
+                        }
+                        // Whatever else differs, it is the same batch's slot: no method panics.
+                        let _ = (header.key(), header.hash());
+                    }
+                    Ok(_) => {}
+                }
+                payload[at] ^= flip;
+            }
+        }
+        // Both happen, or this test looks at nothing: the high bytes of every count are refused, hash and times are
+        // not.
+        assert!(refused > 3000 && read > 5000, "{refused} refused, {read} read");
+    }
+
+    #[test]
+    fn a_payload_that_is_cut_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let layout = BatchLayout::new(&small_graph(temp.path()), &options(&[3, 2], 10, None)).unwrap();
+        let mut payload = vec![0; layout.batch_bytes()];
+        sampled().write(&mut payload);
+        for length in [0, 1, size_of::<BatchHeader>() - 1, BatchHeader::BYTES, layout.batch_bytes() - 1] {
+            let refused = layout.read_header(&payload[..length]).unwrap_err();
+            assert!(refused.contains(&length.to_string()), "{refused}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn arrays_begin_on_cache_lines_and_do_not_overlap(
+            fanouts in proptest::collection::vec(prop_oneof![Just(-1), 1..9], 1..5),
+            batch_size in 1_usize..600,
+            slot_bytes in 16_000_u64..100_000,
+            degrees in any::<bool>(),
+            edge_ids in any::<bool>(),
+            sampler_kind in proptest::sample::select(&SamplerKind::ALL[..]),
+        ) {
+            // One dataset for all cases: only its sizes matter.
+            static DATASET: std::sync::OnceLock<(tempfile::TempDir, Dataset)> = std::sync::OnceLock::new();
+            let (_, dataset) = DATASET.get_or_init(|| {
+                let temp = tempfile::tempdir().unwrap();
+                let dataset = small_graph(temp.path());
+                (temp, dataset)
+            });
+            let options = with(options(&fanouts, batch_size, Some(slot_bytes)), sampler_kind, degrees, edge_ids);
+            let layout = BatchLayout::new(dataset, &options).unwrap();
+            let header = full(&layout);
+            let mut ranges: Vec<_> = layout.copied(&header).collect();
+            prop_assert_eq!(ranges.iter().map(|range| range.end).collect::<Vec<_>>(), layout.ends());
+            ranges.push(layout.range(&header, Column::X, 0));
+            let mut end = BatchHeader::BYTES;
+            for range in ranges {
+                prop_assert_eq!(range.start % CACHE_LINE, 0);
+                prop_assert!(range.start >= end, "{:?} begins before {}", range, end);
+                end = range.end;
+            }
+            prop_assert_eq!(end, layout.feature_slot_bytes());
+            prop_assert!(layout.report_at() >= end && layout.report_at().is_multiple_of(CACHE_LINE));
+            prop_assert!(layout.device_slot_bytes() >= layout.report_at() + REPORT_BYTES);
+            prop_assert_eq!(layout.range(&header, Column::X, 0).start % PAGE, 0);
+            prop_assert!(layout.range(&header, Column::X, 0).len() as u64 <= slot_bytes);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! A batch in a slot: its columns, where they lie, its header, and the views of it.
+//!
+//! Everything is derived from one table, [`COLUMNS`]: offsets and bounds, what is copied between slots, the typed
+//! views, the arrays that Python sees and the table in `docs/wire-protocol.md`. **Adding an array is one row of it**
+//! and the code of the stage that writes it.
+//!
+//! | look here | for |
+//! |---|---|
+//! | [`schema`] | the table of columns: names, types, shapes, who writes them, where they live |
+//! | [`BatchSpec`] | what decides which columns a run has, and how large they become |
+//! | [`BatchLayout`] | where each column lies in a slot |
+//! | [`BatchHeader`] | how much of each column a batch uses |
+//! | [`BatchView`] | reading a batch, typed or by column name |
+//!
+//! ```text
+//! batch slot    header │ input_nodes │ labels │ columns asked for │ block0.indptr, block0.indices │ …
+//! feature slot  the same, at the same offsets, and behind it │ x, row i for input_nodes[i]
+//! ```
+//!
+//! With a feature slot on a GPU the header is in the ring, in host memory. Everything else is on the device at the same
+//! offsets; behind the rows lies the gather's report ([`uva_cuda::kernels::gather::GatherReport`]).
+//!
+//! What it must not know: rings, processes, who samples or gathers, what a consumer computes.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod element;
+mod error;
+mod feature_rows;
+mod feature_type;
+mod header;
+mod layout;
+pub mod schema;
+mod spec;
+mod view;
+
+pub use element::Element;
+pub use error::{ColumnError, LayoutError};
+pub use feature_rows::FeatureRows;
+pub use feature_type::FeatureType;
+pub use header::{BatchHeader, HandOver};
+pub use layout::{BatchLayout, ColumnPlace, ColumnsMut};
+pub use schema::{COLUMNS, Column, ColumnSpec};
+pub use spec::BatchSpec;
+pub use view::{BatchView, ColumnRef, DeviceView, RawArray, SlotMemory};

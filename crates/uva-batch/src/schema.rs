@@ -1,0 +1,392 @@
+//! The columns of a batch: one table that everything else is derived from.
+
+use std::fmt;
+
+use crate::{ColumnError, Element};
+
+/// A column that a batch can have; of a layer's columns, all layers' together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Column {
+    /// Ids of all nodes, the seeds first.
+    InputNodes,
+    /// Ids of the seeds.
+    Seeds,
+    /// Labels of the seeds.
+    Labels,
+    /// In-degrees of the input nodes.
+    Degrees,
+    /// Offsets of a layer's block.
+    Indptr,
+    /// Local ids of a layer's picks.
+    Indices,
+    /// Places of a layer's picks in the dataset.
+    EdgeIds,
+    /// Weights of a layer's picks.
+    Weights,
+    /// Places of the seeds in their split.
+    InputId,
+    /// Feature rows.
+    X,
+}
+
+/// What is known of a column without a run.
+#[derive(Clone, Copy, Debug)]
+pub struct ColumnSpec {
+    /// Which one it is.
+    pub column: Column,
+    /// Its name; of a layer's column what follows `block{l}.`.
+    pub name: &'static str,
+    /// What its values are, and how many a row has.
+    pub values: Values,
+    /// How many rows it has.
+    pub rows: Rows,
+    /// Which batches have it.
+    pub presence: Presence,
+    /// The stage that writes it.
+    pub written_by: Stage,
+    /// The slots that hold it.
+    pub lives_in: Slots,
+    /// The column whose first rows it is; such a column takes no room of its own.
+    pub first_of: Option<Column>,
+    /// Its tag in the batch's hash, where it is part of it.
+    pub hash_tag: Option<HashTag>,
+}
+
+/// What a column's values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// One value a row, of this type.
+    One(Element),
+    /// As the dataset's labels: one int64 a row, or a row of uint8, one a class.
+    Labels,
+    /// As the feature table, or float32 where the run widens it: a row of features.
+    Features,
+}
+
+/// How many rows a column has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// One a seed.
+    Seeds,
+    /// One an input node.
+    Nodes,
+    /// One a destination of the layer, and one more.
+    Offsets,
+    /// One an edge of the layer.
+    Edges,
+}
+
+/// Which batches have a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// All.
+    Always,
+    /// Those of runs that ask for it.
+    Asked,
+    /// Those of runs whose built-in model needs it.
+    ForModel,
+    /// Those of a kind of sampler that weighs edges.
+    WeighedEdges,
+}
+
+/// The stages that write to a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The sampler, into the batch slot.
+    Sampler,
+    /// The producer, into the feature slot.
+    Producer,
+}
+
+/// The slots that hold a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slots {
+    /// Batch slot and feature slot, at the same offset: the producer copies it.
+    Both,
+    /// The feature slot alone, behind the others, from the next page on.
+    Feature,
+}
+
+/// Where a column's values enter the batch's hash (docs/reproducible-batches.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashTag {
+    /// The tag, of layer 0 where it is a layer's.
+    pub first: u64,
+    /// How much is added to it for each layer.
+    pub per_layer: u64,
+}
+
+/// All columns, in the order in which they lie in a slot.
+///
+/// Neighbouring columns of layers with the same presence lie layer by layer: `block0.indptr, block0.indices,
+/// block1.indptr, …`. The order within a slot is part of the launcher–client protocol.
+pub const COLUMNS: [ColumnSpec; 10] = [
+    ColumnSpec {
+        column: Column::InputNodes,
+        name: "input_nodes",
+        values: Values::One(Element::I64),
+        rows: Rows::Nodes,
+        hash_tag: Some(HashTag { first: 1, per_layer: 0 }),
+        ..SAMPLED
+    },
+    ColumnSpec {
+        column: Column::Seeds,
+        name: "seeds",
+        values: Values::One(Element::I64),
+        rows: Rows::Seeds,
+        first_of: Some(Column::InputNodes),
+        hash_tag: Some(HashTag { first: 0, per_layer: 0 }),
+        ..SAMPLED
+    },
+    ColumnSpec {
+        column: Column::Labels,
+        name: "labels",
+        values: Values::Labels,
+        rows: Rows::Seeds,
+        ..SAMPLED
+    },
+    ColumnSpec {
+        column: Column::Degrees,
+        name: "degrees",
+        values: Values::One(Element::I32),
+        rows: Rows::Nodes,
+        presence: Presence::ForModel,
+        ..SAMPLED
+    },
+    ColumnSpec {
+        column: Column::Indptr,
+        name: "indptr",
+        values: Values::One(Element::I32),
+        rows: Rows::Offsets,
+        hash_tag: Some(HashTag { first: 16, per_layer: 2 }),
+        ..SAMPLED
+    },
+    ColumnSpec {
+        column: Column::Indices,
+        name: "indices",
+        values: Values::One(Element::I32),
+        rows: Rows::Edges,
+        hash_tag: Some(HashTag { first: 17, per_layer: 2 }),
+        ..SAMPLED
+    },
+    ColumnSpec {
+        column: Column::EdgeIds,
+        name: "edge_ids",
+        values: Values::One(Element::I64),
+        rows: Rows::Edges,
+        presence: Presence::Asked,
+        ..SAMPLED
+    },
+    ColumnSpec {
+        column: Column::Weights,
+        name: "weights",
+        values: Values::One(Element::F32),
+        rows: Rows::Edges,
+        presence: Presence::WeighedEdges,
+        hash_tag: Some(HashTag { first: 128, per_layer: 1 }),
+        ..SAMPLED
+    },
+    ColumnSpec {
+        column: Column::InputId,
+        name: "input_id",
+        values: Values::One(Element::I64),
+        rows: Rows::Seeds,
+        presence: Presence::Asked,
+        ..SAMPLED
+    },
+    ColumnSpec {
+        column: Column::X,
+        name: "x",
+        values: Values::Features,
+        rows: Rows::Nodes,
+        written_by: Stage::Producer,
+        lives_in: Slots::Feature,
+        ..SAMPLED
+    },
+];
+
+/// What most columns are: there always, written by the sampler, in both slots, no part of the hash.
+const SAMPLED: ColumnSpec = ColumnSpec {
+    column: Column::InputNodes,
+    name: "",
+    values: Values::One(Element::I64),
+    rows: Rows::Nodes,
+    presence: Presence::Always,
+    written_by: Stage::Sampler,
+    lives_in: Slots::Both,
+    first_of: None,
+    hash_tag: None,
+};
+
+// A column is found by its number.
+const _: () = {
+    let mut at = 0;
+    while at < COLUMNS.len() {
+        assert!(COLUMNS[at].column as usize == at);
+        at += 1;
+    }
+};
+
+impl ColumnSpec {
+    /// Whether each layer has one.
+    #[must_use]
+    pub const fn is_of_layers(&self) -> bool {
+        matches!(self.rows, Rows::Offsets | Rows::Edges)
+    }
+
+    /// Its full name, in this layer where it is one of layers.
+    #[must_use]
+    pub fn full_name(&self, layer: usize) -> String {
+        if self.is_of_layers() { format!("block{layer}.{}", self.name) } else { self.name.to_owned() }
+    }
+}
+
+impl Column {
+    /// What is known of it without a run.
+    #[must_use]
+    pub const fn spec(self) -> &'static ColumnSpec {
+        &COLUMNS[self as usize]
+    }
+
+    /// The column with this name, without a layer: `indptr`, not `block0.indptr`.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        COLUMNS.iter().find(|spec| spec.name == name).map(|spec| spec.column)
+    }
+
+    /// The column and the layer that a full name means, such as `labels` or `block0.indptr`. The layer is 0 where the
+    /// column is none of layers.
+    ///
+    /// # Errors
+    /// [`ColumnError::Unknown`] with the nearest name; [`ColumnError::NoSuchLayer`].
+    pub fn parse(name: &str, layers: usize) -> Result<(Self, usize), ColumnError> {
+        let of_layer = name.strip_prefix("block").and_then(|rest| rest.split_once('.'));
+        let found = match of_layer {
+            Some((layer, name)) => {
+                layer.parse().ok().and_then(|layer: usize| Some((Self::from_name(name)?, layer)))
+            }
+            None => Self::from_name(name).map(|column| (column, 0)),
+        };
+        match found {
+            Some((column, layer)) if column.spec().is_of_layers() == of_layer.is_some() => {
+                if column.spec().is_of_layers() && layer >= layers {
+                    return Err(ColumnError::NoSuchLayer { layer, layers });
+                }
+                Ok((column, layer))
+            }
+            _ => Err(ColumnError::Unknown { name: name.to_owned(), nearest: nearest(name, layers) }),
+        }
+    }
+}
+
+impl fmt::Display for Column {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.spec().name)
+    }
+}
+
+/// The full name most like `name`, where one is like it at all: as a whole, or behind the layer.
+fn nearest(name: &str, layers: usize) -> Option<String> {
+    let behind = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    COLUMNS
+        .iter()
+        .flat_map(|spec| (0..if spec.is_of_layers() { layers } else { 1 }).map(|layer| spec.full_name(layer)))
+        .map(|full| (strsim::jaro(name, &full).max(strsim::jaro(&behind(name), &behind(&full))), full))
+        .filter(|(likeness, _)| *likeness > 0.7)
+        // The first of equals: the layer at the seeds.
+        .reduce(|best, other| if other.0 > best.0 { other } else { best })
+        .map(|(_, full)| full)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn page(name: &str) -> String {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        std::fs::read_to_string(docs.join(name)).expect("the page")
+    }
+
+    /// The table of docs/wire-protocol.md, as the schema has it.
+    fn documented() -> String {
+        let mut table =
+            "| column | type | rows | which batches | written by | slots |\n|---|---|---|---|---|---|\n"
+                .to_owned();
+        for spec in &COLUMNS {
+            let name =
+                if spec.is_of_layers() { format!("block{{l}}.{}", spec.name) } else { spec.name.to_owned() };
+            let values = match spec.values {
+                Values::One(element) => element.name(),
+                Values::Labels => "int64, or a row of uint8",
+                Values::Features => "a row of the table's type, or of float32",
+            };
+            let rows = match spec.rows {
+                Rows::Seeds => "seeds",
+                Rows::Nodes => "nodes",
+                Rows::Offsets => "destinations + 1",
+                Rows::Edges => "edges",
+            };
+            let presence = match spec.presence {
+                Presence::Always => "all",
+                Presence::Asked => "where asked for",
+                Presence::ForModel => "where the model needs it",
+                Presence::WeighedEdges => "samplers that weigh edges",
+            };
+            let written_by = match spec.written_by {
+                Stage::Sampler => "sampler",
+                Stage::Producer => "producer",
+            };
+            let slots = match (spec.first_of, spec.lives_in) {
+                (Some(whole), _) => format!("the first of `{whole}`"),
+                (None, Slots::Both) => "both".to_owned(),
+                (None, Slots::Feature) => "feature".to_owned(),
+            };
+            table += &format!("| `{name}` | {values} | {rows} | {presence} | {written_by} | {slots} |\n");
+        }
+        table
+    }
+
+    #[test]
+    fn the_wire_protocols_table_of_columns_is_the_schema() {
+        let table = documented();
+        assert!(page("wire-protocol.md").contains(&table), "docs/wire-protocol.md should have:\n{table}");
+    }
+
+    #[test]
+    fn the_documented_hash_tags_are_the_schemas() {
+        let page = page("reproducible-batches.md");
+        for (spec, tag) in COLUMNS.iter().filter_map(|spec| Some((spec, spec.hash_tag?))) {
+            let tag = match (tag.per_layer, spec.is_of_layers()) {
+                (0, false) => format!("| {} |", tag.first),
+                (1, true) => format!("| {} + l |", tag.first),
+                (step, true) => format!("| {} + {step}·l |", tag.first),
+                (_, false) => panic!("{} is of no layer", spec.name),
+            };
+            let name = spec.name.replace('_', " ");
+            let line = page.lines().find(|line| line.starts_with(&tag)).expect(&tag);
+            assert!(line.contains(&name), "{name} in {line}");
+        }
+    }
+
+    #[test]
+    fn names_lead_back_and_unknown_ones_name_the_nearest() {
+        for spec in &COLUMNS {
+            assert_eq!(Column::from_name(spec.name), Some(spec.column));
+            let layer = if spec.is_of_layers() { 1 } else { 0 };
+            assert_eq!(Column::parse(&spec.full_name(layer), 2), Ok((spec.column, layer)));
+        }
+        let refused = |name: &str| Column::parse(name, 2).unwrap_err().to_string();
+        assert!(refused("label").contains("`labels`"), "{}", refused("label"));
+        assert!(refused("indcies").contains("`block0.indices`"));
+        assert!(refused("indptr").contains("`block0.indptr`"), "{}", refused("indptr"));
+        assert!(refused("block0.labels").contains("is `labels`"));
+        assert!(!refused("@@").contains("nearest"), "{}", refused("@@"));
+        assert_eq!(Column::parse("block2.indptr", 2), Err(ColumnError::NoSuchLayer { layer: 2, layers: 2 }));
+        for odd in ["block.indptr", "block-1.indptr", "blockx.indptr", "block", ""] {
+            assert!(matches!(Column::parse(odd, 2), Err(ColumnError::Unknown { .. })), "{odd}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! What decides which columns a run's batches have, and how large they become.
+
+use uva_sample::SamplerOptions;
+
+use crate::schema::Presence;
+use crate::{Column, FeatureType};
+
+/// The part of a run's options that its batches' layout depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchSpec {
+    /// How neighbours are sampled.
+    pub sampling: SamplerOptions,
+    /// Seeds a batch.
+    pub batch_size: usize,
+    /// Upper bound in bytes of a batch's ids and blocks, and again of its feature rows; `None`: the largest batch that
+    /// the fanouts allow.
+    pub slot_bytes: Option<u64>,
+    /// What the feature values of a batch are.
+    pub feature_type: FeatureType,
+    /// Columns with [`Presence::Asked`] or [`Presence::ForModel`] that batches shall have.
+    pub asked: Vec<Column>,
+}
+
+impl BatchSpec {
+    /// Whether batches have this column.
+    #[must_use]
+    pub fn has(&self, column: Column) -> bool {
+        match column.spec().presence {
+            Presence::Always => true,
+            Presence::Asked | Presence::ForModel => self.asked.contains(&column),
+            Presence::WeighedEdges => self.sampling.kind.weighs_edges(),
+        }
+    }
+}

@@ -1,0 +1,492 @@
+//! Reading a batch: its columns, typed or by name, wherever its slot is.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytemuck::Pod;
+use half::{bf16, f16};
+use uva_cuda::DeviceSlice;
+use uva_graph::{ElementType, FeatureTable, Labels, Split};
+use uva_sample::{BlockRef, LayerCounts, ListReads};
+
+use crate::schema::Presence;
+use crate::{BatchHeader, BatchLayout, Column, ColumnError, ColumnPlace, Element, FeatureRows};
+
+/// The memory of a slot that holds a batch.
+pub trait SlotMemory {
+    /// Bytes of the slot; `None` where they are in a GPU's memory alone.
+    ///
+    /// # Panics
+    /// When they are not within the slot: a header that was held against the layout names no others.
+    fn host(&self, range: Range<usize>) -> Option<&[u8]>;
+
+    /// The same in a GPU's memory, and that GPU's index; `None` where they are in host memory.
+    ///
+    /// # Panics
+    /// As [`SlotMemory::host`].
+    fn device(&self, range: Range<usize>) -> Option<(DeviceSlice<'_>, usize)>;
+
+    /// The slot's first byte in host memory, which its reader may write to; `None` on a GPU.
+    fn first_byte(&self) -> Option<*mut u8>;
+}
+
+/// A batch in a slot's memory. Where that is a GPU's ([`BatchView::on_device`]), the methods that lend host slices
+/// panic or say so; counts, times and hash are there in any case.
+#[derive(Debug)]
+pub struct BatchView<M> {
+    memory: M,
+    layout: Arc<BatchLayout>,
+    header: BatchHeader,
+}
+
+impl<M: SlotMemory> BatchView<M> {
+    /// The batch of this header, which was held against the layout.
+    pub fn new(memory: M, layout: Arc<BatchLayout>, header: BatchHeader) -> Self {
+        Self { memory, layout, header }
+    }
+
+    /// Where its columns lie.
+    pub fn layout(&self) -> &BatchLayout {
+        &self.layout
+    }
+
+    /// Its header.
+    pub fn header(&self) -> &BatchHeader {
+        &self.header
+    }
+
+    /// The memory that it is in.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// The same, to be taken apart.
+    pub fn memory_mut(&mut self) -> &mut M {
+        &mut self.memory
+    }
+
+    /// A column by its full name: `labels`, `x`, `block0.indptr`. [`COLUMNS`](crate::COLUMNS) lists them.
+    ///
+    /// ```
+    /// # use uva_batch::{BatchView, ColumnError, SlotMemory};
+    /// # fn of<M: SlotMemory>(batch: &BatchView<M>) -> Result<(), ColumnError> {
+    /// let nodes: &[i64] = batch.column("input_nodes")?.i64()?;
+    /// let picks: &[i32] = batch.column("block0.indices")?.i32()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ColumnError::Unknown`] with the nearest name, [`ColumnError::NoSuchLayer`], [`ColumnError::Absent`] where this
+    /// run's batches come without it.
+    pub fn column(&self, name: &str) -> Result<ColumnRef<'_>, ColumnError> {
+        let (column, layer) = Column::parse(name, self.layers())?;
+        self.column_of(column, layer)
+    }
+
+    /// A column. The layer counts for columns of layers only.
+    ///
+    /// # Errors
+    /// [`ColumnError::NoSuchLayer`]; [`ColumnError::Absent`] where this run's batches come without it.
+    pub fn column_of(&self, column: Column, layer: usize) -> Result<ColumnRef<'_>, ColumnError> {
+        let spec = column.spec();
+        if spec.is_of_layers() && layer >= self.layers() {
+            return Err(ColumnError::NoSuchLayer { layer, layers: self.layers() });
+        }
+        let place = self.layout.place(column, layer).ok_or_else(|| ColumnError::Absent {
+            name: spec.full_name(layer),
+            why: match spec.presence {
+                Presence::WeighedEdges => "its kind of sampler weighs no edges",
+                Presence::ForModel => "only runs whose built-in model needs it have it",
+                Presence::Asked | Presence::Always => "the run does not ask for this column",
+            },
+        })?;
+        Ok(ColumnRef {
+            place,
+            memory: &self.memory,
+            rows: place.rows(&self.header),
+            range: place.used(&self.header),
+        })
+    }
+
+    /// The column's values in host memory; empty where these batches have none.
+    fn slice<T: Pod>(&self, column: Column, layer: usize) -> &[T] {
+        bytemuck::cast_slice(self.bytes(self.layout.range(&self.header, column, layer)))
+    }
+
+    fn bytes(&self, range: Range<usize>) -> &[u8] {
+        match self.memory.host(range) {
+            Some(bytes) => bytes,
+            None => panic!("the batch is on a GPU: `on_device` lends its columns"),
+        }
+    }
+
+    /// The columns as device memory. `None` where they are in host memory.
+    pub fn on_device(&self) -> Option<DeviceView<'_>> {
+        self.memory.device(0..0)?;
+        Some(DeviceView { memory: &self.memory, layout: &self.layout, header: &self.header })
+    }
+
+    /// How many seeds it has.
+    pub fn seed_count(&self) -> usize {
+        self.header.seeds()
+    }
+
+    /// How many nodes it has, the seeds included.
+    pub fn node_count(&self) -> usize {
+        self.header.nodes()
+    }
+
+    /// How many destinations, sources and edges the block of a layer has.
+    ///
+    /// # Panics
+    /// When there is no such layer.
+    pub fn counts(&self, layer: usize) -> LayerCounts {
+        assert!(layer < self.layers(), "layer {layer} of {}", self.layers());
+        self.header.layer(layer)
+    }
+
+    /// Which split the seeds are of.
+    pub fn split(&self) -> Split {
+        self.header.key().split
+    }
+
+    /// The epoch, from 0; 0 for test batches.
+    pub fn epoch(&self) -> u32 {
+        self.header.key().epoch
+    }
+
+    /// The batch's number within its pass, from 0.
+    pub fn index(&self) -> u32 {
+        self.header.key().batch
+    }
+
+    /// The batch's hash (docs/reproducible-batches.md).
+    pub fn hash(&self) -> u64 {
+        self.header.hash()
+    }
+
+    /// Ids of all nodes of the batch, the seeds first: row `i` of the features is of `input_nodes()[i]`.
+    ///
+    /// # Panics
+    /// On a GPU, as every method that lends a host slice: see [`BatchView::on_device`].
+    pub fn input_nodes(&self) -> &[i64] {
+        self.slice(Column::InputNodes, 0)
+    }
+
+    /// Ids of the seeds.
+    pub fn seeds(&self) -> &[i64] {
+        self.slice(Column::Seeds, 0)
+    }
+
+    /// Position of each seed in its split, as PyG's loaders have it; empty unless the options ask for it.
+    pub fn input_id(&self) -> &[i64] {
+        self.slice(Column::InputId, 0)
+    }
+
+    /// Labels of the seeds.
+    pub fn labels(&self) -> Labels<'_> {
+        match self.layout.place(Column::Labels, 0).and_then(|place| place.width) {
+            None => Labels::Single(self.slice(Column::Labels, 0)),
+            Some(classes) => Labels::Multi { classes, values: self.slice(Column::Labels, 0) },
+        }
+    }
+
+    /// In-degree of each input node in the whole graph; empty unless the options ask for them.
+    pub fn degrees(&self) -> &[i32] {
+        self.slice(Column::Degrees, 0)
+    }
+
+    /// Feature rows, row `i` for `input_nodes()[i]`; 64-byte aligned.
+    pub fn features(&self) -> FeatureTable<'_> {
+        FeatureTable {
+            bytes: self.slice(Column::X, 0),
+            rows: self.header.nodes(),
+            dim: self.layout.dim(),
+            element: self.layout.element(),
+        }
+    }
+
+    /// Feature rows as float32.
+    ///
+    /// ```
+    /// # use uva_batch::{BatchView, ColumnError, SlotMemory};
+    /// # fn of<M: SlotMemory>(batch: &BatchView<M>) -> Result<(), ColumnError> {
+    /// for (node, row) in batch.input_nodes().iter().zip(batch.features_f32()?) {
+    ///     println!("node {node}: {row:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ColumnError::OtherType`] naming the type that they have; [`ColumnError::OnDevice`].
+    pub fn features_f32(&self) -> Result<FeatureRows<'_, f32>, ColumnError> {
+        self.feature_rows(Element::F32)
+    }
+
+    /// Feature rows as float16.
+    ///
+    /// # Errors
+    /// As [`BatchView::features_f32`].
+    pub fn features_f16(&self) -> Result<FeatureRows<'_, f16>, ColumnError> {
+        self.feature_rows(Element::F16)
+    }
+
+    /// Feature rows as bfloat16.
+    ///
+    /// # Errors
+    /// As [`BatchView::features_f32`].
+    pub fn features_bf16(&self) -> Result<FeatureRows<'_, bf16>, ColumnError> {
+        self.feature_rows(Element::Bf16)
+    }
+
+    fn feature_rows<T: Pod>(&self, wanted: Element) -> Result<FeatureRows<'_, T>, ColumnError> {
+        let values = self.column_of(Column::X, 0)?.values(wanted)?;
+        Ok(FeatureRows::new(values, self.layout.dim()))
+    }
+
+    /// Layers of the batch, one a fanout.
+    pub fn layers(&self) -> usize {
+        self.layout.layers().len()
+    }
+
+    /// The block of a layer; layer 0 is the hop at the seeds.
+    ///
+    /// # Panics
+    /// When there is no such layer.
+    pub fn block(&self, layer: usize) -> BlockRef<'_> {
+        let LayerCounts { destinations, sources, .. } = self.counts(layer);
+        BlockRef {
+            destinations,
+            sources,
+            indptr: self.slice(Column::Indptr, layer),
+            indices: self.slice(Column::Indices, layer),
+            edge_ids: self.slice(Column::EdgeIds, layer),
+            weights: self.slice(Column::Weights, layer),
+        }
+    }
+
+    /// Which sampler made it, from 0.
+    pub fn sampler(&self) -> u32 {
+        self.header.sampler()
+    }
+
+    /// When its sampling and its gathering began, by a clock that all processes of the machine share
+    /// (`CLOCK_MONOTONIC`).
+    pub fn began(&self) -> [Duration; 2] {
+        self.header.began()
+    }
+
+    /// How long the sampler worked on it.
+    pub fn sample_time(&self) -> Duration {
+        Duration::from_nanos(self.header.sample_ns())
+    }
+
+    /// Reads of neighbour lists that sampling it took, and those of cached lists.
+    pub fn list_reads(&self) -> ListReads {
+        self.header.list_reads()
+    }
+
+    /// Batches that waited for the consumer when the producer turned to this one: back-pressure follows it.
+    pub fn queue(&self) -> u32 {
+        self.header.queue()
+    }
+
+    /// How many of its threads the producer used for it; 0 where a GPU gathered.
+    pub fn pace(&self) -> u32 {
+        self.header.pace()
+    }
+}
+
+/// A column of a batch, to be read.
+#[derive(Clone)]
+pub struct ColumnRef<'a> {
+    place: &'a ColumnPlace,
+    memory: &'a dyn SlotMemory,
+    rows: usize,
+    range: Range<usize>,
+}
+
+impl<'a> ColumnRef<'a> {
+    /// Its full name, such as `block0.indptr`.
+    pub fn name(&self) -> String {
+        self.place.column.spec().full_name(self.place.layer)
+    }
+
+    /// The type of its values.
+    pub fn element(&self) -> Element {
+        self.place.element
+    }
+
+    /// Its rows; values where it has one dimension.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Values in a row; `None` where it has one dimension.
+    pub fn width(&self) -> Option<usize> {
+        self.place.width
+    }
+
+    /// Its bytes in host memory, rows one behind the other.
+    ///
+    /// # Errors
+    /// [`ColumnError::OnDevice`].
+    pub fn bytes(&self) -> Result<&'a [u8], ColumnError> {
+        self.memory.host(self.range.clone()).ok_or_else(|| ColumnError::OnDevice { name: self.name() })
+    }
+
+    /// Its int64 values.
+    ///
+    /// # Errors
+    /// [`ColumnError::OtherType`]; [`ColumnError::OnDevice`].
+    pub fn i64(&self) -> Result<&'a [i64], ColumnError> {
+        self.values(Element::I64)
+    }
+
+    /// Its int32 values.
+    ///
+    /// # Errors
+    /// As [`ColumnRef::i64`].
+    pub fn i32(&self) -> Result<&'a [i32], ColumnError> {
+        self.values(Element::I32)
+    }
+
+    /// Its float32 values.
+    ///
+    /// # Errors
+    /// As [`ColumnRef::i64`].
+    pub fn f32(&self) -> Result<&'a [f32], ColumnError> {
+        self.values(Element::F32)
+    }
+
+    /// Its uint8 values.
+    ///
+    /// # Errors
+    /// As [`ColumnRef::i64`].
+    pub fn u8(&self) -> Result<&'a [u8], ColumnError> {
+        self.values(Element::U8)
+    }
+
+    fn values<T: Pod>(&self, wanted: Element) -> Result<&'a [T], ColumnError> {
+        let is = self.place.element;
+        if is != wanted {
+            return Err(ColumnError::OtherType { name: self.name(), wanted, is });
+        }
+        self.bytes().map(bytemuck::cast_slice)
+    }
+
+    /// Where it lies, for code that lends it on: to another language, say.
+    ///
+    /// The address is good while the batch lives. Its bytes are the batch's owner's to write too: code that lets them
+    /// be written keeps every method that lends them as a slice from being called meanwhile.
+    pub fn raw(&self) -> RawArray {
+        let (address, device) = match (self.memory.first_byte(), self.memory.device(self.range.clone())) {
+            (Some(first), _) => (first.wrapping_add(self.range.start) as u64, None),
+            (None, Some((slice, ordinal))) => (slice.address(), Some(ordinal)),
+            // The stand-in driver: device memory is host memory, once the host has waited for it.
+            (None, None) => {
+                (self.memory.host(self.range.clone()).map_or(0, |bytes| bytes.as_ptr() as u64), None)
+            }
+        };
+        let (rows, columns, element) = (self.rows, self.place.width, self.place.element);
+        RawArray { address, bytes: self.range.len(), rows, columns, element, device }
+    }
+}
+
+/// Where an array lies and how: rows one behind the other, no gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawArray {
+    /// Its first byte, in this process or on the device. Arrays begin on a cache line, features on a page.
+    pub address: u64,
+    /// Its bytes.
+    pub bytes: usize,
+    /// Its rows, or values where it has no columns.
+    pub rows: usize,
+    /// Its columns.
+    pub columns: Option<usize>,
+    /// The type of its values.
+    pub element: Element,
+    /// The CUDA device it is on; `None`: host memory.
+    pub device: Option<usize>,
+}
+
+/// The columns of a batch in device memory, under the names that [`BatchView`] has for them.
+#[derive(Clone, Copy)]
+pub struct DeviceView<'a> {
+    memory: &'a dyn SlotMemory,
+    layout: &'a BatchLayout,
+    header: &'a BatchHeader,
+}
+
+impl<'a> DeviceView<'a> {
+    /// A column. The layer counts for columns of layers only. `None` where these batches have no such column, or no
+    /// such layer.
+    pub fn column(&self, column: Column, layer: usize) -> Option<DeviceSlice<'a>> {
+        let place = self.layout.place(column, layer)?;
+        self.memory.device(place.used(self.header)).map(|(slice, _)| slice)
+    }
+
+    fn always(&self, column: Column, layer: usize) -> DeviceSlice<'a> {
+        self.column(column, layer)
+            .unwrap_or_else(|| panic!("layer {layer} of {}", self.layout.layers().len()))
+    }
+
+    /// int64, one a node.
+    pub fn input_nodes(&self) -> DeviceSlice<'a> {
+        self.always(Column::InputNodes, 0)
+    }
+
+    /// int64, one a seed; or of a multi-label dataset uint8, a row a seed.
+    pub fn labels(&self) -> DeviceSlice<'a> {
+        self.always(Column::Labels, 0)
+    }
+
+    /// int32, one a node; `None` unless the options ask for them.
+    pub fn degrees(&self) -> Option<DeviceSlice<'a>> {
+        self.column(Column::Degrees, 0)
+    }
+
+    /// Feature rows, row `i` for node `i`.
+    pub fn features(&self) -> DeviceSlice<'a> {
+        self.always(Column::X, 0)
+    }
+
+    /// Columns of the features.
+    pub fn dim(&self) -> usize {
+        self.layout.dim()
+    }
+
+    /// Type of the features.
+    pub fn element(&self) -> ElementType {
+        self.layout.element()
+    }
+
+    /// int32, one more than the layer has destinations.
+    ///
+    /// # Panics
+    /// When there is no such layer.
+    pub fn indptr(&self, layer: usize) -> DeviceSlice<'a> {
+        self.always(Column::Indptr, layer)
+    }
+
+    /// int32, one an edge of the layer.
+    ///
+    /// # Panics
+    /// When there is no such layer.
+    pub fn indices(&self, layer: usize) -> DeviceSlice<'a> {
+        self.always(Column::Indices, layer)
+    }
+
+    /// int64, one an edge of the layer; `None` unless the options ask for them.
+    pub fn edge_ids(&self, layer: usize) -> Option<DeviceSlice<'a>> {
+        self.column(Column::EdgeIds, layer)
+    }
+
+    /// float32, one an edge of the layer; `None` unless the kind of sampler weighs edges.
+    pub fn weights(&self, layer: usize) -> Option<DeviceSlice<'a>> {
+        self.column(Column::Weights, layer)
+    }
+}

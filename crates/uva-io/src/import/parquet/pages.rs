@@ -1,0 +1,471 @@
+//! The pages of a column chunk: headers parsed, contents decompressed, both within bounds.
+//!
+//! The `parquet` crate decodes values out of pages, but its own page reader trusts the sizes in a header: a few bytes
+//! could ask for gigabytes. This one checks every size before memory is taken, counts the memory of all open columns
+//! against one [`Budget`], and decompresses zstd without C.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flate2::read::MultiGzDecoder;
+use parquet::basic::{Compression, Encoding, Type};
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::errors::{ParquetError, Result};
+use parquet::schema::types::ColumnDescPtr;
+
+use super::super::text::Zstd;
+use super::thrift::Thrift;
+
+/// Bytes that the pages of all open columns of a table take at most. Writers aim at 1 MiB a page.
+const MOST_PAGE_BYTES: u64 = 1 << 30;
+
+/// Bytes that a decoded entry of a dictionary takes beside its content.
+const DICTIONARY_ENTRY: u64 = 40;
+
+/// Memory that is shared by the open columns of a table.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Budget(Arc<AtomicU64>);
+
+/// Memory that has been taken of a budget.
+#[derive(Debug)]
+struct Taken {
+    budget: Budget,
+    bytes: u64,
+}
+
+impl Budget {
+    fn take(&self, bytes: u64) -> Result<Taken> {
+        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
+        let taken = Taken { budget: self.clone(), bytes };
+        if before.saturating_add(bytes) <= MOST_PAGE_BYTES {
+            return Ok(taken);
+        }
+        let most = MOST_PAGE_BYTES >> 20;
+        Err(wrong(format!(
+            "its pages take more than {most} MiB with those of the other columns: write smaller pages"
+        )))
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.budget.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+fn wrong(message: impl Into<String>) -> ParquetError {
+    ParquetError::General(message.into())
+}
+
+/// What a page header says, as far as it matters here. Absent numbers are 0.
+#[derive(Debug, Default)]
+struct Header {
+    kind: i64,
+    uncompressed: i64,
+    compressed: i64,
+    values: i64,
+    encoding: i64,
+    definition_encoding: i64,
+    repetition_encoding: i64,
+    nulls: i64,
+    rows: i64,
+    definition_bytes: i64,
+    repetition_bytes: i64,
+    stored: bool,
+}
+
+impl Header {
+    fn read(input: impl Read) -> io::Result<Header> {
+        let mut header = Header::default();
+        let mut thrift = Thrift::new(input);
+        thrift.each_field(|thrift, id, kind| {
+            match id {
+                1 => header.kind = thrift.integer(kind)?,
+                2 => header.uncompressed = thrift.integer(kind)?,
+                3 => header.compressed = thrift.integer(kind)?,
+                // Of data, of a dictionary, of data in version 2.
+                5 | 7 | 8 => thrift.structure(kind, |thrift, part, kind| {
+                    match (id, part) {
+                        (_, 1) => header.values = thrift.integer(kind)?,
+                        (5 | 7, 2) | (8, 4) => header.encoding = thrift.integer(kind)?,
+                        (5, 3) => header.definition_encoding = thrift.integer(kind)?,
+                        (5, 4) => header.repetition_encoding = thrift.integer(kind)?,
+                        (8, 2) => header.nulls = thrift.integer(kind)?,
+                        (8, 3) => header.rows = thrift.integer(kind)?,
+                        (8, 5) => header.definition_bytes = thrift.integer(kind)?,
+                        (8, 6) => header.repetition_bytes = thrift.integer(kind)?,
+                        (8, 7) => header.stored = !thrift.boolean(kind)?,
+                        _ => thrift.skip(kind)?,
+                    }
+                    Ok(())
+                })?,
+                _ => thrift.skip(kind)?,
+            }
+            Ok(())
+        })?;
+        Ok(header)
+    }
+}
+
+/// A part of a file, read by offset, so that several columns share one open file.
+#[derive(Debug)]
+struct Part {
+    file: Arc<File>,
+    at: u64,
+    end: u64,
+}
+
+impl Read for Part {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.end - self.at).unwrap_or(usize::MAX).min(buffer.len());
+        let read = self.file.read_at(&mut buffer[..most], self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// Values that the rows asked for so far may take, in a column chunk. A list could otherwise have any length.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Allowance(Arc<AtomicU64>);
+
+impl Allowance {
+    pub(super) fn add(&self, values: u64) {
+        self.0.fetch_add(values, Ordering::Relaxed);
+    }
+}
+
+/// Values of a page that are held at once, where rows are lists.
+const MOST_LISTED: u32 = 1 << 24;
+
+/// Reads the pages of one column chunk.
+pub(super) struct Pages {
+    input: BufReader<Part>,
+    codec: Compression,
+    column: ColumnDescPtr,
+    budget: Budget,
+    allowance: Allowance,
+    /// Values of the pages so far.
+    delivered: u64,
+    dictionary: Option<Taken>,
+    page: Option<Taken>,
+}
+
+impl Pages {
+    /// The pages in `range` of `file`, which hold values of `column`.
+    pub(super) fn new(
+        file: Arc<File>,
+        range: std::ops::Range<u64>,
+        codec: Compression,
+        column: ColumnDescPtr,
+        budget: Budget,
+        allowance: Allowance,
+    ) -> Pages {
+        let input = BufReader::new(Part { file, at: range.start, end: range.end });
+        Pages { input, codec, column, budget, allowance, delivered: 0, dictionary: None, page: None }
+    }
+
+    fn ended(&self) -> bool {
+        let part = self.input.get_ref();
+        self.input.buffer().is_empty() && part.at == part.end
+    }
+
+    fn next_page(&mut self) -> Result<Option<Page>> {
+        loop {
+            drop(self.page.take());
+            if self.ended() {
+                return Ok(None);
+            }
+            let header =
+                Header::read(&mut self.input).map_err(|error| wrong(format!("a page header: {error}")))?;
+            let size = |size: i64, what: &str| {
+                u64::try_from(size)
+                    .ok()
+                    .filter(|&size| size <= i32::MAX as u64)
+                    .ok_or_else(|| wrong(format!("a page header says that its {what} take {size} bytes")))
+            };
+            let left = self.input.buffer().len() as u64 + self.input.get_ref().end - self.input.get_ref().at;
+            let (compressed, uncompressed) =
+                (size(header.compressed, "compressed values")?, size(header.uncompressed, "values")?);
+            if compressed > left {
+                return Err(wrong(format!(
+                    "a page of {compressed} bytes, of which {left} are left in the column"
+                )));
+            }
+            let values = u32::try_from(header.values)
+                .map_err(|_| wrong(format!("a page header says that it has {} values", header.values)))?;
+            match header.kind {
+                // An index, which nothing here needs.
+                1 => {
+                    io::copy(&mut (&mut self.input).take(compressed), &mut io::sink())?;
+                }
+                2 => return self.dictionary(&header, compressed, uncompressed, values).map(Some),
+                0 | 3 => return self.data(&header, compressed, uncompressed, values).map(Some),
+                kind => return Err(wrong(format!("a page is of the unknown kind {kind}"))),
+            }
+        }
+    }
+
+    fn dictionary(
+        &mut self,
+        header: &Header,
+        compressed: u64,
+        uncompressed: u64,
+        values: u32,
+    ) -> Result<Page> {
+        if self.dictionary.is_some() {
+            return Err(wrong("it has a second dictionary"));
+        }
+        if !matches!(header.encoding, 0 | 2) {
+            return Err(wrong("its dictionary is not encoded as PLAIN"));
+        }
+        // What a value takes at least: the decoder makes room for as many as the header promises.
+        let least = match self.column.physical_type() {
+            Type::INT32 | Type::FLOAT | Type::BYTE_ARRAY => 4,
+            Type::INT64 | Type::DOUBLE => 8,
+            _ => return Err(wrong("a column of this type has no dictionary")),
+        };
+        if u64::from(values) * least > uncompressed {
+            return Err(wrong(format!("its dictionary of {uncompressed} bytes cannot hold {values} values")));
+        }
+        self.dictionary =
+            Some(self.budget.take(compressed + uncompressed + u64::from(values) * DICTIONARY_ENTRY)?);
+        let content = self.content(compressed, 0, uncompressed, false)?;
+        let encoding = Encoding::PLAIN;
+        Ok(Page::DictionaryPage { buf: content.into(), num_values: values, encoding, is_sorted: false })
+    }
+
+    fn data(&mut self, header: &Header, compressed: u64, uncompressed: u64, values: u32) -> Result<Page> {
+        let encoding = match header.encoding {
+            0 => Encoding::PLAIN,
+            2 | 8 if self.dictionary.is_some() => Encoding::RLE_DICTIONARY,
+            2 | 8 => return Err(wrong("a page refers to a dictionary, and there is none before it")),
+            3 if self.column.physical_type() == Type::BOOLEAN => Encoding::RLE,
+            // Their decoders make room for whatever a page promises.
+            5..=7 => return Err(wrong("it has the encoding DELTA: write it as PLAIN or by a dictionary")),
+            other => return Err(wrong(format!("a page has the encoding {other}: write it as PLAIN"))),
+        };
+        let lists = self.column.max_rep_level() > 0;
+        // The next page is asked for only when the values before it are too few for the rows that were asked for.
+        if lists && (values > MOST_LISTED || self.delivered > self.allowance.0.load(Ordering::Relaxed)) {
+            return Err(wrong("its lists are longer than the number of its values says"));
+        }
+        self.delivered += u64::from(values);
+        self.page = Some(self.budget.take(compressed + uncompressed)?);
+        if header.kind == 0 {
+            // Some writers name BIT_PACKED, which Parquet has given up, where there are no levels.
+            let level = |used: bool, encoding: i64| match (used, encoding) {
+                (false, _) | (true, 3) => Ok(Encoding::RLE),
+                _ => Err(wrong(format!("a page has levels in the encoding {encoding}: write them as RLE"))),
+            };
+            let nullable = self.column.max_def_level() > 0;
+            return Ok(Page::DataPage {
+                buf: self.content(compressed, 0, uncompressed, false)?.into(),
+                num_values: values,
+                encoding,
+                def_level_encoding: level(nullable, header.definition_encoding)?,
+                rep_level_encoding: level(lists, header.repetition_encoding)?,
+                statistics: None,
+            });
+        }
+        let count = |count: i64| {
+            u32::try_from(count).map_err(|_| wrong(format!("a page header counts {count} of something")))
+        };
+        let (definition, repetition) = (count(header.definition_bytes)?, count(header.repetition_bytes)?);
+        let levels = u64::from(definition) + u64::from(repetition);
+        if levels > compressed.min(uncompressed) {
+            return Err(wrong(format!("the levels of a page take {levels} bytes, more than the page")));
+        }
+        Ok(Page::DataPageV2 {
+            buf: self.content(compressed, levels, uncompressed, header.stored)?.into(),
+            num_values: values,
+            encoding,
+            num_nulls: count(header.nulls)?,
+            num_rows: count(header.rows)?,
+            def_levels_byte_len: definition,
+            rep_levels_byte_len: repetition,
+            is_compressed: false,
+            statistics: None,
+        })
+    }
+
+    /// The next `compressed` bytes, decompressed to `uncompressed`; the first `levels` of them always lie as they are,
+    /// all of them where `stored`.
+    fn content(&mut self, compressed: u64, levels: u64, uncompressed: u64, stored: bool) -> Result<Vec<u8>> {
+        let mut raw = Vec::with_capacity(compressed as usize);
+        (&mut self.input).take(compressed).read_to_end(&mut raw)?;
+        if raw.len() as u64 != compressed {
+            return Err(wrong("the file ends within a page"));
+        }
+        let (levels, rest) = raw.split_at(levels as usize);
+        let size = uncompressed as usize - levels.len();
+        if stored || self.codec == Compression::UNCOMPRESSED {
+            return match rest.len() == size {
+                true => Ok(raw),
+                false => {
+                    Err(wrong(format!("a page has {} bytes, its header says {uncompressed}", raw.len())))
+                }
+            };
+        }
+        let mut content = levels.to_vec();
+        let failed = |error: &dyn std::fmt::Display| wrong(format!("a page cannot be decompressed: {error}"));
+        // One byte more than there may be, to see that there are more.
+        let most = size as u64 + 1;
+        match self.codec {
+            _ if size == 0 => {}
+            Compression::SNAPPY => {
+                let said = snap::raw::decompress_len(rest).map_err(|error| failed(&error))?;
+                if said != size {
+                    return Err(wrong(format!(
+                        "a page decompresses to {said} bytes, its header says {size}"
+                    )));
+                }
+                content
+                    .extend(snap::raw::Decoder::new().decompress_vec(rest).map_err(|error| failed(&error))?);
+            }
+            Compression::GZIP(_) => {
+                MultiGzDecoder::new(rest)
+                    .take(most)
+                    .read_to_end(&mut content)
+                    .map_err(|error| failed(&error))?;
+            }
+            Compression::ZSTD(_) => {
+                Zstd::new(rest).take(most).read_to_end(&mut content).map_err(|error| failed(&error))?;
+            }
+            codec => {
+                let message =
+                    format!("it is compressed with {codec}: write it with snappy, gzip, zstd or nothing");
+                return Err(wrong(message));
+            }
+        }
+        if content.len() as u64 != uncompressed {
+            return Err(wrong(format!(
+                "a page does not decompress to the {uncompressed} bytes of its header"
+            )));
+        }
+        Ok(content)
+    }
+}
+
+impl PageReader for Pages {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        self.next_page()
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        Err(wrong("pages are read in their order"))
+    }
+
+    /// The end of the last page ends a row; that of another one need not, and the next page tells.
+    fn at_record_boundary(&mut self) -> Result<bool> {
+        Ok(self.ended())
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        Err(wrong("pages are read in their order"))
+    }
+}
+
+impl Iterator for Pages {
+    type Item = Result<Page>;
+
+    fn next(&mut self) -> Option<Result<Page>> {
+        self.next_page().transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression as Level;
+    use flate2::write::GzEncoder;
+    use parquet::basic::GzipLevel;
+    use parquet::schema::types::{ColumnDescriptor, ColumnPath};
+
+    use super::*;
+
+    /// A field of an integer behind the one before it.
+    fn integer(out: &mut Vec<u8>, value: u64) {
+        out.push(0x15);
+        let mut rest = value << 1;
+        while rest >= 0x80 {
+            out.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        out.push(rest as u8);
+    }
+
+    /// A page in version 1 with this header and content.
+    fn page(kind: u64, uncompressed: u64, values: u64, encoding: u64, content: &[u8]) -> Vec<u8> {
+        let mut page = Vec::new();
+        integer(&mut page, kind);
+        integer(&mut page, uncompressed);
+        integer(&mut page, content.len() as u64);
+        // The fifth or the seventh field, a structure of two integers.
+        page.push(if kind == 2 { 0x4c } else { 0x2c });
+        integer(&mut page, values);
+        integer(&mut page, encoding);
+        page.extend([0, 0]);
+        page.extend(content);
+        page
+    }
+
+    fn first_page(codec: Compression, bytes: &[u8]) -> Result<Option<Page>> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        let kind =
+            parquet::schema::types::Type::primitive_type_builder("c", Type::BYTE_ARRAY).build().unwrap();
+        let column = ColumnDescriptor::new(Arc::new(kind), 0, 0, ColumnPath::from("c"));
+        let range = 0..bytes.len() as u64;
+        let (budget, allowance) = (Budget::default(), Allowance::default());
+        Pages::new(Arc::new(file), range, codec, Arc::new(column), budget, allowance).get_next_page()
+    }
+
+    fn refusal(codec: Compression, bytes: &[u8]) -> String {
+        first_page(codec, bytes).expect_err("the page was read").to_string()
+    }
+
+    #[test]
+    fn a_page_takes_no_more_memory_than_its_header_says_and_the_header_not_more_than_the_budget() {
+        let gzip = Compression::GZIP(GzipLevel::default());
+        let mut encoder = GzEncoder::new(Vec::new(), Level::best());
+        encoder.write_all(&vec![0; 16 << 20]).unwrap();
+        let bomb = encoder.finish().unwrap();
+        let whole = first_page(gzip, &page(0, 16 << 20, 1, 0, &bomb)).unwrap().unwrap();
+        assert_eq!(whole.buffer().len(), 16 << 20);
+        let message = refusal(gzip, &page(0, 100, 1, 0, &bomb));
+        assert!(message.contains("does not decompress to the 100 bytes"), "{message}");
+        let message = refusal(gzip, &page(0, (1 << 31) - 1, 1, 0, &bomb));
+        assert!(message.contains("more than 1024 MiB"), "{message}");
+        let message = refusal(gzip, &page(0, 1 << 40, 1, 0, &bomb));
+        assert!(message.contains("its values take 1099511627776 bytes"), "{message}");
+        let message = refusal(Compression::SNAPPY, &page(0, 100, 1, 0, b"\xff\xff\xff\xff\x07"));
+        assert!(message.contains("decompresses to 2147483647 bytes"), "{message}");
+        // zstd's frame of "aaaa".
+        let frame =
+            ruzstd::encoding::compress_to_vec(&b"aaaa"[..], ruzstd::encoding::CompressionLevel::Fastest);
+        let zstd = Compression::ZSTD(Default::default());
+        assert_eq!(&first_page(zstd, &page(0, 4, 1, 0, &frame)).unwrap().unwrap().buffer()[..], b"aaaa");
+        assert!(refusal(zstd, &page(0, 3, 1, 0, &frame)).contains("does not decompress to the 3 bytes"));
+    }
+
+    #[test]
+    fn counts_and_encodings_that_a_decoder_would_trust_are_refused() {
+        let plain = Compression::UNCOMPRESSED;
+        let refused = |bytes: &[u8], part: &str| {
+            let message = refusal(plain, bytes);
+            assert!(message.contains(part), "{message} instead of {part}");
+        };
+        refused(&page(2, 8, 1 << 30, 0, &[0; 8]), "dictionary of 8 bytes cannot hold 1073741824 values");
+        refused(&page(0, 8, 1, 8, &[0; 8]), "refers to a dictionary, and there is none");
+        refused(&page(0, 8, 1, 5, &[0; 8]), "DELTA");
+        refused(&page(0, 9, 1, 0, &[0; 8]), "a page has 8 bytes, its header says 9");
+        refused(&page(7, 8, 1, 0, &[0; 8]), "unknown kind 7");
+        refused(&page(0, 8, 1, 0, &[0; 8])[..18], "5 are left in the column");
+        refused(&[0xff; 4], "a page header");
+        assert!(first_page(plain, &[]).unwrap().is_none());
+    }
+}

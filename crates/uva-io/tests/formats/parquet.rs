@@ -1,0 +1,265 @@
+//! `--from parquet`.
+
+use std::sync::Arc;
+
+use ::parquet::basic::{Compression, GzipLevel};
+use ::parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, FloatType, Int32Type, Int64Type};
+use ::parquet::file::properties::{WriterProperties, WriterVersion};
+use ::parquet::file::writer::SerializedFileWriter;
+use ::parquet::schema::parser::parse_message_type;
+use uva_graph::Split;
+
+use super::*;
+
+/// A column of one row group: values without nulls, and the levels that say where those are.
+enum Column<'v> {
+    Long(&'v [i64], &'v [i16]),
+    Int(&'v [i32]),
+    Double(&'v [f64], &'v [i16]),
+    Float(&'v [f32]),
+    Bool(&'v [bool]),
+    Text(&'v [&'v str], &'v [i16]),
+    /// Definition and repetition levels.
+    List(&'v [f32], &'v [i16], &'v [i16]),
+}
+
+fn table(schema: &str, properties: WriterProperties, groups: &[&[Column<'_>]]) -> Vec<u8> {
+    let schema = Arc::new(parse_message_type(&format!("message table {{ {schema} }}")).unwrap());
+    let mut file = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties)).unwrap();
+    for columns in groups {
+        let mut group = file.next_row_group().unwrap();
+        for column in *columns {
+            let mut writer = group.next_column().unwrap().unwrap();
+            let levels = |levels: &'_ [i16]| (!levels.is_empty()).then(|| levels.to_vec());
+            match column {
+                Column::Long(values, nulls) => {
+                    writer.typed::<Int64Type>().write_batch(values, levels(nulls).as_deref(), None).unwrap()
+                }
+                Column::Int(values) => writer.typed::<Int32Type>().write_batch(values, None, None).unwrap(),
+                Column::Double(values, nulls) => {
+                    writer.typed::<DoubleType>().write_batch(values, levels(nulls).as_deref(), None).unwrap()
+                }
+                Column::Float(values) => writer.typed::<FloatType>().write_batch(values, None, None).unwrap(),
+                Column::Bool(values) => writer.typed::<BoolType>().write_batch(values, None, None).unwrap(),
+                Column::Text(values, nulls) => {
+                    let values: Vec<ByteArray> = values.iter().map(|&value| value.into()).collect();
+                    writer
+                        .typed::<ByteArrayType>()
+                        .write_batch(&values, levels(nulls).as_deref(), None)
+                        .unwrap()
+                }
+                Column::List(values, nulls, starts) => {
+                    writer.typed::<FloatType>().write_batch(values, Some(nulls), Some(starts)).unwrap()
+                }
+            };
+            writer.close().unwrap();
+        }
+        group.close().unwrap();
+    }
+    file.into_inner().unwrap()
+}
+
+fn plain() -> WriterProperties {
+    WriterProperties::builder().build()
+}
+
+const NAMES: &str = "required binary src (UTF8); required binary dst (UTF8);";
+const NUMBERS: &str = "required int64 src; required int64 dst;";
+const NODES: &str = "required binary id (UTF8); \
+                     optional group feat (LIST) { repeated group list { optional float element; } } \
+                     optional int64 label; optional binary split (UTF8);";
+
+/// Edges between nodes that are called by name, in two row groups.
+fn edges(properties: WriterProperties) -> Vec<u8> {
+    let first = [Column::Text(&["a", "b", "a"], &[]), Column::Text(&["b", "c", "c"], &[])];
+    table(NAMES, properties, &[&first, &[Column::Text(&["d"], &[]), Column::Text(&["a"], &[])]])
+}
+
+/// Their nodes, in two row groups.
+fn nodes(properties: WriterProperties) -> Vec<u8> {
+    let first = [
+        Column::Text(&["d", "c"], &[]),
+        Column::List(&[0.5, 1.0, 2.0, 3.0], &[3; 4], &[0, 1, 0, 1]),
+        Column::Long(&[2], &[1, 0]),
+        Column::Text(&["train", "val"], &[1, 1]),
+    ];
+    let second = [
+        Column::Text(&["b", "a"], &[]),
+        Column::List(&[4.0, 5.0, 6.0, 7.0], &[3; 4], &[0, 1, 0, 1]),
+        Column::Long(&[0, 1], &[1, 1]),
+        Column::Text(&["test"], &[0, 1]),
+    ];
+    table(NODES, properties, &[&first, &second])
+}
+
+#[test]
+fn tables_with_text_ids_become_a_dataset_in_every_compression_and_version() {
+    for compression in
+        [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::GZIP(GzipLevel::default())]
+    {
+        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+            for dictionary in [true, false] {
+                let properties = || {
+                    let builder = WriterProperties::builder().set_compression(compression);
+                    let builder = builder.set_writer_version(version).set_dictionary_enabled(dictionary);
+                    // Without a dictionary version 2 would choose DELTA for text.
+                    match dictionary {
+                        true => builder.build(),
+                        false => builder.set_encoding(::parquet::basic::Encoding::PLAIN).build(),
+                    }
+                };
+                let place = Place::new();
+                place.write("graph/edges.parquet", edges(properties()));
+                place.write("graph/nodes.parquet", nodes(properties()));
+                let dataset = place.import("parquet", "graph", &ImportOptions::default()).unwrap();
+                // d, c, b, a are 0 to 3.
+                assert_eq!(lists(&dataset), [vec![], vec![2, 3], vec![3], vec![0]]);
+                assert_eq!(floats(&dataset), [0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+                assert_eq!((labels(&dataset), dataset.classes()), (&[2, -1, 0, 1][..], 3));
+                assert_eq!(
+                    Split::ALL.map(|split| dataset.split(split).to_vec()),
+                    [vec![0], vec![1], vec![3]]
+                );
+                assert_eq!(fs::read_to_string(place.path("out/node_names.txt")).unwrap(), "d\nc\nb\na\n");
+            }
+        }
+    }
+}
+
+#[test]
+fn without_a_table_of_nodes_they_are_the_ids_that_occur() {
+    let place = Place::new();
+    let named = place.write("named.parquet", edges(plain()));
+    let dataset = place.import("parquet", "named.parquet", &ImportOptions::default()).unwrap();
+    assert_eq!(lists(&dataset), [vec![3], vec![0], vec![1, 0], vec![]]);
+    assert_eq!(fs::read_to_string(place.path("out/node_names.txt")).unwrap(), "a\nb\nc\nd\n");
+    assert_eq!((dataset.features().dim, labels(&dataset)), (1, &[-1; 4][..]));
+    fs::remove_file(named).unwrap();
+
+    let sources = [Column::Long(&[70, 70, -5], &[]), Column::Int(&[900, -5, 70])];
+    let schema = "required int64 source; required int32 target;";
+    place.write("numbers.parquet", table(schema, plain(), &[&sources]));
+    let dataset = place.import("parquet", "numbers.parquet", &ImportOptions::default()).unwrap();
+    assert_eq!(lists(&dataset), [vec![1], vec![0], vec![1]]);
+    let both = ImportOptions { symmetrise: Some(true), ..Default::default() };
+    assert_eq!(place.import("parquet", "numbers.parquet", &both).unwrap().edges(), 6);
+}
+
+#[test]
+fn weights_and_features_in_columns_of_their_own_are_taken() {
+    let place = Place::new();
+    let weighted = [Column::Long(&[1, 0], &[]), Column::Long(&[0, 0], &[]), Column::Double(&[0.5, 2.0], &[])];
+    let schema = format!("{NUMBERS} required double weight;");
+    place.write("graph/edges.parquet", table(&schema, plain(), &[&weighted]));
+    let columns = [
+        Column::Long(&[0, 1], &[]),
+        Column::Float(&[1.5, 2.5]),
+        Column::Int(&[3, 4]),
+        Column::Double(&[f64::NAN, 1.0], &[]),
+    ];
+    let schema = "required int64 node_id; required float feat_0; required int32 feat_1; required double y;";
+    place.write("graph/nodes.parquet", table(schema, plain(), &[&columns]));
+    let dataset = place.import("parquet", "graph", &ImportOptions::default()).unwrap();
+    assert_eq!(lists(&dataset), [vec![1, 0], vec![]]);
+    assert_eq!(dataset.weights().unwrap(), [0.5, 2.0]);
+    assert_eq!((floats(&dataset), labels(&dataset)), (&[1.5, 3.0, 2.5, 4.0][..], &[-1, 1][..]));
+    // Ids that are the numbers of the rows need no file of theirs.
+    assert!(!place.path("out/node_id.npy").exists());
+    let changed = ImportOptions { deduplicate: Some(true), ..Default::default() };
+    assert!(place.refusal("parquet", "graph", &changed).contains("--dedup"));
+}
+
+#[test]
+fn what_does_not_fit_is_told_with_file_column_and_row() {
+    let refused = |edges: Vec<u8>, nodes: Option<Vec<u8>>, part: &str| {
+        let place = Place::new();
+        place.write("graph/edges.parquet", edges);
+        if let Some(nodes) = nodes {
+            place.write("graph/nodes.parquet", nodes);
+        }
+        let message = place.refusal("parquet", "graph", &ImportOptions::default());
+        assert!(message.contains(part), "{message} instead of {part}");
+    };
+    let ends = [Column::Text(&["a"], &[]), Column::Text(&["b"], &[])];
+    let of = |schema: &str, columns: &[Column<'_>]| table(schema, plain(), &[columns]);
+    refused(
+        of("required binary src; required binary other;", &ends),
+        None,
+        "edges.parquet: it has no column dst or destination or target or dst_id or to: it has src, other",
+    );
+    refused(
+        of("required float src; required int64 dst;", &[Column::Float(&[1.0]), Column::Long(&[1], &[])]),
+        None,
+        "edges.parquet: column src: its type is FLOAT, it has to be integers or text",
+    );
+    refused(
+        of("required int64 src; required binary dst;", &[Column::Long(&[1], &[]), Column::Text(&["a"], &[])]),
+        None,
+        "column dst: its type is BYTE_ARRAY, it has to be integers, as the sources of the edges are",
+    );
+    refused(
+        of(
+            "required int64 src; optional int64 dst;",
+            &[Column::Long(&[1, 2], &[]), Column::Long(&[3], &[1, 0])],
+        ),
+        None,
+        "column dst, row 1: the id is null",
+    );
+    refused(
+        of(NAMES, &[Column::Text(&["a\nb"], &[]), Column::Text(&["c"], &[])]),
+        None,
+        "column src, row 0: the id is empty, or has an end of line in it",
+    );
+    refused(
+        of("required boolean src; required int64 dst;", &[Column::Bool(&[true]), Column::Long(&[1], &[])]),
+        None,
+        "BOOLEAN",
+    );
+    refused(
+        of(NAMES, &[Column::Text(&["a", "a"], &[]), Column::Text(&["b", "x"], &[])]),
+        Some(nodes(plain())),
+        "column dst, row 1: its destination is 'x', and no node is called that: the table of nodes says which are",
+    );
+    let twice = of("required binary id;", &[Column::Text(&["a", "b", "a"], &[])]);
+    refused(edges(plain()), Some(twice), "nodes.parquet: column id, row 2: 'a' is the id of an earlier node");
+    let two = || of(NAMES, &ends);
+    let list = "optional group feat (LIST) { repeated group list { optional float element; } }";
+    let lists = |values: &[f32], nulls: &[i16], starts: &[i16]| {
+        let columns = [Column::Text(&["a", "b"], &[]), Column::List(values, nulls, starts)];
+        Some(of(&format!("required binary id; {list}"), &columns))
+    };
+    refused(
+        two(),
+        lists(&[1.0, 2.0, 3.0], &[3; 3], &[0, 0, 1]),
+        "column feat, row group 0: 3 values in 2 rows",
+    );
+    refused(
+        two(),
+        lists(&[1.0, 2.0, 3.0, 4.0], &[3; 4], &[0, 0, 1, 1]),
+        "column feat, row 0: it is no list of 2",
+    );
+    refused(
+        two(),
+        lists(&[1.0, 2.0, 4.0], &[3, 3, 2, 3], &[0, 1, 0, 1]),
+        "column feat, row 1: a list or a value",
+    );
+    refused(two(), lists(&[1.0, f32::NAN], &[3; 2], &[0, 0]), "feat: row 1, column 0, is NaN");
+    let labelled = |label: f64| {
+        of(
+            "required binary id; required double y;",
+            &[Column::Text(&["a", "b"], &[]), Column::Double(&[label, 1.0], &[])],
+        )
+    };
+    refused(two(), Some(labelled(0.5)), "column y, row 0: the label is no class");
+    let split = of(
+        "required binary id; required binary split;",
+        &[Column::Text(&["a", "b"], &[]), Column::Text(&["trian", "test"], &[])],
+    );
+    refused(two(), Some(split), "column split, row 0: 'trian' is no split");
+    refused(
+        b"PAR1 and nothing".to_vec(),
+        None,
+        "edges.parquet: not a Parquet file that can be read: it does not end with PAR1",
+    );
+    refused(b"PAR1\xff\xff\xff\x00PAR1".to_vec(), None, "its footer would take 16777215 of 12 bytes");
+}

@@ -1,0 +1,237 @@
+//! The loop over the rows: where each lies, when it is asked for, and which instructions move it.
+
+use super::portable;
+use super::sink::{LINE, Sink};
+use super::source::Source;
+use super::widening::HalfFloat;
+use crate::prefetch::prefetch;
+use crate::vectors::{Set, Vectors};
+
+/// Rows between the one being copied and the one being asked for.
+///
+/// Random rows of a 1 GiB table into 40 MiB, AVX-512 and streamed, one core of a shared Xeon (family 6, model 207),
+/// ways taken in turns, medians of 5 by thread CPU time, GB/s (`benches/gather.rs`; table and output on 2 MiB pages,
+/// then on 4 KiB):
+///
+/// | bytes a row | none | 16 | 32 | 48 | 64 | 96 | 4 KiB: none | 16 | 32 | 48 | 64 | 96 |
+/// |---|---|---|---|---|---|---|---|---|---|---|---|---|
+/// | 128  | 5.49 | 7.04 | 7.30 | 7.29 | 7.30 | 7.32 | 4.44 | 5.02 | 5.02 | 4.92 | 5.04 | 5.07 |
+/// | 400  | 6.77 | 8.34 | 9.15 | 9.56 | 9.52 | 9.42 | 5.94 | 6.92 | 7.45 | 7.49 | 7.47 | 7.48 |
+/// | 512  | 7.61 | 9.49 | 10.32 | 10.54 | 10.70 | 10.74 | 6.89 | 7.97 | 8.63 | 8.67 | 8.62 | 8.57 |
+/// | 1028 | 7.67 | 9.79 | 10.41 | 10.59 | 10.30 | 9.12 | 7.00 | 8.04 | 8.90 | 8.80 | 9.04 | 8.75 |
+/// | 2408 | 9.13 | 10.45 | 10.52 | 10.57 | 10.36 | 10.25 | 8.33 | 9.55 | 9.56 | 8.94 | 9.13 | 8.75 |
+///
+/// Into the second-level cache (`prefetcht1`), all lines of a row. In a loop apart, with masked loads, that gave 9.4 at 400
+/// bytes a row and 10.9 at 2408; into the first level 7.5 and 9.2; past the second (`prefetchnta`) 4.8 and 4.2: either
+/// holds one of the few buffers for lines in flight that streamed stores need too. One line asked for with each line
+/// stored, instead of a row at once: the same within 3 %.
+const AHEAD: usize = 48;
+
+/// How a gather moves rows: for measurements and tests. A gather chooses for itself unless told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowCopy {
+    /// The instructions. The bytes that come out are the same.
+    ///
+    /// Portable is the standard library's copy, with values widened one by one; it streams nothing. AVX2 moves 32 bytes
+    /// at a time, AVX-512 a line. As for the rows ahead (`AHEAD` in this file), 48 of them, table and output on 2 MiB
+    /// pages, taken in turns with each other (so that an output in no cache is what cached stores find), GB/s written;
+    /// streamed where there are two figures, the second from float16 rows of as many bytes, widened. The last column's
+    /// first figures are of a second run, the others of one before the rotation:
+    ///
+    /// | bytes a row | portable, cached | avx2, cached | avx512, cached | avx2, streamed | avx512, streamed |
+    /// |---|---|---|---|---|---|
+    /// | 128 | 5.2 | 6.1 | 6.0 | 6.4, 9.8 | 7.3, 12.7 |
+    /// | 400 | 5.4 | 5.7 | 5.1 | 7.7, 10.9 | 9.6, 13.2 |
+    /// | 512 | 6.2 | 5.9 | 6.2 | 9.3, 12.3 | 11.4, 13.6 |
+    /// | 1028 | 5.2 | 5.7 | 5.4 | 7.9, 10.2 | 10.4, 14.4 |
+    /// | 2408 | 5.8 | 5.8 | 5.8 | 7.6, 10.0 | 10.5, 14.6 |
+    pub vectors: Vectors,
+    /// Whether stores go past the caches; by the size of the output where it is `None`.
+    pub streamed: Option<bool>,
+    /// Rows between the one being copied and the one being asked for; none is asked for at 0.
+    pub ahead: usize,
+}
+
+impl RowCopy {
+    /// What a gather does unless told.
+    pub fn best() -> Self {
+        Self { vectors: Vectors::widest(), streamed: None, ahead: AHEAD }
+    }
+}
+
+/// What rows are, and what is to become of them.
+#[derive(Clone, Copy, Debug)]
+pub struct RowKind {
+    /// Bytes of a row in the table.
+    pub row_bytes: usize,
+    /// Where its values become float32: what they are.
+    pub widened: Option<HalfFloat>,
+}
+
+impl RowKind {
+    /// Bytes of a row in the output.
+    pub fn out_bytes(self) -> usize {
+        match self.widened {
+            None => self.row_bytes,
+            Some(_) => self.values() * HalfFloat::WIDENED_BYTES,
+        }
+    }
+
+    /// 16-bit values of a row.
+    fn values(self) -> usize {
+        self.row_bytes / HalfFloat::BYTES
+    }
+}
+
+/// How one stretch of rows is moved.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// The instructions.
+    pub vectors: Vectors,
+    /// Whether stores bypass the caches.
+    pub streamed: bool,
+    /// Rows between the one being copied and the one being prefetched; 0 prefetches none.
+    pub ahead: usize,
+}
+
+/// Writes row `ids[i]` to row `i` of `out`. How many were in a cache.
+///
+/// # Safety
+/// Every id is a row of the source, of `kind.row_bytes` bytes; `out.len() == ids.len() * kind.out_bytes()`.
+pub unsafe fn copy_rows<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64], out: &mut [u8]) -> u64 {
+    debug_assert_eq!(out.len(), ids.len() * kind.out_bytes());
+    match way.vectors.set() {
+        // SAFETY: by our caller's promise, here and below; the processor has what `Vectors` name, of which the function
+        // takes no more.
+        #[cfg(target_arch = "x86_64")]
+        Set::Avx2 => return unsafe { with_avx2(way, source, kind, ids, out) },
+        #[cfg(target_arch = "x86_64")]
+        Set::Avx512 if fits_lanes(kind, out) => {
+            // SAFETY: as above.
+            return unsafe { with_avx512(way, source, kind, ids, out) };
+        }
+        #[cfg(target_arch = "x86_64")]
+        Set::Avx512 => {}
+        Set::Portable => {}
+    }
+    match kind.widened {
+        // SAFETY: as above.
+        None => unsafe { each_row(way, source, kind, ids, portable::Copied::new(out, kind.row_bytes)) },
+        // SAFETY: as above.
+        Some(half) => unsafe {
+            each_row(way, source, kind, ids, portable::Widened::new(out, kind.values(), half))
+        },
+    }
+}
+
+/// Whether the lanes of the output's lines begin where its values do. A slot's always do.
+#[cfg(target_arch = "x86_64")]
+fn fits_lanes(kind: RowKind, out: &[u8]) -> bool {
+    kind.widened.is_none() || out.as_ptr().addr().is_multiple_of(HalfFloat::WIDENED_BYTES)
+}
+
+/// # Safety
+/// As [`copy_rows`]; the processor has the features.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,f16c")]
+unsafe fn with_avx2<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64], out: &mut [u8]) -> u64 {
+    use super::avx2::{Bytes, Direct, FromBf16, FromF16, Staged};
+    let (bytes, values) = (kind.row_bytes, kind.values());
+    // SAFETY: by our caller's promise.
+    unsafe {
+        match (kind.widened, way.streamed) {
+            (None, false) => each_row(way, source, kind, ids, Direct::<Bytes>::new(out, bytes)),
+            (None, true) => each_row(way, source, kind, ids, Staged::<Bytes>::new(out, bytes)),
+            (Some(HalfFloat::F16), false) => {
+                each_row(way, source, kind, ids, Direct::<FromF16>::new(out, values))
+            }
+            (Some(HalfFloat::F16), true) => {
+                each_row(way, source, kind, ids, Staged::<FromF16>::new(out, values))
+            }
+            (Some(HalfFloat::Bf16), false) => {
+                each_row(way, source, kind, ids, Direct::<FromBf16>::new(out, values))
+            }
+            (Some(HalfFloat::Bf16), true) => {
+                each_row(way, source, kind, ids, Staged::<FromBf16>::new(out, values))
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`copy_rows`]; the processor has the features, and the output [fits](fits_lanes).
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
+unsafe fn with_avx512<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64], out: &mut [u8]) -> u64 {
+    use super::avx512::{Bytes, FromBf16, FromF16, Lines};
+    let (bytes, values) = (kind.row_bytes, kind.values());
+    // SAFETY: by our caller's promise.
+    unsafe {
+        match (kind.widened, way.streamed) {
+            (None, false) => each_row(way, source, kind, ids, Lines::<Bytes, false>::new(out, bytes)),
+            (None, true) => each_row(way, source, kind, ids, Lines::<Bytes, true>::new(out, bytes)),
+            (Some(HalfFloat::F16), false) => {
+                each_row(way, source, kind, ids, Lines::<FromF16, false>::new(out, values))
+            }
+            (Some(HalfFloat::F16), true) => {
+                each_row(way, source, kind, ids, Lines::<FromF16, true>::new(out, values))
+            }
+            (Some(HalfFloat::Bf16), false) => {
+                each_row(way, source, kind, ids, Lines::<FromBf16, false>::new(out, values))
+            }
+            (Some(HalfFloat::Bf16), true) => {
+                each_row(way, source, kind, ids, Lines::<FromBf16, true>::new(out, values))
+            }
+        }
+    }
+}
+
+/// Hands each row to the sink, those to come asked for beforehand. Inlined with the sink into a function that is
+/// compiled for the sink's instructions.
+///
+/// # Safety
+/// As [`copy_rows`]; the sink is for its output.
+#[inline(always)]
+unsafe fn each_row<S: Source, K: Sink>(way: Way, source: S, kind: RowKind, ids: &[i64], mut sink: K) -> u64 {
+    let ahead = way.ahead;
+    let mut hits = 0;
+    if ahead > 0 {
+        // A map is read as much at random as the rows are: its entry comes first, the row that it names later.
+        for &id in ids.iter().take(2 * ahead) {
+            source.expect(id);
+        }
+        for &id in ids.iter().take(ahead) {
+            // SAFETY: every id is a row, by our caller's promise; here and below.
+            expect_row(unsafe { source.row(id) }.0, kind.row_bytes);
+        }
+    }
+    for (position, &id) in ids.iter().enumerate() {
+        if ahead > 0 {
+            if let Some(&far) = ids.get(position + 2 * ahead) {
+                source.expect(far);
+            }
+            if let Some(&next) = ids.get(position + ahead) {
+                // SAFETY: as above.
+                expect_row(unsafe { source.row(next) }.0, kind.row_bytes);
+            }
+        }
+        // SAFETY: as above; the output has a row for each id.
+        unsafe {
+            let (from, hit) = source.row(id);
+            hits += hit;
+            sink.row(from);
+        }
+    }
+    // SAFETY: as above.
+    unsafe { sink.end() };
+    hits
+}
+
+/// Asks for all lines of a row, into the second-level cache. Harmless at any address.
+#[inline(always)]
+fn expect_row(row: *const u8, row_bytes: usize) {
+    let lines = (row.addr() % LINE + row_bytes).div_ceil(LINE);
+    for line in 0..lines {
+        prefetch(row.wrapping_add(line * LINE));
+    }
+}

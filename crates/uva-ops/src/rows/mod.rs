@@ -1,0 +1,21 @@
+//! Loops over rows of a table, compiled for each set of instructions: copied, or widened to float32.
+//!
+//! [`copy_rows`] reads rows by id from a [`Source`] of addresses and writes them one after another, by the widest
+//! instructions that [`RowCopy`] allows.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod copy;
+mod ids;
+mod portable;
+mod sink;
+mod source;
+mod widening;
+
+pub use copy::{RowCopy, RowKind, Way, copy_rows};
+pub use ids::any_outside;
+pub use sink::LINE;
+pub use source::{CachedTable, Source, TableRows};
+pub use widening::HalfFloat;

@@ -1,0 +1,74 @@
+//! Rows copied by the standard library, and widened value by value: for any machine, and what the others are held to.
+
+use super::sink::Sink;
+use super::widening::HalfFloat;
+
+/// Rows as they are.
+pub(super) struct Copied {
+    /// Where the next row goes.
+    to: *mut u8,
+    row_bytes: usize,
+}
+
+impl Copied {
+    pub fn new(out: &mut [u8], row_bytes: usize) -> Self {
+        Self { to: out.as_mut_ptr(), row_bytes }
+    }
+}
+
+impl Sink for Copied {
+    #[inline(always)]
+    unsafe fn row(&mut self, from: *const u8) {
+        // SAFETY: `from` is a row of the table, and one more fits into the output, by our caller's promise; the output
+        // is exclusively borrowed, so they do not overlap. Behind the last row `to` is one past the end.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, self.to, self.row_bytes);
+            self.to = self.to.add(self.row_bytes);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn end(self) {}
+}
+
+/// Rows of 16-bit values as float32.
+pub(super) struct Widened {
+    /// Where the next row goes.
+    to: *mut u8,
+    values: usize,
+    from: HalfFloat,
+}
+
+impl Widened {
+    pub fn new(out: &mut [u8], values: usize, from: HalfFloat) -> Self {
+        Self { to: out.as_mut_ptr(), values, from }
+    }
+}
+
+impl Sink for Widened {
+    #[inline(always)]
+    unsafe fn row(&mut self, from: *const u8) {
+        // SAFETY: `from` is a row of so many values, and as many float32 fit into the output, by our caller's promise.
+        unsafe {
+            widen(self.from, from, self.to, self.values);
+            self.to = self.to.add(self.values * HalfFloat::WIDENED_BYTES);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn end(self) {}
+}
+
+/// Widens `values` values at `from` to `to`, neither of them aligned.
+///
+/// # Safety
+/// `from` can be read and `to` written for so many values, and they do not overlap.
+pub(super) unsafe fn widen(half: HalfFloat, from: *const u8, to: *mut u8, values: usize) {
+    for value in 0..values {
+        // SAFETY: by our caller's promise.
+        unsafe {
+            let bits = from.add(value * HalfFloat::BYTES).cast::<u16>().read_unaligned();
+            to.add(value * HalfFloat::WIDENED_BYTES).cast::<u32>().write_unaligned(half.widened(bits));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Slot maps: where each row of a table lies in a cache.
+
+use uva_mem::ZeroedPages;
+
+use super::pages::zeroed_pages;
+use crate::error::GatherError;
+
+/// The most rows a cache can have: slots are int32.
+pub const MOST_CACHED_ROWS: usize = i32::MAX as usize;
+
+/// No slot, in a slot map.
+pub(crate) const NO_SLOT: i32 = -1;
+
+/// Bytes of the slot map of a table of so many rows.
+pub fn map_bytes(table_rows: usize) -> u64 {
+    4 * table_rows as u64
+}
+
+/// The slot of each row of a table, in host memory: [`NO_SLOT`], or one below the number of slots.
+#[derive(Debug)]
+pub(crate) struct SlotMap {
+    pages: ZeroedPages,
+}
+
+impl SlotMap {
+    /// No row has a slot.
+    pub fn new(table_rows: usize) -> Result<Self, GatherError> {
+        let mut pages = zeroed_pages(4, table_rows)?;
+        // All ones is -1.
+        pages.bytes_mut().fill(0xff);
+        Ok(Self { pages })
+    }
+
+    pub fn slots(&self) -> &[i32] {
+        // From the beginning of a page, so aligned.
+        bytemuck::cast_slice(self.pages.bytes())
+    }
+
+    /// As it lies in memory.
+    pub fn bytes(&self) -> &[u8] {
+        self.pages.bytes()
+    }
+
+    pub fn slots_mut(&mut self) -> &mut [i32] {
+        bytemuck::cast_slice_mut(self.pages.bytes_mut())
+    }
+
+    /// Gives the `i`-th of `ids` slot `i`.
+    ///
+    /// # Errors
+    /// [`GatherError::IdOutOfRange`], [`GatherError::RepeatedId`], [`GatherError::TooManyCached`].
+    pub fn assign(&mut self, ids: &[i64]) -> Result<(), GatherError> {
+        check_capacity(ids.len())?;
+        let map = self.slots_mut();
+        let rows = map.len();
+        for (position, &id) in ids.iter().enumerate() {
+            let place = usize::try_from(id).ok().and_then(|id| map.get_mut(id));
+            let place = place.ok_or(GatherError::IdOutOfRange { position, id, rows })?;
+            if *place != NO_SLOT {
+                return Err(GatherError::RepeatedId { position, id });
+            }
+            *place = position as i32;
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a number of slots that 32 bits don't count.
+pub(crate) fn check_capacity(rows: usize) -> Result<(), GatherError> {
+    if rows > MOST_CACHED_ROWS { Err(GatherError::TooManyCached { rows }) } else { Ok(()) }
+}

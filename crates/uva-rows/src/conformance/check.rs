@@ -1,0 +1,56 @@
+//! One fill, checked.
+
+use crate::host::{HostPlace, HostSource};
+use crate::source::RowsRead;
+
+/// Row sizes at which something changes for some backend: vectors, lines, warps, pages, each with its neighbours.
+pub const EDGE_ROW_BYTES: [usize; 34] = [
+    1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 188, 255, 256, 257, 400,
+    480, 511, 512, 513, 1023, 1024, 1025, 4096,
+];
+
+pub(super) const LINE: usize = 64;
+
+/// Bytes that differ between neighbours, rows and offsets.
+pub(super) fn table_bytes(length: usize) -> Vec<u8> {
+    (0..length as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+pub(super) fn plain_loop(table: &[u8], row_bytes: usize, ids: &[i64]) -> Vec<u8> {
+    ids.iter().flat_map(|&id| &table[id as usize * row_bytes..][..row_bytes]).copied().collect()
+}
+
+/// Fills an output that is guarded on both sides, and compares it with the plain loop.
+pub(super) fn check(
+    source: &mut dyn HostSource,
+    table: &[u8],
+    row_bytes: usize,
+    ids: &[i64],
+    case: &dyn Fn() -> String,
+) -> RowsRead {
+    check_against(source, &plain_loop(table, row_bytes, ids), GUARD, ids, case)
+}
+
+/// Bytes before and behind an output, which nobody may write.
+pub(super) const GUARD: usize = 64;
+
+/// As [`check`], with the bytes that are expected, into an output that begins `before` bytes behind a line's beginning;
+/// at least [`GUARD`].
+pub(super) fn check_against(
+    source: &mut dyn HostSource,
+    expected: &[u8],
+    before: usize,
+    ids: &[i64],
+    case: &dyn Fn() -> String,
+) -> RowsRead {
+    let mut buffer = vec![0xa5; LINE + before + expected.len() + GUARD];
+    let before = buffer.as_ptr().align_offset(LINE) + before;
+    let out = &mut buffer[before..before + expected.len()];
+    let read =
+        source.fill(ids, HostPlace::new(&mut *out)).unwrap_or_else(|error| panic!("{}: {error}", case()));
+    assert!(out == expected, "{}: other bytes than a plain loop's", case());
+    let guards = buffer[..before].iter().chain(&buffer[before + expected.len()..]);
+    assert!(guards.copied().all(|byte| byte == 0xa5), "{}: wrote outside its output", case());
+    assert_eq!(read.total(), ids.len() as u64, "{}: every row has one origin", case());
+    read
+}

@@ -1,0 +1,51 @@
+//! Failures of the sources of device memory.
+
+use uva_cuda::{CudaError, ErrorKind};
+
+use crate::error::GatherError;
+
+/// Why a slot was not filled.
+#[derive(Debug, thiserror::Error)]
+pub enum FillError {
+    /// Slots, arrays, ids or features lie where they can't.
+    #[error("a slot cannot be filled so: {0}")]
+    Layout(String),
+    /// An id is no row of the table, found by the CPU before anything was enqueued.
+    #[error(transparent)]
+    Rows(#[from] GatherError),
+    /// The device has no room for a cache of rows.
+    #[error(
+        "a cache of {rows} rows needs {} bytes of the device ({bytes} for the rows, {map_bytes} for the slot of every row \
+         of the table), and {free} of its {total} bytes are free: give the caches fewer bytes",
+        bytes.saturating_add(*map_bytes)
+    )]
+    CacheTooLarge {
+        /// Rows to be cached.
+        rows: usize,
+        /// Bytes of them.
+        bytes: u64,
+        /// Bytes of the slot map.
+        map_bytes: u64,
+        /// Bytes of device memory that were free.
+        free: u64,
+        /// Bytes of device memory in all.
+        total: u64,
+    },
+    /// A call of the driver failed.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// An earlier fill failed half way, so that nothing is known of what the device does with the slots.
+    #[error("no slot can be filled any more since an earlier one failed: {0}")]
+    Broken(String),
+}
+
+impl FillError {
+    /// What a caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Cuda(error) => error.kind(),
+            Self::CacheTooLarge { .. } => ErrorKind::Missing,
+            Self::Layout(_) | Self::Rows(_) | Self::Broken(_) => ErrorKind::Failed,
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The filler.
+
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
+use uva_cuda::memory::{PinnedBuffer, SharedBuffer};
+use uva_cuda::{CudaError, Event, Stream};
+
+use super::fill::{Fill, SlotPlace};
+use super::held::{Held, Slot};
+use crate::cuda::error::FillError;
+use crate::cuda::place::DeviceSource;
+use crate::cuda::slot::{Plan, SlotShape};
+use crate::error::GatherError;
+use crate::source::{RowSource, RowsRead, Ticket};
+
+/// Fills slots of device memory: a batch's arrays, copied, and the rows of its ids, from a source.
+///
+/// Everything is enqueued, on streams whose order the device keeps; the host goes on at once. It waits for the GPU only
+/// where a staging buffer that it must write next is still being read. A source on the CPU gathers its rows before
+/// `submit` returns.
+///
+/// A producer submits batch after batch and asks for [`finished`](SlotFiller::finished) fills;
+/// [`wait`](RowSource::wait) is for one at a time.
+///
+/// Dropping it waits until all that was enqueued has run: see [`SlotFiller::abandon`] for when that may be never.
+pub struct SlotFiller<S: DeviceSource> {
+    /// Everything that the GPU may still use.
+    held: ManuallyDrop<Held<S>>,
+    /// Why it was given up.
+    broken: Option<String>,
+}
+
+impl<S: DeviceSource> SlotFiller<S> {
+    /// A filler of the slots in `buffer` with rows of `source`, on `stream`, which may be one of a partition.
+    ///
+    /// # Errors
+    /// [`FillError::Layout`] when the slots don't lie in the buffer; [`FillError::Cuda`].
+    pub fn new(
+        stream: Stream,
+        kernels: GatherKernels,
+        source: S,
+        buffer: Arc<SharedBuffer>,
+        shape: SlotShape,
+    ) -> Result<Self, FillError> {
+        shape.check(buffer.bytes())?;
+        let context = Arc::clone(buffer.context());
+        let slots = (0..shape.slots)
+            .map(|_| {
+                Ok(Slot {
+                    staging: None,
+                    report: PinnedBuffer::new(&context, GatherReport::BYTES, "a slot's report")?,
+                    done: Event::local(&context)?,
+                    pending: None,
+                })
+            })
+            .collect::<Result<Vec<_>, CudaError>>()?;
+        let held = Held {
+            row_bytes: source.row_bytes(),
+            source,
+            stream,
+            kernels,
+            slots,
+            finished: Vec::new(),
+            fills: 0,
+            shape,
+            context,
+            buffer,
+        };
+        Ok(Self { held: ManuallyDrop::new(held), broken: None })
+    }
+
+    /// The source.
+    pub fn source(&self) -> &S {
+        &self.held.source
+    }
+
+    /// The source, to be changed in its settings.
+    pub fn source_mut(&mut self) -> &mut S {
+        &mut self.held.source
+    }
+
+    /// Makes room in every slot for arrays of so many bytes in all, each rounded up to 64, and in the source for the ids
+    /// that these can hold. It comes before the first fill: no fill takes page-locked memory, since that may make the
+    /// whole device wait.
+    ///
+    /// # Errors
+    /// [`FillError::Layout`] after the first fill; [`FillError::Cuda`].
+    pub fn reserve_bytes(&mut self, bytes: usize) -> Result<(), FillError> {
+        self.sound()?;
+        let held = &mut *self.held;
+        if held.fills > 0 {
+            return Err(FillError::Layout("room is reserved before the first fill".to_owned()));
+        }
+        let most_rows = (bytes / size_of::<i64>()).min(held.shape.stride / held.row_bytes);
+        held.source.reserve(held.shape.slots, most_rows)?;
+        for slot in &mut held.slots {
+            if slot.staging.as_ref().is_none_or(|buffer| buffer.bytes() < bytes) {
+                // The old one first: the two together may be more than can be locked.
+                slot.staging = None;
+                slot.staging = Some(PinnedBuffer::new(&held.context, bytes, "a slot's staging buffer")?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The fills that have completed since the last call, in the order in which they were enqueued. Waits for nothing.
+    ///
+    /// # Errors
+    /// [`FillError::Cuda`]: also an error of something enqueued earlier, such as a fault on the device.
+    pub fn finished(&mut self) -> Result<Vec<Fill>, FillError> {
+        self.sound()?;
+        let result = self.held.collect(false);
+        self.note(result)
+    }
+
+    /// Waits for all that was enqueued, and gives the fills that have completed since the last call, in order.
+    ///
+    /// Only where whoever records the events waited for is alive: see [`SlotFiller::abandon`].
+    ///
+    /// # Errors
+    /// As [`SlotFiller::finished`].
+    pub fn drain(&mut self) -> Result<Vec<Fill>, FillError> {
+        self.sound()?;
+        let result = self.held.collect(true);
+        self.note(result)
+    }
+
+    /// Lets go of everything without a word to the driver, and without freeing it: for the death of the process that
+    /// records the events which fills wait for. The device may wait for such an event for ever, and a wait for the
+    /// device as well. What is let go comes back when this process ends, which should be soon.
+    pub fn abandon(mut self) {
+        self.broken = Some("it was abandoned".to_owned());
+    }
+
+    /// The source, once everything that was enqueued has run.
+    ///
+    /// # Errors
+    /// [`FillError::Broken`]; [`FillError::Cuda`].
+    pub(crate) fn into_source(mut self) -> Result<S, FillError> {
+        self.sound()?;
+        self.held.stream.synchronize()?;
+        self.broken = Some("its source was taken out".to_owned());
+        // SAFETY: taken once: `drop` leaves a broken filler's state alone. Nothing is under way.
+        let held = unsafe { ManuallyDrop::take(&mut self.held) };
+        Ok(held.source)
+    }
+
+    fn sound(&self) -> Result<(), FillError> {
+        match &self.broken {
+            Some(why) => Err(FillError::Broken(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Remembers a failure of the driver: whatever was enqueued before it may still run, on buffers that must stay.
+    fn note<T>(&mut self, result: Result<T, FillError>) -> Result<T, FillError> {
+        if let Err(FillError::Cuda(error)) = &result {
+            self.broken = Some(error.to_string());
+        }
+        result
+    }
+}
+
+/// In this order on the device: wait for `after`; copy the arrays; gather the rows; take misses into a dynamic cache;
+/// complete the report, the stamp last; record `ready`. The payload is free when `submit` returns.
+///
+/// An id that is no row: a kernel's finding is in the report and in [`Fill::bad`], and an error of `wait`; a source on
+/// the CPU refuses it as [`FillError::Rows`] before anything is enqueued.
+///
+/// `submit` gives [`FillError::Layout`], also where less was [reserved](SlotFiller::reserve_bytes), and
+/// [`FillError::Rows`] with nothing enqueued: the slot can be filled otherwise. After [`FillError::Cuda`], a failure of
+/// the driver, there is only [`FillError::Broken`].
+impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
+    fn rows(&self) -> usize {
+        self.held.source.rows()
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.held.row_bytes
+    }
+
+    fn check(&self, ids: &[i64]) -> Result<(), FillError> {
+        self.held.source.check(ids)
+    }
+
+    fn submit(&mut self, ids: &[i64], place: SlotPlace<'_>) -> Result<Ticket, FillError> {
+        self.sound()?;
+        let held = &mut *self.held;
+        let SlotPlace { slot, payload, arrays, ids_at, features_at, .. } = place;
+        if slot >= held.shape.slots {
+            return Err(FillError::Layout(format!("slot {slot} of {}", held.shape.slots)));
+        }
+        let ids_range = ids_at..ids_at.saturating_add(size_of_val(ids));
+        let plan = Plan::new(&held.shape, payload.len(), arrays, &ids_range, features_at, held.row_bytes)?;
+        held.check_room(slot, &plan)?;
+        let result = held.submit(ids, &place, &plan);
+        let number = self.note(result)?;
+        Ok(Ticket { lane: slot, number, read: RowsRead::default() })
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<RowsRead, FillError> {
+        self.sound()?;
+        let result = self.held.wait_for(ticket.lane, ticket.number);
+        let Some(fill) = self.note(result)? else {
+            return Err(FillError::Layout("a fill is waited for once".to_owned()));
+        };
+        match fill.bad {
+            None => Ok(fill.read),
+            Some((position, id)) => {
+                let (position, rows) = (position as usize, self.rows());
+                Err(GatherError::IdOutOfRange { position, id, rows }.into())
+            }
+        }
+    }
+}
+
+impl<S: DeviceSource> Drop for SlotFiller<S> {
+    fn drop(&mut self) {
+        // After a failure, or where a peer has died, the streams may never come to an end, and the device may yet use
+        // what is held here: then it stays until the process ends.
+        if self.broken.is_none() && self.held.stream.synchronize().is_ok() {
+            // SAFETY: dropped once, here, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.held) };
+        }
+    }
+}
+
+impl<S: DeviceSource> std::fmt::Debug for SlotFiller<S> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("SlotFiller")
+            .field("shape", &self.held.shape)
+            .field("fills", &self.held.fills)
+            .field("broken", &self.broken)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,200 @@
+//! Rows read by kernels: over the link from pinned host memory, or from device memory.
+
+use std::sync::Arc;
+
+use uva_cuda::Context;
+use uva_cuda::kernels::cache::CacheInsertion;
+use uva_cuda::kernels::gather::{GatherArguments, GatherKernels, GridBound, IdWidth, Kernel};
+use uva_cuda::memory::{PinnedBuffer, PinnedTable};
+
+use super::cache::{DeviceCache, write_insertions};
+use super::error::FillError;
+use super::place::DevicePlace;
+use super::table::DeviceTable;
+use crate::error::GatherError;
+use crate::source::{Origin, RowSource, RowsRead, Ticket};
+use crate::stack::Cached;
+
+/// A table that kernels can address.
+pub trait KernelTable {
+    /// What its rows count as.
+    const ORIGIN: Origin;
+
+    /// Where the first row lies, for a kernel.
+    fn address(&self) -> u64;
+
+    /// Bytes of the table.
+    fn length(&self) -> usize;
+}
+
+impl KernelTable for PinnedTable {
+    const ORIGIN: Origin = Origin::ZeroCopy;
+
+    fn address(&self) -> u64 {
+        self.address()
+    }
+
+    fn length(&self) -> usize {
+        self.bytes()
+    }
+}
+
+impl KernelTable for DeviceTable {
+    const ORIGIN: Origin = Origin::DeviceTable;
+
+    fn address(&self) -> u64 {
+        self.address()
+    }
+
+    fn length(&self) -> usize {
+        self.bytes()
+    }
+}
+
+/// Rows of a table that a kernel reads. Bad ids are found by the kernel, which writes them to the report.
+#[derive(Debug)]
+pub struct KernelRead<T> {
+    kernels: GatherKernels,
+    kernel: Kernel,
+    bound: GridBound,
+    table: Arc<T>,
+    rows: usize,
+    row_bytes: usize,
+}
+
+/// Rows of a pinned table, read over the link (zero-copy).
+pub type Pinned = KernelRead<PinnedTable>;
+
+/// Rows of a table on the device.
+pub type DeviceRows = KernelRead<DeviceTable>;
+
+impl<T: KernelTable> KernelRead<T> {
+    /// Rows of `row_bytes` bytes (at least 1) of `table`, by that kernel in a grid bounded by `bound`.
+    ///
+    /// # Errors
+    /// [`FillError::Rows`] unless the table is whole rows.
+    pub fn new(
+        kernels: GatherKernels,
+        table: Arc<T>,
+        row_bytes: usize,
+        kernel: Kernel,
+        bound: GridBound,
+    ) -> Result<Self, FillError> {
+        let length = table.length();
+        if row_bytes == 0 || !length.is_multiple_of(row_bytes) {
+            return Err(GatherError::TableLength { length, row_bytes }.into());
+        }
+        Ok(Self { kernels, kernel, bound, rows: length / row_bytes, row_bytes, table })
+    }
+
+    /// Enqueues the kernel over `count` rows, with the slot map and rows of a cache (0 without one).
+    fn enqueue(
+        &self,
+        count: usize,
+        place: DevicePlace<'_>,
+        cache: (u64, u64),
+    ) -> Result<RowsRead, FillError> {
+        if count > 0 {
+            let arguments = GatherArguments {
+                table: self.table.address(),
+                rows: self.rows as u64,
+                row_bytes: self.row_bytes as u64,
+                ids: place.ids,
+                count: count as u64,
+                out: place.out,
+                report: place.report,
+                slot_map: cache.0,
+                cache: cache.1,
+            };
+            // SAFETY: the table is held, at an address that kernels read; ids, output and report are the place's, by
+            // the promise of `DevicePlace::new`; the cache is for this table (`Cached::on_device`) and held.
+            unsafe { self.kernels.rows(place.stream, self.kernel, IdWidth::I64, &arguments, self.bound)? };
+        }
+        Ok(RowsRead::of(T::ORIGIN, count as u64, self.row_bytes))
+    }
+}
+
+impl<T: KernelTable> RowSource<DevicePlace<'_>> for KernelRead<T> {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    fn submit(&mut self, ids: &[i64], place: DevicePlace<'_>) -> Result<Ticket, FillError> {
+        Ok(Ticket::of(place.lane, self.enqueue(ids.len(), place, (0, 0))?))
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<RowsRead, FillError> {
+        Ok(ticket.read)
+    }
+}
+
+/// A cache on the device, and page-locked room for the changes of each fill under way.
+#[derive(Debug)]
+pub struct LanedCache {
+    cache: DeviceCache,
+    insertions: Vec<PinnedBuffer>,
+    context: Arc<Context>,
+}
+
+impl Cached<Pinned, LanedCache> {
+    /// Reads cached rows from the device instead of over the link. A dynamic cache takes in the misses of each fill
+    /// behind it, from the place just filled.
+    ///
+    /// # Errors
+    /// [`FillError::Rows`] for a cache that was made for another table, or on another device.
+    pub fn on_device(source: Pinned, cache: DeviceCache) -> Result<Self, FillError> {
+        let context = Arc::clone(source.table.context());
+        cache.check(&context, source.rows, source.row_bytes)?;
+        Ok(Self { source, cache: LanedCache { cache, insertions: Vec::new(), context } })
+    }
+}
+
+impl RowSource<DevicePlace<'_>> for Cached<Pinned, LanedCache> {
+    fn rows(&self) -> usize {
+        self.source.rows
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.source.row_bytes
+    }
+
+    fn reserve(&mut self, lanes: usize, rows: usize) -> Result<(), FillError> {
+        let LanedCache { cache, insertions, context } = &mut self.cache;
+        let bytes = cache.most_insertions(rows) * CacheInsertion::BYTES;
+        if insertions.len() < lanes || insertions.iter().any(|buffer| buffer.bytes() < bytes) {
+            // The old ones first: all of them together may be more than can be locked.
+            insertions.clear();
+            for _ in 0..lanes {
+                insertions.push(PinnedBuffer::new(context, bytes, "the insertions of a cache")?);
+            }
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, ids: &[i64], place: DevicePlace<'_>) -> Result<Ticket, FillError> {
+        let LanedCache { cache, insertions, .. } = &mut self.cache;
+        let most = cache.most_insertions(ids.len()) * CacheInsertion::BYTES;
+        let Some(room) = insertions.get_mut(place.lane).filter(|room| room.bytes() >= most) else {
+            return Err(FillError::Layout(format!("no room was reserved for a fill of {} rows", ids.len())));
+        };
+        let changes = cache.take_in(ids);
+        write_insertions(changes, room.as_mut_slice());
+        let count = changes.len();
+        let read = self.source.enqueue(ids.len(), place, cache.addresses())?;
+        let insertion = cache.insertion(room.address(), count, place.out);
+        // SAFETY: the insertions stay in the lane's buffer until its fill has passed. The cache's own `take_in` decided
+        // them, and every batch of it is carried out in this stream's order, so slots and rows are its own and none
+        // comes twice; the positions are rows that were gathered just now.
+        unsafe { self.source.kernels.insert(place.stream, &insertion, self.source.bound)? };
+        Ok(Ticket::of(place.lane, read))
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<RowsRead, FillError> {
+        // The hits are in the report, which belongs to the place.
+        Ok(ticket.read)
+    }
+}

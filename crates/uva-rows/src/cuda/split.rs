@@ -1,0 +1,142 @@
+//! Two sources at the same time: kernels over the link, and the CPU with a copy engine.
+
+use std::sync::Arc;
+
+use uva_cuda::{Context, CudaError, Event};
+
+use super::balance::{Balance, Measured};
+use super::error::FillError;
+use super::place::{DevicePlace, DeviceSource};
+use super::staged::Staged;
+use crate::host::HostSource;
+use crate::source::{RowSource, RowsRead, Ticket};
+
+/// Two sources that work at the same time, the first on the first rows of each batch. The share follows the rates that
+/// both were measured at: [`Balance`].
+#[derive(Debug)]
+pub struct Split<A, B> {
+    first: A,
+    second: B,
+    balance: Balance,
+    /// Marks around both ways of each lane.
+    times: Vec<Times>,
+    context: Arc<Context>,
+}
+
+#[derive(Debug)]
+struct Times {
+    first_began: Event,
+    first_ended: Event,
+    second_began: Event,
+    second_ended: Event,
+    /// The fill between the marks: rows of the first source, and of both. `None` where one had all the rows.
+    divided: Option<(usize, usize)>,
+}
+
+impl Times {
+    fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
+        let event = || Event::timing(context);
+        Ok(Self {
+            first_began: event()?,
+            first_ended: event()?,
+            second_began: event()?,
+            second_ended: event()?,
+            divided: None,
+        })
+    }
+}
+
+impl<A, B> Split<A, B> {
+    /// The share of the rows that the first source reads.
+    pub fn share(&self) -> f64 {
+        self.balance.share()
+    }
+
+    /// Sets that share, as a sweep or an earlier run found it; it is adjusted from there on.
+    pub fn set_share(&mut self, share: f64) {
+        self.balance = Balance::new(share);
+    }
+}
+
+impl<A: DeviceSource, S: HostSource> Split<A, Staged<S>> {
+    /// Both sources, which have the same rows; half of them each at first.
+    ///
+    /// # Errors
+    /// [`FillError::Layout`] for sources of different shapes.
+    pub fn new(first: A, second: Staged<S>) -> Result<Self, FillError> {
+        let shapes = [(first.rows(), first.row_bytes()), (second.rows(), second.row_bytes())];
+        if shapes[0] != shapes[1] {
+            return Err(FillError::Layout(format!("two sources of {shapes:?} rows and bytes a row")));
+        }
+        let context = Arc::clone(second.context());
+        Ok(Self { first, second, balance: Balance::default(), times: Vec::new(), context })
+    }
+}
+
+impl<A: DeviceSource, S: HostSource> RowSource<DevicePlace<'_>> for Split<A, Staged<S>> {
+    fn rows(&self) -> usize {
+        self.first.rows()
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.first.row_bytes()
+    }
+
+    fn reserve(&mut self, lanes: usize, rows: usize) -> Result<(), FillError> {
+        while self.times.len() < lanes {
+            self.times.push(Times::new(&self.context)?);
+        }
+        self.first.reserve(lanes, rows)?;
+        self.second.reserve(lanes, rows)
+    }
+
+    fn check(&self, ids: &[i64]) -> Result<(), FillError> {
+        self.first.check(ids)?;
+        self.second.check(ids)
+    }
+
+    fn submit(&mut self, ids: &[i64], place: DevicePlace<'_>) -> Result<Ticket, FillError> {
+        let Self { first, second, balance, times, .. } = self;
+        let Some(times) = times.get_mut(place.lane) else {
+            return Err(FillError::Layout(format!("fill {} side by side was not reserved", place.lane)));
+        };
+        let count = balance.first_of(ids.len());
+        times.divided = (0 < count && count < ids.len()).then_some((count, ids.len()));
+        let (ids, others) = ids.split_at(count);
+        if !others.is_empty() {
+            times.first_began.record(place.stream)?;
+            second.stream.wait(&times.first_began)?;
+        }
+        // The kernel first: it needs nothing more of the host, while the copies' rows are gathered here.
+        let mut read = RowsRead::default();
+        if !ids.is_empty() {
+            read = first.submit(ids, place)?.read;
+        }
+        if !others.is_empty() {
+            times.first_ended.record(place.stream)?;
+            times.second_began.record(&second.stream)?;
+            let to = place.out + (count * second.row_bytes()) as u64;
+            // SAFETY: the rows of the place behind those of the first source, ordered by the wait above.
+            unsafe { second.enqueue(others, to)? };
+            times.second_ended.record(&second.stream)?;
+            place.stream.wait(&times.second_ended)?;
+            read = read.and(second.reads(others.len()));
+        }
+        Ok(Ticket::of(place.lane, read))
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<RowsRead, FillError> {
+        let times = &mut self.times[ticket.lane];
+        if let Some((first, all)) = times.divided.take() {
+            let measured = |rows, began, ended| {
+                let seconds = f64::from(Event::elapsed_ms(began, ended)?) / 1e3;
+                Ok::<_, CudaError>(Measured { rows, seconds })
+            };
+            self.balance.measured(
+                measured(first, &times.first_began, &times.first_ended)?,
+                measured(all - first, &times.second_began, &times.second_ended)?,
+            );
+        }
+        Ok(ticket.read)
+    }
+}

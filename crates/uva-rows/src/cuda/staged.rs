@@ -1,0 +1,148 @@
+//! Rows of a host source on their way to the device: gathered by the CPU into pinned pieces, each of which a copy
+//! engine takes over while the next is gathered.
+
+use std::sync::Arc;
+
+use uva_cuda::memory::{PinnedBuffer, host_to_device};
+use uva_cuda::{Context, CudaError, Event, Stream};
+
+use super::error::FillError;
+use super::place::DevicePlace;
+use crate::host::{HostPlace, HostSource};
+use crate::source::{Origin, RowSource, RowsRead, Ticket};
+
+/// Bytes of a piece, about: a copy engine is at its full rate well below this, and a piece still fits in a CPU's last
+/// cache on its way.
+const PIECE_BYTES: usize = 4 << 20;
+
+/// Pieces. With two, a copy and a gather already overlap; two more absorb unevenness.
+const PIECES: usize = 4;
+
+/// A host source whose rows are copied to the device (DMA). The CPU's part of a fill is done when `submit` returns; it
+/// waits for the GPU only where all pieces are still being read.
+#[derive(Debug)]
+pub struct Staged<S> {
+    source: S,
+    pieces: Vec<Piece>,
+    next: usize,
+    piece_rows: usize,
+    row_bytes: usize,
+    /// Where the copies are enqueued.
+    pub stream: Stream,
+    /// Orders the copies behind the place's stream, and that behind them: each wait takes the event as it was recorded
+    /// last.
+    order: Event,
+    context: Arc<Context>,
+}
+
+#[derive(Debug)]
+struct Piece {
+    buffer: PinnedBuffer,
+    /// Recorded behind the last copy from `buffer`.
+    read: Event,
+}
+
+impl<S: HostSource> Staged<S> {
+    /// The rows of `source`, by way of pieces and a stream of its own.
+    ///
+    /// # Errors
+    /// [`FillError::Cuda`].
+    pub fn new(context: &Arc<Context>, source: S) -> Result<Self, FillError> {
+        let row_bytes = source.row_bytes();
+        let piece_rows = (PIECE_BYTES / row_bytes).max(1);
+        let pieces = (0..PIECES)
+            .map(|_| {
+                let buffer =
+                    PinnedBuffer::new(context, piece_rows * row_bytes, "rows on their way to the GPU")?;
+                Ok(Piece { buffer, read: Event::local(context)? })
+            })
+            .collect::<Result<Vec<_>, CudaError>>()?;
+        Ok(Self {
+            source,
+            pieces,
+            next: 0,
+            piece_rows,
+            row_bytes,
+            stream: Stream::new(context)?,
+            order: Event::local(context)?,
+            context: Arc::clone(context),
+        })
+    }
+
+    pub(super) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    pub(super) fn reads(&self, rows: usize) -> RowsRead {
+        RowsRead::of(Origin::Dma, rows as u64, self.row_bytes)
+    }
+
+    /// Gathers the rows of `ids`, which the source has [checked](RowSource::check), and enqueues their copies to the
+    /// device address `to`.
+    ///
+    /// # Errors
+    /// [`CudaError`].
+    ///
+    /// # Safety
+    /// `to` is device memory for as many rows, which nobody else uses until the stream has passed this; this value lives
+    /// until then.
+    pub unsafe fn enqueue(&mut self, ids: &[i64], to: u64) -> Result<(), CudaError> {
+        let mut to = to;
+        for ids in ids.chunks(self.piece_rows) {
+            let piece = &mut self.pieces[self.next];
+            self.next = (self.next + 1) % PIECES;
+            // True at once for an event that was never recorded.
+            if !piece.read.query()? {
+                piece.read.synchronize()?;
+            }
+            let bytes = ids.len() * self.row_bytes;
+            let rows = &mut piece.buffer.as_mut_slice()[..bytes];
+            // The ids have been checked, so this is an error of ours if it is one; copies may be under way already.
+            self.source
+                .fill(ids, HostPlace::new(&mut *rows))
+                .map_err(|error| CudaError::System(error.to_string()))?;
+            // SAFETY: the target is the caller's promise; the piece isn't written again before `read` has been reached.
+            unsafe { host_to_device(&self.stream, rows, to)? };
+            piece.read.record(&self.stream)?;
+            to += bytes as u64;
+        }
+        Ok(())
+    }
+}
+
+impl<S: HostSource> RowSource<DevicePlace<'_>> for Staged<S> {
+    fn rows(&self) -> usize {
+        self.source.rows()
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    fn check(&self, ids: &[i64]) -> Result<(), FillError> {
+        Ok(self.source.check(ids)?)
+    }
+
+    fn submit(&mut self, ids: &[i64], place: DevicePlace<'_>) -> Result<Ticket, FillError> {
+        if !ids.is_empty() {
+            self.order.record(place.stream)?;
+            self.stream.wait(&self.order)?;
+            // SAFETY: the place's rows, by the promise of `DevicePlace::new`, ordered behind its stream by the wait.
+            unsafe { self.enqueue(ids, place.out)? };
+            self.order.record(&self.stream)?;
+            place.stream.wait(&self.order)?;
+        }
+        Ok(Ticket::of(place.lane, self.reads(ids.len())))
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<RowsRead, FillError> {
+        Ok(ticket.read)
+    }
+}
+
+impl<S> Drop for Staged<S> {
+    fn drop(&mut self) {
+        // A copy may still read a piece. Where waiting fails the context is gone, and the copy too.
+        let _ = self.stream.synchronize();
+    }
+}

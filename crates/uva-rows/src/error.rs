@@ -1,0 +1,93 @@
+//! Failures of the sources of rows.
+
+/// Why rows were not gathered, or a gather was not made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GatherError {
+    /// An id is no row of the table.
+    #[error("id {id} at position {position} is outside the table of {rows} rows")]
+    IdOutOfRange {
+        /// Where in the ids it stands.
+        position: usize,
+        /// The id.
+        id: i64,
+        /// Rows of the table.
+        rows: usize,
+    },
+    /// The output has another size than the rows asked for.
+    #[error("{ids} rows of {row_bytes} bytes need {} bytes of output, not {length}", *ids as u128 * *row_bytes as u128)]
+    OutputLength {
+        /// How many ids there are.
+        ids: usize,
+        /// Bytes of a row.
+        row_bytes: usize,
+        /// Bytes of the output.
+        length: usize,
+    },
+    /// The table's bytes are not whole rows.
+    #[error("a table of {length} bytes does not divide into rows of {row_bytes} bytes")]
+    TableLength {
+        /// Bytes of the table.
+        length: usize,
+        /// Bytes of a row.
+        row_bytes: usize,
+    },
+    /// A row to be widened is no whole number of 16-bit values.
+    #[error("a row of {row_bytes} bytes is no whole number of 16-bit values that could be widened")]
+    NotHalves {
+        /// Bytes of a row.
+        row_bytes: usize,
+    },
+    /// An id stands twice among the rows to be cached.
+    #[error("id {id} at position {position} of the rows to be cached stands there twice")]
+    RepeatedId {
+        /// Where it stands for the second time.
+        position: usize,
+        /// The id.
+        id: i64,
+    },
+    /// More rows to be cached than 32-bit slots can count.
+    #[error("a cache of {rows} rows: at most {} can be cached", i32::MAX)]
+    TooManyCached {
+        /// How many were asked for.
+        rows: usize,
+    },
+    /// There is no memory for a cache.
+    #[error("no memory for a cache of rows ({bytes} bytes): {reason}")]
+    CacheMemory {
+        /// Bytes asked for.
+        bytes: u128,
+        /// What the system said.
+        reason: String,
+    },
+    /// A cache was made for another table.
+    #[error(
+        "a cache for {rows} rows of {row_bytes} bytes is none for a table of {table_rows} rows of {table_row_bytes} bytes"
+    )]
+    OtherTable {
+        /// Rows of the table that it was made for.
+        rows: usize,
+        /// Bytes of each.
+        row_bytes: usize,
+        /// Rows of the table at hand.
+        table_rows: usize,
+        /// Bytes of each.
+        table_row_bytes: usize,
+    },
+    /// The threads could not be started.
+    #[error(
+        "{threads} gather threads could not be started: {reason}; ask for fewer, or raise the limit on processes and \
+         threads (ulimit -u, or a container's pids limit)"
+    )]
+    Threads {
+        /// How many were asked for.
+        threads: usize,
+        /// What the system said.
+        reason: String,
+    },
+    /// The device failed.
+    #[error("the gather on the GPU failed: {reason}")]
+    Device {
+        /// What the driver said, and to which call.
+        reason: String,
+    },
+}

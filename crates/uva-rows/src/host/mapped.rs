@@ -1,0 +1,239 @@
+//! A table in host memory, read by several threads.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use uva_cuda::memory::TableBytes;
+use uva_ops::rows::{HalfFloat, LINE, RowCopy, RowKind, Source, TableRows, Way, any_outside, copy_rows};
+
+use super::place::{HostPlace, InMemory};
+use crate::error::GatherError;
+use crate::source::{Origin, RowSource, RowsRead, Ticket};
+
+/// Bytes that a thread takes at a time: long enough to hide what handing out work costs (a few microseconds against
+/// tens), short enough that threads end together.
+const TASK_BYTES: usize = 256 << 10;
+
+/// Bytes of an output from which on it is written past the caches.
+///
+/// 400-byte rows into slots used in turns, each then read in full by another thread; GB/s of the gather, of the read,
+/// and of both one after the other, by the threads' own time in a loop apart with masked loads, as medians
+/// (3 slots on 4 KiB pages, the table on 2 MiB):
+///
+/// | a slot's bytes | cached: gather, read, both | streamed: gather, read, both |
+/// |---|---|---|
+/// | 512 KiB | 7.4, 80, 6.8 | 9.2, 17, 6.0 |
+/// | 1 MiB | 7.0, 55, 6.2 | 9.2, 17, 5.9 |
+/// | 2 MiB | 7.6, 34, 6.2 | 9.3, 16, 5.9 |
+/// | 4 MiB | 6.3, 30, 5.2 | 9.3, 16, 5.8 |
+/// | 8 MiB | 5.6, 19, 4.3 | 9.4, 16, 5.9 |
+/// | 40 MiB | 5.1, 17, 3.9 | 9.5, 16, 6.0 |
+///
+/// A store into a line that no cache has reads it first and writes it back later: three times the bytes, which
+/// streaming spares. What is small enough to stay in the second-level cache is better left there.
+const STREAMED_FROM: usize = 4 << 20;
+
+/// A table in this process's memory, such as a mapped file, read by a pool of threads of its own.
+#[derive(Debug)]
+pub struct Mapped<'t> {
+    table: Table<'t>,
+    row_bytes: usize,
+    rows: usize,
+    copy: RowCopy,
+    /// `None` for one thread: the caller's. The caller takes part in copying, so that one of the pool's rests then.
+    pool: Option<rayon::ThreadPool>,
+}
+
+enum Table<'t> {
+    Borrowed(&'t [u8]),
+    Owned(Arc<dyn TableBytes>),
+}
+
+impl<'t> Mapped<'t> {
+    /// A source of rows of `table`, `row_bytes` bytes each (at least 1) without gaps, read by `threads` threads (0
+    /// counts as 1).
+    ///
+    /// # Errors
+    /// [`GatherError::TableLength`] unless the table is whole rows; [`GatherError::Threads`] when the system has no
+    /// threads to give.
+    pub fn new(table: &'t [u8], row_bytes: usize, threads: usize) -> Result<Self, GatherError> {
+        Self::over(Table::Borrowed(table), row_bytes, threads)
+    }
+
+    fn over(table: Table<'t>, row_bytes: usize, threads: usize) -> Result<Self, GatherError> {
+        let length = table.bytes().len();
+        if row_bytes == 0 || !length.is_multiple_of(row_bytes) {
+            return Err(GatherError::TableLength { length, row_bytes });
+        }
+        let pool = if threads > 1 {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .thread_name(|index| format!("gather-{index}"))
+                .build()
+                .map_err(|error| GatherError::Threads { threads, reason: error.to_string() })?;
+            Some(pool)
+        } else {
+            None
+        };
+        Ok(Self { table, row_bytes, rows: length / row_bytes, copy: RowCopy::best(), pool })
+    }
+
+    /// Moves rows in this way from now on: for measurements and tests.
+    #[must_use]
+    pub fn with_copy(mut self, copy: RowCopy) -> Self {
+        self.copy = copy;
+        self
+    }
+
+    /// How many threads it has.
+    pub fn threads(&self) -> usize {
+        self.pool.as_ref().map_or(1, rayon::ThreadPool::current_num_threads)
+    }
+
+    /// Its threads; `None` for one, which is the caller's.
+    pub fn pool(&self) -> Option<&rayon::ThreadPool> {
+        self.pool.as_ref()
+    }
+
+    /// The table.
+    ///
+    /// # Panics
+    /// When its owner gives another slice than before.
+    pub fn table(&self) -> &[u8] {
+        let table = self.table.bytes();
+        assert_eq!(table.len(), self.rows * self.row_bytes, "the table has changed its size");
+        table
+    }
+
+    /// Checks ids and place, and copies the rows that `source` finds. Returns the rows that came from a cache.
+    ///
+    /// # Safety
+    /// `source` has the rows of this table.
+    pub(super) unsafe fn copy(
+        &self,
+        source: impl Source + Sync,
+        widened: Option<HalfFloat>,
+        ids: &[i64],
+        place: &mut HostPlace<'_>,
+    ) -> Result<u64, GatherError> {
+        let kind = RowKind { row_bytes: self.row_bytes, widened };
+        let row_bytes = kind.out_bytes();
+        let out = &mut *place.out;
+        if ids.len().checked_mul(row_bytes) != Some(out.len()) {
+            return Err(GatherError::OutputLength { ids: ids.len(), row_bytes, length: out.len() });
+        }
+        self.check(ids)?;
+        let way = Way {
+            vectors: self.copy.vectors,
+            streamed: self.copy.streamed.unwrap_or(out.len() >= STREAMED_FROM),
+            ahead: self.copy.ahead,
+        };
+        // SAFETY: all ids were found below `rows` above, and nothing can have changed them since. The source has as
+        // many rows, by our caller's promise; `out` is as many rows as there are ids.
+        let copy = |ids: &[i64], out: &mut [u8]| unsafe { copy_rows(way, source, kind, ids, out) };
+        let task_rows = task_rows(row_bytes);
+        let threads = place.threads.clamp(1, self.threads()).min(ids.len().div_ceil(task_rows));
+        Ok(match &self.pool {
+            Some(pool) if threads > 1 => {
+                let tasks = Mutex::new(out.chunks_mut(task_rows * row_bytes).zip(ids.chunks(task_rows)));
+                let hits = AtomicU64::new(0);
+                let take_part = || {
+                    // The lock is held for as long as it takes to find out where the next task is.
+                    let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    while let Some((out, ids)) = next() {
+                        // Read when all threads have come to an end, which orders it.
+                        hits.fetch_add(copy(ids, out), Ordering::Relaxed);
+                    }
+                };
+                pool.in_place_scope(|scope| {
+                    for _ in 1..threads {
+                        scope.spawn(|_| take_part());
+                    }
+                    // Here work begins at once; a thread that sleeps may take as long to wake as a whole task.
+                    take_part();
+                });
+                hits.into_inner()
+            }
+            _ => copy(ids, out),
+        })
+    }
+}
+
+impl Mapped<'static> {
+    /// As [`Mapped::new`], over a table that it keeps alive.
+    ///
+    /// # Errors
+    /// As [`Mapped::new`].
+    pub fn owned(table: Arc<dyn TableBytes>, row_bytes: usize, threads: usize) -> Result<Self, GatherError> {
+        Self::over(Table::Owned(table), row_bytes, threads)
+    }
+}
+
+impl Table<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Borrowed(bytes) => bytes,
+            Self::Owned(owner) => owner.bytes(),
+        }
+    }
+}
+
+impl fmt::Debug for Table<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} bytes", self.bytes().len())
+    }
+}
+
+/// Rows that a thread takes at a time. Their bytes are whole lines, so that no two threads write to one where the output
+/// begins on a line.
+fn task_rows(row_bytes: usize) -> usize {
+    // As a power of two divides a line, the fewest rows that are whole lines are one too.
+    let whole_lines = LINE >> row_bytes.trailing_zeros().min(LINE.trailing_zeros());
+    TASK_BYTES.div_ceil(row_bytes).next_multiple_of(whole_lines)
+}
+
+impl InMemory for Mapped<'_> {
+    fn table_row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    fn copy_to(
+        &mut self,
+        ids: &[i64],
+        mut place: HostPlace<'_>,
+        widened: Option<HalfFloat>,
+    ) -> Result<RowsRead, GatherError> {
+        let source = TableRows { table: self.table(), row_bytes: self.row_bytes };
+        // SAFETY: it is this table.
+        unsafe { self.copy(source, widened, ids, &mut place) }?;
+        Ok(RowsRead::of(Origin::HostTable, ids.len() as u64, self.row_bytes))
+    }
+}
+
+impl RowSource<HostPlace<'_>> for Mapped<'_> {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    fn check(&self, ids: &[i64]) -> Result<(), GatherError> {
+        if any_outside(self.copy.vectors, ids, self.rows)
+            && let Some(position) = ids.iter().position(|&id| id as u64 >= self.rows as u64)
+        {
+            return Err(GatherError::IdOutOfRange { position, id: ids[position], rows: self.rows });
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, ids: &[i64], place: HostPlace<'_>) -> Result<Ticket, GatherError> {
+        Ok(Ticket::of(0, self.copy_to(ids, place, None)?))
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<RowsRead, GatherError> {
+        Ok(ticket.read)
+    }
+}

@@ -1,0 +1,44 @@
+//! Half-precision rows as float32.
+
+use uva_ops::rows::HalfFloat;
+
+use super::place::{HostPlace, HostSource, InMemory};
+use crate::error::GatherError;
+use crate::source::{RowSource, RowsRead, Ticket};
+use crate::stack::Widened;
+
+impl<S: InMemory + HostSource> Widened<S> {
+    /// Takes the source's rows for values of type `from`.
+    ///
+    /// # Errors
+    /// [`GatherError::NotHalves`] unless a row is a whole number of such values.
+    pub fn new(source: S, from: HalfFloat) -> Result<Self, GatherError> {
+        let row_bytes = source.table_row_bytes();
+        if !row_bytes.is_multiple_of(HalfFloat::BYTES) {
+            return Err(GatherError::NotHalves { row_bytes });
+        }
+        Ok(Self { source, from })
+    }
+}
+
+impl<S: InMemory + HostSource> RowSource<HostPlace<'_>> for Widened<S> {
+    fn rows(&self) -> usize {
+        self.source.rows()
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.source.table_row_bytes() / HalfFloat::BYTES * HalfFloat::WIDENED_BYTES
+    }
+
+    fn check(&self, ids: &[i64]) -> Result<(), GatherError> {
+        self.source.check(ids)
+    }
+
+    fn submit(&mut self, ids: &[i64], place: HostPlace<'_>) -> Result<Ticket, GatherError> {
+        Ok(Ticket::of(0, self.source.copy_to(ids, place, Some(self.from))?))
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<RowsRead, GatherError> {
+        Ok(ticket.read)
+    }
+}

@@ -1,0 +1,226 @@
+//! The contract of every source of rows.
+
+use std::fmt;
+
+/// Where rows are written: host memory ([`HostPlace`](crate::HostPlace)), device memory in the order of a stream
+/// ([`DevicePlace`](crate::cuda::DevicePlace)), or a slot ([`SlotPlace`](crate::cuda::SlotPlace)).
+pub trait Place {
+    /// Failures of the sources that fill such places.
+    type Error;
+}
+
+/// Fills places with rows of a table, picked by id: row `ids[i]` becomes row `i` of the place, without gaps.
+///
+/// Ids may repeat and need no order; no ids at all are fine. An id that is no row of the table is an error with the
+/// position of the first such id, and nothing of the place is handed out then. A source on the CPU finds it before it
+/// reads the table; a kernel finds it while it gathers.
+///
+/// Filling is asynchronous: [`submit`](RowSource::submit) starts it, and the ticket is [waited](RowSource::wait) for. A
+/// source on the CPU is done when `submit` returns; one on a GPU has then enqueued its work, and no host thread waits
+/// for the GPU. Dispatch is once a batch, never once a row.
+///
+/// # Sources, and sources around sources
+/// | source | reads rows from | fills |
+/// |---|---|---|
+/// | [`Mapped`](crate::Mapped) | a table in host memory, such as a mapped file | host memory |
+/// | [`Pinned`](crate::cuda::Pinned) | pinned host memory, by kernels over the link (zero-copy) | device memory |
+/// | [`DeviceRows`](crate::cuda::DeviceRows) | a whole table in device memory | device memory |
+/// | [`Staged<S>`](crate::cuda::Staged) | any host source, whose rows a copy engine takes over (DMA) | device memory |
+/// | [`Cached<S, C>`](crate::Cached) | a cache, static or dynamic, in front of a source | as the source |
+/// | [`Split<A, B>`](crate::cuda::Split) | two sources at the same time, a measured share of each batch each | device memory |
+/// | [`Widened<S>`](crate::Widened) | a host source of half-precision rows, which become float32 | host memory |
+/// | [`SlotFiller<S>`](crate::cuda::SlotFiller) | a source of device memory, and a batch's arrays | slots |
+/// | [`ReadBack<S>`](crate::cuda::ReadBack) | a source of device memory, copied back | host memory |
+///
+/// # Sources to come
+/// - `File` (rows on disk, by io_uring) and `Remote` (rows of another rank) are host sources: `Staged<File>` puts them
+///   on a GPU. Their fills go on after `submit`, so they need a place that they own or that outlives the ticket: a
+///   borrowed `HostPlace` does only with a wait inside `submit`. A cache in front of them submits the misses alone.
+/// - `Summed<S>` (partial aggregation) needs lists of ids for each output row: another argument beside `ids`.
+/// - `Tables` (one source for each node type) sends each stretch of ids to its source.
+///
+/// Each brings its own [`Origin`].
+pub trait RowSource<P: Place> {
+    /// Rows of the table: valid ids are `0..rows()`.
+    fn rows(&self) -> usize;
+
+    /// Bytes of a row in the place.
+    fn row_bytes(&self) -> usize;
+
+    /// Takes the memory that fills need, for so many fills under way side by side of at most so many rows each. Sources
+    /// of device memory take page-locked memory here and never in `submit`, where it could make the device wait.
+    ///
+    /// # Errors
+    /// The lack of that memory.
+    fn reserve(&mut self, lanes: usize, rows: usize) -> Result<(), P::Error> {
+        let _ = (lanes, rows);
+        Ok(())
+    }
+
+    /// Refuses ids that `submit` would refuse, with nothing started. A source whose kernels check the ids refuses none.
+    ///
+    /// # Errors
+    /// The first id that is no row.
+    fn check(&self, ids: &[i64]) -> Result<(), P::Error> {
+        let _ = ids;
+        Ok(())
+    }
+
+    /// Starts filling `place` with the rows of `ids`.
+    ///
+    /// # Errors
+    /// An id that is no row, a place of another size, or a failure of the machine.
+    fn submit(&mut self, ids: &[i64], place: P) -> Result<Ticket, P::Error>;
+
+    /// Blocks until the rows of that fill are in their place, and says where they were read. A
+    /// [`DevicePlace`](crate::cuda::DevicePlace) is ordered by its stream, which the caller has waited for by then.
+    ///
+    /// # Errors
+    /// A fill that failed after it was submitted.
+    fn wait(&mut self, ticket: Ticket) -> Result<RowsRead, P::Error>;
+
+    /// Fills a place and waits for it.
+    ///
+    /// # Errors
+    /// As [`submit`](RowSource::submit) and [`wait`](RowSource::wait).
+    fn fill(&mut self, ids: &[i64], place: P) -> Result<RowsRead, P::Error> {
+        let ticket = self.submit(ids, place)?;
+        self.wait(ticket)
+    }
+}
+
+impl<P: Place, S: RowSource<P> + ?Sized> RowSource<P> for Box<S> {
+    fn rows(&self) -> usize {
+        (**self).rows()
+    }
+
+    fn row_bytes(&self) -> usize {
+        (**self).row_bytes()
+    }
+
+    fn reserve(&mut self, lanes: usize, rows: usize) -> Result<(), P::Error> {
+        (**self).reserve(lanes, rows)
+    }
+
+    fn check(&self, ids: &[i64]) -> Result<(), P::Error> {
+        (**self).check(ids)
+    }
+
+    fn submit(&mut self, ids: &[i64], place: P) -> Result<Ticket, P::Error> {
+        (**self).submit(ids, place)
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<RowsRead, P::Error> {
+        (**self).wait(ticket)
+    }
+}
+
+/// A fill that was submitted, to be waited for at the source that gave it.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    /// Which of the fills that are under way side by side.
+    pub(crate) lane: usize,
+    /// The number of the fill, where a source counts them.
+    pub(crate) number: u64,
+    /// Where the rows are read, as far as it is known when the fill is submitted.
+    pub(crate) read: RowsRead,
+}
+
+impl Ticket {
+    /// For a fill whose reads are known.
+    pub(crate) fn of(lane: usize, read: RowsRead) -> Self {
+        Self { lane, number: 0, read }
+    }
+}
+
+/// Where a row was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A table in host memory, read by the CPU for the CPU.
+    HostTable,
+    /// A cache in host memory.
+    HostCache,
+    /// A table in pinned host memory, read by kernels over the link.
+    ZeroCopy,
+    /// Host memory, gathered by the CPU and sent by a copy engine.
+    Dma,
+    /// A whole table in device memory.
+    DeviceTable,
+    /// A cache in device memory.
+    DeviceCache,
+}
+
+impl Origin {
+    /// Every origin.
+    pub const ALL: [Self; 6] =
+        [Self::HostTable, Self::HostCache, Self::ZeroCopy, Self::Dma, Self::DeviceTable, Self::DeviceCache];
+}
+
+/// How many rows a fill read from where.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct RowsRead {
+    rows: [u64; Origin::ALL.len()],
+    row_bytes: usize,
+}
+
+impl RowsRead {
+    /// `rows` rows of `row_bytes` bytes each, as they lie at their origin.
+    pub fn of(origin: Origin, rows: u64, row_bytes: usize) -> Self {
+        let mut read = Self { row_bytes, ..Self::default() };
+        read.rows[origin as usize] = rows;
+        read
+    }
+
+    /// The same rows, of which `hits` were in the cache `cache` instead of `from`.
+    ///
+    /// # Panics
+    /// With more hits than rows, in debug builds.
+    #[must_use]
+    pub fn with_hits(mut self, from: Origin, cache: Origin, hits: u64) -> Self {
+        debug_assert!(hits <= self.rows[from as usize], "{hits} hits of {self:?}");
+        self.rows[from as usize] -= hits.min(self.rows[from as usize]);
+        self.rows[cache as usize] += hits;
+        self
+    }
+
+    /// These rows and those of another source of the same table.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        for (rows, more) in self.rows.iter_mut().zip(other.rows) {
+            *rows += more;
+        }
+        self.row_bytes = self.row_bytes.max(other.row_bytes);
+        self
+    }
+
+    /// Rows from there.
+    pub fn rows(&self, origin: Origin) -> u64 {
+        self.rows[origin as usize]
+    }
+
+    /// Bytes from there.
+    pub fn bytes(&self, origin: Origin) -> u64 {
+        self.rows(origin) * self.row_bytes as u64
+    }
+
+    /// All rows.
+    pub fn total(&self) -> u64 {
+        self.rows.iter().sum()
+    }
+
+    /// Rows from a cache: the hits.
+    pub fn hits(&self) -> u64 {
+        self.rows(Origin::HostCache) + self.rows(Origin::DeviceCache)
+    }
+}
+
+/// The origins that rows came from.
+impl fmt::Debug for RowsRead {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = formatter.debug_map();
+        for origin in Origin::ALL.into_iter().filter(|&origin| self.rows(origin) > 0) {
+            map.entry(&origin, &self.rows(origin));
+        }
+        map.finish()
+    }
+}

@@ -1,0 +1,222 @@
+//! Where a run gathers, samples and trains on this machine.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use uva_batch::BatchLayout;
+use uva_cuda::kernels::gather::Kernel;
+use uva_cuda::memory::{IpcKind, PinOptions, PreflightPolicy};
+
+use super::asked::{GatherChoice, SamplerChoice};
+use crate::RuntimeError;
+
+/// Where the run gathers and trains. Part of every role's plan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// Everything on the CPU, feature slots in host memory.
+    #[default]
+    Cpu,
+    /// A GPU trains.
+    Cuda(CudaBackend),
+}
+
+/// A GPU and the way to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CudaBackend {
+    /// The GPU's index.
+    pub ordinal: usize,
+    /// How rows get there.
+    pub gather: GatherChoice,
+    /// Which gather kernel.
+    pub kernel: Kernel,
+    /// Where neighbours are sampled. [`SamplerChoice::Auto`] only until it has been measured.
+    pub sampler: SamplerChoice,
+    /// How the GPU is divided.
+    pub partition: Partition,
+    /// How its memory is shared between processes.
+    pub ipc: IpcKind,
+    /// The NVRTC library, or the folder it is in.
+    pub nvrtc: Option<PathBuf>,
+    /// What is done where memory seems too short for what is to be pinned.
+    pub preflight: PreflightPolicy,
+}
+
+impl CudaBackend {
+    /// How `what` is pinned: what seems short is a warning of the process that pins it.
+    pub(crate) fn pin_options(&self, what: &str) -> PinOptions {
+        let warn = |text: &str| tracing::warn!("{text}");
+        PinOptions { what: what.to_owned(), preflight: self.preflight, warn, ..PinOptions::default() }
+    }
+}
+
+/// How the GPU is divided between producer, consumer and, where it has one, sampler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Partition {
+    /// Not at all: they take turns.
+    None,
+    /// By MPS: shares in per cent, and the multiprocessors that each was seen to get.
+    Mps {
+        /// The producer's share.
+        producer_percentage: u32,
+        /// The consumer's share.
+        consumer_percentage: u32,
+        /// Multiprocessors that a process with the producer's share sees.
+        producer_multiprocessors: u32,
+        /// Multiprocessors that a process with the consumer's share sees.
+        consumer_multiprocessors: u32,
+        /// The sampler's, where it works on the GPU.
+        sampler: Option<SamplerShare>,
+    },
+    /// The producer's stream is of a green context with so many multiprocessors.
+    Green {
+        /// The producer's.
+        multiprocessors: u32,
+    },
+    /// The producer's kernels have no more blocks than this many multiprocessors hold.
+    Grid {
+        /// The producer's.
+        multiprocessors: u32,
+    },
+}
+
+/// A GPU sampler's share under MPS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SamplerShare {
+    /// In per cent.
+    pub percentage: u32,
+    /// Multiprocessors that a process with this share sees.
+    pub multiprocessors: u32,
+}
+
+impl Partition {
+    /// Whether the producer is a thread of the consumer's process: without MPS two processes take turns on a GPU and
+    /// nothing overlaps.
+    pub fn in_one_process(self) -> bool {
+        matches!(self, Self::Green { .. } | Self::Grid { .. })
+    }
+
+    /// Its name, as `--partition` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Mps { .. } => "mps",
+            Self::Green { .. } => "green",
+            Self::Grid { .. } => "grid",
+        }
+    }
+
+    /// Multiprocessors that the gather's grid is made for; `None`: all that the process has.
+    pub fn gather_multiprocessors(self) -> Option<u32> {
+        match self {
+            Self::None | Self::Mps { .. } => None,
+            Self::Green { multiprocessors } | Self::Grid { multiprocessors } => Some(multiprocessors),
+        }
+    }
+}
+
+impl std::fmt::Display for Partition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => f.write_str("not divided: producer and consumer take turns"),
+            Self::Mps {
+                producer_percentage,
+                consumer_percentage,
+                producer_multiprocessors,
+                consumer_multiprocessors,
+                sampler,
+            } => {
+                write!(
+                    f,
+                    "divided by MPS: producer {producer_percentage} % ({producer_multiprocessors} multiprocessors), \
+                     consumer {consumer_percentage} % ({consumer_multiprocessors})"
+                )?;
+                match sampler {
+                    Some(SamplerShare { percentage, multiprocessors }) => {
+                        write!(f, ", sampler {percentage} % ({multiprocessors})")
+                    }
+                    None => Ok(()),
+                }
+            }
+            Self::Green { multiprocessors } => {
+                write!(
+                    f,
+                    "divided by a green context: the producer keeps to {multiprocessors} multiprocessors"
+                )
+            }
+            Self::Grid { multiprocessors } => {
+                write!(
+                    f,
+                    "divided by the grid: the producer's kernels fill {multiprocessors} multiprocessors"
+                )
+            }
+        }
+    }
+}
+
+impl Backend {
+    /// Checks that feature rows of this layout can be had: into slots on a GPU they go as the table has them.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Usage`] with what to do instead.
+    pub(crate) fn check_features(&self, layout: &BatchLayout) -> Result<(), RuntimeError> {
+        if layout.widened_from().is_none() || self.device_slots().is_none() {
+            return Ok(());
+        }
+        Err(RuntimeError::option(
+            "feature_type",
+            "float32",
+            "rows go to a GPU as the table has them, half the bytes over the link, and nothing there widens them yet. \
+             Leave `feature_type` out, and convert on the GPU, as in batch.x.float()",
+        ))
+    }
+
+    /// The GPU, where feature slots are on one.
+    pub fn device_slots(&self) -> Option<&CudaBackend> {
+        match self {
+            Self::Cuda(cuda) if cuda.gather != GatherChoice::Cpu => Some(cuda),
+            _ => None,
+        }
+    }
+
+    /// Whether the producer runs in the consumer's process.
+    pub fn in_one_process(&self) -> bool {
+        self.device_slots().is_some_and(|cuda| cuda.partition.in_one_process())
+    }
+
+    /// The GPU, where a sampler works on one.
+    pub fn gpu_sampler(&self) -> Option<&CudaBackend> {
+        self.cuda().filter(|cuda| cuda.sampler == SamplerChoice::Gpu)
+    }
+
+    /// Whether the sampler runs in the consumer's process too: where the GPU is not divided between processes, all
+    /// that works on it is one.
+    pub fn samples_in_one_process(&self) -> bool {
+        self.in_one_process() && self.gpu_sampler().is_some()
+    }
+
+    /// Where the model trains, as `--device` takes it.
+    pub fn device_name(&self) -> String {
+        match self {
+            Self::Cpu => "cpu".to_owned(),
+            Self::Cuda(cuda) => format!("cuda:{}", cuda.ordinal),
+        }
+    }
+
+    /// How rows are gathered, as `--gather` takes it.
+    pub fn gather_name(&self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cuda(cuda) => cuda.gather.name(),
+        }
+    }
+
+    /// The GPU that trains.
+    pub fn cuda(&self) -> Option<&CudaBackend> {
+        match self {
+            Self::Cpu => None,
+            Self::Cuda(cuda) => Some(cuda),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! A batch as its consumer holds it: the view of its columns, and the slot that goes back when it is dropped.
+
+use std::ops::{Deref, Range};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use uva_batch::{BatchHeader, BatchView, SlotMemory};
+use uva_cuda::DeviceSlice;
+use uva_mem::ring::ReadSlot;
+
+use crate::RuntimeError;
+use crate::device::Loan;
+use crate::plan::RunPlan;
+
+/// A batch with its features, in the slot where the producer put them. It owns the slot: dropping it, in any thread,
+/// gives the slot back, and nothing borrowed from it outlives it. Several may be held at once, as long as the next one
+/// has a slot to come in ([`RuntimeError::SlotHeld`]).
+///
+/// Its columns, counts and times are those of [`BatchView`]. Where the slot is on a GPU
+/// ([`on_device`](BatchView::on_device)) the methods that lend host slices panic.
+#[derive(Debug)]
+pub struct Batch {
+    view: BatchView<Slot>,
+    /// Told when the batch is dropped.
+    used: Option<Arc<UsedBatch>>,
+}
+
+/// A feature slot that is read: in the ring's memory, or lent on a GPU.
+#[derive(Debug)]
+pub struct Slot {
+    loan: Option<Loan>,
+    /// There until the batch is dropped.
+    slot: Option<ReadSlot>,
+}
+
+impl SlotMemory for Slot {
+    fn host(&self, range: Range<usize>) -> Option<&[u8]> {
+        match &self.loan {
+            None => self.slot.as_ref().map(|slot| &slot.payload()[range]),
+            Some(loan) => loan.host_bytes(range),
+        }
+    }
+
+    fn device(&self, range: Range<usize>) -> Option<(DeviceSlice<'_>, usize)> {
+        // Under the stand-in driver device memory is host memory, once the host has waited for it.
+        let loan = self.loan.as_ref().filter(|loan| loan.host_bytes(0..0).is_none())?;
+        Some((loan.slice(range), loan.ordinal()))
+    }
+
+    fn first_byte(&self) -> Option<*mut u8> {
+        match &self.loan {
+            None => self.slot.as_ref().map(ReadSlot::payload_address),
+            Some(_) => None,
+        }
+    }
+}
+
+/// What is known of a batch when it is given back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Used {
+    /// When that was.
+    pub at: Instant,
+    /// How long its gather took. On a GPU that is known once the work on the batch has been waited for.
+    pub gather_time: Duration,
+    /// How many of its rows came from the feature cache.
+    pub rows_cached: u64,
+}
+
+/// Where a batch says so.
+#[derive(Debug, Default)]
+pub(crate) struct UsedBatch(Mutex<Option<Used>>);
+
+impl UsedBatch {
+    /// `None`: the batch is in use still.
+    pub fn get(&self) -> Option<Used> {
+        // Nothing panics while it is locked.
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deref for Batch {
+    type Target = BatchView<Slot>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.view
+    }
+}
+
+impl Batch {
+    /// `header` is the slot's own, held against the plan's layout already.
+    pub(crate) fn new(slot: ReadSlot, loan: Option<Loan>, plan: &RunPlan, header: BatchHeader) -> Self {
+        let memory = Slot { loan, slot: Some(slot) };
+        Self { view: BatchView::new(memory, Arc::clone(&plan.layout), header), used: None }
+    }
+
+    /// Lets it say when it is given back.
+    pub(crate) fn tell(&mut self, used: Arc<UsedBatch>) {
+        self.used = Some(used);
+    }
+
+    fn loan(&self) -> Option<&Loan> {
+        self.view.memory().loan.as_ref()
+    }
+
+    /// Whether the batch was whole when it was used. To be asked when the work on it has been waited for, and before
+    /// its result counts: the producer of a batch on a GPU may have died over it. In host memory it is whole always.
+    ///
+    /// # Errors
+    /// [`RuntimeError::PeerGone`] when its producer had not finished it; [`RuntimeError::Failed`] when one of its ids
+    /// is no row of the table.
+    pub fn confirm(&self) -> Result<(), RuntimeError> {
+        self.loan().map_or(Ok(()), |loan| loan.confirm().map(drop))
+    }
+
+    /// How many of its rows came from the feature cache. On a GPU that is known once the batch is confirmed, and 0
+    /// before.
+    pub fn rows_cached(&self) -> u64 {
+        match self.loan() {
+            None => self.header().rows_cached(),
+            Some(loan) => loan.confirm().map_or(0, |gathered| gathered.hits),
+        }
+    }
+
+    /// How long the producer worked on it. On a GPU that is known once the batch is confirmed, and 0 before.
+    pub fn gather_time(&self) -> Duration {
+        match self.loan() {
+            None => Duration::from_nanos(self.header().gather_ns()),
+            Some(loan) => loan.confirm().map_or(Duration::ZERO, |gathered| gathered.time),
+        }
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        if let Some(used) = self.used.take() {
+            let (gather_time, rows_cached) = (self.gather_time(), self.rows_cached());
+            let now = Used { at: Instant::now(), gather_time, rows_cached };
+            *used.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        }
+        let Slot { loan, slot } = self.view.memory_mut();
+        // What is enqueued on a device is marked as such before the ring gives the slot away; a slot that could not be
+        // marked stays taken, and the next batch that is asked for says why.
+        let given_back = loan.take().is_none_or(Loan::give_back);
+        match slot.take() {
+            Some(slot) if !given_back => slot.abandon(),
+            slot => drop(slot),
+        }
+    }
+}

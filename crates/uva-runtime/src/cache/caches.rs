@@ -1,0 +1,33 @@
+//! What a run caches, in numbers that every role knows.
+
+use serde::{Deserialize, Serialize};
+use uva_rows::cache::eviction::Eviction;
+
+/// What is cached in a run. Part of every role's plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caches {
+    /// How many lists: those of the first so many nodes in the samplers' order.
+    pub lists: usize,
+    /// Whether the samplers' order is another than the dataset's, so that they work on a reordered graph.
+    pub reordered: bool,
+    /// How many rows the feature cache holds.
+    pub rows: usize,
+    /// The policy by which the feature cache evicts, where it changes as the run goes instead of holding the same rows
+    /// throughout.
+    pub dynamic: Option<&'static Eviction>,
+    /// How many of the run's first epochs the choice was made by: their hits say nothing of others.
+    #[serde(default)]
+    pub counted_epochs: u32,
+}
+
+impl Caches {
+    /// Whether there is any.
+    pub fn are_there(&self) -> bool {
+        self.lists > 0 || self.rows > 0
+    }
+
+    /// Whether there is a feature cache that holds the same rows throughout.
+    pub fn holds_chosen_rows(&self) -> bool {
+        self.rows > 0 && self.dynamic.is_none()
+    }
+}

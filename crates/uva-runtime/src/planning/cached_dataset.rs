@@ -1,0 +1,163 @@
+//! A dataset behind its two caches: DUCATI's two calls, for programs that make batches themselves.
+
+use std::sync::Arc;
+
+use uva_batch::BatchLayout;
+use uva_cuda::Context;
+use uva_cuda::kernels::gather::GatherKernels;
+use uva_cuda::memory::PinnedTable;
+use uva_cuda::{Module, ModuleOptions};
+use uva_graph::Dataset;
+use uva_rows::cuda::{DeviceSource, ReadBack};
+use uva_rows::{GatherError, Hits, HostPlace, HostSource};
+use uva_sample::{BatchCounts, BatchKey, MiniBatch};
+
+use crate::backend::{Backend, CudaBackend};
+use crate::cache::{CacheContents, Engine, OnGpu, SampledGraph};
+use crate::device::{FeatureBytes, cache_on_gpu, zero_copy};
+use crate::roles::source_on_host;
+use crate::{LoaderOptions, RuntimeError};
+
+/// Samples and loads through the caches. Results are those without any; ids are the dataset's.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+/// use uva_graph::{Dataset, Split};
+/// use uva_runtime::LoaderOptions;
+/// use uva_runtime::backend::Backend;
+/// use uva_runtime::cache::{CacheContents, CachePolicy};
+/// use uva_runtime::planning::{self, CachedDataset};
+/// use uva_sample::BatchKey;
+///
+/// let dataset = Arc::new(Dataset::open("data/graph".as_ref())?);
+/// let options = LoaderOptions { fanouts: vec![15, 10], ..LoaderOptions::default() };
+/// let (plan, _) = planning::plan(&dataset, &options, &Backend::Cpu, 64 << 20, CachePolicy::Presample, &|_| {})?;
+/// let contents = CacheContents::of_plan(&dataset, &plan)?;
+/// let mut cached = CachedDataset::new(&dataset, &options, &Backend::Cpu, &contents)?;
+///
+/// let mut batch = cached.room();
+/// let key = BatchKey { split: Split::Train, epoch: 0, batch: 0 };
+/// let counts = cached.sample(key, &dataset.split(Split::Train)[..256], &mut batch)?;
+/// let mut rows = vec![0; counts.nodes * dataset.features().row_bytes()];
+/// let hits = cached.load(batch.nodes(), &mut rows)?;
+/// println!("{} of {} rows, {:?} of lists", hits.last, counts.nodes, counts.list_reads);
+/// # Ok(())
+/// # }
+/// ```
+pub struct CachedDataset<'d> {
+    graph: SampledGraph<'d>,
+    engine: Engine<'d>,
+    rows: Box<dyn HostSource + 'd>,
+    hits: Hits,
+    layout: BatchLayout,
+    /// The samplers' id of each node; empty where that is the dataset's.
+    places: Vec<i64>,
+    seeds: Vec<i64>,
+}
+
+impl<'d> CachedDataset<'d> {
+    /// A sampler and a gather over `dataset` with these caches: where the backend says, on the GPU the one or the other
+    /// too. Rows come to host memory in any case.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Usage`] for options that cannot work; [`RuntimeError::Missing`] and [`RuntimeError::Failed`] when
+    /// the machine or its GPU lacks what they need.
+    pub fn new(
+        dataset: &'d Arc<Dataset>,
+        options: &LoaderOptions,
+        backend: &Backend,
+        contents: &'d CacheContents,
+    ) -> Result<Self, RuntimeError> {
+        options.check()?;
+        options.check_dataset(dataset)?;
+        let layout = BatchLayout::new(dataset, &options.batch_spec())?;
+        backend.check_features(&layout)?;
+        let graph = SampledGraph::new(dataset, contents.graph().map(|graph| graph.bytes()))?;
+        let lists = contents.caches().lists;
+        let engine = match backend.gpu_sampler() {
+            Some(cuda) => {
+                let context = &Context::primary(cuda.ordinal)?;
+                let at = OnGpu { context, cuda, dataset, reordered: contents.graph() };
+                Engine::on_gpu(&at, &graph, options, layout.bounds(), lists)?
+            }
+            None => Engine::on_host(dataset, &graph, options, lists)?,
+        };
+        let rows: Box<dyn HostSource + 'd> = match backend.device_slots() {
+            Some(cuda) => Box::new(rows_by_gpu(dataset, options, cuda, contents)?),
+            None => {
+                let (threads, caches) = (options.gather_threads, contents.caches());
+                source_on_host(dataset, &layout, threads, caches, contents.rows())?
+            }
+        };
+        let mut places = Vec::new();
+        if let Some(ids) = graph.dataset_ids() {
+            places = vec![0; ids.len()];
+            for (place, &id) in (0..).zip(ids) {
+                places[id as usize] = place;
+            }
+        }
+        Ok(Self { graph, engine, rows, hits: Hits::default(), layout, places, seeds: Vec::new() })
+    }
+
+    /// Room for any batch.
+    #[must_use]
+    pub fn room(&self) -> MiniBatch {
+        MiniBatch::with_bounds(self.layout.bounds())
+    }
+
+    /// Samples around `seeds`, each once. The picks are those of the batch `key` of a run with these options.
+    ///
+    /// # Errors
+    /// Seeds that are no nodes, or repeat; a batch without room; what the GPU failed of.
+    pub fn sample(
+        &mut self,
+        key: BatchKey,
+        seeds: &[i64],
+        batch: &mut MiniBatch,
+    ) -> Result<BatchCounts, RuntimeError> {
+        let Self { graph, engine, places, seeds: translated, .. } = self;
+        let seeds = if places.is_empty() {
+            seeds
+        } else {
+            translated.clear();
+            // A seed that is no node stays as it is, for the sampler to name.
+            let place = |&seed: &i64| {
+                usize::try_from(seed).ok().and_then(|seed| places.get(seed)).copied().unwrap_or(seed)
+            };
+            translated.extend(seeds.iter().map(place));
+            translated
+        };
+        batch.fill(|out| engine.sample(graph, key, seeds, out, &mut []))
+    }
+
+    /// Writes the feature row of each node to its place in `rows`, in the options' feature type, and says how many came
+    /// from the cache.
+    ///
+    /// # Errors
+    /// A node that is none; rows of another length; what the GPU failed of.
+    pub fn load(&mut self, nodes: &[i64], rows: &mut [u8]) -> Result<Hits, RuntimeError> {
+        let failed = |error: GatherError| RuntimeError::Failed(format!("feat.npy: {error}"));
+        let read = self.rows.fill(nodes, HostPlace::new(rows)).map_err(failed)?;
+        self.hits.count(&read);
+        Ok(self.hits)
+    }
+}
+
+fn rows_by_gpu(
+    dataset: &Arc<Dataset>,
+    options: &LoaderOptions,
+    cuda: &CudaBackend,
+    contents: &CacheContents,
+) -> Result<ReadBack<Box<dyn DeviceSource>>, RuntimeError> {
+    let context = &Context::primary(cuda.ordinal)?;
+    let row_bytes = dataset.features().row_bytes();
+    let module = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
+    let kernels = GatherKernels::new(&Module::gather(context, &module)?)?;
+    let pin = cuda.pin_options("the feature table");
+    let table = PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset))), &pin)?;
+    let cache = cache_on_gpu(context, dataset, options.gather_threads, contents.caches(), contents.rows())?;
+    let multiprocessors = cuda.partition.gather_multiprocessors();
+    let rows = zero_copy(&kernels, Arc::new(table), row_bytes, cuda.kernel, multiprocessors, cache)?;
+    Ok(ReadBack::new(context, kernels, rows)?)
+}

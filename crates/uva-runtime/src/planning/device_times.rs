@@ -1,0 +1,177 @@
+//! Caches on a GPU, timed: the sampler and the gather of a run, each alone, by the device's own clock.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Instant;
+
+use uva_cuda::kernels::gather::{GatherKernels, GatherReport};
+use uva_cuda::memory::{IpcKind, PinnedTable, SharedBuffer};
+use uva_cuda::{Context, Event, Module, ModuleOptions, Stream};
+use uva_graph::reorder::NodeOrder;
+use uva_graph::{Dataset, Split};
+use uva_mem::FrozenBytes;
+use uva_plan::{Timed, TimedCaches};
+use uva_rows::RowSource;
+use uva_rows::cuda::{DeviceCache, SlotFiller, SlotPlace, SlotShape};
+use uva_sample::cuda::GraphSource;
+use uva_sample::{BatchKey, MiniBatch};
+
+use super::host_times::{HostTimes, median, share};
+use crate::backend::CudaBackend;
+use crate::cache::{self, OnGpu, SampledGraph};
+use crate::device::{FeatureBytes, zero_copy};
+use crate::{LoaderOptions, RuntimeError};
+
+/// Rows and their report begin on these.
+const ALIGNMENT: usize = 128;
+
+/// Times the GPU's sampler and gather.
+pub(super) struct DeviceTimes<'d> {
+    context: Arc<Context>,
+    cuda: &'d CudaBackend,
+    dataset: &'d Arc<Dataset>,
+    loader: &'d LoaderOptions,
+    host: HostTimes<'d>,
+    /// The graph in the plan's order, and pinned; made with the first sizes.
+    graph: Option<(Arc<FrozenBytes>, GraphSource)>,
+    /// The features, pinned, and the kernels.
+    table: Option<(Arc<PinnedTable>, GatherKernels)>,
+}
+
+/// Whose time counts.
+#[derive(Clone, Copy)]
+enum Clock {
+    Host,
+    /// Without what a cache cannot change.
+    Device,
+}
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+impl<'d> DeviceTimes<'d> {
+    /// For the first training batches of a run with these options on that GPU.
+    pub fn new(
+        context: Arc<Context>,
+        cuda: &'d CudaBackend,
+        dataset: &'d Arc<Dataset>,
+        loader: &'d LoaderOptions,
+    ) -> Result<Self, RuntimeError> {
+        let host = HostTimes::new(dataset, loader)?;
+        Ok(Self { context, cuda, dataset, loader, host, graph: None, table: None })
+    }
+
+    /// What the CPU's sampler takes for the same batches: milliseconds a batch of one sampler.
+    pub fn sampling_on_cpu(&mut self) -> Result<f64, Failure> {
+        Ok(self.host.sample(&SampledGraph::new(self.dataset, None)?, 0, &mut |_| {})?.ms)
+    }
+
+    /// What the GPU's takes on the dataset's own graph, without a cache: as the host sees it, the copy of ids and
+    /// blocks included, since that is what a run waits for.
+    pub fn sampling_on_gpu(&mut self) -> Result<f64, Failure> {
+        let at = self.on_gpu(None);
+        let (source, graph) = (at.source(self.loader)?, SampledGraph::new(self.dataset, None)?);
+        let sampler = at.sampler(&source, &graph, self.loader, self.host.bounds(), 0)?;
+        Ok(self.sample(sampler, &graph, Clock::Host)?.ms)
+    }
+
+    fn on_gpu<'a>(&'a self, reordered: Option<&'a Arc<FrozenBytes>>) -> OnGpu<'a> {
+        OnGpu { context: &self.context, cuda: self.cuda, dataset: self.dataset, reordered }
+    }
+
+    fn sample(
+        &self,
+        mut sampler: uva_sample::cuda::CudaSampler,
+        graph: &SampledGraph<'_>,
+        clock: Clock,
+    ) -> Result<Timed, Failure> {
+        let mut batch = MiniBatch::with_bounds(self.host.bounds());
+        let split = graph.split(Split::Train);
+        let mut times = Vec::new();
+        let (mut all, mut hits) = (0, 0);
+        for (number, positions) in (0..).zip(self.host.seeds()) {
+            let seeds: Vec<i64> = positions.iter().map(|&position| split[position as usize]).collect();
+            let key = BatchKey { split: Split::Train, epoch: 0, batch: number };
+            let began = Instant::now();
+            let counts = batch.fill(|out| sampler.sample_into(key, &seeds, out, &mut []))?;
+            times.push(match clock {
+                Clock::Host => began.elapsed().as_secs_f64() * 1e3,
+                Clock::Device => sampler.device_ns() as f64 * 1e-6,
+            });
+            all += counts.list_reads.all;
+            hits += counts.list_reads.cached;
+        }
+        Ok(Timed { hit_rate: share(hits, all), ms: median(times) })
+    }
+}
+
+impl TimedCaches for DeviceTimes<'_> {
+    fn sampling(&mut self, order: &[i64], cached: usize) -> Result<Timed, Failure> {
+        if self.graph.is_none() {
+            let order = NodeOrder::from_first(self.dataset.nodes(), order)?;
+            let region = Arc::new(cache::reordered_graph(self.dataset, &order)?);
+            let source = self.on_gpu(Some(&region)).source(self.loader)?;
+            self.graph = Some((region, source));
+        }
+        let Some((region, source)) = &self.graph else { return Err("no graph".into()) };
+        let graph = SampledGraph::new(self.dataset, Some(region.bytes()))?;
+        let at = self.on_gpu(Some(region));
+        let sampler = at.sampler(source, &graph, self.loader, self.host.bounds(), cached)?;
+        self.sample(sampler, &graph, Clock::Device)
+    }
+
+    fn gathering(&mut self, cached: &[i64]) -> Result<Timed, Failure> {
+        let Self { context, cuda, dataset, loader, .. } = self;
+        if self.table.is_none() {
+            let module = ModuleOptions { nvrtc: cuda.nvrtc.clone(), ..ModuleOptions::default() };
+            let kernels = GatherKernels::new(&Module::gather(context, &module)?)?;
+            let owner = Arc::new(FeatureBytes(Arc::clone(dataset)));
+            let table = PinnedTable::new(context, owner, &cuda.pin_options("the feature table"))?;
+            self.table = Some((Arc::new(table), kernels));
+        }
+        let Some((table, kernels)) = &self.table else { return Err("no table".into()) };
+        let row_bytes = dataset.features().row_bytes();
+        let batches = self.host.nodes()?;
+        let most = batches.iter().map(Vec::len).max().unwrap_or(0);
+        let features_at = (most * 8).next_multiple_of(ALIGNMENT);
+        let report_at = (features_at + most * row_bytes).next_multiple_of(ALIGNMENT);
+        let stride = (report_at + GatherReport::BYTES).next_multiple_of(ALIGNMENT);
+        let buffer = SharedBuffer::create(context, stride, IpcKind::Auto, "the batches that are timed")?;
+        let cache = match cached {
+            [] => None,
+            cached => {
+                let bytes = dataset.features().bytes;
+                Some(DeviceCache::filled(context, bytes, row_bytes, cached, loader.gather_threads)?)
+            }
+        };
+        let multiprocessors = cuda.partition.gather_multiprocessors();
+        let rows = zero_copy(kernels, Arc::clone(table), row_bytes, cuda.kernel, multiprocessors, cache)?;
+        let shape = SlotShape { slots: 1, stride, report_at };
+        let mut filler =
+            SlotFiller::new(Stream::new(context)?, kernels.clone(), rows, Arc::new(buffer), shape)?;
+        filler.reserve_bytes((most * 8).next_multiple_of(ALIGNMENT))?;
+        let ready = Event::local(context)?;
+        let mut times = Vec::new();
+        let (mut rows, mut hits) = (0, 0);
+        for (stamp, nodes) in (1..).zip(batches) {
+            let payload: &[u8] = bytemuck::cast_slice(nodes);
+            let arrays = &[0..payload.len()];
+            let place = SlotPlace {
+                slot: 0,
+                payload,
+                arrays,
+                ids_at: 0,
+                features_at,
+                stamp,
+                after: None,
+                ready: &ready,
+            };
+            filler.submit(nodes, place)?;
+            for fill in filler.drain()? {
+                times.push(fill.ended_ns.saturating_sub(fill.began_ns) as f64 * 1e-6);
+                rows += fill.rows as u64;
+                hits += fill.read.hits();
+            }
+        }
+        Ok(Timed { hit_rate: share(hits, rows), ms: median(times) })
+    }
+}

@@ -1,0 +1,268 @@
+//! Making a plan: the run's own batches are counted, its own sampler and gather timed.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use uva_cuda::memory::HostMemory;
+use uva_cuda::{Context, CudaError, ErrorKind};
+use uva_graph::reorder::ReorderedLayout;
+use uva_graph::{Dataset, Split};
+use uva_plan::{
+    CacheError, CachePlan, CachePolicy, CachedKinds, PlanRequest, Profile, TimedCaches, Workload,
+};
+use uva_rows::cuda::FillError;
+use uva_sample::SampleError;
+use uva_sample::cuda::CudaSampleError;
+
+use super::device_times::DeviceTimes;
+use super::host_times::HostTimes;
+use super::request::SamplerVerdict;
+use crate::backend::{Backend, CudaBackend, GatherChoice, SamplerChoice};
+use crate::{LoaderOptions, RuntimeError};
+
+/// Of the memory that can be had, what `--gpu-cache auto` takes where nothing trains on a GPU.
+const SHARE_OF_HOST_MEMORY: u64 = 4;
+
+/// Where sampling is faster, for a backend that leaves it open ([`SamplerChoice::Auto`]), which then has it.
+///
+/// # Errors
+/// What sampling on the CPU failed of; a GPU that cannot sample is no failure.
+pub fn measure_sampler(
+    dataset: &Arc<Dataset>,
+    loader: &LoaderOptions,
+    backend: &mut Backend,
+) -> Result<Option<SamplerVerdict>, RuntimeError> {
+    match backend {
+        Backend::Cuda(cuda) if cuda.sampler == SamplerChoice::Auto => {
+            let verdict = where_to_sample(dataset, loader, cuda)?;
+            cuda.sampler = if verdict.on_gpu { SamplerChoice::Gpu } else { SamplerChoice::Cpu };
+            Ok(Some(verdict))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// A few batches on the CPU and on the GPU, without caches.
+fn where_to_sample(
+    dataset: &Arc<Dataset>,
+    loader: &LoaderOptions,
+    cuda: &CudaBackend,
+) -> Result<SamplerVerdict, RuntimeError> {
+    let mut times = DeviceTimes::new(Context::primary(cuda.ordinal)?, cuda, dataset, loader)?;
+    let timing = |source| RuntimeError::from(CacheError::Timing { what: "sampling", source });
+    let one_on_cpu = times.sampling_on_cpu().map_err(timing)?;
+    let on_cpu = one_on_cpu / loader.samplers as f64;
+    let on_gpu = match times.sampling_on_gpu() {
+        Ok(milliseconds) => milliseconds,
+        // The run goes on without: nobody has insisted on it.
+        Err(error) => {
+            let reason = format!("--sampler auto: the CPU samples: the GPU cannot ({error})");
+            return Ok(SamplerVerdict { on_gpu: false, reason });
+        }
+    };
+    let faster = if on_gpu < on_cpu { "the GPU samples" } else { "the CPU samples" };
+    let reason = format!(
+        "--sampler auto: {faster}: {on_gpu:.3} ms a batch on the GPU without a cache, {on_cpu:.3} ms with {} on the CPU \
+         ({one_on_cpu:.3} ms each)",
+        if loader.samplers == 1 { "1 sampler".to_owned() } else { format!("{} samplers", loader.samplers) }
+    );
+    Ok(SamplerVerdict { on_gpu: on_gpu < on_cpu, reason })
+}
+
+/// What to cache in so many bytes, and what that was decided from (`None` where the policy ranks nothing). Works in
+/// this process, on the GPU too where the backend has one.
+///
+/// On a GPU lists are cached for a sampler there, and rows for the zero-copy gather: nobody else reads them.
+///
+/// # Errors
+/// As [`Search::run`](super::Search::run).
+pub fn plan<'d>(
+    dataset: &'d Arc<Dataset>,
+    loader: &LoaderOptions,
+    backend: &Backend,
+    bytes: u64,
+    policy: CachePolicy,
+    note: &dyn Fn(&str),
+) -> Result<(CachePlan, Option<Profile<'d>>), RuntimeError> {
+    loader.check_dataset(dataset)?;
+    let workload = workload(dataset, loader);
+    let batches = workload.batches()?;
+    note(&match policy {
+        CachePolicy::Presample => {
+            format!("finding out what to cache: sampling 2 epochs of {batches} batches beforehand")
+        }
+        CachePolicy::Optimal => {
+            format!("finding out what to cache: sampling 20 epochs of {batches} batches beforehand")
+        }
+        _ => format!("finding out what to cache: {policy}, judged by an epoch of {batches} batches"),
+    });
+    let kinds = cacheable(backend);
+    let request = PlanRequest { policy, kinds, ..PlanRequest::new(dataset, workload, bytes) };
+    let mut on_host;
+    let mut on_gpu;
+    let times: &mut dyn TimedCaches = match backend.device_slots() {
+        None => {
+            check_host_budget(bytes, dataset)?;
+            on_host = HostTimes::new(dataset, loader)?;
+            &mut on_host
+        }
+        Some(cuda) => {
+            let context = Context::primary(cuda.ordinal)?;
+            check_device_budget(bytes, &context, cuda)?;
+            on_gpu = DeviceTimes::new(context, cuda, dataset, loader)?;
+            &mut on_gpu
+        }
+    };
+    let (plan, profile) = uva_plan::plan_and_profile(&request, Some(times))?;
+    plan.notes.iter().for_each(|line| note(line));
+    Ok((plan, profile))
+}
+
+/// Which caches a run on this backend reads.
+pub(crate) fn cacheable(backend: &Backend) -> CachedKinds {
+    match backend.device_slots() {
+        None => CachedKinds::default(),
+        Some(cuda) => CachedKinds {
+            lists: cuda.sampler == SamplerChoice::Gpu,
+            rows: cuda.gather == GatherChoice::ZeroCopy,
+        },
+    }
+}
+
+/// The run's own training batches, to be counted.
+pub fn workload<'d>(dataset: &'d Dataset, loader: &LoaderOptions) -> Workload<'d> {
+    Workload {
+        drop_last: loader.drop_last,
+        batch_bytes: loader.slot_bytes.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX)),
+        train: dataset.split(Split::Train),
+        ..Workload::of(dataset, loader.sampling(), loader.batch_size)
+    }
+}
+
+/// The plan in a file, held against dataset and options; with it what to warn of.
+///
+/// # Errors
+/// [`RuntimeError::Input`] for a file that is no plan, or one for another dataset.
+pub fn read_plan(
+    path: &Path,
+    dataset: &Dataset,
+    loader: &LoaderOptions,
+) -> Result<(CachePlan, Vec<String>), RuntimeError> {
+    let plan = CachePlan::read(path)?;
+    let warnings = plan.check(dataset, &loader.sampling(), loader.batch_size)?;
+    let warn = |warning| format!("--plan {}: {warning}", path.display());
+    Ok((plan, warnings.iter().map(warn).collect()))
+}
+
+/// Whether host memory holds what a plan caches there; a GPU's is its roles' to ask.
+///
+/// # Errors
+/// [`RuntimeError::Missing`] with both numbers.
+pub fn check_plan_fits(plan: &CachePlan, dataset: &Dataset, backend: &Backend) -> Result<(), RuntimeError> {
+    if backend.device_slots().is_some() { Ok(()) } else { check_host_budget(plan.bytes(), dataset) }
+}
+
+/// Bytes for `--gpu-cache auto` where nothing has been trained, and why so many: on the CPU as for a run, on a GPU what
+/// is free now.
+///
+/// # Errors
+/// [`RuntimeError::Failed`] when the system or the GPU does not say how much memory there is.
+pub fn budget_left(dataset: &Dataset, backend: &Backend) -> Result<(u64, String), RuntimeError> {
+    let Some(cuda) = backend.device_slots() else { return budget_on_cpu(dataset) };
+    let (free, total) = Context::primary(cuda.ordinal)?.memory()?;
+    let bytes = free / 2;
+    let gib = |bytes: u64| bytes as f64 / (1_u64 << 30) as f64;
+    let reason = format!(
+        "{:.2} of {:.2} GiB are free on cuda:{}; nothing has been trained, so half of them is left to training",
+        gib(free),
+        gib(total),
+        cuda.ordinal
+    );
+    Ok((bytes, reason))
+}
+
+/// Bytes for `--gpu-cache auto` where the caches are in host memory, and why so many.
+///
+/// # Errors
+/// [`RuntimeError::Failed`] when the system does not say how much memory can be had.
+pub fn budget_on_cpu(dataset: &Dataset) -> Result<(u64, String), RuntimeError> {
+    let graph = ReorderedLayout::new(dataset).bytes() as u64;
+    let left = host_memory()?.saturating_sub(graph);
+    let bytes = left / SHARE_OF_HOST_MEMORY;
+    let gib = |bytes: u64| bytes as f64 / (1_u64 << 30) as f64;
+    let reason = format!(
+        "the caches are in host memory, of which {:.2} GiB can be had beside a reordered graph of {:.2} GiB; they may take \
+         a quarter, {:.2} GiB",
+        gib(left),
+        gib(graph),
+        gib(bytes)
+    );
+    Ok((bytes, reason))
+}
+
+/// Caches in host memory that it does not hold would end the run by the kernel's choice, later.
+fn check_host_budget(bytes: u64, dataset: &Dataset) -> Result<(), RuntimeError> {
+    let graph = ReorderedLayout::new(dataset).bytes() as u64;
+    let available = host_memory()?;
+    if bytes.saturating_add(graph) > available {
+        return Err(RuntimeError::Missing(format!(
+            "--gpu-cache {bytes}: these caches are in host memory, of which only {available} bytes can be had, and the \
+             reordered graph beside them takes {graph}; give less, or auto"
+        )));
+    }
+    Ok(())
+}
+
+/// As much is free on the GPU before a run has taken anything: more cannot be cached in any.
+fn check_device_budget(bytes: u64, context: &Context, cuda: &CudaBackend) -> Result<(), RuntimeError> {
+    let (free, total) = context.memory()?;
+    if bytes > free {
+        return Err(RuntimeError::Missing(format!(
+            "--gpu-cache {bytes}: only {free} of the {total} bytes of cuda:{} are free; give less, or auto",
+            cuda.ordinal
+        )));
+    }
+    Ok(())
+}
+
+fn host_memory() -> Result<u64, RuntimeError> {
+    let memory = HostMemory::read()
+        .map_err(|error| RuntimeError::Failed(format!("how much memory can be had: {error}")))?;
+    Ok(memory.to_be_had())
+}
+
+impl From<CacheError> for RuntimeError {
+    fn from(error: CacheError) -> Self {
+        let message = error.to_string();
+        if let CacheError::Timing { source, .. } = &error {
+            return match exit_code_of(source.as_ref()) {
+                2 => Self::Input(message),
+                3 => Self::Missing(message),
+                _ => Self::Failed(message),
+            };
+        }
+        if error.is_bad_input() { Self::Input(message) } else { Self::Failed(message) }
+    }
+}
+
+/// The exit code that fits what a timed run failed of.
+fn exit_code_of(source: &(dyn std::error::Error + 'static)) -> i32 {
+    let kind = |kind: ErrorKind| match kind {
+        ErrorKind::Missing => 3,
+        ErrorKind::Usage => 2,
+        ErrorKind::Failed => 1,
+    };
+    if let Some(error) = source.downcast_ref::<RuntimeError>() {
+        error.exit_code()
+    } else if let Some(error) = source.downcast_ref::<CudaError>() {
+        kind(error.kind())
+    } else if let Some(error) = source.downcast_ref::<FillError>() {
+        kind(error.kind())
+    } else if let Some(CudaSampleError::Cuda(error)) = source.downcast_ref() {
+        kind(error.kind())
+    } else if source.is::<SampleError>() || source.is::<CudaSampleError>() {
+        2
+    } else {
+        1
+    }
+}

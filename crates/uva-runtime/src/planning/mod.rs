@@ -1,0 +1,16 @@
+//! What to cache and where to sample, found out before a run: its own batches are counted, its own sampler and gather
+//! timed. It stands above the roles, since it times what they are made of; no role knows of it.
+
+mod cached_dataset;
+mod device_times;
+mod host_times;
+mod measure;
+mod request;
+mod search;
+
+pub use cached_dataset::CachedDataset;
+pub(crate) use measure::cacheable;
+pub use measure::{budget_left, budget_on_cpu, check_plan_fits, measure_sampler, plan, read_plan, workload};
+pub use request::{Budget, CacheRequest, SamplerVerdict};
+pub(crate) use search::FoundParts;
+pub use search::{Found, Search};

@@ -1,0 +1,110 @@
+//! A search before a run, in this process or another: what to cache, and where to sample.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uva_graph::Dataset;
+use uva_mem::FrozenBytes;
+use uva_plan::{CachePlan, CachePolicy};
+
+use super::measure::{measure_sampler, plan};
+use super::request::SamplerVerdict;
+use crate::backend::Backend;
+use crate::cache::{ids, no_memory};
+use crate::{LoaderOptions, RuntimeError};
+
+/// What is to be found out before a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Search {
+    /// What to cache in so many bytes, and how to find it.
+    pub caches: Option<(u64, CachePolicy)>,
+    /// Whether sampling is faster on the GPU.
+    pub sampler: bool,
+}
+
+impl Search {
+    /// Finds it out in this process. `note` is told what a person may want to know meanwhile.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Missing`] for more bytes than there are; [`RuntimeError::Input`] where there is nothing to count;
+    /// what sampling, gathering or the GPU failed of.
+    pub fn run(
+        &self,
+        dataset: &Arc<Dataset>,
+        loader: &LoaderOptions,
+        backend: &Backend,
+        note: &dyn Fn(&str),
+    ) -> Result<Found, RuntimeError> {
+        let mut found = Found::default();
+        let mut backend = backend.clone();
+        if self.sampler {
+            found.sampler = measure_sampler(dataset, loader, &mut backend)?;
+        }
+        if let Some((bytes, policy)) = self.caches {
+            found.plan = Some(plan(dataset, loader, &backend, bytes, policy, note)?.0);
+        }
+        Ok(found)
+    }
+}
+
+/// What was found out.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// What to cache.
+    pub plan: Option<CachePlan>,
+    /// Where to sample.
+    pub sampler: Option<SamplerVerdict>,
+}
+
+/// [`Found`] as it travels between processes: node ids are memory of their own.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct FoundParts {
+    plan: Option<CachePlan>,
+    lists: usize,
+    rows: usize,
+    sampler: Option<SamplerVerdict>,
+}
+
+const LISTS: &str = "uvatrain-planned-lists";
+const ROWS: &str = "uvatrain-planned-rows";
+
+impl Found {
+    /// In parts, and the memory that goes with them.
+    pub(crate) fn parted(self) -> Result<(FoundParts, Vec<FrozenBytes>), RuntimeError> {
+        let mut regions = Vec::new();
+        let (mut lists, mut rows) = (0, 0);
+        if let Some(plan) = &self.plan {
+            (lists, rows) = (plan.list_ids.len(), plan.row_ids.len());
+            for (name, nodes) in [(LISTS, &plan.list_ids), (ROWS, &plan.row_ids)] {
+                if !nodes.is_empty() {
+                    regions.push(ids(name, nodes)?);
+                }
+            }
+        }
+        Ok((FoundParts { plan: self.plan, lists, rows, sampler: self.sampler }, regions))
+    }
+}
+
+impl FoundParts {
+    /// Whole again, with the descriptors of that memory.
+    pub(crate) fn joined(self, fds: Vec<OwnedFd>) -> Result<Found, RuntimeError> {
+        let Self { mut plan, lists, rows, sampler } = self;
+        let mut fds = fds.into_iter();
+        let mut nodes = |name: &str, count: usize| -> Result<Vec<i64>, RuntimeError> {
+            if count == 0 {
+                return Ok(Vec::new());
+            }
+            let fd =
+                fds.next().ok_or_else(|| RuntimeError::Failed(format!("no {name} came with the plan")))?;
+            let bytes = count.saturating_mul(size_of::<i64>());
+            let region = FrozenBytes::from_fd(name, fd, bytes).map_err(no_memory)?;
+            Ok(bytemuck::cast_slice(region.bytes()).to_vec())
+        };
+        if let Some(plan) = &mut plan {
+            plan.list_ids = nodes(LISTS, lists)?;
+            plan.row_ids = nodes(ROWS, rows)?;
+        }
+        Ok(Found { plan, sampler })
+    }
+}

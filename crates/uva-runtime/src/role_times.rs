@@ -1,0 +1,95 @@
+//! Where the roles' time goes: work, and waits for either side.
+
+use serde::{Deserialize, Serialize};
+
+/// The three roles' times.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Roles {
+    /// The samplers; times are means over their processes.
+    pub sampler: RoleTimes,
+    /// The producer.
+    pub producer: RoleTimes,
+    /// The consumer.
+    pub consumer: RoleTimes,
+}
+
+impl Roles {
+    /// Role names and times in the order of the data's way.
+    pub fn each(&self) -> [(&'static str, &RoleTimes); 3] {
+        [("sampler", &self.sampler), ("producer", &self.producer), ("consumer", &self.consumer)]
+    }
+
+    /// The times since a look at the same run before.
+    pub fn since(&self, before: &Roles) -> Roles {
+        Roles {
+            sampler: self.sampler.since(&before.sampler),
+            producer: self.producer.since(&before.producer),
+            consumer: self.consumer.since(&before.consumer),
+        }
+    }
+
+    /// The role that worked the largest share of its time: the others wait for it.
+    pub fn bottleneck(&self) -> &'static str {
+        let mut busiest = ("sampler", -1.0);
+        for (name, times) in self.each() {
+            if times.busy() > busiest.1 {
+                busiest = (name, times.busy());
+            }
+        }
+        busiest.0
+    }
+}
+
+/// What a role did with its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RoleTimes {
+    /// Processes, or threads in process.
+    pub processes: usize,
+    /// Seconds at work.
+    pub working_s: f64,
+    /// Seconds waiting for something to work on.
+    pub waiting_input_s: f64,
+    /// Seconds waiting for a place to put the result.
+    pub waiting_output_s: f64,
+    /// Largest resident set of any of its processes, in bytes. In process it is the whole process's.
+    pub peak_rss_bytes: u64,
+}
+
+impl RoleTimes {
+    fn since(&self, before: &RoleTimes) -> RoleTimes {
+        RoleTimes {
+            working_s: self.working_s - before.working_s,
+            waiting_input_s: self.waiting_input_s - before.waiting_input_s,
+            waiting_output_s: self.waiting_output_s - before.waiting_output_s,
+            ..*self
+        }
+    }
+
+    /// Share of its time at work, 0 to 1.
+    pub fn busy(&self) -> f64 {
+        let whole = self.working_s + self.waiting_input_s + self.waiting_output_s;
+        if whole > 0.0 { self.working_s / whole } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_since_a_look_leave_out_what_was_before_it_and_with_it_the_bottleneck_may_change() {
+        let role = |working_s, waiting_input_s| RoleTimes {
+            processes: 1,
+            working_s,
+            waiting_input_s,
+            waiting_output_s: 0.5,
+            peak_rss_bytes: 7,
+        };
+        let of = |producer| Roles { sampler: role(1.0, 0.0), producer, consumer: role(0.0, 9.0) };
+        let (before, after) = (of(role(0.25, 4.0)), of(role(3.25, 4.0)));
+        assert_eq!(after.bottleneck(), "sampler");
+        let since = after.since(&before);
+        assert_eq!(since.producer, RoleTimes { waiting_output_s: 0.0, ..role(3.0, 0.0) });
+        assert_eq!((since.bottleneck(), since.producer.busy()), ("producer", 1.0));
+    }
+}
