@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use support::{directory, uvatrain};
+use uva_runtime::LoaderOptions;
+use uva_runtime::spec::{Options, Spelling};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -232,6 +234,46 @@ fn what_the_readme_tells_of_a_faster_loader_is_what_was_measured() {
     for figure in figures {
         assert!(told.contains(&figure), "the README does not say: {figure}\n{told}");
     }
+}
+
+/// The table of the loader's options, from their declarations.
+fn loader_options() -> String {
+    let spelled = |text: &str| Spelling::CommandLine.sentence(text).replace('|', "\\|");
+    let default = LoaderOptions::default();
+    let mut table = String::from(
+        "| option | Python | values | default | affects | meaning |\n|---|---|---|---|---|---|\n",
+    );
+    for field in LoaderOptions::declared() {
+        let default = match (field.unless_given, default.text(field)) {
+            (Some(said), _) => spelled(said),
+            (None, text) if text == "false" => "off".to_owned(),
+            (None, text) => format!("`{text}`"),
+        };
+        let affects: Vec<_> = field.purposes.iter().map(|purpose| purpose.name()).collect();
+        table += &format!(
+            "| `--{}` | `{}` | {} | {default} | {} | {} |\n",
+            field.long(),
+            field.name,
+            field.range(),
+            affects.join(", "),
+            spelled(field.about())
+        );
+    }
+    table
+}
+
+#[test]
+fn the_table_of_the_loaders_options_is_that_of_their_declarations() {
+    const MARKS: [&str; 2] = ["<!-- options of the loader -->\n", "<!-- end -->\n"];
+    let path = root().join("docs/commands.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(MARKS[0]).unwrap();
+    let (table, after) = rest.split_once(MARKS[1]).unwrap();
+    if std::env::var_os("UVATRAIN_WRITE_DOCS").is_some() {
+        fs::write(&path, [before, MARKS[0], &loader_options(), MARKS[1], after].concat()).unwrap();
+        return;
+    }
+    assert_eq!(table, loader_options(), "UVATRAIN_WRITE_DOCS=1 writes it anew");
 }
 
 #[test]

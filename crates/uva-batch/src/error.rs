@@ -14,14 +14,14 @@ pub enum LayoutError {
     Bounds(#[from] SampleError),
     /// Slots would be larger than memory can be addressed.
     #[error(
-        "a slot for the largest batch would not fit the address space: lower --batch-size or --fanouts, or give \
-         --slot-bytes"
+        "a slot for the largest batch would not fit the address space: lower `batch_size` or `fanouts`, or give \
+         `slot_bytes`"
     )]
     TooLarge,
     /// The slot bytes hold fewer feature rows than a batch has seeds.
     #[error(
-        "--slot-bytes {bytes} holds {rows} feature rows of {row_bytes} bytes, but a batch has {seeds} seeds: raise it, \
-         or lower --batch-size"
+        "`slot_bytes={bytes}`: it holds {rows} feature rows of {row_bytes} bytes, but a batch has {seeds} seeds: raise it, \
+         or lower `batch_size`"
     )]
     RowsBelowSeeds {
         /// Bytes given.
@@ -35,13 +35,25 @@ pub enum LayoutError {
     },
     /// float32 of a table of integers.
     #[error(
-        "--feature-type float32: feat.npy has {table} values, and only f16 and bf16 are widened on the way. Leave \
-         --feature-type out, and convert where the batch is used, as in batch.x.float()"
+        "`feature_type=float32`: feat.npy has {table} values, and only f16 and bf16 are widened on the way. Leave \
+         `feature_type` out, and convert where the batch is used, as in batch.x.float()"
     )]
     NotWidened {
         /// The table's type.
         table: ElementType,
     },
+}
+
+impl LayoutError {
+    /// The option to change, where there is one.
+    #[must_use]
+    pub fn field(&self) -> Option<&'static str> {
+        match self {
+            Self::Bounds(error) => error.field(),
+            Self::TooLarge | Self::RowsBelowSeeds { .. } => Some("slot_bytes"),
+            Self::NotWidened { .. } => Some("feature_type"),
+        }
+    }
 }
 
 /// Why a batch has no such column, or not as asked for.

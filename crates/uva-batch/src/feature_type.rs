@@ -74,7 +74,7 @@ mod tests {
         for table in [ElementType::U8, ElementType::I8] {
             let refused = of(table).unwrap_err();
             assert_eq!(refused, LayoutError::NotWidened { table });
-            for part in ["--feature-type float32", table.name(), "batch.x.float()"] {
+            for part in ["`feature_type=float32`", table.name(), "batch.x.float()"] {
                 assert!(refused.to_string().contains(part), "{part} in {refused}");
             }
         }

@@ -55,6 +55,29 @@ impl GraphError {
         }
     }
 
+    /// The file or directory that it is about.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Io { path, .. } | Self::Invalid { file: path, .. } | Self::Lacking { path, .. } => {
+                Some(path)
+            }
+            Self::Usage { .. } => None,
+        }
+    }
+
+    /// The option or argument to change, with underscores: `feat_dim`.
+    #[must_use]
+    pub fn field(&self) -> Option<String> {
+        match self {
+            Self::Usage { option, .. } => {
+                let name = option.split([' ', ',']).next().unwrap_or(option);
+                Some(name.trim_start_matches('-').replace('-', "_"))
+            }
+            _ => None,
+        }
+    }
+
     /// The error about `action` on `path`, for `map_err`.
     pub fn io<'p>(path: &'p Path, action: &'static str) -> impl FnOnce(io::Error) -> GraphError + use<'p> {
         move |source| GraphError::Io { path: path.to_owned(), action, source }

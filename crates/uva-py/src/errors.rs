@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use uva_graph::GraphError;
 use uva_graph::shown;
 use uva_runtime::RuntimeError;
+use uva_runtime::spec::Spelling;
 
 mod classes {
     use pyo3::import_exception;
@@ -48,20 +49,32 @@ pub fn of_runtime(error: RuntimeError) -> PyErr {
 
 /// The exception for an error of what was asked for on a command line: options have the command line's names.
 pub fn of_launched(error: RuntimeError) -> PyErr {
-    exception(&error, &error.to_string())
+    exception(&error, &error.spelled(Spelling::CommandLine))
 }
 
 fn exception(error: &RuntimeError, message: &str) -> PyErr {
     // Python prints it as it stands.
     let message = shown::lines(message).into_owned();
-    match error {
-        RuntimeError::Usage(_) | RuntimeError::Input(_) => PyValueError::new_err(message),
+    let raised = match error {
+        RuntimeError::Option(_) | RuntimeError::Usage(_) | RuntimeError::Input(_) => {
+            PyValueError::new_err(message)
+        }
         RuntimeError::Missing(_) => Unavailable::new_err(message),
         RuntimeError::PeerGone(_) => PeerDied::new_err(message),
         RuntimeError::SlotHeld(_) => SlotInUse::new_err(message),
         RuntimeError::Interrupted(_) => PyKeyboardInterrupt::new_err(message),
         RuntimeError::Unattached(_) | RuntimeError::Failed(_) => UvatrainError::new_err(message),
+    };
+    with(raised, "field", error.field())
+}
+
+/// The exception with an attribute that programs read, where there is something to read.
+pub fn with(raised: PyErr, name: &str, value: Option<&str>) -> PyErr {
+    if let Some(value) = value {
+        // Every exception takes attributes.
+        Python::attach(|py| drop(raised.value(py).setattr(name, value)));
     }
+    raised
 }
 
 /// The exception for a dataset that cannot be read or written: what the system refuses is an `OSError` with its number
@@ -69,7 +82,11 @@ fn exception(error: &RuntimeError, message: &str) -> PyErr {
 pub fn of_graph(error: GraphError) -> PyErr {
     match error {
         GraphError::Io { path, action, source } => of_io(&source, action, &path.display().to_string()),
-        other => PyValueError::new_err(shown::lines(&in_python(&other.to_string())).into_owned()),
+        other => {
+            let raised = PyValueError::new_err(shown::lines(&in_python(&other.to_string())).into_owned());
+            let path = other.path().map(|path| path.display().to_string());
+            with(with(raised, "path", path.as_deref()), "field", other.field().as_deref())
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod errors;
 mod fork;
 mod input;
 mod interrupt;
+mod keywords;
 mod loader;
 mod neighbors;
 mod writing;
@@ -43,6 +44,8 @@ mod _core {
     use crate::edges::lists_of_edges;
     #[pymodule_export]
     use crate::ending::_interpreter_ends;
+    #[pymodule_export]
+    use crate::keywords::_loader_options;
     #[pymodule_export]
     use crate::loader::{_open_loader, Source};
     #[pymodule_export]

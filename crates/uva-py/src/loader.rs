@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::thread::ThreadId;
 
-use pyo3::exceptions::{PyKeyboardInterrupt, PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use uva_cuda::{Driver, Stream};
@@ -16,8 +16,9 @@ use uva_graph::{Dataset as Graph, Split, Verify};
 use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice};
 use uva_runtime::consumer::{BatchStream, Place, decide_here};
 use uva_runtime::options::Part;
-use uva_runtime::{FeatureType, LoaderOptions, RuntimeError};
-use uva_sample::{Expand, SamplerKind, Walks};
+use uva_runtime::spec::{OptionValue, Options, Purpose};
+use uva_runtime::{LoaderOptions, RuntimeError};
+use uva_sample::SamplerKind;
 
 use crate::batch::{Batch, Held};
 use crate::dataset::{Dataset, open};
@@ -25,6 +26,7 @@ use crate::ending::stay_where_the_interpreter_ends;
 use crate::errors::{OrRaise, SlotInUse, UvatrainError, of_launched, of_runtime};
 use crate::fork;
 use crate::interrupt::Signals;
+use crate::keywords::{count, options_given, value_of};
 
 /// Batches, whoever prepares them.
 #[pyclass(frozen, module = "uvatrain._core")]
@@ -338,24 +340,15 @@ impl Source {
     #[getter]
     fn identity<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (options, told) = (&self.options, PyDict::new(py));
-        let fanouts: Vec<_> = options.fanouts.iter().map(i32::to_string).collect();
         told.set_item("fingerprint", self.dataset.fingerprint())?;
-        told.set_item("fanouts", fanouts.join(","))?;
-        told.set_item("batch_size", options.batch_size)?;
-        told.set_item("seed", options.seed)?;
-        told.set_item("replace", options.replace)?;
+        for field in options.that(Purpose::Identity) {
+            told.set_item(field.name, value_of(py, field, options)?)?;
+        }
+        // One text, as states of every version have it.
+        told.set_item("fanouts", options.fanouts.text())?;
         if options.replace {
             // States of before have it not: short lists were taken whole then.
             told.set_item("replacement", "as many picks as the fanout")?;
-        }
-        told.set_item("drop_last", options.drop_last)?;
-        told.set_item("batch_dependency", options.batch_dependency)?;
-        told.set_item("expand", options.expand.name())?;
-        told.set_item("sampler_kind", options.sampler_kind.name())?;
-        if let Some([count, length, stop]) = options.sampling().walks_in_force() {
-            told.set_item("walks", count)?;
-            told.set_item("walk_length", length)?;
-            told.set_item("walk_stop", stop)?;
         }
         told.set_item("world_size", options.part.of)?;
         Ok(told)
@@ -396,24 +389,6 @@ pub fn split_named(name: &str) -> PyResult<Split> {
         .ok_or_else(|| PyValueError::new_err(format!("split {name:?}: train, valid or test")))
 }
 
-/// An option that counts something: a Python integer within the type's range, whose error names the option.
-fn count<T: TryFrom<i128>>(name: &str, value: &Bound<'_, PyAny>) -> PyResult<T> {
-    let wide = match value.extract::<i128>() {
-        Ok(wide) => Some(wide),
-        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => None,
-        Err(_) => {
-            let found = value.get_type().name()?;
-            return Err(PyTypeError::new_err(format!("{name} is an integer, not {found}")));
-        }
-    };
-    wide.and_then(|wide| T::try_from(wide).ok()).ok_or_else(|| {
-        let what =
-            if wide.is_some_and(|wide| wide < 0) { "it cannot be negative" } else { "it is too large" };
-        let shown = wide.map_or_else(|| "beyond 128 bits".to_owned(), |wide| wide.to_string());
-        PyValueError::new_err(format!("{name} {shown}: {what}"))
-    })
-}
-
 /// The kind of sampler of this name.
 pub fn kind_named(option: &str, name: &str) -> PyResult<SamplerKind> {
     SamplerKind::from_name(name)
@@ -427,23 +402,6 @@ pub fn kinds_named(fits: impl Fn(SamplerKind) -> bool) -> String {
     names.join(" or ")
 }
 
-/// The walks of these options: number, length, chance to end.
-fn walks_asked_for(kind: SamplerKind, asked: [Option<&Bound<'_, PyAny>>; 3]) -> PyResult<Walks> {
-    let mut walks = Walks::default();
-    let fields = [&mut walks.count, &mut walks.length, &mut walks.stop];
-    for ((name, asked), field) in ["walks", "walk_length", "walk_stop"].into_iter().zip(asked).zip(fields) {
-        let Some(asked) = asked else { continue };
-        if !kind.walks() {
-            return Err(PyValueError::new_err(format!(
-                "{name}: the {kind} sampler does not walk; leave {name} out, or use sampler_kind={}",
-                kinds_named(SamplerKind::walks)
-            )));
-        }
-        *field = count(name, asked)?;
-    }
-    Ok(walks)
-}
-
 fn device_named(name: &str) -> PyResult<DeviceChoice> {
     let index = match name {
         "cpu" => return Ok(DeviceChoice::Cpu),
@@ -455,66 +413,22 @@ fn device_named(name: &str) -> PyResult<DeviceChoice> {
         .ok_or_else(|| PyValueError::new_err(format!("device {name:?}: cpu, cuda or cuda:0, cuda:1, …")))
 }
 
-/// Starts the threads that prepare a dataset's batches. `path` is its directory, or a `Dataset` that is open.
+/// Starts the threads that prepare a dataset's batches. `path` is its directory, or a `Dataset` that is open; `options` are
+/// the loader's, by name.
 #[pyfunction]
-#[pyo3(signature = (path, *, split, device, fanouts, batch_size, seed, replace, drop_last, batch_dependency, expand, sampler_kind,
-    walks, walk_length, walk_stop, edge_ids, input_id, feature_type, samplers, gather_threads, slots, batch_slots, slot_bytes, rank, world_size))]
-#[expect(clippy::too_many_arguments, reason = "they are named where it is called")]
+#[pyo3(signature = (path, *, split, device, rank, world_size, options))]
 pub fn _open_loader(
     py: Python<'_>,
     path: &Bound<'_, PyAny>,
     split: &str,
     device: &str,
-    fanouts: Vec<Bound<'_, PyAny>>,
-    batch_size: &Bound<'_, PyAny>,
-    seed: &Bound<'_, PyAny>,
-    replace: bool,
-    drop_last: bool,
-    batch_dependency: &Bound<'_, PyAny>,
-    expand: &str,
-    sampler_kind: &str,
-    walks: Option<&Bound<'_, PyAny>>,
-    walk_length: Option<&Bound<'_, PyAny>>,
-    walk_stop: Option<&Bound<'_, PyAny>>,
-    edge_ids: bool,
-    input_id: bool,
-    feature_type: &str,
-    samplers: Option<&Bound<'_, PyAny>>,
-    gather_threads: Option<&Bound<'_, PyAny>>,
-    slots: &Bound<'_, PyAny>,
-    batch_slots: Option<&Bound<'_, PyAny>>,
-    slot_bytes: Option<&Bound<'_, PyAny>>,
     rank: &Bound<'_, PyAny>,
     world_size: &Bound<'_, PyAny>,
+    options: &Bound<'_, PyDict>,
 ) -> PyResult<Source> {
     let split = split_named(split)?;
-    // As the command line has it: most of the cores are the training's.
-    let quarter = (std::thread::available_parallelism().map_or(1, usize::from) / 4).max(1);
-    let kind = kind_named("sampler_kind", sampler_kind)?;
-    let options = LoaderOptions {
-        sampler_kind: kind,
-        fanouts: fanouts.iter().map(|fanout| count("fanouts", fanout)).collect::<PyResult<_>>()?,
-        replace,
-        batch_size: count("batch_size", batch_size)?,
-        drop_last,
-        seed: count("seed", seed)?,
-        samplers: samplers.map_or(Ok(quarter.min(8)), |samplers| count("samplers", samplers))?,
-        feature_slots: count("slots", slots)?,
-        batch_slots: batch_slots.map(|slots| count("batch_slots", slots)).transpose()?,
-        slot_bytes: slot_bytes.map(|bytes| count("slot_bytes", bytes)).transpose()?,
-        feature_type: FeatureType::from_name(feature_type).ok_or_else(|| {
-            PyValueError::new_err(format!("feature_type {feature_type:?}: it is \"table\" or \"float32\""))
-        })?,
-        gather_threads: gather_threads.map_or(Ok(quarter), |threads| count("gather_threads", threads))?,
-        batch_dependency: count("batch_dependency", batch_dependency)?,
-        expand: Expand::from_name(expand)
-            .ok_or_else(|| PyValueError::new_err(format!("expand {expand:?}: it is \"all\" or \"new\"")))?,
-        degrees: false,
-        edge_ids,
-        input_id,
-        walks: walks_asked_for(kind, [walks, walk_length, walk_stop])?,
-        part: Part { index: count("rank", rank)?, of: count("world_size", world_size)? },
-    };
+    let mut options = options_given(options)?;
+    options.part = Part { index: count("rank", rank)?, of: count("world_size", world_size)? };
     let device = device_named(device)?;
     options.check().or_raise()?;
     fork::check("a loader cannot be made")?;

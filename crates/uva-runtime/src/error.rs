@@ -1,34 +1,42 @@
 //! What can go wrong in a run, told apart by what its user can do about it.
 
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
 use uva_batch::LayoutError;
 use uva_graph::GraphError;
 use uva_mem::ring::RingError;
 use uva_sample::SampleError;
 
+use crate::spec::{OptionError, Spelling};
+
 /// Why a run could not be made, or ended.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum RuntimeError {
-    /// An option or its value is wrong; the message names it and what it may be. Exit code 2.
-    #[error("{0}")]
+    /// An option has a value that cannot be used. Exit code 2.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// Something asked for other than an option is wrong; the message names it and what it may be. Exit code 2.
+    #[error("{}", Spelling::Keyword.sentence(.0))]
     Usage(String),
     /// The dataset or a checkpoint cannot be used as asked; the message names the file. Exit code 2.
-    #[error("{0}")]
+    #[error("{}", Spelling::Keyword.sentence(.0))]
     Input(String),
     /// The machine lacks what was asked for; the message names the command that mends it. Exit code 3.
-    #[error("{0}")]
+    #[error("{}", Spelling::Keyword.sentence(.0))]
     Missing(String),
     /// An earlier batch is still held, in the slot where the next one is to come. Exit code 1.
-    #[error("{0}")]
+    #[error("{}", Spelling::Keyword.sentence(.0))]
     SlotHeld(String),
     /// This process cannot take up the consumer's place in a run; the message says why, and how it is done. Exit code
     /// 2.
     #[error("uvatrain.attach(): {0}")]
     Unattached(String),
     /// A peer of this role is gone: the other role's end is the cause, this one only follows. Exit code 1.
-    #[error("{0}")]
+    #[error("{}", Spelling::Keyword.sentence(.0))]
     PeerGone(String),
     /// The run failed; the message names the role and the batch. Exit code 1.
-    #[error("{0}")]
+    #[error("{}", Spelling::Keyword.sentence(.0))]
     Failed(String),
     /// SIGINT or SIGTERM ended the run; the number is the signal's. Exit code 128 + signal.
     #[error("interrupted by {}", signal_name(*.0))]
@@ -36,22 +44,58 @@ pub enum RuntimeError {
 }
 
 impl RuntimeError {
-    /// The program's exit code for this error (docs/commands.md).
-    pub fn exit_code(&self) -> i32 {
+    /// The message as a front end writes it: options of the command line, or keywords.
+    #[must_use]
+    pub fn spelled(&self, spelling: Spelling) -> String {
         match self {
-            Self::Usage(_) | Self::Input(_) | Self::Unattached(_) => 2,
-            Self::Missing(_) => 3,
-            Self::SlotHeld(_) | Self::PeerGone(_) | Self::Failed(_) => 1,
-            Self::Interrupted(signal) => 128 + signal,
+            Self::Option(error) => error.spelled(spelling),
+            Self::Usage(text)
+            | Self::Input(text)
+            | Self::Missing(text)
+            | Self::SlotHeld(text)
+            | Self::PeerGone(text)
+            | Self::Failed(text) => spelling.sentence(text),
+            Self::Unattached(_) | Self::Interrupted(_) => self.to_string(),
         }
     }
 
-    /// The error an exit code and a message from another process stand for.
-    pub(crate) fn from_exit_code(code: i32, message: String) -> Self {
-        match code {
-            2 => Self::Input(message),
-            3 => Self::Missing(message),
-            _ => Self::Failed(message),
+    /// An option and its value are refused.
+    pub(crate) fn option(field: &str, value: impl fmt::Display, reason: impl Into<String>) -> Self {
+        OptionError::new(field, value, reason).into()
+    }
+
+    /// The same error of a role, with where it happened.
+    pub(crate) fn of_role(self, whereabouts: &str) -> Self {
+        let told = |message: String| format!("{whereabouts}: {message}");
+        match self {
+            Self::Option(error) => Self::Option(OptionError { reason: told(error.reason), ..error }),
+            Self::Usage(message) => Self::Usage(told(message)),
+            Self::Input(message) => Self::Input(told(message)),
+            Self::Missing(message) => Self::Missing(told(message)),
+            Self::SlotHeld(message) => Self::SlotHeld(told(message)),
+            Self::PeerGone(message) => Self::PeerGone(told(message)),
+            Self::Failed(message) => Self::Failed(told(message)),
+            // The launcher itself was not interrupted, and it attached to nobody.
+            Self::Unattached(_) | Self::Interrupted(_) => Self::Failed(told(self.to_string())),
+        }
+    }
+
+    /// The option to change, by its name with underscores.
+    #[must_use]
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Self::Option(error) => Some(&error.field),
+            _ => None,
+        }
+    }
+
+    /// The program's exit code for this error (docs/commands.md).
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            Self::Option(_) | Self::Usage(_) | Self::Input(_) | Self::Unattached(_) => 2,
+            Self::Missing(_) => 3,
+            Self::SlotHeld(_) | Self::PeerGone(_) | Self::Failed(_) => 1,
+            Self::Interrupted(signal) => 128 + signal,
         }
     }
 }
@@ -88,13 +132,21 @@ impl From<GraphError> for RuntimeError {
 
 impl From<LayoutError> for RuntimeError {
     fn from(error: LayoutError) -> Self {
-        Self::Usage(error.to_string())
+        of_field(error.field(), error.to_string())
     }
 }
 
 impl From<SampleError> for RuntimeError {
     fn from(error: SampleError) -> Self {
-        Self::Usage(error.to_string())
+        of_field(error.field(), error.to_string())
+    }
+}
+
+/// The error of a library below, which names the option to change where there is one.
+fn of_field(field: Option<&str>, message: String) -> RuntimeError {
+    match field {
+        Some(field) => OptionError::in_front_of(&message, field).into(),
+        None => RuntimeError::Usage(message),
     }
 }
 

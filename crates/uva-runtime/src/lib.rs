@@ -72,6 +72,7 @@ mod role_times;
 pub mod roles;
 pub mod run;
 pub mod schedule;
+pub mod spec;
 mod stage;
 pub mod trace;
 pub mod training;

@@ -34,6 +34,13 @@ pub fn has_proc() -> bool {
     Path::new("/proc/self/stat").exists()
 }
 
+/// A share of the CPU cores, at least 1. Unless told otherwise samplers and producer get a quarter each and the model
+/// half.
+#[must_use]
+pub fn share_of_cores(parts: usize) -> usize {
+    (thread::available_parallelism().map_or(1, usize::from) / parts).max(1)
+}
+
 /// Starts the threads that this process's parallel loops share (rayon's global pool): one a core, or as many as
 /// `RAYON_NUM_THREADS` says, or fewer where the system gives no more. A second call does nothing. Without it the first
 /// such loop starts them, and panics where it cannot.

@@ -1,116 +1,145 @@
 //! What a run is asked to load, and in which order.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use uva_batch::{BatchSpec, Column, FeatureType};
 use uva_graph::Dataset;
-use uva_sample::{Expand, SampleError, SamplerKind, SamplerOptions, Walks};
+use uva_sample::{Expand, MAX_LAYERS, SampleError, SamplerKind, SamplerOptions, Walks};
 
 use crate::RuntimeError;
+use crate::machine::share_of_cores;
+use crate::spec::Purpose::{Identity, Layout, Plan, Speed};
+use crate::spec::{Choice, Field, OptionError, OptionValue, Options as _, options};
 
 /// The most samplers of a run: the producer's set-up carries a descriptor for each of them, beside its own six, and a
 /// hand-over message holds [`MAX_FDS`](uva_mem::handover::MAX_FDS).
 pub const MAX_SAMPLERS: usize = 120;
 
-/// The most threads that gather rows on the CPU.
-pub const MAX_GATHER_THREADS: usize = 1024;
-/// The most feature slots, and the most batch slots: before its first batch, and when it turns elsewhere, a run goes
-/// through all of them once.
-pub const MAX_SLOTS: [usize; 2] = [64, 1024];
+const BATCHES: &str = "Batches";
+const PIPELINE: &str = "Pipeline";
 
-/// How batches are made. The same values reach every role, so that each computes the same schedule and the same
-/// slot layout without asking another.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LoaderOptions {
-    /// Which neighbours are picked.
-    #[serde(default, with = "sampler_kind")]
-    pub sampler_kind: SamplerKind,
-    /// Neighbours per node and hop, from the seeds outward; −1 takes all of them.
-    pub fanouts: Vec<i32>,
-    /// Draw neighbours with replacement.
-    pub replace: bool,
-    /// Seeds a batch.
-    pub batch_size: usize,
-    /// Leave out an epoch's last batch when it is smaller than the others.
-    pub drop_last: bool,
-    /// Key of every random choice (docs/reproducible-batches.md).
-    pub seed: u64,
-    /// Sampler processes, or threads in process. Changes the speed, never a batch.
-    pub samplers: usize,
-    /// Feature slots between producer and consumer; 2 is ping-pong.
-    pub feature_slots: usize,
-    /// Batch slots between samplers and producer; `None` takes two more than there are samplers, the least there
-    /// may be.
-    pub batch_slots: Option<usize>,
-    /// Upper bound in bytes of a batch's ids and blocks, and again of its feature rows. `None` sizes slots for the
-    /// largest batch the fanouts allow.
-    pub slot_bytes: Option<u64>,
-    /// What the feature values of a batch are. It changes how large its rows are, never what they are worth.
-    #[serde(default)]
-    pub feature_type: FeatureType,
-    /// Threads that gather rows on the CPU.
-    pub gather_threads: usize,
-    /// A node's picks change every so many batches only (κ, at least 1: [`uva_sample::batch_of_picks`]).
-    pub batch_dependency: u32,
-    /// Which nodes a hop draws picks for.
-    #[serde(default, with = "expand")]
-    pub expand: Expand,
-    /// Whether batches carry the in-degree, in the whole graph, of each input node: GCN weighs by them.
-    pub degrees: bool,
-    /// Whether blocks say where each of their edges stands in the dataset's `indices.npy`.
-    #[serde(default)]
-    pub edge_ids: bool,
-    /// Whether batches have the position of each seed in its split.
-    #[serde(default)]
-    pub input_id: bool,
-    /// The walks of the kind that walks.
-    #[serde(default, with = "WalksFields")]
-    pub walks: Walks,
-    /// Which of an epoch's batches are this run's, where several processes divide them.
-    #[serde(default)]
-    pub part: Part,
-}
-
-/// [`Walks`], which knows no serde.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Walks")]
-struct WalksFields {
-    count: u32,
-    length: u32,
-    stop: u32,
-}
-
-/// [`SamplerKind`] by its name.
-mod sampler_kind {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-    use uva_sample::SamplerKind;
-
-    pub fn serialize<S: Serializer>(kind: &SamplerKind, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(kind.name())
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SamplerKind, D::Error> {
-        let name = String::deserialize(from)?;
-        SamplerKind::from_name(&name)
-            .ok_or_else(|| D::Error::custom(format!("`{name}` is no kind of sampler")))
-    }
-}
-
-/// [`Expand`] by its name.
-mod expand {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-    use uva_sample::Expand;
-
-    pub fn serialize<S: Serializer>(expand: &Expand, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(expand.name())
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Expand, D::Error> {
-        let name = String::deserialize(from)?;
-        Expand::from_name(&name).ok_or_else(|| D::Error::custom(format!("`{name}` is no way to expand")))
+options! {
+    /// How batches are made. The same values reach every role, so that each computes the same schedule and the same
+    /// slot layout without asking another.
+    ///
+    /// Every option of the loader is declared here and nowhere else: the command line, the configuration file, Python's
+    /// keywords, fingerprints and the reference are made from these declarations ([`spec`](crate::spec)).
+    pub struct LoaderOptions {
+        /// Which neighbours are picked (docs/samplers.md)
+        sampler_kind: SamplerKind = SamplerKind::default()
+            => Field::choice("KIND", sampler_kinds).of(BATCHES, &[Identity, Plan]),
+        /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all. One number a model layer. Of
+        /// kinds that draw for a whole hop: its draws
+        fanouts: Vec<i32> = vec![15, 10, 5]
+            => Field::fanouts(MAX_LAYERS).of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
+        /// Random walks from each node, with `sampler_kind=walk`
+        walks: u32 = Walks::default().count
+            => Field::within("WALKS", 1, Walks::MOST_COUNT as u64).of(BATCHES, &[Identity, Plan]).unless_given("10")
+                .only_with("sampler_kind", kinds_that_walk),
+        /// The most steps of a walk
+        walk_length: u32 = Walks::default().length
+            => Field::within("STEPS", 1, Walks::MOST_LENGTH as u64).of(BATCHES, &[Identity, Plan]).unless_given("4")
+                .only_with("sampler_kind", kinds_that_walk),
+        /// The chance, in per cent, that a walk ends before each step but its first
+        walk_stop: u32 = Walks::default().stop
+            => Field::within("PERCENT", 0, 100).of(BATCHES, &[Identity, Plan]).unless_given("25")
+                .only_with("sampler_kind", kinds_that_walk),
+        /// Draw neighbours with replacement: the same one may be picked twice
+        replace: bool = false
+            => Field::switch().of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
+        /// Seed nodes per batch
+        batch_size: usize = 1024
+            => Field::from("NODES", 1).of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
+        /// Leave out an epoch's last batch where it would be smaller than `batch_size`
+        drop_last: bool = false
+            => Field::switch().of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
+        /// Random seed of shuffling, sampling and the model; the batches are the same for any number of `samplers`
+        seed: u64 = 0
+            => Field::from("SEED", 0).of(BATCHES, &[Identity, Plan]).in_every_checkpoint(),
+        /// Change a node's picks every so many batches only, so that consecutive batches share rows and caches hit more;
+        /// 1 changes them with every batch
+        batch_dependency: u32 = 1
+            => Field::at_least("BATCHES", 1).of(BATCHES, &[Identity, Plan]),
+        /// Which nodes a hop draws neighbours for: all so far, anew in each hop (DGL's way), or the new ones, the others
+        /// keep theirs (PyG's way, and what its trim_to_layer needs)
+        expand: Expand = Expand::All
+            => Field::choice("NODES", expansions).of(BATCHES, &[Identity]),
+        /// Let blocks say where each of their edges stands in indices.npy: 8 bytes an edge, for models that use edges'
+        /// own data
+        edge_ids: bool = false
+            => Field::switch().of(BATCHES, &[Layout]),
+        /// Give each batch the position of its seeds in their split: 8 bytes a seed, for per-example data kept beside it
+        input_id: bool = false
+            => Field::switch().of(BATCHES, &[Layout]),
+        /// Feature values of batches: those of the table, or float32, for which the producer widens float16 and bfloat16
+        /// on the way
+        feature_type: FeatureType = FeatureType::Table
+            => Field::choice("TYPE", feature_types).of(BATCHES, &[Layout])
+                .unless_given("float32 for a built-in model, else table"),
+        /// Sampler processes, or threads in process
+        samplers: usize = 1
+            => Field::within("W", 1, MAX_SAMPLERS as u64).of(PIPELINE, &[Speed])
+                .computed("a quarter of the CPU cores, 1 to 8", || share_of_cores(4).min(8).to_string()),
+        /// Feature slots between producer and consumer; with 2, one is filled while the other is trained on
+        feature_slots: usize = 2
+            => Field::within("SLOTS", 1, 64).of(PIPELINE, &[Speed]).named("slots"),
+        /// Batch slots between samplers and producer, at least W + 2
+        batch_slots: Option<usize> = None
+            => Field::within("SLOTS", 3, 1024).of(PIPELINE, &[Speed])
+                .unless_given("W + 2, and 8 or more where a batch has at most 1 MiB of ids and blocks"),
+        /// Most bytes of a batch's ids and blocks, and again of its feature rows; needed with a fanout of -1. 512MiB,
+        /// 6GiB, 1.5GB
+        slot_bytes: Option<u64> = None
+            => Field::size().of(PIPELINE, &[Layout])
+                .unless_given("room for the largest batch that `batch_size` and `fanouts` allow"),
+        /// Threads that copy feature rows in the producer
+        gather_threads: usize = 1
+            => Field::within("T", 1, 1024).of(PIPELINE, &[Speed])
+                .computed("a quarter of the CPU cores, at least 1", || share_of_cores(4).to_string()),
+        /// Whether batches carry the in-degree, in the whole graph, of each input node. It is the model's wish: GCN
+        /// weighs by them.
+        degrees: bool = false => Field::internal(),
+        /// Which of an epoch's batches are this run's, where several processes divide them.
+        part: Part = Part::default() => Field::internal(),
     }
 }
+
+fn sampler_kinds() -> Vec<Choice> {
+    SamplerKind::ALL.into_iter().map(|kind| Choice { name: kind.name(), help: kind.help() }).collect()
+}
+
+/// The kinds that the options of walks are for.
+fn kinds_that_walk() -> Vec<&'static str> {
+    SamplerKind::ALL.into_iter().filter(|kind| kind.walks()).map(SamplerKind::name).collect()
+}
+
+fn expansions() -> Vec<Choice> {
+    vec![
+        Choice { name: Expand::All.name(), help: "All so far" },
+        Choice { name: Expand::New.name(), help: "Those that the hop before found" },
+    ]
+}
+
+fn feature_types() -> Vec<Choice> {
+    vec![
+        Choice { name: FeatureType::Table.name(), help: "What the table has" },
+        Choice { name: FeatureType::Float32.name(), help: "float32" },
+    ]
+}
+
+macro_rules! named_values {
+    ($($type:ty),*) => {$(
+        impl OptionValue for $type {
+            fn of_text(text: &str) -> Option<Self> {
+                Self::from_name(text)
+            }
+            fn text(&self) -> String {
+                self.name().to_owned()
+            }
+        }
+    )*};
+}
+named_values!(SamplerKind, Expand, FeatureType);
 
 /// One of the processes that divide an epoch's batches between them: batch `b` is of the one with index `b mod of`.
 /// What is in a batch does not depend on it.
@@ -128,29 +157,22 @@ impl Default for Part {
     }
 }
 
-impl Default for LoaderOptions {
-    fn default() -> Self {
-        Self {
-            sampler_kind: SamplerKind::default(),
-            fanouts: vec![15, 10, 5],
-            replace: false,
-            batch_size: 1024,
-            drop_last: false,
-            seed: 0,
-            samplers: 1,
-            feature_slots: 2,
-            batch_slots: None,
-            slot_bytes: None,
-            feature_type: FeatureType::Table,
-            gather_threads: 1,
-            batch_dependency: 1,
-            expand: Expand::All,
-            degrees: false,
-            edge_ids: false,
-            input_id: false,
-            walks: Walks::default(),
-            part: Part::default(),
-        }
+impl OptionValue for Part {
+    fn of_text(text: &str) -> Option<Self> {
+        let (index, of) = text.split_once('/')?;
+        Some(Self { index: index.parse().ok()?, of: of.parse().ok()? })
+    }
+
+    fn text(&self) -> String {
+        format!("{}/{}", self.index, self.of)
+    }
+
+    fn json(&self) -> Value {
+        json!({ "index": self.index, "of": self.of })
+    }
+
+    fn of_json(value: &Value) -> Option<Self> {
+        Self::deserialize(value).ok()
     }
 }
 
@@ -165,7 +187,7 @@ impl LoaderOptions {
             batch_dependency: self.batch_dependency,
             expand: self.expand,
             edge_ids: self.edge_ids,
-            walks: self.walks,
+            walks: Walks { count: self.walks, length: self.walk_length, stop: self.walk_stop },
         }
     }
 
@@ -195,7 +217,7 @@ impl LoaderOptions {
     /// that more is picked out of than random words are there for.
     ///
     /// # Errors
-    /// [`RuntimeError::Input`] naming the file, and the place in it; [`RuntimeError::Usage`] naming the option and the
+    /// [`RuntimeError::Input`] naming the file, and the place in it; [`RuntimeError::Option`] naming the option and the
     /// node.
     pub fn check_dataset(&self, dataset: &Dataset) -> Result<(), RuntimeError> {
         self.sampling().check(&dataset.csc())?;
@@ -203,7 +225,7 @@ impl LoaderOptions {
         if kind.needs_weights()
             && let Err(error) = dataset.weights_to_pick_by()
         {
-            return Err(RuntimeError::Input(format!("--sampler-kind {kind}: {error}")));
+            return Err(RuntimeError::Input(format!("`sampler_kind={kind}`: {error}")));
         }
         Ok(())
     }
@@ -211,68 +233,49 @@ impl LoaderOptions {
     /// Checks what can be checked without a dataset.
     ///
     /// # Errors
-    /// [`RuntimeError::Usage`] naming the option and what it may be.
+    /// [`RuntimeError::Option`] naming the option and what it may be.
     pub fn check(&self) -> Result<(), RuntimeError> {
-        let usage = |message: String| Err(RuntimeError::Usage(message));
-        if self.fanouts.is_empty() {
-            return usage("--fanouts is empty: give one number a layer, as in --fanouts 15,10,5".into());
-        }
-        if let Some(fanout) = self.fanouts.iter().find(|fanout| **fanout == 0 || **fanout < -1) {
-            return usage(format!("--fanouts {fanout}: a fanout is 1 or more, or -1 for all neighbours"));
-        }
+        self.check_ranges()?;
         self.sampling().check_kind().map_err(SampleError::from)?;
-        if self.batch_size == 0 {
-            return usage("--batch-size 0: a batch needs at least one seed".into());
-        }
-        if self.samplers == 0 {
-            return usage("--samplers 0: at least one sampler is needed".into());
-        }
-        if self.samplers > MAX_SAMPLERS {
-            return usage(format!(
-                "--samplers {}: one producer takes from {MAX_SAMPLERS} samplers at most",
-                self.samplers
-            ));
-        }
-        if self.gather_threads > MAX_GATHER_THREADS {
-            return usage(format!(
-                "--gather-threads {}: more than {MAX_GATHER_THREADS} are of no use",
-                self.gather_threads
-            ));
-        }
-        for (name, slots, most) in [
-            ("--slots", self.feature_slots, MAX_SLOTS[0]),
-            ("--batch-slots", self.batch_slots.unwrap_or_else(|| self.fewest_batch_slots()), MAX_SLOTS[1]),
-        ] {
-            if slots > most {
-                return usage(format!("{name} {slots}: there may be {most} at most"));
-            }
-        }
-        if self.feature_slots == 0 {
-            return usage(
-                "--slots 0: at least one feature slot is needed; 2 overlap gather and training".into(),
-            );
-        }
-        if self.batch_dependency == 0 {
-            return usage(
-                "--batch-dependency 0: picks are kept for 1 batch (the ordinary case) or more".into(),
-            );
-        }
         let Part { index, of } = self.part;
         if index >= of {
-            return usage(format!("rank {index} of {of}: a rank is 0 or more and below the number of ranks"));
-        }
-        if self.gather_threads == 0 {
-            return usage("--gather-threads 0: at least one thread is needed".into());
+            let reason = format!("of `world_size={of}`: a rank is 0 or more and below the number of ranks");
+            return Err(OptionError::new("rank", index, reason).into());
         }
         let fewest = self.fewest_batch_slots();
         if let Some(slots) = self.batch_slots.filter(|slots| *slots < fewest) {
-            return usage(format!(
-                "--batch-slots {slots}: with {} samplers at least {fewest} are needed, so that no sampler waits for \
-                 another",
+            let reason = format!(
+                "with {} samplers at least {fewest} are needed, so that no sampler waits for another",
                 self.samplers
-            ));
+            );
+            return Err(OptionError::new("batch_slots", slots, reason).into());
         }
         Ok(())
+    }
+
+    /// What a checkpoint is made for: options that another run must have too to go on with the same batches.
+    #[must_use]
+    pub fn fingerprint(&self) -> Map<String, Value> {
+        let default = Self::default();
+        let mut found = self.values_for(Identity);
+        found.retain(|name, value| {
+            Self::field(name).is_some_and(|field| {
+                field.only_with.is_some() || field.in_every_checkpoint || *value != default.json(field)
+            })
+        });
+        if self.replace {
+            // Once, short lists were taken whole: such a run has other batches now.
+            found.insert("replacement".to_owned(), "as many picks as the fanout".into());
+        }
+        // Checkpoints have the three as one list.
+        let walks: Vec<Value> = ["walks", "walk_length", "walk_stop"]
+            .into_iter()
+            .filter_map(|name| found.shift_remove(name))
+            .collect();
+        if !walks.is_empty() {
+            found.insert("walks".to_owned(), walks.into());
+        }
+        found
     }
 }
 
@@ -311,7 +314,7 @@ mod tests {
         let with = |samplers| LoaderOptions { samplers, ..LoaderOptions::default() }.check();
         with(MAX_SAMPLERS).unwrap();
         let refused = with(MAX_SAMPLERS + 1).unwrap_err();
-        assert!(refused.to_string().contains("--samplers 121"), "{refused}");
+        assert!(refused.to_string().contains("samplers=121"), "{refused}");
         assert_eq!(refused.exit_code(), 2);
     }
 }

@@ -13,6 +13,7 @@ use crate::backend::Backend;
 use crate::cache::Caches;
 use crate::control::{CONSUMER, Control};
 use crate::schedule::{Item, Schedule, Turn};
+use crate::spec::OptionError;
 use crate::{LoaderOptions, Passes, RuntimeError};
 
 /// Batch slots where a batch is small, unless more are needed or others asked for.
@@ -64,11 +65,15 @@ impl RunPlan {
         let batches = |split| batches(options, split, dataset.split(split).len());
         let (train, valid, test) = (batches(Split::Train), batches(Split::Valid), batches(Split::Test));
         if passes.epochs > 0 && train == 0 {
-            return Err(RuntimeError::Usage(format!(
-                "--drop-last with --batch-size {} leaves no training batch: there are only {} training nodes",
-                options.batch_size,
-                dataset.split(Split::Train).len()
-            )));
+            return Err(OptionError::of(
+                "drop_last",
+                format!(
+                    "with `batch_size={}` it leaves no training batch: there are only {} training nodes",
+                    options.batch_size,
+                    dataset.split(Split::Train).len()
+                ),
+            )
+            .into());
         }
         let layout = Arc::new(BatchLayout::new(dataset, &options.batch_spec())?);
         let schedule = Schedule::new(passes, options.part, [train, valid, test]);

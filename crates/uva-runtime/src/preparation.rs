@@ -16,6 +16,7 @@ use crate::planning::{
     Budget, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable, check_plan_fits,
     read_plan, workload,
 };
+use crate::spec::OptionError;
 
 /// Finds out how many bytes `--gpu-cache auto` comes to on a GPU, for the run that is being prepared.
 pub(crate) type BytesLeft<'a> =
@@ -46,10 +47,11 @@ impl Preparation {
         caches: Option<CacheRequest>,
     ) -> Result<Self, RuntimeError> {
         if backend.gpu_sampler().is_some() && plan.options.samplers != 1 {
-            return Err(RuntimeError::Usage(format!(
-                "--sampler gpu and --samplers {}: exactly one sampler works on a GPU",
-                plan.options.samplers
-            )));
+            return Err(RuntimeError::option(
+                "samplers",
+                plan.options.samplers,
+                "with `sampler=gpu`, exactly one sampler works on a GPU",
+            ));
         }
         backend.check_features(&plan.layout)?;
         let dataset = Arc::new(dataset);
@@ -74,11 +76,15 @@ impl Preparation {
         }
         let kinds = cacheable(&self.plan.backend);
         if self.caches.is_some() && !kinds.lists && !kinds.rows && !measured {
-            return Err(RuntimeError::Usage(format!(
-                "caches on the GPU are read by --sampler gpu (lists) and --gather zero-copy (rows), and this run has \
-                 --sampler cpu and --gather {}",
-                self.plan.backend.gather_name()
-            )));
+            return Err(OptionError::of(
+                "gpu_cache",
+                format!(
+                    "caches on the GPU are read by `sampler=gpu` (lists) and `gather=zero-copy` (rows), and this run has \
+                     `sampler=cpu` and `gather={}`",
+                    self.plan.backend.gather_name()
+                ),
+            )
+            .into());
         }
         let find = match (&self.caches, &self.planned) {
             (Some(CacheRequest::Find { budget, policy }), None) => {

@@ -106,9 +106,10 @@ impl CommandRun {
 
 /// What a batch leaves is seen by training one, and how the command trains nobody but itself knows.
 fn no_trial() -> RuntimeError {
-    RuntimeError::Usage(
-        "--gpu-cache auto: what the command leaves of the GPU's memory cannot be tried out beforehand; give a size, such \
-         as --gpu-cache 2GiB"
-            .into(),
+    RuntimeError::option(
+        "gpu_cache",
+        "auto",
+        "what the command leaves of the GPU's memory cannot be tried out beforehand; give a size, such as \
+         `gpu_cache=2GiB`",
     )
 }

@@ -12,7 +12,7 @@ pub enum SampleError {
     /// The batch does not fit the memory it was to be written to.
     #[error(
         "{key} needs room for more than {capacity} {what}, all that its slot holds: \
-         raise --slot-bytes, or lower --batch-size or --fanouts"
+         raise `slot_bytes`, or lower `batch_size` or `fanouts`"
     )]
     BatchTooLarge {
         /// The batch.
@@ -118,21 +118,33 @@ impl fmt::Display for Capacity {
     }
 }
 
+impl SampleError {
+    /// The option to change, where there is one.
+    #[must_use]
+    pub fn field(&self) -> Option<&'static str> {
+        match self {
+            Self::BatchTooLarge { .. } => Some("slot_bytes"),
+            Self::InvalidOption(invalid) => invalid.field(),
+            _ => None,
+        }
+    }
+}
+
 /// An option, or a combination of option and graph, that is refused before anything is sampled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidOption {
     /// No hop at all.
-    #[error("--fanouts is empty: give one number for each hop, for example 15,10,5")]
+    #[error("`fanouts`: none given; give one number for each hop, for example 15,10,5")]
     NoFanouts,
     /// More hops than the random key has room for.
-    #[error("--fanouts has {given} hops; {MAX_LAYERS} is the most")]
+    #[error("`fanouts`: {given} hops; {MAX_LAYERS} is the most")]
     TooManyFanouts {
         /// Fanouts given.
         given: usize,
     },
     /// A fanout that means nothing.
-    #[error("--fanouts: hop {layer} has fanout {fanout}; give 1 or more, or -1 for all neighbours")]
+    #[error("`fanouts`: hop {layer} has fanout {fanout}; give 1 or more, or -1 for all neighbours")]
     Fanout {
         /// The hop, 0 at the seeds.
         layer: usize,
@@ -141,7 +153,7 @@ pub enum InvalidOption {
     },
     /// More picks out of one list than a random stream has words for.
     #[error(
-        "--fanouts: hop {layer} would pick {fanout} of the {degree} neighbours of node {node}; \
+        "`fanouts`: hop {layer} would pick {fanout} of the {degree} neighbours of node {node}; \
          {MAX_PICKS} is the most that can be picked at random (-1 takes all)"
     )]
     TooManyPicks {
@@ -177,12 +189,12 @@ pub enum InvalidOption {
         nodes: usize,
     },
     /// κ is 0.
-    #[error("--batch-dependency 0: picks are kept for 1 batch (the ordinary case) or more")]
+    #[error("`batch_dependency=0`: picks are kept for 1 batch (the ordinary case) or more")]
     BatchDependency,
     /// A kind of sampler that a device does not have.
     #[error(
-        "--sampler-kind {kind} is for samplers on the CPU, not for one on a GPU: use --sampler cpu, or \
-         --sampler-kind {instead}"
+        "`sampler_kind={kind}`: it is for samplers on the CPU, not for one on a GPU: use `sampler=cpu`, or \
+         `sampler_kind={instead}`"
     )]
     KindOnDevice {
         /// The kind.
@@ -200,8 +212,8 @@ pub enum InvalidOption {
     },
     /// Picks with replacement, of a kind that has only one way.
     #[error(
-        "--replace: the {kind} sampler leaves no choice between picks with and without replacement; leave --replace \
-         out, or use --sampler-kind {instead}"
+        "`replace`: the {kind} sampler leaves no choice between picks with and without replacement; leave `replace` \
+         out, or use `sampler_kind={instead}`"
     )]
     Replace {
         /// The kind.
@@ -211,8 +223,8 @@ pub enum InvalidOption {
     },
     /// Picks that are kept over hops, of a kind that draws for all destinations of a hop together.
     #[error(
-        "--expand new: the {kind} sampler draws the nodes of a layer for all of its destinations together; use \
-         --expand all, or --sampler-kind {instead}"
+        "`expand=new`: the {kind} sampler draws the nodes of a layer for all of its destinations together; use \
+         `expand=all`, or `sampler_kind={instead}`"
     )]
     ExpandNew {
         /// The kind.
@@ -222,7 +234,7 @@ pub enum InvalidOption {
     },
     /// More draws than a sampler keeps memory for.
     #[error(
-        "--fanouts: hop {layer} has {fanout} draws; with --sampler-kind {kind} there are {MAX_DRAWN} at most (-1 takes \
+        "`fanouts`: hop {layer} has {fanout} draws; with `sampler_kind={kind}` there are {MAX_DRAWN} at most (-1 takes \
          all)"
     )]
     TooManyDrawn {
@@ -235,7 +247,7 @@ pub enum InvalidOption {
     },
     /// Fanouts that differ, of a kind that makes one subgraph for all hops.
     #[error(
-        "--fanouts: hop {layer} has fanout {fanout}; with --sampler-kind {kind} all hops are over one subgraph, so give \
+        "`fanouts`: hop {layer} has fanout {fanout}; with `sampler_kind={kind}` all hops are over one subgraph, so give \
          the number of its draws for each of them, as in 4000,4000"
     )]
     OneSubgraph {
@@ -247,7 +259,7 @@ pub enum InvalidOption {
         fanout: i32,
     },
     /// Walks that are too many, too long or likelier to end than can be.
-    #[error("--{what} {given}: give {least} to {most}")]
+    #[error("`{what}={given}`: give {least} to {most}")]
     Walks {
         /// The option's name.
         what: &'static str,
@@ -260,7 +272,7 @@ pub enum InvalidOption {
     },
     /// A fanout that no number of found nodes can be.
     #[error(
-        "--fanouts: hop {layer} has fanout {fanout}; with --sampler-kind {kind} it is how many of the nodes found around \
+        "`fanouts`: hop {layer} has fanout {fanout}; with `sampler_kind={kind}` it is how many of the nodes found around \
          each destination are taken, 1 to {MAX_PICKS}"
     )]
     FoundFanout {
@@ -273,8 +285,8 @@ pub enum InvalidOption {
     },
     /// Edge ids of a kind whose picks are no edges of their nodes.
     #[error(
-        "--edge-ids: with --sampler-kind {kind} an edge of a block leads to a node that was found, near or far, and is no \
-         edge of the graph; leave --edge-ids out, or use another kind"
+        "`edge_ids`: with `sampler_kind={kind}` an edge of a block leads to a node that was found, near or far, and is no \
+         edge of the graph; leave `edge_ids` out, or use another kind"
     )]
     EdgeIds {
         /// The kind.
@@ -282,8 +294,8 @@ pub enum InvalidOption {
     },
     /// Chances of nodes that are too many to be summed up.
     #[error(
-        "--sampler-kind {kind}: the sum of all nodes' importance is beyond 2^64 in a graph of {nodes} nodes; use \
-         --sampler-kind ladies, which needs no sum over the graph"
+        "`sampler_kind={kind}`: the sum of all nodes' importance is beyond 2^64 in a graph of {nodes} nodes; use \
+         `sampler_kind=ladies`, which needs no sum over the graph"
     )]
     ImportanceTooLarge {
         /// The kind.
@@ -292,7 +304,7 @@ pub enum InvalidOption {
         nodes: usize,
     },
     /// Picks by weights that there are none of.
-    #[error("--sampler-kind {kind} picks by weight.npy, and the dataset has none")]
+    #[error("`sampler_kind={kind}`: it picks by weight.npy, and the dataset has none")]
     NoWeights {
         /// The kind.
         kind: SamplerKind,
@@ -306,7 +318,7 @@ pub enum InvalidOption {
         edges: usize,
     },
     /// A batch without seeds.
-    #[error("--batch-size is 0; give 1 or more")]
+    #[error("`batch_size=0`: give 1 or more")]
     BatchSizeZero,
     /// More seeds than positions have bits for.
     #[error("the {split} split has {len} nodes; fewer than 2^32 can be ordered")]
@@ -324,8 +336,8 @@ pub enum InvalidOption {
     },
     /// A fanout of −1, whose batches have no bound but the graph.
     #[error(
-        "--fanouts: hop {layer} takes all neighbours (-1), so a batch has no bound of its own: \
-         say with --slot-bytes how large its slot may be"
+        "`fanouts`: hop {layer} takes all neighbours (-1), so a batch has no bound of its own: \
+         say with `slot_bytes` how large its slot may be"
     )]
     Unbounded {
         /// The hop, 0 at the seeds.
@@ -333,8 +345,8 @@ pub enum InvalidOption {
     },
     /// A bound beyond 32-bit local ids.
     #[error(
-        "a batch could have {bound} {what}, and 32-bit local ids end at {}: lower --batch-size or --fanouts, \
-         or bound it by --slot-bytes",
+        "a batch could have {bound} {what}, and 32-bit local ids end at {}: lower `batch_size` or `fanouts`, \
+         or bound it by `slot_bytes`",
         i32::MAX
     )]
     BoundTooLarge {
@@ -344,11 +356,46 @@ pub enum InvalidOption {
         bound: usize,
     },
     /// Not even the seeds fit.
-    #[error("--slot-bytes: {bytes} bytes cannot hold a batch; its seeds alone take {needed}")]
+    #[error("`slot_bytes`: {bytes} bytes cannot hold a batch; its seeds alone take {needed}")]
     SlotTooSmall {
         /// Bytes given.
         bytes: usize,
         /// Bytes that the smallest batch takes.
         needed: usize,
     },
+}
+
+impl InvalidOption {
+    /// The option that is refused; `None` where it is the graph. Messages begin with it, and have options as
+    /// `` `slot_bytes` `` or `` `expand=all` ``: front ends write them in their own way.
+    #[must_use]
+    pub fn field(&self) -> Option<&'static str> {
+        match self {
+            Self::NoFanouts
+            | Self::TooManyFanouts { .. }
+            | Self::Fanout { .. }
+            | Self::TooManyPicks { .. }
+            | Self::TooManyDrawn { .. }
+            | Self::OneSubgraph { .. }
+            | Self::FoundFanout { .. }
+            | Self::Unbounded { .. } => Some("fanouts"),
+            Self::BatchDependency => Some("batch_dependency"),
+            Self::KindOnDevice { .. } | Self::ImportanceTooLarge { .. } | Self::NoWeights { .. } => {
+                Some("sampler_kind")
+            }
+            Self::Replace { .. } => Some("replace"),
+            Self::ExpandNew { .. } => Some("expand"),
+            Self::EdgeIds { .. } => Some("edge_ids"),
+            Self::BatchSizeZero => Some("batch_size"),
+            Self::BoundTooLarge { .. } | Self::SlotTooSmall { .. } => Some("slot_bytes"),
+            Self::Walks { what, .. } => Some(what),
+            Self::DegreeTooLarge { .. }
+            | Self::TooManyNodes { .. }
+            | Self::OriginalIds { .. }
+            | Self::OtherKind { .. }
+            | Self::Weights { .. }
+            | Self::TooManySeeds { .. }
+            | Self::Epoch { .. } => None,
+        }
+    }
 }

@@ -21,6 +21,7 @@ use uva_graph::GraphError;
 use uva_plan::CacheError;
 use uva_rows::GatherError;
 use uva_runtime::RuntimeError;
+use uva_runtime::spec::Spelling;
 use uva_sample::SampleError;
 
 use crate::ui::out;
@@ -162,11 +163,21 @@ pub fn conclude(result: anyhow::Result<()>) -> ExitCode {
 /// The error and its causes in one line. Some errors quote their cause and also name it as their source: it is not
 /// said twice.
 fn line(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match () {
+    error.chain().map(spelled).fold(String::new(), |said, cause| match () {
         () if said.is_empty() => cause,
         () if said.contains(&cause) => said,
         () => format!("{said}: {cause}"),
     })
+}
+
+/// The message with options as the command line has them.
+fn spelled(error: &(dyn std::error::Error + 'static)) -> String {
+    let spelling = Spelling::CommandLine;
+    match error.downcast_ref::<RuntimeError>() {
+        Some(run) => run.spelled(spelling),
+        None if error.is::<SampleError>() => spelling.sentence(&error.to_string()),
+        None => error.to_string(),
+    }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

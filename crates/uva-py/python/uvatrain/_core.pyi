@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 VERSION: str
@@ -130,28 +130,11 @@ def _open_loader(
     *,
     split: str,
     device: str,
-    fanouts: list[int],
-    batch_size: int,
-    seed: int,
-    replace: bool,
-    drop_last: bool,
-    batch_dependency: int,
-    expand: str,
-    sampler_kind: str,
-    walks: int | None,
-    walk_length: int | None,
-    walk_stop: int | None,
-    edge_ids: bool,
-    input_id: bool,
-    feature_type: str,
-    samplers: int | None,
-    gather_threads: int | None,
-    slots: int,
-    batch_slots: int | None,
-    slot_bytes: int | None,
     rank: int,
     world_size: int,
+    options: Mapping[str, Any],
 ) -> Source: ...
+def _loader_options() -> list[dict[str, Any]]: ...
 def write_dataset(
     path: str, arrays: list[tuple[str, Any]], meta: str, overwrite: bool, warn: Callable[[str], None]
 ) -> None: ...

@@ -5,18 +5,25 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import inspect
 import operator
 import os
 import sys
+import textwrap
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _core
 from .batch import Batch
 from .datasets import Dataset
 from .errors import SlotInUse, UvatrainError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import LoaderOptions
 
 __all__ = ["Batches", "Loader"]
 
@@ -274,37 +281,8 @@ class Loader(Batches):
                     train(batch.x, batch.y, batch.blocks)
 
     path: the dataset's directory (docs/data-format.md), or an open `uvatrain.Dataset`.
-    fanouts: a sequence of neighbours a node, one number a hop, from the seeds outward; -1 takes all and needs
-        slot_bytes.
-    batch_size: seeds a batch.
     device: where batches come to be: "cpu", "cuda" or "cuda:1".
     split: "train", "valid" (or "val") or "test". Only training is shuffled.
-    samplers: threads that sample. None: a quarter of the cores, 8 at most. It never changes a batch.
-    gather_threads: threads that copy feature rows where the CPU does. None: a quarter of the cores.
-    slots: batches that can be ready or in use at once. With 3, a tensor of the last step that is still bound
-        costs nothing.
-    batch_slots: sampled batches that can wait for their features. None: two more than samplers,
-        and eight or more where a batch has at most 1 MiB of ids and blocks.
-    slot_bytes: how large a batch's ids and blocks may be, and again its features. None: as the fanouts allow.
-    seed: of every random choice. The same seed makes the same batches, on any machine, with any number of
-        samplers.
-    replace: sample with replacement: each list that has entries gives as many picks as its fanout says.
-    drop_last: leave out an epoch's last batch of training where it is smaller than the others.
-    batch_dependency: a node's neighbours change only every so many batches.
-    expand: which nodes a hop draws neighbours for: "all" so far, anew in each hop, or the "new" ones only, so
-        that a node has the same neighbours in every layer. Take "new" for `batch.to_pyg()` and PyG's
-        `trim_to_layer`, which are exact with it.
-    sampler_kind: which neighbours are picked. "neighbor": any, each node's on its own. "labor": such as the nodes of
-        a hop share, so that a batch has fewer nodes. "weighted": by the weights of the edges (weight.npy).
-        "ladies" and "fastgcn": nodes drawn for a whole layer by importance, `fanouts` of them a layer. "saint-node" and
-        "saint-edge": those in a subgraph of the seeds and of as many draws as `fanouts` say, the same for each layer. "walk": the `fanouts` nodes that random walks
-        visit most. "ppr": the `fanouts` nodes of highest personalised PageRank. With the last six blocks have `weights`.
-    walks, walk_length, walk_stop: of "walk": walks from each node (None: 10), the most steps of a walk (4), and the
-        chance in per cent that it ends before each step but its first (25).
-    edge_ids: whether blocks have `edge_ids`, the place of each edge in the dataset's `indices`. It changes nothing else.
-    input_id: whether batches have `input_id`, the position of each seed in its split.
-    feature_type: what `batch.x` has. "table": what the dataset has. "float32": float16 and bfloat16 are widened as they
-        are gathered, which spares `x.float()`; for batches in host memory.
     rank, world_size: which part of an epoch's batches comes here: of batch number g, the rank g % world_size.
         None: torch.distributed's where it is initialised, else RANK and WORLD_SIZE of the environment
         (torchrun), else all.
@@ -314,57 +292,23 @@ class Loader(Batches):
         self,
         path: str | os.PathLike[str] | Dataset,
         *,
-        fanouts: Sequence[int] = (15, 10, 5),
-        batch_size: int = 1024,
         device: Any = "cpu",
         split: str = "train",
-        samplers: int | None = None,
-        gather_threads: int | None = None,
-        slots: int = 3,
-        batch_slots: int | None = None,
-        slot_bytes: int | None = None,
-        seed: int = 0,
-        replace: bool = False,
-        drop_last: bool = False,
-        batch_dependency: int = 1,
-        expand: str = "all",
-        sampler_kind: str = "neighbor",
-        walks: int | None = None,
-        walk_length: int | None = None,
-        walk_stop: int | None = None,
-        edge_ids: bool = False,
-        input_id: bool = False,
-        feature_type: str = "table",
         rank: int | None = None,
         world_size: int | None = None,
+        **options: Unpack[LoaderOptions],
     ) -> None:
         rank, world_size = ranks(rank, world_size)
         split = split_name(split)
+        if "fanouts" in options:
+            options["fanouts"] = fanouts_given("fanouts", options["fanouts"])
         source = _core._open_loader(
             path._core if isinstance(path, Dataset) else os.fspath(path),
             split=split,
             device=str(device),
-            fanouts=fanouts_given("fanouts", fanouts),
-            batch_size=batch_size,
-            seed=seed,
-            replace=replace,
-            drop_last=drop_last,
-            batch_dependency=batch_dependency,
-            expand=expand,
-            sampler_kind=sampler_kind,
-            walks=walks,
-            walk_length=walk_length,
-            walk_stop=walk_stop,
-            edge_ids=edge_ids,
-            input_id=input_id,
-            feature_type=feature_type,
-            samplers=samplers,
-            gather_threads=gather_threads,
-            slots=slots,
-            batch_slots=batch_slots,
-            slot_bytes=slot_bytes,
             rank=rank,
             world_size=world_size,
+            options=options,
         )
         close_with(self, source)
         super().__init__(source, split)
@@ -374,6 +318,36 @@ class Loader(Batches):
     def __repr__(self) -> str:
         path = str(self.dataset.path)
         return f"Loader({path!r}, split={self.split!r}, batches={len(self)}, epoch={self.epoch})"
+
+
+def _declare(loader: type[Loader]) -> None:
+    """Gives the class the signature and the documentation of its options, from their declarations in the core."""
+    options = _core._loader_options()
+    own = inspect.signature(loader.__init__).parameters.values()
+    named = [parameter for parameter in own if parameter.name != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+    declared = [
+        inspect.Parameter(
+            option["name"],
+            inspect.Parameter.KEYWORD_ONLY,
+            default=option["default"],
+            annotation=option["annotation"] + (" | None" if option["default"] is None else ""),
+        )
+        for option in options
+    ]
+    # On the class, which `inspect.signature` and `help` look at first.
+    loader.__signature__ = inspect.Signature([*named, *declared])  # type: ignore[attr-defined]
+    lines = [inspect.cleandoc(loader.__doc__ or ""), ""]
+    for option in options:
+        said = option["help"] + "."
+        if option["unless_given"] is not None:
+            said += f" None: {option['unless_given']}."
+        if option["choices"]:
+            said += " " + " ".join(f'"{name}": {help}.' for name, help in option["choices"])
+        lines += textwrap.wrap(f"{option['name']}: {said}", 110, subsequent_indent="    ")
+    loader.__doc__ = "\n".join(lines)
+
+
+_declare(Loader)
 
 
 def split_name(split: Any) -> Any:

@@ -7,6 +7,7 @@ use super::asked::{BackendOptions, DeviceChoice, GatherChoice, MpsChoice, Partit
 use super::granted::{Backend, CudaBackend, Partition};
 use super::probe::Probe;
 use crate::RuntimeError;
+use crate::spec::OptionError;
 
 /// The producer's share of the multiprocessors in per cent, unless told otherwise: what the link needs, in the range of
 /// Min et al. (8.2 to 19.5 % of an RTX 3090). Not measured on a GPU of this project's yet.
@@ -59,8 +60,10 @@ pub fn decide(
     let mut notes = Vec::new();
     let (named, ordinal) = match options.device {
         DeviceChoice::Cpu if options.sampler == SamplerChoice::Gpu => {
-            return Err(RuntimeError::Usage(
-                "--sampler gpu: with --device cpu there is no GPU to sample on".into(),
+            return Err(RuntimeError::option(
+                "sampler",
+                "gpu",
+                "with `device=cpu` there is no GPU to sample on",
             ));
         }
         DeviceChoice::Cpu => return Ok(on_cpu(notes)),
@@ -92,9 +95,10 @@ pub fn decide(
     };
     let sampler = match (options.gather, options.sampler) {
         (GatherChoice::Cpu, SamplerChoice::Gpu) => {
-            return Err(RuntimeError::Usage(
-                "--sampler gpu with --gather cpu: the CPU would need what the GPU has sampled; another --gather does"
-                    .into(),
+            return Err(RuntimeError::option(
+                "sampler",
+                "gpu",
+                "with `gather=cpu` the CPU would need what the GPU has sampled; use another `gather`",
             ));
         }
         (GatherChoice::Cpu, SamplerChoice::Auto) => SamplerChoice::Cpu,
@@ -136,10 +140,11 @@ pub fn decide(
     };
     let required = options.mps == MpsChoice::Require || options.partition == PartitionChoice::Mps;
     if required && threads {
-        return Err(RuntimeError::Usage(
-            "--in-process: MPS divides a GPU between processes; leave out --mps require and --partition mps"
-                .into(),
-        ));
+        return Err(OptionError::of(
+            "in_process",
+            "MPS divides a GPU between processes; leave out `mps=require` and `partition=mps`",
+        )
+        .into());
     }
     let wished = required || (options.partition == PartitionChoice::Auto && options.mps == MpsChoice::Auto);
     let mut sampler_share = None;
@@ -148,9 +153,11 @@ pub fn decide(
         let given = options.mps_sampler_percentage;
         let wanted = given.unwrap_or_else(|| share.min(99_u32.saturating_sub(share)));
         if wanted == 0 || share + wanted > 99 {
-            return Err(RuntimeError::Usage(format!(
-                "--mps-percentage {share} and --mps-sampler-percentage {wanted} leave nothing for training"
-            )));
+            return Err(RuntimeError::option(
+                "mps_percentage",
+                share,
+                format!("with `mps_sampler_percentage={wanted}` nothing is left for training"),
+            ));
         }
         sampler_share = Some(wanted);
     }

@@ -164,10 +164,11 @@ impl Backend {
         if layout.widened_from().is_none() || self.device_slots().is_none() {
             return Ok(());
         }
-        Err(RuntimeError::Usage(
-            "--feature-type float32: rows go to a GPU as the table has them, half the bytes over the link, and nothing \
-             there widens them yet. Leave --feature-type out, and convert on the GPU, as in batch.x.float()"
-                .into(),
+        Err(RuntimeError::option(
+            "feature_type",
+            "float32",
+            "rows go to a GPU as the table has them, half the bytes over the link, and nothing there widens them yet. \
+             Leave `feature_type` out, and convert on the GPU, as in batch.x.float()",
         ))
     }
 

@@ -25,6 +25,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::RuntimeError;
 use crate::backend::Backend;
 use crate::cache::Caches;
 use crate::metrics::{Event, Progress};
@@ -156,11 +157,8 @@ pub(crate) enum Report {
     Done(Value),
     /// The role cannot go on.
     Failed {
-        /// The exit code that fits.
-        code: i32,
-        message: String,
-        /// Whether another role's end is the cause.
-        follows: bool,
+        /// Why.
+        error: RuntimeError,
         /// When it failed ([`since_boot`](crate::clock::since_boot)).
         at: Duration,
     },

@@ -150,10 +150,7 @@ impl Launcher {
                         .map_err(|error| RuntimeError::Failed(format!("the planner's result: {error}")))?;
                     return parts.joined(received.fds);
                 }
-                Report::Failed { code, message, .. } => {
-                    let message = format!("the planner failed: {message}");
-                    return Err(RuntimeError::from_exit_code(code, message));
-                }
+                Report::Failed { error, .. } => return Err(error.of_role("the planner failed")),
                 Report::Event(_) | Report::Progress(_) => {}
             }
         }

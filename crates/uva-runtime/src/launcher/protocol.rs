@@ -4,7 +4,7 @@
 //! believes anything else.
 
 /// Raised with every change of that, which a test of this file notices.
-pub const PROTOCOL: u32 = 7;
+pub const PROTOCOL: u32 = 8;
 
 /// The version that both sides must have: that of this crate, in the program and in what attaches.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -99,7 +99,7 @@ mod tests {
             BatchHeader::BYTES
         );
         // Whoever changes any of this raises PROTOCOL, and writes down here what it stands for from then on.
-        assert_eq!((PROTOCOL, stands_for.as_str()), (7, STANDS_FOR));
+        assert_eq!((PROTOCOL, stands_for.as_str()), (8, STANDS_FOR));
     }
 
     const STANDS_FOR: &str = "ring 1, hand-over 1, control page of 2 samplers 56 words, 8 a role, 512 bytes of BatchHeader { hash, \
@@ -111,8 +111,8 @@ mod tests {
         .Welcome.loader.edge_ids .Welcome.loader.expand .Welcome.loader.fanouts .Welcome.loader.feature_slots \
         .Welcome.loader.feature_type .Welcome.loader.gather_threads .Welcome.loader.input_id .Welcome.loader.part.index \
         .Welcome.loader.part.of .Welcome.loader.replace .Welcome.loader.sampler_kind .Welcome.loader.samplers .Welcome.loader.seed \
-        .Welcome.loader.slot_bytes .Welcome.loader.walks.count .Welcome.loader.walks.length \
-        .Welcome.loader.walks.stop .Welcome.passes.epochs .Welcome.passes.start.batch \
+        .Welcome.loader.slot_bytes .Welcome.loader.walk_length .Welcome.loader.walk_stop .Welcome.loader.walks \
+        .Welcome.passes.epochs .Welcome.passes.start.batch \
         .Welcome.passes.start.epoch .Welcome.passes.steered .Welcome.passes.test .Welcome.passes.validate \
         .Welcome.peers knock.pid knock.protocol knock.version";
 }

@@ -14,12 +14,7 @@ use crate::metrics::{Event, Observer, Progress};
 impl Report {
     /// That a role cannot go on because of this.
     pub(super) fn failed(error: &RuntimeError) -> Self {
-        Self::Failed {
-            code: error.exit_code(),
-            message: error.to_string(),
-            follows: matches!(error, RuntimeError::PeerGone(_)),
-            at: since_boot(),
-        }
+        Self::Failed { error: error.clone(), at: since_boot() }
     }
 }
 

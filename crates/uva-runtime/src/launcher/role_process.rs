@@ -56,9 +56,10 @@ pub fn run(role: Role, channel: RawFd, consume: Consume) -> i32 {
         Err(Ended::Failed(error)) => Report::failed(&error),
     };
     let code = match &report {
-        Report::Failed { code, message, .. } => {
-            tracing::debug!(code, message, "it cannot go on");
-            *code
+        Report::Failed { error, .. } => {
+            let code = error.exit_code();
+            tracing::debug!(code, message = error.to_string(), "it cannot go on");
+            code
         }
         _ => 0,
     };

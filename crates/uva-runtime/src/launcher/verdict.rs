@@ -72,11 +72,12 @@ impl Watch<'_> {
                 heard = Heard::Done(value);
                 Ok(())
             }
-            Ok(Report::Failed { code, message, follows, at }) => {
+            Ok(Report::Failed { error, at }) => {
                 heard = Heard::Failed;
+                let follows = matches!(error, RuntimeError::PeerGone(_));
                 let rank = if follows { Rank::Follows } else { Rank::Failed };
-                let message = format!("the {name} failed {}: {message}", self.whereabouts(place));
-                self.blame(rank, at, RuntimeError::from_exit_code(code, message));
+                let whereabouts = format!("the {name} failed {}", self.whereabouts(place));
+                self.blame(rank, at, error.of_role(&whereabouts));
                 Ok(())
             }
             Err(error) => {

@@ -232,7 +232,11 @@ impl From<CacheError> for RuntimeError {
     fn from(error: CacheError) -> Self {
         let message = error.to_string();
         if let CacheError::Timing { source, .. } = &error {
-            return Self::from_exit_code(exit_code_of(source.as_ref()), message);
+            return match exit_code_of(source.as_ref()) {
+                2 => Self::Input(message),
+                3 => Self::Missing(message),
+                _ => Self::Failed(message),
+            };
         }
         if error.is_bad_input() { Self::Input(message) } else { Self::Failed(message) }
     }

@@ -9,7 +9,6 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use uva_graph::Dataset;
 use uva_model::Metric;
-use uva_sample::{Expand, SamplerKind};
 
 use super::job::{EvaluateBy, Job, TrainingOptions, to_value};
 use super::state::{self, TrainingOutcome};
@@ -286,9 +285,7 @@ fn outcome_of(done: Value) -> Result<TrainingOutcome, RuntimeError> {
 fn within_evaluation(error: RuntimeError, control: &Control) -> RuntimeError {
     let evaluation = control.evaluation().and_then(|(split, epoch)| evaluating(split, epoch));
     match evaluation {
-        Some(place) => {
-            RuntimeError::from_exit_code(error.exit_code(), format!("the consumer failed {place}: {error}"))
-        }
+        Some(place) => error.of_role(&format!("the consumer failed {place}")),
         None => error,
     }
 }
@@ -328,37 +325,14 @@ fn fingerprint(
     if let Some(trainer) = trainer.as_object_mut() {
         trainer.remove("threads");
     }
-    let mut fingerprint = json!({
-        "dataset": dataset.fingerprint(),
-        "fanouts": loader.fanouts,
-        "replace": loader.replace,
-        "batch_size": loader.batch_size,
-        "drop_last": loader.drop_last,
-        "seed": loader.seed,
-        "trainer": trainer,
-        "evaluate_by": options.evaluate_by,
-    });
-    // Only where it changes a batch, so that checkpoints of before it was there go on.
-    if loader.replace {
-        // Short lists were once taken whole: such a run has other batches now.
-        fingerprint["replacement"] = "as many picks as the fanout".into();
-    }
-    if loader.batch_dependency > 1 {
-        fingerprint["batch_dependency"] = loader.batch_dependency.into();
-    }
+    let mut fingerprint = loader.fingerprint();
+    fingerprint.insert("dataset".to_owned(), dataset.fingerprint().into());
+    fingerprint.insert("trainer".to_owned(), trainer);
+    fingerprint.insert("evaluate_by".to_owned(), to_value(&options.evaluate_by)?);
     if let Some(metric) = options.metric.filter(|metric| *metric != Metric::Accuracy) {
-        fingerprint["metric"] = metric.name().into();
+        fingerprint.insert("metric".to_owned(), metric.name().into());
     }
-    if loader.expand != Expand::All {
-        fingerprint["expand"] = loader.expand.name().into();
-    }
-    if loader.sampler_kind != SamplerKind::default() {
-        fingerprint["sampler_kind"] = loader.sampler_kind.name().into();
-    }
-    if let Some(walks) = loader.sampling().walks_in_force() {
-        fingerprint["walks"] = walks.into();
-    }
-    Ok(fingerprint)
+    Ok(fingerprint.into())
 }
 
 /// Listens for SIGINT and SIGTERM while the roles are threads: the first asks the run to end soon, the second ends

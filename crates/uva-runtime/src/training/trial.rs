@@ -25,10 +25,11 @@ pub(super) fn bytes_left(
     observer: &mut dyn Observer,
 ) -> Result<u64, RuntimeError> {
     let Some((launcher, program)) = processes else {
-        return Err(RuntimeError::Usage(
-            "--gpu-cache auto with --in-process: what a batch leaves is seen by a trial run in processes; give a \
-             size, or leave out --in-process"
-                .into(),
+        return Err(RuntimeError::option(
+            "gpu_cache",
+            "auto",
+            "with `in_process`, nothing shows what a batch leaves free: only a trial run in processes does. Give a \
+             size, or leave out `in_process`",
         ));
     };
     let passes = Passes { epochs: 1, ..Passes::default() };

@@ -125,8 +125,8 @@ impl SamplerOptions {
         let Walks { count, length, stop } = self.walks;
         for (what, given, least, most) in [
             ("walks", count, 1, Walks::MOST_COUNT),
-            ("walk-length", length, 1, Walks::MOST_LENGTH),
-            ("walk-stop", stop, 0, 100),
+            ("walk_length", length, 1, Walks::MOST_LENGTH),
+            ("walk_stop", stop, 0, 100),
         ] {
             if !(least..=most).contains(&given) {
                 return Err(InvalidOption::Walks { what, given, least, most });

@@ -19,7 +19,7 @@ impl SamplerKind {
     /// "Scaling Graph Neural Networks with Approximate PageRank", KDD 2020).
     pub const PPR: Self = Self::of(&KindRow {
         name: "ppr",
-        help: "The nodes of highest personalised PageRank: --fanouts are how many of them (PPRGo)",
+        help: "The nodes of highest personalised PageRank: `fanouts` are how many of them (PPRGo)",
         fanout: Fanout::Found,
         // The place of each node among those reached.
         node_bytes: 2 * LOCAL_ID_BYTES,

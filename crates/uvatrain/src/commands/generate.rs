@@ -6,9 +6,10 @@ use uva_graph::Summary;
 use uva_io::generate::{self, Recipe};
 
 use super::written;
-use crate::flags::{ByteSize, GenerateFlags};
+use crate::flags::GenerateFlags;
 use crate::ui::work::Work;
 use crate::ui::{format, out};
+use uva_runtime::spec::ByteSize;
 
 /// Says what the graph will take, writes it, and says what it is and how long that took.
 pub fn run(flags: &GenerateFlags) -> anyhow::Result<()> {

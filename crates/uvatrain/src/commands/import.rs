@@ -6,7 +6,9 @@ use uva_graph::csc;
 use uva_io::import::{self, EdgeList, Ids, ImportEstimate, ImportOptions, Watch};
 
 use super::written;
-use crate::flags::{ByteSize, EdgeListFlags, EdgeListIds, ImportFlags, SelfLoops, ThirdColumn};
+use uva_runtime::spec::ByteSize;
+
+use crate::flags::{EdgeListFlags, EdgeListIds, ImportFlags, SelfLoops, ThirdColumn};
 use crate::ui::work::Work;
 use crate::ui::{format, out};
 

@@ -3,9 +3,10 @@
 use serde::Serialize;
 use uva_graph::{Csc, Dataset, Labels, Split, Verification, Verify};
 
-use crate::flags::{ByteSize, InfoFlags};
+use crate::flags::InfoFlags;
 use crate::ui::table::Table;
 use crate::ui::{format, out};
+use uva_runtime::spec::ByteSize;
 
 /// Opens the dataset, checks it, and prints what it holds.
 pub fn run(flags: &InfoFlags) -> anyhow::Result<()> {

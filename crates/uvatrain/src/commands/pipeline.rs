@@ -35,7 +35,8 @@ pub fn loader_options(
     backend: &BackendFlags,
 ) -> anyhow::Result<LoaderOptions> {
     if backend.sampler == Some(Sampler::Gpu) {
-        if let Some(samplers @ 2..) = loader.samplers {
+        if loader.gives("samplers") && options.samplers > 1 {
+            let samplers = options.samplers;
             return Err(exit::usage(format!(
                 "--sampler gpu and --samplers {samplers}: exactly one sampler works on a GPU"
             ))

@@ -67,7 +67,7 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     }
     if let Some(path) = &flags.out {
         let (data, plan) = (flags.data.display(), path.display());
-        out::say(&format!("next: uvatrain train {data} --plan {plan} {}", flags.loader.given_again()));
+        out::say(&format!("next: uvatrain train {data} --plan {plan}{}", flags.loader.given_again()));
     }
     if let Some(reordered) = &flags.write_reordered {
         let order = profile.map(|profile| profile.lists).unwrap_or_default();

@@ -1,19 +1,11 @@
 //! `uvatrain probe`: what CUDA says of this machine, as JSON, and `uvatrain-consumer probe`: what libtorch says too. Each
 //! is a process of its own: the launcher must touch neither, and only a process started under MPS sees it.
 
-use clap::Args;
 use uva_runtime::backend::Probe;
 
+use crate::flags::ProbeArgs;
 use crate::models::Models;
 use crate::ui::out;
-
-/// What to look for.
-#[derive(Args, Clone, Debug)]
-pub struct ProbeArgs {
-    /// The driver and its devices alone.
-    #[arg(long)]
-    pub driver_only: bool,
-}
 
 /// Looks and prints. A program without models says nothing of libtorch.
 pub fn run(args: &ProbeArgs, models: Option<Models>) -> anyhow::Result<()> {

@@ -1,33 +1,11 @@
 //! The roles: what the launcher starts, and nobody else.
 
-use std::path::PathBuf;
-
-use clap::Args;
 use uva_runtime::RuntimeError;
 use uva_runtime::launcher::{Consume, Role, run_role};
 
+use crate::flags::RoleArgs;
 use crate::models::Models;
 use crate::ui::log;
-
-/// What the launcher tells a role on its command line; everything else comes over the inherited channel.
-#[derive(Args, Clone, Debug)]
-pub struct RoleArgs {
-    /// The file descriptor of the channel to the launcher.
-    #[arg(long)]
-    pub channel: i32,
-
-    /// Which of several samplers; shown by `ps`.
-    #[arg(long)]
-    pub index: Option<usize>,
-
-    /// The launcher's process number; shown by `ps`.
-    #[arg(long)]
-    pub of: Option<u32>,
-
-    /// The dataset; shown by `ps`.
-    #[arg(long)]
-    pub dataset: Option<PathBuf>,
-}
 
 /// Runs the role to its end; never returns, since the launcher reads the exit code that the role's end has.
 pub fn run(role: Role, args: &RoleArgs, models: Option<Models>) -> ! {

@@ -12,9 +12,10 @@ use uva_runtime::training::{EvaluateBy, Trainer, TrainerOptions, TrainingOptions
 
 use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options};
 use super::trainer;
-use crate::flags::{Evaluation, FeatureNorm, Metric, Norm, TrainFlags, share_of_cores};
+use crate::flags::{Evaluation, FeatureNorm, Metric, Norm, TrainFlags};
 use crate::models::Models;
 use crate::ui::{log, out, progress, summary};
+use uva_runtime::machine::share_of_cores;
 
 /// Trains a built-in model: in processes, of which `uvatrain-consumer` has the model, or with `--in-process` in that
 /// program alone.
@@ -82,6 +83,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
 
 /// The flags as the runtime takes them.
 fn training_options(flags: &TrainFlags) -> TrainingOptions {
+    let loader = flags.loader.options();
     TrainingOptions {
         trainer: TrainerOptions {
             model: flags.model.kind(),
@@ -94,7 +96,7 @@ fn training_options(flags: &TrainFlags) -> TrainingOptions {
                 Norm::None => training::NormKind::None,
                 Norm::Layer => training::NormKind::Layer,
             },
-            layers: flags.loader.fanouts.layers(),
+            layers: loader.fanouts.len(),
             dropout: flags.dropout,
             input_dropout: flags.input_dropout,
             learning_rate: flags.lr,
@@ -103,7 +105,7 @@ fn training_options(flags: &TrainFlags) -> TrainingOptions {
                 FeatureNorm::None => training::FeatureNorm::None,
                 FeatureNorm::Row => training::FeatureNorm::Row,
             },
-            seed: flags.loader.seed,
+            seed: loader.seed,
             threads: flags.train_threads.map(|threads| threads as usize),
         },
         usual_threads: Some(usual_threads()),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use uva_graph::{Dataset, Labels, Split, Verify};
 
-use crate::flags::ByteSize;
 use crate::ui::{format, out};
+use uva_runtime::spec::ByteSize;
 
 /// Says what lies in `path` now, how long it took, and what to do with it.
 pub fn say(path: &Path, took: Duration) -> anyhow::Result<()> {

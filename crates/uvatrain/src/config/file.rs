@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, Command};
 use toml_edit::{Document, Item, Table, Value};
 use uva_mem::files::read_regular_text;
+use uva_runtime::spec::nearest;
 
 use crate::exit::{Problem, usage};
 
@@ -185,15 +186,6 @@ fn text(value: &Value) -> Option<String> {
         Value::Boolean(flag) => Some(flag.value().to_string()),
         _ => None,
     }
-}
-
-/// The name most like `name`, where one is like it at all: as clap has it.
-fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    names
-        .map(|other| (strsim::jaro(name, other), other))
-        .filter(|(likeness, _)| *likeness > 0.7)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, other)| other)
 }
 
 #[cfg(test)]

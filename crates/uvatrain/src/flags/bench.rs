@@ -7,11 +7,14 @@ use uva_bench::pcie::{IdOrder, TablePages};
 #[cfg(feature = "request-model")]
 use uva_kernels::gather::IdWidth;
 use uva_kernels::gather::Kernel;
+use uva_runtime::LoaderOptions;
+use uva_runtime::spec::{ByteSize, Field};
 
 use super::backend::Preflight;
 use super::cache::Policy;
+use super::declared::{Declared, Shown};
 use super::within::within;
-use super::{ByteSize, Fanouts, LoaderFlags, NeighborsPicked, Seconds, WalkFlags};
+use super::{LoaderFlags, Seconds};
 
 /// What to measure.
 #[derive(Subcommand, Debug)]
@@ -87,25 +90,9 @@ pub struct SampleBenchFlags {
     #[arg(value_name = "DATA")]
     pub data: PathBuf,
 
-    /// Which neighbours are picked
-    #[arg(long, value_name = "KIND", value_enum, default_value_t)]
-    pub sampler_kind: NeighborsPicked,
-
-    /// In-neighbours sampled per node and hop, from the seeds outward; -1 takes all
-    #[arg(long, value_name = "F,F,…", default_value = "15,10,5", allow_hyphen_values = true)]
-    pub fanouts: Fanouts,
-
-    /// Random walks.
+    /// What is sampled.
     #[command(flatten)]
-    pub walk: WalkFlags,
-
-    /// Draw neighbours with replacement
-    #[arg(long)]
-    pub replace: bool,
-
-    /// Seed nodes per batch
-    #[arg(long, value_name = "NODES", default_value_t = 1024, value_parser = within::<u32>(1..))]
-    pub batch_size: u32,
+    pub sampling: Declared<LoaderOptions, Sampling>,
 
     /// Threads, each with a sampler of its own
     #[arg(long, value_name = "T", default_value_t = 1, value_parser = within::<u32>(1..=1024))]
@@ -115,13 +102,21 @@ pub struct SampleBenchFlags {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = within::<u32>(1..))]
     pub batches: u32,
 
-    /// Random seed
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
-    pub seed: u64,
-
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// The options of the loader that `bench sample` has.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampling;
+
+impl Shown for Sampling {
+    fn shows(field: &Field) -> bool {
+        let names =
+            ["sampler_kind", "fanouts", "walks", "walk_length", "walk_stop", "replace", "batch_size", "seed"];
+        names.contains(&field.name)
+    }
 }
 
 /// The pages under table and output of `bench gather`.

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use uva_runtime::cache::CachePolicy;
 use uva_runtime::planning::{Budget, CacheRequest};
 
-use super::ByteSize;
+use uva_runtime::spec::ByteSize;
 
 const CACHES: &str = "Caches";
 

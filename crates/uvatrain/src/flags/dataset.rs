@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use uva_io::export::{self, EXPORTERS, Exporter};
 use uva_io::import::{self, IMPORTERS, Importer, SplitRule};
 
-use super::ByteSize;
+use uva_runtime::spec::ByteSize;
 
 /// The options of `uvatrain import`.
 #[derive(Args, Clone, Debug)]

@@ -7,19 +7,18 @@ mod backend;
 mod bench;
 mod cache;
 mod dataset;
+mod declared;
 mod duration;
-mod fanouts;
 mod generate;
 mod loader;
 mod mps;
 mod plan;
 mod report;
+mod roles;
 mod run;
 mod shell;
-mod size;
 mod top;
 mod train;
-mod walks;
 mod within;
 
 use std::path::PathBuf;
@@ -36,23 +35,17 @@ pub use bench::{Gpu, RequestsBenchFlags};
 pub use cache::CacheFlags;
 pub use dataset::{EdgeListFlags, EdgeListIds, ExportFlags, ImportFlags, InfoFlags, SelfLoops, ThirdColumn};
 pub use duration::Seconds;
-pub use fanouts::Fanouts;
 pub use generate::GenerateFlags;
-pub use loader::share_of_cores;
-pub use loader::{LoaderFlags, NeighborsPicked};
+pub use loader::LoaderFlags;
 pub use mps::{MpsCommand, MpsCommon, MpsStartFlags};
 pub use plan::PlanFlags;
 pub use report::ReportFlags;
+pub use roles::{ProbeArgs, RoleArgs};
 pub use run::RunFlags;
 pub use shell::{CompletionsFlags, ManFlags};
-pub use size::ByteSize;
 pub use top::TopFlags;
 pub use train::TrainFlags;
 pub use train::{Evaluation, FeatureNorm, Metric, Norm};
-pub use walks::WalkFlags;
-
-use crate::commands::probe::ProbeArgs;
-use crate::commands::role::RoleArgs;
 
 /// Train graph neural networks on graphs larger than GPU memory.
 ///

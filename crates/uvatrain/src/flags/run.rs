@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn what_stands_behind_the_dashes_is_the_commands_own() {
         let flags = parsed("data --slots 4 -- python train.py --slots 7 -- x").unwrap();
-        assert_eq!(flags.loader.slots, 4);
+        assert_eq!(flags.loader.options().feature_slots, 4);
         assert_eq!(flags.command, ["python", "train.py", "--slots", "7", "--", "x"].map(OsString::from));
         let json = serde_json::to_value(&flags).unwrap();
         assert_eq!(json["command"][1], "train.py");
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn three_slots_are_the_default_here() {
-        assert_eq!(parsed("data -- sh").unwrap().loader.slots, 3);
+        assert_eq!(parsed("data -- sh").unwrap().loader.options().feature_slots, 3);
     }
 
     #[test]

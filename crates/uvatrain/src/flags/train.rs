@@ -226,7 +226,7 @@ impl TrainFlags {
             ))
             .into());
         }
-        let kind = self.loader.sampler_kind.kind();
+        let kind = self.loader.options().sampler_kind;
         if !model.takes_edge_weights() && kind.weighs_edges() {
             return Err(exit::usage(format!(
                 "--sampler-kind {kind}: its edges have weights, and --model {} takes none: use --model {}, or \

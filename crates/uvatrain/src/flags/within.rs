@@ -2,6 +2,8 @@
 
 use std::ops::{Bound, RangeBounds};
 
+use uva_runtime::spec::{Whole, whole};
+
 /// A parser of whole numbers in this range, for `value_parser`.
 pub fn within<T>(
     range: impl RangeBounds<u64>,
@@ -19,19 +21,10 @@ where
         Bound::Excluded(above) => Some(above.saturating_sub(1)),
         Bound::Unbounded => None,
     };
+    let bounds = Whole { least, most, type_most: u64::MAX };
     move |text| {
-        let number: i128 = text.parse().map_err(|_| format!("'{text}' is no whole number"))?;
-        let given = u64::try_from(number).ok().filter(|given| *given >= least);
-        match (given, most) {
-            (Some(given), Some(most)) if given <= most => T::try_from(given).ok(),
-            (Some(given), None) => T::try_from(given).ok(),
-            _ => None,
-        }
-        .ok_or_else(|| match most {
-            Some(most) => format!("{number} is not from {least} to {most}"),
-            None if given.is_some() => format!("{number} is too large"),
-            None => format!("{number} is not {least} or more"),
-        })
+        let number = whole(text, bounds)?;
+        T::try_from(number).map_err(|_| format!("{number} is too large"))
     }
 }
 

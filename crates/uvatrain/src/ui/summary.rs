@@ -8,7 +8,7 @@ use uva_runtime::metrics::{CacheOutcome, End, Roles};
 use super::bottleneck::{RoleSum, held_up_by, more_train_threads};
 use super::format;
 use super::table::Table;
-use crate::flags::ByteSize;
+use uva_runtime::spec::ByteSize;
 
 /// What else is known of a run at its end.
 #[derive(Clone, Copy, Debug, Default)]

@@ -13,10 +13,11 @@ use uva_plan::{
 use uva_runtime::backend::Backend;
 use uva_runtime::planning;
 
-use crate::flags::{ByteSize, CacheBenchFlags};
+use crate::flags::CacheBenchFlags;
 use crate::ui::table::Table;
 use crate::ui::work::Work;
 use crate::ui::{format, out};
+use uva_runtime::spec::ByteSize;
 
 /// Epochs that presampling counts; hits are counted in those behind them.
 const BEFOREHAND: u32 = 2;

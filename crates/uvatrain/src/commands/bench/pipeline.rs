@@ -8,9 +8,10 @@ use uva_runtime::memory::ProcessMemory;
 use uva_runtime::metrics::Roles;
 
 use super::spread::Spread;
-use crate::flags::{ByteSize, PipelineBenchFlags};
+use crate::flags::PipelineBenchFlags;
 use crate::ui::table::Table;
 use crate::ui::{format, out, summary};
+use uva_runtime::spec::ByteSize;
 
 #[derive(Serialize)]
 struct Report {

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use serde::Serialize;
 use uva_graph::{Dataset, Split};
-use uva_runtime::machine;
+use uva_runtime::spec::Options;
+use uva_runtime::{LoaderOptions, RuntimeError, machine};
 use uva_sample::{
     BatchBounds, BatchKey, GraphView, MiniBatch, SampleError, SamplerOptions, SeedOrder, sampler,
 };
@@ -15,19 +16,21 @@ use uva_sample::{
 use super::spread::Spread;
 use super::verify::{Verified, verify};
 use crate::exit;
-use crate::flags::{Fanouts, NeighborsPicked, SampleBenchFlags};
+use crate::flags::SampleBenchFlags;
 use crate::ui::table::Table;
 use crate::ui::{format, out};
 
 /// Measures and prints.
 pub fn run(flags: &SampleBenchFlags) -> anyhow::Result<()> {
-    flags.walk.check(flags.sampler_kind.kind())?;
+    let loader = flags.sampling.given.options();
+    loader.check_ranges().map_err(RuntimeError::from)?;
+    flags.sampling.given.check_use(&loader).map_err(RuntimeError::from)?;
     let dataset = Dataset::open(&flags.data)?;
-    if flags.sampler_kind.kind().needs_weights() {
+    if loader.sampler_kind.needs_weights() {
         dataset.weights_to_pick_by()?;
     }
-    let batches = batches(flags, &dataset)?;
-    let bounds = bounds(flags, &dataset, &options(flags))?;
+    let batches = batches(flags, &loader, &dataset)?;
+    let bounds = bounds(&loader, &dataset)?;
     let measured = sample(flags, &dataset, &batches, &bounds)?;
     let report = Report::of(flags, &dataset, &measured, verified(flags, &dataset, &batches, &measured)?);
     if flags.json { out::json(&report) } else { out::text(&report.text()) }
@@ -37,7 +40,11 @@ pub fn run(flags: &SampleBenchFlags) -> anyhow::Result<()> {
 type Batch = (BatchKey, Vec<i64>);
 
 /// The first batches of training, as many as are to be measured: epoch after epoch.
-fn batches(flags: &SampleBenchFlags, dataset: &Dataset) -> anyhow::Result<Vec<Batch>> {
+fn batches(
+    flags: &SampleBenchFlags,
+    loader: &LoaderOptions,
+    dataset: &Dataset,
+) -> anyhow::Result<Vec<Batch>> {
     let ids = dataset.split(Split::Train);
     if ids.is_empty() {
         let file = dataset.path().join(Split::Train.file_name());
@@ -47,8 +54,7 @@ fn batches(flags: &SampleBenchFlags, dataset: &Dataset) -> anyhow::Result<Vec<Ba
         ))
         .into());
     }
-    let mut order =
-        SeedOrder::new(flags.seed, Split::Train, ids.len(), true, flags.batch_size as usize, false)?;
+    let mut order = SeedOrder::new(loader.seed, Split::Train, ids.len(), true, loader.batch_size, false)?;
     let mut batches = Vec::with_capacity(flags.batches as usize);
     for epoch in 0.. {
         order.prepare(epoch)?;
@@ -63,26 +69,15 @@ fn batches(flags: &SampleBenchFlags, dataset: &Dataset) -> anyhow::Result<Vec<Ba
     Ok(batches)
 }
 
-fn bounds(
-    flags: &SampleBenchFlags,
-    dataset: &Dataset,
-    options: &SamplerOptions,
-) -> Result<BatchBounds, SampleError> {
+fn bounds(loader: &LoaderOptions, dataset: &Dataset) -> Result<BatchBounds, SampleError> {
     // No slot limits this memory: where all are taken, the graph itself does.
-    let bytes = flags.fanouts.take_all().then_some(usize::MAX);
-    let (size, nodes, edges) = (flags.batch_size as usize, dataset.nodes(), dataset.edges());
-    BatchBounds::for_options(options, size, nodes, edges, bytes)
+    let bytes = loader.fanouts.contains(&-1).then_some(usize::MAX);
+    let (nodes, edges) = (dataset.nodes(), dataset.edges());
+    BatchBounds::for_options(&loader.sampling(), loader.batch_size, nodes, edges, bytes)
 }
 
 fn options(flags: &SampleBenchFlags) -> SamplerOptions {
-    SamplerOptions {
-        kind: flags.sampler_kind.kind(),
-        fanouts: flags.fanouts.as_slice().to_vec(),
-        replace: flags.replace,
-        seed: flags.seed,
-        walks: flags.walk.walks(),
-        ..SamplerOptions::default()
-    }
+    flags.sampling.given.options().sampling()
 }
 
 /// What one batch came to.
@@ -201,7 +196,7 @@ fn verified(
     };
     let mut options = options(flags);
     options.edge_ids = options.kind.picks_in_lists();
-    let mut batch = MiniBatch::with_bounds(&bounds(flags, dataset, &options)?);
+    let mut batch = MiniBatch::with_bounds(&bounds(&flags.sampling.given.options(), dataset)?);
     let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
     sampler(graph, &options)?.sample_into(*key, seeds, &mut batch)?;
     // The hash knows nothing of edge ids.
@@ -221,13 +216,13 @@ struct Report {
     edges_per_second: f64,
     input_nodes_per_second: f64,
     batch_ms: Spread,
-    sampler_kind: NeighborsPicked,
-    fanouts: Fanouts,
+    sampler_kind: &'static str,
+    fanouts: Vec<i32>,
     /// How many, how long and how likely to end, of the kind that walks.
     #[serde(skip_serializing_if = "Option::is_none")]
     walks: Option<[u32; 3]>,
     replace: bool,
-    batch_size: u32,
+    batch_size: usize,
     threads: u32,
     batches: usize,
     edges: u64,
@@ -244,17 +239,18 @@ impl Report {
         let total =
             |count: fn(&Sampled) -> usize| run.batches.iter().map(|batch| count(batch) as u64).sum::<u64>();
         let (edges, input_nodes) = (total(|batch| batch.edges), total(|batch| batch.nodes));
+        let loader = flags.sampling.given.options();
         let hash = run.batches.iter().fold(0_u64, |sum, batch| sum.wrapping_add(batch.hash));
         Report {
             dataset: dataset.name().to_owned(),
             edges_per_second: edges as f64 / run.seconds,
             input_nodes_per_second: input_nodes as f64 / run.seconds,
             batch_ms: Spread::of_ms(run.batches.iter().map(|batch| batch.time)),
-            sampler_kind: flags.sampler_kind,
-            fanouts: flags.fanouts.clone(),
-            walks: options(flags).walks_in_force(),
-            replace: flags.replace,
-            batch_size: flags.batch_size,
+            sampler_kind: loader.sampler_kind.name(),
+            walks: loader.sampling().walks_in_force(),
+            replace: loader.replace,
+            batch_size: loader.batch_size,
+            fanouts: loader.fanouts,
             threads: flags.threads,
             batches: run.batches.len(),
             edges,
@@ -277,7 +273,9 @@ impl Report {
             "measured",
             &format!(
                 "{batches} batches of {} seeds, fanouts {}, {edges} edges, threads: {}",
-                self.batch_size, self.fanouts, self.threads
+                self.batch_size,
+                self.fanouts.iter().map(i32::to_string).collect::<Vec<_>>().join(","),
+                self.threads
             ),
         ]);
         facts.row(&["hash", &self.hash]);

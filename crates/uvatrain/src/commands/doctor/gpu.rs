@@ -9,7 +9,7 @@ use uva_runtime::backend::Probe;
 use uva_runtime::mps::{self, Environment, MpsError, NotRunning, Running};
 
 use super::check::{Check, read};
-use crate::flags::ByteSize;
+use uva_runtime::spec::ByteSize;
 
 const NO_GPU: &str = "nothing to do: without a GPU everything runs on the CPU";
 

@@ -6,7 +6,7 @@ use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 use uva_runtime::machine;
 
 use super::check::{Check, read};
-use crate::flags::ByteSize;
+use uva_runtime::spec::ByteSize;
 
 /// All checks of this file.
 pub fn checks() -> Vec<Check> {

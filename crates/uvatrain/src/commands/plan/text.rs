@@ -2,9 +2,9 @@
 
 use uva_plan::{Basis, CachePlan, CurvePoint, Prediction};
 
-use crate::flags::ByteSize;
 use crate::ui::format;
 use crate::ui::table::Table;
+use uva_runtime::spec::ByteSize;
 
 /// Columns and rows of the plot.
 const WIDTH: usize = 60;

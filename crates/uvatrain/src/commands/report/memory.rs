@@ -4,7 +4,7 @@ use uva_runtime::memory::ProcessMemory;
 
 use super::html::{Table, shortened};
 use super::run::Run;
-use crate::flags::ByteSize;
+use uva_runtime::spec::ByteSize;
 
 /// More rows than anybody reads; a file can name as many processes as it likes.
 const MOST: usize = 64;

@@ -34,9 +34,10 @@ use std::path::PathBuf;
 use uva_mem::files::write_output;
 
 use crate::exit;
-use crate::flags::{ByteSize, ReportFlags};
+use crate::flags::ReportFlags;
 use crate::ui::out;
 use crate::ui::work::Work;
+use uva_runtime::spec::ByteSize;
 
 /// More than can be told apart in one picture; the page has no more than a browser likes.
 const MOST_RUNS: usize = 24;

@@ -11,8 +11,8 @@ use super::roles::{sums, verdict};
 use super::run::Run;
 use super::timeline::{DOINGS, ROLES};
 use super::{memory, sizes, stages};
-use crate::flags::ByteSize;
 use crate::ui::format;
+use uva_runtime::spec::ByteSize;
 
 /// The run's part of the page: `id` begins the names of what is in it, `name` is the legend's for it.
 pub fn of(run: &Run, id: &str, name: &str, scale: Scale) -> String {

@@ -9,8 +9,8 @@ use super::chart::{Figure, figure, hovers, percent, stretched, thousandths, x_la
 use super::histogram::Histogram;
 use super::html::Table;
 use super::run::Run;
-use crate::flags::ByteSize;
 use crate::ui::format;
+use uva_runtime::spec::ByteSize;
 
 /// Bars of a histogram, about.
 const BARS: u64 = 24;

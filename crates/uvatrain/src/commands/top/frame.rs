@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::layout;
 use super::scrape::Figures;
-use crate::flags::ByteSize;
 use crate::ui::format;
 use crate::ui::table::Table;
+use uva_runtime::spec::ByteSize;
 
 /// How far back speeds and shares look.
 const WINDOW: Duration = Duration::from_secs(10);

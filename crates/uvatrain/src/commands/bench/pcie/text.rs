@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use uva_bench::pcie::{Cell, CellFigure, Partition, PcieReport};
 use uva_rows::cuda::Kernel;
 
-use crate::flags::ByteSize;
 use crate::ui::format;
 use crate::ui::table::Table;
+use uva_runtime::spec::ByteSize;
 
 /// Everything, in the order in which one wants to know it.
 pub fn of(report: &PcieReport) -> String {

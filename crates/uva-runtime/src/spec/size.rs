@@ -3,12 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A number of bytes given on the command line.
+use serde::Serialize;
+
+/// A number of bytes, as an option has it.
 ///
 /// Binary units (`KiB`, `MiB`, `GiB`, `TiB`) count in 1024s, decimal ones (`kB`, `MB`, `GB`, `TB`) in 1000s; a
 /// number alone, or one with `B`, is bytes. The letters' case does not matter. A bare `M` or `G` is refused,
 /// because half of all tools mean 1000s by it and the other half 1024s.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct ByteSize(u64);
 

@@ -1,0 +1,155 @@
+//! The loader's options as Python's keywords, made from their declarations ([`uva_runtime::spec`]).
+
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use uva_runtime::spec::{Field, Given, Kind, OptionError, Options, Spelling};
+use uva_runtime::{LoaderOptions, RuntimeError};
+
+use crate::errors::{of_runtime, with};
+
+/// Where Python's default is another than the command line's. A tensor of the last batch is often still bound when the
+/// next one is asked for: with two slots it would cost the overlap.
+const DEFAULTS: [(&str, &str); 1] = [("slots", "3")];
+
+/// The options of a loader: the keywords given, and defaults.
+pub fn options_given(keywords: &Bound<'_, PyDict>) -> PyResult<LoaderOptions> {
+    let refused = |error: OptionError| of_runtime(error.into());
+    let mut given = Given::<LoaderOptions>::default();
+    for (name, text) in DEFAULTS {
+        given.give(name, text).map_err(refused)?;
+    }
+    for (name, value) in keywords {
+        let name: String = name.extract()?;
+        let Some(field) = LoaderOptions::field(&name) else {
+            let unknown = given.give(&name, "").map_or_else(|error| error.to_string(), |()| String::new());
+            return Err(with(PyTypeError::new_err(unknown), "field", Some(&name)));
+        };
+        if let Some(text) = text_of(field, &value)? {
+            given.give(&name, &text).map_err(refused)?;
+        }
+    }
+    let options = given.options();
+    given.check_use(&options).map_err(refused)?;
+    Ok(options)
+}
+
+/// A keyword's value as text; none for `None` where the default is no constant.
+fn text_of(field: &Field, value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    if value.is_none() && field.unless_given.is_some() {
+        return Ok(None);
+    }
+    let wrong = |wanted: &str| {
+        let found = value.get_type().name()?.to_string();
+        Err(with(
+            PyTypeError::new_err(format!("{} is {wanted}, not {found}", field.name)),
+            "field",
+            Some(field.name),
+        ))
+    };
+    match field.kind {
+        Kind::Switch => match value.extract::<bool>() {
+            Ok(on) => Ok(Some(on.to_string())),
+            Err(_) => wrong("True or False"),
+        },
+        Kind::Whole(_) => integer(field.name, value).map(Some),
+        Kind::Size if value.is_instance_of::<PyString>() => value.extract().map(Some),
+        Kind::Size => integer(field.name, value).map(Some),
+        Kind::Fanouts { .. } => {
+            let fanouts = value
+                .try_iter()?
+                .map(|fanout| integer(field.name, &fanout?))
+                .collect::<PyResult<Vec<_>>>()?;
+            Ok(Some(fanouts.join(",")))
+        }
+        Kind::Choice(_) => match value.extract::<String>() {
+            Ok(name) => Ok(Some(name)),
+            Err(_) => wrong("a str"),
+        },
+        Kind::Internal => Ok(None),
+    }
+}
+
+/// A Python integer as text. It may have more bits than any type of ours.
+fn integer(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    match value.extract::<i128>() {
+        Ok(number) => Ok(number.to_string()),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
+            let reason = "an integer beyond 128 bits is too large";
+            Err(of_runtime(OptionError::of(name, reason).into()))
+        }
+        Err(_) => {
+            let found = value.get_type().name()?;
+            let error = PyTypeError::new_err(format!("{name} is an integer, not {found}"));
+            Err(with(error, "field", Some(name)))
+        }
+    }
+}
+
+/// A number that is no option of the loader's, within the type's range.
+pub fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let text = integer(name, value)?;
+    let field = Field::at_least("", 0);
+    let read =
+        field.read(&text).map_err(|reason| of_runtime(OptionError::new(name, &text, reason).into()))?;
+    read.parse().map_err(|_| of_runtime(RuntimeError::Usage(text)))
+}
+
+/// An option's value as Python has it.
+pub fn value_of<'py>(py: Python<'py>, field: &Field, options: &LoaderOptions) -> PyResult<Bound<'py, PyAny>> {
+    of_text(py, field, &options.text(field))
+}
+
+fn of_text<'py>(py: Python<'py>, field: &Field, text: &str) -> PyResult<Bound<'py, PyAny>> {
+    if text.is_empty() {
+        return Ok(py.None().into_bound(py));
+    }
+    match field.kind {
+        Kind::Switch => (text == "true").into_bound_py_any(py),
+        Kind::Whole(_) | Kind::Size => text.parse::<u64>().unwrap_or_default().into_bound_py_any(py),
+        Kind::Fanouts { .. } => {
+            let fanouts = text.split(',').filter_map(|fanout| fanout.parse::<i32>().ok()).collect::<Vec<_>>();
+            Ok(pyo3::types::PyTuple::new(py, fanouts)?.into_any())
+        }
+        Kind::Choice(_) | Kind::Internal => text.into_bound_py_any(py),
+    }
+}
+
+/// The loader's options: for each its name, its type as an annotation has it, its default, what is taken for `None`
+/// where that is the default, and its help.
+#[pyfunction]
+pub fn _loader_options(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let defaults = LoaderOptions::default();
+    let options = LoaderOptions::declared().map(|field| {
+        let own = DEFAULTS.into_iter().find(|(name, _)| *name == field.name).map(|(_, text)| text.to_owned());
+        let default = match field.unless_given {
+            Some(_) => String::new(),
+            None => own.unwrap_or_else(|| defaults.text(field)),
+        };
+        let (annotation, names) = match field.kind {
+            Kind::Switch => ("bool", Vec::new()),
+            Kind::Whole(_) => ("int", Vec::new()),
+            Kind::Size => ("int | str", Vec::new()),
+            Kind::Fanouts { .. } => ("Sequence[int]", Vec::new()),
+            Kind::Choice(choices) => (
+                "str",
+                choices()
+                    .into_iter()
+                    .map(|choice| (choice.name, Spelling::Keyword.sentence(choice.help)))
+                    .collect(),
+            ),
+            Kind::Internal => ("Any", Vec::new()),
+        };
+        let described = PyDict::new(py);
+        described.set_item("name", field.name)?;
+        described.set_item("annotation", annotation)?;
+        described.set_item("default", of_text(py, field, &default)?)?;
+        described
+            .set_item("unless_given", field.unless_given.map(|said| Spelling::Keyword.sentence(said)))?;
+        described.set_item("help", Spelling::Keyword.sentence(field.about()))?;
+        described.set_item("choices", names)?;
+        Ok(described)
+    });
+    options.collect()
+}

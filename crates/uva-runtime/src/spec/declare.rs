@@ -1,0 +1,161 @@
+//! Declares a struct of options, and what can be derived from it.
+
+use serde_json::{Map, Value};
+
+use super::error::OptionError;
+use super::field::{Field, Purpose};
+
+/// A struct of options that [`options!`] declared. Options are named as in [`Field::name`].
+pub trait Options: Default {
+    /// Every field, in the order in which help lists them.
+    const FIELDS: &'static [Field];
+
+    /// Sets a field of the struct to a value that [`Field::read`] returned. `false`: it has no such field, or the
+    /// field no such value.
+    fn set(&mut self, field: &Field, text: &str) -> bool;
+
+    /// A field's value as text.
+    fn text(&self, field: &Field) -> String;
+
+    /// A field's value as messages and metrics have it.
+    fn json(&self, field: &Field) -> Value;
+
+    /// Those that are options.
+    fn declared() -> impl Iterator<Item = &'static Field> {
+        Self::FIELDS.iter().filter(|field| field.is_option())
+    }
+
+    /// The option of this name.
+    fn field(name: &str) -> Option<&'static Field> {
+        Self::declared().find(|field| field.name == name)
+    }
+
+    /// Whether an option has a use beside the others.
+    fn is_in_force(&self, field: &Field) -> bool {
+        field.only_with.is_none_or(|(name, values)| {
+            Self::field(name).is_some_and(|other| values().contains(&self.text(other).as_str()))
+        })
+    }
+
+    /// Options in force that this depends on.
+    fn that(&self, purpose: Purpose) -> impl Iterator<Item = &'static Field> {
+        Self::declared().filter(move |field| field.purposes.contains(&purpose) && self.is_in_force(field))
+    }
+
+    /// The same with their values, by name.
+    fn values_for(&self, purpose: Purpose) -> Map<String, Value> {
+        self.that(purpose).map(|field| (field.name.to_owned(), self.json(field))).collect()
+    }
+
+    /// Checks each option in force by itself.
+    ///
+    /// # Errors
+    /// The first whose value is not one of those declared.
+    fn check_ranges(&self) -> Result<(), OptionError> {
+        let default = Self::default();
+        for field in Self::declared().filter(|field| self.is_in_force(field)) {
+            let text = self.text(field);
+            // A default may be no value: the option is not given then.
+            if text == default.text(field) {
+                continue;
+            }
+            field.read(&text).map_err(|reason| OptionError::refused(field.name, &text, reason))?;
+        }
+        Ok(())
+    }
+}
+
+/// Declares a struct of options. Each field has its help as documentation, a type, a default, and what it is:
+///
+/// ```text
+/// options! {
+///     /// How batches are made.
+///     pub struct LoaderOptions {
+///         /// Seed nodes per batch
+///         batch_size: usize = 1024 => Field::at_least("NODES", 1).of(BATCHES, &[Purpose::Identity]),
+///     }
+/// }
+/// ```
+macro_rules! options {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident {
+            $(
+                $(#[doc = $doc:literal])*
+                $field:ident: $type:ty = $default:expr => $declared:expr,
+            )*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $name {
+            $( $(#[doc = $doc])* pub $field: $type, )*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $( $field: $default, )* }
+            }
+        }
+
+        impl $crate::spec::Options for $name {
+            const FIELDS: &'static [$crate::spec::Field] =
+                &[$( $declared.declared(stringify!($field), concat!($($doc),*)), )*];
+
+            fn set(&mut self, field: &$crate::spec::Field, text: &str) -> bool {
+                match field.field {
+                    $( stringify!($field) => {
+                        let value = <$type as $crate::spec::OptionValue>::of_text(text);
+                        value.map(|value| self.$field = value).is_some()
+                    } )*
+                    _ => false,
+                }
+            }
+
+            fn text(&self, field: &$crate::spec::Field) -> String {
+                match field.field {
+                    $( stringify!($field) => $crate::spec::OptionValue::text(&self.$field), )*
+                    _ => String::new(),
+                }
+            }
+
+            fn json(&self, field: &$crate::spec::Field) -> serde_json::Value {
+                match field.field {
+                    $( stringify!($field) => $crate::spec::OptionValue::json(&self.$field), )*
+                    _ => serde_json::Value::Null,
+                }
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_map([$(
+                    (stringify!($field), $crate::spec::OptionValue::json(&self.$field)),
+                )*])
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                use serde::de::Error;
+                let mut read = Self::default();
+                for (name, value) in serde_json::Map::deserialize(from)? {
+                    match name.as_str() {
+                        $( stringify!($field) => {
+                            read.$field = $crate::spec::OptionValue::of_json(&value)
+                                .ok_or_else(|| D::Error::custom(format!("{name} cannot be {value}")))?;
+                        } )*
+                        _ => {
+                            let near = $crate::spec::nearest(&name, [$( stringify!($field) ),*]);
+                            let near = near.map(|near| format!("; a similar one is {near}")).unwrap_or_default();
+                            return Err(D::Error::custom(format!("there is no option {name}{near}")));
+                        }
+                    }
+                }
+                Ok(read)
+            }
+        }
+    };
+}
+
+pub(crate) use options;

@@ -1,0 +1,27 @@
+//! Whole numbers within bounds.
+
+/// The bounds of a whole number; both belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// The least value.
+    pub least: u64,
+    /// The greatest value. `None`: the type's, which messages need not name.
+    pub most: Option<u64>,
+    /// The greatest value of the type.
+    pub type_most: u64,
+}
+
+/// Reads a whole number within bounds.
+///
+/// # Errors
+/// What is wrong with it; the message has both bounds.
+pub fn whole(text: &str, bounds: Whole) -> Result<u64, String> {
+    let Whole { least, most, type_most } = bounds;
+    let number: i128 = text.parse().map_err(|_| format!("'{text}' is no whole number"))?;
+    let given = u64::try_from(number).ok().filter(|given| *given >= least);
+    given.filter(|given| *given <= most.unwrap_or(type_most)).ok_or_else(|| match most {
+        Some(most) => format!("{number} is not from {least} to {most}"),
+        None if given.is_some() || number > 0 => format!("{number} is too large"),
+        None => format!("{number} is not {least} or more"),
+    })
+}

@@ -1,0 +1,109 @@
+//! Options that a library declares ([`uva_runtime::spec`]), as arguments of the command line.
+
+use std::marker::PhantomData;
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use serde::{Serialize, Serializer};
+use uva_runtime::spec::{Field, Given, Kind, Options, Spelling};
+
+/// Adds the options that `shown` takes.
+fn augment<O: Options>(command: Command, shown: impl Fn(&Field) -> bool) -> Command {
+    let default = O::default();
+    let fields = O::declared().filter(|field| shown(field));
+    fields.fold(command, |command, field| command.arg(argument(field, default.text(field))))
+}
+
+fn argument(field: &'static Field, default: String) -> Arg {
+    let spelled = |text: &str| Spelling::CommandLine.sentence(text);
+    let argument =
+        Arg::new(field.name).long(kept(field.long())).help(spelled(&field.help())).help_heading(field.group);
+    let argument = match field.kind {
+        Kind::Switch => return argument.action(ArgAction::SetTrue),
+        Kind::Choice(choices) => argument.value_parser(PossibleValuesParser::new(
+            choices().iter().map(|choice| PossibleValue::new(choice.name).help(spelled(choice.help))),
+        )),
+        _ => argument.value_parser(move |text: &str| field.read(text)),
+    };
+    let argument = argument
+        .value_name(field.value)
+        .action(ArgAction::Set)
+        .allow_hyphen_values(matches!(field.kind, Kind::Fanouts { .. }));
+    if field.unless_given.is_some() { argument } else { argument.default_value(kept(default)) }
+}
+
+/// Text for clap, which keeps names and defaults as `&'static str`. A process makes its commands a few times at most.
+fn kept(text: String) -> &'static str {
+    text.leak()
+}
+
+/// What was given of the options that the command has.
+fn given<O: Options>(matches: &ArgMatches) -> Result<Given<O>, clap::Error> {
+    let mut given = Given::default();
+    for field in O::declared() {
+        let text = match field.kind {
+            Kind::Switch => {
+                let on = matches.try_get_one::<bool>(field.name).ok().flatten();
+                on.filter(|on| **on).map(ToString::to_string)
+            }
+            _ => matches.try_get_one::<String>(field.name).ok().flatten().cloned(),
+        };
+        if let Some(text) = text {
+            given
+                .give(field.name, &text)
+                .map_err(|error| clap::Error::raw(clap::error::ErrorKind::ValueValidation, error))?;
+        }
+    }
+    Ok(given)
+}
+
+/// Which of a struct's options a command has.
+pub trait Shown {
+    /// Whether it has this one.
+    fn shows(field: &Field) -> bool;
+}
+
+/// All of them.
+#[derive(Clone, Copy, Debug)]
+pub struct All;
+
+impl Shown for All {
+    fn shows(_: &Field) -> bool {
+        true
+    }
+}
+
+/// Options of `O`, those that `S` shows, for `#[command(flatten)]`.
+#[derive(Clone, Debug)]
+pub struct Declared<O, S = All> {
+    /// What was given.
+    pub given: Given<O>,
+    shown: PhantomData<fn() -> S>,
+}
+
+impl<O: Options, S: Shown> FromArgMatches for Declared<O, S> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self { given: given(matches)?, shown: PhantomData })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl<O: Options, S: Shown> Args for Declared<O, S> {
+    fn augment_args(command: Command) -> Command {
+        augment::<O>(command, S::shows)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<O: Options, S> Serialize for Declared<O, S> {
+    fn serialize<T: Serializer>(&self, to: T) -> Result<T::Ok, T::Error> {
+        self.given.serialize(to)
+    }
+}

@@ -1,0 +1,33 @@
+//! The arguments of processes that the launcher starts.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// What the launcher tells a role on its command line; everything else comes over the inherited channel.
+#[derive(Args, Clone, Debug)]
+pub struct RoleArgs {
+    /// The file descriptor of the channel to the launcher.
+    #[arg(long)]
+    pub channel: i32,
+
+    /// Which of several samplers; shown by `ps`.
+    #[arg(long)]
+    pub index: Option<usize>,
+
+    /// The launcher's process number; shown by `ps`.
+    #[arg(long)]
+    pub of: Option<u32>,
+
+    /// The dataset; shown by `ps`.
+    #[arg(long)]
+    pub dataset: Option<PathBuf>,
+}
+
+/// What to look for.
+#[derive(Args, Clone, Debug)]
+pub struct ProbeArgs {
+    /// The driver and its devices alone.
+    #[arg(long)]
+    pub driver_only: bool,
+}
