@@ -349,7 +349,7 @@ mod tests {
 
     use proptest::prelude::*;
     use uva_graph::Split;
-    use uva_io::generate::{PowerLaw, power_law};
+    use uva_io::generate::{self, Common, PowerLaw};
     use uva_sample::{BatchCounts, BatchKey, LayerCounts, SamplerKind, SamplerOptions};
 
     use super::*;
@@ -358,15 +358,15 @@ mod tests {
     /// 500 nodes with rows of 12 bytes.
     fn small_graph(directory: &Path) -> Dataset {
         let path = directory.join("graph");
-        let options = PowerLaw {
+        let common = Common {
             nodes: 500,
             average_degree: 6.0,
             feature_dim: 3,
             classes: 2,
             seed: 1,
-            ..PowerLaw::default()
+            ..Common::default()
         };
-        power_law(&path, &options, &|_| {}).expect("a graph");
+        generate::write(&path, &PowerLaw::of(common), &|_| {}).expect("a graph");
         Dataset::open(&path).expect("a dataset")
     }
 

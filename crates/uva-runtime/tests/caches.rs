@@ -15,7 +15,9 @@ use uva_runtime::cache::CacheContents;
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::{self, CachedDataset};
 use uva_runtime::{LoaderOptions, Passes, Runtime, RuntimeError};
-use uva_sample::{BatchKey, Expand, GraphView, MiniBatch, NeighborSampler, SamplerKind, sampler};
+use uva_sample::{
+    BatchKey, BatchSampler, Expand, GraphView, MiniBatch, NeighborSampler, SamplerKind, sampler,
+};
 
 fn options() -> LoaderOptions {
     LoaderOptions { fanouts: vec![4, 3], batch_size: 64, seed: 11, ..LoaderOptions::default() }
@@ -113,7 +115,7 @@ fn weighted_and_cached(directory: &Path) -> (Arc<Dataset>, CacheContents) {
     let weights: Vec<f32> = (0..edges).map(|edge| (edge * 31 % 17) as f32).collect();
     write_array(&path.join("weight.npy"), NpyType::F32, &[], &weights).unwrap();
     let dataset = Arc::new(Dataset::open(&path).unwrap());
-    let contents = planned(&dataset, 200_000, CachePolicy::Presample);
+    let contents = planned(&dataset, 200_000, CachePolicy::PRESAMPLE);
     assert!(contents.caches().lists > 0, "{:?}", contents.caches());
     (dataset, contents)
 }
@@ -187,7 +189,7 @@ fn on_a_gpu_they_give_the_same() {
     let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
     for sampler in [SamplerChoice::Cpu, SamplerChoice::Gpu] {
         check(&dataset, &on_gpu(sampler), &CacheContents::default());
-        for policy in [CachePolicy::Presample, "fifo".parse().unwrap()] {
+        for policy in [CachePolicy::PRESAMPLE, "fifo".parse().unwrap()] {
             check(&dataset, &on_gpu(sampler), &planned(&dataset, 200_000, policy));
         }
     }
@@ -215,7 +217,7 @@ fn threads_with_caches_hand_over_the_same_batches_and_count_what_hit() {
     };
     let (plain, lists, rows) = all(CacheContents::default());
     assert_eq!((lists, rows), (0, 0));
-    let (cached, lists, rows) = all(planned(&dataset, 200_000, CachePolicy::Presample));
+    let (cached, lists, rows) = all(planned(&dataset, 200_000, CachePolicy::PRESAMPLE));
     assert!(lists > 0 && rows > 0);
     assert!(plain == cached, "a batch differs");
 }

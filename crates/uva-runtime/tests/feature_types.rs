@@ -108,7 +108,7 @@ fn halves_come_as_the_same_values_in_float32_with_any_cache_and_in_the_same_batc
         for ((hash, rows), (wide_hash, wide_rows)) in narrow.iter().zip(&wide) {
             assert_eq!((hash, rows.len() * 2), (wide_hash, wide_rows.len()), "{element}");
         }
-        for policy in [CachePolicy::Presample, "fifo".parse().unwrap()] {
+        for policy in [CachePolicy::PRESAMPLE, "fifo".parse().unwrap()] {
             let contents = planned(&dataset, policy);
             assert!(contents.caches().rows > 0, "{policy}");
             assert!(batches(&dataset, FeatureType::Float32, contents) == wide, "{element} {policy}");
@@ -148,7 +148,7 @@ fn slots_are_sized_for_the_rows_that_come_into_them() {
 fn rows_loaded_through_caches_are_float32_too() {
     let temp = tempfile::tempdir().unwrap();
     let dataset = dataset(temp.path(), ElementType::F16);
-    let contents = planned(&dataset, CachePolicy::Presample);
+    let contents = planned(&dataset, CachePolicy::PRESAMPLE);
     let asked = options(FeatureType::Float32);
     let mut cached = CachedDataset::new(&dataset, &asked, &Backend::Cpu, &contents).unwrap();
     let mut batch = cached.room();

@@ -147,7 +147,7 @@ fn launch(dataset: &Path, what: &str) -> i32 {
         if let Some(bytes) = what["gpu_cache"].as_u64() {
             let policy = what["policy"]
                 .as_str()
-                .map_or(CachePolicy::Presample, |name| name.parse().expect("a policy"));
+                .map_or(CachePolicy::PRESAMPLE, |name| name.parse().expect("a policy"));
             let search = Search { caches: Some((bytes, policy)), sampler: false };
             let found = launcher.find_caches(dataset, &options, &backend, &search, &mut Printing)?;
             let found = found.plan.expect("a plan");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use uva_graph::{Labels, Split};
 use uva_runtime::{Cursor, LoaderOptions, Runtime, RuntimeError};
-use uva_sample::{BatchKey, MiniBatch, NeighborSampler, SamplerOptions};
+use uva_sample::{BatchKey, BatchSampler, MiniBatch, NeighborSampler, SamplerOptions};
 
 fn graph(directory: &Path) -> PathBuf {
     common::graph(directory, 2000, 8.0)

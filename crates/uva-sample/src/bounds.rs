@@ -41,7 +41,7 @@ impl BatchBounds {
     /// `destinations · fanout` edges, also where the graph has fewer.
     ///
     /// A layer of a kind that [draws together](crate::SamplerKind::draws_together) has at most the graph's edges, since
-    /// any entry of any list may name a node that was drawn, and as many more sources than destinations (of one subgraph:
+    /// any entry of any list may name a drawn node. It has as many more sources than destinations (of one subgraph:
     /// than seeds) as its fanout's draws bring.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use uva_graph::{Dataset, Split};
-use uva_io::generate::{PowerLaw, power_law};
+use uva_io::generate::{self, Common, PowerLaw};
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::metrics::{Event, Observer, Progress};
 use uva_runtime::plan::RunPlan;
@@ -17,8 +17,8 @@ use uvatrain_consumer::session::train;
 fn graph(directory: &Path) -> PathBuf {
     let path = directory.join("graph");
     let (nodes, average_degree, feature_dim, classes, seed) = (260, 6.0, 5, 3, 3);
-    let options = PowerLaw { nodes, average_degree, feature_dim, classes, seed, ..PowerLaw::default() };
-    power_law(&path, &options, &|_| {}).expect("a graph");
+    let common = Common { nodes, average_degree, feature_dim, classes, seed, ..Common::default() };
+    generate::write(&path, &PowerLaw::of(common), &|_| {}).expect("a graph");
     path
 }
 
