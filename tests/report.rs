@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use support::runs::{Metrics, small_graph, train};
@@ -36,7 +37,7 @@ fn page(directory: &Path, runs: &[&str]) -> String {
 #[track_caller]
 fn check(page: &str) {
     let elements = elements(page);
-    for name in ["script", "iframe", "img", "link", "object", "embed", "base", "form"] {
+    for name in ["iframe", "img", "link", "object", "embed", "base", "form"] {
         assert!(!elements.iter().any(|element| element.name == name), "the page has a <{name}>");
     }
     let ids: Vec<&str> = elements.iter().filter_map(|element| element.attribute("id")).collect();
@@ -60,11 +61,63 @@ fn check(page: &str) {
             assert!(told, "{element:?}");
         }
     }
+    check_script(page, &elements);
+    check_legends(page);
     let style = page.split("<style>").nth(1).and_then(|rest| rest.split("</style>").next()).unwrap();
     assert!(!style.contains("url(") && !style.contains("@import"), "the style fetches something");
     assert!(style.contains("prefers-color-scheme: dark") && style.contains("@media print"));
     assert!(page.contains("default-src 'none'") && page.contains("width=device-width"));
     assert!(page.len() < 2_000_000, "{} bytes", page.len());
+}
+
+/// The one script is the program's own, and the policy lets no other run: it names that one's hash.
+#[track_caller]
+fn check_script(page: &str, elements: &[Element]) {
+    let scripts: Vec<_> = elements.iter().filter(|element| element.name == "script").collect();
+    assert!(scripts.len() == 1 && scripts[0].attributes.is_empty(), "{scripts:?}");
+    let script = page.split("<script>").nth(1).and_then(|rest| rest.split("</script>").next()).unwrap();
+    assert!(script == include_str!("../crates/uvatrain/src/commands/report/point.js"), "{script}");
+    let hash = sha256(script);
+    let allowed: Vec<&str> =
+        page.split("script-src ").skip(1).map(|rest| rest.split(';').next().unwrap()).collect();
+    assert_eq!(allowed, [format!("'sha256-{hash}'")], "page.html names the hash of point.js");
+}
+
+/// As policies write it, in base64.
+fn sha256(text: &str) -> String {
+    let mut child = Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let told = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    // 256 bits and two of nothing: 43 characters of six bits.
+    let bits: String =
+        told[..64].chars().map(|digit| format!("{:04b}", digit.to_digit(16).unwrap())).collect();
+    let characters: Vec<char> = ('A'..='Z').chain('a'..='z').chain('0'..='9').chain(['+', '/']).collect();
+    let six = |at: usize| usize::from_str_radix(&format!("{bits}00")[at..at + 6], 2).unwrap();
+    (0..43).map(|place| characters[six(6 * place)]).chain(['=']).collect()
+}
+
+/// What is drawn in a picture, but for its axes, is in the legend above it.
+#[track_caller]
+fn check_legends(page: &str) {
+    for figure in page.split("<figure>").skip(1) {
+        let figure = figure.split("</figure>").next().unwrap();
+        let (legend, plot) = figure.split_once("<div class=\"plot\">").unwrap();
+        let known = colours(legend);
+        for colour in colours(plot).iter().filter(|colour| **colour != RULE) {
+            assert!(known.contains(colour), "{colour} is not in the legend: {legend}");
+        }
+        assert_eq!(legend.matches("<li>").count(), legend.matches("</svg>").count(), "{legend}");
+    }
+}
+
+/// Grid lines and axes.
+const RULE: &str = "#DDE2E8";
+
+/// The colours of shapes, as they are by day.
+fn colours(html: &str) -> BTreeSet<&str> {
+    let shapes = html.split('<').filter(|part| !part.starts_with("text"));
+    let values = shapes.flat_map(|shape| shape.split('"').skip(1).step_by(2));
+    values.filter(|value| value.starts_with('#') && value.len() == 7).collect()
 }
 
 #[derive(Debug)]
@@ -87,7 +140,7 @@ fn elements(page: &str) -> Vec<Element> {
     loop {
         let (text, tag) = rest.split_once('<').unwrap_or((rest, ""));
         match open.last().map(String::as_str) {
-            Some("style") => assert!(!text.contains('&'), "no text of a style sheet"),
+            Some("style" | "script") => assert!(!text.contains('&'), "no text of a style sheet or a script"),
             _ => check_text(text),
         }
         if tag.is_empty() {
@@ -137,7 +190,7 @@ fn check_text(text: &str) {
 
 /// What one reads of a page: its text without the tags.
 fn text(page: &str) -> String {
-    let body = page.split("<body>").nth(1).unwrap();
+    let body = page.split("<body>").nth(1).and_then(|body| body.split("<script>").next()).unwrap();
     let texts = body.split('<').filter_map(|part| part.split_once('>').map(|(_, text)| text));
     let text = texts.collect::<Vec<_>>().join(" ");
     let spelled =
@@ -256,9 +309,9 @@ fn a_runs_page_has_the_figures_of_its_metrics() {
     for title in
         ["What each stage did", "Batches a second", "Loss of batches", "Accuracy by epoch", "Hit rate"]
     {
-        assert!(page.contains(&format!("<figcaption>{title}")), "{title}");
+        assert!(page.contains(&format!("-t\">{title}")), "{title}");
     }
-    assert!(page.matches("<figcaption>Edges a batch").count() == 2, "one for each layer");
+    assert!(page.matches("-t\">Edges a batch").count() == 2, "one for each layer");
     // The same file gives the same page, and what others may read is the umask's to say.
     let again = self::page(temp.path(), &["run.jsonl"]);
     assert!(page == again, "another page of the same file");
@@ -290,7 +343,13 @@ fn several_runs_are_compared_before_each_is_shown() {
     let loss = page.find("id=\"all-loss-t\"").unwrap();
     assert!(loss < page.find("<section id=\"run1\"").unwrap(), "compared first");
     let picture = &page[loss..loss + page[loss..].find("</figure>").unwrap()];
-    assert_eq!(picture.matches("<path class=\"line s").count(), 3, "a line for each run");
+    let lines = picture.split('<').filter(|part| part.starts_with("polyline") && !part.contains(RULE));
+    assert_eq!(lines.count(), 3, "a line for each run");
+    assert_eq!(
+        (picture.matches("<li>").count(), colours(picture).len()),
+        (3, 4),
+        "three colours and the axes'"
+    );
 }
 
 #[test]
@@ -357,7 +416,18 @@ fn a_resumed_run_is_one_run_whose_later_lines_count() {
     write_lines(&temp.path().join("run.jsonl"), &lines);
     let page = page(temp.path(), &["run.jsonl"]);
     shows(&page, &["The run was resumed once", "120 batches"]);
-    assert!(page.contains("class=\"mark\""), "where it was resumed is marked");
+    for id in ["run1-stages", "run1-speed"] {
+        let figure = page
+            .split(&format!("id=\"{id}-t\""))
+            .nth(1)
+            .and_then(|rest| rest.split("</figure>").next())
+            .unwrap();
+        let key =
+            figure.split("<li>").find(|key| key.contains("</svg>resumed</li>")).expect("it is in the legend");
+        let (colour, plot) =
+            (colours(key).pop_first().unwrap(), figure.split("class=\"plot\"").nth(1).unwrap());
+        assert!(colours(plot).contains(colour), "where it was resumed is marked");
+    }
 }
 
 #[test]
