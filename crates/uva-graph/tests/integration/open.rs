@@ -1,11 +1,9 @@
 //! Opening a dataset: what is read, and what every kind of wrong file gets.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{FEATURES, INDICES, INDPTR, LABELS, names, small};
+use crate::common::{self, FEATURES, INDICES, INDPTR, LABELS, names, small};
 use uva_graph::npy::NpyType;
 use uva_graph::{Dataset, ElementType, Indices, Labels, Split, Verify};
 

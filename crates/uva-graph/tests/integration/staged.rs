@@ -1,12 +1,10 @@
 //! What a process leaves that is killed, or interrupted, while it writes a dataset.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::names;
+use crate::common::names;
 use uva_graph::staged::{StagedDirectory, remove_unfinished};
 
 const OUT: &str = "UVATRAIN_TEST_STAGED_OUT";
@@ -47,7 +45,8 @@ fn what_a_killed_process_leaves_is_named_so_and_removed_by_the_next() {
     }
     let parent = tempfile::tempdir().unwrap();
     let out = parent.path().join("graph");
-    let (mut child, _said) = child("what_a_killed_process_leaves_is_named_so_and_removed_by_the_next", &out);
+    let (mut child, _said) =
+        child("staged::what_a_killed_process_leaves_is_named_so_and_removed_by_the_next", &out);
     let left = names(parent.path());
     assert!(left.len() == 1 && left[0].starts_with("graph.partial-"), "{left:?}");
     let while_alive = StagedDirectory::new(&out).unwrap();
@@ -71,7 +70,8 @@ fn an_interrupted_process_can_remove_what_its_threads_are_writing() {
     }
     let parent = tempfile::tempdir().unwrap();
     let out = parent.path().join("graph");
-    let (mut child, _said) = child("an_interrupted_process_can_remove_what_its_threads_are_writing", &out);
+    let (mut child, _said) =
+        child("staged::an_interrupted_process_can_remove_what_its_threads_are_writing", &out);
     assert_eq!(names(parent.path()).len(), 1);
     child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
     assert!(child.wait().unwrap().success());

@@ -1,12 +1,9 @@
-//! The stamp: what it saves, what makes it void, and where it lies. These tests change the environment, so they share
-//! one process and run one after the other.
-
-mod common;
+//! The stamp: what it saves, what makes it void, and where it lies.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
 
-use common::{INDICES, Small, names, small};
+use crate::common::{INDICES, Small, names, small};
 use uva_graph::npy::NpyType;
 use uva_graph::{Dataset, Verify};
 

@@ -1,12 +1,10 @@
 //! A dataset in another order, on disk and in memory: the same graph by the ids that its nodes had at first.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use common::{Small, change_behind_a_stamp, names, small};
+use crate::common::{self, Small, change_behind_a_stamp, names, small};
 use proptest::prelude::*;
 use uva_graph::npy::NpyType;
 use uva_graph::reorder::{NodeOrder, ReorderedLayout, write_reordered};

@@ -1,13 +1,11 @@
-//! The stamp of a dataset whose directory cannot be written lies in the cache directory. Alone in its process, since it
-//! sets XDG_CACHE_HOME for a child.
-
-mod common;
+//! The stamp of a dataset whose directory cannot be written lies in the cache directory. The test starts itself again,
+//! with an XDG_CACHE_HOME for that process alone.
 
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use common::{names, small};
+use crate::common::{names, small};
 use uva_graph::Dataset;
 
 const INSIDE: &str = "UVATRAIN_TEST_STAMP_INSIDE";
@@ -34,7 +32,7 @@ fn the_stamp_of_a_directory_that_cannot_be_written_goes_to_the_cache() {
         let output = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "the_stamp_of_a_directory_that_cannot_be_written_goes_to_the_cache",
+                "stamp_elsewhere::the_stamp_of_a_directory_that_cannot_be_written_goes_to_the_cache",
                 "--nocapture",
             ])
             .env(INSIDE, &small.path)
