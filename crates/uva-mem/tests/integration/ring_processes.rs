@@ -36,7 +36,7 @@ impl Peer {
         let inherit = Inherit { channel: Some(theirs), death_signal: Some(Signal::KILL), new_session: false };
         let number = inherit.apply(&mut command).unwrap();
         let child = command
-            .args(["--exact", "the_peer_process", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "ring_processes::the_peer_process", "--nocapture", "--test-threads=1"])
             .env(CHANNEL, number.to_string())
             .env(ROLE, role)
             .stdout(Stdio::null())
@@ -299,7 +299,7 @@ fn a_child_leads_a_session_of_its_own_only_when_asked_to() {
         let number =
             Inherit { channel: Some(theirs), death_signal: None, new_session }.apply(&mut command).unwrap();
         let child = command
-            .args(["--exact", "the_peer_process", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "ring_processes::the_peer_process", "--nocapture", "--test-threads=1"])
             .env(CHANNEL, number.to_string())
             .env(ROLE, "session leader")
             .stdout(Stdio::null())

@@ -167,7 +167,7 @@ fn descriptors_of_refused_messages_are_closed() {
     // Alone in a process of its own: other tests of this file open descriptors meanwhile.
     if std::env::var_os("UVA_MEM_ALONE").is_none() {
         let status = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "descriptors_of_refused_messages_are_closed", "--test-threads=1"])
+            .args(["--exact", "handover::descriptors_of_refused_messages_are_closed", "--test-threads=1"])
             .env("UVA_MEM_ALONE", "1")
             .status()
             .unwrap();
