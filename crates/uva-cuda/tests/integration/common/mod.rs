@@ -1,7 +1,5 @@
 //! What the tests under the simulator share.
 
-#![allow(dead_code, reason = "each test program uses some of it")]
-
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

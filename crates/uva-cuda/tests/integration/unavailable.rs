@@ -1,13 +1,11 @@
 //! Machines without CUDA, or with less than is needed: each is a reason in words, and never a panic.
 
-mod common;
-
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use uva_cuda::{Driver, ProbeReport, Unavailable, probe};
 
-use common::{again, simulated, told};
+use crate::common::{again, simulated, told};
 
 #[test]
 #[ignore = "run by the others, with an environment of theirs"]
@@ -23,7 +21,8 @@ fn report(command: &mut Command) -> (ProbeReport, String) {
 
 #[test]
 fn an_old_driver_is_told_by_the_version_it_serves() {
-    let (report, reason) = report(simulated("tells_what_there_is").env("CUDA_SIM_DRIVER_VERSION", "12080"));
+    let (report, reason) =
+        report(simulated("unavailable::tells_what_there_is").env("CUDA_SIM_DRIVER_VERSION", "12080"));
     assert_eq!(reason, format!("Err({:?})", Unavailable::OldDriver { found: (12, 8) }));
     let text = report.unavailable.unwrap();
     assert!(text.contains("12.8") && text.contains("13.0"), "{text}");
@@ -31,14 +30,15 @@ fn an_old_driver_is_told_by_the_version_it_serves() {
 
 #[test]
 fn a_driver_without_a_device_says_so() {
-    let (report, reason) = report(simulated("tells_what_there_is").env("CUDA_SIM_DEVICES", "0"));
+    let (report, reason) = report(simulated("unavailable::tells_what_there_is").env("CUDA_SIM_DEVICES", "0"));
     assert_eq!(reason, format!("Err({:?})", Unavailable::NoDevice));
     assert!(report.unavailable.unwrap().contains("no device"));
 }
 
 #[test]
 fn a_driver_that_does_not_start_is_told_by_its_code() {
-    let (report, _) = report(simulated("tells_what_there_is").env("CUDA_SIM_FAIL", "cuInit:1=807"));
+    let (report, _) =
+        report(simulated("unavailable::tells_what_there_is").env("CUDA_SIM_FAIL", "cuInit:1=807"));
     let text = report.unavailable.unwrap();
     assert!(text.contains("cuInit: CUDA_ERROR_MPS_SERVER_NOT_READY (807)"), "{text}");
     assert!(text.contains("mps"), "{text}");
@@ -46,7 +46,8 @@ fn a_driver_that_does_not_start_is_told_by_its_code() {
 
 #[test]
 fn a_device_that_does_not_answer_is_in_the_report() {
-    let (report, _) = report(simulated("tells_what_there_is").env("CUDA_SIM_FAIL", "cuDeviceGetName:1=999"));
+    let (report, _) =
+        report(simulated("unavailable::tells_what_there_is").env("CUDA_SIM_FAIL", "cuDeviceGetName:1=999"));
     let text = report.unavailable.unwrap();
     assert!(text.contains("cuDeviceGetName failed while asking the name of device 0"), "{text}");
     assert_eq!(report.driver.as_deref(), Some("13.0"));
@@ -59,7 +60,7 @@ fn a_library_that_lacks_a_function_is_told_by_the_function() {
     let library =
         maps.lines().filter_map(|line| Some(&line[line.find('/')?..])).find(|path| path.contains("/libc.so"));
     symlink(library.unwrap(), folder.path().join("libcuda.so.1")).unwrap();
-    let (_, reason) = report(again("tells_what_there_is").env("LD_LIBRARY_PATH", folder.path()));
+    let (_, reason) = report(again("unavailable::tells_what_there_is").env("LD_LIBRARY_PATH", folder.path()));
     assert_eq!(reason, format!("Err({:?})", Unavailable::MissingSymbol { symbol: "cuInit" }));
 }
 
@@ -78,7 +79,7 @@ fn an_old_driver_that_lacks_a_function_is_told_by_its_version_too() {
     let mut compile = Command::new(compiler);
     compile.args(["-shared", "-fPIC", "-o"]).arg(folder.path().join("libcuda.so.1")).arg(&source);
     assert!(compile.status().unwrap().success());
-    let (_, reason) = report(again("tells_what_there_is").env("LD_LIBRARY_PATH", folder.path()));
+    let (_, reason) = report(again("unavailable::tells_what_there_is").env("LD_LIBRARY_PATH", folder.path()));
     assert_eq!(reason, format!("Err({:?})", Unavailable::OldDriver { found: (11, 4) }));
 }
 
@@ -90,7 +91,8 @@ fn a_library_that_cannot_be_opened_is_told_with_what_the_loader_said() {
         "no library, but long enough to be asked for its header",
     )
     .unwrap();
-    let (report, reason) = report(again("tells_what_there_is").env("LD_LIBRARY_PATH", folder.path()));
+    let (report, reason) =
+        report(again("unavailable::tells_what_there_is").env("LD_LIBRARY_PATH", folder.path()));
     assert!(reason.contains("NoDriver"), "{reason}");
     let text = report.unavailable.unwrap();
     assert!(text.contains("libcuda.so.1"), "{text}");

@@ -1,7 +1,5 @@
 //! Contexts, streams and events, under the simulator.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -9,11 +7,11 @@ use std::sync::Arc;
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, device_to_host, fill};
 use uva_cuda::{Context, CudaError, Device, ErrorKind, Event, Feature, Stream, probe};
 
-use common::{Hold, kernels, simulated};
+use crate::common::{Hold, kernels, simulated};
 
 #[test]
 fn a_device_tells_what_it_is() {
-    if !cuda_sim::in_process("a_device_tells_what_it_is") {
+    if !cuda_sim::in_process("objects::a_device_tells_what_it_is") {
         return;
     }
     let report = probe();
@@ -35,7 +33,7 @@ fn a_device_tells_what_it_is() {
 
 #[test]
 fn a_device_that_is_not_there_is_refused_by_its_number() {
-    if !cuda_sim::in_process("a_device_that_is_not_there_is_refused_by_its_number") {
+    if !cuda_sim::in_process("objects::a_device_that_is_not_there_is_refused_by_its_number") {
         return;
     }
     let error = Context::primary(3).unwrap_err();
@@ -45,7 +43,7 @@ fn a_device_that_is_not_there_is_refused_by_its_number() {
 
 #[test]
 fn objects_work_on_threads_that_never_saw_their_context() {
-    if !cuda_sim::in_process("objects_work_on_threads_that_never_saw_their_context") {
+    if !cuda_sim::in_process("objects::objects_work_on_threads_that_never_saw_their_context") {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -68,7 +66,7 @@ fn objects_work_on_threads_that_never_saw_their_context() {
 
 #[test]
 fn a_wait_orders_two_streams() {
-    if !cuda_sim::in_process_with("a_wait_orders_two_streams", &[("CUDA_SIM_WATCHDOG", "1")]) {
+    if !cuda_sim::in_process_with("objects::a_wait_orders_two_streams", &[("CUDA_SIM_WATCHDOG", "1")]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -106,7 +104,7 @@ fn a_wait_orders_two_streams() {
 #[test]
 fn a_wait_sees_only_what_was_recorded_before_it() {
     if !cuda_sim::in_process_with(
-        "a_wait_sees_only_what_was_recorded_before_it",
+        "objects::a_wait_sees_only_what_was_recorded_before_it",
         &[("CUDA_SIM_WATCHDOG", "1")],
     ) {
         return;
@@ -128,7 +126,7 @@ fn a_wait_sees_only_what_was_recorded_before_it() {
 
 #[test]
 fn only_events_made_for_it_tell_the_time() {
-    if !cuda_sim::in_process("only_events_made_for_it_tell_the_time") {
+    if !cuda_sim::in_process("objects::only_events_made_for_it_tell_the_time") {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -149,7 +147,7 @@ fn only_events_made_for_it_tell_the_time() {
 
 #[test]
 fn a_foreign_stream_outlives_its_value() {
-    if !cuda_sim::in_process("a_foreign_stream_outlives_its_value") {
+    if !cuda_sim::in_process("objects::a_foreign_stream_outlives_its_value") {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -166,7 +164,7 @@ fn a_foreign_stream_outlives_its_value() {
 
 #[test]
 fn an_event_without_the_flag_for_it_cannot_be_exported() {
-    if !cuda_sim::in_process("an_event_without_the_flag_for_it_cannot_be_exported") {
+    if !cuda_sim::in_process("objects::an_event_without_the_flag_for_it_cannot_be_exported") {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -232,15 +230,17 @@ fn opens_an_event_of_its_parent() {
 
 #[test]
 fn events_order_the_streams_of_two_processes() {
-    if !cuda_sim::in_process_with("events_order_the_streams_of_two_processes", &[("CUDA_SIM_WATCHDOG", "1")])
-    {
+    if !cuda_sim::in_process_with(
+        "objects::events_order_the_streams_of_two_processes",
+        &[("CUDA_SIM_WATCHDOG", "1")],
+    ) {
         return;
     }
     let context = Context::primary(0).unwrap();
     let kernels = kernels(&context);
     let stream = Stream::new(&context).unwrap();
     let ready = Event::interprocess(&context).unwrap();
-    let mut child = simulated("opens_an_event_of_its_parent")
+    let mut child = simulated("objects::opens_an_event_of_its_parent")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -271,7 +271,7 @@ fn events_order_the_streams_of_two_processes() {
 
 #[test]
 fn an_event_of_a_peer_that_died_is_let_go_without_a_call() {
-    if !cuda_sim::in_process("an_event_of_a_peer_that_died_is_let_go_without_a_call") {
+    if !cuda_sim::in_process("objects::an_event_of_a_peer_that_died_is_let_go_without_a_call") {
         return;
     }
     let context = Context::primary(0).unwrap();

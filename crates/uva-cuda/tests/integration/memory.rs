@@ -52,7 +52,7 @@ fn from_device(stream: &Stream, from: u64, length: usize) -> Vec<u8> {
 
 #[test]
 fn bytes_go_to_the_device_and_come_back() {
-    if !under("bytes_go_to_the_device_and_come_back", &[("CUDA_SIM_DELAY_US", "200")]) {
+    if !under("memory::bytes_go_to_the_device_and_come_back", &[("CUDA_SIM_DELAY_US", "200")]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -152,7 +152,7 @@ fn share_with_another_process(kind: IpcKind, expected: SharedKind, leaves: bool)
         hex(&metadata.handle)
     );
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "importer", "--nocapture", "--include-ignored"])
+        .args(["--exact", "memory::importer", "--nocapture", "--include-ignored"])
         .env("UVA_CUDA_TEST_SHARED", described)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -189,7 +189,7 @@ fn share_with_another_process(kind: IpcKind, expected: SharedKind, leaves: bool)
 
 #[test]
 fn memory_shared_by_descriptor_is_one_memory_in_two_processes() {
-    if under("memory_shared_by_descriptor_is_one_memory_in_two_processes", &[]) {
+    if under("memory::memory_shared_by_descriptor_is_one_memory_in_two_processes", &[]) {
         share_with_another_process(IpcKind::Vmm, SharedKind::Vmm, false);
         share_with_another_process(IpcKind::Auto, SharedKind::Vmm, false);
     }
@@ -197,14 +197,14 @@ fn memory_shared_by_descriptor_is_one_memory_in_two_processes() {
 
 #[test]
 fn memory_shared_by_descriptor_outlives_its_maker() {
-    if under("memory_shared_by_descriptor_outlives_its_maker", &[]) {
+    if under("memory::memory_shared_by_descriptor_outlives_its_maker", &[]) {
         share_with_another_process(IpcKind::Vmm, SharedKind::Vmm, true);
     }
 }
 
 #[test]
 fn memory_shared_by_handle_is_one_memory_in_two_processes() {
-    if under("memory_shared_by_handle_is_one_memory_in_two_processes", &[]) {
+    if under("memory::memory_shared_by_handle_is_one_memory_in_two_processes", &[]) {
         share_with_another_process(IpcKind::Legacy, SharedKind::Legacy, false);
     }
 }
@@ -212,7 +212,7 @@ fn memory_shared_by_handle_is_one_memory_in_two_processes() {
 #[test]
 fn without_descriptors_auto_takes_handles_and_vmm_is_refused() {
     let lacks = [("CUDA_SIM_LACKS", "vmm")];
-    if !under("without_descriptors_auto_takes_handles_and_vmm_is_refused", &lacks) {
+    if !under("memory::without_descriptors_auto_takes_handles_and_vmm_is_refused", &lacks) {
         return;
     }
     share_with_another_process(IpcKind::Auto, SharedKind::Legacy, false);
@@ -225,7 +225,7 @@ fn without_descriptors_auto_takes_handles_and_vmm_is_refused() {
 #[test]
 fn where_an_export_is_not_permitted_auto_takes_handles() {
     let fail = [("CUDA_SIM_FAIL", "cuMemExportToShareableHandle:*=800"), ("CUDA_SIM_MEMORY", "4194304")];
-    if !under("where_an_export_is_not_permitted_auto_takes_handles", &fail) {
+    if !under("memory::where_an_export_is_not_permitted_auto_takes_handles", &fail) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -237,7 +237,7 @@ fn where_an_export_is_not_permitted_auto_takes_handles() {
 #[test]
 fn a_buffer_that_does_not_fit_is_refused_with_what_is_free() {
     let small = [("CUDA_SIM_MEMORY", "67108864")];
-    if !under("a_buffer_that_does_not_fit_is_refused_with_what_is_free", &small) {
+    if !under("memory::a_buffer_that_does_not_fit_is_refused_with_what_is_free", &small) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -267,7 +267,7 @@ fn a_mapping_that_fails_half_way_gives_everything_back() {
     // Each step once, one after another: the n-th create meets the n-th.
     let fail = "cuMemAddressReserve:1=2,cuMemMap:1=1,cuMemSetAccess:1=101";
     let machine = [("CUDA_SIM_FAIL", fail), ("CUDA_SIM_MEMORY", "4194304")];
-    if !under("a_mapping_that_fails_half_way_gives_everything_back", &machine) {
+    if !under("memory::a_mapping_that_fails_half_way_gives_everything_back", &machine) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -282,7 +282,7 @@ fn a_mapping_that_fails_half_way_gives_everything_back() {
 
 #[test]
 fn what_arrives_broken_is_refused_before_it_is_mapped() {
-    if !under("what_arrives_broken_is_refused_before_it_is_mapped", &[]) {
+    if !under("memory::what_arrives_broken_is_refused_before_it_is_mapped", &[]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -353,7 +353,7 @@ fn chunks_of(pages: usize) -> PinOptions {
 
 #[test]
 fn a_mapped_file_is_pinned_in_place_in_chunks_that_start_on_pages() {
-    if !under("a_mapped_file_is_pinned_in_place_in_chunks_that_start_on_pages", &[]) {
+    if !under("memory::a_mapped_file_is_pinned_in_place_in_chunks_that_start_on_pages", &[]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -394,7 +394,7 @@ fn a_mapped_file_is_pinned_in_place_in_chunks_that_start_on_pages() {
 
 #[test]
 fn a_table_without_bytes_needs_no_pages() {
-    if !under("a_table_without_bytes_needs_no_pages", &[("CUDA_SIM_LACKS", "host_register")]) {
+    if !under("memory::a_table_without_bytes_needs_no_pages", &[("CUDA_SIM_LACKS", "host_register")]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -433,7 +433,7 @@ impl Drop for LastWord {
 
 #[test]
 fn pages_are_unpinned_before_their_owner_is_let_go() {
-    if !under("pages_are_unpinned_before_their_owner_is_let_go", &[]) {
+    if !under("memory::pages_are_unpinned_before_their_owner_is_let_go", &[]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -448,7 +448,7 @@ fn pages_are_unpinned_before_their_owner_is_let_go() {
 #[test]
 fn where_read_only_pages_cannot_be_pinned_a_copy_is() {
     let lacks = [("CUDA_SIM_LACKS", "read_only_register")];
-    if !under("where_read_only_pages_cannot_be_pinned_a_copy_is", &lacks) {
+    if !under("memory::where_read_only_pages_cannot_be_pinned_a_copy_is", &lacks) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -498,28 +498,28 @@ fn fails_and_rolls_back(context: &Arc<Context>, owner: Arc<FileTable>, name: &st
 
 #[test]
 fn a_fault_in_the_first_chunk_leaves_nothing_pinned() {
-    fault_in_a_chunk("a_fault_in_the_first_chunk_leaves_nothing_pinned", 1, 999, |context, owner| {
+    fault_in_a_chunk("memory::a_fault_in_the_first_chunk_leaves_nothing_pinned", 1, 999, |context, owner| {
         fails_and_rolls_back(context, owner, "CUDA_ERROR_UNKNOWN", "part 1 of 6");
     });
 }
 
 #[test]
 fn a_fault_in_a_middle_chunk_leaves_nothing_pinned() {
-    fault_in_a_chunk("a_fault_in_a_middle_chunk_leaves_nothing_pinned", 4, 999, |context, owner| {
+    fault_in_a_chunk("memory::a_fault_in_a_middle_chunk_leaves_nothing_pinned", 4, 999, |context, owner| {
         fails_and_rolls_back(context, owner, "CUDA_ERROR_UNKNOWN", "part 4 of 6");
     });
 }
 
 #[test]
 fn a_fault_in_the_last_chunk_leaves_nothing_pinned() {
-    fault_in_a_chunk("a_fault_in_the_last_chunk_leaves_nothing_pinned", 6, 999, |context, owner| {
+    fault_in_a_chunk("memory::a_fault_in_the_last_chunk_leaves_nothing_pinned", 6, 999, |context, owner| {
         fails_and_rolls_back(context, owner, "CUDA_ERROR_UNKNOWN", "part 6 of 6");
     });
 }
 
 #[test]
 fn pages_that_a_driver_refuses_are_copied_and_the_refusal_is_told() {
-    let test = "pages_that_a_driver_refuses_are_copied_and_the_refusal_is_told";
+    let test = "memory::pages_that_a_driver_refuses_are_copied_and_the_refusal_is_told";
     fault_in_a_chunk(test, 4, 304, |context, owner| {
         let table = PinnedTable::new(context, owner.clone(), &chunks_of(2)).unwrap();
         let report = table.report();
@@ -539,7 +539,7 @@ fn pages_that_a_driver_refuses_are_copied_and_the_refusal_is_told() {
 #[test]
 fn a_copy_that_is_refused_too_tells_both_refusals() {
     let fail = [("CUDA_SIM_FAIL", "cuMemHostRegister:*=2")];
-    if !under("a_copy_that_is_refused_too_tells_both_refusals", &fail) {
+    if !under("memory::a_copy_that_is_refused_too_tells_both_refusals", &fail) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -553,7 +553,7 @@ fn a_copy_that_is_refused_too_tells_both_refusals() {
 fn a_table_larger_than_memory_is_refused_before_anything_is_pinned() {
     // A sparse file maps to any size; the preflight must refuse it before a page of it is touched.
     let fail = [("CUDA_SIM_FAIL", "cuMemHostRegister:*=999")];
-    if !under("a_table_larger_than_memory_is_refused_before_anything_is_pinned", &fail) {
+    if !under("memory::a_table_larger_than_memory_is_refused_before_anything_is_pinned", &fail) {
         return;
     }
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -571,7 +571,7 @@ fn a_table_larger_than_memory_is_refused_before_anything_is_pinned() {
 #[test]
 fn a_table_that_seems_too_large_is_warned_of_and_pinned_unless_it_is_to_be_refused() {
     static WARNED: AtomicUsize = AtomicUsize::new(0);
-    let test = "a_table_that_seems_too_large_is_warned_of_and_pinned_unless_it_is_to_be_refused";
+    let test = "memory::a_table_that_seems_too_large_is_warned_of_and_pinned_unless_it_is_to_be_refused";
     if !under(test, &[]) {
         return;
     }
@@ -601,7 +601,7 @@ fn a_table_that_seems_too_large_is_warned_of_and_pinned_unless_it_is_to_be_refus
 
 #[test]
 fn a_green_partition_gets_whole_steps_of_multiprocessors_and_runs_work() {
-    if !under("a_green_partition_gets_whole_steps_of_multiprocessors_and_runs_work", &[]) {
+    if !under("memory::a_green_partition_gets_whole_steps_of_multiprocessors_and_runs_work", &[]) {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -623,7 +623,7 @@ fn a_green_partition_gets_whole_steps_of_multiprocessors_and_runs_work() {
 
 #[test]
 fn a_device_without_green_contexts_says_so() {
-    if !under("a_device_without_green_contexts_says_so", &[("CUDA_SIM_LACKS", "green")]) {
+    if !under("memory::a_device_without_green_contexts_says_so", &[("CUDA_SIM_LACKS", "green")]) {
         return;
     }
     let error = GreenPartition::new(&Context::primary(0).unwrap(), 8).unwrap_err();

@@ -1,8 +1,7 @@
 //! The gather kernels, loaded and launched under the simulator. Their conformance over all sizes is tested where the
 //! backend is, in uva-rows; here it is the launches.
 
-mod common;
-
+use crate::common;
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use uva_cuda::{
     CacheKind, Context, CudaError, Driver, ErrorKind, Module, ModuleOptions, Origin, Stream, carry_kernels,
 };
 
-use common::{kernels, simulated, told};
+use crate::common::{kernels, simulated, told};
 
 const ROWS: usize = 100;
 
@@ -102,7 +101,7 @@ fn gather(
 
 #[test]
 fn every_kernel_gathers_what_a_plain_loop_does() {
-    if !cuda_sim::in_process("every_kernel_gathers_what_a_plain_loop_does") {
+    if !cuda_sim::in_process("gather::every_kernel_gathers_what_a_plain_loop_does") {
         return;
     }
     let bench = Bench::new();
@@ -131,7 +130,7 @@ fn every_kernel_gathers_what_a_plain_loop_does() {
 
 #[test]
 fn rows_with_a_slot_come_from_the_cache() {
-    if !cuda_sim::in_process("rows_with_a_slot_come_from_the_cache") {
+    if !cuda_sim::in_process("gather::rows_with_a_slot_come_from_the_cache") {
         return;
     }
     let bench = Bench::new();
@@ -165,7 +164,7 @@ fn rows_with_a_slot_come_from_the_cache() {
 
 #[test]
 fn an_id_out_of_range_is_reported_and_its_row_left_as_it_was() {
-    if !cuda_sim::in_process("an_id_out_of_range_is_reported_and_its_row_left_as_it_was") {
+    if !cuda_sim::in_process("gather::an_id_out_of_range_is_reported_and_its_row_left_as_it_was") {
         return;
     }
     let bench = Bench::new();
@@ -187,7 +186,7 @@ fn an_id_out_of_range_is_reported_and_its_row_left_as_it_was() {
 
 #[test]
 fn no_ids_are_gathered_too() {
-    if !cuda_sim::in_process("no_ids_are_gathered_too") {
+    if !cuda_sim::in_process("gather::no_ids_are_gathered_too") {
         return;
     }
     let (out, report) =
@@ -198,7 +197,7 @@ fn no_ids_are_gathered_too() {
 
 #[test]
 fn kernels_are_compiled_once_and_then_come_from_the_cache() {
-    if !cuda_sim::in_process("kernels_are_compiled_once_and_then_come_from_the_cache") {
+    if !cuda_sim::in_process("gather::kernels_are_compiled_once_and_then_come_from_the_cache") {
         return;
     }
     let nvrtc = match Nvrtc::find(None) {
@@ -231,7 +230,7 @@ fn kernels_are_compiled_once_and_then_come_from_the_cache() {
     // Two processes that find it empty at once.
     let shared = tempfile::tempdir().unwrap();
     let start = || {
-        let mut command = simulated("does_everything_and_tells_the_error");
+        let mut command = simulated("gather::does_everything_and_tells_the_error");
         // NVRTC may be found in the cache folder too, and this one has none.
         command.env("UVATRAIN_NVRTC", &nvrtc);
         command.env("UVATRAIN_CACHE", shared.path()).stdout(Stdio::piped()).spawn().unwrap()
@@ -271,7 +270,7 @@ fn loads_the_kernels_as_tests_do_and_tells_their_origin() {
 
 /// Where the kernels of a test program come from under these variables.
 fn origin(variables: &[(&str, &std::path::Path)]) -> String {
-    let mut command = simulated("loads_the_kernels_as_tests_do_and_tells_their_origin");
+    let mut command = simulated("gather::loads_the_kernels_as_tests_do_and_tells_their_origin");
     command.env_remove("UVATRAIN_KERNELS").env_remove("UVATRAIN_TEST_KERNELS");
     told(&command.envs(variables.iter().copied()).output().unwrap(), "ORIGIN ")
 }
@@ -279,7 +278,7 @@ fn origin(variables: &[(&str, &std::path::Path)]) -> String {
 #[test]
 fn test_programs_that_share_a_folder_compile_each_kernel_once() {
     // In a process of its own: an NVRTC that another test has opened would be found by its bare name.
-    if !cuda_sim::in_process("test_programs_that_share_a_folder_compile_each_kernel_once") {
+    if !cuda_sim::in_process("gather::test_programs_that_share_a_folder_compile_each_kernel_once") {
         return;
     }
     let Some(nvrtc) = nvrtc() else { return };
@@ -292,8 +291,7 @@ fn test_programs_that_share_a_folder_compile_each_kernel_once() {
 
 #[test]
 fn carried_kernels_are_taken_before_a_compiler_is_looked_for_and_only_if_they_are_the_right_ones() {
-    let test =
-        "carried_kernels_are_taken_before_a_compiler_is_looked_for_and_only_if_they_are_the_right_ones";
+    let test = "gather::carried_kernels_are_taken_before_a_compiler_is_looked_for_and_only_if_they_are_the_right_ones";
     if !cuda_sim::in_process(test) {
         return;
     }
@@ -317,7 +315,7 @@ fn carried_kernels_are_taken_before_a_compiler_is_looked_for_and_only_if_they_ar
 
 #[test]
 fn a_compiler_that_was_named_and_is_not_there_is_missing_even_here() {
-    if !cuda_sim::in_process("a_compiler_that_was_named_and_is_not_there_is_missing_even_here") {
+    if !cuda_sim::in_process("gather::a_compiler_that_was_named_and_is_not_there_is_missing_even_here") {
         return;
     }
     let context = Context::primary(0).unwrap();
@@ -389,7 +387,7 @@ fn is_told(function: &str) -> bool {
 
 #[test]
 fn a_fault_in_any_call_is_told_with_the_call_and_what_it_was_for() {
-    if !cuda_sim::in_process("a_fault_in_any_call_is_told_with_the_call_and_what_it_was_for") {
+    if !cuda_sim::in_process("gather::a_fault_in_any_call_is_told_with_the_call_and_what_it_was_for") {
         return;
     }
     // One of each class: memory, invalid, unsupported, launch failure, MPS client terminated.
@@ -403,7 +401,7 @@ fn a_fault_in_any_call_is_told_with_the_call_and_what_it_was_for() {
     // Where there is an NVRTC, the kernels are compiled once and not for each fault.
     let cache = tempfile::tempdir().unwrap();
     let outcome_with = |fault: &str| {
-        let mut command = simulated("does_everything_and_tells_the_error");
+        let mut command = simulated("gather::does_everything_and_tells_the_error");
         let output =
             command.env("CUDA_SIM_FAIL", fault).env("UVATRAIN_CACHE", cache.path()).output().unwrap();
         told(&output, "OUTCOME ")
