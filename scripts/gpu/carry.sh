@@ -92,7 +92,7 @@ mkdir -p "$partial"
 build uvatrain executable uvatrain build --release -p uvatrain
 build uvatrain-consumer executable uvatrain-consumer build --release -p uvatrain
 build integration executable test-uva-cuda test --no-run -p uva-cuda --test integration
-build cuda executable test-uva-rows test --no-run -p uva-rows --test cuda
+build integration executable test-uva-rows test --no-run -p uva-rows --test integration
 build cuda executable test-uva-sample test --no-run -p uva-sample --test cuda
 build uva_train executable test-uva-train test --no-run -p uva-train --lib
 if [[ -n $simulator ]]; then

@@ -15,7 +15,7 @@ use super::machine::*;
 
 #[test]
 fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_zero_copy() {
-    if !under("slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_zero_copy", &SHAKEN) {
+    if !under("cuda::slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_zero_copy", &SHAKEN) {
         return;
     }
     let machine = Machine::new();
@@ -25,7 +25,7 @@ fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_zero_copy() {
 
 #[test]
 fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies() {
-    if !under("slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies", &SHAKEN) {
+    if !under("cuda::slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies", &SHAKEN) {
         return;
     }
     let machine = Machine::new();
@@ -35,7 +35,7 @@ fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies() {
 
 #[test]
 fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_both() {
-    if !under("slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_both", &SHAKEN) {
+    if !under("cuda::slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_both", &SHAKEN) {
         return;
     }
     let machine = Machine::new();
@@ -48,7 +48,7 @@ fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_both() {
 
 #[test]
 fn pieces_on_their_way_are_not_overwritten() {
-    if !under("slots::pieces_on_their_way_are_not_overwritten", &[("CUDA_SIM_DELAY_US", "20000")]) {
+    if !under("cuda::slots::pieces_on_their_way_are_not_overwritten", &[("CUDA_SIM_DELAY_US", "20000")]) {
         return;
     }
     // A batch is many times as large as all pieces together, and the simulator copies each late.
@@ -101,7 +101,7 @@ fn pieces_on_their_way_are_not_overwritten() {
 /// A table of several pieces, the last of them cut: rows on both sides of every border.
 #[test]
 fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
-    if !under("slots::a_table_on_the_device_has_the_rows_that_it_was_copied_from", &SHAKEN) {
+    if !under("cuda::slots::a_table_on_the_device_has_the_rows_that_it_was_copied_from", &SHAKEN) {
         return;
     }
     const PIECE: usize = 16 << 20;
@@ -147,7 +147,7 @@ fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
 
 #[test]
 fn a_split_is_right_whatever_the_share() {
-    if !under("slots::a_split_is_right_whatever_the_share", &SHAKEN) {
+    if !under("cuda::slots::a_split_is_right_whatever_the_share", &SHAKEN) {
         return;
     }
     let machine = Machine::new();
@@ -160,7 +160,7 @@ fn a_split_is_right_whatever_the_share() {
 
 #[test]
 fn the_share_of_a_split_follows_what_was_measured() {
-    if !under("slots::the_share_of_a_split_follows_what_was_measured", &[]) {
+    if !under("cuda::slots::the_share_of_a_split_follows_what_was_measured", &[]) {
         return;
     }
     let machine = Machine::new();
@@ -181,7 +181,7 @@ fn the_share_of_a_split_follows_what_was_measured() {
 
 #[test]
 fn slots_are_filled_on_a_partition_by_every_kernel() {
-    if !under("slots::slots_are_filled_on_a_partition_by_every_kernel", &SHAKEN) {
+    if !under("cuda::slots::slots_are_filled_on_a_partition_by_every_kernel", &SHAKEN) {
         return;
     }
     let machine = Machine::new();

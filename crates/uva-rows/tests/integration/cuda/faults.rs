@@ -12,7 +12,7 @@ use super::machine::*;
 
 #[test]
 fn a_bad_id_is_in_the_report_by_zero_copy_and_refused_at_once_otherwise() {
-    if !under("faults::a_bad_id_is_in_the_report_by_zero_copy_and_refused_at_once_otherwise", &SHAKEN) {
+    if !under("cuda::faults::a_bad_id_is_in_the_report_by_zero_copy_and_refused_at_once_otherwise", &SHAKEN) {
         return;
     }
     let machine = Machine::new();
@@ -46,7 +46,7 @@ fn a_bad_id_is_in_the_report_by_zero_copy_and_refused_at_once_otherwise() {
 
 #[test]
 fn what_lies_outside_a_slot_is_refused_and_the_filler_goes_on() {
-    if !under("faults::what_lies_outside_a_slot_is_refused_and_the_filler_goes_on", &SHAKEN) {
+    if !under("cuda::faults::what_lies_outside_a_slot_is_refused_and_the_filler_goes_on", &SHAKEN) {
         return;
     }
     let machine = Machine::new();
@@ -84,7 +84,7 @@ fn what_lies_outside_a_slot_is_refused_and_the_filler_goes_on() {
 /// No fill takes page-locked memory, whatever comes: who needs more than was reserved is told.
 #[test]
 fn a_batch_larger_than_what_was_reserved_is_refused_while_a_kernel_is_held_and_the_filler_goes_on() {
-    let test = "faults::a_batch_larger_than_what_was_reserved_is_refused_while_a_kernel_is_held_and_the_filler_goes_on";
+    let test = "cuda::faults::a_batch_larger_than_what_was_reserved_is_refused_while_a_kernel_is_held_and_the_filler_goes_on";
     if !under(test, &[]) {
         return;
     }
@@ -137,20 +137,20 @@ fn breaks(test: &str, mode: GatherMode, function: &str, call: usize) {
 
 #[test]
 fn a_launch_that_fails_ends_the_filler_with_the_calls_name() {
-    let test = "faults::a_launch_that_fails_ends_the_filler_with_the_calls_name";
+    let test = "cuda::faults::a_launch_that_fails_ends_the_filler_with_the_calls_name";
     breaks(test, GatherMode::ZeroCopy, "cuLaunchKernel", 7);
 }
 
 #[test]
 fn a_copy_that_fails_ends_the_filler_with_the_calls_name() {
-    let test = "faults::a_copy_that_fails_ends_the_filler_with_the_calls_name";
+    let test = "cuda::faults::a_copy_that_fails_ends_the_filler_with_the_calls_name";
     breaks(test, GatherMode::Dma, "cuMemcpyHtoDAsync_v2", 6);
 }
 
 #[test]
 fn a_record_that_fails_ends_the_filler_with_the_calls_name() {
     breaks(
-        "faults::a_record_that_fails_ends_the_filler_with_the_calls_name",
+        "cuda::faults::a_record_that_fails_ends_the_filler_with_the_calls_name",
         GatherMode::Split,
         "cuEventRecord",
         12,
@@ -159,7 +159,7 @@ fn a_record_that_fails_ends_the_filler_with_the_calls_name() {
 
 #[test]
 fn a_filler_that_is_dropped_waits_for_what_it_enqueued() {
-    if !under("faults::a_filler_that_is_dropped_waits_for_what_it_enqueued", &SHAKEN) {
+    if !under("cuda::faults::a_filler_that_is_dropped_waits_for_what_it_enqueued", &SHAKEN) {
         return;
     }
     let machine = Machine::new();
@@ -190,7 +190,8 @@ fn a_filler_that_is_dropped_waits_for_what_it_enqueued() {
 
 #[test]
 fn a_filler_is_abandoned_while_the_device_waits_for_an_event_that_never_comes() {
-    if !under("faults::a_filler_is_abandoned_while_the_device_waits_for_an_event_that_never_comes", &[]) {
+    if !under("cuda::faults::a_filler_is_abandoned_while_the_device_waits_for_an_event_that_never_comes", &[])
+    {
         return;
     }
     let machine = Machine::new();
