@@ -1,7 +1,6 @@
 //! The caches as the library has them: plans, a run's threads, and DUCATI's two calls.
 
-mod common;
-
+use crate::common;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -163,7 +162,7 @@ fn every_kind_of_sampler_makes_its_own_batches_behind_a_list_cache() {
 
 #[test]
 fn on_a_gpu_the_kinds_that_it_has_make_the_same_cached_or_not() {
-    if !cuda_sim::in_process("on_a_gpu_the_kinds_that_it_has_make_the_same_cached_or_not") {
+    if !cuda_sim::in_process("caches::on_a_gpu_the_kinds_that_it_has_make_the_same_cached_or_not") {
         return;
     }
     let temp = tempfile::tempdir().unwrap();
@@ -180,7 +179,7 @@ fn on_a_gpu_the_kinds_that_it_has_make_the_same_cached_or_not() {
 
 #[test]
 fn on_a_gpu_they_give_the_same() {
-    if !cuda_sim::in_process("on_a_gpu_they_give_the_same") {
+    if !cuda_sim::in_process("caches::on_a_gpu_they_give_the_same") {
         return;
     }
     let temp = tempfile::tempdir().unwrap();

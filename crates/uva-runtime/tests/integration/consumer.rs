@@ -1,7 +1,6 @@
 //! A consumer that decides as it goes: which pass comes next, which batches are its own, which it keeps.
 
-mod common;
-
+use crate::common;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,6 @@
 //! The roles as threads: what a program that embeds the loader relies on.
 
-mod common;
-
+use crate::common;
 use std::path::{Path, PathBuf};
 
 use uva_graph::{Labels, Split};

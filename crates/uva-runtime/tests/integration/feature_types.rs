@@ -1,7 +1,6 @@
 //! Feature values of batches as float32: the table's own values, whatever is cached and however many gather.
 
-mod common;
-
+use crate::common;
 use std::path::Path;
 use std::sync::Arc;
 
