@@ -1,13 +1,11 @@
 //! Models and tasks as their users meet them: the real binary on labels of every kind.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 
-use support::arrays::{header, npy};
-use support::runs::{Metrics, small_graph, train};
-use support::{directory, uvatrain};
+use crate::support::arrays::{header, npy};
+use crate::support::runs::{Metrics, small_graph, train};
+use crate::support::{directory, uvatrain};
 
 /// Gives the small graph several labels a node: its class, and of every third node the next one too. Nobody has the
 /// fifth label.

@@ -1,16 +1,14 @@
 //! Names, errors and answers of others on their way to a terminal: whatever they hold, no control character of theirs
 //! arrives there.
 
-mod support;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 
+use crate::support::runs::small_graph;
+use crate::support::{Outcome, Uvatrain, directory, uvatrain};
 use serde_json::Value;
-use support::runs::small_graph;
-use support::{Outcome, Uvatrain, directory, uvatrain};
 
 /// Sets a title, colours, deletes, and turns the direction of writing, in seven bits and in eight.
 const PLANTED: &str = "\x1b]0;owned\x07\x1b[31mred\x7f\u{9b}1m\u{202e}evil";

@@ -33,6 +33,9 @@ use uva_runtime::launcher::attach;
 use super::Uvatrain;
 use super::runs::wait_until;
 
+/// The test that is the command, by its full name.
+pub const NAME: &str = "support::command::the_command";
+
 /// What the command does, steps with semicolons between them.
 pub const STEPS: &str = "UVATRAIN_TEST_STEPS";
 
@@ -57,12 +60,13 @@ pub fn run_with(directory: &Path, options: &str, shell: Option<&str>, steps: &st
         words.extend(["sh", "-c", shell, "sh"].map(Into::into));
     }
     words.push(own.into());
-    words.extend(["the_command", "--exact", "--nocapture", "--test-threads=1"].map(Into::into));
+    words.extend([NAME, "--exact", "--nocapture", "--test-threads=1"].map(Into::into));
     super::uvatrain(directory, words).env(STEPS, steps)
 }
 
-/// The steps, where this process is the command; else nothing.
-pub fn do_as_told() {
+/// What the tests start; in the test run itself it does nothing.
+#[test]
+fn the_command() {
     let Ok(steps) = std::env::var(STEPS) else { return };
     let mut stream = None;
     let (mut catches, mut hold) = (false, Duration::ZERO);

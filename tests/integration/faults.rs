@@ -1,19 +1,17 @@
 //! What is left when a run is killed, stopped or interrupted: nothing but its exit code, its message and its last
 //! good checkpoint. Every wait has a watchdog.
 
-mod support;
-
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use support::runs::{
+use crate::support::runs::{
     Metrics, Process, Traces, checkpoint_files, processes_of, role_of, small_graph, train, wait_for_batches,
     wait_until,
 };
-use support::{Running, directory};
+use crate::support::{self, Running, directory};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// A run that would go on for minutes, under way for some batches, with two samplers.
 fn long_run(directory: &Path, metrics: &str, extra: &str) -> (Running, Vec<Process>) {

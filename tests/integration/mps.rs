@@ -1,19 +1,17 @@
 //! The MPS daemon as `uvatrain mps` handles it: the real binary against a stand-in for NVIDIA's control program, and
 //! what is left behind, processes and folders, after each of them.
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::support::mps::{Machine, pid_file, stand_in};
+use crate::support::runs::wait_until;
+use crate::support::uvatrain;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
-use support::mps::{Machine, pid_file, stand_in};
-use support::runs::wait_until;
-use support::uvatrain;
 
 fn runs(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat"))
@@ -51,7 +49,7 @@ fn default_place_is_free(test: &str) -> bool {
 
 #[test]
 fn a_daemon_is_started_shown_and_stopped_and_leaves_nothing() {
-    if !default_place_is_free("a_daemon_is_started_shown_and_stopped_and_leaves_nothing") {
+    if !default_place_is_free("mps::a_daemon_is_started_shown_and_stopped_and_leaves_nothing") {
         return;
     }
     let machine = Machine::new();
@@ -223,7 +221,7 @@ fn a_daemon_that_something_else_started_is_used_and_left_alone() {
 
 #[test]
 fn another_users_daemon_is_told_by_name_and_left_alone() {
-    const TEST: &str = "another_users_daemon_is_told_by_name_and_left_alone";
+    const TEST: &str = "mps::another_users_daemon_is_told_by_name_and_left_alone";
     if !is_root(TEST) {
         return;
     }
@@ -252,7 +250,7 @@ fn another_users_daemon_is_told_by_name_and_left_alone() {
 
 #[test]
 fn a_pipe_directory_of_another_user_is_theirs_however_many_may_write_it() {
-    if !is_root("a_pipe_directory_of_another_user_is_theirs_however_many_may_write_it") {
+    if !is_root("mps::a_pipe_directory_of_another_user_is_theirs_however_many_may_write_it") {
         return;
     }
     let machine = Machine::new();
@@ -279,7 +277,7 @@ sys.stdin.read()";
 #[test]
 fn a_socket_of_another_users_is_not_talked_to_though_the_pid_file_names_a_daemon_of_ours() {
     const TEST: &str =
-        "a_socket_of_another_users_is_not_talked_to_though_the_pid_file_names_a_daemon_of_ours";
+        "mps::a_socket_of_another_users_is_not_talked_to_though_the_pid_file_names_a_daemon_of_ours";
     if !is_root(TEST) {
         return;
     }

@@ -1,12 +1,10 @@
 //! `uvatrain bench pcie`: the real binary under the stand-in for NVIDIA's driver. No figure is looked at but for being
 //! one.
 
-mod support;
-
 use std::path::Path;
 
+use crate::support::{Uvatrain, directory, uvatrain};
 use serde_json::Value;
-use support::{Uvatrain, directory, uvatrain};
 
 /// A sweep of every axis small enough for a driver that runs kernels on the CPU.
 const SMALL: &str = "bench pcie --table-size 1MiB,512KiB --row-bytes 128,188,512 --multiprocessors 1,8,all \

@@ -1,14 +1,12 @@
 //! The documentation is true of this program as far as a test can tell: examples parse, links lead somewhere, every
 //! page is in the book.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{directory, uvatrain};
+use crate::support::{directory, uvatrain};
 use uva_runtime::LoaderOptions;
 use uva_runtime::spec::{Options, Spelling};
 

@@ -1,8 +1,8 @@
 //! What whole-program tests share: the real binary under a watchdog, small datasets made by hand, and comparisons
 //! that say what differs.
 //!
-//! A test file says `mod support;` and uses what it needs, so not everything is used by each of them.
-#![allow(dead_code)]
+//! What a module needs that drives training is idle in a build without it.
+#![cfg_attr(not(feature = "train"), allow(dead_code))]
 
 pub mod arrays;
 pub mod command;
@@ -303,9 +303,12 @@ impl Outcome {
     }
 }
 
+/// What the names of the tests' directories begin with.
+const DIRECTORIES: &str = "uvatrain-test-";
+
 /// A temporary directory, gone at the end of the test.
 pub fn directory() -> tempfile::TempDir {
-    tempfile::Builder::new().prefix("uvatrain-test-").tempdir().expect("a temporary directory")
+    tempfile::Builder::new().prefix(DIRECTORIES).tempdir().expect("a temporary directory")
 }
 
 /// Everything below a directory: each file's bytes, by path. What a run may not change is equal before and after.

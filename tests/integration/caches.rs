@@ -1,15 +1,13 @@
 //! The caches' way through the program: the real binary plans, rewrites, trains with and without, on the CPU and under
 //! the stand-in for NVIDIA's driver. Whatever is cached, batches, losses and accuracies are those of a run without.
 
-mod support;
-
 use std::path::Path;
 
+use crate::support::arrays::{npy, write_weights};
+use crate::support::runs::{Metrics, role_of, small_graph, train, wait_until};
+use crate::support::{self, Uvatrain, directory, uvatrain};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::arrays::{npy, write_weights};
-use support::runs::{Metrics, role_of, small_graph, train, wait_until};
-use support::{Uvatrain, directory, uvatrain};
 
 /// Everything that a run's metrics say of what was computed: batches (epoch, number, hash, loss), then losses and
 /// accuracies of the epochs and the test.

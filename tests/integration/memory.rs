@@ -1,15 +1,15 @@
 //! What the processes of a run have of memory: that it is told, and that it is as little as promised. The real binary.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::support::runs::{
+    Metrics, Process, processes_of, small_graph, train, wait_for_batches, wait_until,
+};
+use crate::support::{directory, uvatrain, uvatrain_behind};
 use rustix::process::Signal;
 use serde_json::Value;
-use support::runs::{Metrics, Process, processes_of, small_graph, train, wait_for_batches, wait_until};
-use support::{directory, uvatrain, uvatrain_behind};
 
 /// The end line's `memory`, by process.
 fn by_process(end: &Value) -> BTreeMap<String, BTreeMap<String, u64>> {

@@ -2,15 +2,13 @@
 //! kernels run on the host. Device memory is host memory there, and the model trains on the CPU, so batches *and*
 //! losses must be those of a run without a GPU, bit for bit.
 
-mod support;
-
 use std::path::Path;
 
+use crate::support::mps::Machine;
+use crate::support::runs::{Metrics, TRAIN, role_of, small_graph, train, wait_for_batches};
+use crate::support::{Uvatrain, directory, uvatrain_behind};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::mps::Machine;
-use support::runs::{Metrics, TRAIN, role_of, small_graph, train, wait_for_batches};
-use support::{Uvatrain, directory, uvatrain_behind};
 
 /// Everything that a run's metrics say of what was computed.
 #[derive(Debug, PartialEq)]

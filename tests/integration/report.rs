@@ -1,8 +1,6 @@
 //! `uvatrain report`: pages out of metrics, of real runs and of files made by hand. The real binary, and the pages read
 //! by a parser that forgives nothing.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -10,15 +8,9 @@ use std::io::{BufWriter, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use crate::support::runs::{Metrics, small_graph, train};
+use crate::support::{Outcome, command, directory, uvatrain, uvatrain_behind};
 use serde_json::{Value, json};
-use support::runs::{Metrics, small_graph, train};
-use support::{Outcome, command, directory, uvatrain, uvatrain_behind};
-
-/// What `uvatrain run` starts; in the test run itself it does nothing.
-#[test]
-fn the_command() {
-    command::do_as_told();
-}
 
 /// The page on these runs, checked as every page is.
 #[track_caller]

@@ -1,21 +1,13 @@
 //! `uvatrain run` on a GPU, under the stand-in for NVIDIA's driver, and with caches: whatever the way, the batches are
 //! those of the CPU.
 
-mod support;
-
 use std::path::Path;
 
+use crate::support::command::{self, recorded, run};
+use crate::support::mps::Machine;
+use crate::support::runs::{Metrics, role_of, small_graph, wait_until};
+use crate::support::{self, Uvatrain, directory};
 use rustix::process::{Pid, Signal, kill_process};
-use support::command::{self, recorded, run};
-use support::mps::Machine;
-use support::runs::{Metrics, role_of, small_graph, wait_until};
-use support::{Uvatrain, directory};
-
-/// What the runs of this file start; in the test run itself it does nothing.
-#[test]
-fn the_command() {
-    command::do_as_told();
-}
 
 const STEPS: &str = "attach; pass train 0; pass valid 0; pass test 0; close";
 

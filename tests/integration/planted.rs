@@ -4,8 +4,6 @@
 //!
 //! A command that opens or writes another file gets a line in a table here.
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -14,8 +12,8 @@ use std::process::Command;
 use std::process::Stdio;
 use std::time::Duration;
 
+use crate::support::{self, directory, uvatrain};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use support::{directory, uvatrain};
 
 /// A hang is one after that long: far more than any of these calls takes on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -1,22 +1,14 @@
 //! `uvatrain run`: a command of the user's takes the batches. The command here is this very executable ([`command`]),
 //! so that every ending it may have can be told to it.
 
-mod support;
-
 use std::path::Path;
 
+use crate::support::command::{self, recorded, run};
+use crate::support::runs::{Metrics, small_graph, wait_until};
+use crate::support::{self, Running, directory};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use support::command::{self, recorded, run};
-use support::runs::{Metrics, small_graph, wait_until};
-use support::{Running, directory};
 use uva_runtime::launcher::PROTOCOL;
 use uva_runtime::{LoaderOptions, Runtime};
-
-/// What the runs of this file start; in the test run itself it does nothing.
-#[test]
-fn the_command() {
-    command::do_as_told();
-}
 
 /// Split, epoch, number and hash of every batch of so many epochs, as the roles make them as threads.
 fn expected(directory: &Path, epochs: u32) -> Vec<(String, u64, u64, String)> {
@@ -255,7 +247,7 @@ fn whoever_attaches_outside_of_a_run_is_told_how_to_start_one() {
     let temp = directory();
     let command = |variable: Option<&str>| {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        command.args(["the_command", "--exact", "--nocapture"]).current_dir(temp.path());
+        command.args([command::NAME, "--exact", "--nocapture"]).current_dir(temp.path());
         command.env(command::STEPS, "attach");
         if let Some(variable) = variable {
             command.env("UVATRAIN_ATTACH", variable);

@@ -1,14 +1,12 @@
 //! `scripts/peers/compare.py` without any of the peers: a stand-in that speaks a worker's protocol takes their place.
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::support::{directory, uvatrain};
 use serde_json::Value;
-use support::{directory, uvatrain};
 
 /// Answers every request at once: a batch of a hundredth of a second. It is started in the place of a Python.
 const STAND_IN: &str = r#"#!/usr/bin/env python3

@@ -1,13 +1,11 @@
 //! The program's own trace: `RUST_LOG` and `UVATRAIN_LOG`, in every process of a run, each line with whose it is. The
 //! real binary throughout.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::support::runs::{Metrics, small_graph, train};
+use crate::support::{directory, uvatrain};
 use serde_json::Value;
-use support::runs::{Metrics, small_graph, train};
-use support::{directory, uvatrain};
 
 /// The lines of the trace as text: level, and whose with target and message behind it.
 fn lines(stderr: &str) -> Vec<(&str, &str)> {

@@ -186,8 +186,9 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// As they are now; `temporary` is the run's `TMPDIR`. Only what could be ours counts: other programs of the
-    /// machine come and go.
+    /// As they are now; `temporary` is the run's `TMPDIR`, and lies in its test's directory. Only what could be the
+    /// run's counts: other programs of the machine come and go, and so do the daemons of MPS in other tests'
+    /// directories.
     pub fn now(temporary: &Path) -> Traces {
         let names = |folder: &Path| -> Vec<String> {
             let mut names: Vec<_> = fs::read_dir(folder)
@@ -198,7 +199,9 @@ impl Traces {
             names.sort();
             names
         };
-        let ours = |name: &String| name.contains("uva");
+        let own = temporary.parent().expect("in the test's directory").to_string_lossy();
+        let anothers = |name: &str| name.contains(super::DIRECTORIES) && !name.contains(&*own);
+        let ours = |name: &String| name.contains("uva") && !anothers(name);
         let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
         Traces {
             shm: names(Path::new("/dev/shm")).into_iter().filter(ours).collect(),

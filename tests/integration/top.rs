@@ -1,7 +1,5 @@
 //! `uvatrain top`: a run watched from beside, and whatever else may be at an address. The real binary on both sides.
 
-mod support;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,9 +7,9 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::support::runs::{small_graph, train, wait_until};
+use crate::support::{Running, directory, uvatrain};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
-use support::runs::{small_graph, train, wait_until};
-use support::{Running, directory, uvatrain};
 
 /// A run that does not end by itself, and its port.
 fn watched_run(directory: &std::path::Path, options: &str) -> (Running, u16) {

@@ -1,15 +1,13 @@
 //! `scripts/gpu/suite.sh`, `carry.sh` and `peers.py`, as far as they go without a GPU: the steps that drive the
 //! binary, under the stand-ins for NVIDIA's driver and for the control program of MPS.
 
-mod support;
-
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::support::directory;
+use crate::support::runs::wait_until;
 use serde_json::Value;
-use support::directory;
-use support::runs::wait_until;
 
 fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").canonicalize().unwrap()

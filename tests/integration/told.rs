@@ -1,15 +1,13 @@
 //! What a run tells a person, and what it leaves out: figures with what they count, epochs and batches from 1, where a
 //! failure was, how to go on. The real binary throughout.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use support::arrays::{npy, six_nodes};
-use support::runs::{Metrics, small_graph, train};
-use support::{Outcome, contents, directory, uvatrain};
+use crate::support::arrays::{npy, six_nodes};
+use crate::support::runs::{Metrics, small_graph, train};
+use crate::support::{self, Outcome, contents, directory, uvatrain};
 
 /// The summary's value of this name.
 fn fact<'o>(outcome: &'o Outcome, name: &str) -> &'o str {

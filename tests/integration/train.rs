@@ -1,15 +1,15 @@
 //! Training as its users meet it: the real binary, three processes and more, its metrics and checkpoints.
 
-mod support;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 
+use crate::support::arrays::{npy, six_nodes};
+use crate::support::runs::{Metrics, small_graph, train, wait_for_batches, wait_until};
+use crate::support::{
+    self, assert_same_contents, contents, directory, real_graph, uvatrain, uvatrain_behind,
+};
 use rustix::process::{Pid, Signal, kill_process};
-use support::arrays::{npy, six_nodes};
-use support::runs::{Metrics, small_graph, train, wait_for_batches, wait_until};
-use support::{assert_same_contents, contents, directory, real_graph, uvatrain, uvatrain_behind};
 
 #[test]
 fn batches_and_losses_are_equal_for_any_number_of_samplers_in_process_and_across_processes() {
@@ -320,7 +320,8 @@ fn a_model_without_the_edges_stays_ten_points_below_one_with_them() {
 /// Two of the graphs of scripts/measure/accuracy.py, which trains all of them; a minute on two cores.
 #[test]
 fn published_accuracies_on_cora_are_reached_within_a_point() {
-    let Some(graph) = real_graph("published_accuracies_on_cora_are_reached_within_a_point", "cora") else {
+    let Some(graph) = real_graph("train::published_accuracies_on_cora_are_reached_within_a_point", "cora")
+    else {
         return;
     };
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/measure/accuracy.py");

@@ -2,20 +2,12 @@
 //! nothing is left. Every wait has a watchdog, and a process that outlived the run would hold its stderr, which the
 //! watchdog sees.
 
-mod support;
-
 use std::path::Path;
 
+use crate::support::command::{self, recorded, run};
+use crate::support::runs::{Process, Traces, role_of, small_graph, wait_until};
+use crate::support::{Running, directory};
 use rustix::process::{Pid, Signal, kill_process};
-use support::command::{self, recorded, run};
-use support::runs::{Process, Traces, role_of, small_graph, wait_until};
-use support::{Running, directory};
-
-/// What the runs of this file start; in the test run itself it does nothing.
-#[test]
-fn the_command() {
-    command::do_as_told();
-}
 
 /// Around the command, so that what attaches is no child of the launcher's.
 const SHELL: &str = r#""$@"; exit $?"#;

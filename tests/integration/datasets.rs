@@ -1,8 +1,6 @@
 //! The commands that make datasets out of what users have: what they refuse, what they say of what came, and how they
 //! end when a signal ends them. The real binary throughout; only the last tests need libtorch.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,9 +9,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::support::arrays::{header, npy, six_nodes};
+use crate::support::{Outcome, assert_same_contents, contents, directory, uvatrain, uvatrain_behind};
 use rustix::process::{Pid, Signal, kill_process};
-use support::arrays::{header, npy, six_nodes};
-use support::{Outcome, assert_same_contents, contents, directory, uvatrain, uvatrain_behind};
 
 fn run(directory: &Path, words: &str) -> Outcome {
     uvatrain(directory, words.split_whitespace()).run()
@@ -28,12 +26,12 @@ fn generate(directory: &Path, out: &str, more: &str) {
 
 /// Matrices and labels of a Planetoid graph of three nodes, by the ends of their files' names.
 const PLANETOID: [(&str, &[u8]); 6] = [
-    ("x", include_bytes!("../fuzz/seeds/csr_2x2.pickle")),
-    ("allx", include_bytes!("../fuzz/seeds/csr_2x2.pickle")),
-    ("tx", include_bytes!("../fuzz/seeds/csr_1x2.pickle")),
-    ("y", include_bytes!("../fuzz/seeds/labels_2x2.pickle")),
-    ("ally", include_bytes!("../fuzz/seeds/labels_2x2.pickle")),
-    ("ty", include_bytes!("../fuzz/seeds/labels_1x2.pickle")),
+    ("x", include_bytes!("../../fuzz/seeds/csr_2x2.pickle")),
+    ("allx", include_bytes!("../../fuzz/seeds/csr_2x2.pickle")),
+    ("tx", include_bytes!("../../fuzz/seeds/csr_1x2.pickle")),
+    ("y", include_bytes!("../../fuzz/seeds/labels_2x2.pickle")),
+    ("ally", include_bytes!("../../fuzz/seeds/labels_2x2.pickle")),
+    ("ty", include_bytes!("../../fuzz/seeds/labels_1x2.pickle")),
 ];
 
 #[test]

@@ -2,10 +2,8 @@
 //! all: each round takes up the last good checkpoint of the round before.
 //!
 //! Forty rounds, about two and a half seconds each: starting four processes and loading libtorch twice is most of it.
-//! `UVATRAIN_FAULT_ROUNDS=200 UVATRAIN_FAULT_RESULTS=FILE.json cargo test --test random_faults` plays more, and
-//! writes down how each ended.
-
-mod support;
+//! `UVATRAIN_FAULT_ROUNDS=200 UVATRAIN_FAULT_RESULTS=FILE.json cargo test --test integration random_faults`
+//! plays more, and writes down how each ended.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,11 +11,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
+use crate::support::runs::{
+    Metrics, Process, Traces, checkpoint_files, processes_of, wait_for_batches, wait_until,
+};
+use crate::support::slots::{RINGS, Rings, STATES};
+use crate::support::{Running, Uvatrain, directory, uvatrain};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use support::runs::{Metrics, Process, Traces, checkpoint_files, processes_of, wait_for_batches, wait_until};
-use support::slots::{RINGS, Rings, STATES};
-use support::{Running, Uvatrain, directory, uvatrain};
 use uva_graph::mix;
 
 const ROLES: [&str; 4] = ["sampler", "producer", "consumer", "launcher"];
@@ -223,7 +223,7 @@ fn whatever_is_killed_or_stopped_in_whatever_state_the_next_run_goes_on_with_the
     }
     if let Some(path) = env::var_os("UVATRAIN_FAULT_RESULTS") {
         let results = json!({
-            "about": "Made by tests/random_faults.rs: how many rounds ended how, with nothing left, every batch of them \
+            "about": "Made by tests/integration/random_faults.rs: how many rounds ended how, with nothing left, every batch of them \
                       equal to that of a run that nothing disturbed.",
             "rounds": rounds, "seconds": seconds, "epochs": last + 1, "batches": trained.0.len(), "ended": ended,
         });

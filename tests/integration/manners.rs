@@ -1,14 +1,12 @@
 //! How the command line behaves where it is used daily: options from a file, suggestions, completions, manual pages,
 //! colours, closed pipes. The real binary throughout; nothing here needs libtorch.
 
-mod support;
-
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
-use support::arrays::six_nodes;
-use support::{assert_same_contents, contents, directory, uvatrain};
+use crate::support::arrays::six_nodes;
+use crate::support::{assert_same_contents, contents, directory, uvatrain};
 
 // ---- options from a file
 

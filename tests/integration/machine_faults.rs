@@ -1,20 +1,18 @@
 //! Machines that are short of something, files that change under a run, clocks that jump: a run either does its work or
 //! says what is missing, and leaves nothing.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
-use support::runs::{
+use crate::support::runs::{
     Metrics, Traces, checkpoint_files, processes_of, role_of, small_graph, train, wait_for_batches,
     wait_until,
 };
-use support::{
+use crate::support::{
     Outcome, contents, directory, uvatrain, uvatrain_behind, uvatrain_behind_mounts, uvatrain_with_threads,
 };
+use rustix::process::{Pid, Signal, kill_process};
 
 const TRAIN: &str = "train graph --fanouts 5,4 --batch-size 100 --hidden 16 --train-threads 1 --gather-threads 1 \
                      --samplers 2 --eval full";

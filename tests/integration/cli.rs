@@ -2,14 +2,12 @@
 //!
 //! Nothing here needs libtorch: training has whole-program tests of its own.
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::arrays::{header, npy, six_nodes, write_weights};
+use crate::support::{self, assert_same_contents, contents, directory, shared_datasets, uvatrain};
 use rustix::process::Signal;
-use support::arrays::{header, npy, six_nodes, write_weights};
-use support::{assert_same_contents, contents, directory, shared_datasets, uvatrain};
 use uva_sample::SamplerKind;
 
 // ---- help and usage
@@ -602,7 +600,7 @@ fn planetoid(test: &str) -> Option<PathBuf> {
 
 #[test]
 fn import_planetoid_reads_the_published_files() {
-    let Some(source) = planetoid("import_planetoid_reads_the_published_files") else { return };
+    let Some(source) = planetoid("cli::import_planetoid_reads_the_published_files") else { return };
     let temp = directory();
     let counts = [("cora", 2708, 1433, 7, 140), ("citeseer", 3327, 3703, 6, 120)];
     for (name, nodes, features, classes, train) in counts {
@@ -619,7 +617,8 @@ fn import_planetoid_reads_the_published_files() {
 
 #[test]
 fn a_truncated_planetoid_file_is_refused_by_name_and_leaves_nothing() {
-    let Some(source) = planetoid("a_truncated_planetoid_file_is_refused_by_name_and_leaves_nothing") else {
+    let Some(source) = planetoid("cli::a_truncated_planetoid_file_is_refused_by_name_and_leaves_nothing")
+    else {
         return;
     };
     let temp = directory();

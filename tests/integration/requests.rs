@@ -1,8 +1,6 @@
 //! `uvatrain bench requests` as its users meet it. Nothing here needs libtorch or a GPU.
 
-mod support;
-
-use support::{directory, uvatrain};
+use crate::support::{directory, uvatrain};
 
 fn json(arguments: &[&str]) -> serde_json::Value {
     let temp = directory();
