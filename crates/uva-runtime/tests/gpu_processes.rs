@@ -1,7 +1,7 @@
 //! The roles as processes over the stand-in for NVIDIA's driver, with a consumer that holds every byte against the
 //! dataset and no libtorch, so that a run takes a fraction of a second and hundreds of faults can be tried.
 //!
-//! A test without libtest's harness: this executable is also what the launcher starts as its roles.
+//! A program of its own, without libtest's harness: the launcher starts this executable as its roles too.
 
 mod common;
 
