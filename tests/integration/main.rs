@@ -13,6 +13,8 @@ mod cuda;
 mod datasets;
 mod docs;
 #[cfg(feature = "train")]
+mod dry_run;
+#[cfg(feature = "train")]
 mod faults;
 #[cfg(feature = "train")]
 mod gpu_suite;

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use uva_graph::Split;
 use uva_runtime::RuntimeError;
-use uva_runtime::consumer::{BatchStream, Place};
+use uva_runtime::consumer::{BatchStream, PassCursor};
 use uva_runtime::launcher::attach;
 
 use super::Uvatrain;
@@ -107,7 +107,7 @@ fn do_step(
             let (split, epoch) = rest.split_once(' ').expect("a split and an epoch");
             let split = Split::ALL.into_iter().find(|s| s.name() == split).expect("a split");
             let stream = stream.as_mut().expect("it has attached");
-            stream.go_to(Place { split, epoch: epoch.parse().expect("an epoch"), batch: 0 });
+            stream.go_to(PassCursor { split, epoch: epoch.parse().expect("an epoch"), batch: 0 });
             take(stream, u64::MAX, false, *hold)?;
         }
         "features" => {
@@ -172,7 +172,7 @@ fn take(
                 return Ok(());
             }
             let place = stream.place();
-            stream.go_to(Place { epoch: place.epoch + 1, batch: 0, ..place });
+            stream.go_to(PassCursor { epoch: place.epoch + 1, batch: 0, ..place });
             continue;
         };
         let (split, epoch, index, hash) = (batch.split(), batch.epoch(), batch.index(), batch.hash());

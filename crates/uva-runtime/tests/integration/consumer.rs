@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use uva_batch::{ColumnError, Element};
 use uva_graph::{Dataset, Split, Verify};
 use uva_runtime::backend::Backend;
-use uva_runtime::consumer::{BatchStream, Place};
+use uva_runtime::consumer::{BatchStream, PassCursor};
 use uva_runtime::options::Part;
 use uva_runtime::{Batch, LoaderOptions, Runtime, RuntimeError};
 
@@ -55,7 +55,7 @@ fn hashes(dataset: &Arc<Dataset>, epochs: u32) -> BTreeMap<Key, u64> {
     all
 }
 
-fn pass(stream: &mut BatchStream, place: Place) -> Vec<(Key, u64)> {
+fn pass(stream: &mut BatchStream, place: PassCursor) -> Vec<(Key, u64)> {
     stream.go_to(place);
     let mut seen = Vec::new();
     while let Some(batch) = stream.next_batch(&|| false).unwrap() {
@@ -64,8 +64,8 @@ fn pass(stream: &mut BatchStream, place: Place) -> Vec<(Key, u64)> {
     seen
 }
 
-fn place(split: Split, epoch: u32, batch: u64) -> Place {
-    Place { split, epoch, batch }
+fn place(split: Split, epoch: u32, batch: u64) -> PassCursor {
+    PassCursor { split, epoch, batch }
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn a_batch_larger_than_its_slot_is_the_samplers_error_and_not_a_dead_peer() {
         }
     };
     assert!(matches!(error, RuntimeError::Option(_)), "{error:?}");
-    assert!(error.to_string().contains("--slot-bytes"), "{error}");
+    assert!(error.to_string().contains("slot_bytes"), "{error}");
 }
 
 #[test]
