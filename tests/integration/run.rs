@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::support::command::{self, recorded, run};
-use crate::support::runs::{Metrics, small_graph, wait_until};
+use crate::support::runs::{Metrics, samplers_of, small_graph, wait_until};
 use crate::support::{self, Running, directory};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use uva_runtime::launcher::PROTOCOL;
@@ -440,4 +440,33 @@ fn a_process_that_attaches_in_the_name_of_another_is_sent_away_and_nobody_is_end
     run(temp.path(), "", Some(&shell), "attach; take 3; close").run().succeeds();
     bystander.kill().unwrap();
     bystander.wait().unwrap();
+}
+
+/// The cores that the first thread of a process may use.
+fn cores_of(pid: i32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.unwrap_or_default().trim().to_owned()
+}
+
+#[test]
+fn pinned_samplers_have_a_core_each_and_make_the_same_batches() {
+    let temp = directory();
+    small_graph(temp.path());
+    let mut run =
+        run(temp.path(), "--pin-samplers", None, "attach; take 1; await seen; pass train 0; close").start();
+    wait_for_record(&mut run, temp.path(), 1);
+    let mut cores: Vec<String> = samplers_of(&run, 2).iter().map(|sampler| cores_of(sampler.pid)).collect();
+    std::fs::write(temp.path().join("seen"), "").unwrap();
+    run.wait().succeeds();
+    for core in &cores {
+        assert!(core.parse::<usize>().is_ok(), "{cores:?} are not one core each");
+    }
+    cores.sort();
+    cores.dedup();
+    let there = std::thread::available_parallelism().map_or(1, usize::from);
+    assert_eq!(cores.len(), there.min(2), "{cores:?}");
+    let all = expected(temp.path(), 1);
+    let trained = all.iter().filter(|(split, ..)| split == "train").count();
+    assert_eq!(recorded(temp.path())[1..=trained], all[..trained]);
 }

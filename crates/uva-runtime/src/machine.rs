@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 use crate::RuntimeError;
 
 /// What gives more threads and processes.
@@ -39,6 +41,23 @@ pub fn has_proc() -> bool {
 #[must_use]
 pub fn share_of_cores(parts: usize) -> usize {
     (thread::available_parallelism().map_or(1, usize::from) / parts).max(1)
+}
+
+/// Keeps the calling thread on one CPU core: of those that this process may use, the one with this number, counted
+/// round if there are fewer. Threads that it starts later stay there too.
+///
+/// # Errors
+/// [`RuntimeError::Option`] where the system refuses it.
+pub fn pin_to_core(number: usize) -> Result<(), RuntimeError> {
+    let refused = |error| {
+        RuntimeError::option("pin_samplers", "true", format!("the system does not allow it: {error}"))
+    };
+    let allowed = sched_getaffinity(None).map_err(refused)?;
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+    let mut own = CpuSet::new();
+    // A thread runs on at least one core.
+    own.set(cores[number % cores.len()]);
+    sched_setaffinity(None, &own).map_err(refused)
 }
 
 /// Starts the threads that this process's parallel loops share (rayon's global pool): one a core, or as many as

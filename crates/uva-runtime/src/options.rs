@@ -80,6 +80,9 @@ options! {
         samplers: usize = 1
             => Field::within("W", 1, MAX_SAMPLERS as u64).of(PIPELINE, &[Speed])
                 .computed("a quarter of the CPU cores, 1 to 8", || share_of_cores(4).min(8).to_string()),
+        /// Keep each sampler on a CPU core of its own; with more samplers than cores, samplers share cores
+        pin_samplers: bool = false
+            => Field::switch().of(PIPELINE, &[Speed]),
         /// Feature slots between producer and consumer; with 2, one is filled while the other is trained on
         feature_slots: usize = 2
             => Field::within("SLOTS", 1, 64).of(PIPELINE, &[Speed]).named("slots"),

@@ -153,6 +153,17 @@ pub fn role_of(run: &Running, role: &str) -> Process {
     found.expect("it was found")
 }
 
+/// The samplers of a run, as soon as so many are there.
+pub fn samplers_of(run: &Running, samplers: usize) -> Vec<Process> {
+    let mut found = Vec::new();
+    wait_until("all samplers are started", || {
+        found = children_of(run.child.id());
+        found.retain(|process| process.role == "sampler");
+        found.len() == samplers
+    });
+    found
+}
+
 fn children_of(parent: u32) -> Vec<Process> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").expect("/proc").flatten() {

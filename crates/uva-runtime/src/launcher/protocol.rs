@@ -110,7 +110,7 @@ mod tests {
         .Welcome.loader.batch_size .Welcome.loader.batch_slots .Welcome.loader.degrees .Welcome.loader.drop_last \
         .Welcome.loader.edge_ids .Welcome.loader.expand .Welcome.loader.fanouts .Welcome.loader.feature_slots \
         .Welcome.loader.feature_type .Welcome.loader.gather_threads .Welcome.loader.input_id .Welcome.loader.part.index \
-        .Welcome.loader.part.of .Welcome.loader.replace .Welcome.loader.sampler_kind .Welcome.loader.samplers .Welcome.loader.seed \
+        .Welcome.loader.part.of .Welcome.loader.pin_samplers .Welcome.loader.replace .Welcome.loader.sampler_kind .Welcome.loader.samplers .Welcome.loader.seed \
         .Welcome.loader.slot_bytes .Welcome.loader.walk_length .Welcome.loader.walk_stop .Welcome.loader.walks \
         .Welcome.passes.epochs .Welcome.passes.start.batch \
         .Welcome.passes.start.epoch .Welcome.passes.steered .Welcome.passes.test .Welcome.passes.validate \

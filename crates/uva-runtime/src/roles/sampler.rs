@@ -47,6 +47,11 @@ impl SamplerRole<'_> {
 
     fn sample_all(&mut self, clock: &mut StageClock) -> Result<(), RuntimeError> {
         let (plan, control, place) = (self.plan, self.control, FIRST_SAMPLER + self.index);
+        if plan.options.pin_samplers {
+            // Threads of the shuffle would inherit the one core.
+            machine::start_threads()?;
+            machine::pin_to_core(self.index)?;
+        }
         let graph = SampledGraph::new(self.dataset, self.reordered.as_ref().map(|bytes| bytes.bytes()))?;
         let lists = plan.caches.lists;
         let engine = match (&self.gpu, plan.backend.gpu_sampler()) {
