@@ -8,7 +8,9 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use uva_graph::{Csc, Indices, Split};
 use uva_sample::philox::{Purpose, Stream, StreamKey};
-use uva_sample::{BatchBounds, BatchKey, MiniBatch, NeighborSampler, SamplerOptions, SeedOrder};
+use uva_sample::{
+    BatchBounds, BatchKey, BatchSampler, MiniBatch, NeighborSampler, SamplerOptions, SeedOrder,
+};
 
 const NODES: usize = 100_000;
 const EDGES: usize = 2_000_000;

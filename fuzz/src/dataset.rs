@@ -37,7 +37,7 @@ pub fn whole() -> &'static BTreeMap<String, Vec<u8>> {
     WHOLE.get_or_init(|| {
         let directory = directory();
         let out = directory.path().join("graph");
-        let options = generate::PowerLaw {
+        let common = generate::Common {
             nodes: 24,
             average_degree: 3.0,
             feature_dim: 3,
@@ -45,7 +45,7 @@ pub fn whole() -> &'static BTreeMap<String, Vec<u8>> {
             name: Some("fuzz".to_owned()),
             ..Default::default()
         };
-        generate::power_law(&out, &options, &|_| {}).expect("a dataset");
+        generate::write(&out, &generate::PowerLaw::of(common), &|_| {}).expect("a dataset");
         let edges = Dataset::open(&out).expect("a dataset").edges();
         let weights: Vec<f32> = (0..edges).map(|edge| edge as f32).collect();
         write_array(&out.join("weight.npy"), NpyType::F32, &[], &weights).expect("room for a file");

@@ -3,12 +3,11 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use crate::codes::{Code, Outcome};
+use crate::device;
 use crate::registry::{Registry, give, lock, number, pointer};
-use crate::stream::Queue;
-use crate::{device, event, memory, modules, stream};
 
 /// A context. Everything made in it keeps it alive as an object; whether it is alive as a context is a flag.
 #[derive(Debug)]
@@ -17,7 +16,6 @@ pub struct Context {
     /// The code of the fault that it was lost to; 0 while sound.
     lost: AtomicU32,
     destroyed: AtomicBool,
-    default_stream: OnceLock<Arc<Queue>>,
 }
 
 static CONTEXTS: Registry<Context> = Registry::new();
@@ -45,24 +43,6 @@ impl Context {
             0 => Ok(()),
             code => Err(Code(code)),
         }
-    }
-
-    /// The stream of handle 0. Other streams do not wait for it, nor it for them.
-    pub fn default_stream(self: &Arc<Self>) -> Result<Arc<Queue>, Code> {
-        if let Some(queue) = self.default_stream.get() {
-            return Ok(queue.clone());
-        }
-        let made = Queue::start(self)?;
-        let kept = self.default_stream.get_or_init(|| made.clone()).clone();
-        if !Arc::ptr_eq(&kept, &made) {
-            made.close();
-        }
-        Ok(kept)
-    }
-
-    /// The default stream, if it was ever used.
-    pub fn used_default_stream(&self) -> Option<Arc<Queue>> {
-        self.default_stream.get().cloned()
     }
 }
 
@@ -101,30 +81,25 @@ pub fn retain_primary(ordinal: usize) -> u64 {
         primary.resize(ordinal + 1, None);
     }
     let (count, handle) = primary[ordinal].get_or_insert_with(|| {
-        let context = Context {
-            device: ordinal,
-            lost: AtomicU32::new(0),
-            destroyed: AtomicBool::new(false),
-            default_stream: OnceLock::new(),
-        };
+        let context = Context { device: ordinal, lost: AtomicU32::new(0), destroyed: AtomicBool::new(false) };
         (0, CONTEXTS.insert(Arc::new(context)))
     });
     *count += 1;
     *handle
 }
 
-/// Gives one count back; the last one ends the context and all that was made in it.
+/// Gives one count back; the last one destroys the context, which is returned.
 ///
 /// # Errors
 /// `CUDA_ERROR_INVALID_CONTEXT` when nobody holds it.
-pub fn release_primary(ordinal: usize) -> Outcome {
+pub fn give_back_primary(ordinal: usize) -> Result<Option<Arc<Context>>, Code> {
     let handle = {
         let mut primary = lock(&PRIMARY);
         let slot = primary.get_mut(ordinal).ok_or(Code::INVALID_CONTEXT)?;
         let (count, handle) = slot.as_mut().ok_or(Code::INVALID_CONTEXT)?;
         *count -= 1;
         if *count > 0 {
-            return Ok(());
+            return Ok(None);
         }
         let handle = *handle;
         *slot = None;
@@ -132,12 +107,7 @@ pub fn release_primary(ordinal: usize) -> Outcome {
     };
     let context = CONTEXTS.remove(handle)?;
     context.destroyed.store(true, Ordering::Release);
-    // In this order: no stream may start an operation on memory that is being taken away.
-    stream::end_all_of(&context);
-    event::end_all_of(&context);
-    modules::end_all_of(&context);
-    memory::end_all_of(&context);
-    Ok(())
+    Ok(Some(context))
 }
 
 /// # Safety
@@ -149,10 +119,6 @@ pub unsafe fn primary_retain(context: *mut *mut c_void, device: i32) -> Outcome 
     }
     // SAFETY: the caller's promise.
     unsafe { give(context, pointer(retain_primary(ordinal))) }
-}
-
-pub fn primary_release(device: i32) -> Outcome {
-    release_primary(device::ordinal(device)?)
 }
 
 pub fn set_current(context: *mut c_void) -> Outcome {
@@ -177,12 +143,4 @@ pub unsafe fn get_device(device: *mut i32) -> Outcome {
     let ordinal = current()?.device;
     // SAFETY: the caller's promise.
     unsafe { give(device, ordinal as i32) }
-}
-
-pub fn synchronize() -> Outcome {
-    let current = current()?;
-    for queue in stream::all_of(&current) {
-        queue.synchronize()?;
-    }
-    current.check()
 }

@@ -4,10 +4,10 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use crate::codes::{Code, Outcome};
-use crate::exports::FUNCTIONS;
+use crate::functions::Exported;
 use crate::mps;
 use crate::registry::give;
-use crate::settings::{Feature, Settings, settings};
+use crate::settings::{Feature, Settings, known_settings};
 use crate::types::Uuid;
 
 /// What `cuInit` found out, for the rest of the process's life, as a real client's limits are fixed at its start.
@@ -50,7 +50,7 @@ pub fn init(flags: c_uint) -> Outcome {
     if flags != 0 {
         return Err(Code::INVALID_VALUE);
     }
-    let settings = settings().map_err(|wrong| {
+    let settings = known_settings().map_err(|wrong| {
         eprintln!("cuda-sim: {wrong}");
         Code::INVALID_VALUE
     })?;
@@ -61,7 +61,7 @@ pub fn init(flags: c_uint) -> Outcome {
 /// # Safety
 /// `version` is null or writable.
 pub unsafe fn driver_version(version: *mut c_int) -> Outcome {
-    let known = settings().map_or(13000, |settings| settings.driver_version);
+    let known = known_settings().map_or(13000, |settings| settings.driver_version);
     // SAFETY: the caller's promise.
     unsafe { give(version, known) }
 }
@@ -193,6 +193,7 @@ pub unsafe fn error_name(code: u32, text: *mut *const c_char) -> Outcome {
 /// # Safety
 /// `address` is null or writable; `name` is null or a C string; `status` is null or writable.
 pub unsafe fn proc_address(
+    functions: &[Exported],
     name: *const c_char,
     address: *mut *mut c_void,
     version: c_int,
@@ -203,14 +204,14 @@ pub unsafe fn proc_address(
     }
     // SAFETY: not null, and a C string by the caller's promise.
     let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Code::INVALID_VALUE)?;
-    let exact = FUNCTIONS.iter().find(|function| function.name == name);
+    let exact = functions.iter().find(|function| function.name == name);
     // Asked for by the bare name, the newest version there is.
-    let found = FUNCTIONS
+    let found = functions
         .iter()
         .filter(|f| f.name.strip_prefix(name).is_some_and(|rest| rest.starts_with("_v")))
         .max_by_key(|f| f.name)
         .or(exact)
-        .filter(|_| version <= settings().map_or(13000, |settings| settings.driver_version));
+        .filter(|_| version <= known_settings().map_or(13000, |settings| settings.driver_version));
     let (value, verdict, outcome) = match found {
         Some(function) => ((function.address)().cast_mut(), 0, Ok(())),
         // CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND

@@ -4,11 +4,12 @@ use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::codes::{Code, Outcome};
-use crate::exports::{FUNCTION_COUNT, FUNCTIONS};
+use crate::functions::Exported;
 use crate::registry::lock;
 use crate::settings::{role, settings};
 use crate::{context, device};
@@ -27,34 +28,42 @@ pub enum Needs {
     Release,
 }
 
-static COUNTS: [AtomicU64; FUNCTION_COUNT] = [const { AtomicU64::new(0) }; FUNCTION_COUNT];
-
 thread_local! {
     static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs `body` as the work of the function at `place` of the table, and gives the CUresult.
-pub fn call(place: usize, needs: Needs, body: impl FnOnce() -> Outcome) -> u32 {
+pub fn call(
+    functions: &'static [Exported],
+    place: usize,
+    needs: Needs,
+    body: impl FnOnce() -> Outcome,
+) -> u32 {
     // Unwinding through C frames is undefined. What a panic leaves behind is whole: see `registry::lock`.
-    let outcome = catch_unwind(AssertUnwindSafe(|| attempt(place, needs, body)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| attempt(functions, place, needs, body)));
     match outcome {
         Ok(Ok(())) => 0,
         Ok(Err(code)) => code.0,
         Err(_) => {
-            eprintln!("cuda-sim: {} panicked", FUNCTIONS[place].name);
+            eprintln!("cuda-sim: {} panicked", functions[place].name);
             Code::UNKNOWN.0
         }
     }
 }
 
-fn attempt(place: usize, needs: Needs, body: impl FnOnce() -> Outcome) -> Outcome {
-    let nth = COUNTS[place].fetch_add(1, Ordering::Relaxed) + 1;
-    let Ok(settings) = settings() else {
+fn attempt(
+    functions: &'static [Exported],
+    place: usize,
+    needs: Needs,
+    body: impl FnOnce() -> Outcome,
+) -> Outcome {
+    let nth = functions[place].calls.fetch_add(1, Ordering::Relaxed) + 1;
+    let Ok(settings) = settings(functions) else {
         // `cuInit` says what is wrong with the environment.
         return if needs == Needs::Nothing { body() } else { Err(Code::NOT_INITIALIZED) };
     };
-    if settings.counts.is_some() {
-        write_count(place);
+    if let Some(folder) = &settings.counts {
+        write_count(folder, &functions[place]);
     }
     if let Some(code) = settings.fault(place, nth) {
         if code.is_sticky()
@@ -98,18 +107,17 @@ pub fn in_host_function(function: impl FnOnce()) {
 /// The file of counts: a line of fixed length for each function called, in the order of their first calls.
 struct CountsFile {
     file: Option<File>,
-    lines: Vec<usize>,
+    lines: Vec<&'static str>,
 }
 
 /// Length of a line: the name, a space, the digits and the line feed.
 const LINE: usize = 64;
 
 /// Brings the count of one function up to date. The file is true at every moment, so a killed process has one too.
-fn write_count(place: usize) {
+fn write_count(folder: &Path, function: &'static Exported) {
     static FILE: Mutex<CountsFile> = Mutex::new(CountsFile { file: None, lines: Vec::new() });
     let mut counts = lock(&FILE);
     if counts.file.is_none() {
-        let Some(folder) = settings().ok().and_then(|settings| settings.counts.as_deref()) else { return };
         let role: String =
             role().chars().filter(|c| c.is_ascii_alphanumeric() || "-_".contains(*c)).collect();
         let role = if role.is_empty() { "process" } else { &role };
@@ -119,14 +127,14 @@ fn write_count(place: usize) {
             Err(error) => panic!("CUDA_SIM_COUNTS: {}: {error}", path.display()),
         }
     }
-    let line = counts.lines.iter().position(|&known| known == place).unwrap_or_else(|| {
-        counts.lines.push(place);
+    let name = function.name;
+    let line = counts.lines.iter().position(|&known| known == name).unwrap_or_else(|| {
+        counts.lines.push(name);
         counts.lines.len() - 1
     });
-    let name = FUNCTIONS[place].name;
     let digits = LINE - name.len() - 2;
     // Read under the lock, so that a later line never takes a count back.
-    let text = format!("{name} {:0digits$}\n", COUNTS[place].load(Ordering::Relaxed));
+    let text = format!("{name} {:0digits$}\n", function.calls.load(Ordering::Relaxed));
     if let Some(file) = &counts.file
         && let Err(error) = file.write_all_at(text.as_bytes(), (line * LINE) as u64)
     {

@@ -7,6 +7,7 @@
 use std::ffi::{c_uint, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use rustix::thread::futex;
 use rustix::time::ClockId;
@@ -15,14 +16,16 @@ use crate::codes::{Code, Outcome};
 use crate::context::{self, Context};
 use crate::memory_file::{Mapping, MemoryFile, PAGE, Purpose};
 use crate::registry::{Registry, give, lock, number, pointer};
-use crate::stream::{self, LOOK};
+
+/// How long a waiter sleeps before it looks whether its context has been lost meanwhile.
+pub const LOOK: Duration = Duration::from_millis(20);
 
 const DISABLE_TIMING: c_uint = 2;
 const INTERPROCESS: c_uint = 4;
 
 /// An event.
 pub struct Event {
-    context: Arc<Context>,
+    pub context: Arc<Context>,
     kind: Kind,
 }
 
@@ -65,7 +68,7 @@ impl SharedEvent {
 
     fn complete(&self, number: u64) {
         let counters = self.counters();
-        // Release: whoever sees the number sees what the stream did before. Pairs with the load in `is_complete`.
+        // Release: a reader of the number sees all that the stream did before. Pairs with the load in `is_complete`.
         counters.completed.fetch_max(number, Ordering::Release);
         counters.changes.fetch_add(1, Ordering::Release);
         // Not private: waiters are other processes. It fails on bad arguments only.
@@ -123,7 +126,7 @@ impl Ticket {
         }
     }
 
-    /// Completes it, and wakes whoever waits.
+    /// Completes it, and wakes its waiters.
     pub fn complete(&self) {
         match self {
             Self::Nothing => {}
@@ -148,7 +151,8 @@ impl Event {
         }
     }
 
-    fn record(&self) -> Ticket {
+    /// Begins another record.
+    pub fn record(&self) -> Ticket {
         match &self.kind {
             Kind::Local { last, .. } => {
                 let record = Arc::<Record>::default();
@@ -225,16 +229,6 @@ pub unsafe fn create(event: *mut *mut c_void, flags: c_uint) -> Outcome {
 
 pub fn destroy(event: *mut c_void) -> Outcome {
     EVENTS.remove(number(event)).map(|_| ())
-}
-
-pub fn record(event: *mut c_void, stream: *mut c_void) -> Outcome {
-    let event = get(event)?;
-    let queue = stream::queue(stream)?;
-    if !context::same(&event.context, &queue.context) {
-        return Err(Code::INVALID_HANDLE);
-    }
-    queue.enqueue_mark(event.record());
-    Ok(())
 }
 
 pub fn query(event: *mut c_void) -> Outcome {

@@ -2,17 +2,15 @@
 //! programs look up (cudarc's, for CUDA 13.0).
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::sync::atomic::AtomicU64;
 
 use crate::entry::{Needs, call};
+use crate::functions::Exported;
+use crate::settings::settings;
 use crate::types::{DevResource, HostFunction, IpcHandle, MemAccessDesc, MemAllocationProp, Uuid};
-use crate::{context, device, event, green, ipc, memory, modules, registration, stream, transfers, vmm};
-
-/// An exported function.
-pub struct Exported {
-    pub name: &'static str,
-    /// Its address, for `cuGetProcAddress`.
-    pub address: fn() -> *const c_void,
-}
+use crate::{
+    context, device, event, green, ipc, lifetime, memory, modules, registration, stream, transfers, vmm,
+};
 
 macro_rules! driver_functions {
     ($( [$needs:ident] $name:ident ( $($argument:ident : $type:ty),* $(,)? ) => $body:expr; )*) => {
@@ -21,12 +19,9 @@ macro_rules! driver_functions {
         #[derive(Clone, Copy)]
         enum Place { $($name),* }
 
-        /// How many functions are exported.
-        pub const FUNCTION_COUNT: usize = [$(Place::$name),*].len();
-
         /// Every exported function.
-        pub static FUNCTIONS: [Exported; FUNCTION_COUNT] = [
-            $(Exported { name: stringify!($name), address: || $name as *const c_void }),*
+        static FUNCTIONS: [Exported; [$(Place::$name),*].len()] = [
+            $(Exported { name: stringify!($name), address: || $name as *const c_void, calls: AtomicU64::new(0) }),*
         ];
 
         $(
@@ -40,7 +35,7 @@ macro_rules! driver_functions {
                 // Some bodies need no promise of the caller's.
                 #[allow(unused_unsafe)]
                 // SAFETY: the promises that the bodies ask for are the caller's, above.
-                call(Place::$name as usize, Needs::$needs, || unsafe { $body })
+                call(&FUNCTIONS, Place::$name as usize, Needs::$needs, || unsafe { $body })
             }
         )*
     };
@@ -53,9 +48,9 @@ driver_functions! {
     [Nothing] cuGetErrorName(code: c_uint, text: *mut *const c_char) => device::error_name(code, text);
     [Nothing] cuGetErrorString(code: c_uint, text: *mut *const c_char) => device::error_name(code, text);
     [Nothing] cuGetProcAddress_v2(name: *const c_char, address: *mut *mut c_void, version: c_int, flags: c_ulonglong, status: *mut c_uint)
-        => { let _ = flags; device::proc_address(name, address, version, status) };
+        => { let _ = flags; device::proc_address(&FUNCTIONS, name, address, version, status) };
     [Nothing] cuGetProcAddress(name: *const c_char, address: *mut *mut c_void, version: c_int, flags: c_ulonglong)
-        => { let _ = flags; device::proc_address(name, address, version, std::ptr::null_mut()) };
+        => { let _ = flags; device::proc_address(&FUNCTIONS, name, address, version, std::ptr::null_mut()) };
     [Init] cuDeviceGetCount(count: *mut c_int) => device::count(count);
     [Init] cuDeviceGet(device: *mut c_int, ordinal: c_int) => device::get(device, ordinal);
     [Init] cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int) => device::name(name, length, device);
@@ -67,11 +62,11 @@ driver_functions! {
 
     // Contexts.
     [Init] cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) => context::primary_retain(context, device);
-    [Init] cuDevicePrimaryCtxRelease_v2(device: c_int) => context::primary_release(device);
+    [Init] cuDevicePrimaryCtxRelease_v2(device: c_int) => lifetime::primary_release(device);
     [Init] cuCtxSetCurrent(context: *mut c_void) => context::set_current(context);
     [Init] cuCtxGetCurrent(context: *mut *mut c_void) => context::get_current(context);
     [Context] cuCtxGetDevice(device: *mut c_int) => context::get_device(device);
-    [Context] cuCtxSynchronize() => context::synchronize();
+    [Context] cuCtxSynchronize() => lifetime::synchronize();
 
     // Streams.
     [Context] cuStreamCreate(stream: *mut *mut c_void, flags: c_uint) => stream::create(stream, flags, 0);
@@ -84,7 +79,7 @@ driver_functions! {
 
     // Events.
     [Context] cuEventCreate(event: *mut *mut c_void, flags: c_uint) => event::create(event, flags);
-    [Context] cuEventRecord(event: *mut c_void, stream: *mut c_void) => event::record(event, stream);
+    [Context] cuEventRecord(event: *mut c_void, stream: *mut c_void) => stream::record_event(event, stream);
     [Context] cuEventQuery(event: *mut c_void) => event::query(event);
     [Context] cuEventSynchronize(event: *mut c_void) => event::synchronize(event);
     [Context] cuEventElapsedTime(milliseconds: *mut f32, start: *mut c_void, end: *mut c_void) => event::elapsed(milliseconds, start, end);
@@ -162,5 +157,5 @@ extern "C" fn cudaSimDeviceMemoryIsHostMemory() -> c_int {
 #[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 extern "C" fn cudaSimDrawsAsADevice() -> c_int {
-    c_int::from(crate::settings::settings().is_ok_and(|settings| settings.draws_as_a_device))
+    c_int::from(settings(&FUNCTIONS).is_ok_and(|settings| settings.draws_as_a_device))
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::codes::{Code, Outcome};
 use crate::context;
 use crate::device::{configured, multiprocessors, ordinal};
+use crate::lifetime;
 use crate::registry::{Registry, give, number, pointer};
 use crate::settings::Feature;
 use crate::stream;
@@ -196,5 +197,5 @@ pub unsafe fn context_resource(green: *mut c_void, place: *mut DevResource, kind
 
 pub fn destroy(green: *mut c_void) -> Outcome {
     let green = GREEN.remove(number(green))?;
-    context::release_primary(green.device)
+    lifetime::release_primary(green.device)
 }

@@ -52,7 +52,7 @@ pub fn library_folder() -> PathBuf {
     folder
 }
 
-/// Makes `link` point to `library`. Renaming puts it there whole, whoever does the same at the same time.
+/// Makes `link` point to `library`. Renaming is atomic, so other processes may do the same at the same time.
 fn link(library: &Path, link: &Path) {
     if std::fs::read_link(link).is_ok_and(|target| target == library) {
         return;
@@ -63,7 +63,7 @@ fn link(library: &Path, link: &Path) {
     made.unwrap_or_else(|error| panic!("{}: {error}", link.display()));
 }
 
-/// Runs a command to its end, or ends it: a wait that nothing fulfils is a failure of its test, not of whoever runs it.
+/// Runs a command to its end, or kills it: a test that waits for ever fails and does not hang the run.
 fn run(mut command: Command, test_name: &str) -> Output {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = child.expect("this executable runs");

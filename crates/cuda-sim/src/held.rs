@@ -11,10 +11,9 @@ use uva_kernels::Access;
 
 use crate::codes::{Code, Outcome};
 use crate::context;
-
 use crate::ranges;
 use crate::registry::lock;
-use crate::settings::settings;
+use crate::settings::known_settings;
 
 /// The words of the launches of `spin_until` that have not run to their end.
 static WORDS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
@@ -55,7 +54,7 @@ fn any() -> bool {
 /// # Errors
 /// `CUDA_ERROR_LAUNCH_TIMEOUT`, which loses the context, where the watchdog is on and a kernel is held.
 pub fn watch(call: &str) -> Outcome {
-    if !settings().is_ok_and(|settings| settings.watches_held_kernels) || !any() {
+    if !known_settings().is_ok_and(|settings| settings.watches_held_kernels) || !any() {
         return Ok(());
     }
     eprintln!("cuda-sim: {call} while a kernel is held: a driver may wait for that kernel, and so for ever");

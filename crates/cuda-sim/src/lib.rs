@@ -1,9 +1,9 @@
 //! A stand-in libcuda for machines without a GPU: for tests, never shipped.
 //!
 //! Built twice from one source. As a shared library it exports the CUDA driver's functions that this project calls (the
-//! table is `exports.rs`): device memory is memfd, streams are threads, a launch runs the very kernels, compiled for
-//! the host. As a Rust library it is the harness through which tests run under that shared library: [`library_folder`],
-//! [`environment`] and [`in_process`].
+//! table is `exports.rs`). Device memory is a memfd, a stream is a thread, and a launch runs the very kernels, compiled
+//! for the host. As a Rust library it is the harness through which tests run under that shared library:
+//! [`library_folder`], [`environment`] and [`in_process`].
 //!
 //! This crate must not know who calls it: it sees what a driver sees. What it does not model stands in its README.
 
@@ -15,11 +15,13 @@ mod device;
 mod entry;
 mod event;
 mod exports;
+mod functions;
 mod green;
 mod harness;
 mod held;
 mod ipc;
 mod kernels;
+mod lifetime;
 mod memory;
 mod memory_file;
 mod modules;
@@ -31,6 +33,7 @@ mod settings;
 mod stream;
 mod transfers;
 mod types;
+mod usage;
 mod vmm;
 
 pub use harness::{

@@ -1,4 +1,4 @@
-//! cuMemAlloc and cuMemHostAlloc: memory that this library owns, and how much of a device is used.
+//! cuMemAlloc and cuMemHostAlloc: memory that this library owns.
 
 use std::collections::HashMap;
 use std::ffi::{c_uint, c_void};
@@ -10,7 +10,7 @@ use crate::device::configured;
 use crate::memory_file::{Mapping, MemoryFile, PAGE, Purpose};
 use crate::ranges::{self, Kind};
 use crate::registry::{give, lock};
-use crate::{held, registration, vmm};
+use crate::{held, registration, usage, vmm};
 
 /// Fresh memory holds this, and not zeros, in its first bytes: nobody may count on what it holds.
 const POISON: u8 = 0xa5;
@@ -37,35 +37,6 @@ pub enum What {
 }
 
 static OWNED: Mutex<Option<HashMap<u64, Owned>>> = Mutex::new(None);
-
-/// Bytes in use on each device by this process.
-static USED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
-
-/// Counts `bytes` of a device as used.
-///
-/// # Errors
-/// `CUDA_ERROR_OUT_OF_MEMORY` when that many are not free.
-pub fn charge(device: usize, bytes: u64) -> Outcome {
-    let total = configured()?.memory;
-    let mut used = lock(&USED);
-    if used.len() <= device {
-        used.resize(device + 1, 0);
-    }
-    match used[device].checked_add(bytes).filter(|&sum| sum <= total) {
-        Some(sum) => {
-            used[device] = sum;
-            Ok(())
-        }
-        None => Err(Code::OUT_OF_MEMORY),
-    }
-}
-
-/// Counts `bytes` of a device as free again.
-pub fn refund(device: usize, bytes: u64) {
-    if let Some(used) = lock(&USED).get_mut(device) {
-        *used = used.saturating_sub(bytes);
-    }
-}
 
 /// Enters memory of this library's into both tables, and gives its address.
 pub fn own(context: Arc<Context>, bytes: usize, kind: Kind, what: What, mapping: Mapping) -> u64 {
@@ -110,7 +81,7 @@ pub fn disown(start: u64, is: impl FnOnce(&What) -> bool) -> Outcome {
 
 fn settle(owned: &Owned) {
     if matches!(owned.what, What::Device(_)) {
-        refund(owned.context.device, owned.bytes as u64);
+        usage::refund(owned.context.device, owned.bytes as u64);
     }
 }
 
@@ -144,12 +115,12 @@ pub unsafe fn allocate(address: *mut u64, bytes: usize) -> Outcome {
     }
     held::watch("cuMemAlloc")?;
     let context = context::current()?;
-    charge(context.device, bytes as u64)?;
+    usage::charge(context.device, bytes as u64)?;
     let made = MemoryFile::create(Purpose::Allocation, bytes).and_then(|file| {
         let mapping = Mapping::of(&file)?;
         Ok((file, mapping))
     });
-    let (file, mapping) = made.inspect_err(|_| refund(context.device, bytes as u64))?;
+    let (file, mapping) = made.inspect_err(|_| usage::refund(context.device, bytes as u64))?;
     poison(&mapping, bytes);
     let start = own(context, bytes, Kind::Allocation, What::Device(Arc::new(file)), mapping);
     // SAFETY: the caller's promise.
@@ -203,7 +174,7 @@ pub unsafe fn host_device_pointer(address: *mut u64, place: *mut c_void, flags: 
 pub unsafe fn info(free: *mut usize, total: *mut usize) -> Outcome {
     let device = context::current()?.device;
     let all = configured()?.memory;
-    let used = lock(&USED).get(device).copied().unwrap_or(0);
+    let used = usage::of(device);
     // SAFETY: the caller's promise.
     unsafe {
         give(free, (all - used) as usize)?;

@@ -16,7 +16,7 @@ pub const PAGE: usize = 4096;
 /// The seals: nothing that a peer does takes pages away from under a mapping.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// What such a file is for; part of its name, so that a descriptor of another kind is told apart.
+/// The purpose of such a file: part of its name, so that a descriptor of another kind is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// cuMemAlloc.
@@ -148,8 +148,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is this value's own, and whoever drops it has seen that no operation uses it (see
-        // `ranges`). What the caller still does with a freed address is the caller's fault, and faults.
+        // SAFETY: the range is this value's own, and it is dropped once no operation uses it (see `ranges`). What the
+        // caller still does with a freed address is the caller's fault, and faults.
         let _ = unsafe { rustix::mm::munmap(self.base, self.bytes) };
     }
 }

@@ -146,7 +146,7 @@ pub fn hold(start: u64, bytes: u64, access: Access, device_only: bool) -> Option
     Some(hold)
 }
 
-/// Puts the whole range that `address` lies in in use, for what is read there to an unknown length.
+/// Marks the whole range around `address` as in use, for reads of unknown length.
 pub fn hold_around(address: u64) -> Option<Hold> {
     let ranges = lock(&RANGES);
     let (first, range) = ranges.range(..=address).next_back()?;

@@ -1,10 +1,10 @@
-//! What the environment says: the machine to be, and the faults to have. Read once, at the first call.
+//! Settings from the environment: the simulated machine and its faults. Read once, at the first call.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use crate::codes::Code;
-use crate::exports::FUNCTIONS;
+use crate::functions::{Exported, place};
 
 /// A feature that the machine may be told to lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ const FEATURES: &[(&str, Feature)] = &[
 /// One entry of `CUDA_SIM_FAIL`, where its role is ours.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Its place in [`FUNCTIONS`].
+    /// Its place in the table of exported functions.
     pub function: usize,
     /// The call that fails, from 1; none: every call.
     pub nth: Option<u64>,
@@ -75,7 +75,11 @@ impl Settings {
     }
 
     /// Reads the variables by `variable`, for a process whose first argument is `role`.
-    fn read(variable: &dyn Fn(&str) -> Option<String>, role: &str) -> Result<Self, String> {
+    fn read(
+        functions: &[Exported],
+        variable: &dyn Fn(&str) -> Option<String>,
+        role: &str,
+    ) -> Result<Self, String> {
         let capability = variable("CUDA_SIM_CAPABILITY").unwrap_or_else(|| "9.0".to_owned());
         let capability = capability
             .split_once('.')
@@ -93,7 +97,7 @@ impl Settings {
                 .collect::<Result<_, _>>()?,
             faults: entries(variable("CUDA_SIM_FAIL"))
                 .iter()
-                .filter_map(|entry| fault(entry, role).transpose())
+                .filter_map(|entry| fault(functions, entry, role).transpose())
                 .collect::<Result<_, _>>()?,
             counts: variable("CUDA_SIM_COUNTS").filter(|folder| !folder.is_empty()).map(PathBuf::from),
             delay_us: number(variable, "CUDA_SIM_DELAY_US", 0)?,
@@ -140,7 +144,7 @@ fn feature(name: &str) -> Result<Feature, String> {
 }
 
 /// Reads `[ROLE:]FUNCTION:N=CODE`; nothing where the role is another's.
-fn fault(entry: &str, role: &str) -> Result<Option<Fault>, String> {
+fn fault(functions: &[Exported], entry: &str, role: &str) -> Result<Option<Fault>, String> {
     let wrong = |what: &str| format!("CUDA_SIM_FAIL: `{entry}`: {what}");
     let (call, code) = entry.split_once('=').ok_or_else(|| wrong("not [ROLE:]FUNCTION:N=CODE"))?;
     let parts: Vec<&str> = call.split(':').collect();
@@ -150,24 +154,14 @@ fn fault(entry: &str, role: &str) -> Result<Option<Fault>, String> {
         _ => return Err(wrong("not [ROLE:]FUNCTION:N=CODE")),
     };
     // A misspelt name would inject nothing, and a test would pass for it.
-    let function =
-        place(function).ok_or_else(|| wrong(&format!("no function `{function}` is exported by cuda-sim")))?;
+    let function = place(functions, function)
+        .ok_or_else(|| wrong(&format!("no function `{function}` is exported by cuda-sim")))?;
     let nth = match nth {
         "*" => None,
         nth => Some(nth.parse().ok().filter(|&n| n > 0).ok_or_else(|| wrong("N is a number from 1, or *"))?),
     };
     let code = Code::parse(code).filter(|code| code.0 != 0).ok_or_else(|| wrong("no such CUresult"))?;
     Ok(whose.is_none_or(|whose| whose == role).then_some(Fault { function, nth, code }))
-}
-
-/// A function's place in the table, by its exported name or that name without its version.
-pub fn place(name: &str) -> Option<usize> {
-    let exact = FUNCTIONS.iter().position(|function| function.name == name);
-    exact.or_else(|| {
-        FUNCTIONS.iter().position(|function| {
-            function.name.strip_prefix(name).is_some_and(|rest| rest.starts_with("_v") && rest.len() <= 3)
-        })
-    })
 }
 
 /// The first argument of this process, which is its role in this project; empty when it has none.
@@ -177,24 +171,46 @@ pub fn role() -> String {
     String::from_utf8_lossy(first).into_owned()
 }
 
-/// The settings of this process.
+static SETTINGS: OnceLock<Result<Settings, String>> = OnceLock::new();
+
+/// The settings of this process, read by the first call. `functions` are those that faults may name.
 ///
 /// # Errors
 /// Which variable is wrong, and how. [`crate::device::init`] reports it; nothing else works then.
-pub fn settings() -> Result<&'static Settings, &'static str> {
-    static SETTINGS: OnceLock<Result<Settings, String>> = OnceLock::new();
+pub fn settings(functions: &[Exported]) -> Result<&'static Settings, &'static str> {
     let variable = |name: &str| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned());
-    SETTINGS.get_or_init(|| Settings::read(&variable, &role())).as_ref().map_err(String::as_str)
+    SETTINGS.get_or_init(|| Settings::read(functions, &variable, &role())).as_ref().map_err(String::as_str)
+}
+
+/// The same, within a call.
+///
+/// # Errors
+/// As [`settings`].
+pub fn known_settings() -> Result<&'static Settings, &'static str> {
+    match SETTINGS.get() {
+        Some(settings) => settings.as_ref().map_err(String::as_str),
+        None => Err("nothing has been called yet"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use super::*;
+
+    fn functions() -> [Exported; 2] {
+        ["cuInit", "cuMemAlloc_v2"].map(|name| Exported {
+            name,
+            address: std::ptr::null,
+            calls: AtomicU64::new(0),
+        })
+    }
 
     fn read(pairs: &[(&str, &str)], role: &str) -> Result<Settings, String> {
         let variable =
             |name: &str| pairs.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
-        Settings::read(&variable, role)
+        Settings::read(&functions(), &variable, role)
     }
 
     #[test]
@@ -208,12 +224,12 @@ mod tests {
     fn a_fault_counts_for_its_role_only() {
         let list = [("CUDA_SIM_FAIL", "producer:cuMemAlloc:3=2, cuInit:*=CUDA_ERROR_NO_DEVICE")];
         let producer = read(&list, "producer").unwrap();
-        let place = place("cuMemAlloc_v2").unwrap();
+        let place = place(&functions(), "cuMemAlloc").unwrap();
         assert_eq!(producer.fault(place, 3), Some(Code::OUT_OF_MEMORY));
         assert_eq!(producer.fault(place, 2), None);
         let consumer = read(&list, "consumer").unwrap();
         assert_eq!(consumer.fault(place, 3), None);
-        assert_eq!(consumer.fault(super::place("cuInit").unwrap(), 17), Some(Code::NO_DEVICE));
+        assert_eq!(consumer.fault(super::place(&functions(), "cuInit").unwrap(), 17), Some(Code::NO_DEVICE));
     }
 
     #[test]

@@ -13,13 +13,10 @@ use std::time::Duration;
 use crate::codes::{Code, Outcome};
 use crate::context::{self, Context, must_be_current};
 use crate::entry::in_host_function;
-use crate::event::{self, Ticket};
+use crate::event::{self, LOOK, Ticket};
 use crate::registry::{Registry, give, lock, number, pointer};
-use crate::settings::settings;
+use crate::settings::known_settings;
 use crate::types::HostFunction;
-
-/// How long a waiter sleeps before it looks whether its context has been lost meanwhile.
-pub const LOOK: Duration = Duration::from_millis(20);
 
 /// What a stream does, in its turn.
 enum Operation {
@@ -56,6 +53,9 @@ struct Stream {
 }
 
 static STREAMS: Registry<Stream> = Registry::new();
+
+/// The queues of handle 0, one a context that used it.
+static DEFAULTS: Mutex<Vec<Arc<Queue>>> = Mutex::new(Vec::new());
 
 impl Queue {
     /// Starts a queue and its thread.
@@ -129,7 +129,7 @@ impl Queue {
     }
 
     fn work(&self) {
-        let delay = settings().map_or(0, |settings| settings.delay_us);
+        let delay = known_settings().map_or(0, |settings| settings.delay_us);
         // A generator of its own for each stream; the clock makes it another in each run.
         let mut random = std::ptr::from_ref(self) as u64 ^ event::clock_ns() | 1;
         loop {
@@ -184,10 +184,21 @@ impl Queue {
 /// `CUDA_ERROR_INVALID_HANDLE` for no stream; `CUDA_ERROR_INVALID_CONTEXT` for one of a context that is not current.
 pub fn queue(handle: *mut c_void) -> Result<Arc<Queue>, Code> {
     if number(handle) <= 2 {
-        return context::current()?.default_stream();
+        return default_of(&context::current()?);
     }
     let queue = STREAMS.get(number(handle))?.queue.clone();
     must_be_current(&queue.context)?;
+    Ok(queue)
+}
+
+/// The stream of handle 0. Other streams do not wait for it, nor it for them.
+fn default_of(context: &Arc<Context>) -> Result<Arc<Queue>, Code> {
+    let mut defaults = lock(&DEFAULTS);
+    if let Some(queue) = defaults.iter().find(|queue| context::same(&queue.context, context)) {
+        return Ok(queue.clone());
+    }
+    let queue = Queue::start(context)?;
+    defaults.push(queue.clone());
     Ok(queue)
 }
 
@@ -199,8 +210,8 @@ pub fn create_in(context: &Arc<Context>) -> Result<u64, Code> {
 /// The queues of a context, the default stream's included.
 pub fn all_of(context: &Arc<Context>) -> Vec<Arc<Queue>> {
     let mut queues: Vec<_> = STREAMS.all().into_iter().map(|stream| stream.queue.clone()).collect();
+    queues.extend(lock(&DEFAULTS).iter().cloned());
     queues.retain(|queue| context::same(&queue.context, context));
-    queues.extend(context.used_default_stream());
     queues
 }
 
@@ -209,7 +220,7 @@ pub fn end_all_of(context: &Arc<Context>) {
     for stream in STREAMS.retain(|stream| !context::same(&stream.queue.context, context)) {
         stream.queue.close();
     }
-    if let Some(queue) = context.used_default_stream() {
+    for queue in lock(&DEFAULTS).extract_if(.., |queue| context::same(&queue.context, context)) {
         queue.close();
     }
 }
@@ -241,6 +252,16 @@ pub fn query(stream: *mut c_void) -> Outcome {
     // Asked after the count: an operation that faulted has lost the context before it counts as finished.
     queue.context.check()?;
     if idle { Ok(()) } else { Err(Code::NOT_READY) }
+}
+
+pub fn record_event(event: *mut c_void, stream: *mut c_void) -> Outcome {
+    let event = event::get(event)?;
+    let queue = queue(stream)?;
+    if !context::same(&event.context, &queue.context) {
+        return Err(Code::INVALID_HANDLE);
+    }
+    queue.enqueue_mark(event.record());
+    Ok(())
 }
 
 pub fn wait_event(stream: *mut c_void, event: *mut c_void, flags: c_uint) -> Outcome {

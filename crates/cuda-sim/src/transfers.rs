@@ -1,8 +1,7 @@
 //! Copies and fills, in stream order.
 //!
-//! The driver treats pageable host memory as a thing apart, and so does this: what is copied from it is taken at the
-//! call, and a copy to it has ended when the call returns. From and to pinned memory everything happens later, when
-//! the stream comes to it, and finds there what is there by then.
+//! Pageable host memory is treated as the driver does: a copy from it reads at the call, and a copy to it has ended
+//! when the call returns. Copies from and to pinned memory run later, in stream order.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
@@ -12,7 +11,7 @@ use uva_kernels::Access;
 use crate::codes::{Code, Outcome};
 use crate::ranges::hold;
 use crate::registry::lock;
-use crate::stream::queue;
+use crate::stream::{Queue, queue};
 
 /// # Errors
 /// `CUDA_ERROR_INVALID_VALUE` at the call, where the range is none of the device's.
@@ -32,6 +31,18 @@ unsafe fn copy(from: u64, to: u64, bytes: usize) {
     unsafe { to.copy_from(from, bytes) };
 }
 
+/// Copies once the stream comes to it. `to_device`: the destination has to be memory of the device.
+fn enqueue_copy(queue: &Queue, from: u64, to: u64, bytes: usize, to_device: bool) {
+    queue.enqueue(move |_| {
+        let held =
+            (hold(from, bytes as u64, Access::Read, false), hold(to, bytes as u64, Access::Write, to_device));
+        let (Some(_from), Some(_to)) = held else { return Err(Code::ILLEGAL_ADDRESS) };
+        // SAFETY: both ranges are held.
+        unsafe { copy(from, to, bytes) };
+        Ok(())
+    });
+}
+
 /// # Safety
 /// `source` is readable for `bytes` bytes: during the call where it is pageable, until the stream has passed where it
 /// is pinned.
@@ -43,14 +54,7 @@ pub unsafe fn host_to_device(to: u64, source: *const c_void, bytes: usize, strea
         return Err(Code::INVALID_VALUE);
     }
     if hold(from, bytes as u64, Access::Read, false).is_some() {
-        queue.enqueue(move |_| {
-            let held =
-                (hold(from, bytes as u64, Access::Read, false), hold(to, bytes as u64, Access::Write, true));
-            let (Some(_from), Some(_to)) = held else { return Err(Code::ILLEGAL_ADDRESS) };
-            // SAFETY: both ranges are held.
-            unsafe { copy(from, to, bytes) };
-            Ok(())
-        });
+        enqueue_copy(&queue, from, to, bytes, true);
     } else {
         let mut staged = vec![0_u8; bytes];
         // SAFETY: readable during the call, by the caller's promise; the buffer is ours and as long.
@@ -83,14 +87,7 @@ pub unsafe fn device_to_host(
         return Err(Code::INVALID_VALUE);
     }
     if hold(to, bytes as u64, Access::Write, false).is_some() {
-        queue.enqueue(move |_| {
-            let held =
-                (hold(from, bytes as u64, Access::Read, false), hold(to, bytes as u64, Access::Write, false));
-            let (Some(_from), Some(_to)) = held else { return Err(Code::ILLEGAL_ADDRESS) };
-            // SAFETY: both ranges are held.
-            unsafe { copy(from, to, bytes) };
-            Ok(())
-        });
+        enqueue_copy(&queue, from, to, bytes, false);
         return Ok(());
     }
     // Through a buffer of ours: where the context is lost this call returns while the operation may still run.
@@ -114,14 +111,7 @@ pub fn device_to_device(to: u64, from: u64, bytes: usize, stream: *mut c_void) -
     let queue = queue(stream)?;
     must_be_known(to, bytes, Access::Write, false)?;
     must_be_known(from, bytes, Access::Read, false)?;
-    queue.enqueue(move |_| {
-        let held =
-            (hold(from, bytes as u64, Access::Read, false), hold(to, bytes as u64, Access::Write, false));
-        let (Some(_from), Some(_to)) = held else { return Err(Code::ILLEGAL_ADDRESS) };
-        // SAFETY: both ranges are held.
-        unsafe { copy(from, to, bytes) };
-        Ok(())
-    });
+    enqueue_copy(&queue, from, to, bytes, false);
     Ok(())
 }
 

@@ -17,7 +17,7 @@ use crate::ranges::{self, Kind};
 use crate::registry::{Registry, give, lock};
 use crate::settings::Feature;
 use crate::types::{ALLOCATION_PINNED, HANDLE_POSIX_FD, LOCATION_DEVICE, MemAccessDesc, MemAllocationProp};
-use crate::{memory, registration};
+use crate::{registration, usage};
 
 /// Everything is a multiple of this, an H100's.
 const GRANULARITY: usize = 2 << 20;
@@ -33,7 +33,7 @@ struct Physical {
 impl Drop for Physical {
     fn drop(&mut self) {
         if let Some(device) = self.charged {
-            memory::refund(device, self.file.bytes as u64);
+            usage::refund(device, self.file.bytes as u64);
         }
     }
 }
@@ -105,9 +105,9 @@ pub unsafe fn create(
         return Err(Code::INVALID_VALUE);
     }
     let device = ordinal(property.location.id)?;
-    memory::charge(device, bytes as u64)?;
+    usage::charge(device, bytes as u64)?;
     let file =
-        MemoryFile::create(Purpose::Physical, bytes).inspect_err(|_| memory::refund(device, bytes as u64))?;
+        MemoryFile::create(Purpose::Physical, bytes).inspect_err(|_| usage::refund(device, bytes as u64))?;
     let exportable = property.requested_handle_types & HANDLE_POSIX_FD != 0;
     let made = PHYSICAL.insert(Arc::new(Physical { file, charged: Some(device), exportable }));
     // SAFETY: the caller's promise.

@@ -349,7 +349,7 @@ mod tests {
 
     use proptest::prelude::*;
     use uva_graph::Split;
-    use uva_io::generate::{PowerLaw, power_law};
+    use uva_io::generate::{self, Common, PowerLaw};
     use uva_sample::{BatchCounts, BatchKey, LayerCounts, SamplerKind, SamplerOptions};
 
     use super::*;
@@ -358,15 +358,15 @@ mod tests {
     /// 500 nodes with rows of 12 bytes.
     fn small_graph(directory: &Path) -> Dataset {
         let path = directory.join("graph");
-        let options = PowerLaw {
+        let common = Common {
             nodes: 500,
             average_degree: 6.0,
             feature_dim: 3,
             classes: 2,
             seed: 1,
-            ..PowerLaw::default()
+            ..Common::default()
         };
-        power_law(&path, &options, &|_| {}).expect("a graph");
+        generate::write(&path, &PowerLaw::of(common), &|_| {}).expect("a graph");
         Dataset::open(&path).expect("a dataset")
     }
 
@@ -508,7 +508,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dataset = small_graph(temp.path());
         let refused = limit_rows(BatchBounds::new(100, &[2], 500, 3000).unwrap(), 1000, 12).unwrap_err();
-        assert!(refused.to_string().contains("--slot-bytes 1000 holds 83 feature rows"), "{refused}");
+        assert!(refused.to_string().contains("`slot_bytes=1000`: it holds 83 feature rows"), "{refused}");
         let layout = BatchLayout::new(&dataset, &options(&[-1], 100, Some(6000))).unwrap();
         assert!(layout.node_capacity() <= 500 && layout.node_capacity() >= 100);
     }

@@ -31,7 +31,7 @@ pub(crate) struct BytesOnDisk(pub u64);
 impl fmt::Display for BytesOnDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-        // Less than one of the smallest is told in it all the same.
+        // Sizes below the smallest unit are given in it.
         let (size, unit) = units.into_iter().find(|(size, _)| self.0 >= *size).unwrap_or(units[2]);
         write!(f, "{:.1} {unit}", self.0 as f64 / size as f64)
     }

@@ -7,12 +7,12 @@
 //!
 //! ```
 //! use uva_graph::Dataset;
-//! use uva_io::generate;
+//! use uva_io::generate::{self, Common};
 //!
 //! let parent = tempfile::tempdir()?;
 //! let out = parent.path().join("graph");
-//! let options = generate::PowerLaw { nodes: 1000, feature_dim: 8, ..Default::default() };
-//! generate::power_law(&out, &options, &|progress| eprintln!("{}: {}", progress.stage, progress.done))?;
+//! let options = generate::PowerLaw::of(Common { nodes: 1000, feature_dim: 8, ..Common::default() });
+//! generate::write(&out, &options, &|progress| eprintln!("{}: {}", progress.stage, progress.done))?;
 //! assert_eq!(Dataset::open(&out)?.nodes(), 1000);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

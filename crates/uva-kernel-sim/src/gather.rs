@@ -22,9 +22,9 @@ pub struct Shape {
 /// As [`launch`].
 ///
 /// # Safety
-/// `arguments` describes memory of this process, by addresses whose provenance is exposed: `count` ids, a table of `rows` rows with the 16-byte pieces around its
-/// ends readable, `count` output rows that nobody else uses, a report; and in the cached form a slot for each row of
-/// the table and as many cached rows as the slots say.
+/// `arguments` describes memory of this process, by addresses whose provenance is exposed: `count` ids; a table of
+/// `rows` rows with the 16-byte pieces around its ends readable; `count` output rows that nobody else uses; a report.
+/// In the cached form also a slot for each row of the table, and as many cached rows as the slots name.
 pub unsafe fn gather(
     kernel: Kernel,
     ids: IdWidth,
@@ -37,7 +37,7 @@ pub unsafe fn gather(
     let (grid, block) = ([shape.blocks, 1, 1], [shape.threads, 1, 1]);
     let mut report = arguments.report;
     let mut id_address = arguments.ids;
-    // Any number but 0, which says that there is none.
+    // Any number but 0, which means no stamp.
     let mut stamp = 1_u64;
     let report = std::ptr::from_mut(&mut report).cast::<c_void>();
     let whole = [std::ptr::from_mut(&mut arguments).cast::<c_void>()];

@@ -12,7 +12,7 @@ use crate::{AccessLog, LaunchError, WarpAccess};
 
 pub use uva_kernels::gather::LINE_BYTES;
 
-/// Bytes of a sector: what is read is whole sectors.
+/// Bytes of a sector. Reads are whole sectors.
 pub const SECTOR_BYTES: u64 = 32;
 /// What a read's completion brings along besides its data on PCIe 3 to 5: the start token (4 bytes), a header of three
 /// words (12) and the link's checksum (4).
@@ -133,8 +133,8 @@ pub fn of_rows(
             };
             let mut log =
                 AccessLog::new(memory.as_ptr_range().start as u64..memory.as_ptr_range().end as u64);
-            // SAFETY: one id below `rows`; the table lies in `memory` with at least 128 bytes behind it, and its first
-            // piece begins at or behind the start, which is on a line; one output row and one report, ours alone.
+            // SAFETY: one id below `rows`. The table lies in `memory`, with at least 128 bytes behind it, and its first
+            // piece begins at or behind the start, which is on a line. The output row and the report are ours alone.
             unsafe { gather(kernel, ids, arguments, Shape { blocks: 1, threads: 32 }, Some(&mut log)) }?;
             Ok(log.instructions.iter().map(Requests::of_instruction).sum())
         })

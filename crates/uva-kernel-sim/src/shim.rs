@@ -60,8 +60,8 @@ pub struct WarpAccess {
     pub lanes: Vec<LaneAccess>,
 }
 
-/// The loads of table memory that touched a range of host addresses, in the order in which they were done: block after
-/// block, and within a block warp after warp unless warps wait for each other.
+/// The loads of table memory that touched a range of host addresses, in order. Blocks run one after the other, and so
+/// do the warps of a block unless they wait for each other.
 #[derive(Debug, Clone)]
 pub struct AccessLog {
     watched: Range<u64>,
@@ -70,7 +70,7 @@ pub struct AccessLog {
 }
 
 impl AccessLog {
-    /// A log of what is read at the addresses `watched`.
+    /// A log of reads at the addresses `watched`.
     pub fn new(watched: Range<u64>) -> AccessLog {
         AccessLog { watched, instructions: Vec::new() }
     }
@@ -144,9 +144,9 @@ pub fn entry_points() -> &'static [&'static str] {
 /// [`LaunchError`]. A kernel that was refused half-way has done what it did until then.
 ///
 /// # Safety
-/// `arguments` has a pointer for each parameter of the entry point, to a value of its type; the addresses in those
-/// values are this process's, valid for what the kernel reads and writes, and nobody else uses them meanwhile
-/// otherwise than by atomics.
+/// `arguments` has a pointer for each parameter of the entry point, to a value of its type. The addresses in those
+/// values are valid in this process for what the kernel reads and writes. Others use that memory meanwhile through
+/// atomics only.
 pub unsafe fn launch(
     name: &str,
     grid: [u32; 3],

@@ -1,13 +1,13 @@
 //! How a budget of bytes is divided between lists and rows.
 //!
 //! Every list and every row has a value, what caching it saves, and a size: a knapsack. Both kinds come in descending
-//! order of value per byte, so the two orders are merged, and what fits is taken. Cached lists have to be a beginning
-//! of their order, so they end at the first one that does not fit; rows are all of one size, so they end when there
-//! is no room for another. A cache that holds anything also pays for its map, so all four combinations are solved and
-//! the best is kept.
+//! order of value per byte, so the two orders are merged, and what fits is taken. Cached lists are a prefix of their
+//! order, so they end at the first one that does not fit. Rows are all of one size, so they end when there is no room
+//! for another. A cache that holds anything also pays for its map, so all four combinations are solved and the best is
+//! kept.
 //!
-//! For each combination the result is at least the best possible one less the largest single value: before the first
-//! misfit the merged order is that of the fractional knapsack, whose optimum no choice of whole items beats.
+//! For each combination the result is at least the best possible one less the largest single value. Before the first
+//! misfit the merged order is that of the fractional knapsack, and no choice of whole items beats its optimum.
 
 use crate::hotness::sum;
 use crate::{Benefits, Hotness};

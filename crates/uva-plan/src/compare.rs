@@ -57,12 +57,11 @@ pub fn compare_policies(
         }
         let began = Instant::now();
         let counted;
-        let hotness = match policy {
-            CachePolicy::Optimal => observed,
-            _ => {
-                counted = policy.hotness_policy()?.hotness(workload)?;
-                &counted
-            }
+        let hotness = if policy.is_oracle() {
+            observed
+        } else {
+            counted = policy.hotness_policy()?.hotness(workload)?;
+            &counted
         };
         let (lists, rows) = (rank_lists(hotness, &sizes), rank_rows(hotness));
         let seconds = began.elapsed().as_secs_f64();

@@ -15,9 +15,8 @@ use crate::{CacheError, Workload};
 pub struct Hotness {
     /// Batches whose input nodes hold the node: each of them gathers its row once.
     pub feature_reads: Vec<u32>,
-    /// Reads of the node's list: each visit reads where the list lies and the neighbours picked, so it counts
-    /// 1 + min(degree, fanout), or 1 + fanout with replacement; or 1 + degree where the kind of sampler reads whole
-    /// lists.
+    /// Reads of the node's list. Each visit reads the list's place and the neighbours picked: 1 + min(degree, fanout),
+    /// or 1 + fanout with replacement. Kinds that read whole lists count 1 + degree.
     pub list_reads: Vec<u32>,
     /// Batches that were counted; 0 where nothing was sampled.
     pub batches: u64,
@@ -110,10 +109,10 @@ impl<'g> Counter<'g> {
     }
 }
 
-/// Adds `more` and stays at the top rather than wrapping.
+/// Adds `more`, saturating.
 ///
-/// Whoever wraps the counter stores the top right after it, and an addition to the top wraps again; so the last store
-/// of all is the top, in whichever order threads come.
+/// A thread that wraps the counter stores the maximum right after, and an addition to the maximum wraps again. So the
+/// last store of all is the maximum, in any order of the threads.
 #[inline]
 pub(crate) fn add_saturating(counter: &AtomicU32, more: u32) {
     if counter.fetch_add(more, Ordering::Relaxed).checked_add(more).is_none() {

@@ -1,9 +1,9 @@
 //! Which adjacency lists and which feature rows are worth their bytes in GPU memory.
 //!
-//! On real graphs a few per cent of lists and rows take most reads. This crate finds out which ([`HotnessPolicy`]: a
-//! guess from the graph, a calculation, or counts of really sampled epochs), what a hit saves ([`CostModel`]: a line
-//! fitted to a few timed runs, or bytes where no line fits), and how to divide a budget of bytes between the two caches
-//! ([`allocate()`]). [`plan()`] does all of it; its product is a [`CachePlan`], a file that a run reads back.
+//! On real graphs a few per cent of lists and rows take most reads. This crate finds out which: a [`HotnessPolicy`]
+//! guesses from the graph, calculates, or counts sampled epochs. A [`CostModel`] tells what a hit saves, by a line
+//! fitted to a few timed runs, or by bytes where no line fits. [`allocate()`] divides a budget of bytes between the two
+//! caches. [`plan()`] does all of it; its product is a [`CachePlan`], a file that a run reads back.
 //!
 //! Ids are the dataset's own throughout. Cached lists are a prefix of an order, hottest byte first, so that a graph
 //! rewritten in that order finds a cached list by comparing one number.
@@ -11,12 +11,13 @@
 //! ```
 //! use uva_plan::{CachePlan, PlanRequest, Workload, plan};
 //! use uva_graph::Dataset;
-//! use uva_io::generate;
+//! use uva_io::generate::{self, Common, PowerLaw};
 //! use uva_sample::SamplerOptions;
 //!
 //! let parent = tempfile::tempdir()?;
 //! let out = parent.path().join("graph");
-//! generate::power_law(&out, &generate::PowerLaw { nodes: 2000, ..Default::default() }, &|_| {})?;
+//! let graph = PowerLaw::of(Common { nodes: 2000, ..Common::default() });
+//! generate::write(&out, &graph, &|_| {})?;
 //! let dataset = Dataset::open(&out)?;
 //!
 //! let options = SamplerOptions { fanouts: vec![5, 5], ..SamplerOptions::default() };
@@ -32,14 +33,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What this crate must not know: processes, devices, and what the caches are made of. Whoever has them times them
-//! through [`TimedCaches`].
+//! This crate must not know: processes, devices, and what caches are made of. `uva-runtime`, which has them, times them
+//! through [`TimedCaches`]. Start at [`plan()`] and [`CachePolicy`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod allocate;
-mod analytic;
-mod cache_policy;
 mod compare;
 mod curve;
 mod error;
@@ -54,8 +53,6 @@ mod simulation;
 mod workload;
 
 pub use allocate::{Allocation, Item, RowItems, Weights, allocate};
-pub use analytic::Analytic;
-pub use cache_policy::{CachePolicy, UnknownPolicy};
 pub use compare::{PolicyHits, PolicyPoint, compare_policies};
 pub use curve::{CurvePoint, curve, hit_rate};
 pub use error::CacheError;
@@ -68,7 +65,9 @@ pub use plan_file::{
     CachePlan, IdFile, PLAN_VERSION, PlanCurves, PlanDataset, PlanOptions, PlanPredictions, PlanProfile,
     PlanShare, PlanWarning,
 };
-pub use policy::{Degree, HotnessPolicy, Optimal, Presample, Random};
+pub use policy::{
+    Analytic, CachePolicy, Degree, HotnessPolicy, Optimal, Presample, Random, Ranking, UnknownPolicy,
+};
 pub use profile::{Profile, SweepPoint};
 pub use rank::{Sizes, rank_lists, rank_rows};
 pub use simulation::Simulation;

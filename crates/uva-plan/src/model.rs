@@ -1,9 +1,9 @@
 //! What a hit saves.
 //!
-//! A few timed runs, with caches of several sizes, give time against hit rate for sampling and for gathering; a
-//! straight line fitted to each says how much a batch would save if every read hit (DUCATI; Zhang et al., SIGMOD
-//! 2023). Where no line fits, or the time does not fall with hits, what is known is the bytes that do not cross the
-//! link, and both caches are then valued by those, so that they stay comparable.
+//! A few timed runs, with caches of several sizes, give time against hit rate for sampling and for gathering. A
+//! straight line fitted to each says how much a batch would save if every read hit (DUCATI; Zhang et al., SIGMOD 2023).
+//! Where no line fits, or the time does not fall with hits, both caches are valued by the bytes that do not cross the
+//! link, so that they stay comparable.
 
 use serde::{Deserialize, Serialize};
 

@@ -69,7 +69,7 @@ pub struct Timed {
     pub ms: f64,
 }
 
-/// Times caches where they are: implemented by whoever has samplers, gathers and a device.
+/// Times caches where they are. Implemented above, where samplers, gathers and a device are.
 pub trait TimedCaches {
     /// Samples a few batches with the lists of the first `cached` nodes of `order` cached. A plan passes the same
     /// `order` in every call: the nodes worth caching, hottest byte first.
@@ -130,7 +130,7 @@ fn ranked<'g>(
 ) -> Result<(CachePlan, Profile<'g>), CacheError> {
     let PlanRequest { dataset, workload, policy, budget_bytes: budget, .. } = request;
     let row_bytes = dataset.features().row_bytes();
-    let profile = Profile::measure(&*policy.hotness_policy()?, workload, row_bytes)?;
+    let profile = Profile::measure(policy.hotness_policy()?, workload, row_bytes)?;
     let reads = profile.reads_per_batch();
     let sampled_seconds = Instant::now();
     let (sampling, gathering) = match timed {
@@ -328,8 +328,8 @@ fn notes(
         ));
     }
     if let Some((list, left)) = chosen.misfit {
-        // Picks are even over a list, so a part of it has the value per byte of the whole: what a list cached in part
-        // could add at most is the part that fits of this one list.
+        // Picks are even over a list, so a part of it has the whole's value per byte. A list cached in part could thus
+        // add at most the part of this one list that fits.
         let part = list.value as f64 * (left as f64 / list.bytes as f64) / (chosen.value.max(1)) as f64;
         notes.push(format!(
             "lists end at one of {} bytes with {left} left; caching it in part could add {:.4} % to what both caches \

@@ -197,8 +197,8 @@ impl<'g> Profile<'g> {
         )
     }
 
-    /// Eleven divisions of `budget`, from all bytes to rows to all bytes to lists in steps of a tenth, each cache
-    /// filled as far as its share goes (its map included), judged by `by`: what an allocation is compared with.
+    /// Eleven divisions of `budget`, from all bytes for rows to all bytes for lists, which an allocation is compared
+    /// with. Each cache is filled as far as its share goes, its map included, and judged by `by`.
     ///
     /// # Panics
     /// Where `by` is of another graph.

@@ -110,9 +110,10 @@ pub struct BlockRef<'a> {
     /// Where each pick stands in the dataset's `indices.npy`; empty unless asked for
     /// ([`SamplerOptions::edge_ids`](crate::SamplerOptions::edge_ids)).
     pub edge_ids: &'a [i64],
-    /// The weight of each pick: the sum over a destination's picks of weight times row stands for the mean over its
-    /// complete list, or, of kinds that do not [pick in lists](crate::SamplerKind::picks_in_lists), over what was found.
-    /// Empty where the kind [weighs no edges](crate::SamplerKind::weighs_edges): there the mean of the picks stands for it.
+    /// The weight of each pick. The sum over a destination's picks of weight times row estimates the mean over its
+    /// complete list. For kinds that do not [pick in lists](crate::SamplerKind::picks_in_lists) it is the mean over the
+    /// nodes found. Empty where the kind [weighs no edges](crate::SamplerKind::weighs_edges): there the mean of the
+    /// picks stands for it.
     pub weights: &'a [f32],
 }
 

@@ -41,7 +41,7 @@ impl BatchBounds {
     /// `destinations · fanout` edges, also where the graph has fewer.
     ///
     /// A layer of a kind that [draws together](crate::SamplerKind::draws_together) has at most the graph's edges, since
-    /// any entry of any list may name a node that was drawn, and as many more sources than destinations (of one subgraph:
+    /// any entry of any list may name a drawn node. It has as many more sources than destinations (of one subgraph:
     /// than seeds) as its fanout's draws bring.
     ///
     /// # Errors
@@ -354,7 +354,7 @@ mod tests {
     fn a_fanout_without_bound_is_refused_and_the_message_names_the_way_out() {
         let refused = BatchBounds::new(10, &[3, -1], 100, 100).unwrap_err();
         assert_eq!(refused, SampleError::InvalidOption(InvalidOption::Unbounded { layer: 1 }));
-        assert!(refused.to_string().contains("--slot-bytes"));
+        assert!(refused.to_string().contains("`slot_bytes`"));
     }
 
     #[test]

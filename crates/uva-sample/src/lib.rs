@@ -1,13 +1,13 @@
 //! From seeds to blocks: the order of an epoch's seeds, and the neighbours sampled around each batch of them.
 //!
-//! A batch is a function of the graph, the options and its [`BatchKey`] alone: random numbers are counter-based and
-//! keyed by what they are for ([`philox`]), never by thread, process or the batches sampled before. So any number
-//! of samplers, in any order, produces the same batches bit for bit. `docs/reproducible-batches.md` is the contract
-//! to the letter, `docs/test-vectors.json` its test vectors.
+//! A batch is a function of the graph, the options and its [`BatchKey`] alone. Random numbers are counter-based
+//! ([`philox`]) and keyed by their purpose, never by thread, process or earlier batches. So any number of samplers, in
+//! any order, produces the same batches bit for bit. `docs/reproducible-batches.md` is the contract to the letter,
+//! `docs/test-vectors.json` its test vectors.
 //!
 //! There are several kinds of sampler ([`SamplerKind`], listed in `kinds/table.rs`) behind one trait, [`BatchSampler`].
-//! [`sampler`](sampler()) makes the one that the options name. It writes into memory that its caller owns (a slot of shared memory, or a [`MiniBatch`]) and
-//! allocates nothing once it is built.
+//! [`sampler`](sampler()) makes the one that the options name. It writes into its caller's memory (a slot of shared
+//! memory, or a [`MiniBatch`]) and allocates nothing once it is built.
 //!
 //! [`cuda`] makes the same batches on a GPU. The driver is loaded when a sampler asks for it, so the module costs
 //! nothing without a GPU.

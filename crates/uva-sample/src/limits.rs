@@ -11,7 +11,7 @@ pub const MAX_EPOCH: u32 = (1 << 30) - 1;
 /// Most neighbours drawn out of a list; a larger fanout is fine where it takes every list whole.
 ///
 /// A stream of random words ends after [`STREAM_WORDS`](crate::philox::STREAM_WORDS), and a draw may take more than
-/// one; a quarter of them is always enough in practice (a draw is rejected with a chance below one half).
+/// one. A quarter of them is always enough in practice, since a draw is rejected with a chance below one half.
 pub(crate) const MAX_PICKS: usize = 1 << 16;
 
 // The most picks must leave the stream words to spare for rejected draws.

@@ -44,7 +44,7 @@ impl LocalIds {
 
     /// Forgets every local id.
     pub(crate) fn begin_batch(&mut self) {
-        // No batch has more local ids than there are nodes, nor more than 31 bits count.
+        // A batch has at most as many local ids as nodes, and at most as 31 bits count.
         let most = self.nodes.min(i32::MAX as usize) as u32;
         match self.base.checked_add(self.given).filter(|base| base.checked_add(most).is_some()) {
             Some(base) => self.base = base,
@@ -100,8 +100,8 @@ impl LocalIds {
                 relabelled = Err(RelabelError::NotANode { at });
                 break;
             };
-            // Without a branch on what the entry says: that is a coin's toss, and a branch guessed wrong throws away
-            // the loads of the entries that follow, which is where the time goes on a graph larger than the caches.
+            // Without a branch on the entry's content, which is unpredictable. A mispredicted branch discards the loads
+            // of the entries that follow, where the time goes on a graph larger than the caches.
             let is_new = *entry < base;
             let of_node = select_unpredictable(is_new, base + (first + next) as u32, *entry);
             *entry = of_node;

@@ -1,8 +1,8 @@
 //! Philox 4x32-10, the counter-based generator behind every random choice.
 //!
-//! A word is a function of a key and a counter, so "the third draw for node 17 in hop 1 of batch 4" can be computed
-//! by anybody, in any order, without what came before. The generator is that of Salmon, Moraes, Dror and Shaw,
-//! "Parallel random numbers: as easy as 1, 2, 3" (SC'11); how counter and key are laid out is the contract in
+//! A word is a function of a key and a counter, so "the third draw for node 17 in hop 1 of batch 4" can be computed in
+//! any order, without the draws before it. The generator is that of Salmon, Moraes, Dror and Shaw, "Parallel random
+//! numbers: as easy as 1, 2, 3" (SC'11); how counter and key are laid out is the contract in
 //! `docs/reproducible-batches.md`.
 
 use uva_graph::{Split, mix};
@@ -195,7 +195,7 @@ pub(crate) fn first_longs(like: &StreamKey, nodes: &[u64], batch: impl Fn(u64) -
     }
 }
 
-/// The words of one node from position `first` on, a multiple of 4, for lists of any length: word `p` is word `p mod
+/// The words of one node from position `first` on, a multiple of 4, for lists of any length. Word `p` is word `p mod
 /// 2¹⁸` of the stream whose seed is `seed xor mix(⌊p / 2¹⁸⌋)`. (mix(0) is 0, so a stream begins as it does elsewhere.)
 /// The words asked for at once do not go over the end of a stream.
 #[inline]

@@ -10,8 +10,8 @@ use crate::{InvalidOption, SampleError};
 /// Below this many seeds one thread is faster than waking others.
 const PARALLEL_FROM: usize = 1 << 15;
 
-/// How many seeds share a bucket of the shuffle, about: their keys are all that there is of keys at a time, 256 KiB a
-/// thread, where those of all seeds would be 16 bytes each.
+/// About how many seeds share a bucket of the shuffle. Only a bucket's keys are in memory at a time, 256 KiB a thread;
+/// keys of all seeds would take 16 bytes each.
 const BUCKET: usize = 1 << 14;
 /// The most buckets, as a power of two: the shuffle writes into all of them in turns.
 const MOST_BUCKETS: u32 = 12;

@@ -1,5 +1,6 @@
 //! That batches cost no allocation, and how much memory a sampler takes. Counted by an allocator of its own.
 
+#[path = "integration/common/mod.rs"]
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -26,8 +26,8 @@ impl Exporter {
     /// Writes `dataset` into the directory `out`, which must not exist. Returns the options that an import of it needs.
     ///
     /// # Errors
-    /// Where an option does not suit the format, the system refuses to write, `out` exists, or an edge, a weight or an
-    /// original id of the dataset is wrong (its stamp may be older than the files). Nothing is left behind then.
+    /// An option that does not suit the format; a system that refuses to write; an `out` that exists; a wrong edge,
+    /// weight or original id of the dataset (its stamp may be older than the files). Nothing is left behind then.
     pub fn run(
         &self,
         dataset: &Dataset,

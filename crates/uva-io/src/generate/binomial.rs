@@ -8,8 +8,8 @@ const NORMAL_FROM: f64 = 32.0;
 /// The largest number that inversion gives. That more than this happen where 32 do on average has a chance of 10⁻⁵⁰.
 const MOST_BY_INVERSION: u64 = 160;
 
-/// A number of Binomial(`n`, `p`). Below a mean of 32 it is exact but for rounding (of n · 2⁻⁵³ in the chance of none),
-/// above it is a rounded normal number, which is off by less than its hundredth part of a standard deviation.
+/// A number of Binomial(`n`, `p`). Below a mean of 32 it is exact but for rounding (of n · 2⁻⁵³ in the chance of none).
+/// Above, it is a rounded normal number, off by less than a hundredth of a standard deviation.
 ///
 /// Only +, −, ×, ÷ and √ decide, each correctly rounded, so it is the same on every machine.
 pub(super) fn binomial(n: u64, p: f64, stream: &mut Stream) -> u64 {

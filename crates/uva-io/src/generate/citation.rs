@@ -2,40 +2,39 @@
 //!
 //! Ids run in time, and a node cites older nodes only: the list of a node, its in-neighbours, is what it cites. Every
 //! node belongs to a field, its id modulo the number of fields, so the members of a field older than a node can be
-//! counted without a table. One field a class is *labelled*: it is covered well (its lists are longer, and so its nodes
-//! are cited more), and the splits are drawn from its newest part, train before valid before test, as in papers100M,
-//! where only the papers of arXiv have labels, 1.4 % of all. What is popular in the whole graph is then not what a
-//! training set reaches.
+//! counted without a table. One field a class is *labelled*. It is covered well: its lists are longer, and so its nodes
+//! are cited more. The splits are drawn from its newest part, train before valid before test. In papers100M too, only
+//! the papers of arXiv have labels, 1.4 % of all. What is popular in the whole graph is then not what a training set
+//! reaches.
 //!
 //! A citation goes to the node's own field (`within_field`), else to any. Within the field its age is either recent,
 //! with P(age < a) ~ a^(1/4), or uniform. From there it may climb to a famous work nearby (`fame`), which is
-//! preferential attachment without a history: the older members of a field form a binary tree of blocks, each block's
-//! most cited member is the most cited one of one of its halves, and a citation climbs one level with probability
-//! `fame`, and again, as long as the block is older than the node. A work that leads blocks of 2^l members then gets ~
-//! (2 · fame)^l, so the r-th of a field ~ r^−(1 + log2 fame). A citation of another field goes to a leader of at least
-//! 2^12 members, or of the largest block there is: only famous works are known elsewhere.
+//! preferential attachment without a history. The older members of a field form a binary tree of blocks, and each
+//! block's most cited member is that of one of its halves. A citation climbs one level with probability `fame`, and
+//! again, as long as the block is older than the node. A work that leads blocks of 2^l members then gets ~ (2 ·
+//! fame)^l, so the r-th of a field ~ r^−(1 + log2 fame). A citation of another field goes to a leader of at least 2^12
+//! members, or of the largest block there is: only famous works are known elsewhere.
 //!
 //! Lists are `c/√u` long with u uniform (an exponent of 3), at most 20 times the mean, growing with time from half the
 //! mean to one and a half.
 //!
 //! # What it is for
-//! With the defaults, 1 M nodes, average degree 14, fanouts 15, 10, 5, batches of 1000 and a feature cache of 10 % of
-//! the nodes, the counts of a sampled epoch choose rows that 98 % of later reads hit, out-degrees (in how many lists a
-//! node stands) 46 %, chance 10 %: the pattern that GNNLab found on papers100M (Yang et al. 2022). A test of
-//! uva-sample measures it. Batches that reach much of a small graph flatten it (94 and 47 % at 250,000 nodes and
-//! batches of 256); at 4 M nodes it is 99 and 54 %.
+//! It reproduces the pattern that GNNLab found on papers100M (Yang et al. 2022). Take the defaults, 1 M nodes, fanouts
+//! 15, 10, 5, batches of 1000 and a feature cache of 10 % of the nodes. Rows chosen by the counts of a sampled epoch
+//! get 98 % of later reads, rows chosen by out-degree 46 %, rows chosen at random 10 %. A test of uva-sample measures
+//! it. Batches that reach much of a small graph flatten it (94 and 47 % at 250,000 nodes and batches of 256); at 4 M
+//! nodes it is 99 and 54 %.
 //!
 //! Only integers and correctly rounded operations (+, −, ×, ÷, √) decide, and every number is keyed by seed, purpose
 //! and node: the bytes are the same for any number of threads, on any machine.
 
-use std::path::Path;
-
 use serde_json::{Map, Value, json};
-use uva_graph::{GraphError, Progress, Split, Summary, mix};
+use uva_graph::{GraphError, Split, mix};
 
 use super::common::{Common, check_share};
-use super::planted::{self, Shape, draw_list, list_length};
+use super::planted::{Shape, draw_list, list_length};
 use super::random::{Purpose, Stream};
+use super::recipe::{Generator, Recipe};
 
 /// A citation of another field goes to the leader of a block of 2^this members at least, where there is one.
 const KNOWN_ELSEWHERE: u32 = 12;
@@ -83,14 +82,32 @@ impl Default for Citation {
     }
 }
 
-/// Writes a citation graph to the directory `out`, which must not exist. `progress` is called now and then, from this
-/// thread. Memory stays bounded as in [`power_law`](super::power_law).
-///
-/// # Errors
-/// Where an option is out of its range, `out` exists, or the system refuses to write; nothing is left behind then.
-pub fn citation(out: &Path, options: &Citation, progress: &dyn Fn(Progress)) -> Result<Summary, GraphError> {
-    let plan = Plan::new(options)?;
-    planted::write(out, &options.common, &plan, progress)
+/// Its row in the table.
+pub(super) static GENERATOR: Generator = Generator {
+    name: "citation",
+    help: "Nodes in order of time, each citing older ones of its field; few nodes train, recent ones of few fields, as in papers100M",
+    why_fewer_edges: "a node cites older ones only, of which the first nodes have few, and a citation that repeats is drawn anew three times \
+         and then left out",
+    takes: &[],
+    defaults: || Box::new(Citation::default()),
+};
+
+impl Recipe for Citation {
+    fn generator(&self) -> &'static Generator {
+        &GENERATOR
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    fn plan(&self) -> Result<Box<dyn Shape + '_>, GraphError> {
+        Ok(Box::new(Plan::new(self)?))
+    }
 }
 
 /// The options, checked, with what follows from them.
@@ -232,7 +249,6 @@ impl Shape for Plan<'_> {
     fn description(&self) -> Map<String, Value> {
         let options = self.options;
         Map::from_iter([
-            ("kind".to_owned(), json!("citation")),
             ("fields_per_class".to_owned(), json!(options.fields_per_class)),
             ("within_field".to_owned(), json!(options.within_field)),
             ("recent".to_owned(), json!(options.recent)),

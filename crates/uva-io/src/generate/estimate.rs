@@ -11,7 +11,7 @@ pub struct GeneratorEstimate {
     pub nodes: u64,
     /// How many edges at most, but for the spread of what is drawn.
     pub edges: u64,
-    /// Bytes of all files; what is drawn may be a little less.
+    /// Bytes of all files, a little more than will be written.
     pub disk_bytes: u64,
     /// Resident memory while it is made. It does not grow with the edges: what is written is made a piece at a time.
     pub memory_bytes: u64,

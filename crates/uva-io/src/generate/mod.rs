@@ -1,9 +1,11 @@
-//! Graphs made up on the spot, with classes planted in them so that there is something to learn.
+//! Generated graphs, with classes planted in them so that there is something to learn. A generator has one file and one
+//! row of [`GENERATORS`].
 
 mod binomial;
 mod citation;
 mod common;
 mod estimate;
+mod generators;
 mod permutation;
 mod planted;
 mod power_law;
@@ -12,16 +14,19 @@ mod random;
 mod recipe;
 mod rmat;
 mod sbm;
+mod shape_options;
 #[cfg(test)]
 mod testing;
 mod web;
 
-pub use citation::{Citation, citation};
+pub use citation::Citation;
 pub use common::Common;
 pub use estimate::GeneratorEstimate;
-pub use power_law::{PowerLaw, power_law};
+pub use generators::{GENERATORS, estimate, shape, write};
+pub use power_law::PowerLaw;
 pub use preset::{PRESETS, Preset};
-pub use recipe::Recipe;
-pub use rmat::{Rmat, rmat};
-pub use sbm::{Mixing, Sbm, sbm};
-pub use web::{Web, web};
+pub use recipe::{Generator, Recipe};
+pub use rmat::Rmat;
+pub use sbm::{Mixing, Sbm};
+pub use shape_options::{ShapeOption, ShapeOptions};
+pub use web::Web;

@@ -22,14 +22,14 @@ use super::random::{Purpose, Stream};
 use crate::disk_space::{self, BytesOnDisk};
 
 /// What a generator decides, node by node: each answer is a function of the options and the node alone.
-pub(super) trait Shape: Sync {
+pub trait Shape: Sync {
     /// Appends the in-neighbours of `node`, ascending, none twice, `node` not among them.
     fn neighbours_of(&self, node: u64, list: &mut Vec<u64>);
     /// The class that its features and edges carry.
     fn class_of(&self, node: u64) -> u64;
     /// The split it is in.
     fn split_of(&self, node: u64) -> Option<Split>;
-    /// `kind` and the shape's own options, for `meta.json`.
+    /// The shape's own options, for `meta.json`.
     fn description(&self) -> Map<String, Value>;
 }
 
@@ -70,11 +70,12 @@ fn dedup_from(list: &mut Vec<u64>, start: usize) {
     list.truncate(kept);
 }
 
-/// Writes the graph of `shape` to the directory `out`. `common` has been checked.
+/// Writes the graph of `shape`, whose generator is called `kind`, to the directory `out`. `common` has been checked.
 pub(super) fn write(
     out: &Path,
+    kind: &str,
     common: &Common,
-    shape: &impl Shape,
+    shape: &dyn Shape,
     progress: &dyn Fn(Progress),
 ) -> Result<Summary, GraphError> {
     let start = Instant::now();
@@ -97,7 +98,7 @@ pub(super) fn write(
     let edges = writer.edges(progress)?;
     writer.features(progress)?;
     let split_sizes = writer.labels_and_splits(progress)?;
-    writer.meta(out).write(staged.path())?;
+    writer.meta(kind, out).write(staged.path())?;
     staged.commit()?;
     Ok(Summary {
         nodes: common.nodes,
@@ -109,15 +110,15 @@ pub(super) fn write(
     })
 }
 
-struct Writer<'o, S> {
+struct Writer<'o> {
     common: &'o Common,
-    shape: &'o S,
+    shape: &'o dyn Shape,
     directory: &'o Path,
     /// The threads that were asked for; those of the whole process where `None`.
     pool: Option<rayon::ThreadPool>,
 }
 
-impl<S: Shape> Writer<'_, S> {
+impl Writer<'_> {
     /// Does the work on the threads that are its.
     fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         match &self.pool {
@@ -242,11 +243,12 @@ impl<S: Shape> Writer<'_, S> {
         label.cast_signed()
     }
 
-    fn meta(&self, out: &Path) -> Meta {
+    fn meta(&self, kind: &str, out: &Path) -> Meta {
         let common = self.common;
         let directory_name = out.file_name().map(|name| name.to_string_lossy().into_owned());
-        let mut generator = self.shape.description();
-        generator.extend([
+        let mut description = Map::from_iter([("kind".to_owned(), json!(kind))]);
+        description.extend(self.shape.description());
+        description.extend([
             ("seed".to_owned(), json!(common.seed)),
             ("average_degree".to_owned(), json!(common.average_degree)),
             ("feature_signal".to_owned(), json!(common.signal())),
@@ -258,7 +260,7 @@ impl<S: Shape> Writer<'_, S> {
             classes: Some(common.classes),
             feat_dtype: Some(common.feature_element.name().to_owned()),
             licence: Some("CC0-1.0".to_owned()),
-            other: Map::from_iter([("generator".to_owned(), Value::Object(generator))]),
+            other: Map::from_iter([("generator".to_owned(), Value::Object(description))]),
         }
     }
 }

@@ -19,7 +19,11 @@
 
 use uva_graph::{ElementType, GraphError};
 
-use super::{Citation, Common, PowerLaw, Recipe, Web};
+use super::citation::{self, Citation};
+use super::common::Common;
+use super::power_law::{self, PowerLaw};
+use super::recipe::{Generator, Recipe};
+use super::web::{self, Web};
 
 /// A known graph's size and shape.
 #[derive(Debug, Clone, PartialEq)]
@@ -154,12 +158,12 @@ impl Preset {
         PRESETS.iter().find(|preset| preset.name == name)
     }
 
-    /// The name of the shape, as `meta.json` has it.
-    pub fn kind(&self) -> &'static str {
+    /// The generator of its shape.
+    pub fn generator(&self) -> &'static Generator {
         match self.shape {
-            Shape::PowerLaw => "powerlaw",
-            Shape::FewLabels | Shape::AllLabelled => "citation",
-            Shape::Web => "web",
+            Shape::PowerLaw => &power_law::GENERATOR,
+            Shape::FewLabels | Shape::AllLabelled => &citation::GENERATOR,
+            Shape::Web => &web::GENERATOR,
         }
     }
 
@@ -168,7 +172,7 @@ impl Preset {
     ///
     /// # Errors
     /// Where `scale` is no number above 0, or leaves fewer than 2 nodes.
-    pub fn recipe(&self, scale: f64) -> Result<Recipe, GraphError> {
+    pub fn recipe(&self, scale: f64) -> Result<Box<dyn Recipe>, GraphError> {
         let nodes = (self.nodes as f64 * scale).round();
         if !(scale > 0.0 && (2.0..=(1_u64 << 40) as f64).contains(&nodes)) {
             return Err(GraphError::usage(
@@ -191,7 +195,7 @@ impl Preset {
             ..Common::default()
         };
         Ok(match self.shape {
-            Shape::PowerLaw => Recipe::PowerLaw(PowerLaw::default()).with_common(common),
+            Shape::PowerLaw => Box::new(PowerLaw::of(common)),
             Shape::FewLabels => {
                 let defaults = Citation::default();
                 let most = defaults.fields_per_class;
@@ -199,14 +203,14 @@ impl Preset {
                 // With one field a class there are no others to be covered less.
                 let others = (fields_per_class - 1) as f64 / (most - 1) as f64;
                 let coverage = 1.0 + (defaults.coverage - 1.0) * others;
-                Recipe::Citation(Citation { common, fields_per_class, coverage, ..defaults })
+                Box::new(Citation { common, fields_per_class, coverage, ..defaults })
             }
             Shape::AllLabelled => {
                 let labelled =
                     Citation { fields_per_class: 1, coverage: 1.0, window: 1.0, ..Citation::default() };
-                Recipe::Citation(Citation { common, ..labelled })
+                Box::new(Citation { common, ..labelled })
             }
-            Shape::Web => Recipe::Web(Web { common, ..Web::default() }),
+            Shape::Web => Box::new(Web { common, ..Web::default() }),
         })
     }
 }

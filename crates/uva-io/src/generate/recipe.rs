@@ -1,92 +1,70 @@
-//! A graph to be made, whatever its shape.
+//! A generator, and the options of one graph that it makes.
 
-use std::path::Path;
+use std::fmt;
 
-use uva_graph::{GraphError, Progress, Summary};
+use uva_graph::GraphError;
 
-use super::{Citation, Common, GeneratorEstimate, PowerLaw, Rmat, Sbm, Web};
-use super::{citation, power_law, rmat, sbm, web};
+use super::common::Common;
+use super::planted::Shape;
+use super::shape_options::{ShapeOption, ShapeOptions};
 
-/// One of the shapes with its options.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Recipe {
-    /// Few nodes with very many neighbours, many with few.
-    PowerLaw(PowerLaw),
-    /// Nodes in order of time that cite older ones of their field.
-    Citation(Citation),
-    /// Pages of hosts.
-    Web(Web),
-    /// Graph500's.
-    Rmat(Rmat),
-    /// Communities.
-    Sbm(Sbm),
+/// A shape of graph that can be made: a row of [`GENERATORS`](super::GENERATORS).
+pub struct Generator {
+    /// The name on the command line and in `meta.json`.
+    pub name: &'static str,
+    /// One line of help, without a full stop.
+    pub help: &'static str,
+    /// Why a graph of this shape may have fewer edges than its mean degree asks for.
+    pub why_fewer_edges: &'static str,
+    /// The options it takes beside those that all take.
+    pub(super) takes: &'static [ShapeOption],
+    /// Its options at their defaults.
+    pub(super) defaults: fn() -> Box<dyn Recipe>,
 }
 
-impl Recipe {
+impl Generator {
+    /// Its options at their defaults.
+    pub fn defaults(&self) -> Box<dyn Recipe> {
+        (self.defaults)()
+    }
+}
+
+impl PartialEq for Generator {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Generator {}
+
+impl fmt::Debug for Generator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The options of one generator.
+pub trait Recipe: fmt::Debug {
+    /// The generator.
+    fn generator(&self) -> &'static Generator;
+
     /// The options that all shapes share.
-    pub fn common(&self) -> Common {
-        match self {
-            Recipe::PowerLaw(options) => options.common(),
-            Recipe::Citation(options) => options.common.clone(),
-            Recipe::Web(options) => options.common.clone(),
-            Recipe::Rmat(options) => options.common.clone(),
-            Recipe::Sbm(options) => options.effective_common(),
-        }
+    fn common(&self) -> &Common;
+
+    /// The same, to be changed.
+    fn common_mut(&mut self) -> &mut Common;
+
+    /// The same with what follows from other options.
+    fn effective_common(&self) -> Common {
+        self.common().clone()
     }
 
-    /// The same shape with other options of those that all share.
-    pub fn with_common(self, common: Common) -> Recipe {
-        match self {
-            Recipe::PowerLaw(options) => Recipe::PowerLaw(options.with_common(common)),
-            Recipe::Citation(options) => Recipe::Citation(Citation { common, ..options }),
-            Recipe::Web(options) => Recipe::Web(Web { common, ..options }),
-            Recipe::Rmat(options) => Recipe::Rmat(Rmat { common, ..options }),
-            Recipe::Sbm(options) => Recipe::Sbm(Sbm { common, ..options }),
-        }
-    }
+    /// Takes over the given options; those that its generator does not take have been refused.
+    fn shape(&mut self, _: &ShapeOptions) {}
 
-    /// What making it will take.
+    /// Checks the options and computes what follows from them.
     ///
     /// # Errors
-    /// Where an option is out of its range for every shape.
-    pub fn estimate(&self) -> Result<GeneratorEstimate, GraphError> {
-        let common = self.common();
-        common.check()?;
-        Ok(GeneratorEstimate::of(&common))
-    }
-
-    /// Why a graph of this shape may have fewer edges than its mean degree asks for.
-    pub fn why_fewer_edges(&self) -> &'static str {
-        match self {
-            Recipe::Rmat(_) => {
-                "most edges are drawn among few nodes, and one that repeats, or leads from a node to itself, is drawn anew \
-                 three times and then left out"
-            }
-            Recipe::Web(_) => {
-                "a link that repeats, leads past its host's end or back to its own page is drawn anew three times and then \
-                 left out"
-            }
-            Recipe::Citation(_) => {
-                "a node cites older ones only, of which the first nodes have few, and a citation that repeats is drawn anew \
-                 three times and then left out"
-            }
-            Recipe::PowerLaw(_) | Recipe::Sbm(_) => {
-                "a neighbour that repeats is drawn anew three times and then left out"
-            }
-        }
-    }
-
-    /// Writes the graph to the directory `out`, as the shape's own function does.
-    ///
-    /// # Errors
-    /// Where an option is out of its range, `out` exists, or the system refuses to write; nothing is left behind then.
-    pub fn write(&self, out: &Path, progress: &dyn Fn(Progress)) -> Result<Summary, GraphError> {
-        match self {
-            Recipe::PowerLaw(options) => power_law(out, options, progress),
-            Recipe::Citation(options) => citation(out, options, progress),
-            Recipe::Web(options) => web(out, options, progress),
-            Recipe::Rmat(options) => rmat(out, options, progress),
-            Recipe::Sbm(options) => sbm(out, options, progress),
-        }
-    }
+    /// An option that is out of its range.
+    fn plan(&self) -> Result<Box<dyn Shape + '_>, GraphError>;
 }

@@ -1,12 +1,12 @@
 //! The R-MAT generator (Chakrabarti, Zhan and Faloutsos 2004): the shape of Graph500.
 //!
-//! The adjacency matrix is cut into four quadrants, sources by destinations, and an edge falls into one of them with
-//! probabilities a, b, c, d: a is first half to first half, b first half of the sources to the second of the
-//! destinations, c the reverse, d second to second. The quadrant is cut again, until one cell is left. With Graph500's
-//! 0.57, 0.19, 0.19, 0.05 few nodes have very many edges, both ways.
+//! The adjacency matrix is cut into four quadrants, sources by destinations. An edge falls into one of them with
+//! probability a (first half to first half), b (first half of the sources to the second of the destinations), c (the
+//! reverse) or d (second to second). The quadrant is cut again, until one cell is left. With Graph500's 0.57, 0.19,
+//! 0.19, 0.05 few nodes have very many edges, both ways.
 //!
-//! Here the matrix is never cut edge by edge but read destination by destination, which gives the same edges: those of
-//! a destination are Binomial(E, P(destination)) many, P the product of a + c or b + d over the levels, and each
+//! Here the matrix is never cut edge by edge but read destination by destination, which gives the same edges. A
+//! destination has Binomial(E, P(destination)) of them, P being the product of a + c or b + d over the levels. Each
 //! source's half at a level has the probability of its quadrant given the destination's half. So a list needs nothing
 //! but its node, and memory does not grow with the edges.
 //!
@@ -18,8 +18,8 @@
 //!   between them in proportion (Seshadhri, Pinar and Kolda 2011).
 //! - **Ids** are a keyed shuffle of the positions in the matrix, as Graph500 asks for: where a node stands tells
 //!   nothing of its degree.
-//! - **Classes** are positions modulo their number. R-MAT knows none, so a share `homophily` of the sources moves to
-//!   the member of the destination's class that is in the same run of as many positions as there are classes; 0 leaves
+//! - **Classes** are positions modulo their number. R-MAT knows none. So a share `homophily` of the sources moves to a
+//!   member of the destination's class: the one in the same run of as many positions as there are classes. 0 leaves
 //!   R-MAT as it is. How long lists are does not change with it.
 //! - Repeats and self-loops are drawn anew a few times and then left out, so a little less than the mean degree is
 //!   reached.
@@ -27,16 +27,16 @@
 //! Only integers and correctly rounded operations decide, and every number is keyed by seed, purpose and node: the
 //! bytes are the same for any number of threads, on any machine.
 
-use std::path::Path;
-
 use serde_json::{Map, Value, json};
-use uva_graph::{GraphError, Progress, Split, Summary};
+use uva_graph::{GraphError, Split};
 
 use super::binomial::binomial;
 use super::common::{Common, check_share};
 use super::permutation::Permutation;
-use super::planted::{self, Shape, draw_list};
+use super::planted::{Shape, draw_list};
 use super::random::{Purpose, Stream};
+use super::recipe::{Generator, Recipe};
+use super::shape_options::{ShapeOption, ShapeOptions};
 
 /// An R-MAT graph with planted classes.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,14 +58,38 @@ impl Default for Rmat {
     }
 }
 
-/// Writes an R-MAT graph to the directory `out`, which must not exist. `progress` is called now and then, from this
-/// thread. Memory stays bounded as in [`power_law`](super::power_law).
-///
-/// # Errors
-/// Where an option is out of its range, `out` exists, or the system refuses to write; nothing is left behind then.
-pub fn rmat(out: &Path, options: &Rmat, progress: &dyn Fn(Progress)) -> Result<Summary, GraphError> {
-    let plan = Plan::new(options)?;
-    planted::write(out, &options.common, &plan, progress)
+/// Its row in the table.
+pub(super) static GENERATOR: Generator = Generator {
+    name: "rmat",
+    help: "Graph500's: a matrix cut in four again and again, the quadrants with different probabilities",
+    why_fewer_edges: "most edges are drawn among few nodes, and one that repeats, or leads from a node to itself, is drawn anew three times \
+         and then left out",
+    takes: &[ShapeOption::Homophily, ShapeOption::Quadrants, ShapeOption::Noise],
+    defaults: || Box::new(Rmat::default()),
+};
+
+impl Recipe for Rmat {
+    fn generator(&self) -> &'static Generator {
+        &GENERATOR
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    fn shape(&mut self, options: &ShapeOptions) {
+        self.homophily = options.homophily.unwrap_or(self.homophily);
+        self.quadrants = options.quadrants.unwrap_or(self.quadrants);
+        self.noise = options.noise.unwrap_or(self.noise);
+    }
+
+    fn plan(&self) -> Result<Box<dyn Shape + '_>, GraphError> {
+        Ok(Box::new(Plan::new(self)?))
+    }
 }
 
 /// One cut of the matrix. Chances of the first half, in units of 2⁻³² where a 32-bit number is held against them.
@@ -237,7 +261,6 @@ impl Shape for Plan<'_> {
     fn description(&self) -> Map<String, Value> {
         let options = self.options;
         Map::from_iter([
-            ("kind".to_owned(), json!("rmat")),
             ("quadrants".to_owned(), json!(options.quadrants)),
             ("noise".to_owned(), json!(options.noise)),
             ("homophily".to_owned(), json!(options.homophily)),

@@ -1,9 +1,8 @@
 //! The stochastic block model (Holland, Laskey and Leinhardt 1983): communities, and nothing else.
 //!
 //! Every ordered pair of two nodes is an edge on its own, with probability p_in where both are of one class and p_out
-//! where they are not. So degrees are all alike, and what is to be learned is in the edges as much as one asks for:
-//! either the two probabilities are given, or they follow from the mean degree and the share of edges that stay within
-//! a class.
+//! where they are not. So degrees are all alike, and edges tell as much of the classes as one asks for. Either the two
+//! probabilities are given, or they follow from the mean degree and the share of edges that stay within a class.
 //!
 //! A node's class is its id modulo the number of classes, so that the members of a class, and the nodes that are none,
 //! can be counted through without a table. A list is drawn for its node: so many of its class, Binomial(members − 1,
@@ -11,21 +10,21 @@
 //! seed, purpose and node, and only integers and correctly rounded operations decide: the bytes are the same for any
 //! number of threads, on any machine.
 
-use std::path::Path;
-
 use serde_json::{Map, Value, json};
-use uva_graph::{GraphError, Progress, Split, Summary};
+use uva_graph::{GraphError, Split};
 
 use super::binomial::binomial;
 use super::common::{Common, check_share};
-use super::planted::{self, Shape};
+use super::planted::Shape;
 use super::random::{Purpose, Stream};
+use super::recipe::{Generator, Recipe};
+use super::shape_options::{ShapeOption, ShapeOptions};
 
 /// A graph of communities, which are its classes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sbm {
     /// The options that all shapes share. The mean degree is reached as it is, since all repeats are drawn anew; with
-    /// [`Mixing::Probabilities`] it follows from them, and what is here is not looked at.
+    /// [`Mixing::Probabilities`] it follows from them, and the value here is ignored.
     pub common: Common,
     /// How edges divide between a class and the others.
     pub mixing: Mixing,
@@ -51,25 +50,47 @@ impl Default for Sbm {
     }
 }
 
-/// Writes a graph of communities to the directory `out`, which must not exist. `progress` is called now and then, from
-/// this thread. Memory stays bounded as in [`power_law`](super::power_law).
-///
-/// # Errors
-/// Where an option is out of its range, `out` exists, or the system refuses to write; nothing is left behind then.
-pub fn sbm(out: &Path, options: &Sbm, progress: &dyn Fn(Progress)) -> Result<Summary, GraphError> {
-    let plan = Plan::new(options)?;
-    planted::write(out, &plan.common, &plan, progress)
-}
+/// Its row in the table.
+pub(super) static GENERATOR: Generator = Generator {
+    name: "sbm",
+    help: "The stochastic block model: classes are communities, and degrees are all alike",
+    why_fewer_edges: "a neighbour that repeats is drawn anew three times and then left out",
+    takes: &[ShapeOption::Homophily, ShapeOption::Probabilities],
+    defaults: || Box::new(Sbm::default()),
+};
 
-impl Sbm {
-    /// The options that all shapes share, with the mean degree that the probabilities come to.
-    pub(super) fn effective_common(&self) -> Common {
+impl Recipe for Sbm {
+    fn generator(&self) -> &'static Generator {
+        &GENERATOR
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    fn effective_common(&self) -> Common {
         let mut common = self.common.clone();
         if let Mixing::Probabilities { within, between } = self.mixing {
             let (nodes, members) = (common.nodes as f64, mean_members(&common));
             common.average_degree = within * (members - 1.0) + between * (nodes - members);
         }
         common
+    }
+
+    fn shape(&mut self, options: &ShapeOptions) {
+        if let Some([within, between]) = options.probabilities {
+            self.mixing = Mixing::Probabilities { within, between };
+        } else if let Some(share) = options.homophily {
+            self.mixing = Mixing::Homophily(share);
+        }
+    }
+
+    fn plan(&self) -> Result<Box<dyn Shape + '_>, GraphError> {
+        Ok(Box::new(Plan::new(self)?))
     }
 }
 
@@ -199,11 +220,7 @@ impl Shape for Plan {
     }
 
     fn description(&self) -> Map<String, Value> {
-        Map::from_iter([
-            ("kind".to_owned(), json!("sbm")),
-            ("p_in".to_owned(), json!(self.within)),
-            ("p_out".to_owned(), json!(self.between)),
-        ])
+        Map::from_iter([("p_in".to_owned(), json!(self.within)), ("p_out".to_owned(), json!(self.between))])
     }
 }
 

@@ -3,30 +3,36 @@
 use tempfile::TempDir;
 use uva_graph::{Dataset, Verify};
 
-use super::{Common, Recipe};
+use super::{Common, Recipe, write};
 
 /// The graph of this recipe, checked to its last byte, in a directory that goes with the first of the two.
-pub fn generated(recipe: &Recipe) -> (TempDir, Dataset) {
+pub fn generated(recipe: &dyn Recipe) -> (TempDir, Dataset) {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("graph");
-    let summary = recipe.write(&out, &|_| ()).unwrap();
+    let summary = write(&out, recipe, &|_| ()).unwrap();
     let dataset = Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap();
     assert_eq!(summary.edges, dataset.edges() as u64);
     (directory, dataset)
 }
 
-/// Whom a node has in its list.
+/// The options with a change.
+pub fn with<R>(mut options: R, change: impl FnOnce(&mut R)) -> R {
+    change(&mut options);
+    options
+}
+
+/// The neighbours of a node.
 pub fn list(dataset: &Dataset, node: usize) -> Vec<i64> {
     let csc = dataset.csc();
     (csc.indptr[node]..csc.indptr[node + 1]).map(|edge| csc.indices.get(edge as usize)).collect()
 }
 
 /// Every file is the same for any number of threads, and another one for another seed.
-pub fn assert_bytes_depend_on_the_seed_alone(recipe: &Recipe) {
+pub fn assert_bytes_depend_on_the_seed_alone(recipe: &(impl Recipe + Clone)) {
     let of = |change: &dyn Fn(&mut Common)| {
-        let mut common = recipe.common();
-        change(&mut common);
-        generated(&recipe.clone().with_common(common))
+        let mut recipe = recipe.clone();
+        change(recipe.common_mut());
+        generated(&recipe)
     };
     let (_first, one) = of(&|common| common.threads = Some(1));
     let (_second, four) = of(&|common| common.threads = Some(4));
@@ -39,11 +45,11 @@ pub fn assert_bytes_depend_on_the_seed_alone(recipe: &Recipe) {
 }
 
 /// Each recipe is refused with a message that begins with the option, and nothing is written.
-pub fn assert_refused(cases: impl IntoIterator<Item = (&'static str, Recipe)>) {
+pub fn assert_refused<R: Recipe>(cases: impl IntoIterator<Item = (&'static str, R)>) {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("graph");
     for (option, recipe) in cases {
-        let error = recipe.write(&out, &|_| ()).unwrap_err();
+        let error = write(&out, &recipe, &|_| ()).unwrap_err();
         assert!(error.is_bad_input());
         assert!(error.to_string().starts_with(option), "{error}");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "{error}");

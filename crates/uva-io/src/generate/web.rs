@@ -1,9 +1,10 @@
 //! The web generator: the shape of uk-2006.
 //!
-//! Nodes are pages, sorted by address: the pages of a host are a run of ids, and within it the pages of a directory,
-//! 64 ids each. The list of a page, its in-neighbours, is what it links to. Hosts come from cutting 0..N in two, at
-//! random in the middle half, again and again: a piece of at most N/64 pages (4096 on small graphs) stays whole with
-//! probability 1/8, one of fewer than 64 always. Their sizes span several orders of magnitude. A host is of one class.
+//! Nodes are pages, sorted by address: the pages of a host are a run of ids, and within it the pages of a directory, 64
+//! ids each. The list of a page, its in-neighbours, is what it links to. Hosts come from cutting 0..N in two, at random
+//! in the middle half, again and again. A piece of at most N/64 pages (4096 on small graphs) stays whole with
+//! probability 1/8, one of fewer than 64 pages always. Their sizes span several orders of magnitude. A host is of one
+//! class.
 //!
 //! A link stays on the host (`within_host`) or not. On the host it is
 //! - one of the eight links that all pages of the directory carry (`copied`): navigation, what the copying model of the
@@ -11,22 +12,21 @@
 //! - or one to a page near by (`near`), at a distance of up to 512 ids, 1 + 511 · w³ with w uniform;
 //! - or one to a hub: the page at len · w⁴ from the front, so the r-th page of a host gets ~ r^(−3/4).
 //!
-//! A link to another host names page N · w² of a keyed shuffle, so that large hosts are popular and some are more so,
-//! and goes to a hub of that page's host or, one time in four, to its front page.
+//! A link to another host names page N · w² of a keyed shuffle, so that large hosts are popular and some are more so.
+//! It goes to a hub of that page's host or, one time in four, to its front page.
 //!
 //! Lists have the lengths of the [citation](super::Citation) generator, without the growth in time. Only integers and
 //! correctly rounded operations (+, −, ×, ÷, √) decide, and every number is keyed by seed, purpose and node: the bytes
 //! are the same for any number of threads, on any machine.
 
-use std::path::Path;
-
 use serde_json::{Map, Value, json};
-use uva_graph::{GraphError, Progress, Split, Summary, mix};
+use uva_graph::{GraphError, Split, mix};
 
 use super::common::{Common, check_share};
 use super::permutation::Permutation;
-use super::planted::{self, Shape, draw_list, list_length};
+use super::planted::{Shape, draw_list, list_length};
 use super::random::{Purpose, Stream};
+use super::recipe::{Generator, Recipe};
 
 /// Pages of a directory.
 const DIRECTORY: u64 = 64;
@@ -69,14 +69,31 @@ impl Default for Web {
     }
 }
 
-/// Writes a web graph to the directory `out`, which must not exist. `progress` is called now and then, from this
-/// thread. Memory stays bounded as in [`power_law`](super::power_law).
-///
-/// # Errors
-/// Where an option is out of its range, `out` exists, or the system refuses to write; nothing is left behind then.
-pub fn web(out: &Path, options: &Web, progress: &dyn Fn(Progress)) -> Result<Summary, GraphError> {
-    let plan = Plan::new(options)?;
-    planted::write(out, &options.common, &plan, progress)
+/// Its row in the table.
+pub(super) static GENERATOR: Generator = Generator {
+    name: "web",
+    help: "Pages of hosts, most links local or to a host's hubs; few nodes train, as with uk-2006",
+    why_fewer_edges: "a link that repeats, leads past its host's end or back to its own page is drawn anew three times and then left out",
+    takes: &[],
+    defaults: || Box::new(Web::default()),
+};
+
+impl Recipe for Web {
+    fn generator(&self) -> &'static Generator {
+        &GENERATOR
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    fn plan(&self) -> Result<Box<dyn Shape + '_>, GraphError> {
+        Ok(Box::new(Plan::new(self)?))
+    }
 }
 
 /// A run of pages.
@@ -200,7 +217,6 @@ impl Shape for Plan<'_> {
     fn description(&self) -> Map<String, Value> {
         let options = self.options;
         Map::from_iter([
-            ("kind".to_owned(), json!("web")),
             ("within_host".to_owned(), json!(options.within_host)),
             ("copied".to_owned(), json!(options.copied)),
             ("near".to_owned(), json!(options.near)),

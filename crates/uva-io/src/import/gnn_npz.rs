@@ -107,7 +107,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// The matrix under the first of `names` that there is.
+    /// The matrix under the first of `names` that exists.
     fn open(archive: &Archive, names: &[&str]) -> Result<Option<Rows>, GraphError> {
         for name in names {
             for dot in ["_", "."] {

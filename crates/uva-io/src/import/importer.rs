@@ -16,14 +16,14 @@ pub struct Importer {
     pub name: &'static str,
     /// One line of help, without a full stop.
     pub help: &'static str,
-    /// What the source has to be.
+    /// The kind of source.
     pub(super) source: SourceKind,
     /// The options it takes beside those that all take.
     pub(super) takes: &'static [Extra],
     pub(super) import: fn(&Request<'_>) -> Result<(), GraphError>,
 }
 
-/// What a source has to be among files, and what it holds, as a message says it after `reads`.
+/// The kind of source, with its content as a message lists it after `reads`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SourceKind {
     Directory(&'static str),

@@ -22,7 +22,7 @@ impl Nodes {
     }
 }
 
-/// `outside the ids 0 to 5 (feat.npy has 6 rows)`: what a message says of an id that is none of them.
+/// `outside the ids 0 to 5 (feat.npy has 6 rows)`: the end of a message about an id out of range.
 impl fmt::Display for Nodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", uva_graph::verify::outside(self.count), self.from)

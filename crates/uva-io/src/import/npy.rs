@@ -22,6 +22,7 @@ use uva_graph::{ElementType, GraphError, Meta, feature_element, names, verify};
 use super::features::{FeatureSource, feature_type};
 use super::importer::{Importer, SourceKind};
 use super::nodes::{Nodes, end_in_pairs, end_in_rows};
+use super::options::refuse_changes_of_weighted;
 use super::output::{CHUNK, Output, Sizes, no_labels};
 use super::request::{Request, Watch};
 use super::values;
@@ -190,7 +191,7 @@ impl Source {
         Ok(Features { array, element })
     }
 
-    /// The labels; −1 for every node where there are none, which is told.
+    /// The labels; −1 for every node, and a note, where there are none.
     fn labels(&self, nodes: usize, watch: &Watch<'_>) -> Result<ImportedLabels, GraphError> {
         let Some(array) = self.optional(&["label", "labels", "y", "node_label"])? else {
             let names = ["label.npy", "labels.npy", "y.npy", "node_label.npy"];
@@ -262,14 +263,7 @@ impl Source {
 
     fn weights(&self, edges: usize, changes: Changes) -> Result<Option<NpyArray>, GraphError> {
         let Some(weights) = self.optional(&["weight", "edge_weight"])? else { return Ok(None) };
-        if !changes.is_none() {
-            let message = format!(
-                "{} cannot follow edges that are symmetrised, deduplicated or given self-loops: leave the edges as they \
-                 are, or take the weights away",
-                weights.path().display()
-            );
-            return Err(GraphError::usage("--symmetrise, --dedup or --self-loops", message));
-        }
+        refuse_changes_of_weighted(changes, &weights.path().display().to_string())?;
         if weights.shape() != [edges] {
             return Err(weights.wrong_shape(format!("[{edges}], one weight for each edge")));
         }

@@ -62,7 +62,7 @@ enum Lookup {
     Sorted(Vec<(i64, u64)>),
 }
 
-/// The numbering where it can be told without reading the edges.
+/// The numbering, if it is known without reading the edges.
 pub(super) fn known(
     options: &EdgeList,
     arrays: Option<&Arrays>,

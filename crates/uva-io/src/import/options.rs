@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use uva_graph::GraphError;
 use uva_graph::csc::{Changes, SelfLoops};
 
 use super::split::SplitRule;
 
-/// Memory that an import takes for edges unless it is told otherwise.
+/// Default memory of an import for edges.
 pub const DEFAULT_MEMORY: u64 = 4 << 30;
 
 /// What to change on the way in, and what the source does not say itself. `None` does what suits the source; the table
@@ -70,6 +71,21 @@ impl ImportOptions {
     }
 }
 
+/// Refuses changes of edges that have weights: `weights` names them in the message.
+///
+/// # Errors
+/// Where there are changes.
+pub(super) fn refuse_changes_of_weighted(changes: Changes, weights: &str) -> Result<(), GraphError> {
+    if changes.is_none() {
+        return Ok(());
+    }
+    let message = format!(
+        "{weights} cannot follow edges that are symmetrised, deduplicated or given self-loops: leave the edges as they \
+         are, or take the weights away"
+    );
+    Err(GraphError::usage("--symmetrise, --dedup or --self-loops", message))
+}
+
 /// An option, or several that belong together, that only some importers take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extra {
@@ -99,7 +115,7 @@ pub struct EdgeList {
     pub ids: Ids,
     /// How many nodes there are, for ids that are their numbers; some may have no edge.
     pub nodes: Option<u64>,
-    /// Lines at the beginning that are not looked at: a header.
+    /// Lines to skip at the beginning: a header.
     pub skip_lines: u64,
     /// What a third column is.
     pub third_column: Option<ThirdColumn>,

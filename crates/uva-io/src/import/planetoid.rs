@@ -32,7 +32,7 @@ const VALID_NODES: usize = 500;
 /// without a limit a test index of a few bytes asks for a table of terabytes.
 const NODES_PER_DESCRIBED: usize = 2;
 
-/// What a source has to be.
+/// The kind of source.
 const READS: &str = "--from planetoid reads a directory with ind.NAME.x, .y, .tx, .ty, .allx, .ally, .graph and \
                      .test.index, or the DIRECTORY/ind.NAME of one graph";
 

@@ -21,7 +21,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// No line is longer: a row of 100,000 features takes 2 MB.
 const LONGEST_LINE: usize = 64 << 20;
 
-/// Lines after which progress is told.
+/// Lines between two reports of progress.
 const LINES_PER_REPORT: u64 = 1 << 16;
 
 /// What is wrong with a text.
@@ -172,7 +172,7 @@ pub(super) fn float<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Counts what is read.
+/// Counts bytes read.
 struct Counted {
     file: File,
     done: Arc<AtomicU64>,

@@ -87,14 +87,11 @@ pub fn plan<'d>(
     loader.check_dataset(dataset)?;
     let workload = workload(dataset, loader);
     let batches = workload.batches()?;
-    note(&match policy {
-        CachePolicy::Presample => {
-            format!("finding out what to cache: sampling 2 epochs of {batches} batches beforehand")
+    note(&match policy.counted_epochs() {
+        0 => format!("finding out what to cache: {policy}, judged by an epoch of {batches} batches"),
+        epochs => {
+            format!("finding out what to cache: sampling {epochs} epochs of {batches} batches beforehand")
         }
-        CachePolicy::Optimal => {
-            format!("finding out what to cache: sampling 20 epochs of {batches} batches beforehand")
-        }
-        _ => format!("finding out what to cache: {policy}, judged by an epoch of {batches} batches"),
     });
     let kinds = cacheable(backend);
     let request = PlanRequest { policy, kinds, ..PlanRequest::new(dataset, workload, bytes) };

@@ -263,9 +263,9 @@ impl CudaSampler {
         }
     }
 
-    /// Copies the batch sampled last to the host, and waits for it: its nodes and blocks to `out`, which must have room
-    /// for it, and as many of its nodes' degrees as `degrees` has room for, if the sampler was asked for them. Memory
-    /// that is page-locked is written at the link's full speed.
+    /// Copies the batch sampled last to the host, and waits for it. Nodes and blocks go to `out`, which must have room
+    /// for them. If the sampler was asked for degrees, as many as fit go to `degrees`. Memory that is page-locked is
+    /// written at the link's full speed.
     ///
     /// # Errors
     /// [`SampleError::LayerMismatch`]; [`CudaError::Refused`] where `out` has too little room; [`CudaError::Call`].
@@ -389,9 +389,9 @@ impl CudaSampler {
         let (Some(first), Some(last)) = (launched.first(), launched.last()) else {
             return Err(CudaError::Refused("a sampler without layers".to_owned()));
         };
-        // SAFETY: the arrays are our own buffers, large enough for the bounds that `new` sized them by, which no layer
-        // exceeds; graph and names live in fields of `self` and are written by nobody; the local ids are what the
-        // batches before left there, with smaller stamps. All of it is waited for by the caller's promise.
+        // SAFETY: the arrays are our own buffers, sized by `new` for bounds that no layer exceeds. Graph and names live
+        // in fields of `self`, and nobody writes to them. The local ids are those of batches before, with smaller
+        // stamps. All of it is waited for by the caller's promise.
         unsafe {
             host_to_device(stream, &seeds.as_slice()[..seed_bytes], common.batch_nodes)?;
             kernels.begin(stream, first, *grid)?;

@@ -6,8 +6,8 @@ use uva_cuda::{CudaError, Stream};
 /// Bytes that are staged and copied at a time; a multiple of every entry's size.
 const PIECE: usize = 16 << 20;
 
-/// `bytes` bytes of device memory, which `write` gives piece by piece: it is told where a piece begins. `what` names
-/// them in messages.
+/// `bytes` bytes of device memory, which `write` gives piece by piece, from the offset it gets. `what` names them in
+/// messages.
 ///
 /// By way of a buffer of our own, also for what is pinned already: a table may have been pinned in several parts, and
 /// no copy may reach from one into the next.
@@ -26,8 +26,8 @@ pub(crate) fn upload(
     while begin < bytes {
         let staged = &mut staging.as_mut_slice()[..PIECE.min(bytes - begin)];
         write(begin, staged);
-        // SAFETY: as many bytes of our own buffer, which nobody else knows yet; the staging buffer is not touched
-        // before the stream has been waited for, which is done whether or not the copy was enqueued.
+        // SAFETY: as many bytes of our own buffer, which nobody else knows yet. The staging buffer is not touched
+        // before the stream has been waited for, whether or not the copy was enqueued.
         let copied = unsafe { host_to_device(stream, staged, buffer.address() + begin as u64) };
         copied.and(stream.synchronize())?;
         begin += staged.len();

@@ -1,10 +1,9 @@
 //! Batches hop by hop: the loop that all kinds of sampler share.
 //!
-//! A hop goes over its destinations in groups, and over each group in waves: where their lists lie; the random words
-//! of all of them; the positions picked; the ids at those positions; their local ids. Within a wave no access waits
-//! for another one, so a core keeps many cache misses in flight, which decides the speed on a graph larger than its
-//! caches; between waves everything stays in the first two cache levels. Which positions are picked is the kind's
-//! ([`Picks`]).
+//! A hop goes over its destinations in groups, and over each group in waves: places of lists, random words, positions
+//! picked, ids at those positions, local ids. Within a wave no access waits for another one, so a core keeps many cache
+//! misses in flight. That decides the speed on a graph larger than its caches. Between waves everything stays in the
+//! first two cache levels. Which positions are picked is the kind's ([`Picks`]).
 
 mod list;
 mod sink;
@@ -18,83 +17,88 @@ use crate::options::{GROUP, GROUP_PICKS};
 use crate::philox::{Purpose, StreamKey};
 use crate::{
     BatchCounts, BatchKey, BatchMut, BatchSampler, BlockMut, BlockRef, Capacity, Expand, GraphView, HopShape,
-    InvalidOption, LayerCounts, ListReads, MiniBatch, SampleError, SamplerKind, SamplerOptions, hash,
+    InvalidOption, LayerCounts, ListReads, SampleError, SamplerKind, SamplerOptions, hash,
 };
 
 pub use self::list::{Hop, List, NodeId};
 pub use self::sink::Sink;
 
+/// The end of a step that fails only on an invalid graph or a batch without room.
+pub type Sampled = Result<(), SampleError>;
+
+/// What a kind's memory depends on.
+pub struct Setup<'a, 'g> {
+    /// The graph, checked against the options.
+    pub(crate) graph: GraphView<'g>,
+    pub(crate) options: &'a SamplerOptions,
+    /// The most picks of a group.
+    pub(crate) group_picks: usize,
+    /// The most picks out of one list that is drawn from.
+    pub(crate) most: usize,
+}
+
+impl Setup<'_, '_> {
+    /// The largest fanout: the most draws of a hop, of a kind that draws together.
+    pub(crate) fn largest_fanout(&self) -> usize {
+        let fanouts = self.options.fanouts.iter();
+        fanouts.map(|&fanout| usize::try_from(fanout).unwrap_or(0)).max().unwrap_or(0)
+    }
+}
+
 /// The part of a kind: which entries of each list are picked.
-pub trait Picks<'g>: Sized {
+pub trait Picks<'g>: Send + Sized {
     /// The kind.
     const KIND: SamplerKind;
 
     /// The purpose of its random words.
     const PURPOSE: Purpose = Purpose::Neighbors;
 
-    /// Memory for groups of at most `group_picks` picks, of which a list that is drawn from has `most` at most.
+    /// Takes all memory.
     ///
     /// # Errors
     /// Where the graph lacks what the kind picks by.
-    fn new(
-        graph: &GraphView<'g>,
-        options: &SamplerOptions,
-        group_picks: usize,
-        most: usize,
-    ) -> Result<Self, SampleError>;
+    fn new(setup: &Setup<'_, 'g>) -> Result<Self, SampleError>;
 
     /// Looks at all destinations that a hop samples for before any list of it is picked from. `lists` is scratch for a
     /// group.
     ///
     /// # Errors
     /// A graph that cannot be.
-    fn begin<I: NodeId>(
-        &mut self,
-        hop: &Hop<'_, I>,
-        nodes: &[i64],
-        lists: &mut [List],
-    ) -> Result<(), SampleError> {
+    fn begin<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> Sampled {
         let _ = (hop, nodes, lists);
         Ok(())
     }
 
-    /// Decides how many entries are picked for each list of a group ([`List::picks`]): of kinds that do not draw
-    /// together no more than the fanout, and of those that [pick in lists](SamplerKind::picks_in_lists) without replacement
-    /// no more than the list has. `nodes` are the lists' nodes.
+    /// Sets how many entries are picked for each list of a group ([`List::picks`]). `nodes` are the lists' nodes.
+    ///
+    /// A kind that does not draw together picks no more than the fanout. A kind that
+    /// [picks in lists](SamplerKind::picks_in_lists) without replacement picks no more than the list has. By default,
+    /// the smaller of the two is picked.
     ///
     /// # Errors
     /// A graph that cannot be.
-    fn prepare<I: NodeId>(
-        &mut self,
-        hop: &Hop<'_, I>,
-        nodes: &[i64],
-        lists: &mut [List],
-    ) -> Result<(), SampleError>;
+    #[inline]
+    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> Sampled {
+        let _ = nodes;
+        for list in lists {
+            list.picks = list.degree.min(hop.fanout);
+        }
+        Ok(())
+    }
 
-    /// Gives the sink the positions picked for a list: as many as were decided, and as many weights where the kind
-    /// [weighs edges](SamplerKind::weighs_edges). The lists of a group come one after the
-    /// other, each once.
+    /// Gives the sink the positions picked for a list: as many as [`prepare`](Self::prepare) set, and as many weights
+    /// where the kind [weighs edges](SamplerKind::weighs_edges). The lists of a group come in order, each once.
     ///
     /// # Errors
     /// A graph that cannot be, and a batch without room.
-    fn pick<I: NodeId>(
-        &mut self,
-        hop: &Hop<'_, I>,
-        list: &List,
-        sink: &mut Sink<'_>,
-    ) -> Result<(), SampleError>;
+    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut Sink<'_>) -> Sampled;
 
     /// The same for all lists of a group, one after the other.
     ///
     /// # Errors
     /// As [`pick`](Self::pick).
     #[inline]
-    fn pick_group<I: NodeId>(
-        &mut self,
-        hop: &Hop<'_, I>,
-        lists: &[List],
-        sink: &mut Sink<'_>,
-    ) -> Result<(), SampleError> {
+    fn pick_group<I: NodeId>(&mut self, hop: &Hop<'_, I>, lists: &[List], sink: &mut Sink<'_>) -> Sampled {
         lists.iter().try_for_each(|list| self.pick(hop, list, sink))
     }
 }
@@ -125,7 +129,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         Ok(Self {
             local_ids: LocalIds::new(graph.csc.nodes())?,
             lists: Box::new([List::default(); GROUP]),
-            picks: P::new(&graph, &options, group_picks, most)?,
+            picks: P::new(&Setup { graph, options: &options, group_picks, most })?,
             waiting: Waiting::new(group_picks),
             graph,
             options,
@@ -137,41 +141,6 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
     pub fn with_cached_lists(mut self, lists: usize) -> Self {
         self.graph.cached_lists = lists;
         self
-    }
-
-    /// [`BatchSampler::options`].
-    #[must_use]
-    pub fn options(&self) -> &SamplerOptions {
-        &self.options
-    }
-
-    /// [`BatchSampler::sample`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn sample(
-        &mut self,
-        key: BatchKey,
-        seeds: &[i64],
-        out: &mut BatchMut<'_>,
-    ) -> Result<BatchCounts, SampleError> {
-        match self.graph.csc.indices {
-            Indices::I32(indices) => self.sample_ids(indices, key, seeds, out),
-            Indices::I64(indices) => self.sample_ids(indices, key, seeds, out),
-        }
-    }
-
-    /// [`BatchSampler::sample_into`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn sample_into(
-        &mut self,
-        key: BatchKey,
-        seeds: &[i64],
-        batch: &mut MiniBatch,
-    ) -> Result<BatchCounts, SampleError> {
-        batch.fill(|out| self.sample(key, seeds, out))
     }
 
     fn sample_ids<I: NodeId>(
@@ -280,7 +249,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
     ) -> Result<(LayerCounts, ListReads), SampleError> {
         let Self { graph, options, local_ids, lists, picks, waiting } = self;
         let capacity = block.indptr.len();
-        // The block before has at least the offset that is 0, and no more destinations than there are nodes by now.
+        // The block before has at least the offset that is 0, and at most as many destinations as nodes so far.
         let Some((kept_offsets, offsets)) = block
             .indptr
             .get_mut(..=destinations)
@@ -380,7 +349,7 @@ fn at_home(graph: &GraphView<'_>, nodes: &[i64], offsets: &[i32], edge_ids: &mut
     }
 }
 
-impl<'g, P: Picks<'g> + Send> BatchSampler for HopSampler<'g, P> {
+impl<'g, P: Picks<'g>> BatchSampler for HopSampler<'g, P> {
     fn options(&self) -> &SamplerOptions {
         &self.options
     }
@@ -391,6 +360,9 @@ impl<'g, P: Picks<'g> + Send> BatchSampler for HopSampler<'g, P> {
         seeds: &[i64],
         out: &mut BatchMut<'_>,
     ) -> Result<BatchCounts, SampleError> {
-        HopSampler::sample(self, key, seeds, out)
+        match self.graph.csc.indices {
+            Indices::I32(indices) => self.sample_ids(indices, key, seeds, out),
+            Indices::I64(indices) => self.sample_ids(indices, key, seeds, out),
+        }
     }
 }

@@ -67,9 +67,9 @@ impl SamplerOptions {
     /// too long.
     ///
     /// # Errors
-    /// [`SampleError::InvalidOption`] for fanouts that mean nothing, that pick more than 65,536 out of a list, for
-    /// picks that are kept for no batch, for what the kind of sampler cannot do ([`check_kind`](Self::check_kind)), and
-    /// for graphs beyond what the random keys can name.
+    /// [`SampleError::InvalidOption`] for fanouts that mean nothing or pick more than 65,536 out of a list, for picks
+    /// that are kept for no batch, for options that the kind does not support ([`check_kind`](Self::check_kind)), and
+    /// for graphs beyond the random keys.
     pub fn check(&self, csc: &Csc<'_>) -> Result<(), SampleError> {
         check_fanouts(&self.fanouts)?;
         if self.batch_dependency == 0 {

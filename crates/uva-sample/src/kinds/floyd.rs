@@ -1,8 +1,8 @@
 //! Which positions of a list are picked, given its random words.
 //!
-//! Two paths give the same picks. The fast one assumes that no draw is rejected and reads words generated for many
-//! nodes side by side; it notices where that does not hold, and the exact one, which draws from the stream word by
-//! word, starts over. A draw below `n` is rejected with a chance below `n / 2³²`, so the exact path is rare.
+//! Two paths give the same picks. The fast one assumes that no draw is rejected, and reads words generated for many
+//! nodes side by side. It notices where that does not hold. The exact one then starts over and draws from the stream
+//! word by word. A draw below `n` is rejected with a chance below `n / 2³²`, so the exact path is rare.
 
 use crate::philox::StreamKey;
 

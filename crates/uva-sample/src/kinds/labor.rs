@@ -6,15 +6,15 @@
 //! likely as another all the same.
 
 use super::smallest::Smallest;
-use crate::hops::{Hop, List, NodeId, Picks, Sink};
+use crate::hops::{Hop, List, NodeId, Picks, Sampled, Setup, Sink};
 use crate::kind::KindRow;
 use crate::philox::first_longs;
-use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
+use crate::{SampleError, SamplerKind};
 use uva_cuda::kernels::sample::PickKind;
 
 impl SamplerKind {
-    /// Each entry is as likely as another, but nodes that are picked from in the same hop prefer the same neighbours,
-    /// so that a batch has fewer nodes (LABOR-0 of Balın and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023).
+    /// Each entry is as likely as another, but the nodes of a hop prefer the same neighbours. So a batch has fewer
+    /// nodes (LABOR-0 of Balın and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023).
     pub const LABOR: Self = Self::of(&KindRow {
         name: "labor",
         help: "Such as the nodes of a hop share, so that a batch has fewer nodes",
@@ -38,30 +38,12 @@ pub struct Labor {
 impl Picks<'_> for Labor {
     const KIND: SamplerKind = SamplerKind::LABOR;
 
-    fn new(_: &GraphView<'_>, _: &SamplerOptions, _: usize, most: usize) -> Result<Self, SampleError> {
+    fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError> {
         let (names, variates) = (Box::new([0; CHUNK]), Box::new([0; CHUNK]));
-        Ok(Self { smallest: Smallest::new(most), names, variates })
+        Ok(Self { smallest: Smallest::new(setup.most), names, variates })
     }
 
-    #[inline]
-    fn prepare<I: NodeId>(
-        &mut self,
-        hop: &Hop<'_, I>,
-        _: &[i64],
-        lists: &mut [List],
-    ) -> Result<(), SampleError> {
-        for list in lists {
-            list.picks = list.degree.min(hop.fanout);
-        }
-        Ok(())
-    }
-
-    fn pick<I: NodeId>(
-        &mut self,
-        hop: &Hop<'_, I>,
-        list: &List,
-        sink: &mut Sink<'_>,
-    ) -> Result<(), SampleError> {
+    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut Sink<'_>) -> Sampled {
         if list.degree <= hop.fanout {
             return sink.whole(hop, list);
         }

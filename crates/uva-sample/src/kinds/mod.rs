@@ -6,6 +6,7 @@ use crate::hops::HopSampler;
 mod check;
 mod exponential;
 mod floyd;
+mod found;
 mod labor;
 mod neighbor;
 mod ppr;

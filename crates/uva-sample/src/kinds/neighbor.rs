@@ -5,11 +5,11 @@ use uva_ops::Vectors;
 
 use super::floyd::{Picker, with_replacement};
 use super::side_by_side::{MOST_PICKS, SideBySide};
-use crate::hops::{Hop, List, NodeId, Picks, Sink};
+use crate::hops::{Hop, List, NodeId, Picks, Sampled, Setup, Sink};
 use crate::kind::KindRow;
 use crate::options::{GROUP, draws, picks_of_list};
 use crate::philox::{BlockBatch, StreamKey};
-use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
+use crate::{SampleError, SamplerKind};
 
 impl SamplerKind {
     /// Each entry of a list is as likely as another, independently of what other nodes pick (GraphSAGE).
@@ -37,29 +37,20 @@ pub struct Uniform {
 impl Picks<'_> for Uniform {
     const KIND: SamplerKind = SamplerKind::NEIGHBOR;
 
-    fn new(
-        _: &GraphView<'_>,
-        options: &SamplerOptions,
-        group_picks: usize,
-        most: usize,
-    ) -> Result<Self, SampleError> {
+    fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError> {
+        let replace = setup.options.replace;
         Ok(Self {
-            replace: options.replace,
-            picker: Picker::new(most),
-            side_by_side: SideBySide::new(options.replace, Vectors::widest()),
+            replace,
+            picker: Picker::new(setup.most),
+            side_by_side: SideBySide::new(replace, Vectors::widest()),
             // Words come in blocks of four: up to three are left over for each destination.
-            blocks: BlockBatch::with_capacity(group_picks / 4 + GROUP),
+            blocks: BlockBatch::with_capacity(setup.group_picks / 4 + GROUP),
             used: 0,
         })
     }
 
     #[inline]
-    fn prepare<I: NodeId>(
-        &mut self,
-        hop: &Hop<'_, I>,
-        _: &[i64],
-        lists: &mut [List],
-    ) -> Result<(), SampleError> {
+    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, _: &[i64], lists: &mut [List]) -> Sampled {
         for list in lists.iter_mut() {
             list.picks = picks_of_list(list.degree, hop.fanout, self.replace);
         }
@@ -78,12 +69,7 @@ impl Picks<'_> for Uniform {
     }
 
     #[inline]
-    fn pick_group<I: NodeId>(
-        &mut self,
-        hop: &Hop<'_, I>,
-        lists: &[List],
-        sink: &mut Sink<'_>,
-    ) -> Result<(), SampleError> {
+    fn pick_group<I: NodeId>(&mut self, hop: &Hop<'_, I>, lists: &[List], sink: &mut Sink<'_>) -> Sampled {
         if hop.fanout > MOST_PICKS {
             return lists.iter().try_for_each(|list| self.pick(hop, list, sink));
         }
@@ -105,12 +91,7 @@ impl Picks<'_> for Uniform {
     }
 
     #[inline]
-    fn pick<I: NodeId>(
-        &mut self,
-        hop: &Hop<'_, I>,
-        list: &List,
-        sink: &mut Sink<'_>,
-    ) -> Result<(), SampleError> {
+    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut Sink<'_>) -> Sampled {
         if !draws(list.degree, hop.fanout, self.replace) {
             return sink.whole(hop, list);
         }

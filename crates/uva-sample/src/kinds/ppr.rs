@@ -8,10 +8,11 @@
 
 use std::cmp::Reverse;
 
-use crate::hops::{Hop, List, NodeId, Picks, Sink};
+use super::found::Find;
+use crate::hops::{Hop, List, NodeId, Sampled, Setup};
 use crate::kind::{Fanout, KindRow};
 use crate::limits::LOCAL_ID_BYTES;
-use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
+use crate::{SampleError, SamplerKind};
 
 impl SamplerKind {
     /// A node's neighbours are the nodes of highest PageRank, personalised for it, near or far (PPRGo: Bojchevski et al.,
@@ -62,64 +63,36 @@ pub struct Ppr {
     queue: Vec<u32>,
     /// Of each node reached but the destination: its score, and its place.
     ranked: Vec<(Reverse<u64>, u32)>,
-    /// The entries of the group's picks, and their weights.
-    picked: Vec<(usize, f32)>,
-    /// How many of them the sink has.
-    used: usize,
 }
 
-impl Picks<'_> for Ppr {
+impl Find for Ppr {
     const KIND: SamplerKind = SamplerKind::PPR;
 
-    fn new(
-        graph: &GraphView<'_>,
-        _: &SamplerOptions,
-        group_picks: usize,
-        _: usize,
-    ) -> Result<Self, SampleError> {
+    fn new(setup: &Setup<'_, '_>) -> Self {
+        let graph = &setup.graph;
         let nodes = graph.csc.nodes();
         let lengths = graph.csc.indptr.windows(2).map(|ends| ends[1].wrapping_sub(ends[0]));
         // A length that cannot be is an error once the list is read.
         let longest = lengths.filter_map(|length| usize::try_from(length).ok()).max().unwrap_or(0);
         let most = MOST_ENTRIES.saturating_add(longest).saturating_add(1).min(nodes);
-        Ok(Self {
+        Self {
             places: vec![0; nodes],
             reached: Vec::with_capacity(most),
             queue: Vec::with_capacity(MOST_ENTRIES + 1),
             ranked: Vec::with_capacity(most),
-            picked: Vec::with_capacity(group_picks),
-            used: 0,
-        })
+        }
     }
 
-    fn prepare<I: NodeId>(
+    fn find<I: NodeId>(
         &mut self,
         hop: &Hop<'_, I>,
         nodes: &[i64],
         lists: &mut [List],
-    ) -> Result<(), SampleError> {
-        self.picked.clear();
-        self.used = 0;
+        found: &mut Vec<(usize, f32)>,
+    ) -> Sampled {
         for (list, &node) in lists.iter_mut().zip(nodes) {
             self.push(hop, node as usize)?;
-            list.picks = self.highest(hop.fanout);
-        }
-        Ok(())
-    }
-
-    fn pick<I: NodeId>(
-        &mut self,
-        hop: &Hop<'_, I>,
-        list: &List,
-        sink: &mut Sink<'_>,
-    ) -> Result<(), SampleError> {
-        let picked = &self.picked[self.used..self.used + list.picks];
-        self.used += list.picks;
-        for (to, &(entry, _)) in sink.room(hop, list.picks)?.iter_mut().zip(picked) {
-            *to = entry;
-        }
-        for (to, &(_, weight)) in sink.weights(list.picks).iter_mut().zip(picked) {
-            *to = weight;
+            list.picks = self.highest(hop.fanout, found);
         }
         Ok(())
     }
@@ -127,7 +100,7 @@ impl Picks<'_> for Ppr {
 
 impl Ppr {
     /// Passes mass on from `destination`, which is a node, until no other node has enough of it.
-    fn push<I: NodeId>(&mut self, hop: &Hop<'_, I>, destination: usize) -> Result<(), SampleError> {
+    fn push<I: NodeId>(&mut self, hop: &Hop<'_, I>, destination: usize) -> Sampled {
         self.reached.clear();
         self.queue.clear();
         // No entry leads to the destination first, so its entry is never read.
@@ -183,7 +156,7 @@ impl Ppr {
     }
 
     /// Picks the nodes of highest score but the destination; of equals those that were reached first. How many.
-    fn highest(&mut self, fanout: usize) -> usize {
+    fn highest(&mut self, fanout: usize, found: &mut Vec<(usize, f32)>) -> usize {
         // Of the mass that still waits, α would stay.
         let score = |reached: &Reached| STAYS * reached.stays + reached.waits;
         self.ranked.clear();
@@ -196,8 +169,9 @@ impl Ppr {
         let all: u64 = self.ranked.iter().map(|(score, _)| score.0).sum();
         // Below 2⁴³: a double holds each exactly.
         let weight = |score: u64| (score as f64 / all as f64) as f32;
-        let picks = self.ranked.iter().map(|&(score, at)| (self.reached[at as usize].entry, weight(score.0)));
-        self.picked.extend(picks);
+        found.extend(
+            self.ranked.iter().map(|&(score, at)| (self.reached[at as usize].entry, weight(score.0))),
+        );
         self.ranked.len()
     }
 }

@@ -1,9 +1,9 @@
 //! Uniform picks out of many lists at once: their random words and Floyd's method in the lanes of a vector.
 //!
 //! A list by itself is a chain: a word is ten multiplications one after the other, and a pick depends on those before
-//! it. Lists do not depend on each other, so each lane of a vector takes one. What is taken already is found by
-//! comparing a draw with all picks before it, which for the fanouts that people use is less work than to remember
-//! them in memory, and takes the same path for lists of any length.
+//! it. Lists do not depend on each other, so each lane of a vector takes one. A draw is compared with all picks before
+//! it. For usual fanouts that is less work than to remember them in memory, and it takes the same path for lists of any
+//! length.
 
 use bytemuck::cast_slice;
 use uva_ops::{Vectors, prefetch, vectorized};
@@ -16,8 +16,8 @@ use crate::philox::{StreamKey, lanes};
 /// Most picks out of a list that are made side by side: beyond it the comparisons, whose number grows with the square,
 /// cost more than a list by itself.
 ///
-/// One hop from 1000 seeds in a graph of 2.4 M nodes and 124 M edges, nanoseconds of CPU time a pick, the least of three
-/// runs of 200 batches in turns (two cores of a shared Xeon with AVX-512), hash and local ids included:
+/// Nanoseconds of CPU time a pick, hash and local ids included: one hop from 1000 seeds in a graph of 2.4 M nodes and
+/// 124 M edges, the least of three runs of 200 batches in turns. (Two cores of a Xeon with AVX-512.)
 ///
 /// | fanout | 8 | 16 | 24 | 32 | 48 | 64 |
 /// |---|---|---|---|---|---|---|

@@ -1,5 +1,6 @@
 //! The table of all kinds: a kind that has a row here can be asked for by its name everywhere.
 
+use super::found::Found;
 use super::{labor, neighbor, ppr, together, walk, weighted};
 use crate::hops::{HopSampler, Picks};
 use crate::{BatchSampler, GraphView, SampleError, SamplerKind, SamplerOptions};
@@ -32,8 +33,8 @@ const TABLE: &[Row] = table![
     together::Together<together::FastGcn>,
     together::Together<together::Saint<together::Nodes>>,
     together::Together<together::Saint<together::Edges>>,
-    walk::Walk,
-    ppr::Ppr,
+    Found<walk::Walk>,
+    Found<ppr::Ppr>,
 ];
 
 impl SamplerKind {

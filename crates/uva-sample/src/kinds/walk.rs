@@ -6,11 +6,12 @@
 
 use std::cmp::Reverse;
 
-use crate::hops::{Hop, List, NodeId, Picks, Sink};
+use super::found::Find;
+use crate::hops::{Hop, List, NodeId, Sampled, Setup};
 use crate::kind::{Fanout, KindRow};
 use crate::options::GROUP;
 use crate::philox::{Purpose, Stream, StreamKey};
-use crate::{GraphView, SampleError, SamplerKind, SamplerOptions, Walks};
+use crate::{SamplerKind, Walks};
 
 impl SamplerKind {
     /// A node's neighbours are the nodes that random walks from it visit most, near or far (PinSAGE: Ying et al., "Graph
@@ -46,68 +47,39 @@ pub struct Walk {
     visits: Vec<(i64, u32)>,
     /// Of each node visited: how often, and at which step first.
     counted: Vec<(Reverse<u32>, u32)>,
-    /// The entries of the group's picks, and their weights.
-    picked: Vec<(usize, f32)>,
-    /// How many of them the sink has.
-    used: usize,
 }
 
-impl Picks<'_> for Walk {
+impl Find for Walk {
     const KIND: SamplerKind = SamplerKind::WALK;
     const PURPOSE: Purpose = Purpose::Walks;
 
-    fn new(
-        _: &GraphView<'_>,
-        options: &SamplerOptions,
-        group_picks: usize,
-        _: usize,
-    ) -> Result<Self, SampleError> {
-        let walks = options.walks;
+    fn new(setup: &Setup<'_, '_>) -> Self {
+        let walks = setup.options.walks;
         let steps = walks.steps();
         let piece = piece(steps);
-        Ok(Self {
+        Self {
             walks,
             streams: Vec::with_capacity(piece),
             at: Vec::with_capacity(piece),
             entries: Vec::with_capacity(piece * steps),
             visits: Vec::with_capacity(steps),
             counted: Vec::with_capacity(steps),
-            picked: Vec::with_capacity(group_picks),
-            used: 0,
-        })
+        }
     }
 
-    fn prepare<I: NodeId>(
+    fn find<I: NodeId>(
         &mut self,
         hop: &Hop<'_, I>,
         nodes: &[i64],
         lists: &mut [List],
-    ) -> Result<(), SampleError> {
-        self.picked.clear();
-        self.used = 0;
+        found: &mut Vec<(usize, f32)>,
+    ) -> Sampled {
         let piece = piece(self.walks.steps());
         for (nodes, lists) in nodes.chunks(piece).zip(lists.chunks_mut(piece)) {
             self.walk(hop, nodes, lists)?;
             for (number, (list, &node)) in lists.iter_mut().zip(nodes).enumerate() {
-                list.picks = self.most_visited(hop, number, node);
+                list.picks = self.most_visited(hop, number, node, found);
             }
-        }
-        Ok(())
-    }
-
-    fn pick<I: NodeId>(
-        &mut self,
-        hop: &Hop<'_, I>,
-        list: &List,
-        sink: &mut Sink<'_>,
-    ) -> Result<(), SampleError> {
-        let picked = &self.picked[self.used..self.used + list.picks];
-        self.used += list.picks;
-        for (to, &(entry, _)) in sink.room(hop, list.picks)?.iter_mut().zip(picked) {
-            *to = entry;
-        }
-        for (to, &(_, weight)) in sink.weights(list.picks).iter_mut().zip(picked) {
-            *to = weight;
         }
         Ok(())
     }
@@ -120,12 +92,7 @@ fn piece(steps: usize) -> usize {
 
 impl Walk {
     /// Walks from each node of a piece.
-    fn walk<I: NodeId>(
-        &mut self,
-        hop: &Hop<'_, I>,
-        nodes: &[i64],
-        lists: &[List],
-    ) -> Result<(), SampleError> {
+    fn walk<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &[List]) -> Sampled {
         let Self { walks, streams, at, entries, .. } = self;
         let steps = walks.steps();
         let key = |list: &List| StreamKey { node: list.key, batch: list.batch, ..hop.like };
@@ -168,7 +135,13 @@ impl Walk {
 
     /// Picks the nodes that were visited most from `node`, the piece's destination with this number; of equals those
     /// that were visited first. How many.
-    fn most_visited<I: NodeId>(&mut self, hop: &Hop<'_, I>, number: usize, node: i64) -> usize {
+    fn most_visited<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        number: usize,
+        node: i64,
+        found: &mut Vec<(usize, f32)>,
+    ) -> usize {
         let steps = self.walks.steps();
         let entries = &self.entries[number * steps..(number + 1) * steps];
         self.visits.clear();
@@ -183,8 +156,7 @@ impl Walk {
         self.counted.truncate(hop.fanout);
         let all: u32 = self.counted.iter().map(|(count, _)| count.0).sum();
         let weight = |count: u32| (f64::from(count) / f64::from(all)) as f32;
-        let picks = self.counted.iter().map(|&(count, step)| (entries[step as usize], weight(count.0)));
-        self.picked.extend(picks);
+        found.extend(self.counted.iter().map(|&(count, step)| (entries[step as usize], weight(count.0))));
         self.counted.len()
     }
 }

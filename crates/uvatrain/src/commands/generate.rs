@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use uva_graph::Summary;
-use uva_io::generate::Recipe;
+use uva_io::generate::{self, Recipe};
 
 use super::written;
 use crate::flags::GenerateFlags;
@@ -14,7 +14,7 @@ use uva_runtime::spec::ByteSize;
 /// Says what the graph will take, writes it, and says what it is and how long that took.
 pub fn run(flags: &GenerateFlags) -> anyhow::Result<()> {
     let recipe = flags.recipe()?;
-    let estimate = recipe.estimate()?;
+    let estimate = generate::estimate(&*recipe)?;
     out::say(&format!(
         "{}: {} nodes and about {} edges, {} on disk; under {} of memory while it is made",
         flags.out.display(),
@@ -26,9 +26,9 @@ pub fn run(flags: &GenerateFlags) -> anyhow::Result<()> {
     super::clean_up_on_signals()?;
     let work = Work::new();
     let start = Instant::now();
-    let summary = recipe.write(&flags.out, &|progress| work.show(progress))?;
+    let summary = generate::write(&flags.out, &*recipe, &|progress| work.show(progress))?;
     drop(work);
-    if let Some(line) = shortfall(&recipe, &summary) {
+    if let Some(line) = shortfall(&*recipe, &summary) {
         out::say(&line);
     }
     written::say(&flags.out, start.elapsed())
@@ -36,13 +36,13 @@ pub fn run(flags: &GenerateFlags) -> anyhow::Result<()> {
 
 /// What to say of a graph with fewer edges than were asked for: how many came, and why. Nothing of one that chance alone
 /// made a little smaller.
-fn shortfall(recipe: &Recipe, summary: &Summary) -> Option<String> {
-    let asked = recipe.common().average_degree;
+fn shortfall(recipe: &dyn Recipe, summary: &Summary) -> Option<String> {
+    let asked = recipe.effective_common().average_degree;
     let came = summary.edges as f64 / summary.nodes.max(1) as f64;
     (came < 0.99 * asked).then(|| {
         format!(
             "{came:.1} in-neighbours a node came of the {asked} that were asked for: {}; a larger --avg-degree comes nearer",
-            recipe.why_fewer_edges()
+            recipe.generator().why_fewer_edges
         )
     })
 }
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn fewer_edges_than_were_asked_for_are_said_and_chance_is_not() {
         let common = Common { average_degree: 31.0, ..Common::default() };
-        let recipe = Recipe::Rmat(Rmat { common, ..Rmat::default() });
+        let recipe = Rmat { common, ..Rmat::default() };
         let of = |edges: u64| Summary {
             nodes: 1000,
             edges,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use uva_graph::ElementType;
-use uva_io::generate::{Citation, Common, Mixing, PRESETS, PowerLaw, Preset, Recipe, Rmat, Sbm, Web};
+use uva_io::generate::{self, Common, GENERATORS, Generator, PRESETS, Preset, Recipe, ShapeOptions};
 
 use super::within::within;
 use crate::exit;
@@ -49,8 +49,13 @@ pub struct GenerateFlags {
     )]
     pub nodes: Option<u64>,
 
-    /// In-neighbours of a node on average [default: 20 for powerlaw, rmat and sbm, 14 for citation, 35 for web]
-    #[arg(long, value_name = "D", value_parser = above_zero, help_heading = SIZE)]
+    #[arg(
+        long,
+        value_name = "D",
+        value_parser = above_zero,
+        help_heading = SIZE,
+        help = format!("In-neighbours of a node on average [default: {}]", defaults(|common| common.average_degree))
+    )]
     pub avg_degree: Option<f64>,
 
     /// The graph's shape [default: powerlaw, or the preset's]
@@ -98,9 +103,16 @@ pub struct GenerateFlags {
     #[arg(long, value_name = "C", value_parser = within::<u64>(1..), help_heading = FEATURES)]
     pub classes: Option<u64>,
 
-    /// Share of the nodes that train [default: 0.4 for powerlaw, rmat and sbm, 0.0109 for citation, 0.013 for web, or
-    /// the preset's]
-    #[arg(long, value_name = "SHARE", value_parser = share, help_heading = FEATURES)]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        value_parser = share,
+        help_heading = FEATURES,
+        help = format!(
+            "Share of the nodes that train [default: {}, or the preset's]",
+            defaults(|common| common.train_share)
+        )
+    )]
     pub train_share: Option<f64>,
 
     /// Random seed
@@ -112,20 +124,44 @@ pub struct GenerateFlags {
     pub threads: Option<u32>,
 }
 
-/// The shape of a generated graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum GraphKind {
-    /// Few nodes with very many neighbours, many with few, as in social and citation graphs
-    Powerlaw,
-    /// Nodes in order of time, each citing older ones of its field; few nodes train, recent ones of few fields, as in
-    /// papers100M
-    Citation,
-    /// Pages of hosts, most links local or to a host's hubs; few nodes train, as with uk-2006
-    Web,
-    /// Graph500's: a matrix cut in four again and again, the quadrants with different probabilities
-    Rmat,
-    /// The stochastic block model: classes are communities, and degrees are all alike
-    Sbm,
+/// The shape of a generated graph: the names and their help are the table's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraphKind(&'static Generator);
+
+impl ValueEnum for GraphKind {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: [GraphKind; GENERATORS.len()] = {
+            let mut all = [GraphKind(GENERATORS[0]); GENERATORS.len()];
+            let mut row = 0;
+            while row < GENERATORS.len() {
+                all[row] = GraphKind(GENERATORS[row]);
+                row += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name).help(self.0.help))
+    }
+}
+
+/// The defaults of an option that each generator has its own of: `20 for powerlaw, rmat and sbm, 14 for citation`.
+fn defaults(of: impl Fn(&Common) -> f64) -> String {
+    let mut values: Vec<(f64, Vec<&str>)> = Vec::new();
+    for generator in GENERATORS {
+        let value = of(generator.defaults().common());
+        match values.iter_mut().find(|(known, _)| *known == value) {
+            Some((_, names)) => names.push(generator.name),
+            None => values.push((value, vec![generator.name])),
+        }
+    }
+    let listed = values.iter().map(|(value, names)| match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{value} for {} and {last}", others.join(", ")),
+        _ => format!("{value} for {}", names.concat()),
+    });
+    listed.collect::<Vec<_>>().join(", ")
 }
 
 /// How generated feature values are stored.
@@ -137,37 +173,43 @@ pub enum FeatureType {
     F16,
 }
 
-impl GraphKind {
-    fn recipe(self) -> Recipe {
-        match self {
-            GraphKind::Powerlaw => Recipe::PowerLaw(PowerLaw::default()),
-            GraphKind::Citation => Recipe::Citation(Citation::default()),
-            GraphKind::Web => Recipe::Web(Web::default()),
-            GraphKind::Rmat => Recipe::Rmat(Rmat::default()),
-            GraphKind::Sbm => Recipe::Sbm(Sbm::default()),
-        }
-    }
-}
-
 impl GenerateFlags {
     /// The graph that is asked for: the preset's or the shape's own defaults where the options say nothing.
     ///
     /// # Errors
     /// Bad usage: an option that the shape does not have. What is out of range the shape itself refuses.
-    pub fn recipe(&self) -> anyhow::Result<Recipe> {
+    pub fn recipe(&self) -> anyhow::Result<Box<dyn Recipe>> {
         let preset = self.preset.as_deref().and_then(Preset::named);
-        let recipe = match (preset, self.kind) {
+        let mut recipe = match (preset, self.kind) {
             (Some(preset), kind) => {
                 let recipe = preset.recipe(self.scale.unwrap_or(1.0))?;
                 match kind {
-                    Some(kind) if kind.name() != preset.kind() => kind.recipe().with_common(recipe.common()),
+                    Some(GraphKind(other)) if other != preset.generator() => {
+                        let mut shaped = other.defaults();
+                        shaped.common_mut().clone_from(recipe.common());
+                        shaped
+                    }
                     _ => recipe,
                 }
             }
-            (None, kind) => kind.unwrap_or(GraphKind::Powerlaw).recipe(),
+            (None, kind) => kind.map_or(GENERATORS[0], |kind| kind.0).defaults(),
         };
-        let common = self.common(recipe.common());
-        self.shaped(recipe.with_common(common))
+        let common = recipe.common_mut();
+        *common = self.common(common.clone());
+        let quadrants = match self.quadrants.as_slice() {
+            [] => None,
+            given => Some(given.try_into().map_err(|_| {
+                exit::usage(format!("--quadrants takes 4 probabilities, not {}", given.len()))
+            })?),
+        };
+        let options = ShapeOptions {
+            homophily: self.homophily,
+            probabilities: self.p_in.zip(self.p_out).map(|(within, between)| [within, between]),
+            quadrants,
+            noise: self.noise,
+        };
+        generate::shape(&mut *recipe, &options)?;
+        Ok(recipe)
     }
 
     fn common(&self, defaults: Common) -> Common {
@@ -188,59 +230,6 @@ impl GenerateFlags {
             threads: self.threads.map(|threads| threads as usize),
             train_share: self.train_share.unwrap_or(defaults.train_share),
             ..defaults
-        }
-    }
-
-    /// The options that only some shapes have.
-    fn shaped(&self, mut recipe: Recipe) -> anyhow::Result<Recipe> {
-        let foreign =
-            |option: &str, kinds: &str| Err(exit::usage(format!("{option} is for --kind {kinds}")).into());
-        match &mut recipe {
-            Recipe::PowerLaw(PowerLaw { homophily, .. }) | Recipe::Rmat(Rmat { homophily, .. }) => {
-                *homophily = self.homophily.unwrap_or(*homophily);
-            }
-            Recipe::Sbm(Sbm { mixing, .. }) => match (self.p_in, self.p_out, self.homophily) {
-                (Some(within), Some(between), _) => *mixing = Mixing::Probabilities { within, between },
-                (_, _, Some(share)) => *mixing = Mixing::Homophily(share),
-                _ => {}
-            },
-            Recipe::Citation(_) | Recipe::Web(_) if self.homophily.is_some() => {
-                return foreign("--homophily", "powerlaw, rmat or sbm");
-            }
-            Recipe::Citation(_) | Recipe::Web(_) => {}
-        }
-        if self.p_in.is_some() && !matches!(recipe, Recipe::Sbm(_)) {
-            return foreign("--p-in", "sbm");
-        }
-        match &mut recipe {
-            Recipe::Rmat(options) => {
-                options.noise = self.noise.unwrap_or(options.noise);
-                if !self.quadrants.is_empty() {
-                    options.quadrants = self.quadrants.as_slice().try_into().map_err(|_| {
-                        exit::usage(format!(
-                            "--quadrants takes 4 probabilities, not {}",
-                            self.quadrants.len()
-                        ))
-                    })?;
-                }
-            }
-            _ if !self.quadrants.is_empty() => return foreign("--quadrants", "rmat"),
-            _ if self.noise.is_some() => return foreign("--noise", "rmat"),
-            _ => {}
-        }
-        Ok(recipe)
-    }
-}
-
-impl GraphKind {
-    /// As it is written on the command line, and in `meta.json`.
-    fn name(self) -> &'static str {
-        match self {
-            GraphKind::Powerlaw => "powerlaw",
-            GraphKind::Citation => "citation",
-            GraphKind::Web => "web",
-            GraphKind::Rmat => "rmat",
-            GraphKind::Sbm => "sbm",
         }
     }
 }
@@ -266,7 +255,7 @@ fn after_help() -> String {
             format!("{} {}", preset.feature_dim, preset.feature_element),
             preset.classes.to_string(),
             format!("{share:.3} %"),
-            preset.kind().to_owned(),
+            preset.generator().name.to_owned(),
         ]);
     }
     let rows: String = table.render().lines().map(|line| format!("  {line}\n")).collect();
@@ -299,6 +288,7 @@ fn above_zero(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use uva_io::generate::{Citation, Mixing, Rmat, Sbm};
 
     use super::*;
     use crate::exit::{Code, code_of};
@@ -314,21 +304,36 @@ mod tests {
         Line::try_parse_from(words).map(|line| line.generate)
     }
 
-    fn recipe(args: &str) -> Recipe {
+    fn recipe(args: &str) -> Box<dyn Recipe> {
         parsed(args).unwrap_or_else(|error| panic!("{error}")).recipe().unwrap()
     }
 
+    /// The options are these, but for those that all shapes share.
+    fn is<R: Recipe>(recipe: &dyn Recipe, expected: &dyn Fn(Common) -> R) {
+        let expected = expected(recipe.common().clone());
+        assert_eq!(format!("{recipe:?}"), format!("{expected:?}"));
+    }
+
     #[test]
-    fn names_of_kinds_are_those_of_the_command_line() {
+    fn every_generator_has_a_name_of_its_own_and_presets_have_one_of_them() {
         for kind in GraphKind::value_variants() {
-            assert_eq!(kind.to_possible_value().unwrap().get_name(), kind.name());
+            assert_eq!(GraphKind::from_str(kind.0.name, false), Ok(*kind));
         }
-        assert!(PRESETS.iter().all(|preset| GraphKind::from_str(preset.kind(), false).is_ok()));
+        assert!(PRESETS.iter().all(|preset| GENERATORS.contains(&preset.generator())));
+    }
+
+    #[test]
+    fn defaults_are_grouped_by_value() {
+        assert_eq!(
+            defaults(|common| common.average_degree),
+            "20 for powerlaw, rmat and sbm, 14 for citation, 35 for web"
+        );
     }
 
     #[test]
     fn a_preset_is_what_it_is_but_for_what_is_said_otherwise() {
-        let papers = recipe("--preset papers100m --scale 0.01").common();
+        let papers = recipe("--preset papers100m --scale 0.01");
+        let papers = papers.common();
         assert_eq!((papers.nodes, papers.classes, papers.feature_dim), (1_110_600, 172, 128));
         let changed =
             recipe("--preset papers100m --nodes 5000 --classes 3 --feat-dtype f16 --seed 4 --avg-degree 2");
@@ -336,29 +341,31 @@ mod tests {
         assert_eq!((common.nodes, common.classes, common.seed), (5000, 3, 4));
         assert_eq!((common.feature_dim, common.feature_element), (128, ElementType::F16));
         assert_eq!((common.average_degree, common.train_share), (2.0, papers.train_share));
-        assert!(matches!(changed, Recipe::Citation(_)));
-        let Recipe::Rmat(rmat) = recipe("--preset products --kind rmat --noise 0") else {
-            panic!("another kind")
-        };
-        assert_eq!((rmat.common.nodes, rmat.noise), (2_449_029, 0.0));
+        assert_eq!(changed.generator().name, "citation");
+        let rmat = recipe("--preset products --kind rmat --noise 0");
+        assert_eq!(rmat.common().nodes, 2_449_029);
+        is(&*rmat, &|common| Rmat { common, noise: 0.0, ..Rmat::default() });
         // Labels in one field of sixteen would be too few for IGB's splits.
-        let Recipe::Citation(igb) = recipe("--preset igb-tiny --kind citation") else {
-            panic!("another kind")
-        };
-        assert_eq!(igb.fields_per_class, 1);
+        let igb = recipe("--preset igb-tiny --kind citation");
+        is(&*igb, &|common| Citation {
+            common,
+            fields_per_class: 1,
+            coverage: 1.0,
+            window: 1.0,
+            ..Citation::default()
+        });
     }
 
     #[test]
     fn options_of_a_shape_reach_it_and_are_refused_by_others() {
         let rmat = recipe("--nodes 9 --kind rmat --quadrants 0.4,0.3,0.2,0.1 --noise 0.05 --homophily 0");
-        let Recipe::Rmat(rmat) = rmat else { panic!("another kind") };
-        assert_eq!((rmat.quadrants, rmat.noise, rmat.homophily), ([0.4, 0.3, 0.2, 0.1], 0.05, 0.0));
-        let Recipe::Sbm(sbm) = recipe("--nodes 9 --kind sbm --p-in 0.4 --p-out 0.1") else {
-            panic!("another kind")
-        };
-        assert_eq!(sbm.mixing, Mixing::Probabilities { within: 0.4, between: 0.1 });
-        let Recipe::Sbm(sbm) = recipe("--nodes 9 --kind sbm --homophily 0.9") else { panic!("another kind") };
-        assert_eq!(sbm.mixing, Mixing::Homophily(0.9));
+        let quadrants = [0.4, 0.3, 0.2, 0.1];
+        is(&*rmat, &|common| Rmat { common, quadrants, noise: 0.05, homophily: 0.0 });
+        let sbm = recipe("--nodes 9 --kind sbm --p-in 0.4 --p-out 0.1");
+        let mixing = Mixing::Probabilities { within: 0.4, between: 0.1 };
+        is(&*sbm, &|common| Sbm { common, mixing });
+        let sbm = recipe("--nodes 9 --kind sbm --homophily 0.9");
+        is(&*sbm, &|common| Sbm { common, mixing: Mixing::Homophily(0.9) });
         for (args, option) in [
             ("--nodes 9 --kind web --homophily 0.4", "--homophily"),
             ("--nodes 9 --p-in 0.4 --p-out 0.4", "--p-in"),

@@ -28,7 +28,7 @@ pub struct PlanFlags {
     pub gpu_cache: CacheBudget,
 
     /// How it is found out which lists and rows are read most
-    #[arg(long, value_enum, default_value_t = Policy(CachePolicy::Presample))]
+    #[arg(long, value_enum, default_value_t = Policy(CachePolicy::PRESAMPLE))]
     pub cache_policy: Policy,
 
     /// Write the plan to this file, and the chosen ids to two .npy files beside it, for `train --plan`

@@ -1,32 +1,21 @@
-use uva_graph::Dataset;
-
 use super::*;
-use crate::generate::Recipe;
-use crate::generate::testing::{assert_bytes_depend_on_the_seed_alone, assert_refused, generated, list};
+use crate::generate::testing::{
+    assert_bytes_depend_on_the_seed_alone, assert_refused, generated, list, with,
+};
 
 fn small() -> Citation {
     let defaults = Citation::default();
     Citation { common: Common { nodes: 60_000, feature_dim: 4, ..defaults.common }, ..defaults }
 }
 
-fn with(change: impl FnOnce(&mut Citation)) -> Citation {
-    let mut options = small();
-    change(&mut options);
-    options
-}
-
-fn generate(options: &Citation) -> (tempfile::TempDir, Dataset) {
-    generated(&Recipe::Citation(options.clone()))
-}
-
 #[test]
 fn the_bytes_are_the_same_for_any_number_of_threads() {
-    assert_bytes_depend_on_the_seed_alone(&Recipe::Citation(small()));
+    assert_bytes_depend_on_the_seed_alone(&small());
 }
 
 #[test]
 fn the_content_is_that_of_every_other_machine() {
-    let (_directory, dataset) = generate(&with(|options| {
+    let (_directory, dataset) = generated(&with(small(), |options| {
         options.common.nodes = 3000;
         options.common.classes = 3;
     }));
@@ -35,7 +24,7 @@ fn the_content_is_that_of_every_other_machine() {
 
 #[test]
 fn a_node_cites_older_nodes_only_mostly_of_its_field_and_none_twice() {
-    let (_directory, dataset) = generate(&small());
+    let (_directory, dataset) = generated(&small());
     let fields = 12 * 16;
     let (mut within, mut all) = (0, 0);
     for node in 0..dataset.nodes() {
@@ -54,7 +43,8 @@ fn a_node_cites_older_nodes_only_mostly_of_its_field_and_none_twice() {
 #[test]
 fn the_splits_are_recent_in_order_of_time_and_of_labelled_fields() {
     for train_share in [0.0109, 0.04] {
-        let (_directory, dataset) = generate(&with(|options| options.common.train_share = train_share));
+        let (_directory, dataset) =
+            generated(&with(small(), |options| options.common.train_share = train_share));
         let mut last = 0;
         for (split, share) in Split::ALL.into_iter().zip([train_share, 0.0011, 0.0019]) {
             let nodes = dataset.split(split);
@@ -71,7 +61,7 @@ fn the_splits_are_recent_in_order_of_time_and_of_labelled_fields() {
 
 #[test]
 fn few_works_get_most_citations_and_labelled_fields_more_than_others() {
-    let (_directory, dataset) = generate(&small());
+    let (_directory, dataset) = generated(&small());
     let mut cited = vec![0_usize; dataset.nodes()];
     (0..dataset.nodes()).flat_map(|node| list(&dataset, node)).for_each(|node| cited[node as usize] += 1);
     let of_labelled: usize =
@@ -87,7 +77,7 @@ fn few_works_get_most_citations_and_labelled_fields_more_than_others() {
 #[test]
 fn tiny_graphs_and_few_fields_do_what_they_can() {
     for (nodes, classes, fields_per_class) in [(2, 1, 1), (3, 3, 16), (100, 12, 16), (5000, 1, 1)] {
-        let (_directory, dataset) = generate(&with(|options| {
+        let (_directory, dataset) = generated(&with(small(), |options| {
             options.common.nodes = nodes;
             options.common.classes = classes;
             options.common.average_degree = 0.5;
@@ -101,14 +91,14 @@ fn tiny_graphs_and_few_fields_do_what_they_can() {
 #[test]
 fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
     let cases = [
-        ("--nodes", with(|options| options.common.nodes = 1)),
-        ("--within-field", with(|options| options.within_field = 1.5)),
-        ("--recent", with(|options| options.recent = -0.1)),
-        ("--fame", with(|options| options.fame = 1.0)),
-        ("--coverage", with(|options| options.coverage = 17.0)),
-        ("--window", with(|options| options.window = f64::NAN)),
-        ("--fields-per-class", with(|options| options.fields_per_class = 0)),
-        ("--train-share", with(|options| options.common.train_share = 0.07)),
+        ("--nodes", with(small(), |options| options.common.nodes = 1)),
+        ("--within-field", with(small(), |options| options.within_field = 1.5)),
+        ("--recent", with(small(), |options| options.recent = -0.1)),
+        ("--fame", with(small(), |options| options.fame = 1.0)),
+        ("--coverage", with(small(), |options| options.coverage = 17.0)),
+        ("--window", with(small(), |options| options.window = f64::NAN)),
+        ("--fields-per-class", with(small(), |options| options.fields_per_class = 0)),
+        ("--train-share", with(small(), |options| options.common.train_share = 0.07)),
     ];
-    assert_refused(cases.map(|(option, options)| (option, Recipe::Citation(options))));
+    assert_refused(cases);
 }

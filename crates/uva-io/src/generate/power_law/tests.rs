@@ -1,28 +1,29 @@
-use uva_graph::{Dataset, Labels, Verify};
+use uva_graph::{Dataset, ElementType, Labels, Verify};
 
 use super::*;
-use crate::generate::Recipe;
 use crate::generate::testing::{assert_bytes_depend_on_the_seed_alone, assert_refused};
+use crate::generate::write;
 
 fn small() -> PowerLaw {
-    PowerLaw { nodes: 20_000, feature_dim: 32, ..PowerLaw::default() }
+    PowerLaw::of(Common { nodes: 20_000, feature_dim: 32, ..Common::default() })
 }
 
 fn generate(options: &PowerLaw) -> (tempfile::TempDir, std::path::PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("graph");
-    power_law(&out, options, &|_| ()).unwrap();
+    write(&out, options, &|_| ()).unwrap();
     (directory, out)
 }
 
 #[test]
 fn the_bytes_are_the_same_for_any_number_of_threads() {
-    assert_bytes_depend_on_the_seed_alone(&Recipe::PowerLaw(small()));
+    assert_bytes_depend_on_the_seed_alone(&small());
 }
 
 #[test]
 fn the_content_is_that_of_every_other_machine() {
-    let (_directory, out) = generate(&PowerLaw { nodes: 1000, feature_dim: 3, ..PowerLaw::default() });
+    let (_directory, out) =
+        generate(&PowerLaw::of(Common { nodes: 1000, feature_dim: 3, ..Common::default() }));
     let dataset = Dataset::open(&out).unwrap();
     let csc = dataset.csc();
     assert_eq!(csc.indptr[..6], [0, 9, 20, 30, 46, 120]);
@@ -32,7 +33,7 @@ fn the_content_is_that_of_every_other_machine() {
 #[test]
 fn everything_asked_for_is_there_and_passes_every_check() {
     for element in [ElementType::F32, ElementType::F16, ElementType::Bf16] {
-        let options = PowerLaw { feature_element: element, ..small() };
+        let options = PowerLaw::of(Common { feature_element: element, ..small().common });
         let (_directory, out) = generate(&options);
         let dataset = Dataset::open_verified(&out, Verify::FullWithFeatures).unwrap();
         assert_eq!(dataset.nodes(), 20_000);
@@ -89,14 +90,14 @@ fn the_mean_degree_is_the_one_asked_for() {
 /// neighbours added, which a one-layer GraphSAGE can do.
 #[test]
 fn features_alone_tell_at_least_ten_points_less_than_features_and_neighbours() {
-    let options = PowerLaw { nodes: 50_000, feature_dim: 100, ..PowerLaw::default() };
+    let options = PowerLaw::of(Common { nodes: 50_000, feature_dim: 100, ..Common::default() });
     let (_directory, out) = generate(&options);
     let dataset = Dataset::open(&out).unwrap();
     let plan = Plan::new(&options).unwrap();
     let features: &[f32] = bytemuck::cast_slice(dataset.features().bytes);
-    let centres: Vec<Vec<f32>> = (0..options.classes)
+    let centres: Vec<Vec<f32>> = (0..options.common.classes)
         .map(|class| {
-            let mut stream = Stream::new(options.seed, Purpose::ClassCentre, class);
+            let mut stream = Stream::new(options.common.seed, Purpose::ClassCentre, class);
             (0..100).map(|_| if stream.next() & 1 == 0 { 1.0 } else { -1.0 }).collect()
         })
         .collect();
@@ -125,7 +126,7 @@ fn features_alone_tell_at_least_ten_points_less_than_features_and_neighbours() {
     }
     let percent = |correct: usize| 100.0 * correct as f64 / test.len() as f64;
     println!("features alone {:.1} %, with neighbours {:.1} %", percent(alone), percent(together));
-    assert!(plan.common.signal() > 0.0);
+    assert!(plan.options.common.signal() > 0.0);
     assert!((50.0..=65.0).contains(&percent(alone)), "features alone {:.1} %", percent(alone));
     assert!(percent(together) >= percent(alone) + 10.0, "with neighbours {:.1} %", percent(together));
 }
@@ -133,26 +134,25 @@ fn features_alone_tell_at_least_ten_points_less_than_features_and_neighbours() {
 #[test]
 fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
     let cases: [(&str, PowerLaw); 10] = [
-        ("--nodes", PowerLaw { nodes: 1, ..small() }),
-        ("--avg-degree", PowerLaw { average_degree: f64::NAN, ..small() }),
-        ("--avg-degree", PowerLaw { average_degree: 10_000.0, ..small() }),
-        ("--feat-dim", PowerLaw { feature_dim: 0, ..small() }),
-        ("--feat-dim", PowerLaw { feature_dim: usize::MAX / 8, ..small() }),
-        ("--classes", PowerLaw { classes: 0, ..small() }),
-        ("--classes", PowerLaw { classes: 20_001, ..small() }),
-        ("--feat-dtype", PowerLaw { feature_element: ElementType::U8, ..small() }),
-        ("--train-share", PowerLaw { train_share: 0.9, ..small() }),
-        ("--threads", PowerLaw { threads: Some(0), ..small() }),
+        ("--nodes", PowerLaw::of(Common { nodes: 1, ..small().common })),
+        ("--avg-degree", PowerLaw::of(Common { average_degree: f64::NAN, ..small().common })),
+        ("--avg-degree", PowerLaw::of(Common { average_degree: 10_000.0, ..small().common })),
+        ("--feat-dim", PowerLaw::of(Common { feature_dim: 0, ..small().common })),
+        ("--feat-dim", PowerLaw::of(Common { feature_dim: usize::MAX / 8, ..small().common })),
+        ("--classes", PowerLaw::of(Common { classes: 0, ..small().common })),
+        ("--classes", PowerLaw::of(Common { classes: 20_001, ..small().common })),
+        ("--feat-dtype", PowerLaw::of(Common { feature_element: ElementType::U8, ..small().common })),
+        ("--train-share", PowerLaw::of(Common { train_share: 0.9, ..small().common })),
+        ("--threads", PowerLaw::of(Common { threads: Some(0), ..small().common })),
     ];
-    assert_refused(cases.map(|(option, options)| (option, Recipe::PowerLaw(options))));
+    assert_refused(cases);
 }
 
 #[test]
 fn progress_ends_at_the_total_of_each_stage() {
     let directory = tempfile::tempdir().unwrap();
     let seen = std::cell::RefCell::new(Vec::new());
-    power_law(&directory.path().join("graph"), &small(), &|progress| seen.borrow_mut().push(progress))
-        .unwrap();
+    write(&directory.path().join("graph"), &small(), &|progress| seen.borrow_mut().push(progress)).unwrap();
     for stage in ["edges", "features", "labels"] {
         let last = *seen.borrow().iter().rfind(|progress| progress.stage == stage).unwrap();
         assert_eq!((last.done, last.total), (20_000, 20_000));

@@ -1,6 +1,7 @@
 use uva_graph::{Dataset, Split, Verify};
 
 use super::*;
+use crate::generate::{estimate, write};
 
 #[test]
 fn every_preset_makes_a_graph_of_its_shape_at_a_small_scale() {
@@ -8,14 +9,11 @@ fn every_preset_makes_a_graph_of_its_shape_at_a_small_scale() {
         // A million edges or so, and few features, else those of igb alone would be 200 MB.
         let wanted = preset.edges as f64 / preset.nodes as f64;
         let nodes = (1e6 / wanted).clamp(8000.0, 60_000.0).round();
-        let recipe = preset.recipe(nodes / preset.nodes as f64).unwrap();
-        let common = Common { feature_dim: 2, ..recipe.common() };
+        let mut recipe = preset.recipe(nodes / preset.nodes as f64).unwrap();
+        recipe.common_mut().feature_dim = 2;
         let directory = tempfile::tempdir().unwrap();
         let out = directory.path().join("graph");
-        recipe
-            .with_common(common)
-            .write(&out, &|_| ())
-            .unwrap_or_else(|error| panic!("{}: {error}", preset.name));
+        write(&out, &*recipe, &|_| ()).unwrap_or_else(|error| panic!("{}: {error}", preset.name));
         let dataset = Dataset::open_verified(&out, Verify::Full).unwrap();
         assert_eq!(dataset.nodes() as f64, nodes, "{}", preset.name);
         assert_eq!(dataset.classes() as u64, preset.classes, "{}", preset.name);
@@ -48,7 +46,7 @@ fn the_splits_fit_their_graph_and_names_differ() {
 #[test]
 fn scale_one_is_the_published_size_and_a_scale_that_leaves_nothing_is_refused() {
     let papers = Preset::named("papers100m").unwrap();
-    let estimate = papers.recipe(1.0).unwrap().estimate().unwrap();
+    let estimate = estimate(&*papers.recipe(1.0).unwrap()).unwrap();
     assert_eq!(estimate.nodes, 111_059_956);
     assert!(estimate.edges.abs_diff(1_615_685_872) < 2, "{estimate:?}");
     // 56.9 GB of rows, 6.5 GB of lists, 1.8 GB of what is of the nodes' size.
@@ -63,15 +61,14 @@ fn scale_one_is_the_published_size_and_a_scale_that_leaves_nothing_is_refused() 
 fn an_estimate_is_what_the_files_come_to() {
     for preset in ["igb-tiny", "products", "uk-2006", "mag240m"] {
         let preset = Preset::named(preset).unwrap();
-        let recipe = preset.recipe(20_000.0 / preset.nodes as f64).unwrap();
-        let common = Common { feature_dim: 2, ..recipe.common() };
-        let recipe = recipe.with_common(common);
+        let mut recipe = preset.recipe(20_000.0 / preset.nodes as f64).unwrap();
+        recipe.common_mut().feature_dim = 2;
         let directory = tempfile::tempdir().unwrap();
         let out = directory.path().join("graph");
-        recipe.write(&out, &|_| ()).unwrap();
+        write(&out, &*recipe, &|_| ()).unwrap();
         let found: u64 =
             std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
-        let said = recipe.estimate().unwrap().disk_bytes;
+        let said = estimate(&*recipe).unwrap().disk_bytes;
         // Repeated neighbours are left out, and every file has a header.
         assert!(found as f64 > 0.85 * said as f64 && found < said + said / 50 + 2000, "{found} for {said}");
     }

@@ -1,32 +1,21 @@
 use uva_graph::Dataset;
 
 use super::*;
-use crate::generate::Recipe;
-use crate::generate::testing::{assert_bytes_depend_on_the_seed_alone, assert_refused, generated};
+use crate::generate::testing::{assert_bytes_depend_on_the_seed_alone, assert_refused, generated, with};
 
 fn small() -> Rmat {
     let defaults = Rmat::default();
     Rmat { common: Common { nodes: 60_000, feature_dim: 4, ..defaults.common }, ..defaults }
 }
 
-fn with(change: impl FnOnce(&mut Rmat)) -> Rmat {
-    let mut options = small();
-    change(&mut options);
-    options
-}
-
-fn generate(options: &Rmat) -> (tempfile::TempDir, Dataset) {
-    generated(&Recipe::Rmat(options.clone()))
-}
-
 #[test]
 fn the_bytes_are_the_same_for_any_number_of_threads() {
-    assert_bytes_depend_on_the_seed_alone(&Recipe::Rmat(small()));
+    assert_bytes_depend_on_the_seed_alone(&small());
 }
 
 #[test]
 fn the_content_is_that_of_every_other_machine() {
-    let (_directory, dataset) = generate(&with(|options| options.common.nodes = 3000));
+    let (_directory, dataset) = generated(&with(small(), |options| options.common.nodes = 3000));
     assert_eq!(dataset.fingerprint(), "c5b002fb5b4a494e");
 }
 
@@ -57,7 +46,7 @@ fn cut(sources: Run, destinations: Run, chance: f64, quadrants: [f64; 4], cells:
 #[test]
 fn every_cell_of_the_matrix_has_the_chance_that_cutting_it_in_four_gives() {
     for nodes in [2, 3, 8, 11, 13] {
-        let options = with(|options| {
+        let options = with(small(), |options| {
             options.common.nodes = nodes;
             options.common.classes = 1;
             options.common.average_degree = 0.5;
@@ -98,7 +87,7 @@ fn noise_differs_by_level_and_leaves_probabilities() {
     sorted.sort_unstable_by(f64::total_cmp);
     sorted.dedup();
     assert_eq!(sorted.len(), destinations.len(), "every level has noise of its own: {destinations:?}");
-    let quiet = with(|options| options.noise = 0.0);
+    let quiet = with(small(), |options| options.noise = 0.0);
     assert!(Plan::new(&quiet).unwrap().levels.iter().all(|level| (level.destination - 0.76).abs() < 1e-12));
 }
 
@@ -118,8 +107,8 @@ fn share_within_classes(dataset: &Dataset, plan: &Plan<'_>) -> f64 {
 #[test]
 fn one_node_in_a_hundred_has_a_fifth_of_the_edges_and_more_both_ways_and_lists_have_no_repeats() {
     for homophily in [0.0, 0.5] {
-        let options = with(|options| options.homophily = homophily);
-        let (_directory, dataset) = generate(&options);
+        let options = with(small(), |options| options.homophily = homophily);
+        let (_directory, dataset) = generated(&options);
         let csc = dataset.csc();
         let (mut into, mut out_of) = (vec![0_usize; dataset.nodes()], vec![0_usize; dataset.nodes()]);
         for (node, length) in into.iter_mut().enumerate() {
@@ -149,7 +138,7 @@ fn one_node_in_a_hundred_has_a_fifth_of_the_edges_and_more_both_ways_and_lists_h
 
 #[test]
 fn equal_quadrants_make_a_graph_without_hubs() {
-    let (_directory, dataset) = generate(&with(|options| {
+    let (_directory, dataset) = generated(&with(small(), |options| {
         options.quadrants = [0.25; 4];
         options.noise = 0.0;
     }));
@@ -161,7 +150,7 @@ fn equal_quadrants_make_a_graph_without_hubs() {
 #[test]
 fn tiny_graphs_and_any_number_of_nodes_do() {
     for (nodes, classes) in [(2, 1), (3, 3), (5, 2), (63, 12), (64, 12), (65, 12), (5000, 1)] {
-        let (_directory, dataset) = generate(&with(|options| {
+        let (_directory, dataset) = generated(&with(small(), |options| {
             options.common.nodes = nodes;
             options.common.classes = classes;
             options.common.average_degree = 0.5;
@@ -173,15 +162,15 @@ fn tiny_graphs_and_any_number_of_nodes_do() {
 #[test]
 fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
     let cases = [
-        ("--nodes", with(|options| options.common.nodes = 1)),
-        ("--homophily", with(|options| options.homophily = 1.5)),
-        ("--quadrants", with(|options| options.quadrants = [0.5, 0.5, 0.5, 0.5])),
-        ("--quadrants", with(|options| options.quadrants = [1.2, -0.2, 0.0, 0.0])),
-        ("--quadrants", with(|options| options.quadrants = [f64::NAN, 0.4, 0.3, 0.3])),
-        ("--noise", with(|options| options.noise = 0.2)),
-        ("--noise", with(|options| options.noise = -0.1)),
-        ("--noise", with(|options| options.noise = f64::NAN)),
-        ("--train-share", with(|options| options.common.train_share = 1.0)),
+        ("--nodes", with(small(), |options| options.common.nodes = 1)),
+        ("--homophily", with(small(), |options| options.homophily = 1.5)),
+        ("--quadrants", with(small(), |options| options.quadrants = [0.5, 0.5, 0.5, 0.5])),
+        ("--quadrants", with(small(), |options| options.quadrants = [1.2, -0.2, 0.0, 0.0])),
+        ("--quadrants", with(small(), |options| options.quadrants = [f64::NAN, 0.4, 0.3, 0.3])),
+        ("--noise", with(small(), |options| options.noise = 0.2)),
+        ("--noise", with(small(), |options| options.noise = -0.1)),
+        ("--noise", with(small(), |options| options.noise = f64::NAN)),
+        ("--train-share", with(small(), |options| options.common.train_share = 1.0)),
     ];
-    assert_refused(cases.map(|(option, options)| (option, Recipe::Rmat(options))));
+    assert_refused(cases);
 }

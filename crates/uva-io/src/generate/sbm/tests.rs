@@ -1,32 +1,23 @@
-use uva_graph::{Dataset, Labels};
+use uva_graph::Labels;
 
 use super::*;
-use crate::generate::Recipe;
-use crate::generate::testing::{assert_bytes_depend_on_the_seed_alone, assert_refused, generated, list};
+use crate::generate::testing::{
+    assert_bytes_depend_on_the_seed_alone, assert_refused, generated, list, with,
+};
 
 fn small() -> Sbm {
     let defaults = Sbm::default();
     Sbm { common: Common { nodes: 60_000, feature_dim: 4, ..defaults.common }, ..defaults }
 }
 
-fn with(change: impl FnOnce(&mut Sbm)) -> Sbm {
-    let mut options = small();
-    change(&mut options);
-    options
-}
-
-fn generate(options: &Sbm) -> (tempfile::TempDir, Dataset) {
-    generated(&Recipe::Sbm(options.clone()))
-}
-
 #[test]
 fn the_bytes_are_the_same_for_any_number_of_threads() {
-    assert_bytes_depend_on_the_seed_alone(&Recipe::Sbm(small()));
+    assert_bytes_depend_on_the_seed_alone(&small());
 }
 
 #[test]
 fn the_content_is_that_of_every_other_machine() {
-    let (_directory, dataset) = generate(&with(|options| options.common.nodes = 3000));
+    let (_directory, dataset) = generated(&with(small(), |options| options.common.nodes = 3000));
     assert_eq!(dataset.fingerprint(), "bfa49a74fff2845c");
 }
 
@@ -34,7 +25,7 @@ fn the_content_is_that_of_every_other_machine() {
 fn the_share_of_edges_within_a_class_is_the_one_asked_for_and_so_is_the_degree() {
     for share in [0.0, 0.5, 0.9, 1.0] {
         // 7 does not divide 60,000, so that classes are of two sizes.
-        let (_directory, dataset) = generate(&with(|options| {
+        let (_directory, dataset) = generated(&with(small(), |options| {
             options.common.classes = 7;
             options.mixing = Mixing::Homophily(share);
         }));
@@ -56,12 +47,12 @@ fn the_share_of_edges_within_a_class_is_the_one_asked_for_and_so_is_the_degree()
 #[test]
 fn every_pair_is_an_edge_with_the_probability_of_its_classes() {
     // So dense that lists are chosen by what they lack.
-    let options = with(|options| {
+    let options = with(small(), |options| {
         options.common.nodes = 1001;
         options.common.classes = 10;
         options.mixing = Mixing::Probabilities { within: 0.8, between: 0.3 };
     });
-    let (_directory, dataset) = generate(&options);
+    let (_directory, dataset) = generated(&options);
     let (mut edges, mut pairs) = ([0_usize; 2], [0_usize; 2]);
     let mut named = vec![0_usize; 1001];
     for node in 0..1001 {
@@ -104,13 +95,13 @@ fn a_choice_has_as_many_as_asked_for_and_leaves_out_none_more_than_others() {
 
 #[test]
 fn labels_are_the_communities_but_for_the_noise_and_tiny_graphs_do() {
-    let (_directory, dataset) = generate(&small());
+    let (_directory, dataset) = generated(&small());
     let Labels::Single(labels) = dataset.labels() else { panic!("one class a node") };
     let same = labels.iter().enumerate().filter(|(node, label)| **label == (node % 12) as i64).count();
     // A tenth is drawn anew, one in twelve of these alike.
     assert!((same as f64 / 60_000.0 - 0.9083).abs() < 0.01, "{same}");
     for (nodes, classes, share) in [(2, 1, 1.0), (3, 3, 0.0), (50, 5, 0.5), (5000, 1, 1.0)] {
-        let (_directory, dataset) = generate(&with(|options| {
+        let (_directory, dataset) = generated(&with(small(), |options| {
             options.common.nodes = nodes;
             options.common.classes = classes;
             options.common.average_degree = 0.5;
@@ -122,19 +113,20 @@ fn labels_are_the_communities_but_for_the_noise_and_tiny_graphs_do() {
 
 #[test]
 fn options_out_of_range_are_refused_by_name_and_nothing_is_written() {
-    let pairs = |within, between| with(|options| options.mixing = Mixing::Probabilities { within, between });
+    let pairs =
+        |within, between| with(small(), |options| options.mixing = Mixing::Probabilities { within, between });
     let cases = [
-        ("--nodes", with(|options| options.common.nodes = 1)),
-        ("--homophily", with(|options| options.mixing = Mixing::Homophily(1.5))),
-        ("--homophily", with(|options| options.mixing = Mixing::Homophily(f64::NAN))),
+        ("--nodes", with(small(), |options| options.common.nodes = 1)),
+        ("--homophily", with(small(), |options| options.mixing = Mixing::Homophily(1.5))),
+        ("--homophily", with(small(), |options| options.mixing = Mixing::Homophily(f64::NAN))),
         // One class leaves no other for half of the edges; a class for each node none for any.
-        ("--homophily", with(|options| options.common.classes = 1)),
-        ("--homophily", with(|options| options.common.classes = 60_000)),
+        ("--homophily", with(small(), |options| options.common.classes = 1)),
+        ("--homophily", with(small(), |options| options.common.classes = 60_000)),
         ("--p-in", pairs(1.1, 0.1)),
         ("--p-out", pairs(0.1, -0.1)),
         ("--p-in", pairs(0.0, 0.0)),
         ("--p-in", pairs(0.9, 0.9)),
-        ("--train-share", with(|options| options.common.train_share = 1.0)),
+        ("--train-share", with(small(), |options| options.common.train_share = 1.0)),
     ];
-    assert_refused(cases.map(|(option, options)| (option, Recipe::Sbm(options))));
+    assert_refused(cases);
 }

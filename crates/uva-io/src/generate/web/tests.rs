@@ -1,22 +1,9 @@
-use uva_graph::Dataset;
-
 use super::*;
-use crate::generate::Recipe;
-use crate::generate::testing::{assert_bytes_depend_on_the_seed_alone, assert_refused, generated};
+use crate::generate::testing::{assert_bytes_depend_on_the_seed_alone, assert_refused, generated, with};
 
 fn small() -> Web {
     let defaults = Web::default();
     Web { common: Common { nodes: 60_000, feature_dim: 4, ..defaults.common }, ..defaults }
-}
-
-fn with(change: impl FnOnce(&mut Web)) -> Web {
-    let mut options = small();
-    change(&mut options);
-    options
-}
-
-fn generate(options: &Web) -> (tempfile::TempDir, Dataset) {
-    generated(&Recipe::Web(options.clone()))
 }
 
 /// All hosts, in order.
@@ -37,18 +24,18 @@ fn hosts(options: &Web) -> Vec<Host> {
 
 #[test]
 fn the_bytes_are_the_same_for_any_number_of_threads() {
-    assert_bytes_depend_on_the_seed_alone(&Recipe::Web(small()));
+    assert_bytes_depend_on_the_seed_alone(&small());
 }
 
 #[test]
 fn the_content_is_that_of_every_other_machine() {
-    let (_directory, dataset) = generate(&with(|options| options.common.nodes = 3000));
+    let (_directory, dataset) = generated(&with(small(), |options| options.common.nodes = 3000));
     assert_eq!(dataset.fingerprint(), "d2c950b949324619");
 }
 
 #[test]
 fn hosts_cover_all_pages_in_sizes_of_several_orders_of_magnitude() {
-    let hosts = hosts(&with(|options| options.common.nodes = 2_000_000));
+    let hosts = hosts(&with(small(), |options| options.common.nodes = 2_000_000));
     let mut sizes: Vec<u64> = hosts.iter().map(|host| host.pages).collect();
     sizes.sort_unstable();
     assert!(sizes[0] < 32 && sizes[sizes.len() / 2] < 200, "{} … {}", sizes[0], sizes[sizes.len() / 2]);
@@ -60,7 +47,7 @@ fn hosts_cover_all_pages_in_sizes_of_several_orders_of_magnitude() {
 
 #[test]
 fn links_stay_mostly_on_their_host_and_near_and_lists_have_no_repeats() {
-    let (_directory, dataset) = generate(&small());
+    let (_directory, dataset) = generated(&small());
     let plan_of = small();
     let plan = Plan::new(&plan_of).unwrap();
     let csc = dataset.csc();
@@ -88,7 +75,7 @@ fn links_stay_mostly_on_their_host_and_near_and_lists_have_no_repeats() {
 
 #[test]
 fn pages_of_a_directory_share_links() {
-    let (_directory, dataset) = generate(&small());
+    let (_directory, dataset) = generated(&small());
     let csc = dataset.csc();
     let list = |node: usize| -> Vec<i64> {
         (csc.indptr[node]..csc.indptr[node + 1]).map(|edge| csc.indices.get(edge as usize)).collect()
@@ -111,15 +98,15 @@ fn pages_of_a_directory_share_links() {
 #[test]
 fn options_out_of_range_are_refused_by_name_and_tiny_graphs_are_fine() {
     let cases = [
-        ("--nodes", with(|options| options.common.nodes = 1)),
-        ("--within-host", with(|options| options.within_host = 1.5)),
-        ("--copied", with(|options| options.copied = 0.7)),
-        ("--near", with(|options| options.near = f64::NAN)),
-        ("--train-share", with(|options| options.common.train_share = 1.0)),
+        ("--nodes", with(small(), |options| options.common.nodes = 1)),
+        ("--within-host", with(small(), |options| options.within_host = 1.5)),
+        ("--copied", with(small(), |options| options.copied = 0.7)),
+        ("--near", with(small(), |options| options.near = f64::NAN)),
+        ("--train-share", with(small(), |options| options.common.train_share = 1.0)),
     ];
-    assert_refused(cases.map(|(option, options)| (option, Recipe::Web(options))));
+    assert_refused(cases);
     for nodes in [2, 3, 70, 5000] {
-        let (_directory, dataset) = generate(&with(|options| {
+        let (_directory, dataset) = generated(&with(small(), |options| {
             options.common.nodes = nodes;
             options.common.classes = 2;
             options.common.average_degree = 0.5;

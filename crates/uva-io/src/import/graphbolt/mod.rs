@@ -1,9 +1,9 @@
 //! DGL GraphBolt's `OnDiskDataset`: a `metadata.yaml` that names the files, which are `.npy`, or `.csv` for edges.
 //!
-//! Features are `feature_data` of the domain node called `feat`, or the only one; labels those called `label` where
-//! there are any, or else those of the task's three sets, and −1 for every other node. Edges in `numpy` are [2, E], in
-//! `csv` lines of `source,destination` without a header. A feature of edges called `weight` is their weight. `orig_id`
-//! of nodes is kept, and what a `meta.json` beside says.
+//! Features are `feature_data` of the domain node called `feat`, or the only one. Labels are those called `label`, or
+//! else those of the task's three sets, with −1 for every other node. Edges in `numpy` are [2, E], in `csv` lines of
+//! `source,destination` without a header. A feature of edges called `weight` is their weight. `orig_id` of nodes is
+//! kept, and what a `meta.json` beside says.
 
 mod metadata;
 
@@ -18,7 +18,7 @@ use self::metadata::{Described, Edges};
 use super::features::feature_type;
 use super::importer::{Importer, SourceKind};
 use super::nodes::{Nodes, end_in_rows};
-use super::options::Extra;
+use super::options::{Extra, refuse_changes_of_weighted};
 use super::output::{CHUNK, Output, Sizes, feature_columns, next_classes, next_marks};
 use super::read_speed;
 use super::request::Request;
@@ -135,14 +135,7 @@ impl EdgeFile {
     }
 
     fn check_weights(&self, weights: &ArrayStream, changes: Changes) -> Result<(), GraphError> {
-        if !changes.is_none() {
-            let message = format!(
-                "{} cannot follow edges that are symmetrised, deduplicated or given self-loops: leave the edges as they \
-                 are, or take the weights away",
-                weights.place().display()
-            );
-            return Err(GraphError::usage("--symmetrise, --dedup or --self-loops", message));
-        }
+        refuse_changes_of_weighted(changes, &weights.place().display().to_string())?;
         let fits = match *weights.shape() {
             [rows] | [rows, 1] => self.count().is_none_or(|count| count == rows as u64),
             _ => false,

@@ -1,4 +1,4 @@
-//! The pages of a column chunk: headers parsed, contents decompressed, both within bounds.
+//! The pages of a column chunk: headers checked, contents decompressed, both within bounds.
 //!
 //! The `parquet` crate decodes values out of pages, but its own page reader trusts the sizes in a header: a few bytes
 //! could ask for gigabytes. This one checks every size before memory is taken, counts the memory of all open columns
@@ -17,8 +17,8 @@ use parquet::errors::{ParquetError, Result};
 use parquet::schema::types::ColumnDescPtr;
 
 use super::super::text::Zstd;
+use super::page_header::Header;
 use super::plain::{count_present, holds_texts};
-use super::thrift::Thrift;
 
 /// Bytes that the pages of all open columns of a table take at most. Writers aim at 1 MiB a page.
 const MOST_PAGE_BYTES: u64 = 1 << 30;
@@ -59,56 +59,6 @@ impl Drop for Taken {
 
 fn wrong(message: impl Into<String>) -> ParquetError {
     ParquetError::General(message.into())
-}
-
-/// What a page header says, as far as it matters here. Absent numbers are 0.
-#[derive(Debug, Default)]
-struct Header {
-    kind: i64,
-    uncompressed: i64,
-    compressed: i64,
-    values: i64,
-    encoding: i64,
-    definition_encoding: i64,
-    repetition_encoding: i64,
-    nulls: i64,
-    rows: i64,
-    definition_bytes: i64,
-    repetition_bytes: i64,
-    stored: bool,
-}
-
-impl Header {
-    fn read(input: impl Read) -> io::Result<Header> {
-        let mut header = Header::default();
-        let mut thrift = Thrift::new(input);
-        thrift.each_field(|thrift, id, kind| {
-            match id {
-                1 => header.kind = thrift.integer(kind)?,
-                2 => header.uncompressed = thrift.integer(kind)?,
-                3 => header.compressed = thrift.integer(kind)?,
-                // Of data, of a dictionary, of data in version 2.
-                5 | 7 | 8 => thrift.structure(kind, |thrift, part, kind| {
-                    match (id, part) {
-                        (_, 1) => header.values = thrift.integer(kind)?,
-                        (5 | 7, 2) | (8, 4) => header.encoding = thrift.integer(kind)?,
-                        (5, 3) => header.definition_encoding = thrift.integer(kind)?,
-                        (5, 4) => header.repetition_encoding = thrift.integer(kind)?,
-                        (8, 2) => header.nulls = thrift.integer(kind)?,
-                        (8, 3) => header.rows = thrift.integer(kind)?,
-                        (8, 5) => header.definition_bytes = thrift.integer(kind)?,
-                        (8, 6) => header.repetition_bytes = thrift.integer(kind)?,
-                        (8, 7) => header.stored = !thrift.boolean(kind)?,
-                        _ => thrift.skip(kind)?,
-                    }
-                    Ok(())
-                })?,
-                _ => thrift.skip(kind)?,
-            }
-            Ok(())
-        })?;
-        Ok(header)
-    }
 }
 
 /// A part of a file, read by offset, so that several columns share one open file.
@@ -354,7 +304,7 @@ impl Pages {
         }
         let mut content = levels.to_vec();
         let failed = |error: &dyn std::fmt::Display| wrong(format!("a page cannot be decompressed: {error}"));
-        // One byte more than there may be, to see that there are more.
+        // One byte more than the header says, which detects content that is too long.
         let most = size as u64 + 1;
         match self.codec {
             _ if size == 0 => {}

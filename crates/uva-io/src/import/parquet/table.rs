@@ -136,7 +136,7 @@ impl Table {
         names
     }
 
-    /// The first of `names` that there is.
+    /// The first of `names` that exists.
     pub(super) fn find(&self, names: &[&str]) -> Result<Option<Column>, GraphError> {
         for name in names {
             let named = |(_, column): &(usize, &ColumnDescPtr)| {
@@ -160,7 +160,7 @@ impl Table {
         Ok(None)
     }
 
-    /// The same, and an error where there is none.
+    /// The same, or an error.
     pub(super) fn required(&self, names: &[&str]) -> Result<Column, GraphError> {
         self.find(names)?.ok_or_else(|| {
             let (wanted, found) = (names.join(" or "), listed(self.names()));

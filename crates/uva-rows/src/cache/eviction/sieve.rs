@@ -128,6 +128,71 @@ mod tests {
         assert_eq!(cached(&slots), [2, 3]);
     }
 
+    /// SIEVE as the paper writes it, over a plain list.
+    struct Plain {
+        /// Rows and whether they were visited, the oldest first.
+        queue: Vec<(i64, bool)>,
+        hand: usize,
+        capacity: usize,
+    }
+
+    impl Plain {
+        /// Whether the request hits.
+        fn request(&mut self, row: i64) -> bool {
+            if let Some((_, visited)) = self.queue.iter_mut().find(|(cached, _)| *cached == row) {
+                *visited = true;
+                return true;
+            }
+            if self.queue.len() == self.capacity {
+                while self.queue[self.hand].1 {
+                    self.queue[self.hand].1 = false;
+                    self.hand = (self.hand + 1) % self.capacity;
+                }
+                self.queue.remove(self.hand);
+                // Past the newest the hand begins at the oldest again.
+                self.hand %= self.queue.len().max(1);
+            }
+            self.queue.push((row, false));
+            false
+        }
+    }
+
+    #[test]
+    fn a_zipf_trace_hits_as_often_as_the_plain_algorithm_of_the_paper() {
+        const ROWS: usize = 500;
+        // The chance of the k-th row is proportional to 1 / k.
+        let ends: Vec<f64> = (1..=ROWS)
+            .scan(0.0, |sum, rank| {
+                *sum += 1.0 / rank as f64;
+                Some(*sum)
+            })
+            .collect();
+        let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+        let trace: Vec<i64> = (0..20_000)
+            .map(|_| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                let drawn = (random >> 11) as f64 / (1_u64 << 53) as f64 * ends[ROWS - 1];
+                ends.partition_point(|&end| end <= drawn) as i64
+            })
+            .collect();
+        for capacity in [1, 2, 10, 50, 200, 499] {
+            let mut slots = Slots::<Sieve>::new(ROWS, capacity).unwrap();
+            let mut plain = Plain { queue: Vec::new(), hand: 0, capacity };
+            let (mut hits, mut expected) = (0, 0);
+            for &row in &trace {
+                hits += u32::from(slots.map()[row as usize] >= 0);
+                expected += u32::from(plain.request(row));
+                slots.insert_misses(&[row]);
+            }
+            assert_eq!(hits, expected, "{capacity} slots");
+            let mut left: Vec<usize> = plain.queue.iter().map(|&(row, _)| row as usize).collect();
+            left.sort_unstable();
+            assert_eq!(cached(&slots), left, "{capacity} slots");
+        }
+    }
+
     #[test]
     fn a_single_slot_holds_the_last_miss() {
         let mut slots = Slots::<Sieve>::new(20, 1).unwrap();

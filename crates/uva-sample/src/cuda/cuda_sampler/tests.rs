@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::{BatchBounds, MiniBatch, NeighborSampler};
+use crate::{BatchBounds, BatchSampler, MiniBatch, NeighborSampler};
 use uva_cuda::kernels::gather::IdWidth;
 use uva_cuda::memory::{PinOptions, PinnedTable};
 use uva_cuda::{CacheKind, Context, Module, ModuleOptions};

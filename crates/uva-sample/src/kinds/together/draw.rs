@@ -1,12 +1,12 @@
 //! The common part of the kinds that draw nodes for all destinations of a hop together.
 
-use crate::hops::{Hop, List, NodeId};
+use crate::hops::{Hop, List, NodeId, Setup};
 use crate::local_ids::RelabelError;
 use crate::philox::Purpose;
-use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
+use crate::{SampleError, SamplerKind};
 
 /// How a kind draws the nodes of a hop. A drawn node has a number, which leads to its weight.
-pub trait Draw: Sized {
+pub trait Draw: Send + Sized {
     /// The kind.
     const KIND: SamplerKind;
 
@@ -17,7 +17,7 @@ pub trait Draw: Sized {
     ///
     /// # Errors
     /// A graph that cannot be.
-    fn new(graph: &GraphView<'_>, options: &SamplerOptions) -> Result<Self, SampleError>;
+    fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError>;
 
     /// Makes `hop.fanout` draws for the lists of `nodes`, of which no list has been looked at. False: every entry of
     /// these lists is taken, and nothing was drawn.

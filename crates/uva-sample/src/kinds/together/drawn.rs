@@ -1,10 +1,10 @@
 //! The edges of a hop whose nodes were drawn: the entries of the destinations' lists that name one of them.
 
 use super::draw::Draw;
-use crate::hops::{Hop, List, NodeId, Picks, Sink};
+use crate::hops::{Hop, List, NodeId, Picks, Sampled, Setup, Sink};
 use crate::options::GROUP;
 use crate::philox::Purpose;
-use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
+use crate::{SampleError, SamplerKind};
 
 /// The entries that name nodes drawn by `D`.
 pub struct Together<D> {
@@ -28,26 +28,16 @@ impl<D: Draw> Picks<'_> for Together<D> {
     const KIND: SamplerKind = D::KIND;
     const PURPOSE: Purpose = D::PURPOSE;
 
-    fn new(graph: &GraphView<'_>, options: &SamplerOptions, _: usize, _: usize) -> Result<Self, SampleError> {
-        Ok(Self { draw: D::new(graph, options)?, whole: false, sums: Vec::with_capacity(GROUP), used: 0 })
+    fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError> {
+        Ok(Self { draw: D::new(setup)?, whole: false, sums: Vec::with_capacity(GROUP), used: 0 })
     }
 
-    fn begin<I: NodeId>(
-        &mut self,
-        hop: &Hop<'_, I>,
-        nodes: &[i64],
-        lists: &mut [List],
-    ) -> Result<(), SampleError> {
+    fn begin<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> Sampled {
         self.whole = hop.fanout == usize::MAX || !self.draw.draw(hop, nodes, lists)?;
         Ok(())
     }
 
-    fn prepare<I: NodeId>(
-        &mut self,
-        hop: &Hop<'_, I>,
-        _: &[i64],
-        lists: &mut [List],
-    ) -> Result<(), SampleError> {
+    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, _: &[i64], lists: &mut [List]) -> Sampled {
         self.sums.clear();
         self.used = 0;
         for list in lists {
@@ -68,12 +58,7 @@ impl<D: Draw> Picks<'_> for Together<D> {
         Ok(())
     }
 
-    fn pick<I: NodeId>(
-        &mut self,
-        hop: &Hop<'_, I>,
-        list: &List,
-        sink: &mut Sink<'_>,
-    ) -> Result<(), SampleError> {
+    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut Sink<'_>) -> Sampled {
         if self.whole {
             sink.weights(list.degree).fill((1.0 / list.degree as f64) as f32);
             return sink.whole(hop, list);

@@ -7,12 +7,12 @@
 
 use super::draw::Draw;
 use super::sums::{self, Sums};
-use crate::hops::{Hop, List, NodeId};
+use crate::hops::{Hop, List, NodeId, Setup};
 use crate::kind::{Fanout, KindRow};
 use crate::limits::LOCAL_ID_BYTES;
 use crate::local_ids::{LocalIds, RelabelError};
 use crate::philox::StreamKey;
-use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
+use crate::{SampleError, SamplerKind};
 
 impl SamplerKind {
     /// A layer draws nodes out of the whole graph, in proportion to how much all nodes' means depend on them (Chen et
@@ -46,9 +46,8 @@ pub struct FastGcn {
 impl Draw for FastGcn {
     const KIND: SamplerKind = SamplerKind::FASTGCN;
 
-    fn new(graph: &GraphView<'_>, options: &SamplerOptions) -> Result<Self, SampleError> {
-        let most = options.fanouts.iter().map(|&fanout| usize::try_from(fanout).unwrap_or(0)).max();
-        let most = most.unwrap_or(0);
+    fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError> {
+        let (graph, most) = (&setup.graph, setup.largest_fanout());
         Ok(Self {
             sums: Sums::new(graph, Self::KIND, sums::by_entries(graph)?)?,
             numbers: LocalIds::new(graph.csc.nodes())?,

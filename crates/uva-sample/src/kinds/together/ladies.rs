@@ -7,7 +7,7 @@
 //! weights are normalised.
 
 use super::draw::{Draw, importance};
-use crate::hops::{Hop, List, NodeId};
+use crate::hops::{Hop, List, NodeId, Setup};
 use crate::kind::{Fanout, KindRow};
 use crate::kinds::exponential;
 use crate::kinds::smallest::Smallest;
@@ -15,11 +15,11 @@ use crate::limits::LOCAL_ID_BYTES;
 use crate::local_ids::{LocalIds, RelabelError};
 use crate::options::GROUP;
 use crate::philox::first_longs;
-use crate::{Capacity, GraphView, SampleError, SamplerKind, SamplerOptions};
+use crate::{Capacity, SampleError, SamplerKind};
 
 impl SamplerKind {
-    /// A layer draws nodes for all of its destinations together, among their neighbours, in proportion to how much the
-    /// destinations' means depend on them (Zou et al., "Layer-Dependent Importance Sampling for Training Deep and Large
+    /// A layer draws nodes for all of its destinations together. A neighbour is drawn in proportion to how much the
+    /// destinations' means depend on it (Zou et al., "Layer-Dependent Importance Sampling for Training Deep and Large
     /// Graph Convolutional Networks", NeurIPS 2019).
     pub const LADIES: Self = Self::of(&KindRow {
         name: "ladies",
@@ -57,16 +57,15 @@ pub struct Ladies {
 impl Draw for Ladies {
     const KIND: SamplerKind = SamplerKind::LADIES;
 
-    fn new(graph: &GraphView<'_>, options: &SamplerOptions) -> Result<Self, SampleError> {
+    fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError> {
         // Numbers are 32 bits.
-        let nodes = graph.csc.nodes();
+        let nodes = setup.graph.csc.nodes();
         let room = nodes.min(i32::MAX as usize);
-        let most = options.fanouts.iter().map(|&fanout| usize::try_from(fanout).unwrap_or(0)).max();
         Ok(Self {
             numbers: LocalIds::new(nodes)?,
             candidates: vec![0; room],
             importance: vec![0; room],
-            smallest: Smallest::new(most.unwrap_or(0).min(room)),
+            smallest: Smallest::new(setup.largest_fanout().min(room)),
             ids: Box::new([0; CHUNK]),
             locals: Box::new([0; CHUNK]),
             names: Box::new([0; CHUNK]),

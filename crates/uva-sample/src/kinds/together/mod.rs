@@ -1,8 +1,8 @@
 //! The kinds that draw nodes for all destinations of a hop together.
 //!
-//! A hop first decides which nodes are drawn ([`Draw`](draw::Draw)). Its edges are the entries of the destinations' lists
-//! that name a drawn node, in the order of the lists, and each has a weight, so that the weighted sum of a destination's
-//! sources stands for the mean over its complete list.
+//! A hop first decides which nodes are drawn ([`Draw`](draw::Draw)). Its edges are the entries of the destinations'
+//! lists that name a drawn node, in the order of the lists. Each has a weight: the weighted sum of a destination's
+//! sources estimates the mean over its complete list.
 
 mod draw;
 mod drawn;

@@ -2,21 +2,20 @@
 //! 2020, section 3.3), around the batch's seeds.
 //!
 //! The subgraph has the seeds and the nodes that are drawn, and all edges of the graph between them. Every layer
-//! aggregates over it, and the blocks have the part that the seeds reach in as many hops as there are layers: what lies
-//! further changes nothing of theirs. An entry counts by one over the chance that
-//! its node is in the subgraph, and each list's weights are normalised. (The paper normalises by chances that it
-//! estimates from subgraphs drawn beforehand, and begins without seeds: here every training node is a seed once an
-//! epoch, which leaves no loss to be weighed.)
+//! aggregates over it, and the blocks have the part that the seeds reach in as many hops as there are layers. An entry
+//! counts by one over the chance that its node is in the subgraph, and each list's weights are normalised. (The paper
+//! begins without seeds, and normalises by chances estimated from subgraphs drawn beforehand. Here every training node
+//! is a seed once an epoch, so no loss has to be weighed.)
 
 use super::draw::Draw;
 use super::sums::Sums;
-use crate::hops::{Hop, List, NodeId};
+use crate::hops::{Hop, List, NodeId, Setup};
 use crate::local_ids::{LocalIds, RelabelError};
 use crate::philox::{Purpose, StreamKey};
-use crate::{GraphView, SampleError, SamplerKind, SamplerOptions};
+use crate::{GraphView, SampleError, SamplerKind};
 
 /// The unit that is drawn for a subgraph: nodes or edges.
-pub trait Unit: Sized {
+pub trait Unit: Send + Sized {
     /// The kind.
     const KIND: SamplerKind;
 
@@ -55,16 +54,15 @@ impl<U: Unit> Draw for Saint<U> {
     const KIND: SamplerKind = U::KIND;
     const PURPOSE: Purpose = Purpose::Subgraphs;
 
-    fn new(graph: &GraphView<'_>, options: &SamplerOptions) -> Result<Self, SampleError> {
-        let (unit, sums) = U::new(graph)?;
-        // All fanouts are the same.
-        let draws = options.fanouts.first().map_or(0, |&fanout| usize::try_from(fanout).unwrap_or(0));
+    fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError> {
+        let nodes = setup.graph.csc.nodes();
+        let (unit, sums) = U::new(&setup.graph)?;
         Ok(Self {
             unit,
             sums,
-            numbers: LocalIds::new(graph.csc.nodes())?,
+            numbers: LocalIds::new(nodes)?,
             seeds: 0,
-            shares: Vec::with_capacity((draws * U::KIND.nodes_a_draw()).min(graph.csc.nodes())),
+            shares: Vec::with_capacity((setup.largest_fanout() * U::KIND.nodes_a_draw()).min(nodes)),
         })
     }
 

@@ -9,11 +9,11 @@ mod integer;
 
 use super::exponential;
 use super::smallest::Smallest;
-use crate::hops::{Hop, List, NodeId, Picks, Sink};
+use crate::hops::{Hop, List, NodeId, Picks, Sampled, Setup, Sink};
 use crate::kind::KindRow;
 use crate::options::GROUP;
 use crate::philox::{Purpose, STREAM_WORDS, StreamKey, words_from};
-use crate::{GraphView, InvalidOption, SampleError, SamplerKind, SamplerOptions};
+use crate::{GraphView, InvalidOption, SampleError, SamplerKind};
 use integer::exists;
 use uva_cuda::kernels::sample::PickKind;
 
@@ -53,12 +53,8 @@ impl<'g> Picks<'g> for Weighted<'g> {
     const KIND: SamplerKind = SamplerKind::WEIGHTED;
     const PURPOSE: Purpose = Purpose::Weights;
 
-    fn new(
-        graph: &GraphView<'g>,
-        options: &SamplerOptions,
-        group_picks: usize,
-        most: usize,
-    ) -> Result<Self, SampleError> {
+    fn new(setup: &Setup<'_, 'g>) -> Result<Self, SampleError> {
+        let Setup { graph, options, group_picks, most } = *setup;
         let weights = graph.weights.ok_or(InvalidOption::NoWeights { kind: Self::KIND })?;
         let (given, edges) = (weights.len(), graph.csc.edges());
         if given != edges {
@@ -66,7 +62,7 @@ impl<'g> Picks<'g> for Weighted<'g> {
         }
         let (by_keys, by_draws) = if options.replace { (0, most) } else { (most, 0) };
         Ok(Self {
-            graph: *graph,
+            graph,
             weights,
             replace: options.replace,
             smallest: Smallest::new(by_keys),
@@ -78,12 +74,7 @@ impl<'g> Picks<'g> for Weighted<'g> {
         })
     }
 
-    fn prepare<I: NodeId>(
-        &mut self,
-        hop: &Hop<'_, I>,
-        nodes: &[i64],
-        lists: &mut [List],
-    ) -> Result<(), SampleError> {
+    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> Sampled {
         self.places.clear();
         self.begins.clear();
         self.used = (0, 0);
@@ -113,12 +104,7 @@ impl<'g> Picks<'g> for Weighted<'g> {
         Ok(())
     }
 
-    fn pick<I: NodeId>(
-        &mut self,
-        hop: &Hop<'_, I>,
-        list: &List,
-        sink: &mut Sink<'_>,
-    ) -> Result<(), SampleError> {
+    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut Sink<'_>) -> Sampled {
         let (place, number) = self.used;
         if hop.fanout < usize::MAX {
             self.used.0 += list.picks;

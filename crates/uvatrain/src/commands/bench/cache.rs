@@ -134,7 +134,7 @@ fn allocation(
 ) -> anyhow::Result<Option<AllocationReport>> {
     let loader = flags.loader.options();
     let (plan, profile) =
-        planning::plan(dataset, &loader, &Backend::Cpu, budget, CachePolicy::Presample, &|line| {
+        planning::plan(dataset, &loader, &Backend::Cpu, budget, CachePolicy::PRESAMPLE, &|line| {
             out::say(line)
         })?;
     let Some(profile) = profile else { return Ok(None) };

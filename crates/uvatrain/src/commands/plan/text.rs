@@ -1,6 +1,6 @@
 //! A plan as text: a table of what is cached, and both curves as a plot.
 
-use uva_plan::{Basis, CachePlan, CachePolicy, CurvePoint, Prediction};
+use uva_plan::{Basis, CachePlan, CurvePoint, Prediction};
 
 use crate::ui::format;
 use crate::ui::table::Table;
@@ -171,11 +171,7 @@ fn facts(plan: &CachePlan) -> String {
 /// The batches that the hit rates expected are of.
 fn judged_by(plan: &CachePlan) -> String {
     let batches = format::count(plan.profile.observed_batches);
-    match plan.policy {
-        // It knows what is to come.
-        CachePolicy::Optimal => format!("{batches} of them"),
-        _ => format!("{batches} others"),
-    }
+    if plan.policy.is_oracle() { format!("{batches} of them") } else { format!("{batches} others") }
 }
 
 #[cfg(test)]
@@ -230,7 +226,7 @@ mod tests {
         assert!(line("sampling").contains("1.000 ms if all hit (R² 0.97)"), "{text}");
         assert!(line("gathering").contains("no line fits"), "{text}");
         assert!(line("policy").contains("6 batches counted; hit rates are judged by 1 others"), "{text}");
-        let optimal = CachePlan { policy: CachePolicy::Optimal, ..plan() };
+        let optimal = CachePlan { policy: uva_plan::CachePolicy::OPTIMAL, ..plan() };
         assert!(of_plan(&optimal).contains("judged by 1 of them"));
     }
 

@@ -1,0 +1,131 @@
+//! Features of nodes: one column of lists, or several columns of numbers.
+
+use uva_graph::npy::NpyType;
+use uva_graph::{ElementType, GraphError};
+
+use super::super::features::FeatureSource;
+use super::super::output::{CHUNK, Output};
+use super::table::{Cells, Column, Kind, Stream, Table};
+
+/// Features in columns of their own: each column holds a page of memory.
+const MOST_COLUMNS: usize = 4096;
+
+/// Features in lists.
+const LONGEST_LIST: u64 = 1 << 24;
+
+const FEATURES: [&str; 4] = ["feat", "x", "features", "node_feat"];
+
+/// Where the features of nodes are.
+pub(super) enum Features {
+    Lists { column: Column, kind: NpyType, width: u64 },
+    Columns { columns: Vec<Column>, kind: NpyType },
+    Constant,
+}
+
+impl Features {
+    /// Values of a row.
+    pub(super) fn width(&self) -> u64 {
+        match self {
+            Features::Lists { width, .. } => *width,
+            Features::Columns { columns, .. } => columns.len() as u64,
+            Features::Constant => 1,
+        }
+    }
+
+    pub(super) fn find(table: &Table) -> Result<Features, GraphError> {
+        let wanted = "lists of one length, of float, double or integers";
+        if let Some(column) = table.find(&FEATURES)? {
+            let kind = match column.kind {
+                _ if !column.lists => return Err(table.wrong_type(&column, wanted)),
+                Kind::Float => NpyType::F32,
+                Kind::Double => NpyType::F64,
+                Kind::Integer => table.integer_type(&column),
+                _ => return Err(table.wrong_type(&column, wanted)),
+            };
+            let width = table.width(&column)?;
+            if width > LONGEST_LIST {
+                return Err(table.wrong_type(&column, "lists of at most 16,777,216 values"));
+            }
+            return Ok(Features::Lists { column, kind, width });
+        }
+        for stem in ["feat", "x"] {
+            let mut columns = Vec::new();
+            while columns.len() < MOST_COLUMNS
+                && let Some(column) = table.find(&[&format!("{stem}_{}", columns.len())])?
+            {
+                let numbers = [Kind::Integer, Kind::Float, Kind::Double];
+                columns.push(table.of_kind(column, &numbers, "integers, float or double")?);
+            }
+            if !columns.is_empty() {
+                let floats = columns.iter().all(|column| column.kind == Kind::Float);
+                return Ok(Features::Columns {
+                    columns,
+                    kind: if floats { NpyType::F32 } else { NpyType::F64 },
+                });
+            }
+        }
+        Ok(Features::Constant)
+    }
+
+    pub(super) fn write(&self, table: &Table, output: &Output<'_>) -> Result<ElementType, GraphError> {
+        let source = |name: &str| FeatureSource { place: table.path().join(name), data_offset: None };
+        match self {
+            Features::Constant => output.constant_features(table.rows()),
+            Features::Lists { column, kind, width } => {
+                let mut writer =
+                    output.feature_writer(source(&column.name), *kind, *width as usize, false)?;
+                let mut stream = table.stream(column);
+                let rows = (CHUNK as u64 / width).max(1) as usize;
+                while let Some(bytes) = stream.lists(rows, *width)? {
+                    writer.write(&bytes)?;
+                    output.progress("features", stream.row(), table.rows());
+                }
+                writer.finish()
+            }
+            Features::Columns { columns, kind } => {
+                let mut writer = output.feature_writer(source("feat_*"), *kind, columns.len(), false)?;
+                let mut streams: Vec<Stream<'_>> =
+                    columns.iter().map(|column| table.stream(column)).collect();
+                let rows = (CHUNK / columns.len()).max(1);
+                while let Some(bytes) = rows_of(table, columns, &mut streams, rows, *kind)? {
+                    writer.write(&bytes)?;
+                    output.progress("features", streams[0].row(), table.rows());
+                }
+                writer.finish()
+            }
+        }
+    }
+}
+
+/// The next rows of several columns of numbers, as the bytes of `kind`, row after row.
+fn rows_of(
+    table: &Table,
+    columns: &[Column],
+    streams: &mut [Stream<'_>],
+    most: usize,
+    kind: NpyType,
+) -> Result<Option<Vec<u8>>, GraphError> {
+    let mut rows: Vec<u8> = Vec::new();
+    let size = kind.bytes();
+    for (place, (column, stream)) in columns.iter().zip(streams).enumerate() {
+        let first = stream.row();
+        let cells: Vec<Option<f64>> = match stream.cells(most)? {
+            Some(Cells::Floats(cells)) => cells,
+            Some(Cells::Integers(cells)) => {
+                cells.into_iter().map(|cell| cell.map(|value| value as f64)).collect()
+            }
+            _ => return Ok(None),
+        };
+        rows.resize(cells.len() * columns.len() * size, 0);
+        for (row, cell) in cells.into_iter().enumerate() {
+            let value =
+                cell.ok_or_else(|| table.wrong_cell(column, first + row as u64, "the feature is null"))?;
+            let at = (row * columns.len() + place) * size;
+            match kind {
+                NpyType::F32 => rows[at..at + 4].copy_from_slice(&(value as f32).to_le_bytes()),
+                _ => rows[at..at + 8].copy_from_slice(&value.to_le_bytes()),
+            }
+        }
+    }
+    Ok(Some(rows))
+}

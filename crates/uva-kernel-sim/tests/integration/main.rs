@@ -1,0 +1,6 @@
+//! The kernels on the host, and the shim that runs them.
+
+mod cache;
+mod conformance;
+mod requests;
+mod shim;

@@ -1,0 +1,117 @@
+//! A cache policy as everything above the policies knows it: a handle to a row of facts.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use serde::{Serialize, Serializer};
+use uva_rows::cache::eviction::Eviction;
+
+use super::hotness_policy::HotnessPolicy;
+use crate::CacheError;
+
+/// `--cache-policy`: what is cached. Two are equal where their names are; in files it is its name.
+#[derive(Clone, Copy)]
+pub enum CachePolicy {
+    /// Ranks rows and lists before a run.
+    Ranking(&'static Ranking),
+    /// Takes in misses during the run and evicts by one of
+    /// [`eviction::POLICIES`](uva_rows::cache::eviction::POLICIES). It caches no lists.
+    Evicting(&'static Eviction),
+}
+
+/// The row of a policy that ranks.
+pub struct Ranking {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) policy: &'static dyn HotnessPolicy,
+}
+
+impl CachePolicy {
+    /// The name that options and files use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ranking(ranking) => ranking.name,
+            Self::Evicting(eviction) => eviction.name,
+        }
+    }
+
+    /// One line for `--help`.
+    #[must_use]
+    pub fn help(self) -> &'static str {
+        match self {
+            Self::Ranking(ranking) => ranking.help,
+            Self::Evicting(eviction) => eviction.help,
+        }
+    }
+
+    /// How many of a run's first epochs it counts. In these a cache is hit more than in others: it was made for them.
+    #[must_use]
+    pub fn counted_epochs(self) -> u32 {
+        self.hotness_policy().map_or(0, |policy| policy.counted_epochs().end)
+    }
+
+    /// Whether it counts the very epochs that it is judged by.
+    #[must_use]
+    pub fn is_oracle(self) -> bool {
+        self.hotness_policy().is_ok_and(HotnessPolicy::is_oracle)
+    }
+
+    /// How the cache evicts, where it fills itself during the run.
+    #[must_use]
+    pub fn eviction(self) -> Option<&'static Eviction> {
+        match self {
+            Self::Ranking(_) => None,
+            Self::Evicting(eviction) => Some(eviction),
+        }
+    }
+
+    /// Whether the cache changes during the run.
+    #[must_use]
+    pub fn is_dynamic(self) -> bool {
+        self.eviction().is_some()
+    }
+
+    /// The policy that ranks, at its defaults.
+    ///
+    /// # Errors
+    /// [`CacheError::Dynamic`] where [`is_dynamic`](Self::is_dynamic).
+    pub fn hotness_policy(self) -> Result<&'static dyn HotnessPolicy, CacheError> {
+        match self {
+            Self::Ranking(ranking) => Ok(ranking.policy),
+            Self::Evicting(eviction) => Err(CacheError::Dynamic { policy: eviction.name }),
+        }
+    }
+}
+
+impl PartialEq for CachePolicy {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for CachePolicy {}
+
+impl Hash for CachePolicy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
+impl fmt::Debug for CachePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for CachePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Serialize for CachePolicy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

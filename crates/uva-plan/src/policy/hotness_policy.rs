@@ -1,0 +1,42 @@
+//! The interface of policies that rank nodes before a run.
+
+use std::ops::Range;
+
+use crate::{CacheError, Hotness, Workload, hotness};
+
+/// A way to predict how often each row and each list will be read.
+pub trait HotnessPolicy: Sync {
+    /// The hotness of every node.
+    ///
+    /// # Errors
+    /// Where there is no batch, or one cannot be sampled.
+    fn hotness(&self, workload: &Workload<'_>) -> Result<Hotness, CacheError>;
+
+    /// The epochs that [`hotness`](Self::hotness) samples and counts.
+    fn counted_epochs(&self) -> Range<u32> {
+        0..0
+    }
+
+    /// Whether it counts the epochs that it is judged by, as no policy of a real run can.
+    fn is_oracle(&self) -> bool {
+        false
+    }
+
+    /// An epoch to judge a ranking by: of an oracle one that it counted, and of any other one that it did not.
+    fn unseen_epoch(&self) -> u32 {
+        let counted = self.counted_epochs();
+        if self.is_oracle() { counted.start } else { counted.end }
+    }
+}
+
+/// Counts over really sampled epochs, for the policy of this name.
+pub(super) fn count(
+    policy: &'static str,
+    workload: &Workload<'_>,
+    epochs: Range<u32>,
+) -> Result<Hotness, CacheError> {
+    if epochs.is_empty() {
+        return Err(CacheError::NoEpochs { policy });
+    }
+    hotness::count(workload, epochs)
+}

@@ -1,0 +1,37 @@
+//! Counts over the epochs that are measured.
+
+use std::ops::Range;
+
+use super::cache_policy::{CachePolicy, Ranking};
+use super::hotness_policy::{HotnessPolicy, count};
+use crate::{CacheError, Hotness, Workload};
+
+impl CachePolicy {
+    /// [`Optimal`], over twenty epochs.
+    pub const OPTIMAL: Self = Self::Ranking(&Ranking {
+        name: "optimal",
+        help: "Those read most in the run's first twenty epochs themselves: for measuring, since it knows what is to come",
+        policy: &Optimal { epochs: 0..20 },
+    });
+}
+
+/// Counts over the very epochs that are measured afterwards: what no real policy can beat.
+#[derive(Clone, Debug)]
+pub struct Optimal {
+    /// The epochs that will be measured.
+    pub epochs: Range<u32>,
+}
+
+impl HotnessPolicy for Optimal {
+    fn hotness(&self, workload: &Workload<'_>) -> Result<Hotness, CacheError> {
+        count(CachePolicy::OPTIMAL.name(), workload, self.counted_epochs())
+    }
+
+    fn counted_epochs(&self) -> Range<u32> {
+        self.epochs.clone()
+    }
+
+    fn is_oracle(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,195 @@
+//! The allocator's split against a sweep, judged by epochs that it has not seen.
+
+use uva_plan::{CostModel, Degree, HotnessPolicy, Presample, Profile, ReadsPerBatch, Workload, count};
+
+use crate::common::{options, stored};
+
+/// Points on the line from `none` milliseconds without hits to a tenth of that with hits only.
+fn line(none: f64) -> Vec<(f64, f64)> {
+    [0.0, 0.25, 0.5, 0.75, 1.0].map(|rate| (rate, none * (1.0 - 0.9 * rate))).to_vec()
+}
+
+/// Models of four machines: one that reads over a link of 20 GB/s, with lists read in sectors; one that samples three
+/// times as slowly; one that samples ten times as fast; and one that is known by its bytes only.
+fn models(reads: ReadsPerBatch, row_bytes: u64) -> Vec<(String, CostModel)> {
+    let bytes = CostModel::new(&[], &[], reads, row_bytes);
+    let benefits = bytes.benefits();
+    let ms = |bytes: f64| bytes / 20e6;
+    let mut models = vec![("bytes".to_owned(), bytes)];
+    for times in [0.1, 1.0, 3.0] {
+        let sampling = line(times * ms(benefits.lists));
+        let gathering = line(ms(benefits.rows));
+        let model = CostModel::new(&sampling, &gathering, reads, row_bytes);
+        models.push((format!("sampling × {times}"), model));
+    }
+    models
+}
+
+#[test]
+fn the_split_is_near_the_best_of_a_sweep_on_every_setting() {
+    let stored = stored(60_000, 20.0, 1, 0.4, 5);
+    for fanouts in [&[2, 2, 2][..], &[15, 10, 5]] {
+        let workload = Workload::of(&stored.dataset, options(fanouts), 1000);
+        // What it is judged by: neither counted nor observed.
+        let judge = count(&workload, 5..8).unwrap();
+        for feature_dim in [128, 256] {
+            let row_bytes = 4 * feature_dim;
+            let profile = Profile::measure(&Presample { epochs: 2 }, &workload, row_bytes).unwrap();
+            let everything = 60_000 * (row_bytes as u64 + 4) + 8 * 60_000 + 4 * 1_200_000;
+            for (name, model) in models(profile.reads_per_batch(), row_bytes as u64) {
+                for per_cent in [2, 5, 10, 25, 50, 90] {
+                    let budget = everything * per_cent / 100;
+                    let setting =
+                        format!("{fanouts:?}, {feature_dim} features, {name}, {per_cent} % of everything");
+                    let found = profile.allocate(budget, &model);
+                    assert!(found.bytes() <= budget, "{setting}");
+                    let cost = |lists: usize, rows: usize| {
+                        let by = profile.predict_by(&model, lists, rows, &judge);
+                        model.cost(by.list_hit_rate, by.row_hit_rate)
+                    };
+                    let chosen = cost(found.lists, found.rows);
+                    let sweep = profile.sweep(budget, &model, &judge);
+                    assert_eq!(sweep.len(), 11);
+                    let best = sweep.iter().map(|point| point.cost).fold(f64::INFINITY, f64::min);
+                    assert!(chosen <= 1.05 * best, "{setting}: {chosen} is not within 5 % of {best}");
+                    let either = sweep[0].cost.min(sweep[10].cost);
+                    assert!(chosen <= 1.03 * either, "{setting}: {chosen}, and {either} with one cache");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sweep_gives_each_cache_its_share_with_its_map() {
+    let stored = stored(2000, 10.0, 1, 0.4, 5);
+    let workload = Workload::of(&stored.dataset, options(&[5, 5]), 100);
+    let profile = Profile::measure(&Presample { epochs: 2 }, &workload, 64).unwrap();
+    let model = CostModel::new(&[], &[], profile.reads_per_batch(), 64);
+    let budget = 80_000;
+    let map = 4 * 2000;
+    let sweep = profile.sweep(budget, &model, &profile.observed);
+    for (step, point) in sweep.iter().enumerate() {
+        assert_eq!(point.list_share, step as f64 / 10.0);
+        let lists: u64 =
+            profile.lists[..point.lists].iter().map(|&node| profile.sizes.list_bytes(node)).sum();
+        let share = budget * step as u64 / 10;
+        assert!(point.lists == 0 || lists + map <= share);
+        assert!(point.rows == 0 || point.rows as u64 * 64 + map <= budget - share);
+        // Another row would not fit, unless there is none.
+        let next = (point.rows as u64 + 1) * 64 + map;
+        assert!(point.rows == profile.rows.len() || next > budget - share);
+        let same = profile.predict(&model, point.lists, point.rows);
+        assert_eq!(point.prediction, same);
+        assert_eq!(point.cost, same.link_bytes);
+    }
+    assert_eq!((sweep[0].lists, sweep[10].rows), (0, 0));
+    // 8,000 bytes are one map and no list.
+    assert_eq!(sweep[1].lists, 0);
+    assert!(sweep[2].lists > 0);
+    let huge = profile.sweep(u64::MAX, &model, &profile.observed);
+    assert_eq!((huge[5].lists, huge[5].rows), (profile.lists.len(), profile.rows.len()));
+}
+
+#[test]
+fn all_bytes_to_one_cache_are_what_the_ends_of_the_sweep_are() {
+    let stored = stored(2000, 10.0, 1, 0.4, 5);
+    let workload = Workload::of(&stored.dataset, options(&[5, 5]), 100);
+    let profile = Profile::measure(&Presample { epochs: 2 }, &workload, 64).unwrap();
+    let model = CostModel::new(&[], &[], profile.reads_per_batch(), 64);
+    let sweep = profile.sweep(50_000, &model, &profile.observed);
+    let (lists, rows) = (profile.allocate_lists(50_000, &model), profile.allocate_rows(50_000, &model));
+    assert_eq!((lists.lists, lists.rows), (sweep[10].lists, 0));
+    assert_eq!((rows.lists, rows.rows), (0, sweep[0].rows));
+}
+
+#[test]
+fn policies_that_count_nothing_are_split_by_observed_reads() {
+    // Degrees alone say nothing of how reads of lists compare with rows; what is observed does.
+    let stored = stored(20_000, 20.0, 1, 0.4, 5);
+    let workload = Workload::of(&stored.dataset, options(&[15, 10, 5]), 500);
+    let judge = count(&workload, 5..6).unwrap();
+    let profile = Profile::measure(&Degree, &workload, 512).unwrap();
+    assert_eq!(profile.hotness.batches, 0);
+    assert_eq!(profile.observed.batches, workload.batches().unwrap() as u64);
+    let model = CostModel::new(&[], &[], profile.reads_per_batch(), 512);
+    for budget in [500_000, 1_000_000, 3_000_000] {
+        let found = profile.allocate(budget, &model);
+        let by = profile.predict_by(&model, found.lists, found.rows, &judge);
+        let best = profile.sweep(budget, &model, &judge);
+        let best = best.iter().map(|point| point.cost).fold(f64::INFINITY, f64::min);
+        let chosen = model.cost(by.list_hit_rate, by.row_hit_rate);
+        assert!(chosen <= 1.05 * best, "{budget}: {chosen} is not within 5 % of {best}");
+    }
+}
+
+#[test]
+fn a_graph_in_its_own_order_pays_for_no_map_of_lists() {
+    use std::collections::HashMap;
+    use uva_graph::{Csc, Indices};
+
+    let stored = stored(500, 8.0, 1, 0.8, 5);
+    let workload = Workload::of(&stored.dataset, options(&[-1]), 50);
+    let profile = Profile::measure(&Presample { epochs: 1 }, &workload, 8).unwrap();
+    assert_eq!((profile.sizes.list_map_bytes, profile.sizes.index_bytes), (2000, 4));
+
+    // The same graph, written in the order found. With every neighbour taken nothing is left to chance.
+    let order: Vec<u32> = {
+        let unread = (0..500).filter(|&node| profile.hotness.list_reads[node as usize] == 0);
+        profile.lists.iter().copied().chain(unread).collect()
+    };
+    let place: HashMap<u32, i64> = order.iter().copied().zip(0..).collect();
+    let csc = workload.csc;
+    let (mut indptr, mut indices) = (vec![0], Vec::new());
+    for &node in &order {
+        let list = csc.indptr[node as usize]..csc.indptr[node as usize + 1];
+        indices.extend(list.map(|position| place[&(csc.indices.get(position as usize) as u32)]));
+        indptr.push(indices.len() as i64);
+    }
+    let train: Vec<i64> = workload.train.iter().map(|&seed| place[&(seed as u32)]).collect();
+    let in_order = Csc { indptr: &indptr, indices: Indices::I64(&indices), original_ids: None };
+    let mut again = Workload { csc: in_order, train: &train, ..workload.clone() };
+    let found = Profile::measure(&Presample { epochs: 1 }, &again, 8).unwrap();
+    assert!(found.lists.iter().copied().eq(0..profile.lists.len() as u32));
+    assert_eq!((found.sizes.list_map_bytes, found.sizes.index_bytes), (0, 8), "as wide as the file's ids");
+    // Ids of its own make a translation necessary.
+    let original: Vec<i64> = order.iter().map(|&node| i64::from(node)).collect();
+    again.csc.original_ids = Some(&original);
+    let found = Profile::measure(&Presample { epochs: 1 }, &again, 8).unwrap();
+    assert_eq!((found.sizes.list_map_bytes, found.sizes.index_bytes), (2000, 8));
+}
+
+#[test]
+fn ids_beyond_what_single_precision_tells_apart_are_ranked_by_their_own_counts() {
+    use uva_graph::{Csc, Indices};
+    use uva_plan::{Hotness, Sizes, rank_lists, rank_rows};
+
+    let nodes = (1 << 24) + 9;
+    let mut reads = vec![0; nodes];
+    for (count, node) in (1..).zip((1 << 24)..nodes) {
+        reads[node] = count;
+    }
+    let indptr = vec![0; nodes + 1];
+    let csc = Csc { indptr: &indptr, indices: Indices::I32(&[]), original_ids: None };
+    let hotness = Hotness { feature_reads: reads.clone(), list_reads: reads, ..Hotness::default() };
+    let expected: Vec<u32> = ((1 << 24)..nodes as u32).rev().collect();
+    assert_eq!(rank_rows(&hotness), expected);
+    assert_eq!(rank_lists(&hotness, &Sizes::new(&csc, 4)), expected);
+}
+
+#[test]
+fn a_policy_of_ones_own_is_ranked_and_judged_like_any_other() {
+    // A policy of one's own is a policy like any other.
+    struct Mine;
+    impl HotnessPolicy for Mine {
+        fn hotness(&self, workload: &Workload<'_>) -> Result<uva_plan::Hotness, uva_plan::CacheError> {
+            let nodes = workload.csc.nodes() as u32;
+            let reads: Vec<u32> = (1..=nodes).collect();
+            Ok(uva_plan::Hotness { feature_reads: reads.clone(), list_reads: reads, ..Default::default() })
+        }
+    }
+    let stored = stored(300, 5.0, 1, 0.4, 5);
+    let workload = Workload::of(&stored.dataset, options(&[2]), 50);
+    let profile = Profile::measure(&Mine, &workload, 16).unwrap();
+    assert_eq!(profile.rows[..3], [299, 298, 297]);
+}

@@ -1,0 +1,66 @@
+//! Neighbours found around each destination, near or far. An edge of a block leads to a found node and has a weight.
+
+use crate::hops::{Hop, List, NodeId, Picks, Sampled, Setup, Sink};
+use crate::philox::Purpose;
+use crate::{SampleError, SamplerKind};
+
+/// How a kind finds the neighbours of a group of destinations.
+pub trait Find: Send + Sized {
+    /// The kind.
+    const KIND: SamplerKind;
+
+    /// The purpose of its random words.
+    const PURPOSE: Purpose = Purpose::Neighbors;
+
+    /// Takes all memory.
+    fn new(setup: &Setup<'_, '_>) -> Self;
+
+    /// Appends what each list's node finds to `found`: the entry that leads to the node found, and its weight. Sets
+    /// [`List::picks`] to how many.
+    ///
+    /// # Errors
+    /// A graph that cannot be.
+    fn find<I: NodeId>(
+        &mut self,
+        hop: &Hop<'_, I>,
+        nodes: &[i64],
+        lists: &mut [List],
+        found: &mut Vec<(usize, f32)>,
+    ) -> Sampled;
+}
+
+/// The nodes that `F` finds.
+pub struct Found<F> {
+    find: F,
+    /// Entries and weights of the group's picks.
+    picked: Vec<(usize, f32)>,
+    /// How many of them the sink has.
+    used: usize,
+}
+
+impl<F: Find> Picks<'_> for Found<F> {
+    const KIND: SamplerKind = F::KIND;
+    const PURPOSE: Purpose = F::PURPOSE;
+
+    fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError> {
+        Ok(Self { find: F::new(setup), picked: Vec::with_capacity(setup.group_picks), used: 0 })
+    }
+
+    fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> Sampled {
+        self.picked.clear();
+        self.used = 0;
+        self.find.find(hop, nodes, lists, &mut self.picked)
+    }
+
+    fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut Sink<'_>) -> Sampled {
+        let picked = &self.picked[self.used..self.used + list.picks];
+        self.used += list.picks;
+        for (to, &(entry, _)) in sink.room(hop, list.picks)?.iter_mut().zip(picked) {
+            *to = entry;
+        }
+        for (to, &(_, weight)) in sink.weights(list.picks).iter_mut().zip(picked) {
+            *to = weight;
+        }
+        Ok(())
+    }
+}

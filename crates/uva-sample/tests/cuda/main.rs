@@ -1,8 +1,0 @@
-//! The sampler on a GPU makes the batches of the one on the CPU, and its kernels do so alone.
-
-mod common;
-mod equal;
-mod kernels;
-mod kinds;
-mod machine;
-mod random;
