@@ -287,7 +287,7 @@ mod tests {
         let picture = &figure.pictures[0];
         // The piece of one point is a dot; the mark is a line in a colour of its own.
         let colour = hex(line(1));
-        assert_eq!(picture.svg.matches(&format!("<circle cx=\"1855\"")).count(), 1, "{}", picture.svg);
+        assert_eq!(picture.svg.matches("<circle cx=\"1855\"").count(), 1, "{}", picture.svg);
         assert!(picture.svg.contains(&format!("stroke=\"{colour}\"")) && picture.svg.contains(&hex(MARK)));
         let (area, text) = &picture.hovers[0];
         assert_eq!((area[0], area[2], text.as_str()), (224, 407, "<b>"));

@@ -56,6 +56,9 @@ fn names(runs: &[Run]) -> Vec<String> {
     runs.iter().zip(&stems).map(name).collect()
 }
 
+/// A number as the page has it.
+type Written = fn(f64) -> String;
+
 /// The template's language. A value that is not of the kind that a filter writes becomes a dash: files can say what they
 /// like.
 fn environment() -> Environment<'static> {
@@ -69,7 +72,7 @@ fn environment() -> Environment<'static> {
         Ok(out.write_str(&text)?)
     });
     let dash = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
-    let filters: [(&str, fn(f64) -> String); 4] = [
+    let filters: [(&str, Written); 4] = [
         ("seconds", format::seconds),
         ("percent", |share| format::percent(share).to_string().replace(' ', "\u{a0}")),
         ("whole_percent", |share| format!("{:.0} %", 100.0 * share)),
