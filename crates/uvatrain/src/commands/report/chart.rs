@@ -1,6 +1,6 @@
 //! Charts as SVG, drawn by plotters, and what the page writes around them.
 //!
-//! plotters writes fixed colours. The page's style maps each of [`palette`] to a variable, which is another colour in the
+//! plotters writes fixed colours. The page's style maps each of [`PALETTE`] to a variable, which is another colour in the
 //! dark. Sizes of text and strokes come from the style too, since pictures are scaled to the width there is.
 
 use std::ops::Range;
@@ -11,43 +11,33 @@ use serde::Serialize;
 
 /// Units of a picture for a pixel of the page: plotters places everything at whole units.
 pub const UNIT: u32 = 4;
-/// Colours of lines, told apart also by those who see no difference between red and green; they begin anew behind the last.
-const LINES: [RGBColor; 8] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 143, 104),
-    RGBColor(181, 85, 143),
-    RGBColor(138, 109, 0),
-    RGBColor(63, 155, 209),
-    RGBColor(107, 78, 160),
-    RGBColor(77, 88, 102),
+/// Every colour of a picture by day, with the name of its variable in the style. Lines are told apart also by those who see
+/// no difference between red and green; they begin anew behind the last of eight.
+pub const PALETTE: [(&str, RGBColor); 15] = [
+    ("s0", RGBColor(0, 114, 178)),
+    ("s1", RGBColor(213, 94, 0)),
+    ("s2", RGBColor(0, 143, 104)),
+    ("s3", RGBColor(181, 85, 143)),
+    ("s4", RGBColor(138, 109, 0)),
+    ("s5", RGBColor(63, 155, 209)),
+    ("s6", RGBColor(107, 78, 160)),
+    ("s7", RGBColor(77, 88, 102)),
+    ("working", RGBColor(11, 95, 165)),
+    ("waiting-input", RGBColor(232, 163, 23)),
+    ("waiting-output", RGBColor(179, 193, 212)),
+    ("unknown", RGBColor(241, 243, 246)),
+    ("rule", RGBColor(221, 226, 232)),
+    ("mark", RGBColor(90, 102, 117)),
+    ("text", RGBColor(28, 36, 48)),
 ];
-/// Working, waiting for input, waiting for output.
-pub const DOINGS: [RGBColor; 3] = [RGBColor(11, 95, 165), RGBColor(232, 163, 23), RGBColor(179, 193, 212)];
-/// Time that nothing is known of.
-pub const UNKNOWN: RGBColor = RGBColor(241, 243, 246);
+pub const DOINGS: [RGBColor; 3] = [PALETTE[8].1, PALETTE[9].1, PALETTE[10].1];
+pub const UNKNOWN: RGBColor = PALETTE[11].1;
 /// Grid lines and axes.
-pub const RULE: RGBColor = RGBColor(221, 226, 232);
+pub const RULE: RGBColor = PALETTE[12].1;
 /// Where a resumed run went on.
-pub const MARK: RGBColor = RGBColor(90, 102, 117);
+const MARK: RGBColor = PALETTE[13].1;
 /// The mean in a histogram.
-pub const MEAN: RGBColor = RGBColor(28, 36, 48);
-
-/// Every colour that pictures have, as SVG writes it, with the name of its variable in the style.
-pub fn palette() -> Vec<(String, String)> {
-    let lines = LINES.into_iter().enumerate().map(|(index, colour)| (colour, format!("s{index}")));
-    let others = [
-        (DOINGS[0], "working"),
-        (DOINGS[1], "waiting-input"),
-        (DOINGS[2], "waiting-output"),
-        (UNKNOWN, "unknown"),
-        (RULE, "rule"),
-        (MARK, "mark"),
-        (MEAN, "text"),
-    ];
-    let others = others.into_iter().map(|(colour, name)| (colour, name.to_owned()));
-    lines.chain(others).map(|(colour, name)| (hex(colour), name)).collect()
-}
+pub const MEAN: RGBColor = PALETTE[14].1;
 
 /// A colour as SVG writes it.
 pub fn hex(RGBColor(red, green, blue): RGBColor) -> String {
@@ -56,11 +46,14 @@ pub fn hex(RGBColor(red, green, blue): RGBColor) -> String {
 
 /// The colour of the line of this number.
 pub fn line(number: usize) -> RGBColor {
-    LINES[number % LINES.len()]
+    PALETTE[number % 8].1
 }
 
-/// A figure of the page: one picture, or one for wide screens and one for narrow ones.
-#[derive(Debug, Serialize)]
+/// An entry of a legend: `line`, `area` or `band`, its colour as SVG writes it, and its name.
+pub type Key = (&'static str, String, String);
+
+/// A figure of the page.
+#[derive(Debug, Default, Serialize)]
 pub struct Figure {
     /// Begins the names of its parts; no other figure of the page has it.
     pub id: String,
@@ -68,43 +61,19 @@ pub struct Figure {
     /// What it shows, for people who do not see it.
     pub description: String,
     pub legend: Vec<Key>,
+    /// One, or one for wide screens and one for narrow ones.
     pub pictures: Vec<Picture>,
     /// What stands below the horizontal axis.
     pub axis: String,
 }
 
-/// An entry of a legend.
-#[derive(Debug, Serialize)]
-pub struct Key {
-    shape: &'static str,
-    colour: String,
-    name: String,
-}
-
-impl Key {
-    /// `shape`: `line`, `area` or `band`.
-    pub fn new(shape: &'static str, colour: RGBColor, name: impl Into<String>) -> Self {
-        Self { shape, colour: hex(colour), name: name.into() }
-    }
-}
-
-/// An SVG without its outermost element, and the stretches that tell something when one points at them.
+/// An SVG without its outermost element, and what is told of rectangles (x, y, width, height) when one points at them.
 #[derive(Debug, Serialize)]
 pub struct Picture {
-    pub width: u32,
-    pub height: u32,
-    pub svg: String,
-    pub hovers: Vec<Hover>,
-}
-
-/// A rectangle of the picture with its text.
-#[derive(Debug, Serialize)]
-pub struct Hover {
-    pub x: i32,
-    pub y: i32,
-    pub width: i32,
-    pub height: i32,
-    pub text: String,
+    width: u32,
+    height: u32,
+    svg: String,
+    hovers: Vec<([i32; 4], String)>,
 }
 
 /// A stretch of the horizontal axis, and what is told of it.
@@ -157,8 +126,7 @@ impl Axes<'_> {
             for (from, to, text) in told {
                 let (left, top) = chart.backend_coord(&(from.clamp(x.start, x.end), y.end));
                 let (right, bottom) = chart.backend_coord(&(to.clamp(x.start, x.end), y.start));
-                let (width, height) = (right - left, bottom - top);
-                hovers.push(Hover { x: left, y: top, width, height, text: text.clone() });
+                hovers.push(([left, top, right - left, bottom - top], text.clone()));
             }
             area.present()?;
         }
@@ -180,15 +148,13 @@ fn sound(range: &Range<f64>) -> Range<f64> {
     }
 }
 
-/// Lines over one pair of axes.
+/// Lines over one pair of axes. Title, description, axis and names of the figure are given; the rest is drawn.
+#[derive(Default)]
 pub struct Chart {
-    pub id: String,
-    pub title: String,
-    pub description: String,
+    pub figure: Figure,
     pub x: Range<f64>,
     /// Whether there is nothing between two whole numbers of the horizontal axis.
     pub whole: bool,
-    pub axis: String,
     /// The vertical axis; around the lines where it is not given.
     pub y: Option<Range<f64>>,
     pub percent: bool,
@@ -267,13 +233,12 @@ impl Chart {
             draw_marks(chart, &self.marks)?;
             self.curves.iter().try_for_each(|curve| curve.draw(chart))
         })?;
-        let mut legend: Vec<Key> =
-            self.curves.iter().map(|curve| Key::new("line", curve.colour, &curve.name)).collect();
+        let key = |curve: &Curve| ("line", hex(curve.colour), curve.name.clone());
+        let mut legend: Vec<Key> = self.curves.iter().map(key).collect();
         let banded = self.curves.iter().filter(|curve| !curve.band.is_empty());
-        legend.extend(banded.map(|curve| Key::new("band", curve.colour, "least to largest")));
+        legend.extend(banded.map(|curve| ("band", hex(curve.colour), "least to largest".to_owned())));
         legend.extend(key_of_marks(&self.marks));
-        let (id, title, description) = (self.id, self.title, self.description);
-        Ok(Some(Figure { id, title, description, legend, pictures: vec![picture], axis: self.axis }))
+        Ok(Some(Figure { legend, pictures: vec![picture], ..self.figure }))
     }
 }
 
@@ -286,7 +251,7 @@ pub fn draw_marks(chart: &mut Canvas<'_, '_>, marks: &[f64]) -> anyhow::Result<(
 
 /// What the legend says of them.
 pub fn key_of_marks(marks: &[f64]) -> Option<Key> {
-    (!marks.is_empty()).then(|| Key::new("line", MARK, "resumed"))
+    (!marks.is_empty()).then(|| ("line", hex(MARK), "resumed".to_owned()))
 }
 
 /// A number beside an axis, with no more digits than it has.
@@ -308,11 +273,8 @@ mod tests {
 
     fn chart(x: Range<f64>, points: &[(f64, Option<f64>)]) -> Option<Figure> {
         let curves = vec![Curve::of("<a>", 9, points.iter().copied())];
-        let (id, title, description, axis) = Default::default();
         let told = vec![(0.0, 1.0, "<b>".to_owned())];
-        let (whole, percent, y, marks) = (false, false, None, vec![2.0]);
-        let chart = Chart { id, title, description, x, whole, axis, y, percent, curves, marks, told };
-        chart.figure().unwrap()
+        Chart { x, curves, marks: vec![2.0], told, ..Chart::default() }.figure().unwrap()
     }
 
     #[test]
@@ -325,21 +287,20 @@ mod tests {
         let picture = &figure.pictures[0];
         // The piece of one point is a dot; the mark is a line in a colour of its own.
         let colour = hex(line(1));
-        assert_eq!(picture.svg.matches(&format!("<circle cx=\"1856\"")).count(), 1, "{}", picture.svg);
+        assert_eq!(picture.svg.matches("<circle cx=\"1855\"").count(), 1, "{}", picture.svg);
         assert!(picture.svg.contains(&format!("stroke=\"{colour}\"")) && picture.svg.contains(&hex(MARK)));
-        let hover = &picture.hovers[0];
-        assert_eq!((hover.x, hover.width, hover.text.as_str()), (264, 398, "<b>"));
-        let names: Vec<&str> = figure.legend.iter().map(|key| key.name.as_str()).collect();
+        let (area, text) = &picture.hovers[0];
+        assert_eq!((area[0], area[2], text.as_str()), (224, 407, "<b>"));
+        let names: Vec<&str> = figure.legend.iter().map(|key| key.2.as_str()).collect();
         assert_eq!(names, ["<a>", "resumed"]);
     }
 
     #[test]
     fn every_colour_of_a_picture_is_in_the_palette() {
         let figure = chart(0.0..4.0, &[(0.0, Some(1.0)), (1.0, Some(3.0)), (4.0, None)]).unwrap();
-        let palette = palette();
         for part in figure.pictures[0].svg.split('<').filter(|part| !part.starts_with("text")) {
             for colour in part.split("=\"#").skip(1).map(|rest| format!("#{}", &rest[..6])) {
-                assert!(palette.iter().any(|(known, _)| *known == colour), "{colour} of <{part}");
+                assert!(PALETTE.iter().any(|(_, known)| hex(*known) == colour), "{colour} of <{part}");
             }
         }
     }

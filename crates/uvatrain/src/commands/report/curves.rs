@@ -1,23 +1,49 @@
 //! Speed, loss, accuracy and hit rates over a run's time, of one run or of several in one chart.
 
 use super::chart::{Chart, Curve, Figure, Told};
-use super::page::Scale;
-use super::run::{Epochs, Run};
+use super::run::{Epochs, Run, TRAIN_ACCURACY, VALID_ACCURACY, VALID_ROC_AUC};
 use super::stretches::Seen;
 use super::timeline::Stretch;
 use crate::ui::format;
+
+/// How fine pictures are: of many runs each gets less, so that the page stays one that a browser likes.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Stretches of the pipeline's picture.
+    pub windows: usize,
+    /// Points of a line.
+    pub points: usize,
+    /// Stretches that tell something when one points at them.
+    pub hovers: usize,
+}
+
+impl Scale {
+    /// For so many runs on a page.
+    pub fn of(runs: usize) -> Self {
+        let share = |all: usize, least: usize, most: usize| (all / runs.max(1)).clamp(least, most);
+        Self { windows: share(600, 24, 120), points: share(1600, 40, 240), hovers: share(300, 12, 60) }
+    }
+}
+
+type Named<'r> = [(String, &'r Run)];
 
 /// The charts of these runs, whose names `id` begins, in their order on the page.
 ///
 /// # Errors
 /// When one cannot be drawn.
-pub fn figures(runs: &[(String, &Run)], id: &str, scale: Scale) -> anyhow::Result<Vec<Figure>> {
-    let charts = [speed(runs, scale), loss(runs, scale), accuracy(runs, scale), hits(runs, scale)];
-    let figure = |mut chart: Chart| {
-        chart.id.insert_str(0, id);
+pub fn figures(runs: &Named<'_>, id: &str, scale: Scale) -> anyhow::Result<Vec<Figure>> {
+    let charts = [
+        ("speed", speed(runs, scale)),
+        ("loss", Some(loss(runs, scale))),
+        ("accuracy", Some(accuracy(runs, scale))),
+        ("hits", hits(runs, scale)),
+    ];
+    let figure = |(name, chart): (&str, Option<Chart>)| {
+        let mut chart = chart?;
+        chart.figure.id = format!("{id}-{name}");
         chart.figure().transpose()
     };
-    charts.into_iter().flatten().filter_map(figure).collect()
+    charts.into_iter().filter_map(figure).collect()
 }
 
 /// The unit of time for so many microseconds: its name, and how many it has.
@@ -30,8 +56,14 @@ pub fn unit(microseconds: u64) -> (&'static str, f64) {
     }
 }
 
+fn figure(title: &str, axis: String, curves: &[Curve], says: impl Fn(&Curve) -> Option<String>) -> Figure {
+    let said = curves.iter().filter_map(|curve| Some(format!("{}: {}.", curve.name, says(curve)?)));
+    let description = said.collect::<Vec<_>>().join(" ");
+    Figure { title: title.to_owned(), axis, description, ..Figure::default() }
+}
+
 /// Batches a second, and the places where the run was resumed.
-fn speed(runs: &[(String, &Run)], scale: Scale) -> Option<Chart> {
+fn speed(runs: &Named<'_>, scale: Scale) -> Option<Chart> {
     let length = runs.iter().map(|(_, run)| run.timeline.length()).max()?;
     let (unit, microseconds) = unit(length);
     let curve = |(number, (name, run)): (usize, &(String, &Run))| {
@@ -39,45 +71,38 @@ fn speed(runs: &[(String, &Run)], scale: Scale) -> Option<Chart> {
         Curve::of(name, number, stretches.map(|s| ((s.from + s.to) / 2.0 / microseconds, s.speed())))
     };
     let curves: Vec<Curve> = runs.iter().enumerate().map(curve).collect();
-    let highest = curves.iter().flat_map(Curve::points).map(|(_, y)| y).fold(0.0, f64::max);
+    let range =
+        |curve: &Curve| curve.points().fold((f64::INFINITY, 0.0), |(a, b), (_, y)| (y.min(a), y.max(b)));
     let told = |stretch: Stretch| {
         let speed = stretch.speed().map_or("no training".to_owned(), |speed| format!("{speed:.1} batches/s"));
         let text = format!("{}: {speed}", stretch.time());
         (stretch.from / microseconds, stretch.to / microseconds, text)
     };
-    let (told, marks) = match runs {
-        [(_, run)] => (
-            enough(run, scale.hovers).into_iter().map(told).collect(),
-            run.timeline.resumed().iter().map(|mark| *mark as f64 / microseconds).collect(),
+    let mut chart = Chart {
+        figure: figure(
+            "Batches a second, while training",
+            format!("{unit} since the first batch began"),
+            &curves,
+            |curve| Some(format!("from {:.1} to {:.1} batches a second", range(curve).0, range(curve).1)),
         ),
-        _ => Default::default(),
-    };
-    let range = |curve: &Curve| {
-        let ends = curve.points().fold((f64::INFINITY, 0.0), |(a, b), (_, y)| (y.min(a), y.max(b)));
-        format!("{}: from {:.1} to {:.1} batches a second.", curve.name, ends.0, ends.1)
-    };
-    Some(Chart {
-        id: "-speed".to_owned(),
-        title: "Batches a second, while training".to_owned(),
-        description: curves.iter().map(range).collect::<Vec<_>>().join(" "),
         x: 0.0..length as f64 / microseconds,
-        whole: false,
-        axis: format!("{unit} since the first batch began"),
-        y: Some(0.0..1.05 * highest),
-        percent: false,
+        y: Some(0.0..1.05 * curves.iter().map(|curve| range(curve).1).fold(0.0, f64::max)),
         curves,
-        marks,
-        told,
-    })
+        ..Chart::default()
+    };
+    if let [(_, run)] = runs {
+        chart.told = enough(run, scale.hovers).into_iter().map(told).collect();
+        chart.marks = run.timeline.resumed().iter().map(|mark| *mark as f64 / microseconds).collect();
+    }
+    Some(chart)
 }
 
 /// Losses of batches by epochs of training, or by batches where it is not told how many an epoch has.
-fn loss(runs: &[(String, &Run)], scale: Scale) -> Option<Chart> {
+fn loss(runs: &Named<'_>, scale: Scale) -> Chart {
     let by_epoch = runs.iter().all(|(_, run)| run.batches_an_epoch().is_some());
     let unit = |run: &Run| if by_epoch { run.batches_an_epoch().unwrap_or(1) as f64 } else { 1.0 };
-    let mut curves = Vec::new();
     let mut told = Vec::new();
-    for (number, (name, run)) in runs.iter().enumerate() {
+    let curve = |(number, (name, run)): (usize, &(String, &Run))| {
         let (width, losses) = run.losses.at_most(scale.points);
         let place = |index: usize| (index as f64 + 0.5) * width as f64 / unit(run);
         let points = losses.iter().enumerate().map(|(index, seen)| (place(index), seen.mean()));
@@ -88,27 +113,18 @@ fn loss(runs: &[(String, &Run)], scale: Scale) -> Option<Chart> {
             let known = losses.iter().enumerate().filter(|(_, seen)| width > 1 && finite(seen));
             curve.band = known.map(|(index, seen)| (place(index), seen.least, seen.most)).collect();
         }
-        curves.push(curve);
-    }
-    let ends = curves.iter().filter_map(|curve| {
-        let (first, last) = (curve.points().next()?.1, curve.points().next_back()?.1);
-        Some(format!("{}: from {first:.4} to {last:.4}.", curve.name))
-    });
+        curve
+    };
+    let curves: Vec<Curve> = runs.iter().enumerate().map(curve).collect();
     let banded = curves.iter().any(|curve| !curve.band.is_empty());
     let title = if banded { "Loss of batches: mean, least and largest" } else { "Loss of batches" };
-    Some(Chart {
-        id: "-loss".to_owned(),
-        title: title.to_owned(),
-        description: ends.collect::<Vec<_>>().join(" "),
-        x: 0.0..runs.iter().map(|(_, run)| run.trained as f64 / unit(run)).fold(0.0, f64::max),
-        whole: false,
-        axis: if by_epoch { "epochs of training" } else { "batches" }.to_owned(),
-        y: None,
-        percent: false,
-        curves,
-        marks: Vec::new(),
-        told,
-    })
+    let axis = if by_epoch { "epochs of training" } else { "batches" };
+    let figure = figure(title, axis.to_owned(), &curves, |curve| {
+        let (first, last) = (curve.points().next()?.1, curve.points().next_back()?.1);
+        Some(format!("from {first:.4} to {last:.4}"))
+    });
+    let end = runs.iter().map(|(_, run)| run.trained as f64 / unit(run)).fold(0.0, f64::max);
+    Chart { figure, x: 0.0..end, curves, told, ..Chart::default() }
 }
 
 fn told_of_losses(run: &Run, wanted: usize, unit: f64) -> Vec<Told> {
@@ -119,9 +135,7 @@ fn told_of_losses(run: &Run, wanted: usize, unit: f64) -> Vec<Told> {
         let (mean, least, most) = (seen.mean()?, seen.least, seen.most);
         let text = match seen.count {
             1 => format!("batch {first}: loss {mean:.4}"),
-            _ => {
-                format!("batches {first} to {last}: mean loss {mean:.4}, from {least:.4} to {most:.4}")
-            }
+            _ => format!("batches {first} to {last}: mean loss {mean:.4}, from {least:.4} to {most:.4}"),
         };
         Some((from as f64 / unit, (from + width) as f64 / unit, text))
     };
@@ -129,37 +143,32 @@ fn told_of_losses(run: &Run, wanted: usize, unit: f64) -> Vec<Told> {
 }
 
 /// Accuracy, or what else the run is judged by, at the end of each epoch.
-fn accuracy(runs: &[(String, &Run)], scale: Scale) -> Option<Chart> {
-    let mut curves = Vec::new();
-    let mut told = Vec::new();
-    let mut by_area = true;
+fn accuracy(runs: &Named<'_>, scale: Scale) -> Chart {
+    let (mut curves, mut told, mut by_area) = (Vec::new(), Vec::new(), true);
     for (number, (name, run)) in runs.iter().enumerate() {
         let (width, epochs) = run.epochs.at_most(scale.points);
-        by_area &= epochs.iter().any(|epochs| epochs.valid_roc_auc.count > 0);
+        by_area &= epochs.iter().any(|epochs| epochs[VALID_ROC_AUC].count > 0);
         // Epochs are counted from 1, as everywhere where people see them.
         let place = |index: usize| 1.0 + index as f64 * width as f64 + (width - 1) as f64 / 2.0;
-        let curve = |name: &str, number: usize, of: &dyn Fn(&Epochs) -> Seen| {
-            let points = epochs.iter().enumerate().map(|(index, epochs)| (place(index), of(epochs).mean()));
+        let curve = |name: &str, number: usize, of: &dyn Fn(&Epochs) -> Option<f64>| {
+            let points = epochs.iter().enumerate().map(|(index, epochs)| (place(index), of(epochs)));
             Curve { dotted: epochs.len() <= 30, ..Curve::of(name, number, points) }
         };
         if runs.len() > 1 {
             curves.push(curve(name, number, &|epochs| {
-                let judged = [epochs.valid_roc_auc, epochs.valid_accuracy, epochs.train_accuracy];
-                judged.into_iter().find(|seen| seen.count > 0).unwrap_or_default()
+                [VALID_ROC_AUC, VALID_ACCURACY, TRAIN_ACCURACY].into_iter().find_map(|of| epochs[of].mean())
             }));
             continue;
         }
-        curves.push(curve("training", 1, &|epochs| epochs.train_accuracy));
-        curves.push(curve("validation", 0, &|epochs| epochs.valid_accuracy));
-        curves.push(curve("validation ROC-AUC", 2, &|epochs| epochs.valid_roc_auc));
+        let all = [
+            ("training", 1, TRAIN_ACCURACY),
+            ("validation", 0, VALID_ACCURACY),
+            ("validation ROC-AUC", 2, VALID_ROC_AUC),
+        ];
+        curves.extend(all.map(|(name, number, of)| curve(name, number, &|epochs| epochs[of].mean())));
         curves.retain(|curve| !curve.pieces.is_empty());
         told.extend(epochs.iter().enumerate().map(|(index, epochs)| {
-            let seen = [
-                ("training", epochs.train_accuracy),
-                ("validation", epochs.valid_accuracy),
-                ("ROC-AUC", epochs.valid_roc_auc),
-            ];
-            let seen = seen.iter().filter_map(|(name, seen)| Some((name, seen.mean()?)));
+            let seen = all.iter().filter_map(|(name, _, of)| Some((name, epochs[*of].mean()?)));
             let seen: Vec<_> = seen.map(|(name, mean)| format!("{name} {}", format::percent(mean))).collect();
             let (place, half) = (place(index), width as f64 / 2.0);
             (place - half, place + half, format!("epoch {place}: {}", seen.join(", ")))
@@ -171,23 +180,12 @@ fn accuracy(runs: &[(String, &Run)], scale: Scale) -> Option<Chart> {
         (true, true) => "Validation ROC-AUC by epoch",
     };
     let end = curves.iter().flat_map(Curve::points).map(|(x, _)| x).fold(2.0, f64::max);
-    Some(Chart {
-        id: "-accuracy".to_owned(),
-        title: title.to_owned(),
-        description: last_values(&curves, "in the last epoch"),
-        x: 1.0..end,
-        whole: true,
-        axis: "epoch".to_owned(),
-        y: None,
-        percent: true,
-        curves,
-        marks: Vec::new(),
-        told,
-    })
+    let figure = figure(title, "epoch".to_owned(), &curves, |curve| last(curve, "in the last epoch"));
+    Chart { figure, x: 1.0..end, whole: true, percent: true, curves, told, ..Chart::default() }
 }
 
 /// How much of what was asked of the caches they had, over the run's time; of one run alone.
-fn hits(runs: &[(String, &Run)], scale: Scale) -> Option<Chart> {
+fn hits(runs: &Named<'_>, scale: Scale) -> Option<Chart> {
     let [(_, run)] = runs else { return None };
     run.totals.cache?;
     let length = run.timeline.length();
@@ -202,31 +200,25 @@ fn hits(runs: &[(String, &Run)], scale: Scale) -> Option<Chart> {
     };
     // A cache that nothing was put into hits nothing, and that is no finding.
     let cached = |name: &str| run.start.in_force["caches"][name]["count"].as_u64() != Some(0);
-    let curves = match (cached("lists"), cached("rows")) {
-        (true, false) => vec![curve("neighbour lists", 0, 0)],
-        (false, true) => vec![curve("feature rows", 0, 1)],
-        _ => vec![curve("neighbour lists", 0, 0), curve("feature rows", 1, 1)],
-    };
-    let mut title = match &curves[..] {
-        [curve] => format!("Hit rate of the cache of {}", curve.name),
-        _ => "Hit rates of the caches".to_owned(),
+    let (curves, mut title) = match (cached("lists"), cached("rows")) {
+        (true, false) => {
+            (vec![curve("neighbour lists", 0, 0)], "Hit rate of the cache of neighbour lists".to_owned())
+        }
+        (false, true) => {
+            (vec![curve("feature rows", 0, 1)], "Hit rate of the cache of feature rows".to_owned())
+        }
+        _ => (
+            vec![curve("neighbour lists", 0, 0), curve("feature rows", 1, 1)],
+            "Hit rates of the caches".to_owned(),
+        ),
     };
     if let epochs @ 1.. = run.counted_epochs() {
         title += &format!(" ({} to choose them)", counted_beforehand(epochs));
     }
-    Some(Chart {
-        id: "-hits".to_owned(),
-        title,
-        description: last_values(&curves, "at the end"),
-        x: 0.0..length as f64 / microseconds,
-        whole: false,
-        axis: format!("{unit} since the first batch began"),
-        y: Some(0.0..1.0),
-        percent: true,
-        curves,
-        marks: Vec::new(),
-        told: Vec::new(),
-    })
+    let axis = format!("{unit} since the first batch began");
+    let figure = figure(&title, axis, &curves, |curve| last(curve, "at the end"));
+    let x = 0.0..length as f64 / microseconds;
+    Some(Chart { figure, x, y: Some(0.0..1.0), percent: true, curves, ..Chart::default() })
 }
 
 /// Which epochs the caches were chosen by: in these they are hit more than in others.
@@ -237,12 +229,8 @@ pub fn counted_beforehand(epochs: u32) -> String {
     }
 }
 
-fn last_values(curves: &[Curve], when: &str) -> String {
-    let last = |curve: &Curve| {
-        let (_, share) = curve.points().next_back()?;
-        Some(format!("{}: {} {when}.", curve.name, format::percent(share)))
-    };
-    curves.iter().filter_map(last).collect::<Vec<_>>().join(" ")
+fn last(curve: &Curve, when: &str) -> Option<String> {
+    Some(format!("{} {when}", format::percent(curve.points().next_back()?.1)))
 }
 
 /// At most so many stretches, of ten batches each: with fewer a line shows how batches fall into them.

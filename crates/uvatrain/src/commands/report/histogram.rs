@@ -88,20 +88,9 @@ impl Histogram {
 
 /// The next of 1, 2, 5, 10, 20, 50, …
 fn round_width(at_least: u64) -> u64 {
-    let mut ten: u64 = 1;
-    loop {
-        for factor in [1, 2, 5] {
-            match ten.checked_mul(factor) {
-                Some(width) if width < at_least => {}
-                Some(width) => return width,
-                None => return at_least,
-            }
-        }
-        match ten.checked_mul(10) {
-            Some(next) => ten = next,
-            None => return at_least,
-        }
-    }
+    let ten = 10u64.pow(at_least.ilog10());
+    let widths = [1, 2, 5, 10].into_iter().filter_map(|factor| ten.checked_mul(factor));
+    widths.into_iter().find(|width| *width >= at_least).unwrap_or(at_least)
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use minijinja::value::{Serde, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, context};
 use uva_runtime::spec::ByteSize;
 
+use super::curves::Scale;
 use super::run::Run;
-use super::view::{View, differences, results_of_any};
-use super::{chart, curves};
+use super::{chart, view};
 use crate::ui::format;
 
 /// What is on the page, and in which words.
@@ -20,24 +20,6 @@ const STYLE: &str = include_str!("style.css");
 /// made of the page.
 const SCRIPT: &str = include_str!("point.js");
 
-/// How fine pictures are: of many runs each gets less, so that the page stays one that a browser likes.
-#[derive(Clone, Copy, Debug)]
-pub struct Scale {
-    /// Stretches of the pipeline's picture.
-    pub windows: usize,
-    /// Points of a line.
-    pub points: usize,
-    /// Stretches that tell something when one points at them.
-    pub hovers: usize,
-}
-
-impl Scale {
-    fn of(runs: usize) -> Self {
-        let share = |all: usize, least: usize, most: usize| (all / runs.max(1)).clamp(least, most);
-        Self { windows: share(600, 24, 120), points: share(1600, 40, 240), hovers: share(300, 12, 60) }
-    }
-}
-
 /// The report on these runs.
 ///
 /// # Errors
@@ -45,18 +27,14 @@ impl Scale {
 pub fn of(runs: &[Run]) -> anyhow::Result<String> {
     let named: Vec<(String, &Run)> = names(runs).into_iter().zip(runs).collect();
     let scale = Scale::of(runs.len());
-    let views = named.iter().enumerate().map(|(number, named)| View::of(named, number, scale));
-    let views = views.collect::<anyhow::Result<Vec<_>>>()?;
-    let compared = if views.len() > 1 { curves::figures(&named, "all", scale)? } else { Vec::new() };
+    let runs = named.iter().enumerate().map(|(number, named)| view::of(named, number, scale));
     let page = environment().render_named_str(
         "page.html",
         TEMPLATE,
         context! {
-            runs => Value::from(Serde(&views)),
-            compared => Value::from(Serde(compared)),
-            differences => Value::from(Serde(differences(&views))),
-            results => results_of_any(&views),
-            palette => chart::palette(),
+            runs => runs.collect::<anyhow::Result<Vec<_>>>()?,
+            compared => if named.len() > 1 { view::of_all(&named, scale)? } else { Value::from(()) },
+            palette => Value::from(Serde(chart::PALETTE.map(|(name, colour)| (name, chart::hex(colour))))),
             style => Value::from_safe_string(STYLE.to_owned()),
             script => Value::from_safe_string(SCRIPT.to_owned()),
             version => env!("CARGO_PKG_VERSION"),
@@ -78,6 +56,9 @@ fn names(runs: &[Run]) -> Vec<String> {
     runs.iter().zip(&stems).map(name).collect()
 }
 
+/// A number as the page has it.
+type Written = fn(f64) -> String;
+
 /// The template's language. A value that is not of the kind that a filter writes becomes a dash: files can say what they
 /// like.
 fn environment() -> Environment<'static> {
@@ -90,21 +71,19 @@ fn environment() -> Environment<'static> {
         let text = if value.is_safe() { value.to_string() } else { escape(&word(value)) };
         Ok(out.write_str(&text)?)
     });
-    let number = |value: &Value| f64::try_from(value.clone()).ok();
     let dash = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
+    let filters: [(&str, Written); 4] = [
+        ("seconds", format::seconds),
+        ("percent", |share| format::percent(share).to_string().replace(' ', "\u{a0}")),
+        ("whole_percent", |share| format!("{:.0} %", 100.0 * share)),
+        ("bytes", |bytes| ByteSize::from_bytes(bytes as u64).to_string()),
+    ];
+    for (name, write) in filters {
+        environment.add_filter(name, move |value: Value| dash(f64::try_from(value).ok().map(write)));
+    }
     environment.add_filter("count", move |value: Value| dash(u64::try_from(value).ok().map(format::count)));
-    environment.add_filter("seconds", move |value: Value| dash(number(&value).map(format::seconds)));
-    environment.add_filter("percent", move |value: Value| {
-        dash(number(&value).map(|n| format::percent(n).to_string()))
-    });
-    environment.add_filter("whole_percent", move |value: Value| {
-        dash(number(&value).map(|n| format!("{:.0} %", 100.0 * n)))
-    });
-    environment.add_filter("bytes", move |value: Value| {
-        dash(number(&value).map(|bytes| ByteSize::from_bytes(bytes as u64).to_string()))
-    });
     environment.add_filter("fixed", move |value: Value, digits: usize| {
-        dash(number(&value).map(|n| format!("{n:.digits$}")))
+        dash(f64::try_from(value).ok().map(|number| format!("{number:.digits$}")))
     });
     environment.add_filter("short", |value: Value, most: usize| short(&word(&value), most));
     environment
@@ -137,15 +116,14 @@ fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\'' => escaped += "&#39;",
             '\n' | '\t' => escaped.push(character),
             '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
-            _ if character.is_control() => escaped.push('\u{fffd}'),
-            _ => escaped.push(character),
+            _ => escaped.push(if character.is_control() { '\u{fffd}' } else { character }),
         }
     }
     escaped
@@ -185,7 +163,7 @@ mod tests {
 
     #[test]
     fn every_colour_of_a_picture_is_another_in_the_dark() {
-        for (_, name) in chart::palette() {
+        for (name, _) in chart::PALETTE {
             let times = STYLE.matches(&format!("--{name}: ")).count();
             assert!(
                 times == 3 || name == "mark",

@@ -1,7 +1,6 @@
 //! One run, as its metrics tell it: everything that the page needs, and no more than that is kept.
 
 use std::collections::BTreeMap;
-use std::ops::AddAssign;
 use std::path::Path;
 
 use serde::Serialize;
@@ -9,7 +8,7 @@ use serde_json::Value;
 use uva_runtime::metrics::{BatchEvent, CacheTotals, End, EpochEvent, Event, Start};
 
 use super::histogram::Histogram;
-use super::stretches::{Seen, Stretches};
+use super::stretches::{Seen, Stretches, Sum};
 use super::timeline::Timeline;
 
 /// Stretches kept of the losses of batches, and of the epochs.
@@ -62,25 +61,11 @@ pub struct Totals {
     pub cache: Option<CacheTotals>,
 }
 
-/// One epoch, or several that lie together.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Epochs {
-    pub train_loss: Seen,
-    pub train_accuracy: Seen,
-    pub valid_accuracy: Seen,
-    pub valid_roc_auc: Seen,
-    pub seconds: Seen,
-}
-
-impl AddAssign for Epochs {
-    fn add_assign(&mut self, other: Self) {
-        self.train_loss += other.train_loss;
-        self.train_accuracy += other.train_accuracy;
-        self.valid_accuracy += other.valid_accuracy;
-        self.valid_roc_auc += other.valid_roc_auc;
-        self.seconds += other.seconds;
-    }
-}
+/// One epoch, or several that lie together: loss and accuracy of training, accuracy and ROC-AUC of validation, seconds.
+pub type Epochs = [Seen; 5];
+pub const TRAIN_ACCURACY: usize = 1;
+pub const VALID_ACCURACY: usize = 2;
+pub const VALID_ROC_AUC: usize = 3;
 
 impl Run {
     /// One of which nothing but its beginning is known.
@@ -115,14 +100,16 @@ impl Run {
             Event::Start(start) => self.resume(start),
             Event::Batch(batch) => self.batch(&batch),
             Event::Epoch(epoch) => {
-                let seen = |value: Option<f64>| value.map(Seen::one).unwrap_or_default();
-                *self.epochs.at(epoch.epoch.into()) += Epochs {
-                    train_loss: Seen::one(epoch.train_loss),
-                    train_accuracy: Seen::one(epoch.train_accuracy),
-                    valid_accuracy: seen(epoch.valid_accuracy),
-                    valid_roc_auc: seen(epoch.valid_roc_auc),
-                    seconds: Seen::one(epoch.seconds),
-                };
+                let EpochEvent { train_loss, train_accuracy, seconds, .. } = epoch;
+                let all = [
+                    Some(train_loss),
+                    Some(train_accuracy),
+                    epoch.valid_accuracy,
+                    epoch.valid_roc_auc,
+                    Some(seconds),
+                ];
+                let seen = all.map(|value| value.map(Seen::one).unwrap_or_default());
+                self.epochs.at(epoch.epoch.into()).add(&seen);
                 self.last_epoch = Some(epoch);
                 Ok(())
             }
@@ -163,7 +150,7 @@ impl Run {
         let place = self.place(batch.epoch.into(), batch.batch.into());
         self.trained = self.trained.max(place.saturating_add(1));
         if let Some(loss) = batch.loss.map(f64::from) {
-            *self.losses.at(place) += Seen::one(loss);
+            self.losses.at(place).add(&Seen::one(loss));
         }
         self.input_nodes.add(batch.input_nodes as u64);
         if self.edges.len() < batch.edges.len() {
@@ -192,6 +179,11 @@ impl Run {
     pub fn counted_epochs(&self) -> u32 {
         let epochs = self.start.in_force["caches"]["counted_epochs"].as_u64().unwrap_or(0);
         u32::try_from(epochs).unwrap_or(u32::MAX)
+    }
+
+    /// The loss of the last batches.
+    pub fn last_loss(&self) -> Option<f64> {
+        self.losses.at_most(usize::MAX).1.iter().rev().find_map(Seen::mean)
     }
 
     /// Training batches of an epoch.

@@ -1,9 +1,8 @@
 //! How large batches were: histograms, and the same in numbers.
 
 use plotters::prelude::*;
-use serde::Serialize;
 
-use super::chart::{Axes, Figure, Key, MEAN, line};
+use super::chart::{Axes, Figure, MEAN, hex, line};
 use super::histogram::{Bar, Histogram};
 use super::run::Run;
 use crate::ui::format;
@@ -12,14 +11,6 @@ use crate::ui::format;
 const BARS: u64 = 24;
 /// Histograms drawn: no more layers than one looks at.
 const MOST: usize = 7;
-
-/// A row of the table.
-#[derive(Debug, Serialize)]
-pub struct Sizes {
-    name: String,
-    /// Mean, least, 5 %, median, 95 %, largest.
-    numbers: [Option<u64>; 6],
-}
 
 /// Input nodes and the edges of each layer, with the layers counted from the seeds.
 fn histograms(run: &Run) -> impl Iterator<Item = (String, &Histogram)> {
@@ -31,13 +22,13 @@ fn histograms(run: &Run) -> impl Iterator<Item = (String, &Histogram)> {
     all.filter(|(_, histogram)| histogram.count() > 0)
 }
 
-/// The table.
-pub fn table(run: &Run) -> Vec<Sizes> {
+/// Rows of the table: a name, mean, least, 5 %, median, 95 %, largest.
+pub fn table(run: &Run) -> Vec<(String, [Option<u64>; 6])> {
     let row = |(name, histogram): (String, &Histogram)| {
         let (least, most) = histogram.range().unzip();
         let mean = histogram.mean().map(|mean| mean.round() as u64);
         let [low, median, high] = [0.05, 0.5, 0.95].map(|share| histogram.quantile(share));
-        Sizes { name, numbers: [mean, least, low, median, high, most] }
+        (name, [mean, least, low, median, high, most])
     };
     histograms(run).map(row).collect()
 }
@@ -89,7 +80,7 @@ fn figure(title: String, histogram: &Histogram, id: String) -> anyhow::Result<Fi
         id,
         title,
         description: format!("Histogram over {batches} batches, from {least} to {most}, mean {mean}."),
-        legend: vec![Key::new("area", line(0), "batches"), Key::new("line", MEAN, "mean")],
+        legend: vec![("area", hex(line(0)), "batches".to_owned()), ("line", hex(MEAN), "mean".to_owned())],
         pictures: vec![picture],
         axis: format!("highest bar: {} batches", format::count(highest)),
     })

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::chart::{Axes, Canvas, DOINGS, Figure, Key, RULE, UNIT, UNKNOWN, draw_marks, key_of_marks};
+use super::chart::{Axes, Canvas, DOINGS, Figure, RULE, UNIT, UNKNOWN, draw_marks, hex, key_of_marks};
 use super::curves::unit;
 use super::run::Run;
 use super::timeline::{self, ROLES, Stretch};
@@ -13,7 +13,7 @@ use crate::ui::bottleneck::RoleSum;
 use crate::ui::format;
 
 /// A strip is 1 high; the room above it, for its name, is this.
-const NAME: f64 = 0.48;
+const NAME: f64 = 0.54;
 
 /// The figure, of at most so many stretches; for a phone it is drawn once more.
 ///
@@ -45,18 +45,13 @@ pub fn figure(run: &Run, sums: &[RoleSum; 3], id: &str, wanted: usize) -> anyhow
             draw_marks(chart, &marks)
         })
     };
-    let mut legend: Vec<Key> = DOINGS
-        .into_iter()
-        .zip(timeline::DOINGS)
-        .map(|(colour, name)| Key::new("area", colour, name))
-        .collect();
-    legend.push(Key::new("area", UNKNOWN, "start, validation, end"));
-    legend.extend(key_of_marks(&marks));
+    let areas = DOINGS.into_iter().zip(timeline::DOINGS).chain([(UNKNOWN, "start, validation, end")]);
+    let legend = areas.map(|(colour, name)| ("area", hex(colour), name.to_owned()));
     Ok(Figure {
         id: format!("{id}-stages"),
         title: "What each stage did".to_owned(),
         description,
-        legend,
+        legend: legend.chain(key_of_marks(&marks)).collect(),
         pictures: vec![picture(1072, wanted)?, picture(480, wanted / 2)?],
         axis: format!("{unit} since the first batch began"),
     })
@@ -99,7 +94,7 @@ fn draw_names(chart: &mut Canvas<'_, '_>, run: &Run, role: usize, sum: &RoleSum)
         _ => ROLES[role].to_owned(),
     };
     let worked = format!("worked {}", format::percent(sum.working()));
-    let (x, y) = (chart.x_range(), base(role) + 1.0 + NAME / 3.0);
+    let (x, y) = (chart.x_range(), base(role) + 1.0 + NAME / 4.0);
     for (text, x, at) in [(name, x.start, HPos::Left), (worked, x.end, HPos::Right)] {
         let style = TextStyle::from(("sans-serif", 16 * UNIT).into_font()).pos(Pos::new(at, VPos::Bottom));
         chart.draw_series([Text::new(text, (x, y), style)])?;

@@ -1,8 +1,27 @@
 //! Sums along an axis whose end is not known beforehand, in memory that does not grow with it.
 
-use std::ops::AddAssign;
-
 use serde::{Serialize, Serializer};
+
+/// What can be summed, field by field.
+pub trait Sum: Clone + Default {
+    /// Adds another.
+    fn add(&mut self, other: &Self);
+}
+
+impl Sum for f64 {
+    fn add(&mut self, other: &f64) {
+        *self += other;
+    }
+}
+
+impl<T: Sum, const N: usize> Sum for [T; N]
+where
+    [T; N]: Default,
+{
+    fn add(&mut self, other: &Self) {
+        self.iter_mut().zip(other).for_each(|(mine, other)| mine.add(other));
+    }
+}
 
 /// Sums over equal stretches of an axis. When they become too many, each two become one of twice the width.
 #[derive(Clone, Debug)]
@@ -12,7 +31,7 @@ pub struct Stretches<T> {
     sums: Vec<T>,
 }
 
-impl<T: AddAssign + Clone + Default> Stretches<T> {
+impl<T: Sum> Stretches<T> {
     /// None yet; at most so many (two or more), of width 1 at first.
     pub fn new(most: usize) -> Self {
         Self { width: 1, most, sums: Vec::new() }
@@ -59,10 +78,10 @@ impl<T: AddAssign + Clone + Default> Stretches<T> {
     }
 }
 
-fn joined<T: AddAssign + Clone + Default>(sums: &[T], together: usize) -> Vec<T> {
+fn joined<T: Sum>(sums: &[T], together: usize) -> Vec<T> {
     let join = |chunk: &[T]| {
         let mut sum = T::default();
-        chunk.iter().for_each(|part| sum += part.clone());
+        chunk.iter().for_each(|part| sum.add(part));
         sum
     };
     sums.chunks(together).map(join).collect()
@@ -96,11 +115,11 @@ impl Serialize for Seen {
     }
 }
 
-impl AddAssign for Seen {
-    fn add_assign(&mut self, other: Self) {
+impl Sum for Seen {
+    fn add(&mut self, other: &Self) {
         *self = match (self.count, other.count) {
             (_, 0) => *self,
-            (0, _) => other,
+            (0, _) => *other,
             _ => Self {
                 count: self.count + other.count,
                 sum: self.sum + other.sum,
@@ -117,19 +136,19 @@ mod tests {
 
     #[test]
     fn too_many_stretches_become_half_as_many_of_twice_the_width() {
-        let mut sums = Stretches::<u64>::new(4);
+        let mut sums = Stretches::<f64>::new(4);
         for position in 0..4 {
-            *sums.at(position) += 1;
+            *sums.at(position) += 1.0;
         }
-        assert_eq!(sums.at_most(9), (1, vec![1, 1, 1, 1]));
-        *sums.at(4) += 1;
-        assert_eq!(sums.at_most(9), (2, vec![2, 2, 1]));
-        *sums.at(15) += 1;
-        assert_eq!(sums.at_most(9), (4, vec![4, 1, 0, 1]));
-        assert_eq!(sums.at_most(2), (8, vec![5, 1]));
-        *sums.at(u64::MAX) += 1;
+        assert_eq!(sums.at_most(9), (1, vec![1.0; 4]));
+        *sums.at(4) += 1.0;
+        assert_eq!(sums.at_most(9), (2, vec![2.0, 2.0, 1.0]));
+        *sums.at(15) += 1.0;
+        assert_eq!(sums.at_most(9), (4, vec![4.0, 1.0, 0.0, 1.0]));
+        assert_eq!(sums.at_most(2), (8, vec![5.0, 1.0]));
+        *sums.at(u64::MAX) += 1.0;
         let (width, all) = sums.at_most(9);
-        assert_eq!((width, all.len(), all.iter().sum::<u64>()), (1 << 62, 4, 7));
+        assert_eq!((width, all.len(), all.iter().sum::<f64>()), (1 << 62, 4, 7.0));
     }
 
     #[test]
@@ -145,14 +164,14 @@ mod tests {
 
     #[test]
     fn what_is_cut_is_forgotten() {
-        let mut sums = Stretches::<u64>::new(4);
+        let mut sums = Stretches::<f64>::new(4);
         for position in 0..8 {
-            *sums.at(position) += 1;
+            *sums.at(position) += 1.0;
         }
         sums.cut(6);
-        assert_eq!(sums.at_most(9), (2, vec![2, 2, 2]));
+        assert_eq!(sums.at_most(9), (2, vec![2.0; 3]));
         sums.cut(3);
-        assert_eq!(sums.at_most(9).1, [2, 2]);
+        assert_eq!(sums.at_most(9).1, [2.0, 2.0]);
         sums.cut(0);
         assert!(sums.at_most(9).1.is_empty());
     }
@@ -162,8 +181,8 @@ mod tests {
         let mut seen = Seen::default();
         assert_eq!(seen.mean(), None);
         for value in [3.0, -1.0, 4.0] {
-            seen += Seen::one(value);
-            seen += Seen::default();
+            seen.add(&Seen::one(value));
+            seen.add(&Seen::default());
         }
         assert_eq!(seen, Seen { count: 3, sum: 6.0, least: -1.0, most: 4.0 });
         assert_eq!(seen.mean(), Some(2.0));

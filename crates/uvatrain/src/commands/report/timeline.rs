@@ -7,11 +7,9 @@
 //! it. Between two epochs it works on validation batches, or waits, and no line tells which: that time, as
 //! that before a role's first batch and behind its last, is put down to nothing.
 
-use std::ops::AddAssign;
-
 use uva_runtime::metrics::BatchEvent;
 
-use super::stretches::Stretches;
+use super::stretches::{Stretches, Sum};
 use crate::ui::format;
 
 /// The roles in the order of a batch's way.
@@ -40,12 +38,11 @@ pub struct Window {
     pub cache: [f64; 4],
 }
 
-impl AddAssign for Window {
-    fn add_assign(&mut self, other: Self) {
-        let mine = self.spent.as_flattened_mut().iter_mut().chain(&mut self.cache);
-        let others = other.spent.as_flattened().iter().chain(&other.cache);
-        mine.zip(others).for_each(|(sum, more)| *sum += more);
-        self.batches += other.batches;
+impl Sum for Window {
+    fn add(&mut self, other: &Self) {
+        self.spent.add(&other.spent);
+        self.batches.add(&other.batches);
+        self.cache.add(&other.cache);
     }
 }
 
@@ -82,9 +79,8 @@ type Last = Option<(u32, u64)>;
 #[derive(Clone, Debug)]
 pub struct Timeline {
     windows: Stretches<Window>,
-    samplers: Vec<Last>,
-    producer: Last,
-    consumer: Last,
+    /// Of each sampler, the producer and the consumer.
+    last: Vec<Last>,
     /// What the clock showed where this sitting begins; `None` before its first batch.
     origin: Option<u64>,
     /// Where on the axis this sitting begins.
@@ -100,9 +96,7 @@ impl Timeline {
     pub fn new(samplers: usize) -> Self {
         Self {
             windows: Stretches::new(MOST),
-            samplers: vec![None; samplers],
-            producer: None,
-            consumer: None,
+            last: vec![None; samplers + 2],
             origin: None,
             begin: 0,
             end: 0,
@@ -117,8 +111,7 @@ impl Timeline {
             self.resumed.push(self.end);
         }
         (self.begin, self.origin) = (self.end, None);
-        self.samplers = vec![None; samplers];
-        (self.producer, self.consumer) = (None, None);
+        self.last = vec![None; samplers + 2];
     }
 
     /// Takes in a batch, in the order in which they were trained.
@@ -131,22 +124,16 @@ impl Timeline {
         let origin = *self.origin.get_or_insert(stages[SAMPLER].0);
         // Whatever the clock shows, it does not go backwards on the axis.
         let place = |at: u64| self.begin.saturating_add(at.saturating_sub(origin));
-        let [sampled, gathered, trained] =
-            stages.map(|(at, took)| (place(at), place(at.saturating_add(took))));
-        let epoch = batch.epoch;
-        let share = 1.0 / self.samplers.len().max(1) as f64;
-
-        let mut sampler = self.samplers.get(batch.sampler as usize).copied().flatten();
-        self.work(SAMPLER, &mut sampler, epoch, sampled, u64::MIN, share);
-        if let Some(last) = self.samplers.get_mut(batch.sampler as usize) {
-            *last = sampler;
-        }
-        let mut producer = self.producer;
-        self.work(PRODUCER, &mut producer, epoch, gathered, sampled.1, 1.0);
-        self.producer = producer;
-        let mut consumer = self.consumer;
-        let took = self.work(CONSUMER, &mut consumer, epoch, trained, gathered.1, 1.0);
-        self.consumer = consumer;
+        let stages = stages.map(|(at, took)| (place(at), place(at.saturating_add(took))));
+        let samplers = self.samplers();
+        let sampler = batch.sampler as usize;
+        // One that the run does not have has no last batch.
+        let places = [if sampler < samplers { sampler } else { usize::MAX }, samplers, samplers + 1];
+        let ready = [u64::MIN, stages[SAMPLER].1, stages[PRODUCER].1];
+        let share = [1.0 / samplers.max(1) as f64, 1.0, 1.0];
+        let took = [SAMPLER, PRODUCER, CONSUMER]
+            .map(|role| self.work(role, places[role], batch.epoch, stages[role], ready[role], share[role]));
+        let took = took[CONSUMER];
 
         let cache = batch.cache.unwrap_or_default();
         let counts =
@@ -162,13 +149,13 @@ impl Timeline {
     fn work(
         &mut self,
         role: usize,
-        last: &mut Last,
+        place: usize,
         epoch: u32,
         (from, to): (u64, u64),
         ready: u64,
         share: f64,
     ) -> (u64, u64) {
-        let before = *last;
+        let before = self.last.get(place).copied().flatten();
         // Work of a GPU's is told as the device saw it, and two batches' may overlap there by a little.
         let from = before.map_or(from, |(_, end)| from.max(end));
         let to = to.max(from);
@@ -179,7 +166,9 @@ impl Timeline {
         let then = if role == CONSUMER { WORKING } else { WAITING_OUTPUT };
         self.put(role, then, ready, from, share);
         self.put(role, WORKING, from, to, share);
-        *last = Some((epoch, to));
+        if let Some(last) = self.last.get_mut(place) {
+            *last = Some((epoch, to));
+        }
         self.end = self.end.max(to);
         (since, to)
     }
@@ -193,7 +182,7 @@ impl Timeline {
 
     /// Samplers of the last sitting.
     pub fn samplers(&self) -> usize {
-        self.samplers.len()
+        self.last.len() - 2
     }
 
     /// Microseconds from the first batch's beginning to the end of the last.
@@ -210,8 +199,8 @@ impl Timeline {
     pub fn stretches(&self, wanted: usize) -> Vec<Stretch> {
         let (width, windows) = self.windows.at_most(wanted);
         let stretch = |(index, window)| {
-            let from = index as u64 * width;
-            let to = (from + width).min(self.end).max(from + 1);
+            let from = (index as u64).saturating_mul(width);
+            let to = from.saturating_add(width).min(self.end).max(from.saturating_add(1));
             Stretch { from: from as f64, to: to as f64, window }
         };
         windows.into_iter().enumerate().map(stretch).collect()
