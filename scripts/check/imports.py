@@ -21,9 +21,6 @@ DEFINITION = (
     r"(?:unsafe[ \t]+)?(?:extern[ \t]+\"[^\"]*\"[ \t]+)?"
     r"(?:fn|struct|enum|trait|type|const|static|union|macro_rules!)[ \t]+(?:mut[ \t]+)?(\w+)"
 )
-# Crates whose modules still form circles: the stand-in for the driver calls back from streams into contexts, and of the
-# command line flags, commands and screen import each other.
-LEFT_OUT = ["uvatrain"]
 MODULE = re.compile(r"(?:^|\n)[ \t]*(?:pub(?:\([^)]*\))?[ \t]+)?mod[ \t]+(\w+)[ \t]*([;{])")
 
 
@@ -263,11 +260,11 @@ def check(crate):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("crates", nargs="*", help=f"folders of crates; without any, all of crates/ but {', '.join(LEFT_OUT)}")
+    parser.add_argument("crates", nargs="*", help="folders of crates; without any, all of crates/")
     parser.add_argument("--arrows", action="store_true", help="print every arrow too")
     arguments = parser.parse_args()
     root = Path(__file__).resolve().parents[2]
-    folders = [Path(each) for each in arguments.crates] or sorted(each for each in (root / "crates").iterdir() if each.name not in LEFT_OUT)
+    folders = [Path(each) for each in arguments.crates] or sorted((root / "crates").iterdir())
     broken = 0
     for folder in folders:
         for top in ("lib.rs", "main.rs"):
