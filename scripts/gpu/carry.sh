@@ -91,8 +91,8 @@ trap 'rm -rf "$partial"' EXIT
 mkdir -p "$partial"
 build uvatrain executable uvatrain build --release -p uvatrain
 build uvatrain-consumer executable uvatrain-consumer build --release -p uvatrain
-build gather executable test-uva-cuda test --no-run -p uva-cuda --test gather
-build cuda executable test-uva-rows test --no-run -p uva-rows --test cuda
+build integration executable test-uva-cuda test --no-run -p uva-cuda --test integration
+build integration executable test-uva-rows test --no-run -p uva-rows --test integration
 build integration executable test-uva-sample test --no-run -p uva-sample --test integration
 build uva_train executable test-uva-train test --no-run -p uva-train --lib
 if [[ -n $simulator ]]; then

@@ -508,7 +508,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dataset = small_graph(temp.path());
         let refused = limit_rows(BatchBounds::new(100, &[2], 500, 3000).unwrap(), 1000, 12).unwrap_err();
-        assert!(refused.to_string().contains("--slot-bytes 1000 holds 83 feature rows"), "{refused}");
+        assert!(refused.to_string().contains("`slot_bytes=1000`: it holds 83 feature rows"), "{refused}");
         let layout = BatchLayout::new(&dataset, &options(&[-1], 100, Some(6000))).unwrap();
         assert!(layout.node_capacity() <= 500 && layout.node_capacity() >= 100);
     }

@@ -1,5 +1,7 @@
 //! Bodies compiled for every set of instructions, from outside as other crates have them: that they are, and that they
 //! compute the same.
+//!
+//! A program of its own: it replaces the C library's `fmaf` for its whole process.
 
 use std::cell::Cell;
 use std::hint::black_box;

@@ -14,7 +14,7 @@ use pyo3::types::PyDict;
 use uva_cuda::{Driver, Stream};
 use uva_graph::{Dataset as Graph, Split, Verify};
 use uva_runtime::backend::{Backend, BackendOptions, DeviceChoice};
-use uva_runtime::consumer::{BatchStream, Place, decide_here};
+use uva_runtime::consumer::{BatchStream, PassCursor, decide_here};
 use uva_runtime::options::Part;
 use uva_runtime::spec::{OptionValue, Options, Purpose};
 use uva_runtime::{LoaderOptions, RuntimeError};
@@ -56,7 +56,7 @@ struct Open {
     /// Batches handed out whose slots have not gone back yet, oldest first.
     out: VecDeque<Weak<Held>>,
     /// The place of the batch that came last.
-    last: Option<Place>,
+    last: Option<PassCursor>,
 }
 
 impl Source {
@@ -133,7 +133,7 @@ impl Open {
 
     /// Whether a batch that follows the last one is asked for. Another makes the roles turn, which takes every slot
     /// once: a tensor that keeps one keeps it from all that is on its way.
-    fn goes_on_at(&self, place: Place) -> bool {
+    fn goes_on_at(&self, place: PassCursor) -> bool {
         self.last.is_some_and(|last| {
             (last.split, last.epoch) == (place.split, place.epoch) && last.batch + 1 == place.batch
                 || last.batch + 1 == self.stream.batches(last.split) && place.batch == 0
@@ -156,7 +156,7 @@ impl Open {
     }
 
     /// The error for a slot that is still held, which names the batch.
-    fn in_use(&mut self, place: Place, slots: String) -> PyErr {
+    fn in_use(&mut self, place: PassCursor, slots: String) -> PyErr {
         self.out.retain(|held| held.strong_count() > 0);
         // Slots are asked for in the order of the batches: the one that is missing is the oldest one's.
         let batch = match self.out.front().and_then(Weak::upgrade) {
@@ -206,7 +206,7 @@ impl Source {
     ) -> PyResult<Option<Batch>> {
         self.check_process()?;
         stay_where_the_interpreter_ends(py);
-        let place = Place { split: split_named(split)?, epoch, batch };
+        let place = PassCursor { split: split_named(split)?, epoch, batch };
         let mut guard = self.open()?;
         let open = guard.as_mut().ok_or_else(closed)?;
         open.order_on(stream);
@@ -273,7 +273,7 @@ impl Source {
         let open = guard.as_mut().ok_or_else(closed)?;
         py.detach(|| {
             let mut steps = Vec::new();
-            open.stream.go_to(Place { split, epoch, batch: first });
+            open.stream.go_to(PassCursor { split, epoch, batch: first });
             for _ in 0..batches {
                 let begin = std::time::Instant::now();
                 let received = open.stream.next_batch(&|| self.closing.load(Ordering::Relaxed)).or_raise()?;

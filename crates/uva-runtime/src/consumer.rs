@@ -27,14 +27,14 @@ pub struct BatchStream {
     /// Whether validation is expected between them.
     validate: bool,
     /// What the next batch is to be.
-    next: Place,
+    next: PassCursor,
     /// The launcher, where this process was started by one and attached.
     attachment: Option<Box<dyn Attachment>>,
 }
 
 /// A batch's place, counted within this part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PassCursor {
     /// The split.
     pub split: Split,
     /// The epoch.
@@ -92,7 +92,7 @@ impl BatchStream {
 
     /// Over roles that have been started with [`steered`] passes.
     pub fn over(runtime: Runtime, main: Split) -> Self {
-        let next = Place { split: main, epoch: 0, batch: 0 };
+        let next = PassCursor { split: main, epoch: 0, batch: 0 };
         Self { runtime, main, validate: false, next, attachment: None }
     }
 
@@ -134,12 +134,12 @@ impl BatchStream {
     }
 
     /// The next batch is to be this one. Nothing happens before it is asked for.
-    pub fn go_to(&mut self, place: Place) {
+    pub fn go_to(&mut self, place: PassCursor) {
         self.next = place;
     }
 
     /// What the next batch will be.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> PassCursor {
         self.next
     }
 
@@ -174,7 +174,7 @@ impl BatchStream {
 
     fn receive(
         &mut self,
-        place: Place,
+        place: PassCursor,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Option<Batch>, RuntimeError> {
         let part = self.runtime.options().part;

@@ -12,7 +12,7 @@ use crate::control::{Control, Stop};
 #[derive(Debug)]
 pub(crate) enum Peer {
     /// Another process. A stopped one is there, a zombie is not.
-    Process { name: String, pidfd: PidFd },
+    Process { name: String, pidfd: Arc<PidFd> },
     /// Another thread of this process.
     Thread { name: String, alive: Arc<AtomicBool> },
 }

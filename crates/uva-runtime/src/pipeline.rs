@@ -21,18 +21,20 @@ use std::time::Instant;
 use uva_graph::Dataset;
 use uva_sample::BatchKey;
 
+use crate::RuntimeError;
 use crate::batch::Batch;
 use crate::cache::CacheContents;
 use crate::control::{Control, Stop, peak_rss_bytes};
+use crate::dry_run::{DryRun, PlannedCaches};
 use crate::gauges::{Gauges, RoleProcess};
 use crate::memory::{ProcessMemory, Resident};
 use crate::metrics::Roles;
 use crate::options::{Cursor, LoaderOptions, Passes};
-use crate::peer::Peer;
 use crate::plan::RunPlan;
-use crate::roles::{BatchReceiver, ProducerRole, RoleThread, SamplerRole, ThreadName, first_error, join_all};
+use crate::roles::{BatchReceiver, RoleThreads};
 use crate::schedule::{Order, Schedule};
-use crate::{RuntimeError, device};
+use crate::topology::{Placement, Role, Stage, Topology};
+use crate::wiring::{Connections, Wired, wire};
 
 /// Options of a [`Runtime`]. The defaults are those of [`LoaderOptions`] and one epoch.
 #[derive(Clone, Debug)]
@@ -97,6 +99,16 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Opens the dataset and plans the run, and says what it would start and take.
+    ///
+    /// # Errors
+    /// As [`RuntimeBuilder::build`], where the options or the dataset are refused.
+    pub fn dry_run(&self) -> Result<DryRun, RuntimeError> {
+        let dataset = Dataset::open(&self.dataset)?;
+        let plan = RunPlan::new(&dataset, &self.options, self.passes)?;
+        Ok(DryRun::new(&dataset, &plan, Placement::Threads, &PlannedCaches::None, Vec::new()))
+    }
+
     /// Opens the dataset and starts the roles.
     ///
     /// # Errors
@@ -112,10 +124,11 @@ impl RuntimeBuilder {
 /// Batches of a dataset, sampled and gathered by threads ahead of their use. Dropping it ends the threads.
 #[derive(Debug)]
 pub struct Runtime {
+    /// The first field: the threads end before what they work with goes.
+    threads: RoleThreads,
     dataset: Arc<Dataset>,
     control: Arc<Control>,
     receiver: BatchReceiver,
-    threads: Vec<RoleThread>,
     /// A look into the run, where all roles are threads of this process.
     alone: Option<Gauges>,
 }
@@ -149,76 +162,30 @@ impl Runtime {
         contents: CacheContents,
     ) -> Result<Self, RuntimeError> {
         plan.backend.check_features(&plan.layout)?;
-        let plan = plan.with_caches(contents.caches().clone());
-        let control = Arc::new(Control::create(plan.options.samplers)?);
-        let batches = plan.create_batch_ring()?;
-        let features = plan.create_feature_ring()?;
-        let process = RoleProcess { role: "consumer".to_owned(), pid: std::process::id() };
-        let rings = (batches.clone(), features.clone());
-        let gauges = Gauges::new(Arc::clone(&control), rings, plan.layout.table_row_bytes(), vec![process]);
-        let plan = Arc::new(plan);
-        let producer = ThreadName::new("producer");
-        let consumer = ThreadName::new("consumer");
-        let samplers: Vec<_> =
-            (0..plan.options.samplers).map(|index| ThreadName::new(format!("sampler {index}"))).collect();
-        let (setup, slots) = device::in_this_process(&plan)?.unzip();
-        let receiver = BatchReceiver::new(
-            Arc::clone(&plan),
-            Arc::clone(&control),
-            features.reader(),
-            slots,
-            producer.peer(),
-        );
-        let mut runtime = Self {
-            dataset: Arc::clone(&dataset),
-            control: Arc::clone(&control),
-            receiver,
-            threads: Vec::new(),
-            alone: Some(gauges),
-        };
-        for (index, sampler) in samplers.iter().enumerate() {
-            let (dataset, plan, control) = (Arc::clone(&dataset), Arc::clone(&plan), Arc::clone(&control));
-            let (batches, producer, contents) = (batches.writer(), producer.peer(), contents.clone());
-            runtime.threads.push(sampler.start(move || {
-                let (dataset, plan, control) = (&dataset, &plan, &control);
-                let reordered = contents.graph().cloned();
-                let gpu = device::sampler_context(plan)?;
-                SamplerRole { index, dataset, plan, control, reordered, gpu, batches, producer }.run()
-            })?);
-        }
-        let samplers: Vec<Peer> = samplers.iter().map(ThreadName::peer).collect();
-        let (batches, features, consumer) = (batches.reader(), features.writer(), consumer.peer());
-        runtime.threads.push(producer.start(move || {
-            ProducerRole {
-                dataset: &dataset,
-                plan: &plan,
-                control: &control,
-                cached_rows: contents.rows(),
-                batches,
-                features,
-                device: setup,
-                samplers,
-                consumer,
-                note: &|line| tracing::info!("{line}"),
-            }
-            .run()
-        })?);
+        let plan = Arc::new(plan.with_caches(contents.caches().clone()));
+        let topology = Topology::new(&plan, Placement::Threads);
+        let stages: Vec<Stage> = topology.stages_of(0).collect();
+        let row_bytes = plan.layout.table_row_bytes();
+        let connections = Connections::create(dataset, plan, &contents)?;
+        let process = RoleProcess { role: Role::Consumer.name().to_owned(), pid: std::process::id() };
+        let rings = connections.rings()?;
+        let gauges = Gauges::new(Arc::clone(&connections.control), rings, row_bytes, vec![process]);
+        let mut runtime = Self::wired(connections, &stages)?;
+        runtime.alone = Some(gauges);
         Ok(runtime)
     }
 
-    /// The consumer's side of a run whose other roles are processes, but for those that [`Runtime::start_role`] starts.
-    pub(crate) fn beside(dataset: Arc<Dataset>, control: Arc<Control>, receiver: BatchReceiver) -> Self {
-        Self { dataset, control, receiver, threads: Vec::new(), alone: None }
-    }
-
-    /// Starts another role as a thread of this process. With this it ends too.
-    pub(crate) fn start_role(
-        &mut self,
-        name: &ThreadName,
-        role: impl FnOnce() -> Result<(), RuntimeError> + Send + 'static,
-    ) -> Result<(), RuntimeError> {
-        self.threads.push(name.start(role)?);
-        Ok(())
+    /// The stages of this process, the consumer among them, connected.
+    ///
+    /// # Errors
+    /// As [`wire`].
+    pub(crate) fn wired(connections: Connections, stages: &[Stage]) -> Result<Self, RuntimeError> {
+        let (dataset, control) = (Arc::clone(&connections.dataset), Arc::clone(&connections.control));
+        let Wired { receiver, threads, .. } = wire(connections, stages)?;
+        let receiver = receiver.ok_or_else(|| {
+            RuntimeError::Failed("the consumer is none of the stages that the launcher named".to_owned())
+        })?;
+        Ok(Self { threads, dataset, control, receiver, alone: None })
     }
 
     /// The dataset.
@@ -308,13 +275,11 @@ impl Runtime {
         receive: impl FnOnce(&mut BatchReceiver) -> Result<T, RuntimeError>,
     ) -> Result<T, RuntimeError> {
         // A role that failed has ended, and what it failed of says more than that it has.
-        if self.threads.iter().any(RoleThread::is_finished) {
-            self.join_finished()?;
-        }
+        self.threads.join_finished()?;
         match receive(&mut self.receiver) {
             Err(RuntimeError::PeerGone(reason)) => {
                 self.control.set_stop(Stop::Now);
-                Err(join_all(self.threads.drain(..)).err().unwrap_or(RuntimeError::PeerGone(reason)))
+                Err(self.threads.stop().err().unwrap_or(RuntimeError::PeerGone(reason)))
             }
             other => other,
         }
@@ -330,11 +295,7 @@ impl Runtime {
     /// # Errors
     /// As [`Runtime::next_batch`].
     pub fn stop(&mut self) -> Result<(), RuntimeError> {
-        // Processes are their launcher's to stop.
-        if self.alone.is_some() || !self.threads.is_empty() {
-            self.control.set_stop(Stop::Now);
-        }
-        join_all(self.threads.drain(..))
+        self.threads.stop()
     }
 
     /// Waits for the threads, now that the consumer takes no more batches. Of what it failed of and what they failed of
@@ -345,25 +306,11 @@ impl Runtime {
         if !self.threads.is_empty() && (consumed.is_err() || self.control.stop() >= Stop::Soon) {
             self.control.set_stop(Stop::Now);
         }
-        match (consumed, first_error(self.threads.drain(..))) {
+        match (consumed, self.threads.join()) {
             (Err(RuntimeError::PeerGone(_)), Some((_, cause))) => Err(cause),
             // A fault on the device fails both; whoever met it first can name the call.
             (Err(_), Some((earlier, cause))) if earlier < at => Err(cause),
             (consumed, _) => consumed,
         }
-    }
-
-    fn join_finished(&mut self) -> Result<(), RuntimeError> {
-        let (finished, running): (Vec<_>, _) =
-            std::mem::take(&mut self.threads).into_iter().partition(RoleThread::is_finished);
-        self.threads = running;
-        join_all(finished)
-    }
-}
-
-impl Drop for Runtime {
-    fn drop(&mut self) {
-        // Whoever cares for the roles' errors has asked for them by now.
-        let _ = self.stop();
     }
 }

@@ -4,6 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use uva_batch::{BatchHeader, BatchLayout};
 use uva_graph::{Dataset, Split};
 use uva_mem::ring::{Ring, RingShape};
@@ -22,6 +23,36 @@ const SLOTS_OF_SMALL_BATCHES: usize = 8;
 /// Up to so many bytes, of the largest batch that there may be, a batch is small: all slots together are fewer bytes
 /// than a single feature slot usually has.
 const SMALL_BATCH_BYTES: usize = 1 << 20;
+
+/// The rings of a run, in the order in which a batch passes through them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RingName {
+    /// From the samplers to the producer: node ids and blocks.
+    Batch,
+    /// From the producer to the consumer: whole batches.
+    Feature,
+}
+
+impl RingName {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Batch, Self::Feature];
+
+    /// Its name in messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Batch => "batch",
+            Self::Feature => "feature",
+        }
+    }
+}
+
+impl std::fmt::Display for RingName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// Options made concrete.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,43 +163,37 @@ impl RunPlan {
         self.layout.device_slot_bytes().saturating_mul(self.options.feature_slots)
     }
 
-    fn batch_shape(&self) -> RingShape {
-        RingShape { slots: self.batch_slots() as u32, payload_bytes: self.layout.batch_bytes() }
-    }
-
-    fn feature_shape(&self) -> RingShape {
-        RingShape {
-            slots: self.options.feature_slots as u32,
-            // With the rows on a GPU, the ring carries headers.
-            payload_bytes: match self.backend.device_slots() {
-                None => self.layout.feature_slot_bytes(),
-                Some(_) => BatchHeader::BYTES,
+    /// Slots of a ring, and the payload of each.
+    pub fn ring_shape(&self, name: RingName) -> RingShape {
+        match name {
+            RingName::Batch => {
+                RingShape { slots: self.batch_slots() as u32, payload_bytes: self.layout.batch_bytes() }
+            }
+            RingName::Feature => RingShape {
+                slots: self.options.feature_slots as u32,
+                // With the rows on a GPU, the ring carries headers.
+                payload_bytes: match self.backend.device_slots() {
+                    None => self.layout.feature_slot_bytes(),
+                    Some(_) => BatchHeader::BYTES,
+                },
             },
         }
     }
 
-    /// The ring from samplers to producer.
-    pub(crate) fn create_batch_ring(&self) -> Result<Ring, RuntimeError> {
-        Ok(Ring::create("batch", self.batch_shape())?)
+    /// Makes a ring.
+    pub(crate) fn create_ring(&self, name: RingName) -> Result<Ring, RuntimeError> {
+        Ok(Ring::create(name.name(), self.ring_shape(name))?)
     }
 
-    /// The ring from producer to consumer.
-    pub(crate) fn create_feature_ring(&self) -> Result<Ring, RuntimeError> {
-        Ok(Ring::create("feature", self.feature_shape())?)
-    }
-
-    pub(crate) fn open_batch_ring(&self, fd: OwnedFd) -> Result<Ring, RuntimeError> {
-        Ok(Ring::open("batch", fd, self.batch_shape())?)
-    }
-
-    pub(crate) fn open_feature_ring(&self, fd: OwnedFd) -> Result<Ring, RuntimeError> {
-        Ok(Ring::open("feature", fd, self.feature_shape())?)
+    /// Opens a ring that another process has made.
+    pub(crate) fn open_ring(&self, name: RingName, fd: OwnedFd) -> Result<Ring, RuntimeError> {
+        Ok(Ring::open(name.name(), fd, self.ring_shape(name))?)
     }
 
     /// Bytes of shared memory that a run's rings take at most; a page is there once it has been used.
     pub fn ring_bytes(&self) -> u64 {
-        let bytes = |shape: RingShape| shape.region_bytes().unwrap_or(usize::MAX) as u64;
-        bytes(self.batch_shape()).saturating_add(bytes(self.feature_shape()))
+        let bytes = |name| self.ring_shape(name).region_bytes().unwrap_or(usize::MAX) as u64;
+        RingName::ALL.into_iter().map(bytes).fold(0, u64::saturating_add)
     }
 
     /// Where the role at this place of the control page is, for messages.

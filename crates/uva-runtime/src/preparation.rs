@@ -9,6 +9,7 @@ use uva_plan::CachePlan;
 use crate::RuntimeError;
 use crate::backend::{Backend, SamplerChoice};
 use crate::cache::{CacheContents, described, summary};
+use crate::dry_run::{DryRun, MemoryLine, PlannedCaches};
 use crate::launcher::Launcher;
 use crate::metrics::{CacheOutcome, CacheTotals, End, Event, Observer, Start};
 use crate::plan::RunPlan;
@@ -17,6 +18,7 @@ use crate::planning::{
     read_plan, workload,
 };
 use crate::spec::OptionError;
+use crate::topology::Placement;
 
 /// Finds out how many bytes `--gpu-cache auto` comes to on a GPU, for the run that is being prepared.
 pub(crate) type BytesLeft<'a> =
@@ -114,6 +116,16 @@ impl Preparation {
             self.use_caches(plan, launcher, observer)?;
         }
         Ok(())
+    }
+
+    /// What the run would start and take, with its stages placed so. `more` is memory that its plan does not know of.
+    pub fn dry_run(&self, backend: &Backend, placement: Placement, more: Vec<MemoryLine>) -> DryRun {
+        let caches = match (&self.planned, &self.caches) {
+            (Some((plan, _)), _) => PlannedCaches::Plan(plan),
+            (None, Some(request)) => PlannedCaches::Find(request),
+            (None, None) => PlannedCaches::None,
+        };
+        DryRun::new(&self.dataset, &self.plan.clone().on(backend.clone()), placement, &caches, more)
     }
 
     fn search(

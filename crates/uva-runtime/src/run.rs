@@ -9,11 +9,13 @@ use uva_graph::Dataset;
 use crate::backend::{self, BackendOptions, Decision, Probe};
 use crate::consumer::steered;
 use crate::control::Tally;
+use crate::dry_run::DryRun;
 use crate::launcher::{Consumer, Environments, Launch, Launcher, Outcome, UserCommand, without_mps};
 use crate::metrics::{End, Event, Observer};
 use crate::plan::RunPlan;
 use crate::planning::CacheRequest;
 use crate::preparation::Preparation;
+use crate::topology::Placement;
 use crate::{LoaderOptions, RuntimeError};
 
 /// A run that can be started: its options fit each other and its dataset, and its command can be started.
@@ -42,6 +44,12 @@ impl CommandRun {
         let decision = backend::decide(backend, false, || Probe::in_child(&without_mps(), true))?;
         let preparation = Preparation::new(dataset, plan, &decision.backend, caches)?;
         Ok(Self { preparation, decision, command })
+    }
+
+    /// What the run would start and take.
+    #[must_use]
+    pub fn dry_run(&self) -> DryRun {
+        self.preparation.dry_run(&self.decision.backend, Placement::Processes, Vec::new())
     }
 
     /// Runs until the command ends. `options` is what the metrics' first line shows as such; `events`: the observer is

@@ -1,7 +1,7 @@
 //! The roles as processes over the stand-in for NVIDIA's driver, with a consumer that holds every byte against the
 //! dataset and no libtorch, so that a run takes a fraction of a second and hundreds of faults can be tried.
 //!
-//! A test without libtest's harness: this executable is also what the launcher starts as its roles.
+//! A program of its own, without libtest's harness: the launcher starts this executable as its roles too.
 
 mod common;
 
@@ -20,7 +20,7 @@ use uva_runtime::backend::{
 };
 use uva_runtime::cache::{CacheContents, CachePlan, CachePolicy};
 use uva_runtime::control::Stop;
-use uva_runtime::launcher::{Consumer, Environments, Launch, Launcher, Role, run_role};
+use uva_runtime::launcher::{Consumer, Environments, Helper, Launch, Launcher, Role, run_helper, run_role};
 use uva_runtime::metrics::{Event, Observer, Progress};
 use uva_runtime::plan::RunPlan;
 use uva_runtime::planning::Search;
@@ -34,13 +34,14 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let word = arguments.get(1).map(String::as_str).unwrap_or_default();
-    let role = [Role::Sampler, Role::Producer, Role::Consumer, Role::Planner, Role::Janitor]
-        .into_iter()
-        .find(|role| role.name() == word);
-    if let Some(role) = role {
-        let channel = arguments.iter().find_map(|argument| argument.strip_prefix("--channel="));
-        let channel = channel.and_then(|number| number.parse().ok()).expect("a channel");
-        std::process::exit(run_role(role, channel, hold_against_the_dataset));
+    let channel = arguments.iter().find_map(|argument| argument.strip_prefix("--channel="));
+    let channel = || channel.and_then(|number| number.parse().ok()).expect("a channel");
+    if let Some(role) = Role::ALL.into_iter().find(|role| role.name() == word) {
+        std::process::exit(run_role(role, channel(), hold_against_the_dataset));
+    }
+    if let Some(helper) = [Helper::Planner, Helper::Janitor].into_iter().find(|helper| helper.name() == word)
+    {
+        std::process::exit(run_helper(helper, channel()));
     }
     if word == "launch" {
         std::process::exit(launch(Path::new(&arguments[2]), &arguments[3]));

@@ -1,4 +1,4 @@
-//! Alone in its file, and so in its process: it counts the process's threads.
+//! A program of its own, beside `integration`: the test counts its process's threads, and other tests start some.
 
 mod common;
 

@@ -354,7 +354,7 @@ mod tests {
     fn a_fanout_without_bound_is_refused_and_the_message_names_the_way_out() {
         let refused = BatchBounds::new(10, &[3, -1], 100, 100).unwrap_err();
         assert_eq!(refused, SampleError::InvalidOption(InvalidOption::Unbounded { layer: 1 }));
-        assert!(refused.to_string().contains("--slot-bytes"));
+        assert!(refused.to_string().contains("`slot_bytes`"));
     }
 
     #[test]

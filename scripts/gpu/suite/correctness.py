@@ -38,7 +38,7 @@ def kernels(suite, found):
 
 def conformance(suite, found):
     """Every kernel on rows, ids and tables of every shape."""
-    found.update(tests(suite, "test-uva-rows", "the_wide_kernel_conforms" if suite.simulate else "conforms"))
+    found.update(tests(suite, "test-uva-rows", "--skip=host::", "the_wide_kernel_conforms" if suite.simulate else "conforms"))
 
 
 def sampling(suite, found):
@@ -61,7 +61,7 @@ def slots(suite, found):
     names = ("a_split_is_right",) if suite.simulate else (
         "two_slots", "a_split_is_right", "pieces_on_their_way", "on_a_partition", "a_bad_id", "slots_filled_with_cached",
         "a_fifo_cache_in_slots", "a_cache_of_several_pieces")
-    found.update(tests(suite, "test-uva-rows", *names))
+    found.update(tests(suite, "test-uva-rows", "--skip=host::", *names))
 
 
 def sanitizer(suite, found):

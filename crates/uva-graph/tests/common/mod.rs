@@ -1,5 +1,5 @@
 //! A small dataset to break, and ways to break it.
-#![allow(dead_code, reason = "each test file uses its own share")]
+#![allow(dead_code, reason = "uva-io's tests use a share of it")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -60,8 +60,8 @@ impl CacheContents {
         self.graph.as_ref()
     }
 
-    pub(crate) fn rows(&self) -> Option<&FrozenBytes> {
-        self.rows.as_deref()
+    pub(crate) fn rows(&self) -> Option<&Arc<FrozenBytes>> {
+        self.rows.as_ref()
     }
 }
 

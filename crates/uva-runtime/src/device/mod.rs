@@ -21,35 +21,20 @@
 
 mod consumer;
 mod link;
+mod open;
 mod producer;
 mod slots;
 
-use std::sync::Arc;
-
-use uva_cuda::{Context, CudaError, ErrorKind};
+use uva_cuda::{CudaError, ErrorKind};
 use uva_rows::cuda::FillError;
 
 pub use consumer::DeviceSlots;
 pub(crate) use consumer::Loan;
-use link::one_process;
-pub(crate) use link::{consumer_side, producer_side};
+pub(crate) use link::{consumer_side, one_process, producer_side};
+pub(crate) use open::open_device;
 pub(crate) use producer::{DeviceGather, DeviceSetup, FeatureBytes, cache_on_gpu, zero_copy};
 
 use crate::RuntimeError;
-use crate::plan::RunPlan;
-
-/// The two ends of a plan's feature slots on a GPU, for roles that are threads of this process. `None` where the slots
-/// are in host memory.
-pub(crate) fn in_this_process(plan: &RunPlan) -> Result<Option<(DeviceSetup, DeviceSlots)>, RuntimeError> {
-    let Some(cuda) = plan.backend.device_slots() else { return Ok(None) };
-    let context = Context::primary(cuda.ordinal)?;
-    one_process(&context, cuda, plan).map(Some)
-}
-
-/// The GPU that a sampler of this plan works on, in this process; `None` where the CPU samples.
-pub(crate) fn sampler_context(plan: &RunPlan) -> Result<Option<Arc<Context>>, RuntimeError> {
-    Ok(plan.backend.gpu_sampler().map(|cuda| Context::primary(cuda.ordinal)).transpose()?)
-}
 
 impl From<CudaError> for RuntimeError {
     fn from(error: CudaError) -> Self {

@@ -4,11 +4,11 @@
 //! # fn main() -> Result<(), uva_runtime::RuntimeError> {
 //! // In a program that was started as `uvatrain run data/graph --fanouts 15,10 -- ./program`.
 //! use uva_graph::Split;
-//! use uva_runtime::consumer::Place;
+//! use uva_runtime::consumer::PassCursor;
 //!
 //! let mut batches = uva_runtime::launcher::attach()?.begin(Split::Train);
 //! for epoch in 0..3 {
-//!     batches.go_to(Place { split: Split::Train, epoch, batch: 0 });
+//!     batches.go_to(PassCursor { split: Split::Train, epoch, batch: 0 });
 //!     while let Some(batch) = batches.next_batch(&|| false)? {
 //!         println!("{} nodes, hash {:016x}", batch.input_nodes().len(), batch.hash());
 //!     }
@@ -21,7 +21,7 @@
 //! most: the producer, where the GPU is not divided between processes, and one that watches the launcher, since a
 //! process that need not be the launcher's child gets no signal from its death.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -32,12 +32,12 @@ use uva_graph::{Dataset, Split};
 use uva_mem::PidFd;
 use uva_mem::handover::{Channel, HandoverError, Received};
 
+use super::child::hand_over;
 use super::door::{Address, VARIABLE};
-use super::handed::Place;
-use super::member::hand_over;
-use super::messages::{Answer, AttachedJob, Knock, Report};
+use super::handed;
+use super::messages::{Answer, AttachedJob, Knock, Report, Setup};
 use super::protocol::{PROTOCOL, VERSION};
-use super::reports::say;
+use super::reports::{note_over, say};
 use super::usage::Usage;
 use crate::batch::Batch;
 use crate::consumer::{Attachment, BatchStream};
@@ -98,7 +98,7 @@ pub fn attach_unless(interrupted: &dyn Fn() -> bool) -> Result<Attached, Runtime
     let channel = Arc::new(channel);
     let job: AttachedJob = serde_json::from_value(setup.job.clone())
         .map_err(|error| RuntimeError::Failed(format!("the launcher's set-up: {error}")))?;
-    let begun = Place::of_setup(*setup, fds).and_then(|place| Attached::of_place(place, &channel, job));
+    let begun = Attached::of_setup(&setup, fds, &channel, job);
     if let Err(error) = &begun {
         // The launcher cannot see what this is; and the user's program may go on without.
         let _ = say(&channel, &Report::failed(error));
@@ -170,10 +170,16 @@ pub struct Attached {
 }
 
 impl Attached {
-    fn of_place(mut place: Place, channel: &Arc<Channel>, job: AttachedJob) -> Result<Self, RuntimeError> {
-        let (plan, control) = (Arc::clone(&place.plan), Arc::clone(&place.control));
+    fn of_setup(
+        setup: &Setup,
+        fds: Vec<OwnedFd>,
+        channel: &Arc<Channel>,
+        job: AttachedJob,
+    ) -> Result<Self, RuntimeError> {
+        let connections = handed::open(setup, fds, note_over(channel))?;
+        let (plan, control) = (Arc::clone(&connections.plan), Arc::clone(&connections.control));
         let watch = LauncherWatch::start(Arc::clone(channel), Arc::clone(&control))?;
-        let runtime = Runtime::take_up(&mut place, channel)?;
+        let runtime = Runtime::wired(connections, &setup.stages)?;
         let usage = Usage::begin(Arc::clone(channel), Arc::clone(&control), &plan, job.events);
         let attachment =
             LauncherLink { control, channel: Arc::clone(channel), usage, said_why: false, _watch: watch };

@@ -50,7 +50,7 @@ impl Watch<'_> {
         }
         if let Some(number) = Signal::from_named_raw(signal) {
             // Ended meanwhile is seen in a moment.
-            let _ = fleet.members[0].pidfd.send_signal(number);
+            let _ = fleet.members[0].process.pidfd.send_signal(number);
         }
         Some("passed on to the command")
     }
@@ -68,7 +68,7 @@ impl Watch<'_> {
         }
         door.answer(janitor)?;
         if door.attached.is_none() {
-            let running = fleet.members[0].ended.is_none();
+            let running = fleet.members[0].process.ended.is_none();
             if running && self.command.as_mut().is_some_and(|command| command.note_is_due(Instant::now())) {
                 observer.note(&format!(
                     "the {} has not called uvatrain.attach() for {} s; its batches wait for it",
@@ -90,7 +90,7 @@ impl Watch<'_> {
         while let Some(channel) = &attached.channel {
             match channel.recv_within(Duration::ZERO) {
                 Ok(message) => {
-                    let whose = Speaker { name: &name, place: CONSUMER };
+                    let whose = Speaker { name: &name, counters: CONSUMER };
                     match self.take_report(&message.payload, &whose, observer) {
                         // How the run went is for the command's end to say.
                         Heard::Done(_) => attached.done = true,
@@ -118,7 +118,7 @@ impl Watch<'_> {
         self.hear_attached(fleet, observer);
         let name = fleet.members[0].name(1);
         let (Some(status), Some(door), Some(command)) =
-            (fleet.members[0].ended, &mut fleet.door, &mut self.command)
+            (fleet.members[0].process.ended, &mut fleet.door, &mut self.command)
         else {
             return;
         };
@@ -136,11 +136,7 @@ impl Watch<'_> {
         if status.success() {
             if let Some(attached) = &door.attached {
                 let pid = attached.pidfd.pid();
-                if pid != fleet.members[0].pidfd.pid()
-                    && attached.ended
-                    && !attached.done
-                    && !attached.said_why
-                {
+                if pid != fleet.members[0].pid() && attached.ended && !attached.done && !attached.said_why {
                     // Its exit code is its parent's to know, and that was content with it.
                     observer.note(&format!(
                         "process {pid}, which had attached, ended without giving up its place, as one that is killed \

@@ -14,8 +14,8 @@ use std::time::Duration;
 use uva_mem::PidFd;
 use uva_mem::handover::{Channel, HandoverError, Received};
 
+use super::child::hand_over;
 use super::janitor::Janitor;
-use super::member::hand_over;
 use super::messages::{Answer, JanitorWord, Knock, Setup};
 use super::protocol::{PROTOCOL, VERSION, check};
 use crate::RuntimeError;

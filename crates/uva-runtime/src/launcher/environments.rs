@@ -1,8 +1,8 @@
 //! The environment variables of each role, MPS shares among them.
 
-use super::messages::Role;
 use crate::backend::{Backend, Partition};
 use crate::mps;
+use crate::topology::Role;
 
 /// Environment variables by role; `None` takes one away.
 #[derive(Clone, Debug, Default)]
@@ -20,8 +20,7 @@ impl Environments {
         match role {
             Role::Consumer => &self.consumer,
             Role::Producer => &self.producer,
-            Role::Sampler | Role::Planner => &self.sampler,
-            Role::Janitor => &[],
+            Role::Sampler => &self.sampler,
         }
     }
 

@@ -1,23 +1,24 @@
 //! The processes of a run, and what each is handed.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use uva_mem::Signal;
 use uva_mem::handover::{Channel, HandoverError};
 use uva_mem::ring::Ring;
-use uva_mem::{FrozenBytes, PidFd, Signal};
 
+use super::child::{Orphaned, Spawn, cannot_start, hand_over};
 use super::door::{AttachedProcess, Door};
 use super::janitor::Janitor;
 use super::launch::{Consumer, Launch};
-use super::member::{Member, cannot_start, hand_over, start_process};
-use super::messages::{JanitorWord, Role, Setup};
-use crate::control::{Control, FIRST_SAMPLER};
+use super::member::Member;
+use super::messages::{Handed, JanitorWord, Setup};
+use crate::control::Control;
 use crate::gauges::{Gauges, RoleProcess};
 use crate::own_program::own_program;
-use crate::plan::RunPlan;
+use crate::plan::{RingName, RunPlan};
+use crate::topology::{Placement, Resource, Role, Stage, Topology};
 use crate::{RuntimeError, mps};
 
 /// The roles of a run. Dropping it kills and reaps what is left of them.
@@ -41,103 +42,132 @@ impl Fleet {
         mps: Option<Arc<mps::Session>>,
     ) -> Result<Self, RuntimeError> {
         let plan = launch.plan;
-        let batch_ring = plan.create_batch_ring()?;
-        let feature_ring = plan.create_feature_ring()?;
-        let rings = (batch_ring.clone(), feature_ring.clone());
+        let topology = Topology::new(plan, Placement::Processes);
+        let rings = (plan.create_ring(RingName::Batch)?, plan.create_ring(RingName::Feature)?);
         let mut fleet = Self { members: Vec::new(), door: None, mps, rings };
-        let backend = &plan.backend;
-        let own = own_program();
-        let start = |program: &Path, role: Role, index| {
-            let on_gpu = role.is_on_gpu(backend);
-            start_process(program, role, index, launch.dataset, &launch.environments, on_gpu)
-        };
-        match &launch.consumer {
-            Consumer::Program { program, .. } => fleet.members.push(start(program, Role::Consumer, 0)?),
-            Consumer::Command { command, .. } => {
-                let on_gpu = Role::Consumer.is_on_gpu(backend);
-                let (member, knocks) = command.start(&launch.environments, on_gpu)?;
-                fleet.members.push(member);
-                fleet.door = Some(Door::new(knocks, on_gpu));
-            }
-        }
-        if !plan.backend.in_one_process() {
-            fleet.members.push(start(&own, Role::Producer, 0)?);
-        }
-        let (consumer, producer) = (0, fleet.members.len() - 1);
-        let first_sampler = fleet.members.len();
-        let samplers = if backend.samples_in_one_process() { 0 } else { plan.options.samplers };
-        for index in 0..samplers {
-            fleet.members.push(start(&own, Role::Sampler, index)?);
+        for process in 0..topology.processes {
+            fleet.start_process(launch, &topology, process)?;
         }
 
         // Until the janitor knows the roles, their parent-death signal alone sees to them.
-        let pids: Vec<u32> = fleet.members.iter().map(|member| member.pidfd.pid()).collect();
-        let on_gpu = fleet.members.iter().filter(|member| member.role.is_on_gpu(backend));
-        let gpu_pids = on_gpu.map(|member| member.pidfd.pid()).collect();
-        let pidfds: Vec<_> = fleet.members.iter().map(|member| member.pidfd.as_fd()).collect();
-        janitor.tell(&JanitorWord::Roles { pids, on_gpu: gpu_pids }, &pidfds)?;
+        let pids: Vec<u32> = fleet.members.iter().map(Member::pid).collect();
+        let on_gpu = fleet.members.iter().filter(|member| member.is_on_gpu).map(Member::pid).collect();
+        let pidfds: Vec<_> = fleet.members.iter().map(|member| member.process.pidfd.as_fd()).collect();
+        janitor.tell(&JanitorWord::Roles { pids, on_gpu }, &pidfds)?;
         drop(pidfds);
 
-        let mut links = match plan.backend.device_slots() {
-            Some(_) if consumer != producer => {
-                let (one, other) = Channel::pair().map_err(|error| cannot_start("producer", error))?;
-                vec![one, other]
-            }
-            _ => Vec::new(),
-        };
-        for (place, member) in fleet.members.iter().enumerate() {
-            let samplers = &fleet.members[first_sampler..];
-            let (rings, peers): (&[&Ring], Vec<&Member>) = match member.role {
-                Role::Sampler => (&[&batch_ring], vec![&fleet.members[producer]]),
-                Role::Producer => (
-                    &[&batch_ring, &feature_ring],
-                    std::iter::once(&fleet.members[consumer]).chain(samplers).collect(),
-                ),
-                _ if place == producer => (&[&batch_ring], samplers.iter().collect()),
-                Role::Consumer | Role::Planner | Role::Janitor => {
-                    (&[&feature_ring], vec![&fleet.members[producer]])
-                }
-            };
-            let peers: Vec<&PidFd> = peers.into_iter().map(|peer| &peer.pidfd).collect();
+        let mut slot_channels = Vec::new();
+        if topology.shares_slots_between_processes() {
+            let (one, other) = Channel::pair().map_err(|error| cannot_start("producer", error))?;
+            slot_channels.extend([one, other]);
+        }
+        for process in 0..topology.processes {
+            let what = topology.resources_of(process);
             // Each end moves out of here: only then does a role's death close the channel for the other.
-            let link = if member.role == Role::Sampler { None } else { links.pop() };
+            let channel = what.contains(&Resource::FeatureSlotChannel).then(|| slot_channels.pop()).flatten();
+            let fds = what
+                .iter()
+                .map(|what| fleet.descriptor(*what, &topology, control, launch, channel.as_ref()))
+                .collect::<Result<Vec<_>, _>>()?;
+            let handed = what.iter().map(|what| Handed { what: *what, pid: fleet.pid(*what, &topology) });
             let setup = Setup {
-                index: member.index,
-                peers: peers.iter().map(|peer| peer.pid()).collect(),
+                stages: topology.stages_of(process).collect(),
+                handed: handed.collect(),
                 dataset: launch.dataset.to_owned(),
                 loader: plan.options.clone(),
                 passes: plan.schedule.passes(),
                 backend: plan.backend.clone(),
                 caches: plan.caches.clone(),
-                job: if place == consumer { launch.consumer.job()? } else { serde_json::Value::Null },
+                job: match topology.process_of(Stage::CONSUMER) {
+                    consumer if consumer == process => launch.consumer.job()?,
+                    _ => serde_json::Value::Null,
+                },
             };
-            let mut fds = vec![control.fd()];
-            fds.extend(rings.iter().map(|ring| ring.fd()));
-            fds.extend(peers.iter().map(|peer| peer.as_fd()));
-            fds.extend(link.as_ref().map(AsFd::as_fd));
-            match member.role {
-                Role::Sampler => fds.extend(launch.caches.graph().map(|graph| graph.fd())),
-                _ if place == producer => {
-                    fds.extend(launch.caches.rows().map(FrozenBytes::fd));
-                    if backend.samples_in_one_process() {
-                        fds.extend(launch.caches.graph().map(|graph| graph.fd()));
-                    }
-                }
-                _ => {}
-            }
-            if let Some(door) = fleet.door.as_mut().filter(|_| place == consumer) {
-                // Whoever attaches gets them; nobody knows yet who that is.
-                let owned = fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<_, _>>();
-                door.offer(setup, owned.map_err(|error| cannot_start("consumer", error))?);
-            } else if let Some(channel) = &member.channel {
+            let member = &fleet.members[process];
+            if let Some(channel) = &member.process.channel {
                 match hand_over(channel, &setup, &fds) {
                     // A role that died before it could be told is found by the watch, which names its cause.
                     Ok(()) | Err(HandoverError::Closed) => {}
-                    Err(error) => return Err(cannot_start(member.role.name(), error)),
+                    Err(error) => return Err(cannot_start(member.stage.role.name(), error)),
+                }
+            } else {
+                // Whichever process of the command attaches gets them.
+                let owned = fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<_, _>>();
+                let owned = owned.map_err(|error| cannot_start("consumer", error))?;
+                drop(fds);
+                if let Some(door) = &mut fleet.door {
+                    door.offer(setup, owned);
                 }
             }
         }
         Ok(fleet)
+    }
+
+    /// Starts the process of these stages.
+    fn start_process(
+        &mut self,
+        launch: &Launch<'_>,
+        topology: &Topology,
+        process: usize,
+    ) -> Result<(), RuntimeError> {
+        let stages: Vec<Stage> = topology.stages_of(process).collect();
+        let Some(stage) = stages.last().copied() else { return Ok(()) };
+        let on_gpu = stages.iter().any(|stage| stage.role.is_on_gpu(&launch.plan.backend));
+        let own;
+        let program = match &launch.consumer {
+            Consumer::Command { command, .. } if stage == Stage::CONSUMER => {
+                let (member, knocks) = command.start(&launch.environments, on_gpu)?;
+                self.members.push(member);
+                self.door = Some(Door::new(knocks, on_gpu));
+                return Ok(());
+            }
+            Consumer::Program { program, .. } if stage == Stage::CONSUMER => program,
+            _ => {
+                own = own_program();
+                &own
+            }
+        };
+        let process = Spawn {
+            program,
+            name: stage.role.name(),
+            index: (stage.role == Role::Sampler).then_some(stage.index),
+            dataset: launch.dataset,
+            variables: launch.environments.of(stage.role),
+            orphaned: if on_gpu { Orphaned::Asked } else { Orphaned::Killed },
+        }
+        .start()?;
+        let is_on_gpu = on_gpu;
+        self.members.push(Member { stage, process, title: None, said_why: false, is_on_gpu });
+        Ok(())
+    }
+
+    /// The descriptor that a process is handed for this resource.
+    fn descriptor<'a>(
+        &'a self,
+        what: Resource,
+        topology: &Topology,
+        control: &'a Control,
+        launch: &'a Launch<'_>,
+        slot_channel: Option<&'a Channel>,
+    ) -> Result<BorrowedFd<'a>, RuntimeError> {
+        let found = match what {
+            Resource::ControlPage => Some(control.fd()),
+            Resource::Ring(RingName::Batch) => Some(self.rings.0.fd()),
+            Resource::Ring(RingName::Feature) => Some(self.rings.1.fd()),
+            Resource::Process(stage) => Some(self.members[topology.process_of(stage)].process.pidfd.as_fd()),
+            Resource::FeatureSlotChannel => slot_channel.map(AsFd::as_fd),
+            Resource::ReorderedGraph => launch.caches.graph().map(|graph| graph.fd()),
+            Resource::CachedRows => launch.caches.rows().map(|rows| rows.fd()),
+        };
+        found.ok_or_else(|| RuntimeError::Failed(format!("the run has no {what}, which its plan needs")))
+    }
+
+    /// The number of a process that is a resource.
+    fn pid(&self, what: Resource, topology: &Topology) -> Option<u32> {
+        match what {
+            Resource::Process(stage) => Some(self.members[topology.process_of(stage)].pid()),
+            _ => None,
+        }
     }
 
     /// A look into the run, this process among those that it knows.
@@ -146,27 +176,26 @@ impl Fleet {
         let roles = self
             .members
             .iter()
-            .map(|member| RoleProcess { role: member.process_name(), pid: member.pidfd.pid() });
+            .map(|member| RoleProcess { role: member.stage.to_string(), pid: member.pid() });
         let processes = std::iter::once(own).chain(roles).collect();
         Gauges::new(Arc::clone(control), self.rings.clone(), plan.layout.table_row_bytes(), processes)
     }
 
-    /// The roles that have a process, in the order of the data's way, each with its place in the control page.
-    pub fn places(&self) -> Vec<(String, usize)> {
-        let mut members: Vec<&Member> = self.members.iter().collect();
-        // The consumer was started first, and the producer behind it.
-        members.sort_by_key(|member| (std::cmp::Reverse(member.place().min(FIRST_SAMPLER)), member.index));
-        members.into_iter().map(|member| (member.process_name(), member.place())).collect()
+    /// The stages that processes are named by, in the order in which a batch passes through them.
+    pub fn stages(&self) -> Vec<Stage> {
+        let mut stages: Vec<Stage> = self.members.iter().map(|member| member.stage).collect();
+        stages.sort_unstable();
+        stages
     }
 
     /// Whether every role has been reaped, and whoever attached has ended.
     pub fn all_ended(&self) -> bool {
-        self.members.iter().all(|member| member.ended.is_some()) && self.attached().is_none()
+        self.members.iter().all(|member| member.process.ended.is_some()) && self.attached().is_none()
     }
 
     /// Whether every role of ours has been reaped.
     pub fn roles_have_ended(&self) -> bool {
-        self.members[usize::from(self.door.is_some())..].iter().all(|member| member.ended.is_some())
+        self.members[usize::from(self.door.is_some())..].iter().all(|member| member.process.ended.is_some())
     }
 
     /// The process that took up the consumer's place, while it runs.
@@ -185,11 +214,11 @@ impl Fleet {
         let first = usize::from(self.door.is_some());
         for place in first..self.members.len() {
             let member = &mut self.members[place];
-            if member.is_on_gpu && member.reap().is_none() {
-                let pid = member.pidfd.pid();
+            if member.is_on_gpu && member.process.reap().is_none() {
+                let pid = member.pid();
                 self.let_go(pid);
             }
-            self.members[place].end_now();
+            self.members[place].process.end_now();
         }
     }
 
@@ -202,7 +231,7 @@ impl Fleet {
         let attached =
             self.attached().filter(|attached| attached.on_gpu).map(|attached| attached.pidfd.pid());
         let command = &mut self.members[0];
-        let command = (command.is_on_gpu && command.reap().is_none()).then(|| command.pidfd.pid());
+        let command = (command.is_on_gpu && command.process.reap().is_none()).then(|| command.pid());
         for pid in attached.into_iter().chain(command.filter(|pid| Some(*pid) != attached)) {
             self.let_go(pid);
         }
@@ -210,12 +239,12 @@ impl Fleet {
             // Ended meanwhile is what is wanted.
             let _ = attached.pidfd.send_signal(signal);
         }
-        let command = &mut self.members[0];
+        let command = &mut self.members[0].process;
         if command.reap().is_none() {
             let _ = command.pidfd.send_signal(signal);
         }
         if signal == Signal::KILL {
-            self.members[0].end_now();
+            self.members[0].process.end_now();
             if let Some(attached) = self.attached() {
                 // Not ours to reap. One that does not die of this waits inside the system, and nothing helps.
                 let _ = attached.pidfd.wait_for_end(KILLED);

@@ -11,9 +11,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use uva_mem::handover::{Channel, Received};
 use uva_mem::{PidFd, Signal};
 
-use super::environments::Environments;
-use super::member::{Member, hand_over, start_process};
-use super::messages::{JanitorWord, Role};
+use super::child::{ChildProcess, Orphaned, Spawn, hand_over};
+use super::messages::{Helper, JanitorWord};
 use crate::RuntimeError;
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::memory::Resident;
@@ -25,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// The launcher's hold on its janitor. Dropping it tells the janitor that there is nothing left to do.
 pub(crate) struct Janitor {
-    process: Member,
+    process: ChildProcess,
 }
 
 impl Janitor {
@@ -34,14 +33,15 @@ impl Janitor {
         let own = PidFd::open(std::process::id())
             .map_err(|error| RuntimeError::Failed(format!("cannot start the janitor: {error}")))?;
         let janitor = Self {
-            process: start_process(
-                &own_program(),
-                Role::Janitor,
-                0,
+            process: Spawn {
+                program: &own_program(),
+                name: Helper::Janitor.name(),
+                index: None,
                 dataset,
-                &Environments::default(),
-                false,
-            )?,
+                variables: &[],
+                orphaned: Orphaned::Survives,
+            }
+            .start()?,
         };
         let word = JanitorWord::Launcher {
             pid: std::process::id(),

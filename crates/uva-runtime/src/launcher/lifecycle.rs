@@ -18,6 +18,7 @@ use crate::checkpoint_files::CheckpointDirectory;
 use crate::control::{Control, Tally};
 use crate::memory::{ProcessMemory, Resident};
 use crate::metrics::{Observer, Roles};
+use crate::topology::Stage;
 use crate::{RuntimeError, mps};
 
 /// How long an MPS daemon may take to answer.
@@ -197,7 +198,7 @@ impl Launcher {
         let control = Arc::new(Control::create(plan.options.samplers)?);
         let fleet = Fleet::start(&launch, &control, &self.janitor, self.mps.clone())?;
         observer.begun(&fleet.gauges(&control, plan));
-        let places = fleet.places();
+        let stages = fleet.stages();
         let ended = watch::watch(fleet, &control, &mut self.signals, plan, &self.janitor, observer);
         // A role killed while it wrote a checkpoint leaves its temporary file.
         if let (Err(_), Some(directory)) = (&ended, &self.checkpoint) {
@@ -207,8 +208,9 @@ impl Launcher {
         let (roles, tally) = (control.roles(), control.tally());
         let own = Resident::of_self().map(|resident| ProcessMemory::new("launcher", resident));
         let janitor = self.janitor.resident().map(|resident| ProcessMemory::new("janitor", resident));
-        let noted = |(role, place)| Some(ProcessMemory::new(role, control.memory(place)?));
-        let memory = own.into_iter().chain(janitor).chain(places.into_iter().filter_map(noted)).collect();
+        let noted =
+            |stage: Stage| Some(ProcessMemory::new(stage.to_string(), control.memory(stage.counters())?));
+        let memory = own.into_iter().chain(janitor).chain(stages.into_iter().filter_map(noted)).collect();
         Ok(Outcome { done, roles, tally, memory, seconds: started.elapsed().as_secs_f64() })
     }
 }

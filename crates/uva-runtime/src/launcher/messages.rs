@@ -1,18 +1,9 @@
 //! What launcher and roles say to each other over their channel: JSON payloads of one hand-over message each.
 //!
-//! | role | descriptors that come with its [`Setup`], in this order |
-//! |---|---|
-//! | sampler | control page, batch ring, the producer's pidfd, the reordered graph |
-//! | producer | control page, batch ring, feature ring, the consumer's pidfd, every sampler's pidfd, the channel, the cached rows' ids |
-//! | consumer | control page, feature ring, the producer's pidfd, the channel |
-//! | consumer with the producer in it | control page, batch ring, every sampler's pidfd, the cached rows' ids |
-//! | consumer with producer and sampler in it | control page, batch ring, the cached rows' ids, the reordered graph |
-//!
-//! The planner hears a task instead, and its result comes with the memory that holds the lists' and the rows' ids.
-//!
-//! The channel is one between producer and consumer, for feature slots that are on a GPU; without them it is not there.
-//! Reordered graph and cached rows' ids are there where the plan's caches need them. The janitor hears [`JanitorWord`]s
-//! instead. Where the producer is a thread of the consumer's process, that process's pidfd stands for it.
+//! A role's process is told its [`Setup`] first. The set-up names each descriptor that comes with it
+//! ([`Resource`]), in the same order; the run's [topology](crate::topology) says which ones a process needs. Two
+//! processes help without being roles. The planner hears a task, and its result comes with the memory that holds the
+//! ids of the lists and rows. The janitor hears [`JanitorWord`]s.
 //!
 //! A command of the user's hears nothing by itself. It inherits a socket, and a process of it that wants to take up the
 //! consumer's place [knocks](Knock) there; what it is told comes over a channel of its own, which it sent along, since
@@ -31,39 +22,22 @@ use crate::cache::Caches;
 use crate::metrics::{Event, Progress};
 use crate::mps;
 use crate::options::{LoaderOptions, Passes};
+use crate::topology::{Resource, Stage};
 
-/// The processes of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Picks seeds and neighbours.
-    Sampler,
-    /// Gathers feature rows.
-    Producer,
-    /// Trains.
-    Consumer,
-    /// Finds out what to cache, before the others start.
+/// A process that helps a launcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Helper {
+    /// Finds out what to cache, before the roles start.
     Planner,
     /// Cleans up behind a launcher that was killed.
     Janitor,
 }
 
-impl Role {
-    /// Whether the role's process works on the GPU of this backend.
-    pub(crate) fn is_on_gpu(self, backend: &Backend) -> bool {
-        match self {
-            Self::Sampler => backend.gpu_sampler().is_some(),
-            Self::Producer | Self::Consumer | Self::Planner => backend.cuda().is_some(),
-            Self::Janitor => false,
-        }
-    }
-
-    /// The role's name, which is also the argument its process is started with.
+impl Helper {
+    /// The name, which is also the argument its process is started with.
+    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Sampler => "sampler",
-            Self::Producer => "producer",
-            Self::Consumer => "consumer",
             Self::Planner => "planner",
             Self::Janitor => "janitor",
         }
@@ -73,10 +47,10 @@ impl Role {
 /// The first message to a role.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
-    /// Which sampler; 0 for the other roles.
-    pub index: usize,
-    /// Process numbers of the peers whose pidfds come with it, for messages.
-    pub peers: Vec<u32>,
+    /// The stages that the process runs, in the order in which a batch passes through them.
+    pub stages: Vec<Stage>,
+    /// The descriptors that come with it.
+    pub handed: Vec<Handed>,
     pub dataset: PathBuf,
     pub loader: LoaderOptions,
     pub passes: Passes,
@@ -84,6 +58,15 @@ pub(crate) struct Setup {
     pub caches: Caches,
     /// What the consumer does with the batches, in its own terms; an [`AttachedJob`] where it is a command.
     pub job: Value,
+}
+
+/// The name of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Handed {
+    /// What it is.
+    pub what: Resource,
+    /// The number of the process, where it is one.
+    pub pid: Option<u32>,
 }
 
 /// What a process says that wants to take up the consumer's place. Its own pidfd and its end of a channel come with it.

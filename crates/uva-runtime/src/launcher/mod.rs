@@ -16,13 +16,14 @@
 //! written is removed by name, and an MPS daemon that the launcher started is stopped, with its directories.
 
 mod attach;
+mod child;
 mod command_state;
 mod command_watch;
-mod consumer_side;
 mod door;
 mod environments;
 mod fleet;
 mod handed;
+mod helper;
 mod janitor;
 mod launch;
 mod lifecycle;
@@ -39,13 +40,15 @@ mod verdict;
 mod watch;
 
 pub use crate::checkpoint_files::CheckpointDirectory;
+pub use crate::topology::Role;
 pub use attach::{Attached, attach, attach_unless};
 pub use door::VARIABLE;
 pub use environments::Environments;
 pub(crate) use environments::without_mps;
+pub use helper::run as run_helper;
 pub use launch::{Consumer, Launch};
 pub use lifecycle::{Launcher, Outcome};
-pub use messages::Role;
+pub use messages::Helper;
 pub use protocol::PROTOCOL;
 pub use role_process::{Consume, run as run_role};
 pub use user_command::UserCommand;

@@ -12,10 +12,10 @@ use uva_graph::{Dataset, Verify};
 use uva_mem::FrozenBytes;
 use uva_mem::handover::{Channel, HandoverError};
 
+use super::child::{ChildProcess, Orphaned, Spawn, hand_over};
 use super::environments::Environments;
 use super::lifecycle::Launcher;
-use super::member::{Member, hand_over, start_process};
-use super::messages::{JanitorWord, Report, Role};
+use super::messages::{Helper, JanitorWord, Report};
 use super::{reports, signals};
 use crate::backend::Backend;
 use crate::cache::{CacheContents, CachePlan};
@@ -90,8 +90,17 @@ impl Launcher {
         observer: &mut dyn Observer,
     ) -> Result<Found, RuntimeError> {
         let environments = Environments::default().divided(self.mps.as_deref(), backend);
-        let on_gpu = Role::Planner.is_on_gpu(backend);
-        let mut planner = start_process(&own_program(), Role::Planner, 0, dataset, &environments, on_gpu)?;
+        let on_gpu = backend.cuda().is_some();
+        let mut planner = Spawn {
+            program: &own_program(),
+            name: Helper::Planner.name(),
+            index: None,
+            dataset,
+            // It measures what samplers and producers do.
+            variables: &environments.sampler,
+            orphaned: if on_gpu { Orphaned::Asked } else { Orphaned::Killed },
+        }
+        .start()?;
         let pid = planner.pidfd.pid();
         let word =
             JanitorWord::Roles { pids: vec![pid], on_gpu: if on_gpu { vec![pid] } else { Vec::new() } };
@@ -126,7 +135,7 @@ impl Launcher {
 
     fn hear_planner(
         &mut self,
-        planner: &mut Member,
+        planner: &mut ChildProcess,
         observer: &mut dyn Observer,
     ) -> Result<Found, RuntimeError> {
         let Some(channel) = planner.channel.take() else { return Err(ended_how(planner)) };
@@ -158,7 +167,7 @@ impl Launcher {
 }
 
 /// A planner that left without a word, and of what.
-fn ended_how(planner: &mut Member) -> RuntimeError {
+fn ended_how(planner: &mut ChildProcess) -> RuntimeError {
     planner.wait();
     let how = match planner.ended.map(|status| (status.signal(), status.code())) {
         Some((Some(signal), _)) => format!("was killed by {}", signal_name(signal)),
@@ -177,7 +186,7 @@ pub(super) fn run(channel: &Arc<Channel>) -> Result<(serde_json::Value, Vec<Owne
         .recv()
         .map_err(|error| RuntimeError::PeerGone(format!("no word from the launcher: {error}")))?;
     let task: Task = serde_json::from_slice(&first.payload).map_err(|error| failed(&error))?;
-    if Role::Planner.is_on_gpu(&task.backend) {
+    if task.backend.cuda().is_some() {
         // Nobody else sees this page: with the launcher's end the work on the GPU is waited for, and then it ends.
         let control = Arc::new(Control::create(1)?);
         signals::stop_with_launcher(launcher, control).map_err(|error| failed(&error))?;

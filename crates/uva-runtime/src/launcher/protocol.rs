@@ -74,8 +74,8 @@ mod tests {
     #[test]
     fn the_number_is_raised_with_what_it_stands_for() {
         let setup = Setup {
-            index: 0,
-            peers: Vec::new(),
+            stages: Vec::new(),
+            handed: Vec::new(),
             dataset: PathBuf::from("data"),
             loader: LoaderOptions::default(),
             passes: Passes::default(),
@@ -106,7 +106,7 @@ mod tests {
         sample_began, sample_ns, gather_began, gather_ns, list_reads, list_reads_cached, rows_cached, queue, pace, kind, \
         split, epoch, batch, seeds, nodes, layer_count, sampler, layers, .Welcome.backend \
         .Welcome.caches.counted_epochs .Welcome.caches.dynamic .Welcome.caches.lists .Welcome.caches.reordered .Welcome.caches.rows \
-        .Welcome.dataset .Welcome.index .Welcome.job.events .Welcome.loader.batch_dependency \
+        .Welcome.dataset .Welcome.handed .Welcome.job.events .Welcome.loader.batch_dependency \
         .Welcome.loader.batch_size .Welcome.loader.batch_slots .Welcome.loader.degrees .Welcome.loader.drop_last \
         .Welcome.loader.edge_ids .Welcome.loader.expand .Welcome.loader.fanouts .Welcome.loader.feature_slots \
         .Welcome.loader.feature_type .Welcome.loader.gather_threads .Welcome.loader.input_id .Welcome.loader.part.index \
@@ -114,5 +114,5 @@ mod tests {
         .Welcome.loader.slot_bytes .Welcome.loader.walk_length .Welcome.loader.walk_stop .Welcome.loader.walks \
         .Welcome.passes.epochs .Welcome.passes.start.batch \
         .Welcome.passes.start.epoch .Welcome.passes.steered .Welcome.passes.test .Welcome.passes.validate \
-        .Welcome.peers knock.pid knock.protocol knock.version";
+        .Welcome.stages knock.pid knock.protocol knock.version";
 }

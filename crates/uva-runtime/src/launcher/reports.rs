@@ -10,6 +10,7 @@ use super::messages::Report;
 use crate::RuntimeError;
 use crate::clock::since_boot;
 use crate::metrics::{Event, Observer, Progress};
+use crate::wiring::Note;
 
 impl Report {
     /// That a role cannot go on because of this.
@@ -58,6 +59,12 @@ impl Observer for ChannelObserver {
     fn note(&mut self, line: &str) {
         let _ = say(&self.channel, &Report::Note(line.to_owned()));
     }
+}
+
+/// Tells the launcher lines for the person who watches.
+pub(super) fn note_over(channel: &Arc<Channel>) -> Note {
+    let channel = Arc::clone(channel);
+    Arc::new(move |line| note(&channel, line))
 }
 
 /// A line for the person who watches.

@@ -13,10 +13,11 @@ use uva_mem::Signal;
 use uva_mem::handover::Channel;
 use uva_mem::spawn::Inherit;
 
+use super::child::{ChildProcess, set_variables};
 use super::door::Address;
 use super::environments::Environments;
 use super::member::Member;
-use super::messages::Role;
+use crate::topology::{Role, Stage};
 use crate::{RuntimeError, machine};
 
 /// How much of a command line a message repeats.
@@ -85,12 +86,7 @@ impl UserCommand {
             let stderr = std::io::stderr().as_fd().try_clone_to_owned().map_err(|error| failed(&error))?;
             command.stdout(Stdio::from(stderr));
         }
-        for (name, value) in environments.of(Role::Consumer) {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
+        set_variables(&mut command, environments.of(Role::Consumer));
         // The signal that a program of anybody's understands as its end. Under MPS no client may be ended over its
         // work, and a program that does not know of that signal is: there the attached process watches the launcher
         // itself (`attach`), and the janitor sees to the rest.
@@ -104,7 +100,14 @@ impl UserCommand {
         // The command holds its end of the socket; only without it does its end mean that the socket closes.
         drop(command);
         tracing::info!(pid = child.id(), on_gpu, "the command is started");
-        Ok((Member::of_child(Role::Consumer, 0, child, None, on_gpu)?.titled(self.title()), ours))
+        let member = Member {
+            stage: Stage::CONSUMER,
+            process: ChildProcess::new(Role::Consumer.name(), child, None)?,
+            title: Some(self.title()),
+            said_why: false,
+            is_on_gpu: on_gpu,
+        };
+        Ok((member, ours))
     }
 
     fn not_started(&self, error: &std::io::Error) -> RuntimeError {

@@ -56,7 +56,7 @@ pub(super) struct Watch<'a> {
 impl Watch<'_> {
     /// Takes in one report.
     pub fn take_report(&mut self, payload: &[u8], whose: &Speaker<'_>, observer: &mut dyn Observer) -> Heard {
-        let Speaker { name, place } = *whose;
+        let Speaker { name, counters } = *whose;
         let mut heard = Heard::Other;
         let outcome = match serde_json::from_slice::<Report>(payload) {
             Ok(Report::Event(event)) => observer.event(&event),
@@ -76,7 +76,7 @@ impl Watch<'_> {
                 heard = Heard::Failed;
                 let follows = matches!(error, RuntimeError::PeerGone(_));
                 let rank = if follows { Rank::Follows } else { Rank::Failed };
-                let whereabouts = format!("the {name} failed {}", self.whereabouts(place));
+                let whereabouts = format!("the {name} failed {}", self.whereabouts(counters));
                 self.blame(rank, at, error.of_role(&whereabouts));
                 Ok(())
             }
@@ -113,8 +113,8 @@ impl Watch<'_> {
         self.deadline = Some(self.deadline.map_or(deadline, |known| known.min(deadline)));
     }
 
-    pub fn whereabouts(&self, place: usize) -> String {
-        self.plan.whereabouts(self.control, place)
+    pub fn whereabouts(&self, counters: usize) -> String {
+        self.plan.whereabouts(self.control, counters)
     }
 
     pub fn advice(&self) -> &'static str {
@@ -148,6 +148,6 @@ pub(super) enum Heard {
 /// Whose report it is.
 pub(super) struct Speaker<'a> {
     pub name: &'a str,
-    /// In the control page.
-    pub place: usize,
+    /// The index of its counters on the control page.
+    pub counters: usize,
 }

@@ -12,7 +12,6 @@ use uva_mem::handover::HandoverError;
 use super::command_state::CommandState;
 use super::fleet::Fleet;
 use super::janitor::Janitor;
-use super::messages::Role;
 use super::signals::Signals;
 use super::verdict::{Heard, Rank, Speaker, Watch};
 use crate::RuntimeError;
@@ -21,6 +20,7 @@ use crate::control::{Control, Stop};
 use crate::error::signal_name;
 use crate::metrics::Observer;
 use crate::plan::RunPlan;
+use crate::topology::Role;
 
 /// Watches the fleet to its end. Returns what the consumer ended with.
 pub(super) fn watch(
@@ -81,7 +81,8 @@ impl Watch<'_> {
     fn hear(&mut self, fleet: &mut Fleet, member: usize, observer: &mut dyn Observer) {
         // Its end is asked first and its words are read after, so that nothing it said before it ended is missed. One
         // that this loop has killed was reaped then, and is not blamed for it.
-        let newly_ended = fleet.members[member].ended.is_none() && fleet.members[member].reap().is_some();
+        let newly_ended =
+            fleet.members[member].process.ended.is_none() && fleet.members[member].process.reap().is_some();
         self.read_reports(fleet, member, observer);
         if !newly_ended {
             return;
@@ -90,22 +91,22 @@ impl Watch<'_> {
             return self.command_ended(fleet, observer);
         }
         let member = &fleet.members[member];
-        let Some(status) = member.ended else { return };
+        let Some(status) = member.process.ended else { return };
         let name = member.name(self.plan.options.samplers);
-        tracing::info!(ended = name, pid = member.pidfd.pid(), %status, "a role's process has ended");
+        tracing::info!(ended = name, pid = member.pid(), %status, "a role's process has ended");
         // A consumer that was told to stop has nothing more to say either.
-        let expected = match member.role {
+        let expected = match member.stage.role {
             Role::Consumer => self.done.is_some() || self.cause.is_some(),
             _ => true,
         };
         if status.success() && expected {
-            if member.role == Role::Consumer {
+            if member.stage.role == Role::Consumer {
                 // Nobody reads batches any more.
                 self.wind_down();
             }
             return;
         }
-        let place = self.whereabouts(member.place());
+        let place = self.whereabouts(member.stage.counters());
         let how = match (status.signal(), status.code()) {
             (Some(signal), _) => format!("was killed by {}", signal_name(signal)),
             (None, Some(code)) => format!("ended with exit code {code}"),
@@ -122,18 +123,18 @@ impl Watch<'_> {
     }
 
     fn read_reports(&mut self, fleet: &mut Fleet, member: usize, observer: &mut dyn Observer) {
-        let place = fleet.members[member].place();
+        let counters = fleet.members[member].stage.counters();
         let name = fleet.members[member].name(self.plan.options.samplers);
-        while let Some(channel) = &fleet.members[member].channel {
+        while let Some(channel) = &fleet.members[member].process.channel {
             let message = match channel.recv_within(Duration::ZERO) {
                 Ok(message) => message,
                 Err(HandoverError::TimedOut(_)) => return,
                 Err(_) => {
-                    fleet.members[member].channel = None;
+                    fleet.members[member].process.channel = None;
                     return;
                 }
             };
-            let whose = Speaker { name: &name, place };
+            let whose = Speaker { name: &name, counters };
             match self.take_report(&message.payload, &whose, observer) {
                 Heard::Done(value) => self.done = Some(value),
                 Heard::Failed => fleet.members[member].said_why = true,
@@ -170,10 +171,10 @@ fn wait(fleet: &Fleet, signals: &Signals, deadline: Option<Instant>) -> rustix::
         fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
     }
     for member in &fleet.members {
-        if member.ended.is_none() {
-            fds.push(PollFd::from_borrowed_fd(member.pidfd.as_fd(), PollFlags::IN));
+        if member.process.ended.is_none() {
+            fds.push(PollFd::from_borrowed_fd(member.process.pidfd.as_fd(), PollFlags::IN));
         }
-        if let Some(channel) = &member.channel {
+        if let Some(channel) = &member.process.channel {
             fds.push(PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::IN));
         }
     }

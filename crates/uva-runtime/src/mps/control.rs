@@ -11,7 +11,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use uva_mem::spawn::Inherit;
 use uva_mem::{PidFd, Signal};
 
-use super::environment::{Environment, Place};
+use super::environment::{DaemonDirectories, Environment};
 use super::error::MpsError;
 use super::replies;
 
@@ -40,13 +40,13 @@ impl Control {
     }
 
     /// Asks the daemon in `place` one thing and returns what it answers.
-    pub fn ask(&self, place: &Place, command: &str) -> Result<String, MpsError> {
+    pub fn ask(&self, place: &DaemonDirectories, command: &str) -> Result<String, MpsError> {
         self.run(place, self.command(place), command, Some(command))
     }
 
     /// Starts a daemon in `place` that serves the devices that are `visible`, and returns once the program that
     /// starts it has ended: the daemon may still be coming up.
-    pub fn start_daemon(&self, place: &Place, visible: Option<&str>) -> Result<(), MpsError> {
+    pub fn start_daemon(&self, place: &DaemonDirectories, visible: Option<&str>) -> Result<(), MpsError> {
         let mut command = self.command(place);
         command.arg("-d");
         if let Some(visible) = visible {
@@ -56,7 +56,7 @@ impl Control {
     }
 
     /// Ends a client's work on the GPU, so that it can be killed. False: no server has this process as a client.
-    pub fn terminate_client(&self, place: &Place, pid: u32) -> Result<bool, MpsError> {
+    pub fn terminate_client(&self, place: &DaemonDirectories, pid: u32) -> Result<bool, MpsError> {
         for server in replies::pids(&self.ask(place, "get_server_list")?) {
             if !replies::pids(&self.ask(place, &format!("get_client_list {server}"))?).contains(&pid) {
                 continue;
@@ -71,7 +71,7 @@ impl Control {
         Ok(false)
     }
 
-    fn command(&self, place: &Place) -> Command {
+    fn command(&self, place: &DaemonDirectories) -> Command {
         let mut command = Command::new(&self.program);
         command
             .env("CUDA_MPS_PIPE_DIRECTORY", &place.pipe)
@@ -84,7 +84,7 @@ impl Control {
 
     fn run(
         &self,
-        place: &Place,
+        place: &DaemonDirectories,
         mut command: Command,
         asked: &str,
         input: Option<&str>,

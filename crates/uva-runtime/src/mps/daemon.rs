@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::control::Control;
-use super::environment::{Device, Environment, Place};
+use super::environment::{DaemonDirectories, Device, Environment};
 use super::error::{MpsError, NotRunning};
 use super::leftover::Leftover;
 use super::process::Owner;
@@ -55,7 +55,7 @@ impl Prepared {
                 Err(source) => return Err(cannot_make(&directory, source)),
             }
         };
-        let place = Place::within(&directory);
+        let place = DaemonDirectories::within(&directory);
         let leftover = Leftover {
             program: control.program.clone(),
             pipe_directory: place.pipe.clone(),
@@ -119,7 +119,7 @@ impl Prepared {
         Ok(Daemon { running, leftover: self.leftover.clone(), kept: false })
     }
 
-    fn wait_until_it_answers(&self, place: &Place) -> Result<Running, MpsError> {
+    fn wait_until_it_answers(&self, place: &DaemonDirectories) -> Result<Running, MpsError> {
         let deadline = Instant::now() + self.environment.timeout;
         loop {
             let why = match Running::at(&self.environment, &place.pipe) {

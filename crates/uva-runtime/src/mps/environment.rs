@@ -76,10 +76,10 @@ impl Environment {
     }
 
     /// Where this user's permanent daemon is, or would be.
-    pub(super) fn permanent(&self) -> Place {
+    pub(super) fn permanent(&self) -> DaemonDirectories {
         if let Some(pipe) = &self.pipe_directory {
             let log = self.log_directory.clone().unwrap_or_else(|| pipe.join("uvatrain-log"));
-            return Place { pipe: pipe.clone(), log };
+            return DaemonDirectories { pipe: pipe.clone(), log };
         }
         let name = if self.has_own_runtime_directory() {
             "uvatrain-mps".to_owned()
@@ -87,7 +87,7 @@ impl Environment {
             // Beside other people's in a directory that everybody can write: told apart by name, checked by owner.
             format!("uvatrain-mps-{}", rustix::process::getuid().as_raw())
         };
-        Place::within(&self.scratch().join(name))
+        DaemonDirectories::within(&self.scratch().join(name))
     }
 
     /// The directory in which directories of ours are made: the user's own where there is one that will do.
@@ -136,12 +136,12 @@ pub enum Device {
 
 /// A daemon's two directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct DaemonDirectories {
     pub pipe: PathBuf,
     pub log: PathBuf,
 }
 
-impl Place {
+impl DaemonDirectories {
     /// Both in one directory.
     pub fn within(directory: &Path) -> Self {
         Self { pipe: directory.join("pipe"), log: directory.join("log") }
@@ -162,7 +162,7 @@ impl Place {
 /// Whether a private directory's sockets in `directory` have names that are short enough.
 fn has_room(directory: &Path) -> bool {
     // The longest name that `daemon` makes.
-    Place::within(&directory.join("uvatrain-mps-4194304-0123456789abcdef")).check_length().is_ok()
+    DaemonDirectories::within(&directory.join("uvatrain-mps-4194304-0123456789abcdef")).check_length().is_ok()
 }
 
 #[cfg(test)]
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_pipe_directory_too_long_for_its_sockets_is_refused() {
-        let place = |bytes: usize| Place { pipe: "x".repeat(bytes).into(), log: "log".into() };
+        let place = |bytes: usize| DaemonDirectories { pipe: "x".repeat(bytes).into(), log: "log".into() };
         assert!(place(88).check_length().is_ok());
         assert!(matches!(place(89).check_length(), Err(MpsError::PathTooLong { limit: 88, .. })));
     }

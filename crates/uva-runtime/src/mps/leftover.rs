@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use uva_mem::files::{read_regular, replace};
 
 use super::control::{Control, ends_by};
-use super::environment::{Place, TIMEOUT};
+use super::environment::{DaemonDirectories, TIMEOUT};
 use super::error::MpsError;
 use super::process::{Owner, PID_FILE, ProcessId};
 use crate::error::signal_name;
@@ -108,8 +108,8 @@ impl Leftover {
         replace(&file, 0o644, &text).map_err(MpsError::system(doing))
     }
 
-    pub(super) fn place(&self) -> Place {
-        Place { pipe: self.pipe_directory.clone(), log: self.log_directory.clone() }
+    pub(super) fn place(&self) -> DaemonDirectories {
+        DaemonDirectories { pipe: self.pipe_directory.clone(), log: self.log_directory.clone() }
     }
 
     fn control(&self, timeout: Duration) -> Control {

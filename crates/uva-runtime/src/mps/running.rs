@@ -9,7 +9,7 @@ use serde::Serialize;
 use uva_mem::files::read_regular_text;
 
 use super::control::Control;
-use super::environment::{Environment, Place};
+use super::environment::{DaemonDirectories, Environment};
 use super::error::{MpsError, NotRunning};
 use super::leftover::Leftover;
 use super::listener::{Listener, SOCKET};
@@ -28,7 +28,7 @@ const ARE_YOU_THERE: &str = "get_default_active_thread_percentage";
 #[derive(Clone, Debug)]
 pub struct Running {
     pub(super) control: Control,
-    pub(super) place: Place,
+    pub(super) place: DaemonDirectories,
     pub(super) process: ProcessId,
 }
 
@@ -99,7 +99,7 @@ impl Running {
         let control = Control::find(environment)?;
         let log = process.variable("CUDA_MPS_LOG_DIRECTORY");
         let log = log.unwrap_or_else(|| environment.log_directory_or_default());
-        let place = Place { pipe: directory.to_owned(), log };
+        let place = DaemonDirectories { pipe: directory.to_owned(), log };
         control.ask(&place, ARE_YOU_THERE)?;
         Ok(Self { control, place, process })
     }

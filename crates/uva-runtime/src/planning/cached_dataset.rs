@@ -87,7 +87,7 @@ impl<'d> CachedDataset<'d> {
             Some(cuda) => Box::new(rows_by_gpu(dataset, options, cuda, contents)?),
             None => {
                 let (threads, caches) = (options.gather_threads, contents.caches());
-                source_on_host(dataset, &layout, threads, caches, contents.rows())?
+                source_on_host(dataset, &layout, threads, caches, contents.rows().map(|rows| &**rows))?
             }
         };
         let mut places = Vec::new();
@@ -156,7 +156,13 @@ fn rows_by_gpu(
     let kernels = GatherKernels::new(&Module::gather(context, &module)?)?;
     let pin = cuda.pin_options("the feature table");
     let table = PinnedTable::new(context, Arc::new(FeatureBytes(Arc::clone(dataset))), &pin)?;
-    let cache = cache_on_gpu(context, dataset, options.gather_threads, contents.caches(), contents.rows())?;
+    let cache = cache_on_gpu(
+        context,
+        dataset,
+        options.gather_threads,
+        contents.caches(),
+        contents.rows().map(|rows| &**rows),
+    )?;
     let multiprocessors = cuda.partition.gather_multiprocessors();
     let rows = zero_copy(&kernels, Arc::new(table), row_bytes, cuda.kernel, multiprocessors, cache)?;
     Ok(ReadBack::new(context, kernels, rows)?)

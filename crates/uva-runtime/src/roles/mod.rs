@@ -11,4 +11,4 @@ pub(crate) use back_pressure::BackPressure;
 pub use consumer::BatchReceiver;
 pub(crate) use producer::{ProducerRole, as_asked_for, source_on_host};
 pub(crate) use sampler::SamplerRole;
-pub(crate) use thread::{RoleThread, ThreadName, first_error, join_all};
+pub(crate) use thread::{RoleThreads, ThreadName};

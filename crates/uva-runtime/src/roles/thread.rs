@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use crate::control::{Control, Stop};
 use crate::peer::{Leaving, Peer};
 use crate::{RuntimeError, machine};
 
@@ -26,7 +27,7 @@ impl ThreadName {
     }
 
     /// Starts the role.
-    pub fn start(
+    fn start(
         &self,
         role: impl FnOnce() -> Result<(), RuntimeError> + Send + 'static,
     ) -> Result<RoleThread, RuntimeError> {
@@ -47,20 +48,12 @@ impl ThreadName {
 
 /// A role that runs as a thread.
 #[derive(Debug)]
-pub(crate) struct RoleThread {
+struct RoleThread {
     name: String,
     handle: JoinHandle<(Instant, Result<(), RuntimeError>)>,
 }
 
-impl RoleThread {
-    pub fn is_finished(&self) -> bool {
-        self.handle.is_finished()
-    }
-}
-
-/// Waits for these threads, and returns the error nearest to the cause, with its time: the first of all, and not that
-/// of a role that only noticed another's end.
-pub(crate) fn first_error(threads: impl IntoIterator<Item = RoleThread>) -> Option<(Instant, RuntimeError)> {
+fn first_error(threads: Vec<RoleThread>) -> Option<(Instant, RuntimeError)> {
     let mut first: Option<(Instant, RuntimeError)> = None;
     for RoleThread { name, handle } in threads {
         let (at, ended) = handle
@@ -75,7 +68,66 @@ pub(crate) fn first_error(threads: impl IntoIterator<Item = RoleThread>) -> Opti
     first
 }
 
-/// As [`first_error`], where the time doesn't matter.
-pub(crate) fn join_all(threads: impl IntoIterator<Item = RoleThread>) -> Result<(), RuntimeError> {
-    first_error(threads).map_or(Ok(()), |(_, error)| Err(error))
+/// The roles that run as threads of this process. Dropping it ends them.
+#[derive(Debug)]
+pub(crate) struct RoleThreads {
+    control: Arc<Control>,
+    threads: Vec<RoleThread>,
+}
+
+impl RoleThreads {
+    /// None yet, of the run with this control page.
+    pub fn new(control: Arc<Control>) -> Self {
+        Self { control, threads: Vec::new() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.threads.is_empty()
+    }
+
+    /// Starts another.
+    pub fn start(
+        &mut self,
+        name: &ThreadName,
+        role: impl FnOnce() -> Result<(), RuntimeError> + Send + 'static,
+    ) -> Result<(), RuntimeError> {
+        self.threads.push(name.start(role)?);
+        Ok(())
+    }
+
+    /// Joins those that have ended.
+    ///
+    /// # Errors
+    /// What any of them failed of.
+    pub fn join_finished(&mut self) -> Result<(), RuntimeError> {
+        let (finished, running) =
+            std::mem::take(&mut self.threads).into_iter().partition(|thread| thread.handle.is_finished());
+        self.threads = running;
+        first_error(finished).map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// Waits for all of them, and returns the error nearest to the cause, with its time: the first of all, and not that
+    /// of a role that only noticed another's end.
+    pub fn join(&mut self) -> Option<(Instant, RuntimeError)> {
+        first_error(std::mem::take(&mut self.threads))
+    }
+
+    /// Asks the run to stop, and waits for all of them.
+    ///
+    /// # Errors
+    /// As [`RoleThreads::join`].
+    pub fn stop(&mut self) -> Result<(), RuntimeError> {
+        // A launcher stops the roles that are processes.
+        if !self.threads.is_empty() {
+            self.control.set_stop(Stop::Now);
+        }
+        self.join().map_or(Ok(()), |(_, error)| Err(error))
+    }
+}
+
+impl Drop for RoleThreads {
+    fn drop(&mut self) {
+        // Callers that want the errors have called `stop` or `join` before.
+        let _ = self.stop();
+    }
 }

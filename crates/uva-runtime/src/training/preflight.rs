@@ -20,12 +20,7 @@ pub(super) fn check(
     batch_size: usize,
     backend: &Backend,
 ) -> Result<(), RuntimeError> {
-    let shapes = Shapes {
-        input_dim: dataset.features().dim,
-        classes: dataset.classes(),
-        seeds: batch_size,
-        nodes_evaluated: (options.evaluate_by == EvaluateBy::Full).then(|| dataset.nodes()),
-    };
+    let shapes = shapes(dataset, options, batch_size);
     let footprint = Footprint::new(&options.trainer, &shapes);
     // What a GPU's memory holds its own process finds out.
     let need = if backend.cuda().is_some() { footprint.beside_a_gpu() } else { footprint.on_host() };
@@ -50,6 +45,20 @@ pub(super) fn check(
         count(batch_size as u64),
         limit.remedy,
     )))
+}
+
+/// The least memory that a training with these options takes.
+pub(super) fn footprint(dataset: &Dataset, options: &TrainingOptions, batch_size: usize) -> Footprint {
+    Footprint::new(&options.trainer, &shapes(dataset, options, batch_size))
+}
+
+fn shapes(dataset: &Dataset, options: &TrainingOptions, batch_size: usize) -> Shapes {
+    Shapes {
+        input_dim: dataset.features().dim,
+        classes: dataset.classes(),
+        seeds: batch_size,
+        nodes_evaluated: (options.evaluate_by == EvaluateBy::Full).then(|| dataset.nodes()),
+    }
 }
 
 /// A limit on the memory of a process that trains.

@@ -18,12 +18,14 @@ use super::{existing, preflight, trial};
 use crate::backend::{self, BackendOptions, Decision};
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::control::{Control, Stop};
+use crate::dry_run::{DryRun, MemoryKind, MemoryLine};
 use crate::launcher::{Consume, Environments, Launch, Launcher, Outcome};
 use crate::memory::ProcessMemory;
 use crate::metrics::{End, Event, Observer, Roles};
 use crate::plan::{RunPlan, evaluating};
 use crate::planning::CacheRequest;
 use crate::preparation::Preparation;
+use crate::topology::Placement;
 use crate::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine, mps};
 
 /// Bytes up to which glibc takes an allocation of a consumer from its heap, and freed ones at the heap's end that it
@@ -128,6 +130,25 @@ impl TrainingRun {
             environment.extend(mps::environment_without());
         }
         environment
+    }
+
+    /// What the run would start and take. The model's share is a bound from below: it leaves out what depends on a
+    /// batch's neighbours.
+    #[must_use]
+    pub fn dry_run(&self) -> DryRun {
+        let placement = if self.trainer.is_here() { Placement::Threads } else { Placement::Processes };
+        let Preparation { dataset, plan, .. } = &self.preparation;
+        let footprint = preflight::footprint(dataset, &self.options, plan.largest_batch(dataset));
+        let line = |item: &str, kind, bytes| MemoryLine { item: item.to_owned(), kind, bytes };
+        let more = match self.decision.backend.cuda() {
+            Some(_) => vec![
+                line("model, at least", MemoryKind::Device, footprint.training_bytes),
+                line("evaluation of the model", MemoryKind::Host, footprint.beside_a_gpu()),
+            ],
+            None => vec![line("model, at least", MemoryKind::Host, footprint.on_host())],
+        };
+        let more = more.into_iter().filter(|line| line.bytes > 0).collect();
+        self.preparation.dry_run(&self.decision.backend, placement, more)
     }
 
     /// Runs to the end. `options` is what the metrics' first line shows as such.

@@ -6,7 +6,7 @@ use uva_graph::ElementType;
 use uva_io::generate::{self, Common, PowerLaw};
 
 /// A generated graph of three classes, five features a node, in `directory`.
-#[allow(dead_code, reason = "not every file of tests needs both")]
+#[allow(dead_code, reason = "not every program needs both")]
 pub fn graph(directory: &Path, nodes: u64, average_degree: f64) -> PathBuf {
     graph_of(directory, nodes, average_degree, ElementType::F32)
 }

@@ -359,7 +359,7 @@ fn memory_of_exactly_the_size_is_enough_and_one_less_is_named() {
         assert_eq!(run(counts.nodes, destinations, less), too_large(Capacity::Edges { layer }, 0));
     }
     let message = run(counts.nodes - 1, destinations, edges).unwrap_err().to_string();
-    for part in ["train batch 4 of epoch 1", "nodes", "--slot-bytes", "--batch-size", "--fanouts"] {
+    for part in ["train batch 4 of epoch 1", "nodes", "`slot_bytes`", "`batch_size`", "`fanouts`"] {
         assert!(message.contains(part), "{message:?} does not say {part:?}");
     }
 }
@@ -439,7 +439,7 @@ fn what_a_kind_of_sampler_cannot_do_is_refused_when_it_is_made() {
     for kind in SamplerKind::ALL.into_iter().filter(|kind| kind.draws_together()) {
         let replaced = refused(graph.view(), kind, true);
         assert!(matches!(replaced, InvalidOption::Replace { kind: of, .. } if of == kind), "{replaced}");
-        assert!(replaced.to_string().contains("--sampler-kind neighbor or weighted"), "{replaced}");
+        assert!(replaced.to_string().contains("`sampler_kind=neighbor or weighted`"), "{replaced}");
         let instead = SamplerKind::names_of(|kind| !kind.draws_together());
         assert_eq!(refused_with(kind, Expand::New, 5), Some(InvalidOption::ExpandNew { kind, instead }));
         let fanout = (1 << 24) + 1;

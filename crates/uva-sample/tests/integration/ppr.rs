@@ -129,12 +129,12 @@ fn what_pagerank_cannot_be_asked_for_is_refused_by_the_options_name() {
     for fanout in [-1, 65_537] {
         let error = refused(options(&[3, fanout]));
         assert_eq!(error, InvalidOption::FoundFanout { kind, layer: 1, fanout });
-        assert!(error.to_string().starts_with("--fanouts: hop 1"), "{error}");
+        assert!(error.to_string().starts_with("`fanouts`: hop 1"), "{error}");
     }
     let error = refused(SamplerOptions { edge_ids: true, ..options(&[3]) });
-    assert!(error.to_string().starts_with("--edge-ids: with --sampler-kind ppr"), "{error}");
+    assert!(error.to_string().starts_with("`edge_ids`: with `sampler_kind=ppr`"), "{error}");
     let error = refused(SamplerOptions { replace: true, ..options(&[3]) });
-    assert!(error.to_string().starts_with("--replace: the ppr sampler"), "{error}");
+    assert!(error.to_string().starts_with("`replace`: the ppr sampler"), "{error}");
     let asked = SamplerOptions { expand: Expand::New, ..options(&[65_536]) };
     assert!(sampler(graph.view(), &asked).is_ok());
 }

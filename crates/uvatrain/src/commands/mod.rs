@@ -2,6 +2,7 @@
 
 mod bench;
 mod doctor;
+mod dry_run;
 mod ending;
 mod export;
 mod generate;
@@ -20,7 +21,7 @@ mod train;
 pub mod trainer;
 mod written;
 
-use uva_runtime::launcher::Role;
+use uva_runtime::launcher::{Helper, Role};
 use uva_runtime::machine;
 
 use self::ending::clean_up_on_signals;
@@ -94,8 +95,8 @@ fn run_to_its_end(command: Command, models: Option<Models>) -> anyhow::Result<()
         Command::Sampler(args) => role::run(Role::Sampler, &args, models),
         Command::Producer(args) => role::run(Role::Producer, &args, models),
         Command::Consumer(args) => role::run(Role::Consumer, &args, models),
-        Command::Planner(args) => role::run(Role::Planner, &args, models),
-        Command::Janitor(args) => role::run(Role::Janitor, &args, models),
+        Command::Planner(args) => role::help(Helper::Planner, &args),
+        Command::Janitor(args) => role::help(Helper::Janitor, &args),
         Command::Probe(args) => probe::run(&args, models),
     }
 }

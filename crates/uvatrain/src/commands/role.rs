@@ -1,7 +1,7 @@
 //! The roles: what the launcher starts, and nobody else.
 
 use uva_runtime::RuntimeError;
-use uva_runtime::launcher::{Consume, Role, run_role};
+use uva_runtime::launcher::{Consume, Helper, Role, run_helper, run_role};
 
 use crate::flags::RoleArgs;
 use crate::models::Models;
@@ -14,6 +14,12 @@ pub fn run(role: Role, args: &RoleArgs, models: Option<Models>) -> ! {
     );
     let consume = models.map_or(NO_MODELS, |models| models.consume);
     std::process::exit(run_role(role, args.channel, consume))
+}
+
+/// Runs a helper to its end, likewise.
+pub fn help(helper: Helper, args: &RoleArgs) -> ! {
+    log::name_process(helper.name().to_owned());
+    std::process::exit(run_helper(helper, args.channel))
 }
 
 /// A launcher starts the consumer from the program that has the models.

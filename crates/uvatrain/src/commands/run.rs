@@ -5,6 +5,7 @@ use uva_runtime::launcher::UserCommand;
 use uva_runtime::metrics::Event;
 use uva_runtime::run::CommandRun;
 
+use super::dry_run;
 use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options};
 use crate::flags::RunFlags;
 use crate::ui::{log, out, progress, summary};
@@ -32,6 +33,9 @@ pub fn run(flags: &RunFlags) -> anyhow::Result<()> {
         flags.cache.request(),
         command,
     )?;
+    if flags.dry_run {
+        return dry_run::show(&run.dry_run(), flags.json);
+    }
     let outputs = Outputs {
         metrics: flags.metrics.as_deref(),
         append: false,

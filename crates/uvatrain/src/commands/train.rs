@@ -11,7 +11,7 @@ use uva_runtime::training;
 use uva_runtime::training::{EvaluateBy, Trainer, TrainerOptions, TrainingOptions, TrainingRun};
 
 use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options};
-use super::trainer;
+use super::{dry_run, trainer};
 use crate::flags::{Evaluation, FeatureNorm, Metric, Norm, TrainFlags};
 use crate::models::Models;
 use crate::ui::{log, out, progress, summary};
@@ -42,15 +42,23 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
             Trainer::Program(program)
         }
     };
+    let mut options = training_options(flags);
+    if flags.dry_run {
+        // Nothing is written: the folder of the checkpoints is neither made nor claimed.
+        (options.checkpoint, options.resume) = (None, false);
+    }
     let run = TrainingRun::new(
         dataset,
         &loader_options(flags.loader.options_of_models(), &flags.loader, &flags.backend)?,
         flags.epochs,
-        training_options(flags),
+        options,
         &backend_options(&flags.backend, &flags.cache),
         flags.cache.request(),
         trainer,
     )?;
+    if flags.dry_run {
+        return dry_run::show(&run.dry_run(), flags.json);
+    }
     if flags.loader.in_process {
         restart_with(run.environment())?;
     }

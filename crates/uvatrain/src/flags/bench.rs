@@ -178,6 +178,10 @@ pub struct PipelineBenchFlags {
     #[arg(long, value_name = "N", value_parser = within::<u64>(1..))]
     pub batches: Option<u64>,
 
+    /// Print the stages, the rings and the memory that the run would take, and end without starting it
+    #[arg(long)]
+    pub dry_run: bool,
+
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -195,6 +195,11 @@ pub struct TrainFlags {
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub trace: Option<PathBuf>,
 
+    /// Print the stages, the rings and the memory that the run would take, and end without starting it
+    #[arg(long, help_heading = OUTPUT)]
+    #[serde(skip)]
+    pub dry_run: bool,
+
     /// Print the result as one JSON object on stdout
     #[arg(long, help_heading = OUTPUT)]
     pub json: bool,

@@ -212,7 +212,7 @@ fn what_can_never_work_is_refused_when_the_sampler_is_made() {
             assert!(made.is_ok(), "{kind}");
         } else {
             let refused = made.unwrap_err();
-            assert!(refused.to_string().contains("--sampler cpu"), "{refused}");
+            assert!(refused.to_string().contains("`sampler=cpu`"), "{refused}");
             let instead = "neighbor, labor or weighted".to_owned();
             assert_eq!(refused, invalid(InvalidOption::KindOnDevice { kind, instead }));
         }

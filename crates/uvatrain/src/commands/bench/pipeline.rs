@@ -8,6 +8,7 @@ use uva_runtime::memory::ProcessMemory;
 use uva_runtime::metrics::Roles;
 
 use super::spread::Spread;
+use crate::commands::dry_run;
 use crate::flags::PipelineBenchFlags;
 use crate::ui::table::Table;
 use crate::ui::{format, out, summary};
@@ -43,7 +44,11 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
     flags.loader.check()?;
     let options = flags.loader.options();
     let (samplers, gather_threads) = (options.samplers, options.gather_threads);
-    let mut runtime = Runtime::builder(&flags.data).options(options).epochs(flags.epochs).build()?;
+    let builder = Runtime::builder(&flags.data).options(options).epochs(flags.epochs);
+    if flags.dry_run {
+        return dry_run::show(&builder.dry_run()?, flags.json);
+    }
+    let mut runtime = builder.build()?;
     let (mut batches, mut input_nodes, mut edges, mut feature_bytes, mut hash) =
         (0_u64, 0_u64, 0_u64, 0_u64, 0_u64);
     // When each batch was let go, the first one included.

@@ -194,9 +194,10 @@ fn verified(
     let (Some((key, seeds)), Some(first)) = (batches.first(), measured.batches.first()) else {
         return Ok(None);
     };
-    let mut options = options(flags);
-    options.edge_ids = options.kind.picks_in_lists();
-    let mut batch = MiniBatch::with_bounds(&bounds(&flags.sampling.given.options(), dataset)?);
+    let mut loader = flags.sampling.given.options();
+    loader.edge_ids = loader.sampler_kind.picks_in_lists();
+    let options = loader.sampling();
+    let mut batch = MiniBatch::with_bounds(&bounds(&loader, dataset)?);
     let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
     sampler(graph, &options)?.sample_into(*key, seeds, &mut batch)?;
     // The hash knows nothing of edge ids.

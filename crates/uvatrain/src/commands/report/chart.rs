@@ -1,38 +1,207 @@
-//! Charts as SVG within the page.
+//! Charts as SVG, drawn by plotters, and what the page writes around them.
 //!
-//! What is drawn is stretched to the width there is, and what is written is not: the outer picture has no view box, so
-//! its places are percentages and its sizes those of the page; the shapes are in an inner one that is stretched.
+//! plotters writes fixed colours. The page's style maps each of [`palette`] to a variable, which is another colour in the
+//! dark. Sizes of text and strokes come from the style too, since pictures are scaled to the width there is.
 
-use std::fmt::Write;
+use std::ops::Range;
 
-use super::axis::Axis;
-use super::html::escape;
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::*;
+use serde::Serialize;
 
-/// Colours told apart, with dashes for those who see few of them; both begin anew behind so many.
-pub const STYLES: usize = 8;
+/// Units of a picture for a pixel of the page: plotters places everything at whole units.
+pub const UNIT: u32 = 4;
+/// Colours of lines, told apart also by those who see no difference between red and green; they begin anew behind the last.
+const LINES: [RGBColor; 8] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 143, 104),
+    RGBColor(181, 85, 143),
+    RGBColor(138, 109, 0),
+    RGBColor(63, 155, 209),
+    RGBColor(107, 78, 160),
+    RGBColor(77, 88, 102),
+];
+/// Working, waiting for input, waiting for output.
+pub const DOINGS: [RGBColor; 3] = [RGBColor(11, 95, 165), RGBColor(232, 163, 23), RGBColor(179, 193, 212)];
+/// Time that nothing is known of.
+pub const UNKNOWN: RGBColor = RGBColor(241, 243, 246);
+/// Grid lines and axes.
+pub const RULE: RGBColor = RGBColor(221, 226, 232);
+/// Where a resumed run went on.
+pub const MARK: RGBColor = RGBColor(90, 102, 117);
+/// The mean in a histogram.
+pub const MEAN: RGBColor = RGBColor(28, 36, 48);
+
+/// Every colour that pictures have, as SVG writes it, with the name of its variable in the style.
+pub fn palette() -> Vec<(String, String)> {
+    let lines = LINES.into_iter().enumerate().map(|(index, colour)| (colour, format!("s{index}")));
+    let others = [
+        (DOINGS[0], "working"),
+        (DOINGS[1], "waiting-input"),
+        (DOINGS[2], "waiting-output"),
+        (UNKNOWN, "unknown"),
+        (RULE, "rule"),
+        (MARK, "mark"),
+        (MEAN, "text"),
+    ];
+    let others = others.into_iter().map(|(colour, name)| (colour, name.to_owned()));
+    lines.chain(others).map(|(colour, name)| (hex(colour), name)).collect()
+}
+
+/// A colour as SVG writes it.
+pub fn hex(RGBColor(red, green, blue): RGBColor) -> String {
+    format!("#{red:02X}{green:02X}{blue:02X}")
+}
+
+/// The colour of the line of this number.
+pub fn line(number: usize) -> RGBColor {
+    LINES[number % LINES.len()]
+}
+
+/// A figure of the page: one picture, or one for wide screens and one for narrow ones.
+#[derive(Debug, Serialize)]
+pub struct Figure {
+    /// Begins the names of its parts; no other figure of the page has it.
+    pub id: String,
+    pub title: String,
+    /// What it shows, for people who do not see it.
+    pub description: String,
+    pub legend: Vec<Key>,
+    pub pictures: Vec<Picture>,
+    /// What stands below the horizontal axis.
+    pub axis: String,
+}
+
+/// An entry of a legend.
+#[derive(Debug, Serialize)]
+pub struct Key {
+    shape: &'static str,
+    colour: String,
+    name: String,
+}
+
+impl Key {
+    /// `shape`: `line`, `area` or `band`.
+    pub fn new(shape: &'static str, colour: RGBColor, name: impl Into<String>) -> Self {
+        Self { shape, colour: hex(colour), name: name.into() }
+    }
+}
+
+/// An SVG without its outermost element, and the stretches that tell something when one points at them.
+#[derive(Debug, Serialize)]
+pub struct Picture {
+    pub width: u32,
+    pub height: u32,
+    pub svg: String,
+    pub hovers: Vec<Hover>,
+}
+
+/// A rectangle of the picture with its text.
+#[derive(Debug, Serialize)]
+pub struct Hover {
+    pub x: i32,
+    pub y: i32,
+    pub width: i32,
+    pub height: i32,
+    pub text: String,
+}
+
+/// A stretch of the horizontal axis, and what is told of it.
+pub type Told = (f64, f64, String);
+/// What shapes are drawn on.
+pub type Canvas<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+/// A pair of axes and their size on the page, in pixels.
+pub struct Axes<'f> {
+    pub size: (u32, u32),
+    pub x: Range<f64>,
+    pub y: Range<f64>,
+    pub x_ticks: usize,
+    /// Writes the numbers of the vertical axis; without it there is none.
+    pub y_label: Option<&'f dyn Fn(&f64) -> String>,
+}
+
+impl Axes<'_> {
+    /// Draws axes, grid and these shapes.
+    ///
+    /// # Errors
+    /// When plotters cannot draw.
+    pub fn draw(
+        &self,
+        told: &[Told],
+        shapes: impl FnOnce(&mut Canvas<'_, '_>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Picture> {
+        let (width, height) = (self.size.0 * UNIT, self.size.1 * UNIT);
+        let (x, y) = (sound(&self.x), sound(&self.y));
+        let mut svg = String::new();
+        let mut hovers = Vec::new();
+        {
+            let area = SVGBackend::with_string(&mut svg, (width, height)).into_drawing_area();
+            let mut chart = ChartBuilder::on(&area)
+                .margin_top(8 * UNIT)
+                .margin_right(16 * UNIT)
+                .margin_left(if self.y_label.is_some() { 0 } else { 2 * UNIT })
+                .x_label_area_size(24 * UNIT)
+                .y_label_area_size(if self.y_label.is_some() { 56 * UNIT } else { 0 })
+                .build_cartesian_2d(x.clone(), y.clone())?;
+            let mut mesh = chart.configure_mesh();
+            mesh.disable_x_mesh().light_line_style(TRANSPARENT).bold_line_style(RULE).axis_style(RULE);
+            mesh.set_all_tick_mark_size(5 * UNIT).x_labels(self.x_ticks).x_label_formatter(&number);
+            match self.y_label {
+                Some(label) => mesh.y_labels(5).y_label_formatter(label),
+                None => mesh.disable_y_mesh().disable_y_axis(),
+            };
+            mesh.draw()?;
+            shapes(&mut chart)?;
+            for (from, to, text) in told {
+                let (left, top) = chart.backend_coord(&(from.clamp(x.start, x.end), y.end));
+                let (right, bottom) = chart.backend_coord(&(to.clamp(x.start, x.end), y.start));
+                let (width, height) = (right - left, bottom - top);
+                hovers.push(Hover { x: left, y: top, width, height, text: text.clone() });
+            }
+            area.present()?;
+        }
+        // The page writes the outermost element itself, with a role and a name.
+        let inner = svg.split_once('>').and_then(|(_, rest)| rest.rsplit_once("</svg>"));
+        let svg = inner.map_or(String::new(), |(inner, _)| inner.replace(" opacity=\"1\"", ""));
+        Ok(Picture { width, height, svg, hovers })
+    }
+}
+
+/// A range that an axis can have: of finite numbers, and wider than what floats tell apart.
+fn sound(range: &Range<f64>) -> Range<f64> {
+    let (least, most) = (range.start, range.end);
+    match range {
+        _ if !(most - least).is_finite() => 0.0..1.0,
+        _ if most - least > 1e-9 * least.abs().max(most.abs()) => least..most,
+        _ if least == 0.0 => 0.0..1.0,
+        _ => least - 0.1 * least.abs()..least + 0.1 * least.abs(),
+    }
+}
 
 /// Lines over one pair of axes.
-pub struct Chart<'c> {
-    /// Names the picture within the page; no other has it.
-    pub id: &'c str,
-    pub title: &'c str,
-    /// What it shows, for who does not see it.
+pub struct Chart {
+    pub id: String,
+    pub title: String,
     pub description: String,
-    pub x: Axis,
-    pub x_name: &'c str,
-    pub y: Axis,
+    pub x: Range<f64>,
+    /// Whether there is nothing between two whole numbers of the horizontal axis.
+    pub whole: bool,
+    pub axis: String,
+    /// The vertical axis; around the lines where it is not given.
+    pub y: Option<Range<f64>>,
+    pub percent: bool,
     pub curves: Vec<Curve>,
-    /// Upright lines, at places where a resumed run went on.
+    /// Places where a resumed run went on.
     pub marks: Vec<f64>,
-    /// What is told of a stretch when one points at it.
-    pub hovers: Vec<(f64, f64, String)>,
+    pub told: Vec<Told>,
 }
 
 /// A line, in pieces where nothing is known between.
 pub struct Curve {
     pub name: String,
-    /// Which of [`STYLES`].
-    pub style: usize,
+    pub colour: RGBColor,
     pub pieces: Vec<Vec<(f64, f64)>>,
     /// From the least to the most, around the line.
     pub band: Vec<(f64, f64, f64)>,
@@ -41,257 +210,157 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Of what is known at places along the axis.
-    pub fn of(name: &str, style: usize, points: impl IntoIterator<Item = (f64, Option<f64>)>) -> Self {
-        let mut pieces = vec![Vec::new()];
-        for (x, y) in points {
-            match (y.filter(|y| y.is_finite()), pieces.last_mut()) {
-                (Some(y), Some(piece)) => piece.push((x, y)),
-                (None, Some(piece)) if !piece.is_empty() => pieces.push(Vec::new()),
-                _ => {}
-            }
-        }
-        pieces.retain(|piece| !piece.is_empty());
-        Self { name: name.to_owned(), style, pieces, band: Vec::new(), dotted: false }
-    }
-
-    /// Whether there is nothing to draw.
-    pub fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+    /// The line of this number, of what is known at places along the axis.
+    pub fn of(name: &str, number: usize, points: impl IntoIterator<Item = (f64, Option<f64>)>) -> Self {
+        let points: Vec<_> = points.into_iter().map(|(x, y)| (x, y.filter(|y| y.abs() < 1e300))).collect();
+        let known = points.split(|(_, y)| y.is_none()).filter(|piece| !piece.is_empty());
+        let pieces = known.map(|piece| piece.iter().filter_map(|&(x, y)| Some((x, y?))).collect()).collect();
+        Self { name: name.to_owned(), colour: line(number), pieces, band: Vec::new(), dotted: false }
     }
 
     /// Every point.
-    pub fn points(&self) -> impl Iterator<Item = (f64, f64)> {
+    pub fn points(&self) -> impl DoubleEndedIterator<Item = (f64, f64)> {
         self.pieces.iter().flatten().copied()
     }
-}
 
-impl Chart<'_> {
-    /// The figure.
-    pub fn html(&self) -> String {
-        let mut shapes = String::new();
-        for curve in &self.curves {
-            shapes += &self.band(curve);
+    fn draw(&self, chart: &mut Canvas<'_, '_>) -> anyhow::Result<()> {
+        let Self { colour, pieces, band, dotted, .. } = self;
+        if !band.is_empty() {
+            let above = band.iter().map(|&(x, _, most)| (x, most));
+            let below = band.iter().rev().map(|&(x, least, _)| (x, least));
+            chart.draw_series([Polygon::new(above.chain(below).collect::<Vec<_>>(), colour.mix(0.2))])?;
         }
-        for curve in &self.curves {
-            shapes += &self.line(curve);
+        for piece in pieces {
+            chart.draw_series(LineSeries::new(piece.iter().copied(), colour.stroke_width(2)))?;
+            let dots = piece.iter().filter(|_| *dotted || piece.len() == 1);
+            chart.draw_series(dots.map(|&point| Circle::new(point, 3 * UNIT, colour.filled())))?;
         }
-        let mut inner = stretched(&shapes, "0", "100%");
-        for mark in &self.marks {
-            let x = percent(self.x.place(*mark));
-            let _ = write!(inner, "<line class=\"mark\" x1=\"{x}\" x2=\"{x}\" y1=\"0\" y2=\"100%\"/>");
-        }
-        for curve in &self.curves {
-            inner += &self.dots(curve);
-        }
-        inner += &hovers(&self.x, &self.hovers);
-        let legend = if self.curves.len() > 1 { legend_of_lines(&self.curves) } else { String::new() };
-        figure(&Figure {
-            id: self.id,
-            title: self.title,
-            description: &self.description,
-            legend: &legend,
-            height: 200,
-            axes: &(grid(&self.y) + &x_labels(&self.x, 200)),
-            inner: &inner,
-            x_name: self.x_name,
-            wide: false,
-        })
-    }
-
-    fn line(&self, curve: &Curve) -> String {
-        let mut path = String::new();
-        for piece in &curve.pieces {
-            for (index, &(x, y)) in piece.iter().enumerate() {
-                let command = if index == 0 { 'M' } else { 'L' };
-                let _ = write!(path, "{command}{}", self.point(x, y));
-            }
-            // A point alone is a dot: a line of no length with round ends.
-            if let [(x, y)] = piece[..] {
-                let _ = write!(path, "L{}", self.point(x, y));
-            }
-        }
-        format!("<path class=\"line s{}\" d=\"{path}\"/>", curve.style % STYLES)
-    }
-
-    fn band(&self, curve: &Curve) -> String {
-        if curve.band.is_empty() {
-            return String::new();
-        }
-        let above = curve.band.iter().map(|&(x, _, most)| self.point(x, most));
-        let below = curve.band.iter().rev().map(|&(x, least, _)| self.point(x, least));
-        let path = above.chain(below).collect::<Vec<_>>().join("L");
-        format!("<path class=\"band s{}\" d=\"M{path}Z\"/>", curve.style % STYLES)
-    }
-
-    fn dots(&self, curve: &Curve) -> String {
-        let mut dots = String::new();
-        for (x, y) in curve.points().filter(|_| curve.dotted) {
-            let (x, y) = (percent(self.x.place(x)), percent(1.0 - self.y.place(y)));
-            let style = curve.style % STYLES;
-            let _ = write!(dots, "<circle class=\"dot s{style}\" cx=\"{x}\" cy=\"{y}\" r=\"3\"/>");
-        }
-        dots
-    }
-
-    fn point(&self, x: f64, y: f64) -> String {
-        format!("{} {}", thousandths(self.x.place(x)), thousandths(1.0 - self.y.place(y)))
+        Ok(())
     }
 }
 
-/// Parts of a figure, each made already.
-pub struct Figure<'f> {
-    pub id: &'f str,
-    pub title: &'f str,
-    pub description: &'f str,
-    pub legend: &'f str,
-    pub height: u32,
-    /// Grid and numbers, which may stand outside of the picture.
-    pub axes: &'f str,
-    pub inner: &'f str,
-    pub x_name: &'f str,
-    /// Whether it takes the page's whole width.
-    pub wide: bool,
-}
-
-/// The figure with its caption, its legend above and the axis' name below.
-pub fn figure(parts: &Figure<'_>) -> String {
-    let Figure { id, title, description, legend, height, axes, inner, x_name, wide } = parts;
-    let (title, description, x_name) = (escape(title), escape(description), escape(x_name));
-    let class = if *wide { " class=\"wide\"" } else { "" };
-    format!(
-        "<figure{class}><figcaption>{title}</figcaption>\n{legend}<div class=\"plot\">\
-         <svg role=\"img\" aria-labelledby=\"{id}-t {id}-d\" width=\"100%\" height=\"{height}\">\
-         <title id=\"{id}-t\">{title}</title><desc id=\"{id}-d\">{description}</desc>\n\
-         {axes}\n{inner}</svg></div>\
-         <p class=\"axis\">{x_name}</p></figure>\n"
-    )
-}
-
-/// Shapes in places from 0 to 1000 either way, stretched into a part of the picture's height.
-pub fn stretched(shapes: &str, y: &str, height: &str) -> String {
-    format!(
-        "<svg x=\"0\" y=\"{y}\" width=\"100%\" height=\"{height}\" viewBox=\"0 0 1000 1000\" \
-         preserveAspectRatio=\"none\" aria-hidden=\"true\">{shapes}</svg>\n"
-    )
-}
-
-/// Lines across the picture with their numbers on the left.
-fn grid(axis: &Axis) -> String {
-    let mut grid = String::new();
-    for tick in &axis.ticks {
-        let (y, label) = (percent(1.0 - axis.place(*tick)), axis.label(*tick));
-        let _ = write!(
-            grid,
-            "<line class=\"grid\" x1=\"0\" x2=\"100%\" y1=\"{y}\" y2=\"{y}\"/>\
-             <text x=\"-8\" y=\"{y}\" dy=\"4\" text-anchor=\"end\">{label}</text>"
-        );
-    }
-    grid
-}
-
-/// Numbers below the picture. Those at its ends stay within its width.
-pub fn x_labels(axis: &Axis, height: u32) -> String {
-    let mut labels = String::new();
-    for tick in &axis.ticks {
-        let place = axis.place(*tick);
-        let label = axis.label(*tick);
-        let anchor = match place {
-            0.97.. => "end",
-            ..0.03 if label.len() > 1 => "start",
-            _ => "middle",
+impl Chart {
+    /// The chart as a figure; `None` where there is nothing to draw.
+    ///
+    /// # Errors
+    /// When plotters cannot draw.
+    pub fn figure(self) -> anyhow::Result<Option<Figure>> {
+        let points = self.curves.iter().flat_map(Curve::points).map(|(_, y)| y);
+        let bands =
+            self.curves.iter().flat_map(|curve| &curve.band).flat_map(|&(_, least, most)| [least, most]);
+        let (least, most) = points
+            .chain(bands)
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), y| (y.min(least), y.max(most)));
+        if least > most {
+            return Ok(None);
+        }
+        let margin = 0.06 * (most - least);
+        let percent = |share: &f64| format!("{} %", number(&(100.0 * share)));
+        let axes = Axes {
+            size: (480, 224),
+            x_ticks: if self.whole { (self.x.end - self.x.start + 1.0).min(7.0) as usize } else { 7 },
+            x: self.x,
+            y: self.y.unwrap_or(least - margin..most + margin),
+            y_label: Some(if self.percent { &percent } else { &number }),
         };
-        let (x, end) = (percent(place), height + 6);
-        let _ = write!(
-            labels,
-            "<line class=\"tick\" x1=\"{x}\" x2=\"{x}\" y1=\"{height}\" y2=\"{end}\"/>\
-             <text x=\"{x}\" y=\"{}\" text-anchor=\"{anchor}\">{label}</text>",
-            height + 19
-        );
+        let picture = axes.draw(&self.told, |chart| {
+            draw_marks(chart, &self.marks)?;
+            self.curves.iter().try_for_each(|curve| curve.draw(chart))
+        })?;
+        let mut legend: Vec<Key> =
+            self.curves.iter().map(|curve| Key::new("line", curve.colour, &curve.name)).collect();
+        let banded = self.curves.iter().filter(|curve| !curve.band.is_empty());
+        legend.extend(banded.map(|curve| Key::new("band", curve.colour, "least to largest")));
+        legend.extend(key_of_marks(&self.marks));
+        let (id, title, description) = (self.id, self.title, self.description);
+        Ok(Some(Figure { id, title, description, legend, pictures: vec![picture], axis: self.axis }))
     }
-    labels
 }
 
-/// What is told of each stretch when one points at it.
-pub fn hovers(axis: &Axis, stretches: &[(f64, f64, String)]) -> String {
-    let mut html = String::new();
-    for (from, to, text) in stretches {
-        let (x, end) = (axis.place(*from), axis.place(*to));
-        let (x, width, text) = (percent(x), percent(end - x), escape(text));
-        let _ = writeln!(
-            html,
-            "<rect class=\"hover\" x=\"{x}\" width=\"{width}\" height=\"100%\"><title>{text}</title></rect>"
-        );
-    }
-    html
+/// Upright lines where a resumed run went on.
+pub fn draw_marks(chart: &mut Canvas<'_, '_>, marks: &[f64]) -> anyhow::Result<()> {
+    let y = chart.y_range();
+    chart.draw_series(marks.iter().map(|&x| PathElement::new([(x, y.start), (x, y.end)], MARK)))?;
+    Ok(())
 }
 
-/// Names of lines, each behind a piece of it.
-pub fn legend_of_lines(curves: &[Curve]) -> String {
-    let item = |curve: &Curve| format!("<li>{}{}</li>", sample(curve.style), escape(&curve.name));
-    let items: String = curves.iter().map(item).collect();
-    format!("<ul class=\"legend\">{items}</ul>\n")
+/// What the legend says of them.
+pub fn key_of_marks(marks: &[f64]) -> Option<Key> {
+    (!marks.is_empty()).then(|| Key::new("line", MARK, "resumed"))
 }
 
-/// A piece of a line in its style.
-pub fn sample(style: usize) -> String {
-    let style = style % STYLES;
-    format!(
-        "<svg class=\"sample\" width=\"26\" height=\"10\" aria-hidden=\"true\">\
-         <path class=\"line s{style}\" d=\"M1 5L25 5\"/></svg>"
-    )
-}
-
-/// A share of the picture's width or height.
-pub fn percent(share: f64) -> String {
-    format!("{}%", trimmed(100.0 * share, 2))
-}
-
-/// A share of a stretched picture's width or height.
-pub fn thousandths(share: f64) -> String {
-    trimmed(1000.0 * share, 1)
-}
-
-fn trimmed(value: f64, decimals: usize) -> String {
-    let text = format!("{value:.decimals$}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+/// A number beside an axis, with no more digits than it has.
+pub fn number(value: &f64) -> String {
+    let (scaled, unit) = match value.abs() {
+        1e15.. => return format!("{value:e}"),
+        1e6.. => (value / 1e6, " M"),
+        1e4.. => (value / 1e3, " k"),
+        _ => (*value, ""),
+    };
+    let text = format!("{scaled:.9}");
+    let text = text.trim_end_matches('0').trim_end_matches('.').replace('-', "−");
+    if text == "−0" { "0".to_owned() } else { text + unit }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn chart(x: Range<f64>, points: &[(f64, Option<f64>)]) -> Option<Figure> {
+        let curves = vec![Curve::of("<a>", 9, points.iter().copied())];
+        let (id, title, description, axis) = Default::default();
+        let told = vec![(0.0, 1.0, "<b>".to_owned())];
+        let (whole, percent, y, marks) = (false, false, None, vec![2.0]);
+        let chart = Chart { id, title, description, x, whole, axis, y, percent, curves, marks, told };
+        chart.figure().unwrap()
+    }
+
     #[test]
     fn a_line_has_a_gap_where_nothing_is_known() {
         let points =
             [(0.0, Some(1.0)), (1.0, Some(3.0)), (2.0, None), (3.0, Some(f64::NAN)), (4.0, Some(2.0))];
-        let curve = Curve::of("<a>", 9, points);
+        let curve = Curve::of("a", 0, points);
         assert_eq!(curve.pieces, [vec![(0.0, 1.0), (1.0, 3.0)], vec![(4.0, 2.0)]]);
-        let chart = Chart {
-            id: "c",
-            title: "T & t",
-            description: String::new(),
-            x: Axis::exactly(0.0, 4.0, 4),
-            x_name: "x",
-            y: Axis::around(0.0, 4.0, 4),
-            curves: vec![curve],
-            marks: vec![2.0],
-            hovers: vec![(0.0, 1.0, "<b>".to_owned())],
-        };
-        let html = chart.html();
-        assert!(html.contains("<path class=\"line s1\" d=\"M0 750L250 250M1000 500L1000 500\"/>"), "{html}");
-        assert!(html.contains("<line class=\"mark\" x1=\"50%\""), "{html}");
-        assert!(html.contains("x=\"0%\" width=\"25%\" height=\"100%\"><title>&lt;b&gt;</title>"), "{html}");
-        assert!(html.contains("<title id=\"c-t\">T &amp; t</title>"), "{html}");
+        let figure = chart(0.0..4.0, &points).unwrap();
+        let picture = &figure.pictures[0];
+        // The piece of one point is a dot; the mark is a line in a colour of its own.
+        let colour = hex(line(1));
+        assert_eq!(picture.svg.matches(&format!("<circle cx=\"1856\"")).count(), 1, "{}", picture.svg);
+        assert!(picture.svg.contains(&format!("stroke=\"{colour}\"")) && picture.svg.contains(&hex(MARK)));
+        let hover = &picture.hovers[0];
+        assert_eq!((hover.x, hover.width, hover.text.as_str()), (264, 398, "<b>"));
+        let names: Vec<&str> = figure.legend.iter().map(|key| key.name.as_str()).collect();
+        assert_eq!(names, ["<a>", "resumed"]);
     }
 
     #[test]
-    fn places_have_no_more_digits_than_are_seen() {
-        assert_eq!(
-            (percent(1.0 / 3.0), percent(0.5), percent(-0.0)),
-            ("33.33%".into(), "50%".into(), "0%".into())
-        );
-        assert_eq!((thousandths(0.12345), thousandths(1.0)), ("123.5".into(), "1000".into()));
+    fn every_colour_of_a_picture_is_in_the_palette() {
+        let figure = chart(0.0..4.0, &[(0.0, Some(1.0)), (1.0, Some(3.0)), (4.0, None)]).unwrap();
+        let palette = palette();
+        for part in figure.pictures[0].svg.split('<').filter(|part| !part.starts_with("text")) {
+            for colour in part.split("=\"#").skip(1).map(|rest| format!("#{}", &rest[..6])) {
+                assert!(palette.iter().any(|(known, _)| *known == colour), "{colour} of <{part}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_number_alone_and_hostile_ones_have_an_axis_too() {
+        assert!(chart(0.0..0.0, &[]).is_none());
+        for number in [3.0, 0.0, -1e-300, 1e299, -1e299, 1e16, 1e-12] {
+            for other in [number, 1.0 + number, 0.0, -number, 2.0 * number] {
+                let figure = chart(0.0..4.0, &[(0.0, Some(number)), (1.0, Some(other))]).unwrap();
+                let svg = &figure.pictures[0].svg;
+                assert!(svg.len() < 9000 && !svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+            }
+        }
+        assert!(chart(0.0..f64::MAX, &[(1.0, Some(f64::INFINITY)), (2.0, Some(2.0))]).is_some());
+    }
+
+    #[test]
+    fn numbers_have_the_digits_that_tell_them_apart() {
+        let told = [0.0, 0.30000000000000004, 1.25, -0.5, 20_000.0, 390_200.0, 3e7, 1e300, -0.0];
+        let texts = ["0", "0.3", "1.25", "−0.5", "20 k", "390.2 k", "30 M", "1e300", "0"];
+        assert_eq!(told.map(|value| number(&value)), texts);
     }
 }

@@ -3,29 +3,24 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `read` | a metrics file, line by line, and what may be wrong with one |
-//! | `run`, `timeline`, `roles` | the figures of a run; where its time went |
+//! | `run`, `timeline` | the figures of a run; where its time went |
 //! | `stretches`, `histogram` | sums in memory that does not grow with the file |
-//! | `axis`, `chart`, `html` | ticks, lines, tables: what knows nothing of runs |
+//! | `chart` | axes, lines and legends, drawn by plotters: it knows nothing of runs |
 //! | `stages`, `curves`, `sizes` | the pictures |
-//! | `memory` | what the processes had of memory |
-//! | `section`, `compare`, `page` | the page |
+//! | `view` | what the template sees of a run |
+//! | `page`, `page.html`, `style.css`, `point.js` | the template and its language |
 
-mod axis;
 mod chart;
-mod compare;
 mod curves;
 mod histogram;
-mod html;
-mod memory;
 mod page;
 mod read;
-mod roles;
 mod run;
-mod section;
 mod sizes;
 mod stages;
 mod stretches;
 mod timeline;
+mod view;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -48,7 +43,7 @@ pub fn run(flags: &ReportFlags) -> anyhow::Result<()> {
     let work = Work::of_unknown_length("reading");
     let runs = flags.runs.iter().map(|path| read::run(path)).collect::<anyhow::Result<Vec<_>>>()?;
     drop(work);
-    let page = page::of(&runs);
+    let page = page::of(&runs)?;
     write_output(&flags.out, page.as_bytes()).map_err(|error| exit::of_output("--out", &flags.out, error))?;
     let size = ByteSize::from_bytes(page.len() as u64);
     out::say(&format!("{}: {size}, open it in a browser", flags.out.display()));

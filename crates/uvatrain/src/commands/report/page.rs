@@ -2,14 +2,23 @@
 
 use std::path::Path;
 
-use super::html::{escape, shortened};
-use super::run::Run;
-use super::{compare, section};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Serde, Value, ValueKind};
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, context};
+use uva_runtime::spec::ByteSize;
 
-/// Colours, sizes and what is different on a telephone, in the dark and on paper.
+use super::run::Run;
+use super::view::{View, differences, results_of_any};
+use super::{chart, curves};
+use crate::ui::format;
+
+/// What is on the page, and in which words.
+const TEMPLATE: &str = include_str!("page.html");
+/// Colours, sizes and what is different on a phone, in the dark and on paper.
 const STYLE: &str = include_str!("style.css");
-/// Nothing is fetched and nothing runs, whatever a file's names might have made of the page.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+/// Shows what lies under the pointer. The template names its hash: nothing else runs, whatever a file's names might have
+/// made of the page.
+const SCRIPT: &str = include_str!("point.js");
 
 /// How fine pictures are: of many runs each gets less, so that the page stays one that a browser likes.
 #[derive(Clone, Copy, Debug)]
@@ -24,75 +33,212 @@ pub struct Scale {
 
 impl Scale {
     fn of(runs: usize) -> Self {
-        let runs = runs.max(1);
-        let share = |all: usize, least: usize, most: usize| (all / runs).clamp(least, most);
+        let share = |all: usize, least: usize, most: usize| (all / runs.max(1)).clamp(least, most);
         Self { windows: share(600, 24, 120), points: share(1600, 40, 240), hovers: share(300, 12, 60) }
     }
 }
 
 /// The report on these runs.
-pub fn of(runs: &[Run]) -> String {
+///
+/// # Errors
+/// When a picture cannot be drawn.
+pub fn of(runs: &[Run]) -> anyhow::Result<String> {
     let named: Vec<(String, &Run)> = names(runs).into_iter().zip(runs).collect();
     let scale = Scale::of(runs.len());
-    let (title, subtitle) = match &named[..] {
-        [(_, run)] => (format!("Run on {}", shortened(run.dataset(), 80)), what(run)),
-        several => (
-            format!("{} runs compared", several.len()),
-            several.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
-        ),
-    };
-    let mut body = format!(
-        "<header><p class=\"program\">uvatrain report</p><h1>{}</h1>\n<p class=\"subtitle\">{}</p></header>\n\
-         <main>\n",
-        escape(&title),
-        escape(&shortened(&subtitle, 400))
+    let views = named.iter().enumerate().map(|(number, named)| View::of(named, number, scale));
+    let views = views.collect::<anyhow::Result<Vec<_>>>()?;
+    let compared = if views.len() > 1 { curves::figures(&named, "all", scale)? } else { Vec::new() };
+    let page = environment().render_named_str(
+        "page.html",
+        TEMPLATE,
+        context! {
+            runs => Value::from(Serde(&views)),
+            compared => Value::from(Serde(compared)),
+            differences => Value::from(Serde(differences(&views))),
+            results => results_of_any(&views),
+            palette => chart::palette(),
+            style => Value::from_safe_string(STYLE.to_owned()),
+            script => Value::from_safe_string(SCRIPT.to_owned()),
+            version => env!("CARGO_PKG_VERSION"),
+        },
     );
-    if let [(name, run)] = &named[..] {
-        body += &format!("<section id=\"run1\">\n{}</section>\n", section::of(run, "run1", name, scale));
-    } else {
-        body += &compare::of(&named, scale);
-        for (index, (name, run)) in named.iter().enumerate() {
-            let id = format!("run{}", index + 1);
-            let (heading, subtitle) = (escape(name), escape(&shortened(&what(run), 400)));
-            let inner = section::of(run, &id, name, scale);
-            body += &format!(
-                "<section id=\"{id}\" class=\"run\">\n<h2>{heading}</h2>\n<p class=\"subtitle\">{subtitle}</p>\n\
-                 {inner}</section>\n"
-            );
-        }
-    }
-    let version = env!("CARGO_PKG_VERSION");
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"/>\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
-         <meta name=\"color-scheme\" content=\"light dark\"/>\n<title>{}</title>\n<style>\n{STYLE}</style>\n\
-         </head>\n<body>\n{body}</main>\n<footer>Made by uvatrain {version} from the runs' metrics.</footer>\n\
-         </body>\n</html>\n",
-        escape(&title)
-    )
-}
-
-/// In one line what a run was.
-fn what(run: &Run) -> String {
-    let option = |name: &str| run.option(name).map(section::word);
-    let model = match run.command() {
-        Some(command) => format!("{}, fed by uvatrain", shortened(&command, 120)),
-        None => option("model").unwrap_or_else(|| "training".to_owned()),
-    };
-    let fanouts = option("fanouts").map(|fanouts| format!("fanouts {fanouts}"));
-    let size = option("batch_size").map(|size| format!("batches of {size}"));
-    let parts = [Some(model), fanouts, size, Some(format!("on {}", section::device(run)))];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+    Ok(page?)
 }
 
 /// Short names that tell runs apart: their files' stems, or the files where two would be the same.
 fn names(runs: &[Run]) -> Vec<String> {
-    let stem = |path: &Path| path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    let stems: Vec<String> = runs.iter().map(|run| stem(&run.path)).collect();
-    let name = |(run, stem): (&Run, &String)| match stems.iter().filter(|other| *other == stem).count() {
-        1 => stem.clone(),
-        _ => run.path.display().to_string(),
+    let stem = |run: &Run| {
+        Path::new(&run.path).file_stem().map_or(run.path.clone(), |stem| stem.to_string_lossy().into())
     };
-    runs.iter().zip(&stems).map(name).map(|name| shortened(&name, 60)).collect()
+    let stems: Vec<String> = runs.iter().map(stem).collect();
+    let name = |(run, stem): (&Run, &String)| match stems.iter().filter(|other| *other == stem).count() {
+        1 => short(stem, 60),
+        _ => short(&run.path, 60),
+    };
+    runs.iter().zip(&stems).map(name).collect()
+}
+
+/// The template's language. A value that is not of the kind that a filter writes becomes a dash: files can say what they
+/// like.
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+    environment.set_syntax(syntax.expect("the delimiters are the usual ones"));
+    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_formatter(|out, _, value| {
+        let text = if value.is_safe() { value.to_string() } else { escape(&word(value)) };
+        Ok(out.write_str(&text)?)
+    });
+    let number = |value: &Value| f64::try_from(value.clone()).ok();
+    let dash = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
+    environment.add_filter("count", move |value: Value| dash(u64::try_from(value).ok().map(format::count)));
+    environment.add_filter("seconds", move |value: Value| dash(number(&value).map(format::seconds)));
+    environment.add_filter("percent", move |value: Value| {
+        dash(number(&value).map(|n| format::percent(n).to_string()))
+    });
+    environment.add_filter("whole_percent", move |value: Value| {
+        dash(number(&value).map(|n| format!("{:.0} %", 100.0 * n)))
+    });
+    environment.add_filter("bytes", move |value: Value| {
+        dash(number(&value).map(|bytes| ByteSize::from_bytes(bytes as u64).to_string()))
+    });
+    environment.add_filter("fixed", move |value: Value, digits: usize| {
+        dash(number(&value).map(|n| format!("{n:.digits$}")))
+    });
+    environment.add_filter("short", |value: Value, most: usize| short(&word(&value), most));
+    environment
+}
+
+/// A value as it is typed.
+fn word(value: &Value) -> String {
+    match value.kind() {
+        ValueKind::None => "–".to_owned(),
+        ValueKind::String => value.to_string(),
+        ValueKind::Seq => {
+            let words = value.try_iter().into_iter().flatten().map(|part| word(&part));
+            words.collect::<Vec<_>>().join(",")
+        }
+        _ => serde_json::to_string(value).unwrap_or_default(),
+    }
+}
+
+/// The beginning of a text that may be long.
+fn short(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+/// Text as it may stand between tags and within quotes, of well-formed XML too. What XML has no place for becomes a
+/// replacement character.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\n' | '\t' => escaped.push(character),
+            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
+            _ if character.is_control() => escaped.push('\u{fffd}'),
+            _ => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uva_runtime::metrics::{Event, Start};
+
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_text_is_markup() {
+        let hostile = "<script>'&\"\u{0}\u{1b}\u{ffff}";
+        assert_eq!(escape(hostile), "&lt;script&gt;&#39;&amp;&quot;\u{fffd}\u{fffd}\u{fffd}");
+        let page =
+            environment().render_named_str("a.html", "{{ a }} {{ a|short(3) }}", context! { a => hostile });
+        assert_eq!(page.unwrap(), format!("{} &lt;sc…", escape(hostile)));
+        assert_eq!((short("größer", 4), short("größer", 6)), ("größ…".into(), "größer".into()));
+    }
+
+    #[test]
+    fn a_value_that_a_filter_cannot_write_is_a_dash() {
+        let template = "{{ a|count }} {{ a|seconds }} {{ a|percent }} {{ a|whole_percent }} {{ a|bytes }} {{ a|fixed(2) }}";
+        let written = |a: serde_json::Value| {
+            environment()
+                .render_named_str("a.html", template, context! { a => Value::from(Serde(a)) })
+                .unwrap()
+        };
+        for unknown in [json!(null), json!("7x"), json!([1]), json!({ "b": 2 })] {
+            assert_eq!(written(unknown), "– – – – – –");
+        }
+        assert_eq!(written(json!(2)), "2 2.00 s 200.0\u{a0}% 200 % 2 B 2.00");
+        assert_eq!(word(&Value::from(Serde(json!([1, [2.5, "a"], true])))), "1,2.5,a,true");
+    }
+
+    #[test]
+    fn every_colour_of_a_picture_is_another_in_the_dark() {
+        for (_, name) in chart::palette() {
+            let times = STYLE.matches(&format!("--{name}: ")).count();
+            assert!(
+                times == 3 || name == "mark",
+                "--{name} stands there {times} times: by day, in the dark, on paper"
+            );
+        }
+    }
+
+    /// The sentence on a run whose roles worked these seconds of ten.
+    fn verdict(working: [f64; 3], waiting_output: f64, in_force: serde_json::Value) -> Option<String> {
+        let start = Start { version: String::new(), dataset: json!({}), options: json!({}), in_force };
+        let mut run = Run::new(Path::new("f"), start).unwrap();
+        let role = |working: f64, output: f64| {
+            json!({ "processes": 2, "working_s": working, "waiting_input_s": 10.0 - working - output,
+                "waiting_output_s": output, "peak_rss_bytes": 7 })
+        };
+        let [sampler, producer, consumer] = working;
+        let roles = json!({ "sampler": role(sampler, 0.0), "producer": role(producer, waiting_output),
+            "consumer": role(consumer, 0.0) });
+        let end = json!({ "event": "end", "stopped_early": false, "bottleneck": "", "epochs": 1, "seconds": 10.0,
+            "batches": 1, "batches_per_second": 1.0, "roles": roles });
+        run.take(serde_json::from_value::<Event>(end).unwrap()).unwrap();
+        let page = of(&[run]).unwrap().replace('\u{a0}', " ");
+        Some(page.split_once("<p class=\"verdict\">")?.1.split_once("</p>")?.0.to_owned())
+    }
+
+    #[test]
+    fn the_verdict_names_the_busiest_role_and_the_option_that_helps_it() {
+        let cpu = json!({ "device": "cpu", "samplers": 2, "gather_threads": 3, "train_threads": 1,
+            "feature_slots": 2 });
+        let gpu = json!({ "device": "cuda:0", "sampler": "gpu" });
+        let command = json!({ "device": "cpu", "command": ["python", "x.py"] });
+        for (working, output, in_force, parts) in [
+            ([9.5, 1.0, 4.0], 0.0, &cpu, ["95.0 %", "<code>--samplers 3</code> (2 now)"]),
+            ([1.0, 8.0, 4.0], 0.0, &cpu, ["80.0 %", "<code>--gather-threads 4</code> (3 now)"]),
+            ([1.0, 2.0, 9.9], 0.0, &cpu, ["99.0 %", "<code>--train-threads 2</code> (1 now)"]),
+            (
+                [1.0, 4.0, 3.0],
+                0.0,
+                &cpu,
+                ["the producer worked most, 40.0 %", "<code>--slots 3</code> (2 now)"],
+            ),
+            ([9.0, 1.0, 2.0], 0.0, &gpu, ["sampler on the GPU", "<code>--gpu-cache</code>"]),
+            ([1.0, 9.0, 2.0], 0.0, &gpu, ["the producer", "<code>--gpu-cache</code> keeps"]),
+            ([1.0, 2.0, 9.0], 0.0, &gpu, ["the consumer", "<code>--hidden</code>"]),
+            ([1.0, 2.0, 9.0], 0.0, &command, ["The command is", "in the command itself"]),
+            ([1.0, 2.0, 3.0], 8.0, &command, ["waited 80.0 %", "what the command does besides"]),
+            ([1.0, 2.0, 3.0], 8.0, &cpu, ["waited 80.0 %", "its start, and evaluation"]),
+        ] {
+            let verdict = verdict(working, output, in_force.clone()).unwrap();
+            assert!(parts.iter().all(|part| verdict.contains(part)), "{working:?}: {verdict}");
+        }
+        let idle = json!({ "device": "cpu" });
+        assert!(verdict([0.0; 3], 0.0, idle).is_none());
+    }
 }

@@ -1,8 +1,10 @@
 //! One run, as its metrics tell it: everything that the page needs, and no more than that is kept.
 
+use std::collections::BTreeMap;
 use std::ops::AddAssign;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use serde::Serialize;
 use serde_json::Value;
 use uva_runtime::metrics::{BatchEvent, CacheTotals, End, EpochEvent, Event, Start};
 
@@ -17,10 +19,11 @@ const MOST_LAYERS: usize = 64;
 /// More than a machine starts.
 const MOST_SAMPLERS: u64 = 4096;
 
-/// A run.
-#[derive(Clone, Debug)]
+/// A run. What is not skipped is what the page's template sees of it.
+#[derive(Clone, Debug, Serialize)]
 pub struct Run {
-    pub path: PathBuf,
+    /// Its file.
+    pub path: String,
     /// What it began with; where it was resumed, what it last began with.
     pub start: Start,
     /// How often it was resumed.
@@ -31,33 +34,36 @@ pub struct Run {
     pub unknown: u64,
     pub totals: Totals,
     /// Time, and what the roles did with it.
+    #[serde(skip)]
     pub timeline: Timeline,
     /// The losses of batches, by how many batches of training lie before.
+    #[serde(skip)]
     pub losses: Stretches<Seen>,
     /// How many batches of training lie before the end of the last batch.
     pub trained: u64,
+    #[serde(skip)]
     pub epochs: Stretches<Epochs>,
     pub last_epoch: Option<EpochEvent>,
+    #[serde(skip)]
     pub input_nodes: Histogram,
     /// Edges of each layer, the hop at the seeds first.
+    #[serde(skip)]
     pub edges: Vec<Histogram>,
     /// How the run ended, where it did.
     pub end: Option<End>,
 }
 
 /// What a run's training batches come to, those that were trained again after a resume counted twice.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Totals {
     pub batches: u64,
-    pub seeds: u64,
     pub input_nodes: u64,
-    pub edges: u64,
     /// Absent in a run without caches.
     pub cache: Option<CacheTotals>,
 }
 
 /// One epoch, or several that lie together.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Epochs {
     pub train_loss: Seen,
     pub train_accuracy: Seen,
@@ -83,7 +89,7 @@ impl Run {
     /// What of it makes no sense.
     pub fn new(path: &Path, start: Start) -> Result<Self, String> {
         Ok(Self {
-            path: path.to_owned(),
+            path: path.display().to_string(),
             resumed: 0,
             cut: None,
             unknown: 0,
@@ -167,10 +173,8 @@ impl Run {
         let totals = &mut self.totals;
         for (histogram, &edges) in self.edges.iter_mut().zip(&batch.edges) {
             histogram.add(edges as u64);
-            totals.edges = totals.edges.saturating_add(edges as u64);
         }
         totals.batches += 1;
-        totals.seeds = totals.seeds.saturating_add(batch.seeds as u64);
         totals.input_nodes = totals.input_nodes.saturating_add(batch.input_nodes as u64);
         if let Some(counts) = batch.cache {
             totals.cache.get_or_insert_default().add(counts, batch.epoch, counted);
@@ -206,12 +210,12 @@ impl Run {
         self.start.dataset["name"].as_str().filter(|name| !name.is_empty()).unwrap_or("unnamed dataset")
     }
 
-    /// An option, or what it came to; the loader's stand one level deeper.
-    pub fn option(&self, name: &str) -> Option<&Value> {
+    /// Options by name, or what they came to; the loader's stand one level deeper.
+    pub fn options(&self) -> BTreeMap<&str, &Value> {
         let Start { options, in_force, .. } = &self.start;
-        [&in_force[name], &options[name], &options["loader"][name], &options["backend"][name]]
-            .into_iter()
-            .find(|value| !value.is_null())
+        let parts = [&options["backend"], &options["loader"], options, in_force];
+        let fields = parts.into_iter().filter_map(Value::as_object).flatten();
+        fields.filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.as_str(), value)).collect()
     }
 
     /// Bytes of a feature row, where the dataset's type is one that is known.
@@ -264,15 +268,12 @@ mod tests {
         }
         run.take(batch(1, 0, None)).unwrap();
         let totals = run.totals;
-        assert_eq!(
-            (totals.batches, totals.seeds, totals.input_nodes, totals.edges),
-            (11, 1100, 5500, 11_000)
-        );
+        assert_eq!((totals.batches, totals.input_nodes), (11, 5500));
         assert_eq!(totals.cache.unwrap().all().row_hits, 220);
         let (width, losses) = run.losses.at_most(5);
         assert_eq!((width, losses[1].mean()), (2, Some(2.5)));
         assert_eq!(run.row_bytes(), Some(48));
-        assert_eq!(run.option("batch_size"), Some(&json!(100)));
+        assert_eq!(run.options()["batch_size"], &json!(100));
         assert_eq!(run.edges[1].range(), Some((700, 700)));
     }
 

@@ -1,170 +1,117 @@
-//! The picture of the pipeline: what each role did with its time, as stacked areas.
+//! The picture of the pipeline: what each stage did with its time, as stacked areas.
 
 use std::fmt::Write;
 
-use super::axis::{Axis, TimeUnit, stretch};
-use super::chart::{Figure, figure, hovers, percent, stretched, thousandths, x_labels};
-use super::html::{Table, escape};
-use super::roles::sums;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::chart::{Axes, Canvas, DOINGS, Figure, Key, RULE, UNIT, UNKNOWN, draw_marks, key_of_marks};
+use super::curves::unit;
 use super::run::Run;
-use super::timeline::{DOINGS, ROLES, Window};
+use super::timeline::{self, ROLES, Stretch};
+use crate::ui::bottleneck::RoleSum;
 use crate::ui::format;
 
-/// Of a role's strip, and of the line above it that names it.
-const STRIP: u32 = 62;
-const NAME: u32 = 24;
-const STEP: u32 = STRIP + NAME + 6;
+/// A strip is 1 high; the room above it, for its name, is this.
+const NAME: f64 = 0.48;
 
-/// The figure, at most so many stretches; nothing where no batch was trained.
-pub fn figure_of(run: &Run, id: &str, wanted: usize) -> String {
-    let (width, windows) = run.timeline.windows(wanted);
+/// The figure, of at most so many stretches; for a phone it is drawn once more.
+///
+/// # Errors
+/// When plotters cannot draw.
+pub fn figure(run: &Run, sums: &[RoleSum; 3], id: &str, wanted: usize) -> anyhow::Result<Figure> {
     let length = run.timeline.length();
-    if windows.is_empty() || length == 0 {
-        return String::new();
+    let (unit, microseconds) = unit(length);
+    let mut description = String::from("Shares of each role's time.");
+    for (name, sum) in ROLES.iter().zip(sums) {
+        let _ = write!(description, " The {name} worked {} of it.", format::percent(sum.working()));
     }
-    let unit = TimeUnit::of(length);
-    let axis = Axis::exactly(0.0, length as f64 / unit.microseconds, 5);
-    let sums = sums(run);
-    let stretches: Vec<Stretch> = windows
-        .iter()
-        .enumerate()
-        .map(|(index, window)| {
-            let from = index as u64 * width;
-            // The last is as long as the run goes on.
-            let to = (from + width).min(length).max(from + 1);
-            Stretch { from: from as f64, to: to as f64, window: *window }
-        })
-        .collect();
-    let mut inner = String::new();
-    let mut description = String::from("Shares of each role's time. ");
-    for (role, name) in ROLES.iter().enumerate() {
-        let top = role as u32 * STEP + NAME;
-        let processes = match role {
-            0 if run.timeline.samplers() > 1 => format!("s, mean of {}", run.timeline.samplers()),
-            _ => String::new(),
+    let marks: Vec<f64> = run.timeline.resumed().iter().map(|mark| *mark as f64 / microseconds).collect();
+    let picture = |width: u32, wanted: usize| {
+        let stretches = run.timeline.stretches(wanted);
+        let axes = Axes {
+            size: (width, 306),
+            x: 0.0..length as f64 / microseconds,
+            y: 0.0..3.0 * (1.0 + NAME),
+            x_ticks: width as usize / 70,
+            y_label: None,
         };
-        let working = format::percent(sums[role].working());
-        let _ = writeln!(
-            inner,
-            "<text class=\"role\" x=\"0\" y=\"{}\">{name}{processes}</text>\
-             <text x=\"100%\" y=\"{}\" text-anchor=\"end\">worked {working}</text>\
-             <rect class=\"unknown\" x=\"0\" y=\"{top}\" width=\"100%\" height=\"{STRIP}\"/>",
-            top - 7,
-            top - 7
-        );
-        let _ = write!(description, "The {name} worked {working} of it. ");
-        inner += &stretched(&areas(&stretches, role, length as f64), &top.to_string(), &STRIP.to_string());
-    }
-    for mark in run.timeline.resumed() {
-        let x = percent(*mark as f64 / length as f64);
-        let _ = write!(inner, "<line class=\"mark\" x1=\"{x}\" x2=\"{x}\" y1=\"{NAME}\" y2=\"100%\"/>");
-    }
-    let told: Vec<(f64, f64, String)> = stretches
-        .iter()
-        .map(|stretch| (stretch.from / unit.microseconds, stretch.to / unit.microseconds, stretch.told()))
+        let told = stretches.iter().map(|s| (s.from / microseconds, s.to / microseconds, told(s)));
+        axes.draw(&told.collect::<Vec<_>>(), |chart| {
+            for (role, sum) in sums.iter().enumerate() {
+                draw_strip(chart, &stretches, microseconds, role)?;
+                draw_names(chart, run, role, sum)?;
+            }
+            draw_marks(chart, &marks)
+        })
+    };
+    let mut legend: Vec<Key> = DOINGS
+        .into_iter()
+        .zip(timeline::DOINGS)
+        .map(|(colour, name)| Key::new("area", colour, name))
         .collect();
-    inner += &hovers(&axis, &told);
-    let height = STEP * ROLES.len() as u32 - 6;
-    figure(&Figure {
-        id,
-        title: "What each stage did",
-        description: &description,
-        legend: &legend(),
-        height,
-        axes: &x_labels(&axis, height),
-        inner: &inner,
-        x_name: &format!("{} since the first batch began", unit.name),
-        wide: true,
+    legend.push(Key::new("area", UNKNOWN, "start, validation, end"));
+    legend.extend(key_of_marks(&marks));
+    Ok(Figure {
+        id: format!("{id}-stages"),
+        title: "What each stage did".to_owned(),
+        description,
+        legend,
+        pictures: vec![picture(1072, wanted)?, picture(480, wanted / 2)?],
+        axis: format!("{unit} since the first batch began"),
     })
 }
 
-/// A stretch of the run's time, in microseconds.
-struct Stretch {
-    from: f64,
-    to: f64,
-    window: Window,
+/// Where the strip of a role begins, from below.
+fn base(role: usize) -> f64 {
+    (ROLES.len() - 1 - role) as f64 * (1.0 + NAME)
 }
 
-impl Stretch {
-    fn shares(&self, role: usize) -> [f64; 3] {
-        self.window.shares(role, self.to - self.from)
-    }
-
-    fn told(&self) -> String {
-        let mut text = stretch(self.from, self.to);
-        for (role, name) in ROLES.iter().enumerate() {
-            let [working, input, output] = self.shares(role).map(|share| format!("{:.0} %", 100.0 * share));
-            let _ =
-                write!(text, "\n{name}: working {working}, waiting for input {input}, for output {output}");
-        }
-        text
-    }
-}
-
-/// The three areas of a role, one on the other.
-fn areas(stretches: &[Stretch], role: usize, length: f64) -> String {
-    let mut html = String::new();
-    for doing in 0..DOINGS.len() {
-        let mut path = String::new();
+/// The three areas of a role, the highest first, so that the others cover it.
+fn draw_strip(
+    chart: &mut Canvas<'_, '_>,
+    stretches: &[Stretch],
+    microseconds: f64,
+    role: usize,
+) -> anyhow::Result<()> {
+    let (base, x) = (base(role), chart.x_range());
+    let corners = [(x.start, base), (x.end, base + 1.0)];
+    chart.draw_series(
+        [UNKNOWN.filled(), RULE.into()].map(|style: ShapeStyle| Rectangle::new(corners, style)),
+    )?;
+    for doing in (0..DOINGS.len()).rev() {
+        let mut outline = vec![(x.start, base)];
         for stretch in stretches {
-            let shares = stretch.shares(role);
-            let below = shares[..doing].iter().sum::<f64>().min(1.0);
-            let above = (below + shares[doing]).min(1.0);
-            if above - below < 5e-4 {
-                continue;
-            }
-            let (left, right) = (thousandths(stretch.from / length), thousandths(stretch.to / length));
-            let (low, high) = (thousandths(1.0 - below), thousandths(1.0 - above));
-            let _ = write!(path, "M{left} {low}V{high}H{right}V{low}Z");
+            let height = stretch.shares(role)[..=doing].iter().sum::<f64>().min(1.0);
+            outline.extend([stretch.from, stretch.to].map(|at| (at / microseconds, base + height)));
         }
-        if !path.is_empty() {
-            let _ = write!(html, "<path class=\"doing{doing}\" d=\"{path}\"/>");
-        }
+        outline.push((x.end, base));
+        chart.draw_series([Polygon::new(outline, DOINGS[doing])])?;
     }
-    html
+    Ok(())
 }
 
-fn legend() -> String {
-    let mut items = String::new();
-    for (doing, name) in DOINGS.iter().enumerate() {
-        let _ = write!(items, "<li><span class=\"swatch doing{doing}\"></span>{name}</li>");
+/// Above its strip: the role on the left, how much it worked on the right.
+fn draw_names(chart: &mut Canvas<'_, '_>, run: &Run, role: usize, sum: &RoleSum) -> anyhow::Result<()> {
+    let samplers = run.timeline.samplers();
+    let name = match role {
+        0 if samplers > 1 => format!("{}s, mean of {samplers}", ROLES[role]),
+        _ => ROLES[role].to_owned(),
+    };
+    let worked = format!("worked {}", format::percent(sum.working()));
+    let (x, y) = (chart.x_range(), base(role) + 1.0 + NAME / 3.0);
+    for (text, x, at) in [(name, x.start, HPos::Left), (worked, x.end, HPos::Right)] {
+        let style = TextStyle::from(("sans-serif", 16 * UNIT).into_font()).pos(Pos::new(at, VPos::Bottom));
+        chart.draw_series([Text::new(text, (x, y), style)])?;
     }
-    format!(
-        "<ul class=\"legend\">{items}\
-         <li><span class=\"swatch unknown\"></span>start, validation, end</li></ul>\n"
-    )
+    Ok(())
 }
 
-/// The same in numbers, with the speed: some rows over the run's time.
-pub fn table(run: &Run) -> Option<String> {
-    let (width, windows) = run.timeline.windows(12);
-    let length = run.timeline.length();
-    if windows.is_empty() || length == 0 {
-        return None;
+fn told(stretch: &Stretch) -> String {
+    let mut text = stretch.time();
+    for (role, name) in ROLES.iter().enumerate() {
+        let [working, input, output] = stretch.shares(role).map(|share| format!("{:.0} %", 100.0 * share));
+        let _ = write!(text, "\n{name}: working {working}, waiting for input {input}, for output {output}");
     }
-    let mut columns = vec!["time".to_owned(), "batches/s".to_owned()];
-    for role in ROLES {
-        columns.extend(["working", "input", "output"].map(|doing| format!("{role}: {doing}")));
-    }
-    let mut table = Table::new(
-        "What each stage did and batches a second, as a table",
-        &columns.iter().map(String::as_str).collect::<Vec<_>>(),
-    );
-    for (index, window) in windows.iter().enumerate() {
-        let from = index as u64 * width;
-        let to = (from + width).min(length);
-        let span = to.saturating_sub(from) as f64;
-        let speed = window.speed(span).map_or("–".to_owned(), |speed| format!("{speed:.1}"));
-        let mut row = vec![stretch(from as f64, to as f64), speed];
-        for role in 0..ROLES.len() {
-            row.extend(window.shares(role, span).map(|share| format!("{:.0} %", 100.0 * share)));
-        }
-        table.row(&row);
-    }
-    Some(table.folded())
-}
-
-/// A role's name with how many processes it has.
-pub fn role_name(role: &str, processes: usize) -> String {
-    escape(&if processes > 1 { format!("{role} × {processes}") } else { role.to_owned() })
+    text
 }

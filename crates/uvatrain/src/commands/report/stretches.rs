@@ -2,6 +2,8 @@
 
 use std::ops::AddAssign;
 
+use serde::{Serialize, Serializer};
+
 /// Sums over equal stretches of an axis. When they become too many, each two become one of twice the width.
 #[derive(Clone, Debug)]
 pub struct Stretches<T> {
@@ -84,6 +86,13 @@ impl Seen {
     /// The mean; `None` of nothing.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum / self.count as f64)
+    }
+}
+
+/// On the page they are their mean.
+impl Serialize for Seen {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.mean().serialize(serializer)
     }
 }
 

@@ -12,6 +12,7 @@ use std::ops::AddAssign;
 use uva_runtime::metrics::BatchEvent;
 
 use super::stretches::Stretches;
+use crate::ui::format;
 
 /// The roles in the order of a batch's way.
 pub const ROLES: [&str; 3] = ["sampler", "producer", "consumer"];
@@ -29,40 +30,48 @@ const WAITING_OUTPUT: usize = 2;
 const MOST: usize = 1024;
 
 /// What went on in a stretch of the run's time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
     /// Microseconds of each role in each of [`DOINGS`]; of samplers the mean.
     pub spent: [[f64; 3]; 3],
     /// Training batches, each spread over the time that it took the consumer.
     pub batches: f64,
-    /// Nodes of those.
-    pub input_nodes: f64,
     /// What was asked of the caches by those: list reads, hits, rows, hits.
     pub cache: [f64; 4],
 }
 
 impl AddAssign for Window {
     fn add_assign(&mut self, other: Self) {
-        let add = |to: &mut [f64], from: &[f64]| to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
-        for (mine, others) in self.spent.iter_mut().zip(&other.spent) {
-            add(mine, others);
-        }
-        add(&mut self.cache, &other.cache);
+        let mine = self.spent.as_flattened_mut().iter_mut().chain(&mut self.cache);
+        let others = other.spent.as_flattened().iter().chain(&other.cache);
+        mine.zip(others).for_each(|(sum, more)| *sum += more);
         self.batches += other.batches;
-        self.input_nodes += other.input_nodes;
     }
 }
 
-impl Window {
-    /// Shares of a role's time in a stretch of this many microseconds. What they leave of 1 is not known.
-    pub fn shares(&self, role: usize, width: f64) -> [f64; 3] {
-        self.spent[role].map(|spent| if width > 0.0 { (spent / width).clamp(0.0, 1.0) } else { 0.0 })
+/// A stretch from one moment of the run's time to another, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch {
+    pub from: f64,
+    pub to: f64,
+    pub window: Window,
+}
+
+impl Stretch {
+    /// Shares of a role's time in each of [`DOINGS`]. The rest of 1 is not known.
+    pub fn shares(&self, role: usize) -> [f64; 3] {
+        self.window.spent[role].map(|spent| (spent / (self.to - self.from)).clamp(0.0, 1.0))
     }
 
     /// Batches a second while training; `None` where too little of the stretch was training to tell.
-    pub fn speed(&self, width: f64) -> Option<f64> {
-        let training = self.spent[CONSUMER].iter().sum::<f64>();
-        (training > 0.2 * width).then(|| 1e6 * self.batches / training)
+    pub fn speed(&self) -> Option<f64> {
+        let training = self.window.spent[CONSUMER].iter().sum::<f64>();
+        (training > 0.2 * (self.to - self.from)).then(|| 1e6 * self.window.batches / training)
+    }
+
+    /// As `12.0 s to 14.0 s`.
+    pub fn time(&self) -> String {
+        format!("{} to {}", format::seconds(self.from / 1e6), format::seconds(self.to / 1e6))
     }
 }
 
@@ -139,13 +148,11 @@ impl Timeline {
         let took = self.work(CONSUMER, &mut consumer, epoch, trained, gathered.1, 1.0);
         self.consumer = consumer;
 
-        let nodes = batch.input_nodes as f64;
         let cache = batch.cache.unwrap_or_default();
         let counts =
             [cache.list_reads, cache.list_hits, cache.rows, cache.row_hits].map(|count| count as f64);
         self.windows.spread(took.0, took.1, |window, share| {
             window.batches += share;
-            window.input_nodes += share * nodes;
             window.cache.iter_mut().zip(counts).for_each(|(sum, count)| *sum += share * count);
         });
     }
@@ -199,14 +206,20 @@ impl Timeline {
         &self.resumed
     }
 
-    /// At most so many stretches, with their width in microseconds.
-    pub fn windows(&self, wanted: usize) -> (u64, Vec<Window>) {
-        self.windows.at_most(wanted)
+    /// At most so many stretches of one width; the last ends with the run.
+    pub fn stretches(&self, wanted: usize) -> Vec<Stretch> {
+        let (width, windows) = self.windows.at_most(wanted);
+        let stretch = |(index, window)| {
+            let from = index as u64 * width;
+            let to = (from + width).min(self.end).max(from + 1);
+            Stretch { from: from as f64, to: to as f64, window }
+        };
+        windows.into_iter().enumerate().map(stretch).collect()
     }
 
-    /// All of it as one stretch.
-    pub fn whole(&self) -> Window {
-        self.windows.at_most(1).1.first().copied().unwrap_or_default()
+    /// All of it as one stretch; `None` before the first batch.
+    pub fn whole(&self) -> Option<Stretch> {
+        self.stretches(1).pop()
     }
 }
 
@@ -245,24 +258,28 @@ mod tests {
         // The sampler has a slot at 1040. The producer, done at 1030, has the batch at 1060, a slot at 1065.
         // Gathered at 1075, when the consumer has been done for 5; it turns to it at 1080.
         timeline.take(&batch(0, 0, [(1040, 20), (1065, 10), (1080, 20)]));
-        let whole = timeline.whole();
+        let whole = timeline.whole().unwrap();
         assert_eq!(timeline.length(), 100);
-        assert_eq!(rounded(whole.spent[SAMPLER]), [30.0, 0.0, 30.0]);
-        assert_eq!(rounded(whole.spent[PRODUCER]), [30.0, 30.0, 5.0]);
-        assert_eq!(rounded(whole.spent[CONSUMER]), [65.0, 5.0, 0.0]);
-        assert_eq!(rounded([whole.batches, whole.input_nodes]), [2.0, 200.0]);
-        assert_eq!(rounded(whole.shares(PRODUCER, 100.0)), [0.3, 0.3, 0.05]);
+        assert_eq!(rounded(whole.window.spent[SAMPLER]), [30.0, 0.0, 30.0]);
+        assert_eq!(rounded(whole.window.spent[PRODUCER]), [30.0, 30.0, 5.0]);
+        assert_eq!(rounded(whole.window.spent[CONSUMER]), [65.0, 5.0, 0.0]);
+        assert_eq!(rounded([whole.window.batches]), [2.0]);
+        assert_eq!(rounded(whole.shares(PRODUCER)), [0.3, 0.3, 0.05]);
         // Two batches in 70 microseconds of training.
-        assert!((whole.speed(100.0).unwrap() - 2e6 / 70.0).abs() < 1e-6);
-        assert_eq!(Window::default().speed(100.0), None);
+        assert!((whole.speed().unwrap() - 2e6 / 70.0).abs() < 1e-6);
+        assert_eq!(Stretch { window: Window::default(), ..whole }.speed(), None);
+        assert!(Timeline::new(1).whole().is_none());
     }
 
     #[test]
     fn windows_divide_what_lies_across_them() {
         let mut timeline = Timeline::new(1);
         timeline.take(&batch(0, 0, [(0, 512), (512, 256), (768, 1280)]));
-        let (width, windows) = timeline.windows(4);
-        assert_eq!((width, windows.len()), (512, 4));
+        let stretches = timeline.stretches(4);
+        let ends: Vec<f64> = stretches.iter().map(|stretch| stretch.to).collect();
+        assert_eq!(ends, [512.0, 1024.0, 1536.0, 2048.0]);
+        assert_eq!(Stretch { from: 2e6, to: 4.5e6, ..stretches[0] }.time(), "2.00 s to 4.50 s");
+        let windows: Vec<Window> = stretches.iter().map(|stretch| stretch.window).collect();
         let working =
             |role: usize| rounded([0, 1, 2, 3].map(|place: usize| windows[place].spent[role][WORKING]));
         assert_eq!(working(SAMPLER), [512.0, 0.0, 0.0, 0.0]);
@@ -278,7 +295,7 @@ mod tests {
         timeline.take(&batch(0, 0, [(0, 40), (40, 1), (41, 1)]));
         timeline.take(&batch(0, 1, [(0, 60), (60, 1), (61, 1)]));
         timeline.take(&batch(0, 0, [(50, 50), (100, 1), (101, 1)]));
-        assert_eq!(rounded(timeline.whole().spent[SAMPLER]), [75.0, 0.0, 5.0]);
+        assert_eq!(rounded(timeline.whole().unwrap().window.spent[SAMPLER]), [75.0, 0.0, 5.0]);
     }
 
     #[test]
@@ -286,7 +303,7 @@ mod tests {
         let mut timeline = Timeline::new(1);
         timeline.take(&batch(0, 0, [(0, 10), (10, 10), (20, 10)]));
         timeline.take(&batch(1, 0, [(50, 10), (60, 10), (70, 10)]));
-        assert_eq!(timeline.whole().spent.map(rounded), [[20.0, 0.0, 0.0]; 3]);
+        assert_eq!(timeline.whole().unwrap().window.spent.map(rounded), [[20.0, 0.0, 0.0]; 3]);
         assert_eq!(timeline.length(), 80);
     }
 
@@ -297,7 +314,7 @@ mod tests {
         timeline.resume(1);
         timeline.take(&batch(0, 0, [(7, 10), (17, 10), (27, 10)]));
         assert_eq!((timeline.length(), timeline.resumed()), (60, &[30][..]));
-        assert_eq!(timeline.whole().spent.map(rounded), [[20.0, 0.0, 0.0]; 3]);
+        assert_eq!(timeline.whole().unwrap().window.spent.map(rounded), [[20.0, 0.0, 0.0]; 3]);
     }
 
     #[test]
@@ -306,7 +323,6 @@ mod tests {
         for at in [5, u64::MAX, 0, 17] {
             timeline.take(&batch(0, 3, [(at, u64::MAX), (at, 7), (at / 2, u64::MAX)]));
         }
-        let (_, windows) = timeline.windows(50);
-        assert!(windows.len() <= 50);
+        assert!(timeline.stretches(50).len() <= 50);
     }
 }

@@ -1,0 +1,11 @@
+//! Datasets as other crates see them: opening, refusing, reordering, staging, stamps. One program, one module a subject.
+
+// Where uva-io's tests find it too.
+#[path = "../common/mod.rs"]
+mod common;
+
+mod open;
+mod reorder;
+mod staged;
+mod stamp;
+mod stamp_elsewhere;

@@ -1,0 +1,79 @@
+//! What a process leaves that is killed, or interrupted, while it writes a dataset.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::common::names;
+use uva_graph::staged::{StagedDirectory, remove_unfinished};
+
+const OUT: &str = "UVATRAIN_TEST_STAGED_OUT";
+
+/// This very test in another process, which stages a directory, says so, and does as it is told on its standard input.
+fn child(test: &str, out: &Path) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(OUT, out)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("staged") {
+        line.clear();
+        assert_ne!(said.read_line(&mut line).unwrap(), 0, "the child ended early");
+    }
+    (child, said)
+}
+
+/// In the child: stages, and waits for a line.
+fn stage(out: &std::ffi::OsStr) -> StagedDirectory {
+    let staged = StagedDirectory::new(Path::new(out)).unwrap();
+    std::fs::write(staged.path().join("feat.npy"), "half").unwrap();
+    println!("staged");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    staged
+}
+
+#[test]
+fn what_a_killed_process_leaves_is_named_so_and_removed_by_the_next() {
+    if let Some(out) = std::env::var_os(OUT) {
+        drop(stage(&out));
+        return;
+    }
+    let parent = tempfile::tempdir().unwrap();
+    let out = parent.path().join("graph");
+    let (mut child, _said) =
+        child("staged::what_a_killed_process_leaves_is_named_so_and_removed_by_the_next", &out);
+    let left = names(parent.path());
+    assert!(left.len() == 1 && left[0].starts_with("graph.partial-"), "{left:?}");
+    let while_alive = StagedDirectory::new(&out).unwrap();
+    assert!(names(parent.path()).contains(&left[0]), "a living process lost its directory");
+    drop(while_alive);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(names(parent.path()), left);
+    StagedDirectory::new(&out).unwrap().commit().unwrap();
+    assert_eq!(names(parent.path()), ["graph"]);
+}
+
+#[test]
+fn an_interrupted_process_can_remove_what_its_threads_are_writing() {
+    if let Some(out) = std::env::var_os(OUT) {
+        let staged = stage(&out);
+        remove_unfinished();
+        assert!(!staged.path().exists());
+        assert!(staged.commit().is_err());
+        return;
+    }
+    let parent = tempfile::tempdir().unwrap();
+    let out = parent.path().join("graph");
+    let (mut child, _said) =
+        child("staged::an_interrupted_process_can_remove_what_its_threads_are_writing", &out);
+    assert_eq!(names(parent.path()).len(), 1);
+    child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(names(parent.path()).is_empty());
+}

@@ -1,0 +1,145 @@
+//! The contract of every backend, for each kernel.
+
+use std::sync::Arc;
+
+use uva_cuda::Context;
+use uva_cuda::kernels::gather::{GridBound, Kernel};
+use uva_cuda::memory::{PinHow, PinOptions, PinnedTable};
+use uva_rows::cuda::{DeviceRows, DeviceTable, FillError, Pinned, ReadBack, Split, Staged};
+use uva_rows::{GatherError, HostPlace, Mapped, RowSource, Widened, conformance};
+
+use super::machine::*;
+
+fn conforms(kernel: Kernel) {
+    let context = Context::primary(0).unwrap();
+    let kernels = kernels(&context);
+    let make = |table: &[u8], row_bytes: usize| {
+        let table = PinnedTable::new(&context, Arc::new(Aside::of(table)), &PinOptions::default()).unwrap();
+        assert_ne!(table.report().how, PinHow::Copied, "{:?}", table.report());
+        // Few blocks, so that a warp comes back for more.
+        let bound = GridBound::Blocks(2);
+        let source = Pinned::new(kernels.clone(), Arc::new(table), row_bytes, kernel, bound).unwrap();
+        ReadBack::new(&context, kernels.clone(), source).unwrap()
+    };
+    conformance::whole_tables(&|table, row_bytes| Box::new(make(table, row_bytes)));
+    let make: &conformance::Make<'_> = &|table, row_bytes| Box::new(make(table, row_bytes));
+    if !cuda_sim::on_a_gpu() {
+        // The kernels themselves are tried at every size by uva-kernel-sim; a table is slow to make here.
+        let sizes = [1, 3, 16, 100, 188, 480].into_iter();
+        return conformance::every_row_size_at_every_offset(make, sizes, 0..128);
+    }
+    conformance::every_row_size_at_every_offset(make, [1, 2, 3, 16, 100, 188, 480, 516].into_iter(), 0..128);
+    conformance::every_row_size_at_every_offset(make, 1..=1025, 0..1);
+    conformance::every_row_size_at_every_offset(make, 1..=1025, 77..78);
+    if kernel == Kernel::Wide {
+        conformance::large_table(make);
+    }
+}
+
+#[test]
+fn the_naive_kernel_conforms() {
+    if under("cuda::conformance::the_naive_kernel_conforms", &[]) {
+        conforms(Kernel::Naive);
+    }
+}
+
+#[test]
+fn the_shift_kernel_conforms() {
+    if under("cuda::conformance::the_shift_kernel_conforms", &[]) {
+        conforms(Kernel::Shift);
+    }
+}
+
+#[test]
+fn the_wide_kernel_conforms() {
+    if under("cuda::conformance::the_wide_kernel_conforms", &[]) {
+        conforms(Kernel::Wide);
+    }
+}
+
+#[test]
+fn a_table_that_is_not_whole_rows_is_refused() {
+    if !under("cuda::conformance::a_table_that_is_not_whole_rows_is_refused", &[]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let table = Arc::new(PinnedTable::new(&context, Arc::new(vec![0; 10]), &PinOptions::default()).unwrap());
+    for row_bytes in [0, 3] {
+        let bound = GridBound::Device;
+        let refused = Pinned::new(kernels(&context), table.clone(), row_bytes, Kernel::Wide, bound);
+        let Err(FillError::Rows(error)) = refused else { panic!("{refused:?}") };
+        assert_eq!(error, GatherError::TableLength { length: 10, row_bytes });
+    }
+}
+
+fn owned(table: &[u8], row_bytes: usize) -> Mapped<'static> {
+    Mapped::owned(Arc::new(Aside::of(table)), row_bytes, 2).unwrap()
+}
+
+#[test]
+fn a_host_source_staged_to_the_device_conforms() {
+    if !under("cuda::conformance::a_host_source_staged_to_the_device_conforms", &[]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let kernels = kernels(&context);
+    conformance::whole_tables(&|table, row_bytes| {
+        let source = Staged::new(&context, owned(table, row_bytes)).unwrap();
+        Box::new(ReadBack::new(&context, kernels.clone(), source).unwrap())
+    });
+}
+
+#[test]
+fn widened_rows_staged_to_the_device_conform() {
+    if !under("cuda::conformance::widened_rows_staged_to_the_device_conform", &[]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let kernels = kernels(&context);
+    for half in uva_rows::HalfFloat::ALL {
+        // One value in a row, and a row that is no whole lines.
+        for values in [1, 65] {
+            let table: Vec<u8> = (0..2 * 65 * 40_u32).map(|i| (i * 7 % 251) as u8).collect();
+            let widened = || Widened::new(owned(&table, 2 * values), half).unwrap();
+            let staged = Staged::new(&context, widened()).unwrap();
+            let mut on_device = ReadBack::new(&context, kernels.clone(), staged).unwrap();
+            let ids: Vec<i64> = (0..40).rev().collect();
+            let [mut out, mut expected] = [vec![0; 40 * 4 * values], vec![0; 40 * 4 * values]];
+            on_device.fill(&ids, HostPlace::new(&mut out)).unwrap();
+            widened().fill(&ids, HostPlace::new(&mut expected)).unwrap();
+            assert_eq!(out, expected, "{half:?}, {values} in a row");
+        }
+    }
+}
+
+#[test]
+fn a_split_of_both_ways_conforms() {
+    if !under("cuda::conformance::a_split_of_both_ways_conforms", &[]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let kernels = kernels(&context);
+    conformance::whole_tables(&|table, row_bytes| {
+        let pinned = PinnedTable::new(&context, Arc::new(Aside::of(table)), &PinOptions::default()).unwrap();
+        let bound = GridBound::Blocks(2);
+        let pinned = Pinned::new(kernels.clone(), Arc::new(pinned), row_bytes, Kernel::Wide, bound).unwrap();
+        let staged = Staged::new(&context, owned(table, row_bytes)).unwrap();
+        let source = Split::new(pinned, staged).unwrap();
+        Box::new(ReadBack::new(&context, kernels.clone(), source).unwrap())
+    });
+}
+
+#[test]
+fn a_table_on_the_device_conforms() {
+    if !under("cuda::conformance::a_table_on_the_device_conforms", &[]) {
+        return;
+    }
+    let context = Context::primary(0).unwrap();
+    let kernels = kernels(&context);
+    conformance::whole_tables(&|table, row_bytes| {
+        let table = Arc::new(DeviceTable::new(&context, table, "a table").unwrap());
+        let bound = GridBound::Blocks(2);
+        let source = DeviceRows::new(kernels.clone(), table, row_bytes, Kernel::Wide, bound).unwrap();
+        Box::new(ReadBack::new(&context, kernels.clone(), source).unwrap())
+    });
+}

@@ -1,0 +1,193 @@
+//! Slots against a plain loop.
+
+use std::sync::Arc;
+
+use uva_cuda::kernels::gather::Kernel;
+use uva_cuda::memory::{IpcKind, PinOptions, PinnedTable, SharedBuffer};
+use uva_cuda::partition::GreenPartition;
+use uva_cuda::{Context, Event, Stream};
+use uva_rows::cuda::{
+    DeviceRows, DeviceSource, DeviceTable, GridBound, Pinned, SlotFiller, SlotPlace, SlotShape, Split, Staged,
+};
+use uva_rows::{Mapped, Origin, RowSource};
+
+use super::machine::*;
+
+#[test]
+fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_zero_copy() {
+    if !under("cuda::slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_zero_copy", &SHAKEN) {
+        return;
+    }
+    let machine = Machine::new();
+    let fills = two_slots_in_turns(&machine, machine.filler(GatherMode::ZeroCopy), 60, 1);
+    assert!(fills.iter().all(|fill| fill.by_kernel() == fill.rows));
+}
+
+#[test]
+fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies() {
+    if !under("cuda::slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_copies", &SHAKEN) {
+        return;
+    }
+    let machine = Machine::new();
+    let fills = two_slots_in_turns(&machine, machine.filler(GatherMode::Dma), 60, 2);
+    assert!(fills.iter().all(|fill| fill.by_kernel() == 0));
+}
+
+#[test]
+fn two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_both() {
+    if !under("cuda::slots::two_slots_reused_many_times_hold_what_a_plain_loop_gives_by_both", &SHAKEN) {
+        return;
+    }
+    let machine = Machine::new();
+    let filler = machine.filler_of(machine.split(Kernel::Shift));
+    assert_eq!(filler.source().share(), 0.5);
+    let fills = two_slots_in_turns(&machine, filler, 60, 3);
+    let divided = fills.iter().filter(|fill| (1..fill.rows).contains(&fill.by_kernel())).count();
+    assert!(divided > 15, "{divided} batches were divided");
+}
+
+#[test]
+fn pieces_on_their_way_are_not_overwritten() {
+    if !under("cuda::slots::pieces_on_their_way_are_not_overwritten", &[("CUDA_SIM_DELAY_US", "20000")]) {
+        return;
+    }
+    // A batch is many times as large as all pieces together, and the simulator copies each late.
+    const ROW_BYTES: usize = 500_009;
+    const ROWS: usize = 30;
+    let context = Context::primary(0).unwrap();
+    let table_bytes: Vec<u8> = (0..ROWS * ROW_BYTES).map(|i| (i / ROW_BYTES * 31 + i % 251) as u8).collect();
+    let owner = Arc::new(Aside::of(&table_bytes));
+    let table = Arc::new(PinnedTable::new(&context, owner, &PinOptions::default()).unwrap());
+    let ids: Vec<i64> = (0..200).map(|i| i * 7 % ROWS as i64).collect();
+    let payload: Vec<u8> = ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
+    let features_at = payload.len();
+    let report_at = (features_at + ids.len() * ROW_BYTES).next_multiple_of(64);
+    let shape = SlotShape { slots: 1, stride: report_at + 64, report_at };
+    let buffer = Arc::new(SharedBuffer::create(&context, shape.stride, IpcKind::Auto, "a slot").unwrap());
+    for mode in [GatherMode::Dma, GatherMode::Split] {
+        let bytes = Mapped::owned(Arc::new(Aside::of(&table_bytes)), ROW_BYTES, 1).unwrap();
+        let staged = Staged::new(&context, bytes).unwrap();
+        let source: Box<dyn DeviceSource> = match mode {
+            GatherMode::Split => {
+                let bound = GridBound::Multiprocessors(1);
+                let pinned =
+                    Pinned::new(kernels(&context), table.clone(), ROW_BYTES, Kernel::Shift, bound).unwrap();
+                Box::new(Split::new(pinned, staged).unwrap())
+            }
+            _ => Box::new(staged),
+        };
+        let stream = Stream::new(&context).unwrap();
+        let mut filler = SlotFiller::new(stream, kernels(&context), source, buffer.clone(), shape).unwrap();
+        let ready = Event::local(&context).unwrap();
+        let whole = 0..payload.len();
+        let arrays = std::slice::from_ref(&whole);
+        filler.reserve_bytes(payload.len().next_multiple_of(64)).unwrap();
+        let place = SlotPlace {
+            slot: 0,
+            payload: &payload,
+            arrays,
+            ids_at: 0,
+            features_at,
+            stamp: 1,
+            after: None,
+            ready: &ready,
+        };
+        let read = filler.fill(&ids, place).unwrap();
+        assert_eq!(read.total(), ids.len() as u64);
+        assert_rows(&context, &buffer, features_at, &ids, (&table_bytes, ROW_BYTES), &format!("{mode:?}"));
+    }
+}
+
+/// A table of several pieces, the last of them cut: rows on both sides of every border.
+#[test]
+fn a_table_on_the_device_has_the_rows_that_it_was_copied_from() {
+    if !under("cuda::slots::a_table_on_the_device_has_the_rows_that_it_was_copied_from", &SHAKEN) {
+        return;
+    }
+    const PIECE: usize = 16 << 20;
+    let context = Context::primary(0).unwrap();
+    let rows = (2 * PIECE + PIECE / 3) / ROW_BYTES;
+    let mut random = Random(5);
+    let table_bytes: Vec<u8> = (0..(rows * ROW_BYTES).div_ceil(8))
+        .flat_map(|_| random.next().to_ne_bytes())
+        .take(rows * ROW_BYTES)
+        .collect();
+    let table = Arc::new(DeviceTable::new(&context, &table_bytes, "a table").unwrap());
+    let mut ids: Vec<i64> = vec![0, rows as i64 - 1];
+    for border in [PIECE, 2 * PIECE] {
+        let row = (border / ROW_BYTES) as i64;
+        ids.extend([row - 1, row, row + 1]);
+    }
+    let payload: Vec<u8> = ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
+    let features_at = payload.len();
+    let report_at = (features_at + ids.len() * ROW_BYTES).next_multiple_of(64);
+    let shape = SlotShape { slots: 1, stride: report_at + 64, report_at };
+    let buffer = Arc::new(SharedBuffer::create(&context, shape.stride, IpcKind::Auto, "a slot").unwrap());
+    let bound = GridBound::Multiprocessors(1);
+    let source = DeviceRows::new(kernels(&context), table, ROW_BYTES, Kernel::Wide, bound).unwrap();
+    let stream = Stream::new(&context).unwrap();
+    let mut filler = SlotFiller::new(stream, kernels(&context), source, buffer.clone(), shape).unwrap();
+    filler.reserve_bytes(payload.len().next_multiple_of(64)).unwrap();
+    let ready = Event::local(&context).unwrap();
+    let whole = 0..payload.len();
+    let place = SlotPlace {
+        slot: 0,
+        payload: &payload,
+        arrays: std::slice::from_ref(&whole),
+        ids_at: 0,
+        features_at,
+        stamp: 1,
+        after: None,
+        ready: &ready,
+    };
+    let read = filler.fill(&ids, place).unwrap();
+    assert_eq!(read.rows(Origin::DeviceTable), ids.len() as u64);
+    assert_rows(&context, &buffer, features_at, &ids, (&table_bytes, ROW_BYTES), "on the device");
+}
+
+#[test]
+fn a_split_is_right_whatever_the_share() {
+    if !under("cuda::slots::a_split_is_right_whatever_the_share", &SHAKEN) {
+        return;
+    }
+    let machine = Machine::new();
+    for (seed, share) in [0.0, 0.1, 0.5, 0.93, 1.0, f64::NAN].into_iter().enumerate() {
+        let mut filler = machine.filler_of(machine.split(Kernel::Shift));
+        filler.source_mut().set_share(share);
+        two_slots_in_turns(&machine, filler, 12, 100 + seed as u64);
+    }
+}
+
+#[test]
+fn the_share_of_a_split_follows_what_was_measured() {
+    if !under("cuda::slots::the_share_of_a_split_follows_what_was_measured", &[]) {
+        return;
+    }
+    let machine = Machine::new();
+    let mut filler = machine.filler_of(machine.split(Kernel::Shift));
+    let ready = Event::local(&machine.context).unwrap();
+    let mut random = Random(5);
+    let mut shares = vec![filler.source().share()];
+    for index in 0..20 {
+        Batch::new(&mut random, MOST_IDS, index + 1).fill(&mut filler, 0, None, &ready).unwrap();
+        let fill = filler.drain().unwrap().remove(0);
+        // Rows are divided by the share before them.
+        assert_eq!(fill.by_kernel(), (MOST_IDS as f64 * shares[shares.len() - 1]).round() as usize);
+        shares.push(filler.source().share());
+    }
+    assert!(shares.windows(2).any(|pair| pair[0] != pair[1]), "nothing was learnt: {shares:?}");
+    assert!(shares.iter().all(|&share| share > 0.0 && share < 1.0), "{shares:?}");
+}
+
+#[test]
+fn slots_are_filled_on_a_partition_by_every_kernel() {
+    if !under("cuda::slots::slots_are_filled_on_a_partition_by_every_kernel", &SHAKEN) {
+        return;
+    }
+    let machine = Machine::new();
+    let partition = GreenPartition::new(&machine.context, 8).unwrap();
+    for (seed, kernel) in Kernel::ALL.into_iter().enumerate() {
+        let filler = machine.filler_on(partition.stream().unwrap(), machine.split(kernel));
+        two_slots_in_turns(&machine, filler, 10, 50 + seed as u64);
+    }
+}

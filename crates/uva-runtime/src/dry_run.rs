@@ -1,0 +1,209 @@
+//! What a run would start, and the memory it would take: `--dry-run`.
+
+use serde::Serialize;
+use uva_graph::Dataset;
+use uva_graph::reorder::ReorderedLayout;
+use uva_plan::CachePlan;
+
+use crate::backend::{GatherChoice, SamplerChoice};
+use crate::plan::{RingName, RunPlan};
+use crate::planning::{Budget, CacheRequest};
+use crate::topology::{Placement, Topology};
+
+/// What a run would start and take. Nothing has been started or allocated for it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DryRun {
+    /// The stages, in the order in which a batch passes through them.
+    pub stages: Vec<StageLine>,
+    /// The rings, in the same order.
+    pub rings: Vec<RingLine>,
+    /// The memory that the run takes at least, item by item.
+    pub memory: Vec<MemoryLine>,
+    /// What is decided only when the run starts.
+    pub decided_at_start: Vec<String>,
+}
+
+/// A stage.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StageLine {
+    /// Its name.
+    pub stage: String,
+    /// Whether it is a thread of the process before it, or in a process of its own: `process 1`, `thread`.
+    pub runs: String,
+    /// The device it works on: `cpu`, `cuda:0`.
+    pub device: String,
+    /// The ring it takes batches from.
+    pub reads: Option<&'static str>,
+    /// The ring it puts batches into.
+    pub writes: Option<&'static str>,
+}
+
+/// A ring.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RingLine {
+    /// Its name.
+    pub ring: &'static str,
+    /// Slots.
+    pub slots: u32,
+    /// Bytes of a slot's payload, in host memory.
+    pub slot_bytes: u64,
+    /// Bytes of a slot on the GPU, where the batches' arrays are there.
+    pub device_slot_bytes: u64,
+}
+
+/// A kind of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemoryKind {
+    /// Host memory that the system may swap out.
+    Host,
+    /// Host memory that is pinned for a GPU.
+    Pinned,
+    /// A GPU's memory.
+    Device,
+}
+
+impl MemoryKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Host, Self::Pinned, Self::Device];
+
+    /// The name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Pinned => "pinned",
+            Self::Device => "device",
+        }
+    }
+}
+
+/// An item of memory.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MemoryLine {
+    /// What takes it.
+    pub item: String,
+    /// Where it is.
+    pub kind: MemoryKind,
+    /// How much.
+    pub bytes: u64,
+}
+
+/// The caches of a run that has not started.
+pub(crate) enum PlannedCaches<'a> {
+    None,
+    /// A file says what they hold.
+    Plan(&'a CachePlan),
+    /// They are chosen at the start.
+    Find(&'a CacheRequest),
+}
+
+impl DryRun {
+    /// Of a run with this plan, whose stages are placed so. `more` is memory that the plan does not know of.
+    pub(crate) fn new(
+        dataset: &Dataset,
+        plan: &RunPlan,
+        placement: Placement,
+        caches: &PlannedCaches<'_>,
+        more: Vec<MemoryLine>,
+    ) -> Self {
+        let topology = Topology::new(plan, placement);
+        let backend = &plan.backend;
+        let stages = topology.stages.iter().map(|placed| {
+            let role = placed.stage.role;
+            StageLine {
+                stage: placed.stage.title(plan.options.samplers),
+                runs: match placement {
+                    Placement::Threads => "thread".to_owned(),
+                    Placement::Processes => format!("process {}", placed.process + 1),
+                },
+                device: if role.is_on_gpu(backend) { backend.device_name() } else { "cpu".to_owned() },
+                reads: role.reads().map(|ring| ring.name()),
+                writes: role.writes().map(|ring| ring.name()),
+            }
+        });
+        let device_slot_bytes = backend.device_slots().map_or(0, |_| plan.layout.device_slot_bytes() as u64);
+        let rings = topology.rings.iter().map(|ring| RingLine {
+            ring: ring.name.name(),
+            slots: ring.shape.slots,
+            slot_bytes: ring.shape.payload_bytes as u64,
+            device_slot_bytes: if ring.name == RingName::Feature { device_slot_bytes } else { 0 },
+        });
+        let mut dry = Self {
+            stages: stages.collect(),
+            rings: rings.collect(),
+            memory: Vec::new(),
+            decided_at_start: Vec::new(),
+        };
+        for ring in &topology.rings {
+            let bytes = ring.shape.region_bytes().unwrap_or(usize::MAX) as u64;
+            dry.takes(&format!("{} ring", ring.name), MemoryKind::Host, bytes);
+        }
+        dry.add_device(dataset, plan);
+        dry.add_caches(dataset, plan, caches);
+        dry.memory.extend(more);
+        dry
+    }
+
+    /// Bytes of a kind of memory.
+    #[must_use]
+    pub fn bytes(&self, kind: MemoryKind) -> u64 {
+        let of_kind = self.memory.iter().filter(|line| line.kind == kind);
+        of_kind.fold(0, |sum, line| sum.saturating_add(line.bytes))
+    }
+
+    fn takes(&mut self, item: &str, kind: MemoryKind, bytes: u64) {
+        self.memory.push(MemoryLine { item: item.to_owned(), kind, bytes });
+    }
+
+    fn add_device(&mut self, dataset: &Dataset, plan: &RunPlan) {
+        let table = dataset.features().bytes.len() as u64;
+        if let Some(cuda) = plan.backend.device_slots() {
+            self.takes("feature slots", MemoryKind::Device, plan.device_bytes() as u64);
+            let staging =
+                (plan.layout.batch_bytes() as u64).saturating_mul(plan.options.feature_slots as u64);
+            self.takes("staging of ids and blocks", MemoryKind::Pinned, staging);
+            match cuda.gather {
+                GatherChoice::ZeroCopy | GatherChoice::Split => {
+                    self.takes("feature table", MemoryKind::Pinned, table);
+                }
+                GatherChoice::Device => self.takes("feature table", MemoryKind::Device, table),
+                GatherChoice::Dma | GatherChoice::Cpu => {}
+            }
+        }
+        if let Some(cuda) = plan.backend.cuda() {
+            let graph = ReorderedLayout::new(dataset).bytes() as u64;
+            match cuda.sampler {
+                SamplerChoice::Gpu => self.takes("graph", MemoryKind::Pinned, graph),
+                SamplerChoice::Auto => self.decided_at_start.push(
+                    "sampler: CPU and GPU are timed, and the faster one samples; a GPU sampler pins the graph"
+                        .to_owned(),
+                ),
+                SamplerChoice::Cpu => {}
+            }
+        }
+    }
+
+    fn add_caches(&mut self, dataset: &Dataset, plan: &RunPlan, caches: &PlannedCaches<'_>) {
+        let on_gpu = plan.backend.device_slots().is_some();
+        let kind = if on_gpu { MemoryKind::Device } else { MemoryKind::Host };
+        match caches {
+            PlannedCaches::None => {}
+            PlannedCaches::Plan(cached) => {
+                self.takes("caches of the plan", kind, cached.bytes());
+                if !cached.list_ids.is_empty() {
+                    let graph = ReorderedLayout::new(dataset).bytes() as u64;
+                    self.takes("graph in the order of the list cache", MemoryKind::Host, graph);
+                }
+            }
+            PlannedCaches::Find(CacheRequest::Find { budget: Budget::Bytes(bytes), .. }) => {
+                self.takes("caches, at most", kind, *bytes);
+                self.decided_at_start.push("caches: the lists and rows that they hold".to_owned());
+            }
+            PlannedCaches::Find(_) => self.decided_at_start.push(
+                "caches: their size, which is what one training batch leaves free, and what they hold"
+                    .to_owned(),
+            ),
+        }
+    }
+}

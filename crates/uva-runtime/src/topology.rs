@@ -1,0 +1,354 @@
+//! A run as data: its stages, the rings between them, the process of each stage, and what each process is handed.
+//!
+//! A topology is made once, from the plan. [`wiring`](crate::wiring) connects the stages of one process, and the
+//! launcher starts and connects the processes. Both ask the topology only; neither knows an arrangement by name.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use uva_mem::ring::RingShape;
+
+use crate::backend::Backend;
+use crate::control::{CONSUMER, FIRST_SAMPLER, PRODUCER};
+use crate::plan::{RingName, RunPlan};
+
+/// What a stage does with a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Picks seeds and neighbours.
+    Sampler,
+    /// Gathers feature rows.
+    Producer,
+    /// Trains.
+    Consumer,
+}
+
+impl Role {
+    /// All roles, in the order in which a batch passes through them.
+    pub const ALL: [Self; 3] = [Self::Sampler, Self::Producer, Self::Consumer];
+
+    /// The role's name. A process of the role is started with it as argument.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sampler => "sampler",
+            Self::Producer => "producer",
+            Self::Consumer => "consumer",
+        }
+    }
+
+    /// The ring that the role takes batches from.
+    #[must_use]
+    pub fn reads(self) -> Option<RingName> {
+        match self {
+            Self::Sampler => None,
+            Self::Producer => Some(RingName::Batch),
+            Self::Consumer => Some(RingName::Feature),
+        }
+    }
+
+    /// The ring that the role puts batches into.
+    #[must_use]
+    pub fn writes(self) -> Option<RingName> {
+        match self {
+            Self::Sampler => Some(RingName::Batch),
+            Self::Producer => Some(RingName::Feature),
+            Self::Consumer => None,
+        }
+    }
+
+    /// Whether the role works on the GPU of this backend.
+    #[must_use]
+    pub fn is_on_gpu(self, backend: &Backend) -> bool {
+        match self {
+            Self::Sampler => backend.gpu_sampler().is_some(),
+            Self::Producer | Self::Consumer => backend.cuda().is_some(),
+        }
+    }
+}
+
+/// One stage of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Stage {
+    /// What it does.
+    pub role: Role,
+    /// Its number among the stages of the same role.
+    pub index: usize,
+}
+
+impl Stage {
+    /// The producer.
+    pub const PRODUCER: Self = Self { role: Role::Producer, index: 0 };
+    /// The consumer.
+    pub const CONSUMER: Self = Self { role: Role::Consumer, index: 0 };
+
+    /// The sampler with this number.
+    #[must_use]
+    pub fn sampler(index: usize) -> Self {
+        Self { role: Role::Sampler, index }
+    }
+
+    /// The index of its counters on the control page.
+    #[must_use]
+    pub fn counters(self) -> usize {
+        match self.role {
+            Role::Sampler => FIRST_SAMPLER + self.index,
+            Role::Producer => PRODUCER,
+            Role::Consumer => CONSUMER,
+        }
+    }
+
+    /// Its name in a message about a run with so many samplers: a sampler has its number where there are several.
+    #[must_use]
+    pub fn title(self, samplers: usize) -> String {
+        match self.role {
+            Role::Sampler if samplers == 1 => self.role.name().to_owned(),
+            _ => self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.role {
+            Role::Sampler => write!(f, "sampler {}", self.index),
+            role => f.write_str(role.name()),
+        }
+    }
+}
+
+/// What a process is handed for its stages, by name. A descriptor comes with each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    /// The control page.
+    ControlPage,
+    /// A ring.
+    Ring(RingName),
+    /// The process (its pidfd) that a stage runs in.
+    Process(Stage),
+    /// A channel between producer and consumer, over which they share feature slots on a GPU.
+    FeatureSlotChannel,
+    /// The graph in the order of the list cache.
+    ReorderedGraph,
+    /// The ids of the rows that the feature cache holds.
+    CachedRows,
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ControlPage => f.write_str("control page"),
+            Self::Ring(name) => write!(f, "{name} ring"),
+            Self::Process(stage) => write!(f, "pidfd of the {stage}"),
+            Self::FeatureSlotChannel => f.write_str("channel between producer and consumer"),
+            Self::ReorderedGraph => f.write_str("reordered graph"),
+            Self::CachedRows => f.write_str("ids of the cached rows"),
+        }
+    }
+}
+
+/// Where the stages of a run are to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// All in this process, each as a thread.
+    Threads,
+    /// Each in a process of its own. Stages on a GPU that is not divided between processes share one.
+    Processes,
+}
+
+/// A stage and the process it runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacedStage {
+    /// The stage.
+    pub stage: Stage,
+    /// The number of its process, from 0.
+    pub process: usize,
+}
+
+/// A ring, and its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacedRing {
+    /// Which ring it is.
+    pub name: RingName,
+    /// Its slots.
+    pub shape: RingShape,
+}
+
+/// The stages, rings and processes of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// Every stage, in the order in which a batch passes through them.
+    pub stages: Vec<PlacedStage>,
+    /// The rings, in the same order.
+    pub rings: Vec<PlacedRing>,
+    /// How many processes there are.
+    pub processes: usize,
+    reordered_graph: bool,
+    cached_rows: bool,
+    slots_on_gpu: bool,
+}
+
+impl Topology {
+    /// The topology of a run with this plan.
+    #[must_use]
+    pub fn new(plan: &RunPlan, placement: Placement) -> Self {
+        let samplers = (0..plan.options.samplers).map(Stage::sampler);
+        let in_order = samplers.chain([Stage::PRODUCER, Stage::CONSUMER]);
+        // Process 0 has the consumer. Two processes take turns on a GPU that is not divided between them, so whatever
+        // works there is one process then.
+        let with_consumer = |stage: Stage| match placement {
+            Placement::Threads => true,
+            Placement::Processes => {
+                stage == Stage::CONSUMER
+                    || plan.backend.in_one_process() && stage.role.is_on_gpu(&plan.backend)
+            }
+        };
+        let mut processes = 1;
+        let mut place = |stage| {
+            let process = if with_consumer(stage) { 0 } else { processes };
+            processes += usize::from(process > 0);
+            PlacedStage { stage, process }
+        };
+        let stages = in_order.map(&mut place).collect();
+        Self {
+            stages,
+            rings: RingName::ALL
+                .into_iter()
+                .map(|name| PlacedRing { name, shape: plan.ring_shape(name) })
+                .collect(),
+            processes,
+            reordered_graph: plan.caches.reordered,
+            cached_rows: plan.caches.holds_chosen_rows(),
+            slots_on_gpu: plan.backend.device_slots().is_some(),
+        }
+    }
+
+    /// The stages of a process, in the order in which a batch passes through them.
+    pub fn stages_of(&self, process: usize) -> impl Iterator<Item = Stage> {
+        self.stages.iter().filter(move |placed| placed.process == process).map(|placed| placed.stage)
+    }
+
+    /// The process that a stage runs in.
+    ///
+    /// # Panics
+    /// Where the run has no such stage.
+    #[must_use]
+    pub fn process_of(&self, stage: Stage) -> usize {
+        let placed = self.stages.iter().find(|placed| placed.stage == stage);
+        placed.unwrap_or_else(|| panic!("the run has no {stage}")).process
+    }
+
+    /// Whether producer and consumer share feature slots on a GPU between two processes.
+    #[must_use]
+    pub fn shares_slots_between_processes(&self) -> bool {
+        self.slots_on_gpu && self.process_of(Stage::PRODUCER) != self.process_of(Stage::CONSUMER)
+    }
+
+    /// What a process has to be handed for its stages, each once.
+    #[must_use]
+    pub fn resources_of(&self, process: usize) -> Vec<Resource> {
+        let mut found = vec![Resource::ControlPage];
+        for stage in self.stages_of(process) {
+            let role = stage.role;
+            let rings = role.reads().into_iter().chain(role.writes());
+            found.extend(rings.map(Resource::Ring));
+            found.extend(self.neighbours(stage).map(|placed| Resource::Process(placed.stage)));
+            match role {
+                Role::Sampler if self.reordered_graph => found.push(Resource::ReorderedGraph),
+                Role::Producer if self.cached_rows => found.push(Resource::CachedRows),
+                _ => {}
+            }
+            if role != Role::Sampler && self.shares_slots_between_processes() {
+                found.push(Resource::FeatureSlotChannel);
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// The stages at the other ends of a stage's rings that run in other processes.
+    fn neighbours(&self, stage: Stage) -> impl Iterator<Item = &PlacedStage> {
+        let own = self.process_of(stage);
+        let shares_a_ring = move |other: Role| {
+            let meets = |ring: Option<RingName>, end| ring.is_some() && ring == end;
+            meets(stage.role.reads(), other.writes()) || meets(stage.role.writes(), other.reads())
+        };
+        self.stages.iter().filter(move |placed| placed.process != own && shares_a_ring(placed.stage.role))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uva_mem::handover::MAX_FDS;
+
+    use super::*;
+    use crate::options::MAX_SAMPLERS;
+
+    fn topology(processes: &[&[Stage]], slots_on_gpu: bool) -> Topology {
+        let placed = processes.iter().enumerate().flat_map(|(process, stages)| {
+            stages.iter().map(move |stage| PlacedStage { stage: *stage, process })
+        });
+        Topology {
+            stages: placed.collect(),
+            rings: Vec::new(),
+            processes: processes.len(),
+            reordered_graph: true,
+            cached_rows: true,
+            slots_on_gpu,
+        }
+    }
+
+    #[test]
+    fn each_process_is_handed_what_its_stages_share_with_others() {
+        use Resource::{CachedRows, ControlPage, FeatureSlotChannel, Process, ReorderedGraph, Ring};
+        use RingName::{Batch, Feature};
+        const CONSUMER: Stage = Stage::CONSUMER;
+        const PRODUCER: Stage = Stage::PRODUCER;
+        let (first, second) = (Stage::sampler(0), Stage::sampler(1));
+        let apart = topology(&[&[CONSUMER], &[PRODUCER], &[first], &[second]], true);
+        assert_eq!(
+            apart.resources_of(0),
+            [ControlPage, Ring(Feature), Process(PRODUCER), FeatureSlotChannel]
+        );
+        assert_eq!(
+            apart.resources_of(1),
+            [
+                ControlPage,
+                Ring(Batch),
+                Ring(Feature),
+                Process(first),
+                Process(second),
+                Process(CONSUMER),
+                FeatureSlotChannel,
+                CachedRows
+            ]
+        );
+        assert_eq!(apart.resources_of(3), [ControlPage, Ring(Batch), Process(PRODUCER), ReorderedGraph]);
+        // The producer on a GPU that is not divided: a thread of the consumer's process.
+        let beside = topology(&[&[PRODUCER, CONSUMER], &[first], &[second]], true);
+        assert_eq!(
+            beside.resources_of(0),
+            [ControlPage, Ring(Batch), Ring(Feature), Process(first), Process(second), CachedRows]
+        );
+        assert_eq!(beside.resources_of(1), [ControlPage, Ring(Batch), Process(PRODUCER), ReorderedGraph]);
+        // The sampler there too: nothing is shared with another process.
+        let alone = topology(&[&[first, PRODUCER, CONSUMER]], true);
+        assert_eq!(
+            alone.resources_of(0),
+            [ControlPage, Ring(Batch), Ring(Feature), ReorderedGraph, CachedRows]
+        );
+    }
+
+    #[test]
+    fn a_message_carries_the_descriptors_of_the_most_samplers() {
+        let samplers: Vec<[Stage; 1]> = (0..MAX_SAMPLERS).map(|index| [Stage::sampler(index)]).collect();
+        let mut processes: Vec<&[Stage]> = vec![&[Stage::CONSUMER], &[Stage::PRODUCER]];
+        processes.extend(samplers.iter().map(|stage| &stage[..]));
+        let topology = topology(&processes, true);
+        let most = (0..topology.processes).map(|process| topology.resources_of(process).len()).max();
+        assert!(most <= Some(MAX_FDS), "{most:?} of {MAX_FDS}");
+    }
+}

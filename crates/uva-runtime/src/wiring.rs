@@ -1,0 +1,225 @@
+//! Connects the stages of one process: the one function that all arrangements of threads go through, those of a
+//! process that a launcher started among them.
+
+use std::sync::Arc;
+
+use uva_graph::Dataset;
+use uva_mem::handover::Channel;
+use uva_mem::ring::Ring;
+use uva_mem::{FrozenBytes, PidFd};
+
+use crate::RuntimeError;
+use crate::cache::CacheContents;
+use crate::control::Control;
+use crate::device::{DeviceSetup, DeviceSlots, consumer_side, one_process, open_device, producer_side};
+use crate::peer::Peer;
+use crate::plan::{RingName, RunPlan};
+use crate::roles::{BatchReceiver, ProducerRole, RoleThreads, SamplerRole, ThreadName};
+use crate::topology::{Resource, Role, Stage};
+
+/// Told what a person may want to know.
+pub(crate) type Note = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// What the stages of a process are connected with: made in this process, or handed over by a launcher.
+pub(crate) struct Connections {
+    pub dataset: Arc<Dataset>,
+    pub plan: Arc<RunPlan>,
+    pub control: Arc<Control>,
+    pub batches: Option<Ring>,
+    pub features: Option<Ring>,
+    /// The processes of stages that run elsewhere.
+    pub processes: Vec<(Stage, Arc<PidFd>)>,
+    /// Over which producer and consumer share feature slots on a GPU, where they are two processes.
+    pub slot_channel: Option<Channel>,
+    pub reordered: Option<Arc<FrozenBytes>>,
+    pub cached_rows: Option<Arc<FrozenBytes>>,
+    pub note: Note,
+}
+
+impl Connections {
+    /// New ones, for a run whose stages are all in this process.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] when the system gives no memory.
+    pub fn create(
+        dataset: Arc<Dataset>,
+        plan: Arc<RunPlan>,
+        contents: &CacheContents,
+    ) -> Result<Self, RuntimeError> {
+        Ok(Self {
+            control: Arc::new(Control::create(plan.options.samplers)?),
+            batches: Some(plan.create_ring(RingName::Batch)?),
+            features: Some(plan.create_ring(RingName::Feature)?),
+            processes: Vec::new(),
+            slot_channel: None,
+            reordered: contents.graph().cloned(),
+            cached_rows: contents.rows().cloned(),
+            note: Arc::new(|line| tracing::info!("{line}")),
+            dataset,
+            plan,
+        })
+    }
+
+    /// The batch ring and the feature ring.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Failed`] where this process has not both.
+    pub fn rings(&self) -> Result<(Ring, Ring), RuntimeError> {
+        Ok((self.ring(RingName::Batch)?.clone(), self.ring(RingName::Feature)?.clone()))
+    }
+
+    fn ring(&self, name: RingName) -> Result<&Ring, RuntimeError> {
+        let ring = match name {
+            RingName::Batch => &self.batches,
+            RingName::Feature => &self.features,
+        };
+        ring.as_ref().ok_or_else(|| missing(Resource::Ring(name)))
+    }
+
+    fn process(&self, stage: Stage) -> Result<Peer, RuntimeError> {
+        let (_, pidfd) = self
+            .processes
+            .iter()
+            .find(|(other, _)| *other == stage)
+            .ok_or_else(|| missing(Resource::Process(stage)))?;
+        let name = stage.title(self.plan.options.samplers);
+        Ok(Peer::Process { name, pidfd: Arc::clone(pidfd) })
+    }
+}
+
+/// The error for something that a stage needs and this process was not handed.
+pub(crate) fn missing(what: Resource) -> RuntimeError {
+    RuntimeError::Failed(format!("the launcher handed over no {what}"))
+}
+
+/// The connected stages of a process.
+pub(crate) struct Wired {
+    /// The receiving end, where the consumer is one of the stages: it is for the calling thread.
+    pub receiver: Option<BatchReceiver>,
+    /// The last stage, where that is not the consumer: it is for the calling thread too.
+    pub last: Option<RoleWork>,
+    /// All other stages. Dropping it ends them.
+    pub threads: RoleThreads,
+}
+
+impl Wired {
+    /// Runs the last stage in this thread, and waits for the others. For a process that has no consumer.
+    ///
+    /// # Errors
+    /// What came first of what the stages failed of.
+    pub fn work(self) -> Result<(), RuntimeError> {
+        let Self { last, mut threads, .. } = self;
+        let ended = last.map_or(Ok(()), |last| last());
+        match (ended, threads.join()) {
+            (Ok(()) | Err(RuntimeError::PeerGone(_)), Some((_, cause))) => Err(cause),
+            (ended, _) => ended,
+        }
+    }
+}
+
+/// A stage's whole work.
+pub(crate) type RoleWork = Box<dyn FnOnce() -> Result<(), RuntimeError> + Send>;
+
+/// Connects these stages, which are in the order in which a batch passes through them, and starts all but the last.
+///
+/// # Errors
+/// What opening the GPU or sharing its slots failed of; [`RuntimeError::Failed`] when the system gives no threads. The
+/// stages that ran already have ended then.
+pub(crate) fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, RuntimeError> {
+    let samplers = connections.plan.options.samplers;
+    let names: Vec<_> = stages.iter().map(|stage| (*stage, ThreadName::new(stage.title(samplers)))).collect();
+    let here = |stage: Stage| names.iter().find(|(other, _)| *other == stage).map(|(_, name)| name);
+    let peer = |stage: Stage| here(stage).map_or_else(|| connections.process(stage), |name| Ok(name.peer()));
+    let (mut setup, slots) = feature_slots(&connections, stages, &peer)?;
+    let mut wired =
+        Wired { receiver: None, last: None, threads: RoleThreads::new(Arc::clone(&connections.control)) };
+    let (dataset, plan, control) = (&connections.dataset, &connections.plan, &connections.control);
+    if here(Stage::CONSUMER).is_some() {
+        let features = connections.ring(RingName::Feature)?.reader();
+        let (plan, control) = (Arc::clone(plan), Arc::clone(control));
+        wired.receiver = Some(BatchReceiver::new(plan, control, features, slots, peer(Stage::PRODUCER)?));
+    }
+    for (position, (stage, name)) in names.iter().enumerate() {
+        let (dataset, plan, control) = (Arc::clone(dataset), Arc::clone(plan), Arc::clone(control));
+        let work: RoleWork = match stage.role {
+            Role::Sampler => {
+                let (index, reordered) = (stage.index, connections.reordered.clone());
+                let batches = connections.ring(RingName::Batch)?.writer();
+                let producer = peer(Stage::PRODUCER)?;
+                Box::new(move || {
+                    let (dataset, plan, control) = (&dataset, &plan, &control);
+                    let gpu = plan
+                        .backend
+                        .gpu_sampler()
+                        .map(|cuda| open_device(cuda, Role::Sampler))
+                        .transpose()?;
+                    SamplerRole { index, dataset, plan, control, reordered, gpu, batches, producer }.run()
+                })
+            }
+            Role::Producer => {
+                let batches = connections.ring(RingName::Batch)?.reader();
+                let features = connections.ring(RingName::Feature)?.writer();
+                let samplers =
+                    (0..samplers).map(|index| peer(Stage::sampler(index))).collect::<Result<_, _>>()?;
+                let consumer = peer(Stage::CONSUMER)?;
+                let (device, cached_rows) = (setup.take(), connections.cached_rows.clone());
+                let note = Arc::clone(&connections.note);
+                Box::new(move || {
+                    let (dataset, plan, control) = (&dataset, &plan, &control);
+                    let (cached_rows, note) = (cached_rows.as_deref(), &*note);
+                    ProducerRole {
+                        dataset,
+                        plan,
+                        control,
+                        cached_rows,
+                        batches,
+                        features,
+                        device,
+                        samplers,
+                        consumer,
+                        note,
+                    }
+                    .run()
+                })
+            }
+            // Its end is the receiver.
+            Role::Consumer => continue,
+        };
+        if position + 1 < names.len() {
+            wired.threads.start(name, work)?;
+        } else {
+            wired.last = Some(work);
+        }
+    }
+    Ok(wired)
+}
+
+/// The ends of feature slots on a GPU that belong to these stages: the producer's and the consumer's. None where the
+/// slots are in host memory.
+fn feature_slots(
+    connections: &Connections,
+    stages: &[Stage],
+    peer: &dyn Fn(Stage) -> Result<Peer, RuntimeError>,
+) -> Result<(Option<DeviceSetup>, Option<DeviceSlots>), RuntimeError> {
+    let Connections { plan, control, slot_channel, .. } = connections;
+    let Some(cuda) = plan.backend.device_slots() else { return Ok((None, None)) };
+    let channel = || slot_channel.as_ref().ok_or_else(|| missing(Resource::FeatureSlotChannel));
+    let (producer, consumer) = (stages.contains(&Stage::PRODUCER), stages.contains(&Stage::CONSUMER));
+    Ok(match (producer, consumer) {
+        (true, true) => {
+            let (setup, slots) = one_process(&open_device(cuda, Role::Consumer)?, cuda, plan)?;
+            (Some(setup), Some(slots))
+        }
+        (true, false) => {
+            let context = open_device(cuda, Role::Producer)?;
+            let link = (channel()?, &peer(Stage::CONSUMER)?);
+            (Some(producer_side(&context, cuda, plan, control, link)?), None)
+        }
+        (false, true) => {
+            let context = open_device(cuda, Role::Consumer)?;
+            let link = (channel()?, &peer(Stage::PRODUCER)?);
+            (None, Some(consumer_side(&context, plan, control, link)?))
+        }
+        (false, false) => (None, None),
+    })
+}

@@ -1,0 +1,222 @@
+//! The caches as the library has them: plans, a run's threads, and DUCATI's two calls.
+
+use crate::common;
+use std::path::Path;
+use std::sync::Arc;
+
+use uva_graph::npy::{NpyType, write_array};
+use uva_graph::{Dataset, Split};
+use uva_plan::CachePolicy;
+use uva_runtime::backend::{
+    Backend, CudaBackend, GatherChoice, IpcKind, Kernel, Partition, PreflightPolicy, SamplerChoice,
+};
+use uva_runtime::cache::CacheContents;
+use uva_runtime::plan::RunPlan;
+use uva_runtime::planning::{self, CachedDataset};
+use uva_runtime::{LoaderOptions, Passes, Runtime, RuntimeError};
+use uva_sample::{
+    BatchKey, BatchSampler, Expand, GraphView, MiniBatch, NeighborSampler, SamplerKind, sampler,
+};
+
+fn options() -> LoaderOptions {
+    LoaderOptions { fanouts: vec![4, 3], batch_size: 64, seed: 11, ..LoaderOptions::default() }
+}
+
+fn planned(dataset: &Arc<Dataset>, bytes: u64, policy: CachePolicy) -> CacheContents {
+    let (plan, _) = planning::plan(dataset, &options(), &Backend::Cpu, bytes, policy, &|_| {}).unwrap();
+    CacheContents::of_plan(dataset, &plan).unwrap()
+}
+
+/// The GPU of the stand-in driver.
+fn on_gpu(sampler: SamplerChoice) -> Backend {
+    Backend::Cuda(CudaBackend {
+        ordinal: 0,
+        gather: GatherChoice::ZeroCopy,
+        kernel: Kernel::Wide,
+        sampler,
+        partition: Partition::None,
+        ipc: IpcKind::Auto,
+        nvrtc: None,
+        preflight: PreflightPolicy::Warn,
+    })
+}
+
+/// Hash, nodes and rows of some batches, sampled and gathered without this crate.
+fn plainly(dataset: &Dataset, batches: u32) -> Vec<(u64, Vec<i64>, Vec<u8>)> {
+    let options = options();
+    let bounds =
+        uva_sample::BatchBounds::new(64, &options.fanouts, dataset.nodes(), dataset.edges()).unwrap();
+    let mut batch = MiniBatch::with_bounds(&bounds);
+    let mut sampler = NeighborSampler::new(dataset.csc(), options.sampling()).unwrap();
+    let table = dataset.features();
+    (0..batches)
+        .map(|number| {
+            let counts = sampler.sample_into(key(number), seeds(dataset, number), &mut batch).unwrap();
+            let nodes = batch.nodes().to_vec();
+            let row = |&node: &i64| {
+                table.bytes[node as usize * table.row_bytes()..][..table.row_bytes()].iter().copied()
+            };
+            (counts.hash, nodes.clone(), nodes.iter().flat_map(row).collect())
+        })
+        .collect()
+}
+
+fn key(batch: u32) -> BatchKey {
+    BatchKey { split: Split::Train, epoch: 0, batch }
+}
+
+fn seeds(dataset: &Dataset, batch: u32) -> &[i64] {
+    &dataset.split(Split::Train)[batch as usize * 64..][..64]
+}
+
+/// The two calls against the plain ones.
+fn check(dataset: &Arc<Dataset>, backend: &Backend, contents: &CacheContents) {
+    let mut cached = CachedDataset::new(dataset, &options(), backend, contents).unwrap();
+    let mut batch = cached.room();
+    let (mut reads, mut hits) = ((0, 0), (0, 0));
+    for (number, (hash, nodes, rows)) in (0..).zip(plainly(dataset, 4)) {
+        let counts = cached.sample(key(number), seeds(dataset, number), &mut batch).unwrap();
+        assert_eq!((counts.hash, batch.nodes()), (hash, nodes.as_slice()));
+        let mut loaded = vec![0; rows.len()];
+        let of_rows = cached.load(batch.nodes(), &mut loaded).unwrap();
+        assert!(loaded == rows, "batch {number}");
+        reads = (reads.0 + counts.list_reads.all, reads.1 + counts.list_reads.cached);
+        hits = (hits.0 + of_rows.last_rows, hits.1 + of_rows.last);
+    }
+    let caches = contents.caches();
+    assert_eq!(caches.lists > 0, reads.1 > 0, "{caches:?}: {reads:?}");
+    assert_eq!(caches.rows > 0, hits.1 > 0, "{caches:?}: {hits:?}");
+    assert!(reads.1 <= reads.0 && hits.1 <= hits.0);
+    let refused = cached.sample(key(0), &[0, 1_000_000], &mut batch).unwrap_err();
+    assert!(refused.to_string().contains("1000000"), "{refused}");
+    assert!(matches!(
+        cached.load(&[-7], &mut vec![0; dataset.features().row_bytes()]),
+        Err(RuntimeError::Failed(_))
+    ));
+}
+
+#[test]
+fn sample_and_load_give_what_the_plain_sampler_and_the_table_give() {
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
+    check(&dataset, &Backend::Cpu, &CacheContents::default());
+    for bytes in [40_000, 200_000] {
+        for policy in CachePolicy::all() {
+            check(&dataset, &Backend::Cpu, &planned(&dataset, bytes, policy));
+        }
+    }
+}
+
+/// A dataset with weights, some of them 0, and what 200,000 bytes cache of it.
+fn weighted_and_cached(directory: &Path) -> (Arc<Dataset>, CacheContents) {
+    let path = common::graph(directory, 2000, 8.0);
+    let edges = Dataset::open(&path).unwrap().edges();
+    let weights: Vec<f32> = (0..edges).map(|edge| (edge * 31 % 17) as f32).collect();
+    write_array(&path.join("weight.npy"), NpyType::F32, &[], &weights).unwrap();
+    let dataset = Arc::new(Dataset::open(&path).unwrap());
+    let contents = planned(&dataset, 200_000, CachePolicy::PRESAMPLE);
+    assert!(contents.caches().lists > 0, "{:?}", contents.caches());
+    (dataset, contents)
+}
+
+/// The batches of one kind of sampler, with edge ids, against those of a plain sampler on the CPU.
+fn check_kind(
+    dataset: &Arc<Dataset>,
+    backend: &Backend,
+    contents: &CacheContents,
+    (sampler_kind, replace, expand): (SamplerKind, bool, Expand),
+) {
+    let edge_ids = sampler_kind.picks_in_lists();
+    let mut options = LoaderOptions { sampler_kind, replace, expand, edge_ids, ..options() };
+    if sampler_kind.draws_one_subgraph() {
+        options.fanouts.fill(20);
+    }
+    let mut cached = CachedDataset::new(dataset, &options, backend, contents).unwrap();
+    // The weights, and the edge ids, are those of the dataset's own order in either case.
+    let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
+    let mut plain = sampler(graph, &options.sampling()).unwrap();
+    let (mut batch, mut expected) = (cached.room(), cached.room());
+    for number in 0..4 {
+        let counts = cached.sample(key(number), seeds(dataset, number), &mut batch).unwrap();
+        assert_eq!(counts.list_reads.cached > 0, contents.caches().lists > 0, "{sampler_kind}");
+        plain.sample_into(key(number), seeds(dataset, number), &mut expected).unwrap();
+        assert_eq!((batch.hash(), batch.nodes()), (expected.hash(), expected.nodes()), "{sampler_kind}");
+        for (block, expected) in batch.blocks().zip(expected.blocks()) {
+            assert_eq!(block.edge_ids, expected.edge_ids, "{sampler_kind}");
+            assert_eq!(block.edge_ids.len(), if edge_ids { block.indices.len() } else { 0 });
+            assert_eq!(
+                (block.indices, block.weights),
+                (expected.indices, expected.weights),
+                "{sampler_kind}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_kind_of_sampler_makes_its_own_batches_behind_a_list_cache() {
+    let temp = tempfile::tempdir().unwrap();
+    let (dataset, contents) = weighted_and_cached(temp.path());
+    for sampler_kind in SamplerKind::ALL {
+        check_kind(&dataset, &Backend::Cpu, &contents, (sampler_kind, false, Expand::All));
+    }
+}
+
+#[test]
+fn on_a_gpu_the_kinds_that_it_has_make_the_same_cached_or_not() {
+    if !cuda_sim::in_process("caches::on_a_gpu_the_kinds_that_it_has_make_the_same_cached_or_not") {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let (dataset, cached) = weighted_and_cached(temp.path());
+    let (neighbor, labor, weighted) = (SamplerKind::NEIGHBOR, SamplerKind::LABOR, SamplerKind::WEIGHTED);
+    for contents in [CacheContents::default(), cached] {
+        for (kind, replace) in [(neighbor, false), (labor, false), (weighted, false), (weighted, true)] {
+            for expand in Expand::ALL {
+                check_kind(&dataset, &on_gpu(SamplerChoice::Gpu), &contents, (kind, replace, expand));
+            }
+        }
+    }
+}
+
+#[test]
+fn on_a_gpu_they_give_the_same() {
+    if !cuda_sim::in_process("caches::on_a_gpu_they_give_the_same") {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
+    for sampler in [SamplerChoice::Cpu, SamplerChoice::Gpu] {
+        check(&dataset, &on_gpu(sampler), &CacheContents::default());
+        for policy in [CachePolicy::PRESAMPLE, "fifo".parse().unwrap()] {
+            check(&dataset, &on_gpu(sampler), &planned(&dataset, 200_000, policy));
+        }
+    }
+}
+
+#[test]
+fn threads_with_caches_hand_over_the_same_batches_and_count_what_hit() {
+    let temp = tempfile::tempdir().unwrap();
+    let dataset = Arc::new(Dataset::open(&common::graph(temp.path(), 2000, 8.0)).unwrap());
+    let all = |contents: CacheContents| {
+        let passes = Passes { epochs: 2, validate: true, test: true, ..Passes::default() };
+        let options = LoaderOptions { samplers: 2, gather_threads: 2, ..options() };
+        let plan = RunPlan::new(&dataset, &options, passes).unwrap();
+        let mut runtime = Runtime::start_with(Arc::clone(&dataset), plan, contents).unwrap();
+        let mut seen = Vec::new();
+        let (mut lists, mut rows) = (0, 0);
+        while let Some(batch) = runtime.next_batch().unwrap() {
+            seen.push((batch.hash(), batch.input_nodes().to_vec(), batch.features().bytes.to_vec()));
+            lists += batch.list_reads().cached;
+            rows += batch.rows_cached();
+            assert!(batch.rows_cached() <= batch.node_count() as u64);
+            assert!((1..=2).contains(&batch.pace()));
+        }
+        (seen, lists, rows)
+    };
+    let (plain, lists, rows) = all(CacheContents::default());
+    assert_eq!((lists, rows), (0, 0));
+    let (cached, lists, rows) = all(planned(&dataset, 200_000, CachePolicy::PRESAMPLE));
+    assert!(lists > 0 && rows > 0);
+    assert!(plain == cached, "a batch differs");
+}

@@ -1,0 +1,3 @@
+//! The consumer's session, driven by the loader's threads. One program, one module a subject.
+
+mod training;

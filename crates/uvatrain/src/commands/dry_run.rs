@@ -1,0 +1,45 @@
+//! `--dry-run`: what a run would start and take.
+
+use uva_runtime::dry_run::{DryRun, MemoryKind};
+use uva_runtime::spec::ByteSize;
+
+use crate::ui::out;
+use crate::ui::table::Table;
+
+/// Prints it, as text or as one JSON object.
+pub fn show(dry: &DryRun, json: bool) -> anyhow::Result<()> {
+    if json { out::json(dry) } else { out::text(&text(dry)) }
+}
+
+fn text(dry: &DryRun) -> String {
+    let bytes = |bytes: u64| ByteSize::from_bytes(bytes).to_string();
+    let ring = |ring: Option<&str>| ring.unwrap_or("–").to_owned();
+    let mut stages = Table::of_facts();
+    stages.row(&["stage", "runs as", "device", "reads", "writes"]);
+    for stage in &dry.stages {
+        let (reads, writes) = (ring(stage.reads), ring(stage.writes));
+        stages.row(&[stage.stage.clone(), stage.runs.clone(), stage.device.clone(), reads, writes]);
+    }
+    let mut rings = Table::with_heading(&["ring", "slots", "bytes a slot", "on the GPU"]);
+    for line in &dry.rings {
+        let device =
+            if line.device_slot_bytes > 0 { bytes(line.device_slot_bytes) } else { "–".to_owned() };
+        rings.row(&[line.ring.to_owned(), line.slots.to_string(), bytes(line.slot_bytes), device]);
+    }
+    let mut memory = Table::with_heading(&["memory", "host", "pinned", "device"]);
+    for line in &dry.memory {
+        let of = |kind| if kind == line.kind { bytes(line.bytes) } else { String::new() };
+        let [host, pinned, device] = MemoryKind::ALL.map(of);
+        memory.row(&[line.item.clone(), host, pinned, device]);
+    }
+    let [host, pinned, device] = MemoryKind::ALL.map(|kind| bytes(dry.bytes(kind)));
+    memory.row(&["in all, at least".to_owned(), host, pinned, device]);
+    let mut text = format!("{}\n{}\n{}", stages.render(), rings.render(), memory.render());
+    if !dry.decided_at_start.is_empty() {
+        text += "\ndecided when the run starts\n";
+        for line in &dry.decided_at_start {
+            text += &format!("  {line}\n");
+        }
+    }
+    text
+}

@@ -1,0 +1,292 @@
+//! The GPU's way through the program, under the stand-in for NVIDIA's driver: the real binary, its processes, the real
+//! kernels run on the host. Device memory is host memory there, and the model trains on the CPU, so batches *and*
+//! losses must be those of a run without a GPU, bit for bit.
+
+use std::path::Path;
+
+use crate::support::mps::Machine;
+use crate::support::runs::{Metrics, TRAIN, role_of, small_graph, train, wait_for_batches};
+use crate::support::{Uvatrain, directory, uvatrain_behind};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Everything that a run's metrics say of what was computed.
+#[derive(Debug, PartialEq)]
+struct Computed {
+    /// Epoch, batch, hash and loss.
+    batches: Vec<(u64, u64, String, String)>,
+    epochs: Vec<String>,
+    accuracy: Option<String>,
+}
+
+fn computed(path: &Path) -> Computed {
+    let metrics = Metrics::read(path);
+    Computed {
+        batches: metrics.trained(),
+        epochs: metrics
+            .of("epoch")
+            .map(|epoch| format!("{} {}", epoch["train_loss"], epoch["valid_accuracy"]))
+            .collect(),
+        accuracy: metrics.of("end").next().map(|end| end["test_accuracy"].to_string()),
+    }
+}
+
+fn on_gpu(directory: &Path, metrics: &str, extra: &str) -> Uvatrain {
+    let options = format!("--device cuda:0 {extra}");
+    // Whatever is enqueued is late by a little, and by another little each time: an order that holds by luck does not.
+    train(directory, metrics, &options).simulated().env("CUDA_SIM_DELAY_US", "200")
+}
+
+#[test]
+fn batches_and_losses_are_those_of_the_cpu_whichever_way_the_rows_take() {
+    let temp = directory();
+    small_graph(temp.path());
+    train(temp.path(), "cpu.jsonl", "--device cpu --epochs 2 --seed 3").run().succeeds();
+    let expected = computed(&temp.path().join("cpu.jsonl"));
+    assert!(expected.batches.len() >= 20 && expected.accuracy.is_some());
+    for (number, (options, partition)) in [
+        ("--partition none", "none"),
+        ("--partition none --kernel naive --ipc legacy --slots 1", "none"),
+        ("--partition none --kernel shift --ipc vmm --slots 3 --samplers 2", "none"),
+        ("--partition none --gather dma", "none"),
+        ("--partition none --gather split", "none"),
+        ("--partition green", "green"),
+        ("--partition grid --samplers 2", "grid"),
+        ("--mps off", "green"),
+        ("--gather cpu", "none"),
+        ("--in-process", "green"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let metrics = format!("{number}.jsonl");
+        let outcome =
+            on_gpu(temp.path(), &metrics, &format!("--epochs 2 --seed 3 {options}")).run().succeeds();
+        let path = temp.path().join(metrics);
+        assert_eq!(expected, computed(&path), "{options}\n{outcome}");
+        let read = Metrics::read(&path);
+        let force = &read.of("start").next().expect("a start")["in_force"];
+        assert_eq!(force["device"], "cuda:0", "{options}");
+        let partition_in_force = &force["backend"]["cuda"]["partition"];
+        let name = partition_in_force
+            .as_str()
+            .map(str::to_owned)
+            .or_else(|| partition_in_force.as_object().and_then(|object| object.keys().next().cloned()));
+        assert_eq!(name.as_deref(), Some(partition), "{options}: {partition_in_force}");
+    }
+}
+
+/// NVIDIA's driver pins whatever the limit says, so a low one is no refusal; where a system does count, it is the
+/// cause.
+#[test]
+fn a_limit_on_locked_memory_changes_nothing_unless_pinning_is_refused_and_is_named_then() {
+    let temp = directory();
+    small_graph(temp.path());
+    train(temp.path(), "cpu.jsonl", "--device cpu --epochs 1").run().succeeds();
+    // What root may do beyond the limit is given up first.
+    let line =
+        "ulimit -l 16\n[ \"$(id -u)\" != 0 ] || exec setpriv --bounding-set=-ipc_lock -- \"$@\"\nexec \"$@\"";
+    let limited = || {
+        let args = format!("{TRAIN} --metrics gpu.jsonl --device cuda:0 --epochs 1 --partition none");
+        uvatrain_behind(temp.path(), line, args.split_whitespace()).simulated()
+    };
+    limited().run().succeeds();
+    assert_eq!(computed(&temp.path().join("cpu.jsonl")), computed(&temp.path().join("gpu.jsonl")));
+    let refused =
+        limited().env("CUDA_SIM_FAIL", "producer:cuMemHostRegister:*=CUDA_ERROR_OUT_OF_MEMORY").run();
+    refused.refuses(1, &["feat.npy", "RLIMIT_MEMLOCK is 16.0 KiB, less than the ", "ulimit -l unlimited"]);
+}
+
+#[test]
+fn gcn_gets_its_degrees_over_the_same_way() {
+    let temp = directory();
+    small_graph(temp.path());
+    train(temp.path(), "cpu.jsonl", "--device cpu --model gcn --epochs 1").run().succeeds();
+    on_gpu(temp.path(), "gpu.jsonl", "--model gcn --epochs 1 --partition none").run().succeeds();
+    assert_eq!(computed(&temp.path().join("cpu.jsonl")), computed(&temp.path().join("gpu.jsonl")));
+}
+
+#[test]
+fn a_gpu_that_is_not_there_is_lacking_and_auto_does_without() {
+    let temp = directory();
+    small_graph(temp.path());
+    let lacking = train(temp.path(), "a.jsonl", "--device cuda:0 --epochs 1");
+    lacking.run().refuses(3, &["--device cuda:0", "--device cpu"]);
+    let none = train(temp.path(), "b.jsonl", "--device cuda:0 --epochs 1").simulated();
+    none.env("CUDA_SIM_DEVICES", "0").run().refuses(3, &["--device cuda:0"]);
+    let second = train(temp.path(), "c.jsonl", "--device cuda:1 --epochs 1").simulated();
+    second.run().refuses(3, &["--device cuda:1: there is one GPU only, cuda:0"]);
+    let old = train(temp.path(), "d.jsonl", "--device cuda:0 --epochs 1").simulated();
+    old.env("CUDA_SIM_DRIVER_VERSION", "12020").run().refuses(3, &["--device cuda:0", "12.2"]);
+    let auto = train(temp.path(), "e.jsonl", "--epochs 1").simulated().env("CUDA_SIM_DEVICES", "0");
+    auto.run().succeeds();
+    let read = Metrics::read(&temp.path().join("e.jsonl"));
+    assert_eq!(read.of("start").next().expect("a start")["in_force"]["device"], "cpu");
+}
+
+#[test]
+fn an_interrupt_finishes_the_batch_and_ends_whoever_the_producer_runs_with() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (name, options) in [
+        ("green", "--partition green"),
+        ("grid", "--partition grid"),
+        ("none", "--partition none"),
+        ("threads", "--in-process"),
+    ] {
+        let metrics = format!("{name}.jsonl");
+        let path = temp.path().join(&metrics);
+        let options = format!("--checkpoint {name} {options}");
+        let mut run = on_gpu(temp.path(), &metrics, &format!("--epochs 100000 {options}")).start();
+        wait_for_batches(&mut run, &path, 8);
+        kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
+        run.wait().refuses(130, &["SIGINT"]);
+        let before = Metrics::read(&path).trained();
+        let epochs = before.last().expect("a batch").0 + 1;
+        let resumed = on_gpu(temp.path(), &metrics, &format!("--epochs {epochs} {options} --resume"));
+        assert!(resumed.run().succeeds().stderr.contains("resumed at batch"), "{name}");
+        let whole = format!("{name}-whole.jsonl");
+        train(temp.path(), &whole, &format!("--device cpu --epochs {epochs}")).run().succeeds();
+        assert_eq!(
+            Metrics::read(&path).trained(),
+            Metrics::read(&temp.path().join(whole)).trained(),
+            "{name}"
+        );
+    }
+}
+
+/// A run under MPS on this machine.
+fn under_mps(machine: &Machine, metrics: &str, extra: &str) -> Uvatrain {
+    let run = train(machine.folder.path(), metrics, &format!("--device cuda:0 {extra}")).simulated();
+    machine.with(run).env("CUDA_MPS_PIPE_DIRECTORY", "")
+}
+
+fn in_force(path: &Path) -> Value {
+    Metrics::read(path).of("start").next().expect("a start")["in_force"].clone()
+}
+
+#[test]
+fn mps_divides_the_gpu_as_asked_and_its_daemon_ends_with_the_run() {
+    let machine = Machine::new();
+    let folder = machine.folder.path();
+    small_graph(folder);
+    train(folder, "cpu.jsonl", "--device cpu --epochs 1").run().succeeds();
+    let outcome =
+        under_mps(&machine, "mps.jsonl", "--epochs 1 --mps require --mps-percentage 20").run().succeeds();
+    assert_eq!(computed(&folder.join("cpu.jsonl")), computed(&folder.join("mps.jsonl")));
+    // 132 multiprocessors; MPS rounds down.
+    let mps = in_force(&folder.join("mps.jsonl"))["backend"]["cuda"]["partition"]["mps"].clone();
+    for (field, value) in [
+        ("producer_percentage", 20),
+        ("consumer_percentage", 80),
+        ("producer_multiprocessors", 26),
+        ("consumer_multiprocessors", 105),
+    ] {
+        assert_eq!(mps[field], value, "{field} in {mps}");
+    }
+    assert!(outcome.stderr.contains("divided by MPS: producer 20 % (26 multiprocessors)"), "{outcome}");
+    let told: Vec<String> = machine.recorded().iter().map(|line| line.to_string()).collect();
+    assert!(told.iter().any(|line| line.contains("-d")), "no daemon was started: {told:?}");
+    assert!(told.iter().any(|line| line.contains("quit")), "it was not told to quit: {told:?}");
+    machine.assert_clean();
+}
+
+#[test]
+fn a_sampler_on_the_gpu_has_a_share_of_its_own_and_the_consumer_gets_it_where_the_cpu_samples() {
+    let machine = Machine::new();
+    let folder = machine.folder.path();
+    small_graph(folder);
+    train(folder, "cpu.jsonl", "--device cpu --epochs 1").run().succeeds();
+    let shares = |name: &str, options: &str| {
+        let options = format!("--epochs 1 --mps require --mps-percentage 20 {options}");
+        let outcome = under_mps(&machine, name, &options).run().succeeds();
+        assert_eq!(computed(&folder.join("cpu.jsonl")), computed(&folder.join(name)), "{options}\n{outcome}");
+        let in_force = in_force(&folder.join(name));
+        let mps = &in_force["backend"]["cuda"]["partition"]["mps"];
+        (in_force["sampler"].clone(), mps["sampler"].clone(), mps["consumer_percentage"].clone())
+    };
+    let (sampler, share, consumer) =
+        shares("gpu.jsonl", "--sampler gpu --mps-sampler-percentage 30 --gpu-cache 250KiB");
+    assert_eq!((sampler, consumer), ("gpu".into(), 50.into()));
+    assert_eq!((&share["percentage"], &share["multiprocessors"]), (&30.into(), &39.into()));
+    let (sampler, share, consumer) = shares("auto.jsonl", "--sampler auto");
+    // Which of the two was faster under the stand-in is its own business; the shares follow from it.
+    match sampler.as_str() {
+        Some("gpu") => assert_eq!((&share["percentage"], consumer), (&20.into(), 60.into())),
+        _ => assert_eq!((sampler.as_str(), share.is_null(), consumer), (Some("cpu"), true, 80.into())),
+    }
+    let refused = under_mps(
+        &machine,
+        "x.jsonl",
+        "--epochs 1 --sampler gpu --mps-percentage 60 --mps-sampler-percentage 40",
+    );
+    refused.run().refuses(2, &["--mps-percentage 60", "--mps-sampler-percentage 40"]);
+    machine.assert_clean();
+}
+
+#[test]
+fn somebody_elses_daemon_is_used_and_left_running() {
+    let machine = Machine::new();
+    small_graph(machine.folder.path());
+    let pipe = machine.pipe();
+    let daemon = machine.somebodys_daemon(&pipe, None);
+    let run = under_mps(&machine, "a.jsonl", "--epochs 1 --mps require");
+    run.env("CUDA_MPS_PIPE_DIRECTORY", &pipe).run().succeeds();
+    assert!(Path::new(&format!("/proc/{daemon}")).exists(), "the daemon was ended");
+    let quit = machine.recorded().iter().any(|line| line.to_string().contains("quit"));
+    assert!(!quit, "the daemon was told to quit: {:?}", machine.recorded());
+}
+
+#[test]
+fn without_mps_require_is_refused_with_the_reason_and_auto_says_so_and_goes_on() {
+    let machine = Machine::new();
+    let folder = machine.folder.path();
+    small_graph(folder);
+    let lacking =
+        |metrics: &str, extra: &str| under_mps(&machine, metrics, extra).env("PATH", "/usr/bin:/bin");
+    let refused = lacking("a.jsonl", "--epochs 1 --mps require").run();
+    refused.refuses(3, &["MPS cannot divide the GPU", "nvidia-cuda-mps-control", "--mps auto"]);
+    let outcome = lacking("b.jsonl", "--epochs 1 --mps auto").run().succeeds();
+    assert!(outcome.stderr.contains("MPS cannot divide the GPU"), "{outcome}");
+    assert!(in_force(&folder.join("b.jsonl"))["backend"]["cuda"]["partition"]["green"].is_object());
+    for mode in ["hang", "dies", "refuse"] {
+        let refused = under_mps(&machine, "c.jsonl", "--epochs 1 --mps require").env("CUDA_SIM_MPS", mode);
+        refused.run().refuses(3, &["MPS cannot divide the GPU"]);
+        machine.assert_clean();
+    }
+}
+
+#[test]
+fn whoever_is_killed_under_mps_leaves_no_daemon_and_its_clients_are_let_go_first() {
+    for victim in ["launcher", "producer", "consumer"] {
+        let machine = Machine::new();
+        let folder = machine.folder.path();
+        small_graph(folder);
+        let mut run =
+            under_mps(&machine, "run.jsonl", "--epochs 100000 --mps require --checkpoint kept").start();
+        wait_for_batches(&mut run, &folder.join("run.jsonl"), 5);
+        let code = match victim {
+            "launcher" => {
+                kill_process(Pid::from_child(&run.child), Signal::KILL).unwrap();
+                128 + 9
+            }
+            role => {
+                role_of(&run, role).signal(Signal::KILL);
+                1
+            }
+        };
+        // Waits for the janitor too, which holds its stderr.
+        let outcome = run.wait().ends_with(code);
+        assert!(!outcome.stderr.contains("panicked"), "{victim}: {outcome}");
+        machine.assert_clean();
+    }
+}
+
+#[test]
+fn a_gpu_too_small_for_the_slots_is_told_with_what_decides_their_size() {
+    let temp = directory();
+    small_graph(temp.path());
+    // The stand-in has a GPU smaller than the slots: which buffer, how large, and the options.
+    let small = on_gpu(temp.path(), "a.jsonl", "--epochs 1 --partition none").env("CUDA_SIM_MEMORY", "65536");
+    small.run().refuses(1, &["feature slots", "--slots", "--batch-size", "--slot-bytes"]);
+}

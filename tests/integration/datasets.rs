@@ -1,0 +1,370 @@
+//! The commands that make datasets out of what users have: what they refuse, what they say of what came, and how they
+//! end when a signal ends them. The real binary throughout; only the last tests need libtorch.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::support::arrays::{header, npy, six_nodes};
+use crate::support::{Outcome, assert_same_contents, contents, directory, uvatrain, uvatrain_behind};
+use rustix::process::{Pid, Signal, kill_process};
+
+fn run(directory: &Path, words: &str) -> Outcome {
+    uvatrain(directory, words.split_whitespace()).run()
+}
+
+fn generate(directory: &Path, out: &str, more: &str) {
+    run(directory, &format!("generate {out} --nodes 3000 --avg-degree 8 --feat-dim 12 --classes 4 {more}"))
+        .succeeds();
+}
+
+// ---- what is refused
+
+/// Matrices and labels of a Planetoid graph of three nodes, by the ends of their files' names.
+const PLANETOID: [(&str, &[u8]); 6] = [
+    ("x", include_bytes!("../../fuzz/seeds/csr_2x2.pickle")),
+    ("allx", include_bytes!("../../fuzz/seeds/csr_2x2.pickle")),
+    ("tx", include_bytes!("../../fuzz/seeds/csr_1x2.pickle")),
+    ("y", include_bytes!("../../fuzz/seeds/labels_2x2.pickle")),
+    ("ally", include_bytes!("../../fuzz/seeds/labels_2x2.pickle")),
+    ("ty", include_bytes!("../../fuzz/seeds/labels_1x2.pickle")),
+];
+
+#[test]
+fn a_path_that_leads_to_no_file_ends_with_2_whatever_is_wrong_with_it() {
+    let temp = directory();
+    let at = |name: &str| temp.path().join(name);
+    six_nodes(&at("folders"));
+    fs::remove_file(at("folders/feat.npy")).unwrap();
+    fs::create_dir(at("folders/feat.npy")).unwrap();
+    symlink("loop", at("loop")).unwrap();
+    six_nodes(&at("loops"));
+    fs::remove_file(at("loops/label.npy")).unwrap();
+    symlink("label.npy", at("loops/label.npy")).unwrap();
+    fs::create_dir(at("index")).unwrap();
+    let own: [(&str, &[u8]); 2] = [
+        ("test.index", b"2\n\xff\n"),
+        ("graph", b"(dp0\nI0\n(lp1\nI1\nasI1\n(lp2\nI0\naI2\nasI2\n(lp3\nI1\nas."),
+    ];
+    for (part, bytes) in PLANETOID.into_iter().chain(own) {
+        fs::write(at(&format!("index/ind.small.{part}")), bytes).unwrap();
+    }
+    let long = "x".repeat(300);
+    let cases = [
+        ("info folders", "folders/feat.npy"),
+        ("import --from npy folders out", "folders/feat.npy"),
+        ("info loop", "loop"),
+        ("info loops", "loops/label.npy"),
+        ("export loop out --to npy", "loop"),
+        ("import --from npy loop out", "loop"),
+        ("import --from gnn-npz loop out", "loop"),
+        ("import --from edgelist loop out", "loop"),
+        ("import --from graphbolt loop out", "loop"),
+        ("import --from igb loop out", "loop"),
+        ("import --from planetoid index out", "ind.small.test.index"),
+        ("info LONG", "xxx"),
+        ("generate LONG --nodes 100", "xxx"),
+        ("import --from npy folders LONG", ""),
+    ];
+    let before = contents_of_regular(temp.path());
+    for (words, file) in cases {
+        run(temp.path(), &words.replace("LONG", &long)).refuses(2, &[file]);
+        assert_eq!(before, contents_of_regular(temp.path()), "{words}");
+    }
+}
+
+/// The names of everything in a directory; links are not followed, so that loops of them do no harm.
+fn contents_of_regular(directory: &Path) -> BTreeSet<OsString> {
+    fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| name != "cache")
+        .collect()
+}
+
+#[test]
+fn a_source_that_does_not_exist_is_named_with_what_the_format_reads() {
+    let temp = directory();
+    for (format, reads) in [
+        ("npy", "a directory of .npy files"),
+        ("ogb", "with raw and split"),
+        ("planetoid", "ind.NAME.x"),
+        ("gnn-npz", "one .npz file"),
+        ("graphbolt", "metadata.yaml"),
+        ("edgelist", "a line an edge"),
+        ("igb", "processed/paper/node_feat.npy"),
+        ("parquet", "edges.parquet"),
+    ] {
+        let from = format!("--from {format} reads");
+        run(temp.path(), &format!("import --from {format} nosuch out")).refuses(2, &["nosuch", &from, reads]);
+    }
+    assert_same_contents(&Default::default(), &contents(temp.path()));
+}
+
+/// 270 KB in which 30,000 nodes share a list of 30,000: 7 GB of ids when they are taken apart.
+#[test]
+fn a_pickle_whose_lists_share_their_items_is_refused_in_little_memory() {
+    let temp = directory();
+    let at = |name: &str| temp.path().join(format!("graph/ind.small.{name}"));
+    fs::create_dir(temp.path().join("graph")).unwrap();
+    let own: [(&str, &[u8]); 1] = [("test.index", b"2\n")];
+    for (part, bytes) in PLANETOID.into_iter().chain(own) {
+        fs::write(at(part), bytes).unwrap();
+    }
+    let mut pickle = b"\x80\x02}(J\0\0\0\0]q\x01(".to_vec();
+    pickle.extend(b"K\x01".repeat(30_000));
+    pickle.push(b'e');
+    for node in 1..30_000_u32 {
+        pickle.push(b'J');
+        pickle.extend(node.to_le_bytes());
+        pickle.extend(b"h\x01");
+    }
+    pickle.extend(b"u.");
+    fs::write(at("graph"), pickle).unwrap();
+    let limit = format!("ulimit -d {}", 211 << 10);
+    let args = ["import", "--from", "planetoid", "graph", "out"];
+    uvatrain_behind(temp.path(), &limit, args).run().refuses(2, &["ind.small.graph", "share their items"]);
+}
+
+#[test]
+fn an_export_refuses_ids_that_were_changed_behind_the_stamp() {
+    let temp = directory();
+    generate(temp.path(), "graph", "");
+    let graph = temp.path().join("graph");
+    let then = SystemTime::now() - Duration::from_secs(3600);
+    let settle = || {
+        for file in fs::read_dir(&graph).unwrap() {
+            fs::File::options().write(true).open(file.unwrap().path()).unwrap().set_modified(then).unwrap();
+        }
+    };
+    settle();
+    run(temp.path(), "info graph").succeeds();
+    let ids = graph.join("indices.npy");
+    let mut bytes = fs::read(&ids).unwrap();
+    bytes[128..132].copy_from_slice(&3000_i32.to_le_bytes());
+    fs::write(&ids, bytes).unwrap();
+    settle();
+    run(temp.path(), "info graph").succeeds();
+    for target in ["npy", "edgelist", "graphbolt"] {
+        let words = format!("export graph out --to {target}");
+        run(temp.path(), &words)
+            .refuses(2, &["indices.npy: entry 0 at offset 128", "is 3000, outside the ids 0 to 2999"]);
+        assert!(!temp.path().join("out").exists());
+    }
+}
+
+#[test]
+fn a_name_that_is_no_text_is_refused_first_and_with_its_argument() {
+    let temp = directory();
+    let name = OsStr::from_bytes(b"caf\xe9");
+    six_nodes(&temp.path().join(name));
+    let words = |words: &[&'static str]| -> Vec<OsString> {
+        words.iter().map(|&word| if word == "NAME" { name.to_owned() } else { word.into() }).collect()
+    };
+    six_nodes(&temp.path().join("six"));
+    for (args, option) in [
+        (&["run", "NAME", "--", "true"][..], "DATA"),
+        (&["run", "six", "--metrics", "NAME", "--", "true"], "--metrics"),
+    ] {
+        let before = contents(&temp.path().join("six"));
+        uvatrain(temp.path(), words(args)).run().refuses(2, &[option, r"caf\xE9", "not UTF-8"]);
+        assert_same_contents(&before, &contents(&temp.path().join("six")));
+    }
+    // Who starts no processes takes it.
+    uvatrain(temp.path(), words(&["info", "NAME"])).run().succeeds();
+}
+
+// ---- what is said
+
+#[test]
+fn an_import_without_labels_proposes_what_works_and_all_but_training_does() {
+    let temp = directory();
+    fs::write(temp.path().join("graph.txt"), "10 20\n30 10\n20 10\n").unwrap();
+    let said = run(temp.path(), "import --from edgelist graph.txt el").succeeds();
+    for part in ["no node has a label", "label.npy", "train_idx.npy", "next: uvatrain info el\n"] {
+        assert!(said.stderr.contains(part), "{part} is missing\n{said}");
+    }
+    assert!(!said.stderr.contains("uvatrain train el"), "{said}");
+
+    fs::create_dir(temp.path().join("arrays")).unwrap();
+    let write = |name: &str, bytes: Vec<u8>| fs::write(temp.path().join("arrays").join(name), bytes).unwrap();
+    write("x.npy", npy::<f64>(&[4, 2], false, &[0.5; 8]));
+    write("src.npy", npy::<i64>(&[4], false, &[0, 1, 2, 3]));
+    write("dst.npy", npy::<i64>(&[4], false, &[1, 2, 3, 0]));
+    write("train_idx.npy", npy::<i64>(&[2], false, &[0, 1]));
+    write("val_idx.npy", npy::<i64>(&[0], false, &[]));
+    write("test_idx.npy", npy::<i64>(&[0], false, &[]));
+    let said = run(temp.path(), "import --from npy arrays mine").succeeds();
+    for part in [
+        "arrays has no labels (none of label.npy",
+        "arrays/x.npy: float64 becomes float32\n",
+        "next: uvatrain info mine, uvatrain bench pipeline mine, uvatrain run mine -- COMMAND\n",
+    ] {
+        assert!(said.stderr.contains(part), "{part} is missing\n{said}");
+    }
+    for words in [
+        "info mine --verify",
+        "bench pipeline mine --fanouts 2 --batch-size 1",
+        "bench sample mine --fanouts 2 --batch-size 1",
+        "plan mine --fanouts 2 --batch-size 1 --gpu-cache 1KiB",
+        "export mine out --to graphbolt",
+    ] {
+        run(temp.path(), words).succeeds();
+    }
+}
+
+#[test]
+fn fewer_edges_than_were_asked_for_are_said_with_the_reason() {
+    let temp = directory();
+    for (kind, reason) in [("rmat", "among few nodes"), ("web", "past its host's end")] {
+        let words = format!("generate {kind} --kind {kind} --nodes 5000 --avg-degree 31 --feat-dim 1");
+        let said = run(temp.path(), &words).succeeds();
+        let facts = run(temp.path(), &format!("info {kind} --json")).succeeds().json();
+        let came =
+            format!("{:.1} in-neighbours a node came of the 31 ", facts["average_degree"].as_f64().unwrap());
+        for part in [came.as_str(), reason, "--avg-degree"] {
+            assert!(said.stderr.contains(part), "{part} is missing\n{said}");
+        }
+    }
+    let said =
+        run(temp.path(), "generate sbm --kind sbm --nodes 5000 --avg-degree 31 --feat-dim 1").succeeds();
+    assert!(!said.stderr.contains("asked for"), "{said}");
+}
+
+// ---- signals
+
+/// Everything in a directory whose name is not one of `before`.
+fn new_in(directory: &Path, before: &BTreeSet<OsString>) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let new = entries
+        .flatten()
+        .filter(|entry| !before.contains(&entry.file_name()) && entry.file_name() != "cache");
+    new.map(|entry| entry.path()).collect()
+}
+
+/// Runs a command that writes `out`, signals it once `moment` has come, and looks at how it ended: by the signal and with
+/// nothing left, or with the whole of its output, of which `last` is the last file.
+fn signalled(directory: &Path, words: &str, signal: Signal, last: &str, moment: &str) {
+    let before = contents_of_regular(directory);
+    let running = uvatrain(directory, words.split_whitespace()).start();
+    let alive = PathBuf::from(format!("/proc/{}/exe", running.child.id()));
+    // A process that has ended is a zombie, whose link leads nowhere.
+    let comes =
+        || new_in(directory, &before).iter().any(|path| moment.is_empty() || path.join(moment).exists());
+    while !comes() && fs::read_link(&alive).is_ok() {
+        std::thread::yield_now();
+    }
+    let _ = kill_process(Pid::from_child(&running.child), signal);
+    let outcome = running.wait();
+    let code = outcome.code();
+    assert!(
+        code == 128 + signal.as_raw() || code == 0,
+        "{signal:?} at {moment:?} ended it with {code}\n{outcome}"
+    );
+    let out = directory.join("out");
+    let whole = out.join(last).exists();
+    assert!(whole || !out.exists(), "{signal:?} at {moment:?}: there is no {last}\n{outcome}");
+    assert!(whole || code != 0, "{outcome}");
+    let left: Vec<PathBuf> = new_in(directory, &before).into_iter().filter(|path| *path != out).collect();
+    assert!(left.is_empty(), "{signal:?} at {moment:?} left {left:?}\n{outcome}");
+    if whole {
+        fs::remove_dir_all(out).unwrap();
+    } else {
+        assert!(outcome.stderr.contains("stopped by SIG"), "{outcome}");
+    }
+}
+
+const SIGNALS: [Signal; 3] = [Signal::TERM, Signal::HUP, Signal::INT];
+
+#[test]
+fn a_signal_ends_generate_and_import_with_its_code_and_leaves_nothing() {
+    let temp = directory();
+    let words = "generate out --nodes 40000000 --avg-degree 8 --feat-dim 1";
+    for signal in SIGNALS {
+        signalled(temp.path(), words, signal, "meta.json", "");
+    }
+    signalled(temp.path(), words, Signal::HUP, "meta.json", "indices.npy");
+    // Four million nodes without edges; of the files only the headers are on the disk.
+    let source = temp.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let sparse = |name: &str, dtype: &str, shape: &[u64], bytes: u64| {
+        let header = header(dtype, shape, false);
+        fs::write(source.join(name), &header).unwrap();
+        let file = fs::File::options().write(true).open(source.join(name)).unwrap();
+        file.set_len(header.len() as u64 + bytes).unwrap();
+    };
+    let nodes = 4_000_000;
+    sparse("indptr.npy", "<i8", &[nodes + 1], 8 * (nodes + 1));
+    sparse("indices.npy", "<i4", &[0], 0);
+    sparse("feat.npy", "<f4", &[nodes, 64], 256 * nodes);
+    sparse("label.npy", "<i8", &[nodes], 8 * nodes);
+    for split in ["train", "valid", "test"] {
+        sparse(&format!("{split}_idx.npy"), "<i8", &[0], 0);
+    }
+    for signal in SIGNALS {
+        signalled(temp.path(), "import --from npy source out", signal, "meta.json", "");
+    }
+    signalled(temp.path(), "import --from npy source out", Signal::HUP, "meta.json", "feat.npy");
+}
+
+#[test]
+fn a_signal_ends_export_and_plan_with_its_code_and_no_dataset_is_there_without_its_plan() {
+    let temp = directory();
+    run(temp.path(), "generate graph --nodes 60000 --avg-degree 20 --feat-dim 64 --classes 4").succeeds();
+    for signal in SIGNALS {
+        signalled(temp.path(), "export graph out --to edgelist", signal, "test_idx.npy", "");
+    }
+    let plan = "plan graph --fanouts 3 --gpu-cache 256KiB --cache-policy degree --write-reordered out";
+    for (signal, moment) in [
+        (Signal::TERM, ""),
+        (Signal::HUP, ""),
+        (Signal::INT, ""),
+        (Signal::TERM, "feat.npy"),
+        (Signal::TERM, "label.npy"),
+        (Signal::TERM, "orig_id.npy"),
+        (Signal::TERM, "meta.json"),
+        (Signal::TERM, "plan.json"),
+    ] {
+        signalled(temp.path(), plan, signal, "plan.json", moment);
+    }
+}
+
+#[test]
+fn a_command_that_was_started_to_outlive_its_terminal_goes_on() {
+    let temp = directory();
+    let args = ["generate", "out", "--nodes", "300000", "--avg-degree", "8", "--feat-dim", "4"];
+    let running = uvatrain_behind(temp.path(), "trap '' HUP", args).start();
+    while new_in(temp.path(), &BTreeSet::new()).is_empty() {
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_child(&running.child), Signal::HUP).unwrap();
+    running.wait().succeeds();
+    assert!(temp.path().join("out/meta.json").exists());
+}
+
+// ---- training
+
+#[cfg(feature = "train")]
+#[test]
+fn training_without_labels_is_refused_before_the_run_with_what_to_do() {
+    let temp = directory();
+    six_nodes(&temp.path().join("six"));
+    fs::write(temp.path().join("six/label.npy"), npy::<i64>(&[6], false, &[-1; 6])).unwrap();
+    run(temp.path(), "train six --fanouts 2 --epochs 1")
+        .refuses(2, &["six: no node has a label", "label.npy"]);
+    fs::remove_file(temp.path().join("six/meta.json")).unwrap();
+    run(temp.path(), "train six --fanouts 2 --epochs 1")
+        .refuses(2, &["six: no node has a label", "label.npy"]);
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn a_dataset_whose_name_begins_like_an_option_is_trained_on() {
+    let temp = directory();
+    six_nodes(&temp.path().join("-six"));
+    run(temp.path(), "train --fanouts 2 --batch-size 1 --epochs 1 --hidden 4 -- -six").succeeds();
+}

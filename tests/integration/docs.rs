@@ -1,0 +1,287 @@
+//! The documentation is true of this program as far as a test can tell: examples parse, links lead somewhere, every
+//! page is in the book.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{directory, uvatrain};
+use uva_runtime::LoaderOptions;
+use uva_runtime::spec::{Options, Spelling};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// README.md and the pages of docs/, with their text.
+fn pages() -> Vec<(PathBuf, String)> {
+    let mut paths: Vec<PathBuf> = fs::read_dir(root().join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect();
+    paths.push(root().join("README.md"));
+    paths.sort();
+    paths.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+}
+
+/// The lines of a page's ```sh blocks that call `uvatrain`, with where they stand.
+fn examples_of(path: &Path, text: &str) -> Vec<(String, String)> {
+    let mut examples = Vec::new();
+    let mut shell = false;
+    for (number, line) in text.lines().enumerate() {
+        match line {
+            "```sh" => shell = true,
+            "```" => shell = false,
+            _ if shell && line.starts_with("uvatrain ") => {
+                examples.push((format!("{}:{}", path.display(), number + 1), line.to_owned()));
+            }
+            _ => {}
+        }
+    }
+    examples
+}
+
+/// The examples of the commands' own help.
+fn examples_of_help() -> Vec<(String, String)> {
+    let temp = directory();
+    let help = |words: &[&str]| uvatrain(temp.path(), [words, &["--help"]].concat()).run().succeeds().stdout;
+    let commands = |help: &str| -> Vec<String> {
+        let list =
+            help.split("\nCommands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).unwrap_or_default();
+        let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+        names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+    };
+    let mut examples = Vec::new();
+    let mut take = |of: &str, help: &str| {
+        let lines = help
+            .lines()
+            .map(str::trim)
+            .filter(|line| line.starts_with("uvatrain ") && !line.contains("DATA"));
+        examples.extend(lines.map(|line| (format!("uvatrain {of} --help"), line.to_owned())));
+    };
+    let first = help(&[]);
+    take("", &first);
+    for command in commands(&first) {
+        let text = help(&[&command]);
+        take(&command, &text);
+        for inner in commands(&text) {
+            take(&format!("{command} {inner}"), &help(&[&command, &inner]));
+        }
+    }
+    examples
+}
+
+/// What the line asks of `uvatrain` alone: up to a comment, a pipe or a redirection. None is quoted in an example.
+fn call(line: &str) -> &str {
+    let end = [" #", " |", " >", " 2>", " &&"].into_iter().filter_map(|end| line.find(end)).min();
+    line[..end.unwrap_or(line.len())].trim()
+}
+
+#[test]
+fn every_example_is_understood_by_the_program() {
+    let temp = directory();
+    let mut examples: Vec<(String, String)> =
+        pages().iter().flat_map(|(path, text)| examples_of(path, text)).collect();
+    assert!(examples.len() > 10, "{examples:?}");
+    let of_help = examples_of_help();
+    assert!(of_help.len() > 10, "{of_help:?}");
+    examples.extend(of_help);
+    for (place, line) in examples {
+        let call = call(&line).replacen("uvatrain", "", 1);
+        // A build without the model of requests has no such bench.
+        if call.starts_with(" bench requests") && cfg!(not(feature = "request-model")) {
+            continue;
+        }
+        // Says which options are in force, and does nothing.
+        let asked = match call.split_once(" -- ") {
+            Some((ours, theirs)) => format!("{ours} --print-config -- {theirs}"),
+            None => format!("{call} --print-config"),
+        };
+        let outcome = Command::new("sh")
+            .args(["-c", &format!("\"$0\" {asked}"), env!("CARGO_BIN_EXE_uvatrain")])
+            .current_dir(temp.path())
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&outcome.stderr);
+        assert!(outcome.status.success(), "{place}: {line}\n{stderr}");
+    }
+}
+
+/// What GitHub and mdBook make of a heading: small letters, digits, hyphens.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut code = false;
+    let mut found = BTreeSet::new();
+    for line in text.lines() {
+        code ^= line.starts_with("```");
+        if !code && line.starts_with('#') {
+            found.insert(anchor(line.trim_start_matches('#')));
+        }
+    }
+    found
+}
+
+/// Targets of `[text](target)`, those of other sites left out.
+fn links(text: &str) -> Vec<&str> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
+    targets.filter(|target| !target.contains("://") && !target.is_empty()).collect()
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_to_a_heading_of_it() {
+    let mut broken = Vec::new();
+    for (path, text) in pages() {
+        for link in links(&text) {
+            let (file, heading) =
+                link.split_once('#').map_or((link, None), |(file, rest)| (file, Some(rest)));
+            let target = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            if !target.exists() {
+                broken.push(format!("{}: {link} leads nowhere", path.display()));
+            } else if let Some(heading) = heading
+                && let there = anchors(&fs::read_to_string(&target).unwrap())
+                && !there.contains(heading)
+            {
+                broken.push(format!("{}: {link} is none of {there:?}", path.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn the_example_of_embedding_is_the_one_that_compiles() {
+    let page = fs::read_to_string(root().join("docs/embedding.md")).unwrap();
+    let shown = page.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next());
+    let example = fs::read_to_string(root().join("crates/uva-runtime/examples/batches.rs")).unwrap();
+    assert_eq!(shown, Some(example.as_str()), "docs/embedding.md shows another examples/batches.rs");
+}
+
+#[test]
+fn models_md_has_a_row_for_each_model_of_the_table() {
+    let page = fs::read_to_string(root().join("docs/models.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    let told: Vec<&str> = rows.map(|(name, _)| name).collect();
+    for model in uva_model::ModelKind::all() {
+        assert!(told.contains(&model.name()), "{} is missing", model.name());
+    }
+}
+
+#[test]
+fn the_accuracies_that_models_md_tells_are_the_measured_ones() {
+    let page = fs::read_to_string(root().join("docs/models.md")).unwrap();
+    let raw = fs::read_to_string(root().join("docs/results/accuracy.json")).unwrap();
+    let raw: serde_json::Value = serde_json::from_str(&raw).unwrap();
+    let mut found = 0;
+    // Rows of a sampler are of another page.
+    for row in raw["rows"].as_array().unwrap().iter().filter(|row| row["sampler"] == "") {
+        let of_graph = format!("| {} |", row["graph"].as_str().unwrap());
+        // What was measured since is not on the page yet.
+        let Some(line) = page.lines().find(|line| line.starts_with(&of_graph)) else { continue };
+        let column = ["sage", "gcn", "gat"].iter().position(|model| row["model"] == *model).unwrap();
+        let cell = line.split('|').nth(column + 2).unwrap().trim();
+        if !cell.is_empty() {
+            let mean = format!("{:.2} (", row["mean"].as_f64().unwrap());
+            assert!(cell.starts_with(&mean), "{of_graph} {cell} instead of {mean}…)");
+            found += 1;
+        }
+    }
+    assert!(found >= 10, "{found} figures of the page are in the raw results");
+}
+
+#[test]
+fn the_protocol_number_that_is_told_is_the_one_in_force() {
+    let page = fs::read_to_string(root().join("docs/wire-protocol.md")).unwrap();
+    let line = format!("| `PROTOCOL` (`uva_runtime::launcher`) | {} |", uva_runtime::launcher::PROTOCOL);
+    assert!(page.contains(&line), "docs/wire-protocol.md does not say: {line}");
+}
+
+#[test]
+fn the_readme_says_how_the_program_gets_into_the_path_before_it_calls_it_by_its_name() {
+    let page = fs::read_to_string(root().join("README.md")).unwrap();
+    let called = page.find("\nuvatrain ").expect("the README calls the program");
+    let install = "cargo install --locked --path crates/uvatrain";
+    assert!(page[..called].contains(install), "nothing before the first call says `{install}`");
+    let demo = fs::read_to_string(root().join("scripts/demo.sh")).unwrap();
+    let last = demo.lines().last().unwrap();
+    assert!(last.contains("export PATH="), "the demo's last line is {last}");
+}
+
+#[test]
+fn what_the_readme_tells_of_a_faster_loader_is_what_was_measured() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let told = readme.split("**What a faster loader gives on a CPU.**").nth(1).expect("the paragraph");
+    let told = told.split("\n\n").next().unwrap().replace('\n', " ");
+    let raw = fs::read_to_string(root().join("docs/results/pyg.json")).unwrap();
+    let raw: serde_json::Value = serde_json::from_str(&raw).unwrap();
+    let seconds = |cell: &str, what: &str| raw["cells"][cell][what].as_f64().expect("a figure");
+    let (theirs, ours) = ("NeighborLoader, 1 workers, 2 threads", "uvatrain.Loader, 2 threads");
+    let figures = [
+        format!("{:.2} s an epoch with `NeighborLoader`", seconds(theirs, "epoch_s")),
+        format!("{:.2} s with", seconds(ours, "epoch_s")),
+        format!("{:.1} times as fast", seconds(theirs, "epoch_s") / seconds(ours, "epoch_s")),
+        format!("waited {:.2} s and {:.2} s", seconds(theirs, "waited_s"), seconds(ours, "waited_s")),
+        format!("layers alone take {:.1} s", seconds(theirs, "compute_alone_s")),
+        format!("epoch to {:.2} s", seconds("uvatrain.Loader, trimmed, 2 threads", "epoch_s")),
+    ];
+    for figure in figures {
+        assert!(told.contains(&figure), "the README does not say: {figure}\n{told}");
+    }
+}
+
+/// The table of the loader's options, from their declarations.
+fn loader_options() -> String {
+    let spelled = |text: &str| Spelling::CommandLine.sentence(text).replace('|', "\\|");
+    let default = LoaderOptions::default();
+    let mut table = String::from(
+        "| option | Python | values | default | affects | meaning |\n|---|---|---|---|---|---|\n",
+    );
+    for field in LoaderOptions::declared() {
+        let default = match (field.unless_given, default.text(field)) {
+            (Some(said), _) => spelled(said),
+            (None, text) if text == "false" => "off".to_owned(),
+            (None, text) => format!("`{text}`"),
+        };
+        let affects: Vec<_> = field.purposes.iter().map(|purpose| purpose.name()).collect();
+        table += &format!(
+            "| `--{}` | `{}` | {} | {default} | {} | {} |\n",
+            field.long(),
+            field.name,
+            field.range(),
+            affects.join(", "),
+            spelled(field.about())
+        );
+    }
+    table
+}
+
+#[test]
+fn the_table_of_the_loaders_options_is_that_of_their_declarations() {
+    const MARKS: [&str; 2] = ["<!-- options of the loader -->\n", "<!-- end -->\n"];
+    let path = root().join("docs/commands.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(MARKS[0]).unwrap();
+    let (table, after) = rest.split_once(MARKS[1]).unwrap();
+    if std::env::var_os("UVATRAIN_WRITE_DOCS").is_some() {
+        fs::write(&path, [before, MARKS[0], &loader_options(), MARKS[1], after].concat()).unwrap();
+        return;
+    }
+    assert_eq!(table, loader_options(), "UVATRAIN_WRITE_DOCS=1 writes it anew");
+}
+
+#[test]
+fn every_page_is_in_the_book() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let listed: BTreeSet<&str> = links(&summary).into_iter().collect();
+    for (path, _) in pages() {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let listed = listed.contains(name) || ["SUMMARY.md", "README.md"].contains(&name);
+        assert!(listed, "docs/SUMMARY.md does not name {name}");
+    }
+    assert!(fs::read_to_string(root().join("book.toml")).unwrap().contains("src = \"docs\""));
+}

@@ -1,0 +1,98 @@
+//! `--dry-run` of `train`, `run` and `bench pipeline`: it says what a run would start and take, and starts nothing.
+
+use std::path::Path;
+
+use crate::support::runs::small_graph;
+use crate::support::{Outcome, assert_same_contents, contents, directory, uvatrain};
+
+fn dry(directory: &Path, args: &str) -> crate::support::Uvatrain {
+    uvatrain(directory, args.split(' ').chain(["--dry-run"]))
+}
+
+fn column(dry: &serde_json::Value, list: &str, name: &str) -> Vec<String> {
+    let lines = dry[list].as_array().unwrap_or_else(|| panic!("no {list} in {dry}"));
+    lines.iter().map(|line| line[name].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// The bytes of an item of memory, and its kind.
+fn item<'a>(dry: &'a serde_json::Value, item: &str) -> (&'a str, u64) {
+    let line = dry["memory"].as_array().and_then(|lines| lines.iter().find(|line| line["item"] == item));
+    let line = line.unwrap_or_else(|| panic!("no {item} in {dry}"));
+    (line["kind"].as_str().unwrap_or_default(), line["bytes"].as_u64().unwrap_or_default())
+}
+
+#[test]
+fn a_dry_run_names_stages_rings_and_memory_and_writes_nothing() {
+    let temp = directory();
+    small_graph(temp.path());
+    // The stamp of the checked dataset is written by whoever reads it first.
+    uvatrain(temp.path(), ["info", "graph"]).run().succeeds();
+    let before = contents(temp.path());
+    for args in [
+        "train graph --fanouts 4,3 --samplers 2 --checkpoint kept --metrics run.jsonl --trace trace.json",
+        "bench pipeline graph --fanouts 4,3 --samplers 2",
+    ] {
+        let told: Outcome = dry(temp.path(), args).run().succeeds();
+        for part in [
+            "sampler 0",
+            "sampler 1",
+            "producer",
+            "consumer",
+            "batch ring",
+            "feature ring",
+            "in all, at least",
+        ] {
+            assert!(told.stdout.contains(part), "{part} of {args} in\n{}", told.stdout);
+        }
+    }
+    let run = ["run", "graph", "--fanouts", "4,3", "--dry-run", "--", "sh", "-c", "touch started"];
+    let told = uvatrain(temp.path(), run).run().succeeds();
+    assert!(told.stdout.contains("process 3"), "{}", told.stdout);
+    assert_same_contents(&before, &contents(temp.path()));
+}
+
+#[test]
+fn the_topology_says_which_stages_share_a_process() {
+    let temp = directory();
+    small_graph(temp.path());
+    let json = |args: &str| dry(temp.path(), &format!("{args} --json")).run().succeeds().json();
+    let apart = json("train graph --fanouts 4,3 --samplers 2");
+    assert_eq!(column(&apart, "stages", "stage"), ["sampler 0", "sampler 1", "producer", "consumer"]);
+    assert_eq!(column(&apart, "stages", "runs"), ["process 2", "process 3", "process 4", "process 1"]);
+    assert_eq!(column(&apart, "stages", "device"), ["cpu"; 4]);
+    assert_eq!(column(&apart, "stages", "reads"), ["", "", "batch", "feature"]);
+    assert_eq!(column(&apart, "stages", "writes"), ["batch", "batch", "feature", ""]);
+    let threads = json("bench pipeline graph --fanouts 4,3 --samplers 2");
+    assert_eq!(column(&threads, "stages", "runs"), ["thread"; 4]);
+    let (kind, bytes) = item(&apart, "batch ring");
+    let ring = &apart["rings"][0];
+    let payload = ring["slots"].as_u64().unwrap() * ring["slot_bytes"].as_u64().unwrap();
+    assert_eq!(kind, "host");
+    assert!((payload..payload + (1 << 20)).contains(&bytes), "{bytes} for {payload}");
+}
+
+#[test]
+fn on_a_gpu_the_stages_that_work_there_share_a_process_unless_it_is_divided() {
+    let temp = directory();
+    small_graph(temp.path());
+    let json = |options: &str| {
+        let args = format!(
+            "run graph --fanouts 4,3 --samplers 1 --device cuda:0 {options} --dry-run --json -- true"
+        );
+        uvatrain(temp.path(), args.split(' ')).simulated().run().succeeds().json()
+    };
+    let runs = |dry: &serde_json::Value| column(dry, "stages", "runs");
+    let apart = json("--partition none");
+    assert_eq!(runs(&apart), ["process 2", "process 3", "process 1"]);
+    assert_eq!(column(&apart, "stages", "device"), ["cpu", "cuda:0", "cuda:0"]);
+    assert_eq!(runs(&json("--partition grid")), ["process 2", "process 1", "process 1"]);
+    let all = json("--partition grid --sampler gpu --gpu-cache 1MiB");
+    assert_eq!(runs(&all), ["process 1"; 3]);
+    assert_eq!(item(&all, "graph").0, "pinned");
+    assert_eq!(item(&all, "caches, at most"), ("device", 1 << 20));
+    assert_eq!(item(&apart, "feature table").0, "pinned");
+    let (kind, bytes) = item(&apart, "feature slots");
+    let ring = &apart["rings"][1];
+    assert_eq!(kind, "device");
+    assert_eq!(bytes, ring["slots"].as_u64().unwrap() * ring["device_slot_bytes"].as_u64().unwrap());
+}

@@ -1,0 +1,50 @@
+//! The real binary, driven as its users drive it. One program, one module a subject: each would be linked anew otherwise.
+//!
+//! Tests of all modules run side by side. A test therefore keeps to a directory of its own, cache included, and judges
+//! nothing of the machine that another test may change meanwhile.
+
+mod support;
+
+#[cfg(feature = "train")]
+mod caches;
+mod cli;
+#[cfg(feature = "train")]
+mod cuda;
+mod datasets;
+mod docs;
+#[cfg(feature = "train")]
+mod dry_run;
+#[cfg(feature = "train")]
+mod faults;
+#[cfg(feature = "train")]
+mod gpu_suite;
+#[cfg(feature = "train")]
+mod logs;
+#[cfg(feature = "train")]
+mod machine_faults;
+mod manners;
+#[cfg(feature = "train")]
+mod memory;
+#[cfg(feature = "train")]
+mod models;
+mod mps;
+mod pcie;
+mod peers;
+mod planted;
+#[cfg(feature = "train")]
+mod random_faults;
+#[cfg(feature = "train")]
+mod report;
+#[cfg(feature = "request-model")]
+mod requests;
+mod run;
+mod run_faults;
+mod run_gpu;
+#[cfg(feature = "train")]
+mod terminal;
+#[cfg(feature = "train")]
+mod told;
+#[cfg(feature = "train")]
+mod top;
+#[cfg(feature = "train")]
+mod train;

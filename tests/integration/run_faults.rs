@@ -1,0 +1,186 @@
+//! What becomes of `uvatrain run` when one of its processes dies: the others end, the one that died is named, and
+//! nothing is left. Every wait has a watchdog, and a process that outlived the run would hold its stderr, which the
+//! watchdog sees.
+
+use std::path::Path;
+
+use crate::support::command::{self, recorded, run};
+use crate::support::runs::{Process, Traces, role_of, small_graph, wait_until};
+use crate::support::{Running, directory};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Around the command, so that what attaches is no child of the launcher's.
+const SHELL: &str = r#""$@"; exit $?"#;
+
+/// A run whose command takes batches for ever, under way for some.
+fn long_run(directory: &Path, shell: Option<&str>, steps: &str) -> (Running, Vec<Process>) {
+    let _ = std::fs::remove_file(directory.join(command::RECORD));
+    let run =
+        run(directory, "--metrics run.jsonl", shell, steps).env("TMPDIR", directory.join("tmp")).start();
+    wait_until("the command takes batches", || recorded(directory).len() >= 5);
+    let roles = ["sampler", "producer", "janitor"].map(|role| role_of(&run, role));
+    (run, roles.into())
+}
+
+fn signal(processes: &[Process], role: &str, signal: Signal) {
+    processes.iter().find(|process| process.role == role).expect("a role").signal(signal);
+}
+
+fn traces(directory: &Path) -> Traces {
+    std::fs::create_dir_all(directory.join("tmp")).unwrap();
+    Traces::now(&directory.join("tmp"))
+}
+
+fn nothing_is_left(directory: &Path, processes: &[Process], before: &Traces) {
+    for process in processes {
+        wait_until(&format!("the {} (process {}) ends", process.role, process.pid), || process.has_ended());
+    }
+    assert_eq!(before, &Traces::now(&directory.join("tmp")));
+}
+
+#[test]
+fn a_role_that_is_killed_is_named_and_the_command_hears_of_the_end_with_its_next_batch() {
+    let temp = directory();
+    small_graph(temp.path());
+    for role in ["sampler", "producer"] {
+        for shell in [None, Some(SHELL)] {
+            let before = traces(temp.path());
+            let (run, processes) = long_run(temp.path(), shell, "attach; take");
+            signal(&processes, role, Signal::KILL);
+            let outcome = run.wait().ends_with(1);
+            for part in [&format!("uvatrain: the {role}"), "was killed by SIGKILL", "of epoch", "command: "] {
+                assert!(outcome.stderr.contains(part), "{part}\n{outcome}");
+            }
+            assert!(!outcome.stderr.contains("panicked"), "{outcome}");
+            nothing_is_left(temp.path(), &processes, &before);
+        }
+    }
+}
+
+#[test]
+fn a_command_that_makes_nothing_of_a_dead_role_does_not_make_the_run_a_success() {
+    let temp = directory();
+    small_graph(temp.path());
+    let (run, processes) = long_run(temp.path(), None, "attach; catch; take; say saved; exit 0");
+    signal(&processes, "producer", Signal::KILL);
+    let outcome = run.wait().ends_with(1);
+    assert!(outcome.stderr.contains("the producer was killed by SIGKILL"), "{outcome}");
+    assert!(outcome.stdout.contains("saved"), "it had the time to end by itself: {outcome}");
+}
+
+#[test]
+fn a_command_that_stays_when_a_role_has_died_is_ended_in_the_end() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (shell, steps) in [(None, "attach; take 5; linger"), (Some(SHELL), "ignore; attach; take 5; linger")]
+    {
+        let before = traces(temp.path());
+        let (run, processes) = long_run(temp.path(), shell, steps);
+        signal(&processes, "producer", Signal::KILL);
+        let outcome = run.wait().ends_with(1);
+        assert!(outcome.stderr.contains("the producer was killed by SIGKILL"), "{outcome}");
+        nothing_is_left(temp.path(), &processes, &before);
+    }
+}
+
+#[test]
+fn a_role_that_dies_before_anybody_attached_ends_the_command_too() {
+    let temp = directory();
+    small_graph(temp.path());
+    let run = run(temp.path(), "", None, "linger").start();
+    role_of(&run, "producer").signal(Signal::KILL);
+    let outcome = run.wait().ends_with(1);
+    assert!(outcome.stderr.contains("the producer was killed by SIGKILL"), "{outcome}");
+}
+
+#[test]
+fn a_batch_larger_than_its_slot_ends_the_run_with_the_option_that_changes_it() {
+    let temp = directory();
+    small_graph(temp.path());
+    let outcome = run(temp.path(), "--slot-bytes 12KiB", None, "attach; take").run().ends_with(2);
+    for part in ["--slot-bytes", "sampler", "command: "] {
+        assert!(outcome.stderr.contains(part), "{part}\n{outcome}");
+    }
+}
+
+#[test]
+fn a_launcher_that_is_killed_takes_everybody_with_it() {
+    let temp = directory();
+    small_graph(temp.path());
+    for (shell, steps) in [
+        (None, "attach; take"),
+        (Some(SHELL), "attach; take"),
+        (Some(SHELL), "ignore; attach; take 5; linger"),
+    ] {
+        let before = traces(temp.path());
+        let (run, processes) = long_run(temp.path(), shell, steps);
+        kill_process(Pid::from_child(&run.child), Signal::KILL).unwrap();
+        // Waits for the pipes too, which the command holds.
+        run.wait().ends_with(128 + 9);
+        nothing_is_left(temp.path(), &processes, &before);
+    }
+}
+
+#[test]
+fn a_launcher_that_is_killed_while_what_attached_is_stopped_leaves_nothing_either() {
+    let temp = directory();
+    small_graph(temp.path());
+    let before = traces(temp.path());
+    let (run, processes) = long_run(temp.path(), Some(SHELL), "attach; pid attached; take");
+    let number = std::fs::read_to_string(temp.path().join("attached")).unwrap();
+    let attached = number.parse().ok().and_then(Pid::from_raw).unwrap();
+    // Stopped it can neither see the end nor end itself: that is left to the janitor.
+    kill_process(attached, Signal::STOP).unwrap();
+    kill_process(Pid::from_child(&run.child), Signal::KILL).unwrap();
+    run.wait().ends_with(128 + 9);
+    nothing_is_left(temp.path(), &processes, &before);
+}
+
+#[test]
+fn a_run_does_without_its_janitor_and_a_command_sees_its_launchers_death_by_itself() {
+    let temp = directory();
+    small_graph(temp.path());
+    for killed_too in [false, true] {
+        let before = traces(temp.path());
+        let (run, processes) = long_run(temp.path(), Some(SHELL), "attach; take");
+        signal(&processes, "janitor", Signal::KILL);
+        let so_far = recorded(temp.path()).len();
+        wait_until("it goes on", || recorded(temp.path()).len() > so_far + 10);
+        let launcher = Pid::from_child(&run.child);
+        if killed_too {
+            kill_process(launcher, Signal::KILL).unwrap();
+            let outcome = run.wait().ends_with(128 + 9);
+            assert!(outcome.stderr.contains("command: ") && outcome.stderr.contains("launcher"), "{outcome}");
+        } else {
+            kill_process(launcher, Signal::TERM).unwrap();
+            run.wait().ends_with(143);
+        }
+        nothing_is_left(temp.path(), &processes, &before);
+    }
+}
+
+#[test]
+fn what_attached_may_end_before_its_shell_which_decides_how_the_run_went() {
+    let temp = directory();
+    small_graph(temp.path());
+    let goes_on = r#""$@"; echo "code $?"; exit 0"#;
+    let outcome = run(temp.path(), "", Some(goes_on), "attach; take 3; exit 9").run().succeeds();
+    assert!(outcome.stdout.contains("code 9"), "{outcome}");
+    let told = run(temp.path(), "", Some(SHELL), "attach; take 3; kill").run().ends_with(1);
+    assert!(told.stderr.contains("ended with exit code 137"), "{told}");
+}
+
+#[test]
+fn what_the_command_leaves_running_ends_with_its_batches_if_it_attached_and_else_is_the_users() {
+    let temp = directory();
+    small_graph(temp.path());
+    // The shell ends at once; what attached would take batches for ever.
+    let leaves = r#""$@" & while ! test -s record; do :; done"#;
+    run(temp.path(), "", Some(leaves), "attach; take").run().succeeds();
+    // A process that has nothing to do with batches: it outlives the run until it has what it waits for.
+    let other = r#"(while ! test -e over; do :; done; touch ended) >/dev/null 2>&1 & "$@""#;
+    run(temp.path(), "", Some(other), "attach; take 3").run().succeeds();
+    assert!(!temp.path().join("ended").exists());
+    std::fs::write(temp.path().join("over"), "").unwrap();
+    wait_until("it ends", || temp.path().join("ended").exists());
+}

@@ -1,0 +1,199 @@
+//! A command for `uvatrain run`, written in Rust: the test's own executable, started with the name of the one test that
+//! runs it, and told by a variable what to do.
+//!
+//! | step | what it does |
+//! |---|---|
+//! | `attach` | attaches; a refusal goes to stderr, and ends it with 70 |
+//! | `take N` | takes so many training batches, through the epochs, and records each |
+//! | `take` | takes them until there are none: asked to stop it ends with 75, told of an end with 74 |
+//! | `hold MILLISECONDS` | holds each batch for so long from now on |
+//! | `pass SPLIT EPOCH` | takes that pass |
+//! | `features` | takes a training batch; says the type of its feature values and the hash of their bytes |
+//! | `close` | gives the place up |
+//! | `say WORD`, `file NAME`, `pid NAME` | a line on stdout; an empty file; a file with its process number |
+//! | `await NAME` | waits until a file is there |
+//! | `ignore` | SIGINT and SIGTERM do nothing from now on |
+//! | `linger` | waits for ever |
+//! | `catch` | from now on an error of `take` is said, and the next step follows |
+//! | `kill`, `exit N` | ends by SIGKILL, or with a code |
+
+use std::fs::OpenOptions;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use uva_graph::Split;
+use uva_runtime::RuntimeError;
+use uva_runtime::consumer::{BatchStream, PassCursor};
+use uva_runtime::launcher::attach;
+
+use super::Uvatrain;
+use super::runs::wait_until;
+
+/// The test that is the command, by its full name.
+pub const NAME: &str = "support::command::the_command";
+
+/// What the command does, steps with semicolons between them.
+pub const STEPS: &str = "UVATRAIN_TEST_STEPS";
+
+/// Where it records each batch: split, epoch, number, hash.
+pub const RECORD: &str = "record";
+
+/// `uvatrain run graph OPTIONS -- …`, with a command that does these steps. `shell` is put around it where there is
+/// one: a line in which `"$@"` is the command.
+pub fn run(directory: &Path, options: &str, shell: Option<&str>, steps: &str) -> Uvatrain {
+    run_with(directory, &format!("--samplers 2 {options}"), shell, steps)
+}
+
+/// The same, with as many samplers as the options say.
+pub fn run_with(directory: &Path, options: &str, shell: Option<&str>, steps: &str) -> Uvatrain {
+    let own = std::env::current_exe().expect("this executable");
+    let mut words: Vec<std::ffi::OsString> =
+        format!("run graph --fanouts 5,4 --batch-size 100 --gather-threads 1 {options} --")
+            .split_whitespace()
+            .map(Into::into)
+            .collect();
+    if let Some(shell) = shell {
+        words.extend(["sh", "-c", shell, "sh"].map(Into::into));
+    }
+    words.push(own.into());
+    words.extend([NAME, "--exact", "--nocapture", "--test-threads=1"].map(Into::into));
+    super::uvatrain(directory, words).env(STEPS, steps)
+}
+
+/// What the tests start; in the test run itself it does nothing.
+#[test]
+fn the_command() {
+    let Ok(steps) = std::env::var(STEPS) else { return };
+    let mut stream = None;
+    let (mut catches, mut hold) = (false, Duration::ZERO);
+    for step in steps.split(';').map(str::trim).filter(|step| !step.is_empty()) {
+        let (verb, rest) = step.split_once(' ').unwrap_or((step, ""));
+        catches |= verb == "catch";
+        if let Err(error) = do_step(&mut stream, &mut hold, verb, rest) {
+            eprintln!("command: {error}");
+            if catches {
+                continue;
+            }
+            std::process::exit(match error {
+                RuntimeError::PeerGone(_) => 74,
+                RuntimeError::Interrupted(_) => 75,
+                RuntimeError::Unattached(_) => 70,
+                _ => 71,
+            });
+        }
+    }
+    drop(stream);
+    std::process::exit(0);
+}
+
+fn do_step(
+    stream: &mut Option<BatchStream>,
+    hold: &mut Duration,
+    verb: &str,
+    rest: &str,
+) -> Result<(), RuntimeError> {
+    match verb {
+        "hold" => *hold = Duration::from_millis(rest.parse().expect("milliseconds")),
+        "attach" => *stream = Some(attach()?.begin(Split::Train)),
+        "take" => {
+            let most = rest.parse().unwrap_or(u64::MAX);
+            take(stream.as_mut().expect("it has attached"), most, true, *hold)?;
+        }
+        "pass" => {
+            let (split, epoch) = rest.split_once(' ').expect("a split and an epoch");
+            let split = Split::ALL.into_iter().find(|s| s.name() == split).expect("a split");
+            let stream = stream.as_mut().expect("it has attached");
+            stream.go_to(PassCursor { split, epoch: epoch.parse().expect("an epoch"), batch: 0 });
+            take(stream, u64::MAX, false, *hold)?;
+        }
+        "features" => {
+            let stream = stream.as_mut().expect("it has attached");
+            let batch = stream.next_batch(&|| false)?.expect("a batch");
+            let features = match batch.on_device() {
+                Some(view) => format!("{} on a GPU", view.element()),
+                None => format!("{} {:016x}", batch.features().element, hash(batch.features().bytes)),
+            };
+            println!("{features}");
+        }
+        "close" => stream.take().map_or(Ok(()), BatchStream::close)?,
+        "say" => println!("{rest}"),
+        "file" => std::fs::write(rest, "").expect("a file"),
+        "pid" => {
+            // Whole, or not there.
+            std::fs::write("pid", std::process::id().to_string()).expect("a file");
+            std::fs::rename("pid", rest).expect("a file");
+        }
+        "await" => wait_until(rest, || Path::new(rest).exists()),
+        "ignore" => {
+            for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+                signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).expect("a handler");
+            }
+        }
+        "catch" => {}
+        "linger" => loop {
+            std::thread::park();
+        },
+        "kill" => {
+            let own = rustix::process::getpid();
+            rustix::process::kill_process(own, rustix::process::Signal::KILL).expect("a signal");
+        }
+        "exit" => std::process::exit(rest.parse().expect("an exit code")),
+        other => panic!("no step: {other}"),
+    }
+    Ok(())
+}
+
+/// A hash of bytes, the same in every process of a build.
+pub fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Takes so many batches and records each; through the epochs that follow, or this pass only.
+fn take(
+    stream: &mut BatchStream,
+    most: u64,
+    through_epochs: bool,
+    hold: Duration,
+) -> Result<(), RuntimeError> {
+    let mut record = OpenOptions::new().create(true).append(true).open(RECORD).expect("the record");
+    let mut taken = 0;
+    while taken < most {
+        let Some(batch) = stream.next_batch(&|| false)? else {
+            if stream.is_stopped() {
+                return Err(RuntimeError::Interrupted(2));
+            }
+            if !through_epochs {
+                return Ok(());
+            }
+            let place = stream.place();
+            stream.go_to(PassCursor { epoch: place.epoch + 1, batch: 0, ..place });
+            continue;
+        };
+        let (split, epoch, index, hash) = (batch.split(), batch.epoch(), batch.index(), batch.hash());
+        // In one write, so that a reader sees whole lines.
+        let line = format!("{split} {epoch} {index} {hash:016x}\n");
+        record.write_all(line.as_bytes()).expect("the record");
+        std::thread::sleep(hold);
+        taken += 1;
+    }
+    Ok(())
+}
+
+/// What was recorded: split, epoch, number and hash of each batch.
+pub fn recorded(directory: &Path) -> Vec<(String, u64, u64, String)> {
+    let text = std::fs::read_to_string(directory.join(RECORD)).unwrap_or_default();
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let parsed = whole.lines().map(|line| {
+        let mut words = line.split(' ').map(str::to_owned);
+        let mut word = || words.next().expect("four words");
+        let (split, epoch, number, hash) = (word(), word(), word(), word());
+        (split, epoch.parse().expect("a number"), number.parse().expect("a number"), hash)
+    });
+    parsed.collect()
+}
