@@ -97,8 +97,8 @@ impl Recipe for Citation {
         &GENERATOR
     }
 
-    fn common(&self) -> &Common {
-        &self.common
+    fn common(&self) -> Common {
+        self.common.clone()
     }
 
     fn common_mut(&mut self) -> &mut Common {

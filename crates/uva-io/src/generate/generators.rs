@@ -23,7 +23,7 @@ pub static GENERATORS: [&Generator; 5] =
 /// Where an option is out of its range, `out` exists, or the system refuses to write; nothing is left behind then.
 pub fn write(out: &Path, recipe: &dyn Recipe, progress: &dyn Fn(Progress)) -> Result<Summary, GraphError> {
     let shape = recipe.plan()?;
-    planted::write(out, recipe.generator().name, &recipe.effective_common(), &*shape, progress)
+    planted::write(out, recipe.generator().name, &recipe.common(), &*shape, progress)
 }
 
 /// The memory and disk space that making the graph takes.
@@ -31,7 +31,7 @@ pub fn write(out: &Path, recipe: &dyn Recipe, progress: &dyn Fn(Progress)) -> Re
 /// # Errors
 /// An option that all shapes share is out of its range.
 pub fn estimate(recipe: &dyn Recipe) -> Result<GeneratorEstimate, GraphError> {
-    let common = recipe.effective_common();
+    let common = recipe.common();
     common.check()?;
     Ok(GeneratorEstimate::of(&common))
 }
@@ -49,8 +49,54 @@ pub fn shape(recipe: &mut dyn Recipe, options: &ShapeOptions) -> Result<(), Grap
             Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
             _ => kinds.concat(),
         };
-        return Err(GraphError::usage(option.name(), format!("only --kind {kinds} takes it")));
+        return Err(GraphError::usage(option, format!("only --kind {kinds} takes it")));
     }
     recipe.shape(options);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::testing::generated;
+
+    #[test]
+    fn every_generator_makes_a_sound_graph_and_names_itself_in_it() {
+        for generator in GENERATORS {
+            let mut recipe = (generator.defaults)();
+            let common = recipe.common_mut();
+            (common.nodes, common.feature_dim) = (5000, 2);
+            let (_directory, dataset) = generated(&*recipe);
+            assert_eq!(dataset.nodes(), 5000, "{}", generator.name);
+            let meta = std::fs::read_to_string(dataset.path().join("meta.json")).unwrap();
+            assert!(meta.contains(&format!("\"kind\": \"{}\"", generator.name)), "{meta}");
+            assert!(!generator.help.is_empty() && !generator.help.ends_with('.'), "{}", generator.help);
+        }
+    }
+
+    #[test]
+    fn an_option_is_taken_by_the_generators_that_say_so_and_refused_with_their_names_by_others() {
+        let given = [
+            ShapeOptions { homophily: Some(0.25), ..ShapeOptions::default() },
+            ShapeOptions { probabilities: Some([0.25, 0.125]), ..ShapeOptions::default() },
+            ShapeOptions { quadrants: Some([0.25; 4]), ..ShapeOptions::default() },
+            ShapeOptions { noise: Some(0.025), ..ShapeOptions::default() },
+        ];
+        for options in given {
+            let name = options.given().next().unwrap();
+            let (takes, refuses): (Vec<_>, Vec<_>) =
+                GENERATORS.into_iter().partition(|generator| generator.takes.contains(&name));
+            for generator in &takes {
+                let mut recipe = (generator.defaults)();
+                shape(&mut *recipe, &options).unwrap();
+                let (changed, default) = (format!("{recipe:?}"), format!("{:?}", (generator.defaults)()));
+                assert_ne!(changed, default, "{name} changes nothing in {}", generator.name);
+            }
+            for generator in refuses {
+                let refused = shape(&mut *(generator.defaults)(), &options).unwrap_err().to_string();
+                assert!(refused.starts_with(name), "{refused}");
+                assert!(takes.iter().all(|takes| refused.contains(takes.name)), "{refused}");
+            }
+        }
+    }
 }

@@ -28,5 +28,5 @@ pub use preset::{PRESETS, Preset};
 pub use recipe::{Generator, Recipe};
 pub use rmat::Rmat;
 pub use sbm::{Mixing, Sbm};
-pub use shape_options::{ShapeOption, ShapeOptions};
+pub use shape_options::ShapeOptions;
 pub use web::Web;

@@ -23,7 +23,7 @@ use super::permutation::Permutation;
 use super::planted::{Shape, draw_list};
 use super::random::{Purpose, Stream};
 use super::recipe::{Generator, Recipe};
-use super::shape_options::{ShapeOption, ShapeOptions};
+use super::shape_options::ShapeOptions;
 
 /// A power-law graph with planted classes. [`PowerLaw::default`] has the knobs' defaults, which keep the best
 /// classifier of features alone well below one that sees neighbours too.
@@ -54,7 +54,7 @@ pub(super) static GENERATOR: Generator = Generator {
     name: "powerlaw",
     help: "Few nodes with very many neighbours, many with few, as in social and citation graphs",
     why_fewer_edges: "a neighbour that repeats is drawn anew three times and then left out",
-    takes: &[ShapeOption::Homophily],
+    takes: &["--homophily"],
     defaults: || Box::new(PowerLaw::default()),
 };
 
@@ -63,8 +63,8 @@ impl Recipe for PowerLaw {
         &GENERATOR
     }
 
-    fn common(&self) -> &Common {
-        &self.common
+    fn common(&self) -> Common {
+        self.common.clone()
     }
 
     fn common_mut(&mut self) -> &mut Common {

@@ -36,7 +36,7 @@ use super::permutation::Permutation;
 use super::planted::{Shape, draw_list};
 use super::random::{Purpose, Stream};
 use super::recipe::{Generator, Recipe};
-use super::shape_options::{ShapeOption, ShapeOptions};
+use super::shape_options::ShapeOptions;
 
 /// An R-MAT graph with planted classes.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,7 +64,7 @@ pub(super) static GENERATOR: Generator = Generator {
     help: "Graph500's: a matrix cut in four again and again, the quadrants with different probabilities",
     why_fewer_edges: "most edges are drawn among few nodes, and one that repeats, or leads from a node to itself, is drawn anew three times \
          and then left out",
-    takes: &[ShapeOption::Homophily, ShapeOption::Quadrants, ShapeOption::Noise],
+    takes: &["--homophily", "--quadrants", "--noise"],
     defaults: || Box::new(Rmat::default()),
 };
 
@@ -73,8 +73,8 @@ impl Recipe for Rmat {
         &GENERATOR
     }
 
-    fn common(&self) -> &Common {
-        &self.common
+    fn common(&self) -> Common {
+        self.common.clone()
     }
 
     fn common_mut(&mut self) -> &mut Common {

@@ -18,7 +18,7 @@ use super::common::{Common, check_share};
 use super::planted::Shape;
 use super::random::{Purpose, Stream};
 use super::recipe::{Generator, Recipe};
-use super::shape_options::{ShapeOption, ShapeOptions};
+use super::shape_options::ShapeOptions;
 
 /// A graph of communities, which are its classes.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,7 +55,7 @@ pub(super) static GENERATOR: Generator = Generator {
     name: "sbm",
     help: "The stochastic block model: classes are communities, and degrees are all alike",
     why_fewer_edges: "a neighbour that repeats is drawn anew three times and then left out",
-    takes: &[ShapeOption::Homophily, ShapeOption::Probabilities],
+    takes: &["--homophily", "--p-in"],
     defaults: || Box::new(Sbm::default()),
 };
 
@@ -64,21 +64,17 @@ impl Recipe for Sbm {
         &GENERATOR
     }
 
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
-    fn common_mut(&mut self) -> &mut Common {
-        &mut self.common
-    }
-
-    fn effective_common(&self) -> Common {
+    fn common(&self) -> Common {
         let mut common = self.common.clone();
         if let Mixing::Probabilities { within, between } = self.mixing {
             let (nodes, members) = (common.nodes as f64, mean_members(&common));
             common.average_degree = within * (members - 1.0) + between * (nodes - members);
         }
         common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
     }
 
     fn shape(&mut self, options: &ShapeOptions) {
@@ -108,7 +104,7 @@ struct Plan {
 
 impl Plan {
     fn new(options: &Sbm) -> Result<Plan, GraphError> {
-        let common = options.effective_common();
+        let common = options.common();
         let (within, between) = match options.mixing {
             Mixing::Homophily(share) => {
                 common.check()?;

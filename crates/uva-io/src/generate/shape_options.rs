@@ -1,30 +1,5 @@
 //! The options that only some generators take.
 
-/// An option that only some generators take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ShapeOption {
-    /// [`ShapeOptions::homophily`].
-    Homophily,
-    /// [`ShapeOptions::probabilities`].
-    Probabilities,
-    /// [`ShapeOptions::quadrants`].
-    Quadrants,
-    /// [`ShapeOptions::noise`].
-    Noise,
-}
-
-impl ShapeOption {
-    /// The option as it is called on the command line.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            ShapeOption::Homophily => "--homophily",
-            ShapeOption::Probabilities => "--p-in",
-            ShapeOption::Quadrants => "--quadrants",
-            ShapeOption::Noise => "--noise",
-        }
-    }
-}
-
 /// The options that only some generators take; `None` leaves the default.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ShapeOptions {
@@ -39,15 +14,14 @@ pub struct ShapeOptions {
 }
 
 impl ShapeOptions {
-    /// The options that are given.
-    pub(super) fn given(&self) -> impl Iterator<Item = ShapeOption> {
-        [
-            (ShapeOption::Homophily, self.homophily.is_some()),
-            (ShapeOption::Probabilities, self.probabilities.is_some()),
-            (ShapeOption::Quadrants, self.quadrants.is_some()),
-            (ShapeOption::Noise, self.noise.is_some()),
-        ]
-        .into_iter()
-        .filter_map(|(option, given)| given.then_some(option))
+    /// The names of the options that are given.
+    pub(super) fn given(&self) -> impl Iterator<Item = &'static str> {
+        let all = [
+            ("--homophily", self.homophily.is_some()),
+            ("--p-in", self.probabilities.is_some()),
+            ("--quadrants", self.quadrants.is_some()),
+            ("--noise", self.noise.is_some()),
+        ];
+        all.into_iter().filter_map(|(name, given)| given.then_some(name))
     }
 }

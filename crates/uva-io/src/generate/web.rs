@@ -83,8 +83,8 @@ impl Recipe for Web {
         &GENERATOR
     }
 
-    fn common(&self) -> &Common {
-        &self.common
+    fn common(&self) -> Common {
+        self.common.clone()
     }
 
     fn common_mut(&mut self) -> &mut Common {

@@ -1,7 +1,6 @@
 //! A cache policy as everything above the policies knows it: a handle to a row of facts.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 
 use serde::{Serialize, Serializer};
 use uva_rows::cache::eviction::Eviction;
@@ -91,12 +90,6 @@ impl PartialEq for CachePolicy {
 }
 
 impl Eq for CachePolicy {}
-
-impl Hash for CachePolicy {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name().hash(state);
-    }
-}
 
 impl fmt::Debug for CachePolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

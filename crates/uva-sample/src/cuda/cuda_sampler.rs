@@ -55,12 +55,13 @@ impl CudaSampler {
     /// for that.
     ///
     /// # Errors
-    /// The errors of [`SamplerOptions::check`]; [`InvalidOption::KindOnDevice`] for a kind that has no kernels,
-    /// [`InvalidOption::NoWeights`] where there are none to pick by; [`SampleError::LayerMismatch`] where `bounds` has
-    /// another number of layers than there are fanouts; [`SampleError::InvalidList`] where the cached lists are no
-    /// beginning of the graph's; [`CudaError::OutOfMemory`] with what is free; [`CudaError::Refused`] for dataset ids
-    /// of another number than there are nodes, and where there are none for a graph in another order than its
-    /// dataset's.
+    /// - The errors of [`SamplerOptions::check`].
+    /// - [`InvalidOption::KindOnDevice`] for a kind without kernels, [`InvalidOption::NoWeights`] for one that needs
+    ///   weights where there are none.
+    /// - [`SampleError::LayerMismatch`] where `bounds` has another number of layers than fanouts.
+    /// - [`SampleError::InvalidList`] where the cached lists are no prefix of the graph's.
+    /// - [`CudaError::OutOfMemory`] with the memory that is free.
+    /// - [`CudaError::Refused`] for dataset ids of another number than nodes, and for a reordered graph without any.
     pub fn new(
         kernels: SampleKernels,
         stream: Stream,

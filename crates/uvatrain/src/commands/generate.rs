@@ -37,7 +37,7 @@ pub fn run(flags: &GenerateFlags) -> anyhow::Result<()> {
 /// What to say of a graph with fewer edges than were asked for: how many came, and why. Nothing of one that chance alone
 /// made a little smaller.
 fn shortfall(recipe: &dyn Recipe, summary: &Summary) -> Option<String> {
-    let asked = recipe.effective_common().average_degree;
+    let asked = recipe.common().average_degree;
     let came = summary.edges as f64 / summary.nodes.max(1) as f64;
     (came < 0.99 * asked).then(|| {
         format!(

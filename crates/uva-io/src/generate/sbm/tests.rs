@@ -71,7 +71,7 @@ fn every_pair_is_an_edge_with_the_probability_of_its_classes() {
     // No node is named much more often than others: 0.35 · 1000 with a deviation of 15.
     let (least, most) = (named.iter().min().unwrap(), named.iter().max().unwrap());
     assert!(*least > 270 && *most < 430, "{least} to {most}");
-    let mean = options.effective_common().average_degree;
+    let mean = options.common().average_degree;
     assert!((dataset.edges() as f64 / 1001.0 / mean - 1.0).abs() < 0.01, "{} for {mean}", dataset.edges());
 }
 
