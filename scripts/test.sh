@@ -21,12 +21,18 @@ step() {
   took+=("$(printf '%5d s  %s' $((SECONDS - since)) "$name")")
 }
 
-# The crates that must not need libtorch see a LIBTORCH that does not exist: asking for it would fail the build.
+# Everything but the models and their program, without what tests add to the features of other crates: as users without
+# libtorch build it. A LIBTORCH that does not exist fails the build of whatever asks for it.
 without_libtorch() {
-  LIBTORCH=/nonexistent/libtorch cargo clippy --workspace --exclude uva-train --exclude uvatrain-consumer --exclude uvatrain -- -D warnings
-  LIBTORCH=/nonexistent/libtorch cargo clippy -p uvatrain --no-default-features --all-targets -- -D warnings
-  LIBTORCH=/nonexistent/libtorch cargo clippy -p uvatrain --no-default-features --features request-model --all-targets \
-    -- -D warnings
+  LIBTORCH=/nonexistent/libtorch cargo clippy --workspace --exclude uva-train --exclude uvatrain-consumer \
+    --no-default-features -- -D warnings
+}
+
+# The Python module by the tests' profile, whose crates and program are there already: nothing is built for a release.
+python_module() {
+  local target
+  target=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+  UVATRAIN_PROGRAM=$target/debug/uvatrain scripts/check/python.sh --profile dev --quiet
 }
 
 step "libtorch" scripts/setup/libtorch.sh
@@ -42,7 +48,7 @@ step "kernels compile for every GPU" scripts/check/kernels.py --require
 step "second implementation" python3 tests/reference/reference.py --check docs/test-vectors.json
 step "tests" cargo test --workspace --no-fail-fast
 step "fuzz" scripts/check/fuzz.sh
-step "Python module" scripts/check/python.sh --quiet
+step "Python module" python_module
 
 printf '\n== all passed in %d s\n' $((SECONDS - started))
 printf '%s\n' "${took[@]}"

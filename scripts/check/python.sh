@@ -3,19 +3,24 @@
 # (scripts/check/wheel.py), installed, and tested by pytest with PyTorch, PyG and numpy (scripts/setup/python.sh), examples
 # included. Needs no network once those are in their cache.
 #
-#   scripts/check/python.sh [--wheel FILE] [--python PYTHON] [pytest's arguments…]
+#   scripts/check/python.sh [--wheel FILE | --profile NAME] [--python PYTHON] [pytest's arguments…]
 #
 #   --wheel FILE      tests a wheel that is there already
+#   --profile NAME    builds by that profile of cargo: `dev` takes most crates from where cargo's tests left them
 #   --python PYTHON   tests with the packages of another Python, and builds with its pip; a network may then be needed
 #
 # The cache's environment is not changed: the module is laid over it in a folder that goes away again.
 set -euo pipefail
 
 checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
-wheel='' python=''
-while [[ ${1:-} == --wheel || ${1:-} == --python ]]; do
+wheel='' python='' profile=release
+while [[ ${1:-} == --wheel || ${1:-} == --python || ${1:-} == --profile ]]; do
   [[ -n ${2:-} ]] || { echo "check/python: $1 needs a value" >&2; exit 2; }
-  if [[ $1 == --wheel ]]; then wheel=$(realpath "$2"); else python=$2; fi
+  case $1 in
+    --wheel) wheel=$(realpath "$2") ;;
+    --python) python=$2 ;;
+    --profile) profile=$2 ;;
+  esac
   shift 2
 done
 work=$(mktemp -d)
@@ -33,16 +38,17 @@ if [[ -z $wheel ]]; then
   # The first half of `pip install ./crates/uva-py`, whose second half is below: the file in between is what is looked at.
   # Of pip's own output only a failure is of interest, and it says all of it then.
   echo "check/python: building the wheel" >&2
-  "$python" -m pip wheel --quiet --no-deps "${offline[@]}" --wheel-dir "$work/wheel" "$checkout/crates/uva-py"
+  MATURIN_PEP517_ARGS="--profile $profile" \
+    "$python" -m pip wheel --quiet --no-deps "${offline[@]}" --wheel-dir "$work/wheel" "$checkout/crates/uva-py"
   wheel=$(echo "$work"/wheel/uvatrain-*.whl)
 fi
 "$python" "$checkout/scripts/check/wheel.py" "$wheel"
 "$python" -m pip install --quiet --no-deps --no-index --target "$work/site" "$wheel"
 
-# The program of the same checkout, which starts samplers and producer for what attaches. As the tests of the workspace
-# have built it, so that nothing is built twice.
+# The program of the same checkout, which starts samplers and producer for what attaches: the one that is named, as
+# scripts/test.sh does, whose tests have built it; else it is built here.
 if [[ -z ${UVATRAIN_PROGRAM:-} ]]; then
-  # With `-p uvatrain` cargo would choose fewer features of what others made, and build that anew.
+  # With `-p uvatrain` cargo would choose fewer features of what others made, and build more anew.
   (cd "$checkout" && cargo build --quiet --workspace --bin uvatrain)
   target=$(cd "$checkout" && cargo metadata --format-version 1 --no-deps |
     "$python" -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')

@@ -303,12 +303,9 @@ impl Outcome {
     }
 }
 
-/// What the names of the tests' directories begin with.
-const DIRECTORIES: &str = "uvatrain-test-";
-
 /// A temporary directory, gone at the end of the test.
 pub fn directory() -> tempfile::TempDir {
-    tempfile::Builder::new().prefix(DIRECTORIES).tempdir().expect("a temporary directory")
+    tempfile::Builder::new().prefix("uvatrain-test-").tempdir().expect("a temporary directory")
 }
 
 /// Everything below a directory: each file's bytes, by path. What a run may not change is equal before and after.

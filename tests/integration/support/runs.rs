@@ -198,8 +198,8 @@ pub struct Traces {
 
 impl Traces {
     /// As they are now; `temporary` is the run's `TMPDIR`, and lies in its test's directory. Only what could be the
-    /// run's counts: other programs of the machine come and go, and so do the daemons of MPS in other tests'
-    /// directories.
+    /// run's counts: other programs of the machine come and go, and so do the MPS daemons of other tests, each of which
+    /// binds `control` and `control_privileged`.
     pub fn now(temporary: &Path) -> Traces {
         let names = |folder: &Path| -> Vec<String> {
             let mut names: Vec<_> = fs::read_dir(folder)
@@ -211,8 +211,8 @@ impl Traces {
             names
         };
         let own = temporary.parent().expect("in the test's directory").to_string_lossy();
-        let anothers = |name: &str| name.contains(super::DIRECTORIES) && !name.contains(&*own);
-        let ours = |name: &String| name.contains("uva") && !anothers(name);
+        let of_mps = |name: &str| name.ends_with("/control") || name.ends_with("/control_privileged");
+        let ours = |name: &String| name.contains("uva") && (!of_mps(name) || name.contains(&*own));
         let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
         Traces {
             shm: names(Path::new("/dev/shm")).into_iter().filter(ours).collect(),
