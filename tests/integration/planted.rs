@@ -12,7 +12,7 @@ use std::process::Command;
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::support::{self, directory, uvatrain};
+use crate::support::{directory, uvatrain};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 /// A hang is one after that long: far more than any of these calls takes on a loaded machine.
@@ -203,7 +203,7 @@ fn whatever_is_planted_among_checkpoints_no_run_hangs_and_nothing_of_others_chan
     furnish(furnished.path());
     let train = format!("train graph {TRAIN}");
     uvatrain(furnished.path(), train.split_whitespace()).run().succeeds();
-    let tensors = support::runs::checkpoint_files(&furnished.path().join("kept"));
+    let tensors = crate::support::runs::checkpoint_files(&furnished.path().join("kept"));
     let tensors = tensors.into_iter().find(|name| name.starts_with("tensors-")).unwrap();
     let of_case = |text: &str| text.replace("TENSORS", &tensors).replace("TRAIN", TRAIN);
     try_all(furnished.path(), OF_TRAINING, &of_case);
@@ -393,7 +393,7 @@ fn files_of_others_among_checkpoints_stay_whatever_they_are_called() {
         assert_eq!(fs::read_to_string(temp.path().join("kept").join(name)).unwrap(), MINE, "{name}");
     }
     // A checkpoint is still two files, the older tensors gone.
-    let files = support::runs::checkpoint_files(&temp.path().join("kept"));
+    let files = crate::support::runs::checkpoint_files(&temp.path().join("kept"));
     assert_eq!(files.len(), foreign.len() + 2, "{files:?}");
 }
 
