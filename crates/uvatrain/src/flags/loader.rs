@@ -74,7 +74,6 @@ impl LoaderFlags {
 mod tests {
     use clap::Parser;
 
-    use uva_runtime::options::Part;
     use uva_runtime::spec::Spelling;
     use uva_sample::{Expand, SamplerKind};
 
@@ -141,13 +140,12 @@ mod tests {
             gather_threads: 4,
             batch_dependency: 6,
             expand: Expand::New,
-            degrees: false,
             edge_ids: true,
             input_id: true,
             walks: 3,
             walk_length: 2,
             walk_stop: 7,
-            part: Part::default(),
+            ..LoaderOptions::default()
         };
         assert_eq!(options, expected);
     }
