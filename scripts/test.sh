@@ -28,6 +28,12 @@ without_libtorch() {
     --no-default-features -- -D warnings
 }
 
+# The tests that are left without libtorch, by the features that the pass before chose for third-party crates.
+tests_without_libtorch() {
+  LIBTORCH=/nonexistent/libtorch cargo clippy --workspace --exclude uva-train --exclude uvatrain-consumer \
+    --no-default-features --test integration -- -D warnings
+}
+
 # The Python module by the tests' profile, whose crates and program are there already: nothing is built for a release.
 python_module() {
   local target
@@ -41,6 +47,7 @@ step "format" cargo fmt --all --check
 step "imports" scripts/check/imports.py
 step "builds without libtorch" without_libtorch
 step "clippy" cargo clippy --workspace --all-targets -- -D warnings
+step "tests without libtorch" tests_without_libtorch
 step "book" scripts/check/book.sh
 step "real graphs" scripts/setup/datasets.sh
 step "NVRTC" scripts/setup/nvrtc.sh
