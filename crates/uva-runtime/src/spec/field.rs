@@ -58,6 +58,9 @@ pub enum Kind {
     Internal,
 }
 
+/// An option's name, and those of its values that another option needs.
+pub type OnlyWith = (&'static str, fn() -> Vec<&'static str>);
+
 /// An option.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
@@ -79,7 +82,7 @@ pub struct Field {
     /// Computes it; without this the struct's default counts.
     pub computed: Option<fn() -> String>,
     /// The option that must have one of these values for this one to have a use.
-    pub only_with: Option<(&'static str, fn() -> Vec<&'static str>)>,
+    pub only_with: Option<OnlyWith>,
     /// Checkpoints of every version hold it. Others hold it only where it is not the default, so that checkpoints from
     /// before it existed still fit.
     pub in_every_checkpoint: bool,
