@@ -508,8 +508,8 @@ fn weights_that_edges_cannot_be_picked_by_are_refused_before_anything_starts() {
     bench("sample", "labour", &[]).refuses(2, &["labour", "labor"]);
     bench("pipeline", "saint-node", &["--fanouts", "4,4,5"]).refuses(2, &["hop 2 has fanout 5", "4000,4000"]);
     for (options, parts) in [
-        (&["--walks", "0"][..], &["--walks 0", "1 to 1024"][..]),
-        (&["--walk-stop", "101"], &["--walk-stop 101", "0 to 100"]),
+        (&["--walks", "0"][..], &["--walks", "0 is not from 1 to 1024"][..]),
+        (&["--walk-stop", "101"], &["--walk-stop", "101 is not from 0 to 100"]),
         (&["--edge-ids"], &["--edge-ids", "walk", "another kind"]),
         (&["--fanouts", "5,-1"], &["--fanouts", "hop 1 has fanout -1"]),
     ] {

@@ -109,13 +109,21 @@ impl DryRun {
     ) -> Self {
         let topology = Topology::new(plan, placement);
         let backend = &plan.backend;
+        // Numbered as a batch comes through them.
+        let mut processes = Vec::new();
+        let mut number = |process| {
+            processes.iter().position(|known| *known == process).unwrap_or_else(|| {
+                processes.push(process);
+                processes.len() - 1
+            }) + 1
+        };
         let stages = topology.stages.iter().map(|placed| {
             let role = placed.stage.role;
             StageLine {
                 stage: placed.stage.title(plan.options.samplers),
                 runs: match placement {
                     Placement::Threads => "thread".to_owned(),
-                    Placement::Processes => format!("process {}", placed.process + 1),
+                    Placement::Processes => format!("process {}", number(placed.process)),
                 },
                 device: if role.is_on_gpu(backend) { backend.device_name() } else { "cpu".to_owned() },
                 reads: role.reads().map(|ring| ring.name()),

@@ -293,7 +293,7 @@ pub struct Passes {
     pub test: bool,
     /// Where to begin.
     pub start: Cursor,
-    /// Nothing of this: the consumer says where to go, pass by pass.
+    /// If set, the other fields are ignored: the consumer requests each pass.
     #[serde(default)]
     pub steered: bool,
 }
