@@ -1,0 +1,31 @@
+"""The loader's options, for type checkers. Written by tests/test_options.py from the core's declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+
+class LoaderOptions(TypedDict, total=False):
+    """Keywords of `uvatrain.Loader`; its documentation says what they do."""
+
+    sampler_kind: str
+    fanouts: Sequence[int]
+    walks: int | None
+    walk_length: int | None
+    walk_stop: int | None
+    replace: bool
+    batch_size: int
+    drop_last: bool
+    seed: int
+    batch_dependency: int
+    expand: str
+    edge_ids: bool
+    input_id: bool
+    feature_type: str | None
+    samplers: int | None
+    pin_samplers: bool
+    slots: int
+    batch_slots: int | None
+    slot_bytes: int | str | None
+    gather_threads: int | None
