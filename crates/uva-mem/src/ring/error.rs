@@ -2,10 +2,10 @@
 
 use crate::region::RegionError;
 
-/// Why a ring cannot be used, or not any longer.
+/// Why a ring cannot be used, or no longer.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
-    /// Waiting was pointless: what `Liveness` said.
+    /// Waiting was pointless: the reason is [`Liveness`](super::Liveness)'s.
     #[error("ring `{ring}`: waiting for slot {slot} (sequence {sequence}) ended: {reason}")]
     PeerDied {
         /// The ring's name.
@@ -27,7 +27,7 @@ pub enum RingError {
         /// The sequence it is held for.
         sequence: u64,
     },
-    /// A slot holds what the protocol does not allow. The ring cannot be trusted any more.
+    /// The protocol does not allow a slot's content. The ring cannot be trusted any more.
     #[error("ring `{ring}` is corrupt at slot {slot}, sequence {sequence}: {what}")]
     Corrupt {
         /// The ring's name.
