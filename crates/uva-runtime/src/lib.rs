@@ -15,13 +15,13 @@
 //! # }
 //! ```
 //!
-//! **A tour.** [`Runtime::builder`] takes the options by name; [`LoaderOptions`] has all of them. [`Runtime`] runs
-//! samplers and producer as threads and hands out each [`Batch`], which owns its slot until it is dropped. The batch's
-//! columns are read by method (`input_nodes`, `labels`, `block`, `features_f32`), or by name ([`BatchView::column`]).
+//! **A tour.** [`Runtime::builder`] takes the options by name; [`LoaderOptions`] lists them all. [`Runtime`] runs
+//! samplers and producer as threads and returns each [`Batch`], which owns its slot until it is dropped. Methods read
+//! the batch's columns (`input_nodes`, `labels`, `block`, `features_f32`), or [`BatchView::column`] by name.
 //! [`consumer::BatchStream`] serves a loop that picks its own passes. [`launcher`] runs the same roles as processes;
 //! [`launcher::attach`] joins such a run. [`planning`] measures what to cache and where to sample.
 //!
-//! Every role is the same function as a thread and as a process, and a batch is the same bytes in both.
+//! Every role is the same function as a thread and as a process, and a batch has the same bytes in both.
 //!
 //! | module | holds |
 //! |---|---|

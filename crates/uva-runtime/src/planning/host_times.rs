@@ -33,7 +33,7 @@ pub(super) struct HostTimes<'d> {
     layout: BatchLayout,
     /// Seeds of the batches, as positions in the training split.
     seeds: Vec<Vec<u32>>,
-    /// Nodes of each batch, once they are asked for: they take more memory than a sampler does.
+    /// Nodes of each batch, computed on demand: they take more memory than a sampler does.
     nodes: Vec<Vec<i64>>,
 }
 
