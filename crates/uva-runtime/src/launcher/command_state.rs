@@ -15,9 +15,9 @@ pub(super) struct CommandState {
     pub note_at: Option<Instant>,
     /// When to tell it to end next, and how.
     pub end_at: Option<(Instant, Signal)>,
-    /// It was told to end, so its exit tells nothing.
+    /// It was asked to end, so its exit says nothing.
     pub told: bool,
-    /// The roles were told that nobody takes batches any more.
+    /// The roles were notified that nobody takes batches any more.
     pub retired: bool,
 }
 

@@ -78,7 +78,7 @@ impl Drop for Janitor {
     }
 }
 
-/// What to clean up, as far as the launcher has told.
+/// What to clean up, as far as the launcher has reported it.
 #[derive(Default)]
 struct Known {
     launcher: Option<PidFd>,
