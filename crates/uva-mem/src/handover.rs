@@ -162,8 +162,8 @@ impl Channel {
     /// Waits for one message.
     ///
     /// # Errors
-    /// [`HandoverError::Closed`] when the other end was closed with nothing left to read; [`HandoverError::Refused`]
-    /// for anything but a whole message of ours, whose descriptors are then closed; or [`HandoverError::System`].
+    /// [`HandoverError::Closed`] when the other end was closed with nothing left to read. [`HandoverError::Refused`]
+    /// for anything but a whole message of ours; its descriptors are then closed. Otherwise [`HandoverError::System`].
     pub fn recv(&self) -> Result<Received, HandoverError> {
         let mut buffer = vec![0; HEADER + MAX_PAYLOAD];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS), ScmCredentials(1))];

@@ -26,7 +26,7 @@ impl MappedFile {
         // before using them as an index. A truncation ends in SIGBUS, which ends the role and is reported by its
         // launcher. Datasets are written beside and renamed, never changed in place.
         let map = unsafe { memmap2::Mmap::map(&file)? };
-        // If the file is not in memory yet and will fit there, ask for pages of 2 MiB: they are read at once and stay
+        // If the file is not in memory yet and will fit there, ask for pages of 2 MiB. They are read at once and stay
         // in one piece where the file system supports it, which saves TLB misses on random reads. For a larger file
         // each such page would evict others. This is a hint: a refusal costs speed only.
         let memory = rustix::system::sysinfo();

@@ -92,7 +92,7 @@ impl SharedRegion {
         Self::create_with(name, bytes, Pages::Normal)
     }
 
-    /// Creates a zeroed region of `bytes` bytes on the pages asked for; [`SharedRegion::pages`] says which it got.
+    /// Creates a zeroed region of `bytes` bytes on the requested pages; [`SharedRegion::pages`] says which it got.
     ///
     /// # Errors
     /// As [`SharedRegion::create`].
@@ -201,7 +201,7 @@ impl SharedRegion {
         self.base
     }
 
-    /// How many bytes were asked for. The mapping is rounded up to whole pages.
+    /// The requested number of bytes. The mapping is rounded up to whole pages.
     pub fn len(&self) -> usize {
         self.bytes
     }

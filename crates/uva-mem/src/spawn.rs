@@ -107,9 +107,9 @@ impl Channel {
         // From now on a second call refuses it.
         rustix::io::fcntl_setfd(borrowed, FdFlags::CLOEXEC)
             .map_err(|e| HandoverError::System { doing: "fcntl(F_SETFD)", source: e.into() })?;
-        // SAFETY: the descriptor is open (just checked). Nobody in this process owns it: it was not close-on-exec, so
-        // it was open before our exec, while everything that std or this crate opens or duplicates is close-on-exec
-        // from the start. The flag just set lets this point be passed only once per inherited descriptor.
+        // SAFETY: the descriptor is open (just checked), and nobody in this process owns it. It was not close-on-exec,
+        // so it was open before our exec: everything that std or this crate opens or duplicates is close-on-exec from
+        // the start. The flag just set lets this point be passed only once per inherited descriptor.
         let fd = unsafe { OwnedFd::from_raw_fd(number) };
         Self::from_fd(fd)
     }

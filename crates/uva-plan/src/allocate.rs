@@ -6,7 +6,7 @@
 //! room for another. A cache that holds anything also pays for its map. So all four combinations are solved and the
 //! best is kept.
 //!
-//! For each combination the result is at least the optimum less the largest single value: up to the first misfit the
+//! For each combination the result is at least the optimum less the largest single value. Up to the first misfit the
 //! merged order is that of the fractional knapsack, and no choice of whole items beats the fractional optimum.
 
 use crate::hotness::sum;

@@ -52,8 +52,8 @@ const DIVISIONS: u64 = 256;
 const LEAST_OBSERVED: usize = 32;
 
 impl<'g> Profile<'g> {
-    /// Computes the hotness by `policy`, ranks, and samples other batches for evaluation: a sixteenth of an epoch (32
-    /// batches at least), or a whole epoch where the policy itself samples none.
+    /// Computes the hotness by `policy`, ranks, and samples other batches for evaluation. These are a sixteenth of an
+    /// epoch (32 batches at least), or a whole epoch where the policy itself samples none.
     ///
     /// # Errors
     /// Where there is no batch, or one cannot be sampled, and [`CacheError::NothingToCache`] where no neighbour is ever

@@ -1,5 +1,5 @@
-//! Live counts of a run that need no help of its roles: the words of the control page, the state words of the slots,
-//! and the system's data about the processes.
+//! Live counts of a run that need no help from its roles. Sources are the words of the control page, the state words of
+//! the slots, and the system's data about the processes.
 
 use std::sync::Arc;
 

@@ -25,18 +25,18 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`options`], [`schedule`], [`plan`] | what is asked for, which batch has which number, the memory that takes |
+//! | [`options`], [`schedule`], [`plan`] | the options, the sequence numbers of batches, the memory they need |
 //! | [`batch`] | a batch and its slot; columns and layout are `uva-batch`'s |
 //! | [`backend`], [`device`] | where rows are gathered and batches used; feature slots on a GPU |
-//! | [`cache`] | cached lists and rows, as the roles have them |
+//! | [`cache`] | cached lists and rows, as the roles use them |
 //! | [`roles`] | sampler, producer and the receiving end of the consumer |
-//! | [`pipeline`] | the roles as threads: the library's front |
+//! | [`pipeline`] | the roles as threads: the library's front end |
 //! | [`planning`] | what to cache and where to sample: measured before a run |
 //! | [`consumer`] | batches for a consumer that chooses its passes |
 //! | [`launcher`] | the roles as processes |
 //! | [`run`] | a run whose consumer is a command of the user's |
 //! | [`training`] | a run whose consumer trains a built-in model |
-//! | [`metrics`], [`trace`], [`gauges`] | telemetry: lines, a timeline, a look into a run under way |
+//! | [`metrics`], [`trace`], [`gauges`] | telemetry: lines, a timeline, live counts of a run |
 //! | [`clock`] | the clock of all processes of a run |
 //! | [`machine`], [`memory`] | limits of the machine, memory of a process |
 //! | [`mps`] | the daemon through which producer and consumer share a GPU |

@@ -216,7 +216,7 @@ impl LoaderOptions {
         self.samplers + 2
     }
 
-    /// Checks that batches with these options can be sampled from the dataset: it must have the arrays that sampling
+    /// Checks that batches with these options can be sampled from the dataset. It must have the arrays that sampling
     /// needs, and no list may need more picks than there are random words.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ pub(crate) type BytesLeft<'a> =
 pub(crate) struct Preparation {
     pub dataset: Arc<Dataset>,
     pub plan: RunPlan,
-    /// What to cache, as asked for.
+    /// The requested caches.
     caches: Option<CacheRequest>,
     /// The plan from a file, and the warnings about it.
     planned: Option<(CachePlan, Vec<String>)>,

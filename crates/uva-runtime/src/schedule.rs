@@ -1,4 +1,4 @@
-//! Which batch has which sequence number.
+//! The sequence number of each batch.
 //!
 //! A run's batches are numbered 0, 1, 2, … through all its passes, and the number alone determines the sampler and the
 //! slots of a batch. Every role computes the schedule for itself. Only the consumer's decisions during the run cannot
@@ -7,9 +7,9 @@
 //!
 //! | sequence `s` | before a turn is known | when the last one is known to be at `t` |
 //! |---|---|---|
-//! | `s` < t | the batch of the order in force | nothing, handed over as such |
+//! | `s` < t | the batch of the order in force | an empty hand-over |
 //! | `s` ≥ t | the batch of the order in force | the batch of the turn's order |
-//! | behind the order's last batch | nothing, handed over as such | the same, or the end, as the turn says |
+//! | after the order's last batch | an empty hand-over | the same, or the end, as the turn says |
 //!
 //! So before a turn, and after the last batch, the rings carry a few empty hand-overs. Nobody has to wait for the turn
 //! as such: the slots hold back a sampler that runs ahead, as always.

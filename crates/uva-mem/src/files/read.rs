@@ -41,8 +41,9 @@ pub(super) fn not_regular(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, not a regular file"))
 }
 
-/// Whether an error of opening or reading concerns the name, and not the system, so that another path would help:
-/// nothing there, not a regular file, too large, not the expected text, a loop of links, or a name that is too long.
+/// Whether an error of opening or reading concerns the name and not the system, so that another path would help. These
+/// are: nothing there, not a regular file, too large, not the expected text, a loop of links, and a name that is too
+/// long.
 pub fn is_about_the_name(error: &io::Error) -> bool {
     match error.kind() {
         io::ErrorKind::NotFound

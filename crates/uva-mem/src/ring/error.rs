@@ -34,7 +34,7 @@ pub enum RingError {
         ring: String,
         /// The slot.
         slot: u32,
-        /// The sequence that was asked for.
+        /// The requested sequence.
         sequence: u64,
         /// The field, what it holds, and what it should hold.
         what: String,
@@ -54,9 +54,9 @@ pub enum RingError {
     Shape {
         /// The ring's name.
         ring: String,
-        /// Slots asked for.
+        /// Requested slots.
         slots: u32,
-        /// Payload bytes asked for.
+        /// Requested payload bytes.
         payload_bytes: usize,
     },
     /// A region that was handed over is not a ring of the shape agreed.

@@ -6,9 +6,11 @@
 //! nothing starves and nothing is reordered. The [protocol] of a slot has its own file. This one lays slots out in a
 //! [`SharedRegion`] and wraps them in types that cannot be misused.
 //!
-//! In memory a ring is, little-endian: one line of five 64-bit words (magic, version, slots, payload bytes, checksum);
-//! slot `i`'s header of 32 bytes ([`protocol::SlotHeader`]) at byte `128 * (i + 1)`; the payloads from the next
-//! multiple of 4096 on, each at a multiple of 4096.
+//! The layout of a ring in memory, little-endian:
+//!
+//! - one line of five 64-bit words: magic, version, slots, payload bytes, checksum
+//! - slot `i`'s header of 32 bytes ([`protocol::SlotHeader`]) at byte `128 * (i + 1)`
+//! - the payloads from the next multiple of 4096 on, each at a multiple of 4096
 //!
 //! Threads and processes use the same code. Clone a [`Ring`] for a thread; for a process, hand [`Ring::fd`] over and
 //! [`Ring::open`] it there.

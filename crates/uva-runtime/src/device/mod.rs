@@ -1,9 +1,9 @@
 //! Feature slots on a GPU: one buffer shared by producer and consumer, and two events a slot.
 //!
-//! The ring of the feature slots is the same as on the host ([`uva_mem::ring`]): its states give the owner of a slot,
-//! and its payload is the batch's header. The arrays and rows are on the device, and they are handed over *while work
-//! is still in flight*: a side gives a slot away as soon as it has enqueued its last work on it and recorded an event
-//! after that.
+//! The ring of the feature slots is the same as on the host ([`uva_mem::ring`]). Its states give the owner of a slot,
+//! and its payload is the batch's header. The arrays and rows are on the device, and are handed over *while work is
+//! still in flight*. A side enqueues its last work on a slot, records an event after that, and gives the slot away at
+//! once.
 //!
 //! | event | created and recorded by | the other side |
 //! |---|---|---|

@@ -1,7 +1,7 @@
-//! Version of the implicit layout that a launcher and an attached process share: where a header's fields lie in a slot,
-//! the words of the control page, the fields of a message. The two come from separate builds, for example a program and
-//! a Python module, and builds of one version may differ. So each compares the other's number with its own before it
-//! trusts anything else.
+//! Version of the implicit layout that a launcher and an attached process share. The layout comprises the fields of a
+//! header in a slot, the words of the control page, and the content of a message. The two come from separate builds,
+//! for example a program and a Python module, and builds of one version may differ. So each compares the other's number
+//! with its own before it trusts anything else.
 
 /// Raised with every change of that layout; a test in this file detects such changes.
 pub const PROTOCOL: u32 = 8;

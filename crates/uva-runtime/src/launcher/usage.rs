@@ -29,7 +29,7 @@ pub(crate) struct Usage {
     counted_epochs: u32,
     /// The batch in use.
     in_use: Option<InUse>,
-    /// When the next batch was asked for.
+    /// When the next batch was requested.
     asked: Instant,
 }
 
@@ -39,7 +39,7 @@ struct InUse {
     split: Split,
     /// Its event, as far as it is known.
     event: BatchEvent,
-    /// When it was asked for, and when it was handed out.
+    /// When it was requested, and when it was handed out.
     asked: Instant,
     since: Instant,
     /// Records when the batch was given back.

@@ -68,7 +68,7 @@ pub enum MpsError {
         "device {asked} is not among those that the running MPS daemon serves (CUDA_VISIBLE_DEVICES={visible} there)"
     )]
     DeviceNotServed {
-        /// The device asked for.
+        /// The requested device.
         asked: u32,
         /// The daemon's list.
         visible: String,

@@ -106,8 +106,8 @@ impl RoleThreads {
         first_error(finished).map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// Waits for all of them, and returns the error nearest to the cause, with its time: the earliest, but not that of
-    /// a role that only noticed another's end.
+    /// Waits for all of them, and returns the error nearest to the cause, with its time. That is the earliest error,
+    /// but not that of a role that only noticed another's end.
     pub fn join(&mut self) -> Option<(Instant, RuntimeError)> {
         first_error(std::mem::take(&mut self.threads))
     }

@@ -87,7 +87,7 @@ mod tests {
                 Found { written: Some(now - Duration::from_secs(200_000)), content: None },
                 "a checkpoint.json that cannot be read, written 2 days ago",
             ),
-            // A clock that was set back tells nothing.
+            // The age is unknown if the clock was set back.
             (
                 Found {
                     written: Some(now + Duration::from_secs(9)),
