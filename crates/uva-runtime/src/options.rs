@@ -19,11 +19,11 @@ const BATCHES: &str = "Batches";
 const PIPELINE: &str = "Pipeline";
 
 options! {
-    /// How batches are made. The same values reach every role, so each computes the same schedule and the same slot
-    /// layout without asking another.
+    /// How batches are made. The same values reach every role, so that each computes the same schedule and the same
+    /// slot layout without asking another.
     ///
-    /// Every option of the loader is declared only here. The declarations generate the command line, the configuration
-    /// file, Python's keywords, fingerprints and the reference ([`spec`](crate::spec)).
+    /// Every option of the loader is declared here and nowhere else: the command line, the configuration file, Python's
+    /// keywords, fingerprints and the reference are made from these declarations ([`spec`](crate::spec)).
     pub struct LoaderOptions {
         /// Which neighbours are picked (docs/samplers.md)
         sampler_kind: SamplerKind = SamplerKind::default()

@@ -28,8 +28,8 @@ use crate::preparation::Preparation;
 use crate::topology::Placement;
 use crate::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine, mps};
 
-/// glibc serves a consumer's allocations up to this many bytes from its heap, and keeps as many freed bytes at the
-/// heap's end. So it does not return them to the kernel and fault in fresh pages for the next batch. Larger
+/// glibc serves a consumer's allocations up to this many bytes from its heap, and keeps up to `KEPT_MEMORY` freed bytes
+/// at the heap's end. So it does not return them to the kernel and fault in fresh pages for the next batch. Larger
 /// allocations, such as the tables of a full-neighbourhood evaluation, go back.
 ///
 /// GraphSAGE, hidden 128, fanouts 10,10, batches of 1000 (tensors of 4 to 30 MB), one core, an epoch of 50 batches: page
