@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::region::{RegionError, SharedRegion};
 
-/// Shared 64-bit words, all zero at first. What each word means is the business of those who share the page.
+/// Shared 64-bit words, all zero at first. Those who share the page define what each word means.
 ///
-/// Each word stands alone: a store is seen with everything its writer did before it (release, with its partner
-/// [`ControlPage::load`], acquire), but nobody is woken by it. Whoever waits looks at it from a
+/// Each word stands alone. A load that sees a store sees everything its writer did before it (release; partner:
+/// [`ControlPage::load`], acquire). Stores wake nobody: waiting roles poll the page from a
 /// [`Liveness`](crate::ring::Liveness) check.
 #[derive(Debug)]
 pub struct ControlPage {
@@ -43,7 +43,7 @@ impl ControlPage {
 
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < self.words, "word {index} of a control page of {}", self.words);
-        // SAFETY: this type reaches its region through atomics of this size and grid only.
+        // SAFETY: this type accesses its region only through atomics of this size, at multiples of it.
         unsafe { self.region.at(index * size_of::<u64>()) }
     }
 

@@ -1,17 +1,17 @@
 //! Files opened and written without trust in what others may have put in their place.
 //!
-//! Paths come from users, and directories may belong to others. A name can lead to a FIFO, which would block whoever opens
-//! it, to a device, which never ends, or through a link to a file of the caller's. So everything the program reads goes
-//! through [`open_regular`] or [`read_regular`], and everything it puts in a file's place through [`Replacement`]. Only
-//! what the user named as an output, and may well be a pipe or a terminal, goes through [`open_output`].
+//! Paths come from users, and directories may belong to others. A name can lead to a FIFO, whose opening blocks, to a
+//! device, which never ends, or through a link to a file of the caller's. So the program reads everything through
+//! [`open_regular`] or [`read_regular`], and replaces every file through [`Replacement`]. Only outputs that the user
+//! named, which may well be pipes or terminals, go through [`open_output`].
 //!
-//! `clippy.toml` forbids the direct ways: here is where they are allowed.
+//! `clippy.toml` forbids the direct ways; they are allowed only here.
 //!
 //! | file | what it is for |
 //! |---|---|
-//! | `read` | regular files, directories and locks, opened without waiting |
-//! | `output` | what the user named as an output: a file, a pipe, a terminal |
-//! | `replacement` | a file that takes another's place in one step, and the names of unfinished ones |
+//! | `read` | regular files, directories and locks, opened without blocking |
+//! | `output` | outputs that the user named: a file, a pipe, a terminal |
+//! | `replacement` | a file that replaces another in one step, and the names of unfinished ones |
 //! | `unique` | the random words in these names |
 #![allow(clippy::disallowed_methods, reason = "the one place where files are opened by name")]
 

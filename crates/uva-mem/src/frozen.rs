@@ -11,7 +11,7 @@ use crate::RegionError;
 const SEALS: SealFlags =
     SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::WRITE).union(SealFlags::SEAL);
 
-/// A memfd that its maker filled and then sealed: nobody can change, shrink or grow it any more, so every process that
+/// A memfd that its maker filled and then sealed. Nobody can change, shrink or grow it any more, so every process that
 /// maps it may read it as a slice.
 ///
 /// It has no name anywhere: the memory goes with the last descriptor and the last mapping.
@@ -32,11 +32,11 @@ impl FrozenBytes {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create(name, flags).map_err(|e| system("memfd_create")(e.into()))?;
         rustix::fs::ftruncate(&fd, bytes as u64).map_err(|e| system("ftruncate")(e.into()))?;
-        // SAFETY: the descriptor was made above and has been shown to nobody, so nobody else writes or truncates it.
+        // SAFETY: the descriptor was made above and shown to nobody, so nobody else writes or truncates it.
         let mut map = unsafe { MmapMut::map_mut(&fd) }.map_err(system("mmap"))?;
-        // Advice: refused, it changes nothing but speed.
+        // A hint: a refusal costs speed only.
         let _ = map.advise(Advice::HugePage);
-        // A lack of memory shall be an error here, not a SIGBUS later. Old kernels cannot tell, and go on.
+        // A lack of memory must be an error here, not a SIGBUS later. Old kernels cannot tell, and go on.
         if let Err(error) = populate(&map)
             && error != rustix::io::Errno::INVAL
         {
@@ -68,10 +68,10 @@ impl FrozenBytes {
     }
 
     fn map(name: &str, fd: OwnedFd, bytes: usize) -> Result<Self, RegionError> {
-        // A private mapping: kernels before 6.7 refuse a shared one of a file sealed against writing. It shares the
+        // A private mapping: kernels before 6.7 refuse a shared one for a file sealed against writing. It shares the
         // pages all the same, since nothing is written through it.
         // SAFETY: the file is sealed against writing, shrinking and growing (made so above, or checked), so its bytes
-        // are the same for as long as the mapping lives.
+        // stay the same for as long as the mapping lives.
         let map = unsafe { MmapOptions::new().map_copy_read_only(&fd) }
             .map_err(|error| system(name, bytes, "mmap", error))?;
         // A child between fork and exec needs none of it.
@@ -90,7 +90,7 @@ impl FrozenBytes {
     }
 }
 
-/// Asks for every page now.
+/// Allocates every page now.
 fn populate(map: &MmapMut) -> rustix::io::Result<()> {
     let base = map.as_ptr().cast_mut().cast::<c_void>();
     // SAFETY: the range is exactly the mapping's, and the advice changes no byte of it.

@@ -1,8 +1,8 @@
 //! Handing file descriptors to another process, all in one message.
 //!
-//! A [`Channel`] is one end of a `SOCK_SEQPACKET` socket pair: messages keep their bounds, and the end of the peer is
-//! seen. A message is a header, a payload (what it means is the caller's business) and any number of descriptors in
-//! one `SCM_RIGHTS`, since descriptors spread over messages can get lost.
+//! A [`Channel`] is one end of a `SOCK_SEQPACKET` socket pair. Messages keep their bounds, and the end of the peer is
+//! visible. A message is a header, a payload that the caller defines, and any number of descriptors. All descriptors
+//! travel in one `SCM_RIGHTS`, since descriptors spread over messages can get lost.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | 12..16 | how many descriptors come along |
 //! | 16..24 | how many bytes of payload follow |
 //!
-//! All four are compared with what has really arrived; nothing is believed.
+//! All four are checked against what arrived; nothing is taken on trust.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -25,7 +25,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-/// The version of the message format. Both ends are the same program, so only the same version is understood.
+/// The version of the message format. Both ends are the same program, so only the same version is accepted.
 pub const VERSION: u32 = 1;
 /// The most bytes of payload in one message.
 pub const MAX_PAYLOAD: usize = 128 << 10;
@@ -38,16 +38,16 @@ const HEADER: usize = 24;
 /// Why a message was not sent or not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum HandoverError {
-    /// The other end is closed: its process has ended or let go of it.
+    /// The other end is closed: its process has ended or dropped it.
     #[error("the other end of the hand-over channel is closed")]
     Closed,
     /// Nothing came within the time given.
     #[error("no hand-over message within {} ms", .0.as_millis())]
     TimedOut(Duration),
-    /// A message is not one of ours, is cut, or does not hold what its header says.
+    /// A message is not one of ours, is truncated, or does not match its header.
     #[error("a hand-over message was refused: {0}")]
     Refused(String),
-    /// A message to be sent is beyond what one message holds.
+    /// A message exceeds what one message can hold.
     #[error(
         "a hand-over message of {bytes} bytes and {fds} descriptors is beyond {MAX_PAYLOAD} and {MAX_FDS}"
     )]
@@ -80,7 +80,7 @@ pub struct Received {
     pub payload: Vec<u8>,
     /// The descriptors, in the order they were sent.
     pub fds: Vec<OwnedFd>,
-    /// The number of the process that sent it, as the kernel tells it; only behind [`Channel::refuse_other_users`].
+    /// The sending process's number, as the kernel reports it; only after [`Channel::refuse_other_users`].
     pub sender: Option<u32>,
 }
 
@@ -92,7 +92,7 @@ impl Channel {
     /// Two ends, both close-on-exec. [`Inherit`](crate::spawn::Inherit) gives one to a child.
     ///
     /// # Errors
-    /// [`HandoverError::System`] when no socket is to be had.
+    /// [`HandoverError::System`] when the system gives no socket.
     pub fn pair() -> Result<(Self, Self), HandoverError> {
         let (a, b) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -116,10 +116,9 @@ impl Channel {
         Ok(Self(fd))
     }
 
-    /// Refuses messages of other users from now on: the kernel says with each who has sent it
-    /// ([`Received::sender`]). For an end that others
-    /// than our own programs may come to have the peer of. Not for one whose peer may be outside of this process's PID
-    /// namespace: the kernel has no number for it there.
+    /// Refuses messages of other users from now on: the kernel reports the sender of each message
+    /// ([`Received::sender`]). For an end whose peer programs other than ours may obtain. Not for a peer that may be
+    /// outside this process's PID namespace: the kernel has no number for it there.
     ///
     /// # Errors
     /// [`HandoverError::System`].
@@ -127,7 +126,7 @@ impl Channel {
         rustix::net::sockopt::set_socket_passcred(&self.0, true).map_err(HandoverError::system("SO_PASSCRED"))
     }
 
-    /// Sends one message. Blocks while the other end has not read earlier ones and the socket is full.
+    /// Sends one message. Blocks while the socket is full of messages that the other end has not read.
     ///
     /// # Errors
     /// [`HandoverError::TooLarge`], [`HandoverError::Closed`] when nobody can read it any more, or
@@ -150,7 +149,7 @@ impl Channel {
                     fds: fds.len(),
                 });
             }
-            // A packet socket sends a whole message or nothing.
+            // A packet socket sends a whole message or none.
             match rustix::net::sendmsg(&self.0, &parts, &mut control, SendFlags::NOSIGNAL) {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
@@ -163,8 +162,8 @@ impl Channel {
     /// Waits for one message.
     ///
     /// # Errors
-    /// [`HandoverError::Closed`] when the other end was closed with nothing left to read, [`HandoverError::Refused`]
-    /// for whatever is not a whole message of ours (its descriptors are closed), or [`HandoverError::System`].
+    /// [`HandoverError::Closed`] when the other end was closed with nothing left to read. [`HandoverError::Refused`]
+    /// for anything but a whole message of ours; its descriptors are then closed. Otherwise [`HandoverError::System`].
     pub fn recv(&self) -> Result<Received, HandoverError> {
         let mut buffer = vec![0; HEADER + MAX_PAYLOAD];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS), ScmCredentials(1))];
@@ -178,7 +177,7 @@ impl Channel {
                 Err(errno) => return Err(HandoverError::system("recvmsg")(errno)),
             }
         };
-        // Owned from here, so that every refusal below closes them.
+        // Owned from here on, so that every refusal below closes them.
         let (mut fds, mut sender) = (Vec::new(), None);
         for item in control.drain() {
             match item {
@@ -190,7 +189,7 @@ impl Channel {
         if message.bytes == 0 && fds.is_empty() {
             return Err(HandoverError::Closed);
         }
-        // The kernel says who sent it where it was asked to, by `refuse_other_users`.
+        // The kernel reports the sender where `refuse_other_users` asked it to.
         let own = rustix::process::getuid();
         if let Some(sender) = sender.filter(|sender| sender.uid != own) {
             return Err(HandoverError::Refused(format!(
@@ -214,10 +213,10 @@ impl Channel {
         Ok(Received { payload: buffer, fds, sender })
     }
 
-    /// As [`Channel::recv`], but not for longer than `timeout`.
+    /// As [`Channel::recv`], but waits at most `timeout`.
     ///
     /// # Errors
-    /// [`HandoverError::TimedOut`] when nothing came, else as [`Channel::recv`].
+    /// [`HandoverError::TimedOut`] when nothing arrived, else as [`Channel::recv`].
     pub fn recv_within(&self, timeout: Duration) -> Result<Received, HandoverError> {
         let start = std::time::Instant::now();
         loop {
@@ -235,7 +234,7 @@ impl Channel {
         }
     }
 
-    /// What tells this end from every other socket of the machine while it is open: its inode.
+    /// The inode of this end, which distinguishes it from every other open socket of the machine.
     /// [`Channel::from_inherited_as`] asks for it.
     ///
     /// # Errors
@@ -264,7 +263,7 @@ fn header(payload: usize, fds: usize) -> [u8; HEADER] {
     bytes
 }
 
-/// Compares a message's header with what has arrived; says what differs.
+/// Checks a message's header against what arrived; the error names the difference.
 fn check_header(message: &[u8], fds: usize) -> Result<(), String> {
     let Some((head, payload)) = message.split_first_chunk::<HEADER>() else {
         return Err(format!("it has {} bytes, fewer than the {HEADER} of a header", message.len()));

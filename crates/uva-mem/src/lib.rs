@@ -1,14 +1,18 @@
-//! Memory that processes share, and the protocol by which they hand it to each other.
+//! Memory that processes share, and the protocol by which they hand it over.
 //!
-//! [Files](files) are opened and replaced here, with no trust in what others put in their place.
+//! [Files](files) are opened and replaced here, without trust in what others put in their place.
 //!
-//! This crate owns every `unsafe` that host memory needs: [mapped files](MappedFile), [writable mappings of
-//! them](PrivateFile), [shared regions](SharedRegion) (sealed memfds), [bytes that are written once](FrozenBytes), [pages](ZeroedPages) for random reads, the
-//! [hand-over](handover) of their file descriptors between processes, [pidfds](pidfd), what a child must do [between
-//! fork and exec](spawn), and the [ring of slots](ring) through which batches flow.
+//! This crate owns every `unsafe` that host memory needs:
 //!
-//! It must not know what a graph, a batch or a GPU is: a slot's payload is bytes, a batch is a sequence number.
-//! Linux only: memfd, futex, pidfd and `SCM_RIGHTS` are what it is made of.
+//! - [mapped files](MappedFile), and [writable mappings of them](PrivateFile)
+//! - [shared regions](SharedRegion) (sealed memfds), and [bytes that are written once](FrozenBytes)
+//! - [pages](ZeroedPages) for random reads
+//! - the [hand-over](handover) of file descriptors between processes, and [pidfds](pidfd)
+//! - what a child does [between fork and exec](spawn)
+//! - the [ring of slots](ring) through which batches flow
+//!
+//! It must not know what a graph, a batch or a GPU is: a slot's payload is bytes, a batch is a sequence number. Linux
+//! only: it is built on memfd, futex, pidfd and `SCM_RIGHTS`.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -1,4 +1,4 @@
-//! Files mapped: to be read, or to be lent to somebody who may write.
+//! Mapped files: to be read, or to be lent to code that may write.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,17 +18,17 @@ impl MappedFile {
     /// Maps the whole of the file at `path`. An empty file maps to an empty slice.
     ///
     /// # Errors
-    /// What opening or mapping it said; the caller knows the path.
+    /// The error of opening or mapping it; the caller knows the path.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = open_regular(path)?;
-        // SAFETY: the mapping is private to this value and never written through. What Rust cannot rule out is
-        // another process changing or truncating the file meanwhile: a change shows as other bytes, which every
-        // reader checks before using them as an index; a truncation ends in SIGBUS, which ends the role and is
-        // reported by its launcher. Datasets are written beside and renamed, never changed in place.
+        // SAFETY: the mapping is private to this value and never written through. Rust cannot rule out that another
+        // process changes or truncates the file meanwhile. A change shows as other bytes, which every reader checks
+        // before using them as an index. A truncation ends in SIGBUS, which ends the role and is reported by its
+        // launcher. Datasets are written beside and renamed, never changed in place.
         let map = unsafe { memmap2::Mmap::map(&file)? };
-        // Of a file that is not in memory yet and will fit there, pages of 2 MiB are read at once and kept in one piece
-        // where the file system can, which spares random reads their misses of the address translation. Of a larger
-        // file each of them would push others out. A wish: what is refused changes nothing but speed.
+        // If the file is not in memory yet and will fit there, ask for pages of 2 MiB. They are read at once and stay
+        // in one piece where the file system supports it, which saves TLB misses on random reads. For a larger file
+        // each such page would evict others. This is a hint: a refusal costs speed only.
         let memory = rustix::system::sysinfo();
         if (map.len() as u64) < memory.totalram.saturating_mul(memory.mem_unit.into()) / 2 {
             let _ = map.advise(memmap2::Advice::HugePage);
@@ -46,20 +46,20 @@ impl MappedFile {
         &self.path
     }
 
-    /// Tells the kernel that reads will jump about, so that it reads no pages ahead of them. Advice only.
+    /// Hints to the kernel that reads will be random, so that it does not read ahead.
     pub fn expect_random_reads(&self) {
-        // Advice that is refused changes nothing but speed.
+        // A refused hint costs speed only.
         let _ = self.map.advise(memmap2::Advice::Random);
     }
 }
 
-/// A regular file's bytes in a mapping of this process's own: for lending to code that cannot be kept from writing.
+/// A regular file's bytes in a mapping private to this process: for lending to code that cannot be kept from writing.
 ///
-/// What is written goes to a copy of the page, never to the file and to no other mapping of it. Pages that nobody wrote
-/// to are the page cache's, as those of a [`MappedFile`] are, so it costs address space, not memory.
+/// Writes go to a copy of the page, never to the file or to any other mapping of it. Pages that nobody wrote to are
+/// shared with the page cache, as those of a [`MappedFile`] are. So it costs address space, not memory.
 #[derive(Debug)]
 pub struct PrivateFile {
-    /// Where the mapping begins; taken once, so that no Rust reference is made that somebody's writes could contradict.
+    /// Where the mapping begins. Taken once, so that no Rust reference exists that such a write could contradict.
     pointer: *mut u8,
     map: memmap2::MmapMut,
 }
@@ -73,11 +73,11 @@ impl PrivateFile {
     /// Maps the whole of the file at `path`.
     ///
     /// # Errors
-    /// What opening or mapping it said; the caller knows the path.
+    /// The error of opening or mapping it; the caller knows the path.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = open_regular(path)?;
-        // Without NORESERVE the kernel would count the whole file as memory to come, and refuse one larger than there
-        // is. SAFETY: as in `MappedFile::open`; changes of the file may or may not show, and nothing here trusts its
+        // Without NORESERVE the kernel would reserve memory for the whole file, and refuse one larger than memory.
+        // SAFETY: as in `MappedFile::open`; changes of the file may or may not show, and nothing here trusts its
         // content.
         let mut map = unsafe { memmap2::MmapOptions::new().no_reserve_swap().map_copy(&file)? };
         Ok(Self { pointer: map.as_mut_ptr(), map })

@@ -1,10 +1,10 @@
 //! The one mixing function of the workspace.
 
 /// splitmix64's finaliser (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014): a bijection
-/// in which every bit of `z` moves every bit of the result.
+/// in which every bit of `z` affects every bit of the result.
 ///
-/// No cryptographic hash. Here it checks headers; the crates above key generated graphs by it, tell datasets apart,
-/// and hash batches, for which docs/reproducible-batches.md fixes it.
+/// Not a cryptographic hash. Here it checks headers. The crates above use it to key generated graphs, to tell datasets
+/// apart and to hash batches; docs/reproducible-batches.md fixes it for the last.
 #[inline]
 #[must_use]
 pub const fn mix(mut z: u64) -> u64 {

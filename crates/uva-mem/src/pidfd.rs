@@ -1,4 +1,4 @@
-//! A process by descriptor: it never means another process that got the same number later.
+//! A process by descriptor, which never refers to a later process with the same number.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -17,7 +17,8 @@ pub struct PidFd {
 }
 
 impl PidFd {
-    /// Opens the process `pid`. Only sure to be the process meant where it is a child not yet waited for, or oneself.
+    /// Opens the process `pid`. This is only sure to be the intended process for a child not yet reaped, or for
+    /// oneself.
     ///
     /// # Errors
     /// What `pidfd_open` said: `ESRCH` when there is no such process.
@@ -42,8 +43,9 @@ impl PidFd {
         Ok(Self { fd, pid })
     }
 
-    /// The number that the process has in the PID namespace that `/proc` was mounted in; `None` once it was waited for, and
-    /// where that namespace does not hold it. For a descriptor that was handed over: [`PidFd::pid`] is what its giver said.
+    /// The number of the process in the PID namespace that `/proc` was mounted in. `None` once it was reaped, and where
+    /// that namespace does not contain it. Meant for a descriptor that was handed over: [`PidFd::pid`] is only what its
+    /// giver said.
     ///
     /// # Errors
     /// Where `/proc` cannot be read.
@@ -66,16 +68,16 @@ impl PidFd {
         self.wait_for_end(Duration::ZERO).map(|ended| !ended)
     }
 
-    /// Waits until the process has ended or `timeout` is over, and says whether it has ended. Reaps nothing.
+    /// Waits until the process has ended or `timeout` is over; returns whether it has ended. Reaps nothing.
     ///
     /// # Errors
-    /// What `poll` said. A signal handler that ran meanwhile ends the wait early, with `false`.
+    /// What `poll` said. A signal handler that runs meanwhile ends the wait early, with `false`.
     pub fn wait_for_end(&self, timeout: Duration) -> io::Result<bool> {
         let timeout = Timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         };
-        // A pidfd turns readable when its process has ended, before anybody has waited for it.
+        // A pidfd becomes readable when its process has ended, before anybody has reaped it.
         match rustix::event::poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Some(&timeout)) {
             Ok(ready) => Ok(ready > 0),
             Err(rustix::io::Errno::INTR) => Ok(false),
@@ -86,7 +88,7 @@ impl PidFd {
     /// Sends a signal.
     ///
     /// # Errors
-    /// `ESRCH` when the process has been waited for already.
+    /// `ESRCH` when the process has been reaped already.
     pub fn send_signal(&self, signal: Signal) -> io::Result<()> {
         Ok(rustix::process::pidfd_send_signal(&self.fd, signal)?)
     }
@@ -107,7 +109,8 @@ impl AsFd for PidFd {
 }
 
 impl Liveness for PidFd {
-    /// Gone when the process has ended. Where the system cannot say, it counts as alive: the launcher sees it too.
+    /// [`Gone`] when the process has ended. Where the system cannot tell, it counts as alive: the launcher sees its end
+    /// too.
     fn check(&self) -> Result<(), Gone> {
         match self.is_alive() {
             Ok(false) => Err(Gone::new(format!("process {} has ended", self.pid))),

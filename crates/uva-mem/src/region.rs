@@ -18,10 +18,10 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlag
 /// Which pages to ask for when a region is created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pages {
-    /// Base pages, and the kernel is asked to make them huge where it can.
+    /// Base pages; the kernel is asked to use huge ones where it can.
     #[default]
     Normal,
-    /// Reserved 2 MiB pages (`MFD_HUGETLB`); where the machine has none reserved, as [`Pages::Normal`].
+    /// Reserved 2 MiB pages (`MFD_HUGETLB`). Falls back to [`Pages::Normal`] on a machine that has none reserved.
     Hugetlb,
 }
 
@@ -63,8 +63,8 @@ pub enum RegionError {
 
 /// A sealed memfd, mapped shared and read-write for as long as this value lives.
 ///
-/// The bytes are reached through raw pointers or atomics only: other processes write them too, and who may touch
-/// which bytes when is the business of a protocol such as [the slot ring](crate::ring).
+/// Access goes through raw pointers or atomics only, since other processes write the bytes too. A protocol such as [the
+/// slot ring](crate::ring) decides who may touch which bytes, and when.
 #[derive(Debug)]
 pub struct SharedRegion {
     name: String,
@@ -75,8 +75,8 @@ pub struct SharedRegion {
     pages: PageKind,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread, and lives until `drop`. The type itself gives out a
-// raw pointer and references to atomics only, neither of which can race without further `unsafe`.
+// SAFETY: the mapping belongs to the process, not to a thread, and lives until `drop`. The type itself gives out only a
+// raw pointer and references to atomics. Neither can race without further `unsafe`.
 unsafe impl Send for SharedRegion {}
 // SAFETY: as above; no method changes anything but through atomics.
 unsafe impl Sync for SharedRegion {}
@@ -92,14 +92,14 @@ impl SharedRegion {
         Self::create_with(name, bytes, Pages::Normal)
     }
 
-    /// Creates a zeroed region of `bytes` bytes on the pages asked for; [`SharedRegion::pages`] says which it got.
+    /// Creates a zeroed region of `bytes` bytes on the requested pages; [`SharedRegion::pages`] says which it got.
     ///
     /// # Errors
     /// As [`SharedRegion::create`].
     pub fn create_with(name: &str, bytes: usize, pages: Pages) -> Result<Self, RegionError> {
         if pages == Pages::Hugetlb {
-            // The descriptor and its size are granted even with no huge page reserved; only the mapping fails. So
-            // every failure here means "none to be had", and base pages are as good, only slower.
+            // The kernel grants the descriptor and its size even with no huge page reserved; only the mapping fails. So
+            // every failure here means "none to be had", and base pages do as well, only slower.
             let flags =
                 MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
             if let Ok(region) = Self::create_from(name, bytes, flags, HUGE_PAGE) {
@@ -123,8 +123,8 @@ impl SharedRegion {
     /// Maps a region that another process created with the same `bytes`.
     ///
     /// # Errors
-    /// [`RegionError::Mismatch`] unless `fd` is a memfd of that size whose size is sealed, so that nothing a peer
-    /// does later takes pages away; [`RegionError::System`] when the mapping is refused.
+    /// [`RegionError::Mismatch`] unless `fd` is a memfd of that size whose size is sealed: then no peer can take pages
+    /// away later. [`RegionError::System`] when the mapping is refused.
     pub fn from_fd(name: &str, fd: OwnedFd, bytes: usize) -> Result<Self, RegionError> {
         let mismatch = |what: String| RegionError::Mismatch { name: name.to_owned(), what };
         let seals = rustix::fs::fcntl_get_seals(&fd)
@@ -142,8 +142,8 @@ impl SharedRegion {
     }
 
     fn map(name: &str, fd: OwnedFd, bytes: usize, size: usize, page: usize) -> Result<Self, RegionError> {
-        // SAFETY: a fresh mapping at an address of the kernel's choice, so no Rust object lives there; the file's
-        // size is sealed to at least `size` bytes, so every page of it exists for as long as the mapping.
+        // SAFETY: a fresh mapping at an address of the kernel's choice, so no Rust object lives there. The file's size
+        // is sealed to at least `size` bytes, so every page of it exists for as long as the mapping.
         let base = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -157,7 +157,7 @@ impl SharedRegion {
         .map_err(|e| Self::system(name, bytes, "mmap", e))?;
         let mut region =
             Self { name: name.to_owned(), fd, base: base.cast(), bytes, mapped: size, pages: PageKind::Base };
-        // A child between fork and exec needs none of this, and copying page tables of gigabytes takes long.
+        // A child between fork and exec needs none of this, and copying page tables for gigabytes takes long.
         let _ = region.advise(Advice::LinuxDontFork);
         if page == HUGE_PAGE {
             region.pages = PageKind::Hugetlb;
@@ -167,7 +167,7 @@ impl SharedRegion {
         Ok(region)
     }
 
-    /// Asks for every page now, so that a lack of memory is an error here and not a kill later.
+    /// Allocates every page now, so that a lack of memory is an error here and not a kill later.
     ///
     /// # Errors
     /// [`RegionError::System`] when the pages cannot be had (or the kernel is older than 5.14).
@@ -177,7 +177,7 @@ impl SharedRegion {
     }
 
     fn advise(&self, advice: Advice) -> rustix::io::Result<()> {
-        // SAFETY: the range is exactly our own mapping, and none of the advices used in this file (DONTFORK, HUGEPAGE,
+        // SAFETY: the range is exactly our own mapping. None of the advices used in this file (DONTFORK, HUGEPAGE,
         // POPULATE_WRITE) changes a byte of it.
         unsafe { rustix::mm::madvise(self.base.cast::<c_void>(), self.mapped, advice) }
     }
@@ -201,7 +201,7 @@ impl SharedRegion {
         self.base
     }
 
-    /// How many bytes were asked for. The mapping is rounded up to whole pages.
+    /// The requested number of bytes. The mapping is rounded up to whole pages.
     pub fn len(&self) -> usize {
         self.bytes
     }
@@ -222,22 +222,22 @@ impl SharedRegion {
     /// When `offset` is misaligned for `T` or the value would end outside the region.
     ///
     /// # Safety
-    /// `T` must be made of atomics only (any bit pattern valid, changed through `&T` only), and no other kind of
-    /// access may be made to these bytes while the region lives, in any process.
+    /// `T` must consist of atomics only (any bit pattern valid, changed through `&T` only). While the region lives, no
+    /// process may access these bytes in any other way.
     pub(crate) unsafe fn at<T>(&self, offset: usize) -> &T {
         let end = offset.checked_add(size_of::<T>());
         assert!(end.is_some_and(|end| end <= self.bytes), "a view outside region `{}`", self.name);
         assert_eq!(offset % align_of::<T>(), 0, "a misaligned view into region `{}`", self.name);
-        // SAFETY: in bounds and aligned (just checked; the base is page-aligned), mapped as long as `self` lives,
-        // and made of atomics by the caller's promise, so other processes' writes are not data races.
+        // SAFETY: in bounds and aligned (just checked; the base is page-aligned), and mapped as long as `self` lives.
+        // By the caller's promise it consists of atomics, so other processes' writes are not data races.
         unsafe { &*self.base.add(offset).cast::<T>() }
     }
 }
 
 impl Drop for SharedRegion {
     fn drop(&mut self) {
-        // SAFETY: our own mapping with its own size; every reference into it borrows `self` and is gone.
-        // A failure would mean that the range was wrong: nothing a program could do about it.
+        // SAFETY: our own mapping with its own size; every reference into it borrows `self` and is gone. A failure
+        // would mean that the range was wrong, which a program could not repair.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.mapped) };
     }
 }
@@ -246,7 +246,7 @@ fn round_up(bytes: usize, page: usize) -> Option<usize> {
     bytes.checked_next_multiple_of(page)
 }
 
-/// Whether the kernel gives memfds transparent huge pages: `madvise` succeeds even where it never does.
+/// Whether the kernel gives memfds transparent huge pages. `madvise` succeeds even where it never does.
 fn transparent_huge_pages_for_memfd() -> bool {
     crate::files::read_kernel_text("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
         .is_ok_and(|text| !text.contains("[never]") && !text.contains("[deny]") && text.contains('['))

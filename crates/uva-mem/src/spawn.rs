@@ -1,4 +1,4 @@
-//! What a child must do between fork and exec, and how it takes up what it inherited.
+//! What a child does between fork and exec, and how it takes up what it inherited.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -11,13 +11,13 @@ use rustix::process::Signal;
 
 use crate::handover::{Channel, HandoverError};
 
-/// What a child inherits, and how it ends and stands.
+/// What a child inherits, its death signal and its session.
 #[derive(Debug, Default)]
 pub struct Inherit {
-    /// One end of a channel, for the child alone. It moves into the [`Command`]: drop that after spawning, or this
-    /// process keeps the child's end open and never sees it close.
+    /// One end of a channel, for the child alone. It moves into the [`Command`]: drop that after the spawn. Otherwise
+    /// this process keeps the child's end open and never sees it close.
     pub channel: Option<Channel>,
-    /// The signal that the child gets when the *thread* that spawns it ends (Linux counts by thread): spawn from a
+    /// The signal that the child gets when the *thread* that spawned it ends (Linux counts by thread). Spawn from a
     /// thread that lives as long as the run.
     pub death_signal: Option<Signal>,
     /// Whether the child leads a session of its own, so that signals from the terminal do not reach it.
@@ -25,10 +25,11 @@ pub struct Inherit {
 }
 
 impl Inherit {
-    /// Sets `command` up so; returns the number under which the child finds the channel
-    /// (for [`Channel::from_inherited`]), to be put into its arguments.
+    /// Applies this to `command`. Returns the number under which the child finds the channel (for
+    /// [`Channel::from_inherited`]); put it into the child's arguments.
     ///
-    /// A parent that ends before the child asked for its death signal is noticed too: spawning fails in the child.
+    /// A parent may end before the child has asked for its death signal. The child notices that too, and its spawn
+    /// fails.
     pub fn apply(self, command: &mut Command) -> Option<RawFd> {
         let Self { channel, death_signal, new_session } = self;
         let channel = channel.map(Channel::into_fd);
@@ -43,34 +44,34 @@ impl Inherit {
             }
             if let Some(signal) = death_signal {
                 rustix::process::set_parent_process_death_signal(Some(signal))?;
-                // The parent may have ended before that call; then the signal never comes. Not compared with 1:
-                // orphans go to the nearest subreaper.
+                // The parent may have ended before that call; then the signal never comes. Comparing with 1 would be
+                // wrong: orphans go to the nearest subreaper.
                 if rustix::process::getppid() != Some(parent) {
                     return Err(Errno::SRCH.into());
                 }
             }
             Ok(())
         };
-        // SAFETY: between fork and exec only what is async-signal-safe may run. The closure makes plain system calls
-        // (rustix makes them itself, with no libc state), allocates nothing, takes no lock, and its errors are bare
-        // errno numbers. The descriptor it uses is owned by the closure, so by `command`, and open at the fork.
+        // SAFETY: between fork and exec only async-signal-safe code may run. The closure makes plain system calls
+        // (rustix makes them itself, with no libc state), allocates nothing and takes no lock. Its errors are bare
+        // errno numbers. The descriptor it uses is owned by the closure, so by `command`, and is open at the fork.
         unsafe { command.pre_exec(in_child) };
         number
     }
 }
 
 impl Channel {
-    /// Takes up the channel that [`Inherit`] left open under this number, in the child.
+    /// Takes up, in the child, the channel that [`Inherit`] left open under this number.
     ///
     /// # Errors
-    /// [`HandoverError::Refused`] when the number is one of the standard streams, is not open, was not inherited, was
-    /// taken up before, or is no hand-over socket.
+    /// [`HandoverError::Refused`] when the number is a standard stream, is not open, was not inherited, was taken up
+    /// before, or is no hand-over socket.
     pub fn from_inherited(number: RawFd) -> Result<Self, HandoverError> {
         Self::take_inherited(number, None)
     }
 
-    /// The same where programs of others may have come between the two, which may have closed the descriptor, and
-    /// opened something else under its number: only the end with this [identity](Channel::identity) is taken.
+    /// The same where other programs may have run between the two. They may have closed the descriptor and opened
+    /// something else under its number, so only the end with this [identity](Channel::identity) is taken.
     ///
     /// # Errors
     /// As [`Channel::from_inherited`], and [`HandoverError::Refused`] for any other descriptor, which is left as it is.
@@ -87,11 +88,11 @@ impl Channel {
         if number <= 2 {
             return refused("is no inherited channel: 0, 1 and 2 are the standard streams");
         }
-        // SAFETY: borrowed for this one question, which is harmless for any number: it fails where none is open.
+        // SAFETY: borrowed for this one query, which is harmless for any number: it fails where none is open.
         let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
         match rustix::io::fcntl_getfd(borrowed) {
             Err(_) => return refused("is not open"),
-            // Sockets have inodes of a file system of their own, and only a socket is taken below.
+            // Sockets have inodes of a file system of their own, and only a socket is accepted below.
             Ok(_)
                 if identity
                     .is_some_and(|id| rustix::fs::fstat(borrowed).map(|stat| stat.st_ino) != Ok(id)) =>
@@ -106,9 +107,9 @@ impl Channel {
         // From now on a second call refuses it.
         rustix::io::fcntl_setfd(borrowed, FdFlags::CLOEXEC)
             .map_err(|e| HandoverError::System { doing: "fcntl(F_SETFD)", source: e.into() })?;
-        // SAFETY: open (just asked), and owned by nobody in this process: it was not close-on-exec, so it was open
-        // before our exec. Everything that std or this crate opens or duplicates is close-on-exec from the start,
-        // and the flag just set lets this point be passed once per inherited descriptor.
+        // SAFETY: the descriptor is open (just checked), and nobody in this process owns it. It was not close-on-exec,
+        // so it was open before our exec: everything that std or this crate opens or duplicates is close-on-exec from
+        // the start. The flag just set lets this point be passed only once per inherited descriptor.
         let fd = unsafe { OwnedFd::from_raw_fd(number) };
         Self::from_fd(fd)
     }

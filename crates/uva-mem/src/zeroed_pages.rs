@@ -1,20 +1,20 @@
-//! Memory of one process that is read and written at random.
+//! Memory of one process for random reads and writes.
 
 use std::io;
 
 use memmap2::{Advice, MmapMut};
 
-/// Pages that memory is wanted on.
+/// The page size for some memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PageSize {
-    /// 4 KiB: the system is told to leave them so.
+    /// 4 KiB: the system is asked to keep them so.
     Base,
-    /// 2 MiB: a wish, which the system fulfils where it can.
+    /// 2 MiB: a hint, which the system follows where it can.
     Huge,
 }
 
 impl PageSize {
-    /// As reports have it.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Base => "base",
@@ -23,9 +23,9 @@ impl PageSize {
     }
 }
 
-/// Anonymous memory that begins on a page, all zeros at first. Random reads of a large array miss the processor's
-/// address translations on 4 KiB pages, so the system is asked for larger ones. None of it costs memory before it is
-/// touched, but for what the system rounds up to a larger page.
+/// Page-aligned anonymous memory, all zeros at first. Random reads of a large array cause TLB misses on 4 KiB pages, so
+/// the system is asked for larger ones. It takes no memory before it is touched, except where the system rounds up to a
+/// larger page.
 #[derive(Debug)]
 pub struct ZeroedPages {
     /// `None` for no bytes, which the system does not map.
@@ -33,24 +33,24 @@ pub struct ZeroedPages {
 }
 
 impl ZeroedPages {
-    /// So many bytes.
+    /// Allocates this many bytes.
     ///
     /// # Errors
-    /// What the system said that has no more.
+    /// The system's error when there is no more memory.
     pub fn new(bytes: usize) -> io::Result<Self> {
         if bytes == 0 {
             return Ok(Self { memory: None });
         }
         let memory = MmapMut::map_anon(bytes)?;
-        // A wish: a system without huge pages keeps to small ones.
+        // A hint: a system without huge pages uses small ones.
         let _ = memory.advise(Advice::HugePage);
         Ok(Self { memory: Some(memory) })
     }
 
-    /// So many bytes on pages of this size.
+    /// Allocates this many bytes on pages of this size.
     ///
     /// # Errors
-    /// What the system said that has no more, or that has no huge pages at all where those are wanted.
+    /// The system's error when there is no more memory, or no huge pages at all where those are asked for.
     pub fn on(size: PageSize, bytes: usize) -> io::Result<Self> {
         let pages = Self::new(bytes)?;
         if let Some(memory) = &pages.memory {

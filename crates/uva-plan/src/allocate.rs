@@ -1,13 +1,13 @@
-//! How a budget of bytes is divided between lists and rows.
+//! The knapsack allocator: divides a budget of bytes between lists and rows.
 //!
-//! Every list and every row has a value, what caching it saves, and a size: a knapsack. Both kinds come in descending
-//! order of value per byte, so the two orders are merged, and what fits is taken. Cached lists are a prefix of their
-//! order, so they end at the first one that does not fit. Rows are all of one size, so they end when there is no room
-//! for another. A cache that holds anything also pays for its map, so all four combinations are solved and the best is
-//! kept.
+//! Every list and every row has a value (what caching it saves) and a size: a knapsack. Both kinds come in descending
+//! order of value per byte, so the allocator merges the two orders and takes what fits. Cached lists are a prefix of
+//! their order, so they end at the first one that does not fit. Rows are all of one size, so they end when there is no
+//! room for another. A cache that holds anything also pays for its map. So all four combinations are solved and the
+//! best is kept.
 //!
-//! For each combination the result is at least the best possible one less the largest single value. Before the first
-//! misfit the merged order is that of the fractional knapsack, and no choice of whole items beats its optimum.
+//! For each combination the result is at least the optimum less the largest single value. Up to the first misfit the
+//! merged order is that of the fractional knapsack, and no choice of whole items beats the fractional optimum.
 
 use crate::hotness::sum;
 use crate::{Benefits, Hotness};
@@ -17,7 +17,7 @@ use crate::{Benefits, Hotness};
 pub struct Item {
     /// Its bytes in the cache.
     pub bytes: u64,
-    /// What caching it saves, in any unit that rows share.
+    /// What caching it saves, in the same unit as for rows.
     pub value: u64,
 }
 
@@ -28,11 +28,11 @@ pub struct RowItems<'a> {
     pub bytes: u64,
     /// How many there are.
     pub count: usize,
-    /// The value of the row at a rank below `count`: never more than that of the rank before.
+    /// The value of the row at a rank below `count`; it never increases with the rank.
     pub value: &'a dyn Fn(usize) -> u64,
 }
 
-/// Which lists and rows are cached, and what they take.
+/// The cached lists and rows, and their sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocation {
     /// Cached lists: the first of their order.
@@ -49,7 +49,7 @@ pub struct Allocation {
     pub row_map_bytes: u64,
     /// What they save together.
     pub value: u128,
-    /// The first list that did not fit, where that is what ended the lists, and the bytes that were free then.
+    /// The first list that did not fit, if that ended the lists, and the bytes that were free then.
     pub misfit: Option<(Item, u64)>,
 }
 
@@ -61,8 +61,8 @@ impl Allocation {
     }
 }
 
-/// Divides `budget` bytes. `list(rank)` is the list at a rank below `lists`, in descending order of value per byte; a
-/// cache of lists pays `list_map_bytes` once, one of rows `row_map_bytes`. What has no value is not taken.
+/// Divides `budget` bytes. `list(rank)` is the list at a rank below `lists`, in descending order of value per byte. A
+/// cache of lists pays `list_map_bytes` once, one of rows `row_map_bytes`. Items without value are not taken.
 #[must_use]
 pub fn allocate(
     budget: u64,
@@ -83,8 +83,8 @@ pub fn allocate(
         // Rows of no bytes hold nothing to cache.
         let row_count = if with_rows && rows.bytes > 0 { rows.count } else { 0 };
         let mut filled = fill(left, list_count, list, row_count, rows);
-        // A cache that turned out empty is not made, so it needs no map. (Without it more might have fitted: that is
-        // one of the other combinations.)
+        // A cache that stays empty is not made, so it needs no map. (More might fit without that map: one of the other
+        // combinations covers this.)
         filled.list_map_bytes = if filled.lists > 0 { list_map } else { 0 };
         filled.row_map_bytes = if filled.rows > 0 { row_map } else { 0 };
         if filled.value > best.value {
@@ -140,12 +140,12 @@ fn fill(
     }
 }
 
-/// Whether `list` has at least the value per byte that `row` has.
+/// Whether `list` has at least the value per byte of `row`.
 fn is_denser(list: Item, row: Item) -> bool {
     u128::from(list.value) * u128::from(row.bytes) >= u128::from(row.value) * u128::from(list.bytes)
 }
 
-/// What one counted read is worth, lists and rows in the same unit: integers, so that sums are exact.
+/// The value of one counted read, for lists and rows in the same unit. Integers, so that sums are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weights {
     /// A counted read of a list.
@@ -158,15 +158,14 @@ pub struct Weights {
 const LARGEST_WEIGHT: f64 = (1_u32 << 31) as f64;
 
 impl Weights {
-    /// From what full caches save: a kind's benefit is spread over its counted reads.
+    /// From the savings of full caches: a kind's benefit is divided by its counted reads.
     #[must_use]
     pub fn new(benefits: &Benefits, hotness: &Hotness) -> Self {
         let each = |benefit: f64, reads: u64| if reads == 0 { 0.0 } else { benefit.max(0.0) / reads as f64 };
         let list = each(benefits.lists, sum(&hotness.list_reads));
         let row = each(benefits.rows, sum(&hotness.feature_reads));
         let scale = LARGEST_WEIGHT / list.max(row);
-        // The smallest weight is still one: it breaks ties, and what is worth anything is worth caching if there is
-        // room.
+        // The smallest weight is still one: it breaks ties, and anything with a benefit is cached if there is room.
         let weight = |each: f64| if each > 0.0 { ((each * scale).round() as u32).max(1) } else { 0 };
         Self { list_read: weight(list), row_read: weight(row) }
     }

@@ -1,4 +1,4 @@
-//! Policies over the same epochs: what each hits at several sizes.
+//! Policies over the same epochs: their hit rates at several sizes.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -10,14 +10,14 @@ use uva_rows::cache::eviction::Eviction;
 
 use crate::{CacheError, CachePolicy, Hotness, Simulation, Sizes, Workload, curve, hit_rate};
 
-/// What a policy's caches hit.
+/// The hit rates of a policy's caches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyHits {
     /// The policy.
     pub policy: CachePolicy,
-    /// One for each size that was asked for.
+    /// One for each requested size.
     pub points: Vec<PolicyPoint>,
-    /// Seconds to find the hotness out and to rank; 0 for one that does not.
+    /// Seconds to compute the hotness and to rank; 0 for a policy that does not.
     pub seconds: f64,
 }
 
@@ -33,8 +33,8 @@ pub struct PolicyPoint {
 }
 
 /// Hit rates of each of `policies` at caches of `percents` of all rows and of all bytes of lists, over the `measured`
-/// epochs, whose counts are `observed`. The optimum is made from these very counts; a cache that evicts begins empty. Maps are
-/// not counted.
+/// epochs, whose counts are `observed`. The optimum is made from these very counts; a cache that evicts starts empty.
+/// Maps are not counted.
 ///
 /// # Errors
 /// Where there is no batch, or one cannot be sampled.
@@ -101,6 +101,6 @@ fn simulated(
 }
 
 fn share_of(whole: u64, percent: u32) -> u64 {
-    // The product may not fit 64 bits; a share of at most all of it does.
+    // The product may overflow 64 bits; a share of at most all of it does not.
     (u128::from(whole) * u128::from(percent) / 100) as u64
 }

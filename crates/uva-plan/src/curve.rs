@@ -4,18 +4,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::hotness::sum;
 
-/// What a cache of the first `count` nodes of an order holds and hits.
+/// Size and hit rate of a cache of the first `count` nodes of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CurvePoint {
     /// Lists or rows in the cache.
     pub count: u64,
     /// Their bytes, without a map's.
     pub bytes: u64,
-    /// Share of the reads that they take, 0 to 1.
+    /// Share of the reads that hit, 0 to 1.
     pub hit_rate: f64,
 }
 
-/// The hit rate of a cache that holds `cached`, under `reads` of every node; 0 where nothing is read.
+/// The hit rate of a cache that holds `cached`, under `reads` of every node; 0 without reads.
 ///
 /// # Panics
 /// Where a node of `cached` is beyond `reads`.
@@ -26,8 +26,8 @@ pub fn hit_rate(cached: &[u32], reads: &[u32]) -> f64 {
     share(hits, sum(reads))
 }
 
-/// For each of `targets`, which ascend: the longest beginning of `order` that takes no more bytes than that, and its
-/// hit rate under `reads` of every node. Best counted over other batches than `order` was made from.
+/// For each of the ascending `targets`: the longest prefix of `order` within that many bytes, and its hit rate under
+/// `reads` of every node. Best counted over other batches than those behind `order`.
 ///
 /// # Panics
 /// Where a node of `order` is beyond `reads`.

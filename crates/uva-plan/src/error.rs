@@ -10,7 +10,7 @@ use uva_sample::SampleError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// An option or the graph does not allow sampling.
+    /// An option or the graph prevents sampling.
     #[error(transparent)]
     Sample(#[from] SampleError),
     /// A file of ids beside a plan cannot be read or written.
@@ -26,13 +26,13 @@ pub enum CacheError {
         /// What the system said.
         source: io::Error,
     },
-    /// More nodes than slots of a feature cache can be numbered for.
+    /// More nodes than the slots of a feature cache can be numbered for.
     #[error("the graph has {nodes} nodes; caches are planned for fewer than 2^32")]
     TooManyNodes {
         /// Nodes in the graph.
         nodes: usize,
     },
-    /// Chances by calculation, for a kind of sampler whose lists do not pick each on their own.
+    /// Calculated probabilities, for a kind of sampler that does not pick independently from each list.
     #[error(
         "the policy analytic computes the chance of each list's picks on their own, and --sampler-kind {kind} makes none: \
          take presample, which samples and counts"
@@ -44,7 +44,7 @@ pub enum CacheError {
     /// There is nothing to sample.
     #[error("train_idx.npy is empty: without training nodes there are no reads to cache for")]
     EmptyTrainSplit,
-    /// The only batch of an epoch is a partial one, which is left out.
+    /// The only batch of an epoch is a partial one, which is dropped.
     #[error(
         "an epoch of {seeds} training nodes has no full batch of {batch_size}, and --drop-last leaves the partial \
          one out: lower --batch-size"
@@ -55,7 +55,7 @@ pub enum CacheError {
         /// Seeds in a batch.
         batch_size: usize,
     },
-    /// No list that was read holds a neighbour.
+    /// No list that was read contains a neighbour.
     #[error(
         "the {seeds} training nodes lead to no neighbour: {batches} sampled batches read {rows} feature rows and no \
          entry of a list, so there is nothing that a cache would save"
@@ -68,10 +68,10 @@ pub enum CacheError {
         /// Feature rows that they read.
         rows: u64,
     },
-    /// There is no memory for the slots of a simulated cache.
+    /// The system gives no memory for the slots of a simulated cache.
     #[error("{0}")]
     Memory(String),
-    /// A policy that has no hotness was asked for it.
+    /// A policy without hotness was asked for it.
     #[error("the {policy} policy fills its cache while a run goes on, so it cannot rank nodes beforehand")]
     Dynamic {
         /// Its name.
@@ -88,10 +88,10 @@ pub enum CacheError {
     Timing {
         /// What was timed.
         what: &'static str,
-        /// Why that failed.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A file of a plan is not what it has to be.
+    /// A file of a plan is invalid.
     #[error("{}: {problem}", path.display())]
     Plan {
         /// The file.
@@ -117,7 +117,7 @@ pub enum CacheError {
 }
 
 impl CacheError {
-    /// Whether the input or an option is at fault, not the system: what a command line answers with exit code 2.
+    /// Whether the input or an option is at fault, not the system: then a command line exits with code 2.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
         match self {

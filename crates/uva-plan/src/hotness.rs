@@ -9,18 +9,18 @@ use uva_sample::MiniBatch;
 
 use crate::{CacheError, Workload};
 
-/// Reads of every node's row and list, by the dataset's node ids. Where a policy does not count (`batches` is 0) only
-/// their proportions mean something, those of rows among rows and of lists among lists.
+/// Reads of every node's row and list, by the dataset's node ids. Where a policy does not count (`batches` is 0), only
+/// the proportions are meaningful: those among rows, and those among lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hotness {
-    /// Batches whose input nodes hold the node: each of them gathers its row once.
+    /// Batches with the node among their input nodes: each of them gathers its row once.
     pub feature_reads: Vec<u32>,
     /// Reads of the node's list. Each visit reads the list's place and the neighbours picked: 1 + min(degree, fanout),
     /// or 1 + fanout with replacement. Kinds that read whole lists count 1 + degree.
     pub list_reads: Vec<u32>,
     /// Batches that were counted; 0 where nothing was sampled.
     pub batches: u64,
-    /// Neighbours that they picked.
+    /// Neighbours picked in them.
     pub picks: u64,
 }
 
@@ -38,7 +38,7 @@ impl Hotness {
     }
 }
 
-/// The sum of counts. They are of 32 bits and fewer than 2³² of them, so it fits.
+/// The sum of the counts. These have 32 bits, and there are fewer than 2³² of them, so it fits.
 pub(crate) fn sum(counts: &[u32]) -> u64 {
     counts.par_iter().map(|&count| u64::from(count)).sum()
 }
@@ -69,7 +69,7 @@ pub fn count_batches(
 
 /// Counts shared by the threads that sample.
 struct Counter<'g> {
-    /// The lists, where a visit reads all of one.
+    /// The lists, if a visit reads whole lists.
     read_whole: Option<Csc<'g>>,
     feature_reads: Vec<AtomicU32>,
     list_reads: Vec<AtomicU32>,
@@ -112,7 +112,7 @@ impl<'g> Counter<'g> {
 /// Adds `more`, saturating.
 ///
 /// A thread that wraps the counter stores the maximum right after, and an addition to the maximum wraps again. So the
-/// last store of all is the maximum, in any order of the threads.
+/// last of all stores is the maximum, in any order of the threads.
 #[inline]
 pub(crate) fn add_saturating(counter: &AtomicU32, more: u32) {
     if counter.fetch_add(more, Ordering::Relaxed).checked_add(more).is_none() {

@@ -1,12 +1,12 @@
 //! Which adjacency lists and which feature rows are worth their bytes in GPU memory.
 //!
-//! On real graphs a few per cent of lists and rows take most reads. This crate finds out which: a [`HotnessPolicy`]
-//! guesses from the graph, calculates, or counts sampled epochs. A [`CostModel`] tells what a hit saves, by a line
+//! On real graphs a few per cent of lists and rows take most reads. This crate determines which. A [`HotnessPolicy`]
+//! estimates from the graph, calculates, or counts sampled epochs. A [`CostModel`] tells what a hit saves, by a line
 //! fitted to a few timed runs, or by bytes where no line fits. [`allocate()`] divides a budget of bytes between the two
 //! caches. [`plan()`] does all of it; its product is a [`CachePlan`], a file that a run reads back.
 //!
-//! Ids are the dataset's own throughout. Cached lists are a prefix of an order, hottest byte first, so that a graph
-//! rewritten in that order finds a cached list by comparing one number.
+//! Ids are the dataset's own throughout. Cached lists are a prefix of an order, hottest byte first. A graph rewritten
+//! in that order therefore finds a cached list by comparing one number.
 //!
 //! ```
 //! use uva_plan::{CachePlan, PlanRequest, Workload, plan};
@@ -33,8 +33,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! This crate must not know: processes, devices, and what caches are made of. `uva-runtime`, which has them, times them
-//! through [`TimedCaches`]. Start at [`plan()`] and [`CachePolicy`].
+//! This crate must not know processes, devices, or the implementation of caches. `uva-runtime`, which has them, times
+//! them through [`TimedCaches`]. Start at [`plan()`] and [`CachePolicy`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

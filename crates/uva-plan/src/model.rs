@@ -1,34 +1,34 @@
-//! What a hit saves.
+//! The cost model: what a hit saves.
 //!
 //! A few timed runs, with caches of several sizes, give time against hit rate for sampling and for gathering. A
-//! straight line fitted to each says how much a batch would save if every read hit (DUCATI; Zhang et al., SIGMOD 2023).
-//! Where no line fits, or the time does not fall with hits, both caches are valued by the bytes that do not cross the
+//! straight line fitted to each tells how much a batch would save if every read hit (DUCATI; Zhang et al., SIGMOD
+//! 2023). Where no line fits, or the time does not fall with hits, both caches are valued by the bytes kept off the
 //! link, so that they stay comparable.
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes that one read of a list moves over the link: a sector. A visit reads where the list lies, and one entry a
-/// pick, which lie too far apart to share sectors.
+/// Bytes that one read of a list moves over the link: a sector. A visit reads the list's place, and one entry a pick;
+/// these are too far apart to share sectors.
 pub const LIST_READ_BYTES: u64 = 32;
 
-/// Bytes of a line: what a feature row is read in.
+/// Bytes of a line, the unit in which feature rows are read.
 const LINE_BYTES: u64 = 128;
 
-/// R² below which a line says too little.
+/// R² below this rejects a line.
 const LEAST_R2: f64 = 0.8;
 
-/// Points that a line needs: two always fit.
+/// Least number of points for a line: two always fit.
 const LEAST_POINTS: usize = 3;
 
-/// Bytes that a row of `row_bytes` moves over the link, on average over the rows of a table that starts on a line: the
-/// lines it touches. Rows start at multiples of g = gcd(`row_bytes`, 128) from a line's start, each equally often, so a
+/// Bytes that a row of `row_bytes` moves over the link: the lines it touches, averaged over the rows of a table that
+/// starts on a line. Rows start at multiples of g = gcd(`row_bytes`, 128) from a line's start, each equally often, so a
 /// row touches (`row_bytes` + 128 − g) / 128 lines.
 #[must_use]
 pub fn row_link_bytes(row_bytes: u64) -> u64 {
     if row_bytes == 0 {
         return 0;
     }
-    // The greatest power of two in it, up to that of a line.
+    // The greatest power of two that divides it, up to that of a line.
     let common = 1 << row_bytes.trailing_zeros().min(LINE_BYTES.trailing_zeros());
     row_bytes + LINE_BYTES - common
 }
@@ -38,14 +38,14 @@ pub fn row_link_bytes(row_bytes: u64) -> u64 {
 pub struct Line {
     /// Milliseconds a batch takes when nothing hits.
     pub intercept_ms: f64,
-    /// Milliseconds more when everything hits: below 0 where hits save time.
+    /// Additional milliseconds when everything hits: below 0 where hits save time.
     pub slope_ms: f64,
-    /// How much of the variation of times the line explains, 0 to 1.
+    /// The share of the times' variance that the line explains, 0 to 1.
     pub r2: f64,
 }
 
 impl Line {
-    /// Least squares of (hit rate, milliseconds); `None` for fewer than three points, points of one hit rate only, and
+    /// Least squares of (hit rate, milliseconds). `None` for fewer than three points, points of one hit rate only, and
     /// numbers that are not finite. Where all times are equal R² is 0: there is nothing to explain.
     #[must_use]
     pub fn fit(points: &[(f64, f64)]) -> Option<Self> {
@@ -55,7 +55,7 @@ impl Line {
         let count = points.len() as f64;
         let mean_x = points.iter().map(|(x, _)| x).sum::<f64>() / count;
         let mean_y = points.iter().map(|(_, y)| y).sum::<f64>() / count;
-        // About the means, so that close hit rates do not cancel.
+        // Relative to the means, so that close hit rates do not cancel.
         let (mut xx, mut xy, mut yy) = (0.0, 0.0, 0.0);
         for (x, y) in points {
             let (dx, dy) = (x - mean_x, y - mean_y);
@@ -78,7 +78,7 @@ impl Line {
     }
 }
 
-/// What one cache's hits are valued by.
+/// The basis on which one cache's hits are valued.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Basis {
@@ -91,7 +91,7 @@ pub enum Basis {
     Bytes {
         /// Why, for people.
         reason: String,
-        /// The mean of what was timed, which is all that can be said of the time then.
+        /// The mean of the timed runs, which is then the best estimate of the time.
         mean_ms: Option<f64>,
     },
 }
@@ -129,7 +129,7 @@ impl Basis {
         }
     }
 
-    /// The reason for falling back, if that is so.
+    /// The reason for the fallback, if there was one.
     #[must_use]
     pub fn fallback(&self) -> Option<&str> {
         match self {
@@ -139,7 +139,7 @@ impl Basis {
     }
 }
 
-/// Reads of a batch, all of them: hits and misses.
+/// All reads of a batch: hits and misses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReadsPerBatch {
     /// Reads of lists.
@@ -161,7 +161,7 @@ pub struct CostModel {
     pub row_link_bytes: u64,
 }
 
-/// What a batch saves if all reads of a kind hit: both in milliseconds, or both in bytes over the link.
+/// A batch's savings if all reads of a kind hit: both in milliseconds, or both in bytes over the link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Benefits {
     /// If all reads of lists hit.
@@ -172,7 +172,7 @@ pub struct Benefits {
     pub milliseconds: bool,
 }
 
-/// What is expected of a batch.
+/// The prediction for a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// Share of list reads that hit.
@@ -212,8 +212,8 @@ impl CostModel {
         }
     }
 
-    /// What full caches would save. In milliseconds only where both lines fit: a value of one unit cannot be weighed
-    /// against one of another.
+    /// The savings of full caches. In milliseconds only where both lines fit: values of different units cannot be
+    /// compared.
     #[must_use]
     pub fn benefits(&self) -> Benefits {
         match (&self.sampling, &self.gathering) {
@@ -228,8 +228,8 @@ impl CostModel {
         }
     }
 
-    /// What a batch costs at these hit rates, in the unit of [`benefits`](Self::benefits): what the allocator makes
-    /// least.
+    /// The cost of a batch at these hit rates, in the unit of [`benefits`](Self::benefits): the allocator's objective,
+    /// to be minimised.
     #[must_use]
     pub fn cost(&self, list_hit_rate: f64, row_hit_rate: f64) -> f64 {
         match (&self.sampling, &self.gathering) {
@@ -240,7 +240,7 @@ impl CostModel {
         }
     }
 
-    /// What to expect at these hit rates.
+    /// The prediction at these hit rates.
     #[must_use]
     pub fn predict(&self, list_hit_rate: f64, row_hit_rate: f64) -> Prediction {
         let lists = self.reads.lists * LIST_READ_BYTES as f64 * (1.0 - list_hit_rate);
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn a_row_moves_the_lines_it_touches() {
         for row_bytes in 1..=1025_u64 {
-            // 128 rows see every place that a row of this size can have.
+            // 128 rows cover every alignment that a row of this size can have.
             let lines: u64 = (0..128)
                 .map(|row| {
                     let (first, end) = (row * row_bytes, (row + 1) * row_bytes);

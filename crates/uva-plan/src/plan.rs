@@ -1,4 +1,4 @@
-//! From a dataset, options and a budget to the plan of both caches.
+//! From dataset, options and budget to the plan of both caches.
 
 use std::time::Instant;
 
@@ -13,20 +13,20 @@ use crate::{
     Allocation, CacheError, CachePolicy, CostModel, Profile, ReadsPerBatch, Simulation, Sizes, Workload,
 };
 
-/// What a plan is asked for.
+/// The input of a plan.
 #[derive(Clone)]
 pub struct PlanRequest<'g> {
     /// The dataset.
     pub dataset: &'g Dataset,
     /// Its training batches.
     pub workload: Workload<'g>,
-    /// How hotness is found out.
+    /// The policy that computes the hotness.
     pub policy: CachePolicy,
     /// Bytes for both caches and their maps.
     pub budget_bytes: u64,
-    /// Sizes of each cache that are timed; a line needs 3 at least.
+    /// Timed sizes of each cache; a line needs at least 3.
     pub timed_points: usize,
-    /// Which caches there may be.
+    /// Which caches are allowed.
     pub kinds: CachedKinds,
 }
 
@@ -69,13 +69,13 @@ pub struct Timed {
     pub ms: f64,
 }
 
-/// Times caches where they are. Implemented above, where samplers, gathers and a device are.
+/// Times caches where they are used. Implemented in a crate above this one, which has samplers, gathers and a device.
 pub trait TimedCaches {
     /// Samples a few batches with the lists of the first `cached` nodes of `order` cached. A plan passes the same
     /// `order` in every call: the nodes worth caching, hottest byte first.
     ///
     /// # Errors
-    /// Whatever ends the plan.
+    /// Any error ends the plan.
     fn sampling(
         &mut self,
         order: &[i64],
@@ -85,7 +85,7 @@ pub trait TimedCaches {
     /// Gathers the rows of a few batches with the rows of the nodes `cached` cached.
     ///
     /// # Errors
-    /// Whatever ends the plan.
+    /// Any error ends the plan.
     fn gathering(&mut self, cached: &[i64]) -> Result<Timed, Box<dyn std::error::Error + Send + Sync>>;
 }
 
@@ -94,9 +94,9 @@ const CURVE_POINTS: u64 = 40;
 
 /// Counts, ranks, times and allocates. Without `timed` both caches are valued by the bytes they keep off the link.
 ///
-/// Costs the sampling of two epochs and a sixteenth with the default policy, and what `timed` takes. Needs about 24
-/// bytes a node at a time, and 8 a node and thread while it samples. Cached lists and rows are in the plan with their
-/// ids, except under [`CachePolicy::Evicting`], which caches rows as they come: the plan then says how many.
+/// With the default policy it costs the sampling of two epochs and a sixteenth, plus the cost of `timed`. It needs
+/// about 24 bytes a node at a time, and 8 a node and thread while it samples. The plan contains the ids of cached lists
+/// and rows. Under [`CachePolicy::Evicting`], which caches rows as they come, it contains only their number.
 ///
 /// # Errors
 /// Where there is no batch to sample, nothing to cache, or a timed run fails.
@@ -104,8 +104,8 @@ pub fn plan(request: &PlanRequest<'_>, timed: Option<&mut dyn TimedCaches>) -> R
     plan_and_profile(request, timed).map(|(plan, _)| plan)
 }
 
-/// As [`plan`], and what it was made from: the orders of all lists and rows that are read at all among it, by the first
-/// of which a dataset is rewritten. `None` where the policy ranks nothing.
+/// As [`plan`], and the profile behind it. This includes the orders of all lists and rows with reads; a dataset is
+/// rewritten in the order of lists. `None` where the policy ranks nothing.
 ///
 /// # Errors
 /// As [`plan`].
@@ -210,11 +210,11 @@ fn time(
     timed: &mut dyn TimedCaches,
 ) -> Result<(Points, Points), CacheError> {
     let failed = |what| move |source| CacheError::Timing { what, source };
-    // How full the caches may be at most is a matter of bytes; which benefit they have is not known yet.
+    // The limit on how full the caches may be is in bytes; their benefit is not known yet.
     let unknown = CostModel::new(&[], &[], profile.reads_per_batch(), profile.sizes.row_bytes);
     let most_lists = profile.allocate_lists(request.budget_bytes, &unknown).lists;
     let most_rows = profile.allocate_rows(request.budget_bytes, &unknown).rows;
-    // A cache that there will not be is not timed.
+    // A cache that the run will not have is not timed.
     let sizes = |wanted: bool, order: &[u32], reads: &[u32]| {
         if wanted { counts(order, reads, request.timed_points) } else { Vec::new() }
     };
@@ -230,7 +230,7 @@ fn time(
     };
     let wide = |nodes: &[u32]| -> Vec<i64> { nodes.iter().map(|&node| i64::from(node)).collect() };
     let (mut sampling, mut gathering) = (Points::new(), Points::new());
-    // What no size can hold needs no place in front.
+    // Nodes beyond every size need no place in front.
     let order = wide(&profile.lists[..most_lists]);
     for &cached in &list_counts {
         let point = timed.sampling(&order, cached).and_then(finite).map_err(failed("sampling"))?;
@@ -247,7 +247,7 @@ fn time(
     Ok((sampling, gathering))
 }
 
-/// A point, where both numbers are some: JSON has no others.
+/// A point, if both numbers are finite: JSON has no others.
 fn finite(timed: Timed) -> Result<(f64, f64), Box<dyn std::error::Error + Send + Sync>> {
     let Timed { hit_rate, ms } = timed;
     if hit_rate.is_finite() && ms.is_finite() {
@@ -256,7 +256,7 @@ fn finite(timed: Timed) -> Result<(f64, f64), Box<dyn std::error::Error + Send +
     Err(format!("a run came out at hit rate {hit_rate} and {ms} ms").into())
 }
 
-/// Cache sizes whose hits are evenly spaced from none to those of all of `order`, without repetition.
+/// Cache sizes without repetition, whose hits are evenly spaced from none to those of all of `order`.
 fn counts(order: &[u32], reads: &[u32], points: usize) -> Vec<usize> {
     let read = |node: &u32| u64::from(reads[*node as usize]);
     let total: u64 = order.iter().map(read).sum();
@@ -298,7 +298,7 @@ fn curves(profile: &Profile<'_>, budget: u64) -> PlanCurves {
     curves
 }
 
-/// What people should know about a plan.
+/// Notes for people about a plan.
 fn notes(
     request: &PlanRequest<'_>,
     profile: &Profile<'_>,
@@ -311,7 +311,7 @@ fn notes(
         .into_iter()
         .filter_map(|(what, basis)| basis.fallback().map(|reason| format!("{what}: {reason}")))
         .collect();
-    // Where there is one cache only, nothing is weighed.
+    // With only one cache, nothing is weighed.
     if !reasons.is_empty() && request.kinds == CachedKinds::default() {
         notes.push(format!(
             "both caches are valued by the bytes they keep off the link, not by time ({})",
@@ -328,8 +328,8 @@ fn notes(
         ));
     }
     if let Some((list, left)) = chosen.misfit {
-        // Picks are even over a list, so a part of it has the whole's value per byte. A list cached in part could thus
-        // add at most the part of this one list that fits.
+        // Picks are uniform over a list, so a part of it has the whole's value per byte. Caching a list in part could
+        // thus add at most the part of this one list that fits.
         let part = list.value as f64 * (left as f64 / list.bytes as f64) / (chosen.value.max(1)) as f64;
         notes.push(format!(
             "lists end at one of {} bytes with {left} left; caching it in part could add {:.4} % to what both caches \

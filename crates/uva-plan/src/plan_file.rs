@@ -1,4 +1,4 @@
-//! A plan as a file: JSON, and beside it the node ids of both caches as `.npy`.
+//! A plan as a file: JSON, with the node ids of both caches beside it as `.npy`.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -14,24 +14,24 @@ use uva_sample::{SamplerKind, SamplerOptions};
 
 use crate::{CacheError, CachePolicy, CostModel, CurvePoint, Prediction, Sizes, Workload};
 
-/// The version of the format; another one is refused.
+/// The version of the format; other versions are refused.
 pub const PLAN_VERSION: u32 = 1;
 
-/// More JSON than any plan has.
+/// More than the JSON of any plan.
 const MOST_JSON: u64 = 16 << 20;
 
-/// Which lists and rows to cache, and what to expect of that.
+/// The lists and rows to cache, and the predictions for them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CachePlan {
     /// [`PLAN_VERSION`].
     pub version: u32,
-    /// The dataset whose node ids it names.
+    /// The dataset that its node ids refer to.
     pub dataset: PlanDataset,
     /// The batches it was made for.
     pub options: PlanOptions,
-    /// How hotness was found out.
+    /// The policy that computed the hotness.
     pub policy: CachePolicy,
-    /// Bytes that both caches may take, maps included.
+    /// Maximum bytes of both caches, maps included.
     pub budget_bytes: u64,
     /// The list cache.
     pub lists: PlanShare,
@@ -43,13 +43,13 @@ pub struct CachePlan {
     pub timed_sampling: Vec<(f64, f64)>,
     /// Timed runs of gathering: (hit rate, milliseconds a batch).
     pub timed_gathering: Vec<(f64, f64)>,
-    /// What to expect of a batch.
+    /// The predictions for a batch.
     pub predictions: PlanPredictions,
     /// Hit rate against bytes.
     pub curves: PlanCurves,
     /// What was counted.
     pub profile: PlanProfile,
-    /// What people should know: fallbacks, a budget that is too small, …
+    /// Notes for people: fallbacks, a budget that is too small, …
     pub notes: Vec<String>,
     /// Nodes whose lists are cached, hottest byte first.
     #[serde(skip)]
@@ -104,10 +104,10 @@ pub struct PlanOptions {
     pub seed: u64,
     /// `--batch-dependency`.
     pub batch_dependency: u32,
-    /// `--sampler-kind`, by its name; plans of before there were several have none, which means `neighbor`.
+    /// `--sampler-kind`, by its name; plans from before there were several have none, which means `neighbor`.
     #[serde(default = "neighbor")]
     pub sampler_kind: String,
-    /// `--walks`, `--walk-length` and `--walk-stop`, where the kind walks.
+    /// `--walks`, `--walk-length` and `--walk-stop`, if the kind walks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub walks: Option<[u32; 3]>,
 }
@@ -118,7 +118,7 @@ fn neighbor() -> String {
 
 impl PlanOptions {
     pub(crate) fn of(workload: &Workload<'_>) -> Self {
-        // Which nodes are expanded changes how often lists are read, not which: a plan serves either.
+        // The choice of expanded nodes changes how often lists are read, not which: a plan serves either.
         let SamplerOptions {
             kind,
             fanouts,
@@ -144,9 +144,9 @@ pub struct PlanShare {
     pub bytes: u64,
     /// Bytes of its map.
     pub map_bytes: u64,
-    /// Share of reads that should hit.
+    /// Expected hit rate.
     pub hit_rate: f64,
-    /// The file of its node ids, where the plan is one of files; `None` for a cache that fills itself.
+    /// The file of its node ids, if the plan is one of files; `None` for a cache that fills itself.
     #[serde(default)]
     pub ids: Option<IdFile>,
 }
@@ -160,12 +160,12 @@ pub struct IdFile {
     pub checksum: String,
 }
 
-/// What to expect of a batch with different caches.
+/// Predictions for a batch with different caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlanPredictions {
-    /// Without any.
+    /// Without caches.
     pub none: Prediction,
-    /// With those of the plan.
+    /// With the plan's caches.
     pub chosen: Prediction,
     /// With the whole budget for lists.
     pub all_lists: Prediction,
@@ -182,28 +182,28 @@ pub struct PlanCurves {
     pub rows: Vec<CurvePoint>,
 }
 
-/// What a plan is based on.
+/// The data behind a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlanProfile {
     /// Batches that hotness was counted over; 0 where it was not counted.
     pub counted_batches: u64,
-    /// Other batches, that hit rates were observed in.
+    /// Other batches, in which hit rates were observed.
     pub observed_batches: u64,
     /// Reads of lists in these.
     pub observed_list_reads: u64,
     /// Rows that these gather.
     pub observed_row_reads: u64,
-    /// Lists that are read at all, as far as hotness says.
+    /// Lists with reads, according to the hotness.
     pub ranked_lists: u64,
-    /// Rows that are read at all, as far as hotness says.
+    /// Rows with reads, according to the hotness.
     pub ranked_rows: u64,
     /// Seconds that the timed runs took.
     pub timing_seconds: f64,
-    /// Seconds that all of it took.
+    /// Seconds in total.
     pub seconds: f64,
 }
 
-/// A difference between a plan and a run that makes the plan less apt, not wrong.
+/// A difference between a plan and a run that makes the plan less suitable, not wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanWarning {
     /// The option.
@@ -225,11 +225,11 @@ impl fmt::Display for PlanWarning {
 }
 
 impl CachePlan {
-    /// Writes the plan to `path`, and the ids beside it: `plan.json`, `plan.lists.npy`, `plan.rows.npy`. Files that are
-    /// there are replaced.
+    /// Writes the plan to `path`, and the ids beside it: `plan.json`, `plan.lists.npy`, `plan.rows.npy`. Replaces
+    /// existing files.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// Where the system refuses a call.
     pub fn write(&self, path: &Path) -> Result<(), CacheError> {
         let mut plan = self.clone();
         let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else {
@@ -253,7 +253,7 @@ impl CachePlan {
             })?;
             share.ids = Some(IdFile { file, checksum: checksum(ids) });
         }
-        // The plan itself comes last, so that a plan that is there has its ids.
+        // The plan itself comes last, so that a plan that exists has its ids.
         let mut text = serde_json::to_string_pretty(&plan).map_err(|error| invalid(path, error))?;
         text.push('\n');
         replace(path, |partial| partial.write_all(text.as_bytes()).map_err(io_error(path, "write")))
@@ -262,8 +262,8 @@ impl CachePlan {
     /// Reads a plan and its ids.
     ///
     /// # Errors
-    /// Where a file is missing, of another version, or its content is wrong: whatever is in the files, nothing worse
-    /// happens.
+    /// Where a file is missing, of another version, or has wrong content. No content of the files causes anything
+    /// worse.
     pub fn read(path: &Path) -> Result<Self, CacheError> {
         let text = read_regular(path, MOST_JSON).map_err(io_error(path, "read"))?;
         let value: serde_json::Value = serde_json::from_slice(&text).map_err(|error| invalid(path, error))?;
@@ -284,14 +284,14 @@ impl CachePlan {
 
     fn read_ids(&self, path: &Path, kind: &str, share: &PlanShare) -> Result<Vec<i64>, CacheError> {
         let Some(IdFile { file, checksum: expected }) = &share.ids else {
-            // A cache that fills itself has a size only.
+            // A cache that fills itself has only a size.
             return if share.count == 0 || (kind == "rows" && self.policy.is_dynamic()) {
                 Ok(Vec::new())
             } else {
                 Err(invalid(path, format!("{} {kind}, but no file with their ids", share.count)))
             };
         };
-        // A name, not a path: a plan must not make anybody read files elsewhere.
+        // A name, not a path: a plan must not lead to files elsewhere.
         if Path::new(file).file_name() != Some(file.as_ref()) {
             return Err(invalid(path, format!("the file of its {kind} is {file:?}, which is no file name")));
         }
@@ -320,11 +320,11 @@ impl CachePlan {
         Ok(ids.to_vec())
     }
 
-    /// Whether the plan is for `dataset`, and how the options of a run differ from those it was made for. Other seeds
-    /// are no difference: hot nodes are hot under any.
+    /// Checks that the plan is for `dataset`. Returns how a run's options differ from those it was made for. Other
+    /// seeds are no difference: hot nodes are hot under any.
     ///
     /// # Errors
-    /// [`CacheError::OtherDataset`] where node ids would mean something else, and [`CacheError::Plan`] where the plan
+    /// [`CacheError::OtherDataset`] where node ids would have another meaning, and [`CacheError::Plan`] where the plan
     /// contradicts itself.
     pub fn check(
         &self,
@@ -372,14 +372,14 @@ impl CachePlan {
         Ok(warnings)
     }
 
-    /// How many of the first epochs of a run over `workload` the plan was chosen by; none where it was made for other
+    /// How many of the first epochs of a run over `workload` the plan was based on. 0 where it was made for other
     /// batches, or by a policy that counts none.
     #[must_use]
     pub fn counted_epochs(&self, workload: &Workload<'_>) -> u32 {
         if self.options == PlanOptions::of(workload) { self.policy.counted_epochs() } else { 0 }
     }
 
-    /// Whether the sizes that the plan states are those of its lists and rows in `dataset`, within its budget.
+    /// Checks that the plan's sizes match its lists and rows in `dataset`, and fit its budget.
     fn check_sizes(&self, dataset: &Dataset) -> Result<(), CacheError> {
         let refuse = |problem: String| Err(invalid(Path::new("plan"), problem));
         let (csc, row_bytes) = (dataset.csc(), dataset.features().row_bytes());
@@ -438,8 +438,8 @@ impl CachePlan {
         Ok(())
     }
 
-    /// The same plan for `dataset`, which is this plan's in `order`. Its lists are then the first nodes; where the
-    /// files have wider ids than the plan counted on, as many as fit the bytes that lists had.
+    /// The same plan for `dataset`, which is this plan's in `order`. Its lists are then the first nodes. Where the
+    /// files have wider ids than the plan assumed, it keeps as many lists as fit their former bytes.
     ///
     /// # Panics
     /// Where the plan names nodes beyond `order`.
@@ -466,14 +466,14 @@ impl CachePlan {
         plan
     }
 
-    /// Caches no lists, for a run that could not read them.
+    /// Removes all lists, for a run that could not read them.
     pub fn leave_out_lists(&mut self) {
         self.list_ids = Vec::new();
         self.lists = PlanShare::default();
         self.predictions.chosen = self.model.predict(0.0, self.rows.hit_rate);
     }
 
-    /// Caches no rows, for a run that could not read them.
+    /// Removes all rows, for a run that could not read them.
     pub fn leave_out_rows(&mut self) {
         self.row_ids = Vec::new();
         self.rows = PlanShare::default();
@@ -488,7 +488,7 @@ impl CachePlan {
     }
 }
 
-/// A sum over ids and their places, so that neither can change unnoticed.
+/// A sum over ids and their places, so that no change of either goes unnoticed.
 fn checksum(ids: &[i64]) -> String {
     let term = |(place, &id): (usize, &i64)| mix(mix(place as u64 + 1) ^ id as u64);
     let sum = ids.iter().enumerate().map(term).fold(0, u64::wrapping_add);
@@ -497,7 +497,7 @@ fn checksum(ids: &[i64]) -> String {
 
 /// Writes a new file, which takes the name `path` when it is whole and on the disk.
 fn replace(path: &Path, write: impl FnOnce(&mut File) -> Result<(), CacheError>) -> Result<(), CacheError> {
-    // A device or a pipe that the user named would be replaced by a file.
+    // Otherwise a file would replace a device or a pipe that the user named.
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(invalid(path, "there is something that is no file: name another one for the plan"));
     }

@@ -1,4 +1,4 @@
-//! What was counted, ranked, and what follows from it for any budget.
+//! Counts, their rankings, and what these predict for any budget.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,23 +10,23 @@ use crate::{
 };
 
 /// The hotness of a graph's nodes under a workload, the two orders that follow, and counts of batches that the orders
-/// have not seen, to judge them by.
+/// have not seen, for evaluation.
 #[derive(Clone, Debug)]
 pub struct Profile<'g> {
-    /// What the orders were made from.
+    /// The counts behind the orders.
     pub hotness: Hotness,
     /// Nodes by list reads per byte, descending.
     pub lists: Vec<u32>,
     /// Nodes by row reads, descending.
     pub rows: Vec<u32>,
-    /// Counts over other batches: what hit rates and times are predicted from. (Under the `optimal` policy they are
-    /// among those counted, by definition.)
+    /// Counts over other batches, which predict hit rates and times. (The `optimal` policy counts these batches too, by
+    /// definition.)
     pub observed: Hotness,
     /// What lists and rows take.
     pub sizes: Sizes<'g>,
 }
 
-/// A division of a budget that is not the allocator's.
+/// A division of a budget other than the allocator's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SweepPoint {
     /// Share of the budget that goes to lists, 0 to 1.
@@ -35,25 +35,25 @@ pub struct SweepPoint {
     pub lists: usize,
     /// Cached rows.
     pub rows: usize,
-    /// What a batch costs: see [`CostModel::cost`].
+    /// The cost of a batch: see [`CostModel::cost`].
     pub cost: f64,
-    /// What to expect of a batch.
+    /// The prediction for a batch.
     pub prediction: Prediction,
 }
 
-/// Divisions of a sweep: 0, 10, …, 100 % to lists.
+/// Divisions in a sweep: 0, 10, …, 100 % to lists.
 const SWEEP_STEPS: u64 = 10;
 
-/// Steps between divisions that are tried where hotness was not counted.
+/// Steps between the divisions that are tried where hotness was not counted.
 const DIVISIONS: u64 = 256;
 
-/// Batches that hit rates are judged by, at least, where an epoch has as many. A batch reads thousands of rows, so that
-/// these tell a hit rate to a fraction of a point.
+/// Least number of batches to evaluate hit rates on, if an epoch has as many. A batch reads thousands of rows, so these
+/// give a hit rate to a fraction of a point.
 const LEAST_OBSERVED: usize = 32;
 
 impl<'g> Profile<'g> {
-    /// Finds out the hotness by `policy`, ranks, and samples other batches to judge by: a sixteenth of an epoch (32
-    /// batches at least), or a whole one where the policy itself samples none.
+    /// Computes the hotness by `policy`, ranks, and samples other batches for evaluation. These are a sixteenth of an
+    /// epoch (32 batches at least), or a whole epoch where the policy itself samples none.
     ///
     /// # Errors
     /// Where there is no batch, or one cannot be sampled, and [`CacheError::NothingToCache`] where no neighbour is ever
@@ -81,7 +81,7 @@ impl<'g> Profile<'g> {
         Ok(Self::new(workload, hotness, observed, row_bytes))
     }
 
-    /// Ranks by `hotness`, to be judged by `observed`.
+    /// Ranks by `hotness`; predictions use `observed`.
     ///
     /// # Panics
     /// Where the counts are of another graph than the workload's.
@@ -92,8 +92,8 @@ impl<'g> Profile<'g> {
         let rows = rank_rows(&hotness);
         let in_place = lists.iter().enumerate().all(|(place, &node)| place == node as usize);
         if in_place {
-            // The graph is in this order already: it is used as it is, and its ids have the file's width. They need no
-            // translation unless the nodes have original ids, which random words are keyed by.
+            // The graph is in this order already, so it is used as it is, with ids of the file's width. They need no
+            // translation unless the nodes have original ids, which key the random words.
             sizes.index_bytes = workload.csc.indices.id_bytes() as u64;
             if workload.csc.original_ids.is_none() {
                 sizes.list_map_bytes = 0;
@@ -114,8 +114,8 @@ impl<'g> Profile<'g> {
 
     /// The best division of `budget` bytes between both caches.
     ///
-    /// Where hotness was counted, each list and row is valued by its own count ([`allocate()`]). A hotness that was not
-    /// counted orders nodes but values none, so the division is then the best of 257 by the reads observed.
+    /// Where hotness was counted, each list and row is valued by its own count ([`allocate()`]). Hotness that was not
+    /// counted orders nodes but gives them no values. The division is then the best of 257 by the reads observed.
     #[must_use]
     pub fn allocate(&self, budget: u64, model: &CostModel) -> Allocation {
         if self.hotness.batches == 0 {
@@ -176,7 +176,7 @@ impl<'g> Profile<'g> {
         allocate(budget, lists, &list, self.sizes.list_map_bytes, &row_items, self.sizes.row_map_bytes)
     }
 
-    /// What to expect of a batch with this many lists and rows cached, judged by the batches observed.
+    /// The prediction for a batch with this many lists and rows cached, from the batches observed.
     ///
     /// # Panics
     /// Where there are more than are ranked.
@@ -185,7 +185,7 @@ impl<'g> Profile<'g> {
         self.predict_by(model, lists, rows, &self.observed)
     }
 
-    /// The same, judged by other counts.
+    /// The same, from other counts.
     ///
     /// # Panics
     /// Where there are more lists or rows than are ranked, or the counts are of another graph.
@@ -197,8 +197,8 @@ impl<'g> Profile<'g> {
         )
     }
 
-    /// Eleven divisions of `budget`, from all bytes for rows to all bytes for lists, which an allocation is compared
-    /// with. Each cache is filled as far as its share goes, its map included, and judged by `by`.
+    /// Eleven divisions of `budget`, from all bytes for rows to all bytes for lists, to compare an allocation with.
+    /// Each cache, its map included, is filled up to its share, and evaluated on `by`.
     ///
     /// # Panics
     /// Where `by` is of another graph.
@@ -220,7 +220,7 @@ impl<'g> Profile<'g> {
             .collect()
     }
 
-    /// Hit rates of list caches of at most these bytes, which ascend, judged by `by`.
+    /// Hit rates of list caches of at most these bytes, in ascending order, evaluated on `by`.
     ///
     /// # Panics
     /// Where `by` is of another graph.
@@ -229,7 +229,7 @@ impl<'g> Profile<'g> {
         curve(&self.lists, &by.list_reads, |node| self.sizes.list_bytes(node), targets)
     }
 
-    /// Hit rates of row caches of at most these bytes, which ascend, judged by `by`.
+    /// Hit rates of row caches of at most these bytes, in ascending order, evaluated on `by`.
     ///
     /// # Panics
     /// Where `by` is of another graph.
@@ -239,9 +239,9 @@ impl<'g> Profile<'g> {
     }
 }
 
-/// 0, 1, …, `steps` parts of `steps` of `budget`, less a map each.
+/// 0, 1, …, `steps` parts of `steps` of `budget`, each less a map.
 fn shares(budget: u64, steps: u64, map_bytes: u64) -> Vec<u64> {
-    // 64 bits times the steps may not fit.
+    // 64 bits times the steps may overflow.
     let part = |step| (u128::from(budget) * u128::from(step) / u128::from(steps)) as u64;
     (0..=steps).map(|step| part(step).saturating_sub(map_bytes)).collect()
 }

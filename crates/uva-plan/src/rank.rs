@@ -1,13 +1,13 @@
-//! Nodes in descending order of what a byte of cache saves.
+//! Nodes in descending order of the savings per byte of cache.
 //!
-//! Only nodes that are read at all are ranked. Ties go by id, so a ranking is a function of the counts.
+//! Only nodes with reads are ranked. Ties are broken by id, so a ranking is a function of the counts.
 
 use rayon::prelude::*;
 use uva_graph::Csc;
 
 use crate::Hotness;
 
-/// What cached lists and rows take.
+/// The sizes of cached lists and rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes<'g> {
     indptr: &'g [i64],
@@ -15,7 +15,7 @@ pub struct Sizes<'g> {
     pub index_bytes: u64,
     /// Bytes of a feature row.
     pub row_bytes: u64,
-    /// Bytes of the map from place to node id, which a list cache needs unless the graph is in its own order already.
+    /// Bytes of the map from place to node id. A list cache needs it unless the graph is in its own order already.
     pub list_map_bytes: u64,
     /// Bytes of the map from node to slot, which a row cache needs.
     pub row_map_bytes: u64,
@@ -25,7 +25,7 @@ pub struct Sizes<'g> {
 const MAP_ENTRY_BYTES: u64 = 4;
 
 impl<'g> Sizes<'g> {
-    /// For a graph that is reordered on the fly, its ids as narrow as its nodes allow, and rows of `row_bytes`.
+    /// For a graph that is reordered on the fly, with ids as narrow as its nodes allow, and rows of `row_bytes`.
     #[must_use]
     pub fn new(csc: &Csc<'g>, row_bytes: usize) -> Self {
         let nodes = csc.nodes() as u64;
@@ -67,8 +67,8 @@ pub fn rank_lists(hotness: &Hotness, sizes: &Sizes<'_>) -> Vec<u32> {
         .into_par_iter()
         .filter(|&node| hotness.list_reads[node as usize] > 0)
         .map(|node| {
-            // A quotient of two exact numbers, correctly rounded, so it never falls where the true one rises; the bits
-            // of a positive number order as it does.
+            // A quotient of two exact numbers, correctly rounded, so it never falls where the true one rises. The bits
+            // of a positive number have the same order.
             let density = f64::from(hotness.list_reads[node as usize]) / sizes.list_bytes(node) as f64;
             (!density.to_bits(), node)
         })

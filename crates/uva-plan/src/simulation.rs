@@ -1,11 +1,11 @@
-//! A dynamic cache, simulated: the slots of a run's, without rows.
+//! A simulated dynamic cache: the slots of a run's cache, without rows.
 
 use uva_rows::cache::eviction::{EvictingSlots, Eviction};
 
 use crate::CacheError;
 
-/// A cache of feature rows that takes in the misses of each batch. The rows of a batch are looked up first, all of them;
-/// the misses then come in, in order.
+/// A cache of feature rows that admits the misses of each batch. It first looks up all rows of a batch; then the misses
+/// enter in order.
 #[derive(Debug)]
 pub struct Simulation {
     slots: Box<dyn EvictingSlots>,
@@ -14,16 +14,16 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// An empty cache of `capacity` rows for a graph of `nodes` nodes; more slots than nodes are not made.
+    /// An empty cache of `capacity` rows for a graph of `nodes` nodes; it makes at most one slot a node.
     ///
     /// # Errors
-    /// [`CacheError::Memory`] when there is none for its slots.
+    /// [`CacheError::Memory`] when the system gives no memory for its slots.
     pub fn new(policy: &Eviction, nodes: usize, capacity: usize) -> Result<Self, CacheError> {
         let slots = policy.slots(nodes, capacity).map_err(|error| CacheError::Memory(error.to_string()))?;
         Ok(Self { slots, lookups: 0, hits: 0 })
     }
 
-    /// Looks up the rows of a batch and takes in the misses. Returns the hits.
+    /// Looks up the rows of a batch and admits the misses. Returns the hits.
     ///
     /// # Panics
     /// Where a node is beyond the graph's.
@@ -42,7 +42,7 @@ impl Simulation {
         crate::curve::share(self.hits, self.lookups)
     }
 
-    /// Counts from zero again; the rows stay.
+    /// Resets the counts; the rows stay.
     pub fn reset(&mut self) {
         (self.lookups, self.hits) = (0, 0);
     }
@@ -61,11 +61,11 @@ mod tests {
     fn misses_take_slots_in_order_after_all_lookups_of_their_batch() {
         let mut cache = fifo(10, 3);
         assert_eq!(cache.gather(&[1, 2]), 0);
-        // 3 takes the last slot, 4 throws out 1, which was still a hit.
+        // 3 takes the last slot; 4 evicts 1, which was still a hit.
         assert_eq!(cache.gather(&[3, 4, 1]), 1);
         assert_eq!(cache.gather(&[2, 3, 4]), 3);
         assert_eq!(cache.gather(&[1]), 0);
-        // 1 threw out 2.
+        // 1 evicted 2.
         assert_eq!(cache.gather(&[2, 1, 3, 4]), 3);
         assert_eq!(cache.hit_rate(), 7.0 / 13.0);
     }

@@ -14,8 +14,8 @@ use uva_sample::{
 
 use crate::CacheError;
 
-/// A run's training batches: its graph, its training nodes, and the options that decide what is sampled. The batches
-/// are those of the run itself, bit for bit, since they depend on nothing else.
+/// A run's training batches: its graph, its training nodes, and the options that determine what is sampled. They are
+/// bit for bit the run's own batches, since nothing else affects them.
 #[derive(Clone)]
 pub struct Workload<'g> {
     /// The graph.
@@ -30,16 +30,16 @@ pub struct Workload<'g> {
     pub batch_size: usize,
     /// Whether a last partial batch is left out.
     pub drop_last: bool,
-    /// Threads that sample; as many as there are cores where 0. Fewer are used where their samplers
+    /// Threads that sample; 0 for one a core. Fewer are used where their samplers
     /// ([`uva_sample::SamplerKind::bytes_a_node`]) would take more memory than the graph.
     pub threads: usize,
-    /// Most bytes of a batch (`--slot-bytes`); bounded by graph and fanouts alone where `None`.
+    /// Maximum bytes of a batch (`--slot-bytes`); bounded by graph and fanouts alone where `None`.
     pub batch_bytes: Option<usize>,
-    /// Told after every batch: from any of the threads.
+    /// Called after every batch, from any of the threads.
     pub progress: Option<&'g (dyn Fn(Progress) + Sync)>,
 }
 
-/// The first thing that one of several threads could not do.
+/// The first error of several threads.
 #[derive(Default)]
 struct Failure(Mutex<Option<SampleError>>);
 
@@ -55,8 +55,8 @@ impl Failure {
     }
 }
 
-/// Does the work with every item, each on a thread of its own. A thread that the system does not give is one less: the
-/// calling one works too.
+/// Runs the work on every item, each on a thread of its own. If the system refuses a thread there is one less: the
+/// calling thread works too.
 fn side_by_side_with<T: Send>(items: impl ExactSizeIterator<Item = T> + Send, work: impl Fn(T) + Sync) {
     let others = items.len().saturating_sub(1);
     let items = Mutex::new(items);
@@ -114,14 +114,14 @@ impl<'g> Workload<'g> {
         Ok(self.order()?.batches())
     }
 
-    /// The chance of a training node to be a seed of a batch.
+    /// The probability that a training node is a seed of a batch.
     pub(crate) fn seed_chance(&self) -> Result<f64, CacheError> {
         let order = self.order()?;
         Ok(order.seeds() as f64 / self.train.len() as f64 / order.batches() as f64)
     }
 
-    /// Samples every batch of `epochs`, in no particular order, and shows each to `visitor`, from several threads at
-    /// once. Returns how many there were.
+    /// Samples every batch of `epochs`, in no particular order, and passes each to `visitor`, from several threads at
+    /// once. Returns the number of batches.
     ///
     /// # Errors
     /// Where there is no batch, or one cannot be sampled.
@@ -167,8 +167,8 @@ impl<'g> Workload<'g> {
         Ok(total)
     }
 
-    /// Samples every batch of `epochs` and shows them to `visitor` one after the other, in the order in which a run
-    /// gathers them: for what depends on the batches before.
+    /// Samples every batch of `epochs` and passes them to `visitor` one after the other, in the order in which a run
+    /// gathers them. For consumers that depend on the earlier batches.
     ///
     /// # Errors
     /// As [`visit`](Self::visit).
@@ -210,7 +210,7 @@ impl<'g> Workload<'g> {
         }
     }
 
-    /// Batches `batches` of the epoch that `order` is prepared for, handed out by a counter.
+    /// Samples the batches `batches` of the epoch that `order` is prepared for; a counter hands them out.
     fn sample_all(
         &self,
         workers: &mut [Worker<'_>],
@@ -248,7 +248,7 @@ impl<'g> Workload<'g> {
             return Err(CacheError::EmptyTrainSplit);
         }
         let order = SeedOrder::new(self.options.seed, Split::Train, seeds, true, batch_size, self.drop_last)?;
-        // Batches are named by 32 bits; there are no more of them than seeds, which SeedOrder limits to that.
+        // Batches have 32-bit numbers. There are no more batches than seeds, and SeedOrder limits those to 32 bits.
         match order.batches() {
             0 => Err(CacheError::NoBatches { seeds, batch_size }),
             _ => Ok(order),
@@ -257,14 +257,14 @@ impl<'g> Workload<'g> {
 
     fn workers(&self, batches: usize) -> Result<Vec<Worker<'g>>, CacheError> {
         let (nodes, edges) = (self.csc.nodes(), self.csc.edges());
-        // Nobody here asks for edge ids.
+        // Counting needs no edge ids.
         let options = SamplerOptions { edge_ids: false, ..self.options.clone() };
-        // Without a bound of its own, a batch may become as large as the graph; memory is taken when it is touched.
+        // Without its own bound, a batch may become as large as the graph; memory is used only once it is touched.
         let unbounded = options.fanouts.contains(&-1).then_some(usize::MAX);
         let bytes = self.batch_bytes.or(unbounded);
         let bounds = BatchBounds::for_options(&options, self.batch_size, nodes, edges, bytes)?;
         let graph = GraphView { weights: self.weights, ..self.csc.into() };
-        // Some samplers go through the whole graph when they are made.
+        // Some samplers traverse the whole graph when they are made.
         (0..self.crew(batches))
             .into_par_iter()
             .map(|_| {

@@ -1,4 +1,4 @@
-//! A batch as its consumer holds it: the view of its columns, and the slot that goes back when it is dropped.
+//! A batch as its consumer holds it: a view of its columns, and the slot that is given back when it is dropped.
 
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,24 +12,24 @@ use crate::RuntimeError;
 use crate::device::Loan;
 use crate::plan::RunPlan;
 
-/// A batch with its features, in the slot where the producer put them. It owns the slot: dropping it, in any thread,
-/// gives the slot back, and nothing borrowed from it outlives it. Several may be held at once, as long as the next one
-/// has a slot to come in ([`RuntimeError::SlotHeld`]).
+/// A batch with its features, in the slot where the producer put them. It owns the slot: dropping it, on any thread,
+/// gives the slot back, and nothing borrowed from it outlives it. Several may be held at once, as long as the next
+/// batch has a free slot ([`RuntimeError::SlotHeld`]).
 ///
-/// Its columns, counts and times are those of [`BatchView`]. Where the slot is on a GPU
-/// ([`on_device`](BatchView::on_device)) the methods that lend host slices panic.
+/// Its columns, counts and times are those of [`BatchView`]. If the slot is on a GPU
+/// ([`on_device`](BatchView::on_device)), the methods that lend host slices panic.
 #[derive(Debug)]
 pub struct Batch {
     view: BatchView<Slot>,
-    /// Told when the batch is dropped.
+    /// Notified when the batch is dropped.
     used: Option<Arc<UsedBatch>>,
 }
 
-/// A feature slot that is read: in the ring's memory, or lent on a GPU.
+/// A feature slot being read: in the ring's memory, or lent on a GPU.
 #[derive(Debug)]
 pub struct Slot {
     loan: Option<Loan>,
-    /// There until the batch is dropped.
+    /// Present until the batch is dropped.
     slot: Option<ReadSlot>,
 }
 
@@ -42,7 +42,7 @@ impl SlotMemory for Slot {
     }
 
     fn device(&self, range: Range<usize>) -> Option<(DeviceSlice<'_>, usize)> {
-        // Under the stand-in driver device memory is host memory, once the host has waited for it.
+        // Under the stand-in driver, device memory is host memory, once the host has waited for it.
         let loan = self.loan.as_ref().filter(|loan| loan.host_bytes(0..0).is_none())?;
         Some((loan.slice(range), loan.ordinal()))
     }
@@ -58,22 +58,22 @@ impl SlotMemory for Slot {
 /// What is known of a batch when it is given back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Used {
-    /// When that was.
+    /// When it was given back.
     pub at: Instant,
-    /// How long its gather took. On a GPU that is known once the work on the batch has been waited for.
+    /// How long its gather took. On a GPU this is known once the work on the batch has been waited for.
     pub gather_time: Duration,
     /// How many of its rows came from the feature cache.
     pub rows_cached: u64,
 }
 
-/// Where a batch says so.
+/// Where a batch records that it was given back.
 #[derive(Debug, Default)]
 pub(crate) struct UsedBatch(Mutex<Option<Used>>);
 
 impl UsedBatch {
-    /// `None`: the batch is in use still.
+    /// `None` while the batch is still in use.
     pub fn get(&self) -> Option<Used> {
-        // Nothing panics while it is locked.
+        // Nothing panics while holding this lock.
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -87,13 +87,13 @@ impl Deref for Batch {
 }
 
 impl Batch {
-    /// `header` is the slot's own, held against the plan's layout already.
+    /// `header` is the slot's own, already checked against the plan's layout.
     pub(crate) fn new(slot: ReadSlot, loan: Option<Loan>, plan: &RunPlan, header: BatchHeader) -> Self {
         let memory = Slot { loan, slot: Some(slot) };
         Self { view: BatchView::new(memory, Arc::clone(&plan.layout), header), used: None }
     }
 
-    /// Lets it say when it is given back.
+    /// Makes it record when it is given back.
     pub(crate) fn tell(&mut self, used: Arc<UsedBatch>) {
         self.used = Some(used);
     }
@@ -102,8 +102,8 @@ impl Batch {
         self.view.memory().loan.as_ref()
     }
 
-    /// Whether the batch was whole when it was used. To be asked when the work on it has been waited for, and before
-    /// its result counts: the producer of a batch on a GPU may have died over it. In host memory it is whole always.
+    /// Whether the batch was whole when it was used. Ask after waiting for the work on it, and before its result
+    /// counts: the producer of a batch on a GPU may have died while filling it. In host memory a batch is always whole.
     ///
     /// # Errors
     /// [`RuntimeError::PeerGone`] when its producer had not finished it; [`RuntimeError::Failed`] when one of its ids
@@ -112,7 +112,7 @@ impl Batch {
         self.loan().map_or(Ok(()), |loan| loan.confirm().map(drop))
     }
 
-    /// How many of its rows came from the feature cache. On a GPU that is known once the batch is confirmed, and 0
+    /// How many of its rows came from the feature cache. On a GPU this is known once the batch is confirmed, and 0
     /// before.
     pub fn rows_cached(&self) -> u64 {
         match self.loan() {
@@ -121,7 +121,7 @@ impl Batch {
         }
     }
 
-    /// How long the producer worked on it. On a GPU that is known once the batch is confirmed, and 0 before.
+    /// How long the producer worked on it. On a GPU this is known once the batch is confirmed, and 0 before.
     pub fn gather_time(&self) -> Duration {
         match self.loan() {
             None => Duration::from_nanos(self.header().gather_ns()),
@@ -138,8 +138,8 @@ impl Drop for Batch {
             *used.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
         }
         let Slot { loan, slot } = self.view.memory_mut();
-        // What is enqueued on a device is marked as such before the ring gives the slot away; a slot that could not be
-        // marked stays taken, and the next batch that is asked for says why.
+        // Work that is enqueued on a device is recorded before the ring gives the slot away. If that fails the slot
+        // stays taken, and the request for the next batch reports why.
         let given_back = loan.take().is_none_or(Loan::give_back);
         match slot.take() {
             Some(slot) if !given_back => slot.abandon(),

@@ -1,22 +1,22 @@
-//! What caches did for a run's batches, those epochs apart that they were chosen by.
+//! Cache counts of a run's batches, separately for the epochs that the caches were chosen by.
 
 use serde::{Deserialize, Serialize};
 
-/// What was asked of the caches, and what they had.
+/// Reads and hits of the caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheCounts {
-    /// Reads of neighbour lists: one of each list's place, one of each neighbour picked.
+    /// Reads of neighbour lists: one for each list's place, one for each neighbour picked.
     pub list_reads: u64,
-    /// Those of cached lists.
+    /// Reads of cached lists.
     pub list_hits: u64,
     /// Feature rows.
     pub rows: u64,
-    /// Those that came from the cache.
+    /// Rows that came from the cache.
     pub row_hits: u64,
 }
 
 impl CacheCounts {
-    /// Share of the reads of lists that were of cached ones; `None` where there were none.
+    /// Share of list reads that hit the cache; `None` where there were none.
     pub fn list_hit_rate(&self) -> Option<f64> {
         share(self.list_hits, self.list_reads)
     }
@@ -31,24 +31,24 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// [`CacheCounts`] of a run's epochs, those apart by whose batches the caches were chosen: in these they are hit more
-/// than in any others.
+/// [`CacheCounts`] of a run, with separate sums for the epochs whose batches the caches were chosen by: their hit rate
+/// is higher than in any other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheTotals {
-    /// Of the epochs that were counted beforehand.
+    /// For the epochs that were counted beforehand.
     pub counted: CacheCounts,
-    /// Of all others.
+    /// For all other epochs.
     pub others: CacheCounts,
 }
 
 impl CacheTotals {
-    /// Adds a batch's of this epoch, in a run whose first `counted_epochs` were counted beforehand.
+    /// Adds a batch of this epoch, in a run whose first `counted_epochs` were counted beforehand.
     pub fn add(&mut self, counts: CacheCounts, epoch: u32, counted_epochs: u32) {
         let part = if epoch < counted_epochs { &mut self.counted } else { &mut self.others };
         *part += counts;
     }
 
-    /// Of all epochs.
+    /// Sums over all epochs.
     pub fn all(&self) -> CacheCounts {
         let mut all = self.counted;
         all += self.others;
@@ -71,36 +71,36 @@ impl std::ops::AddAssign for CacheCounts {
             (&mut self.rows, other.rows),
             (&mut self.row_hits, other.row_hits),
         ] {
-            // A metrics file can say what it likes.
+            // A metrics file can contain any numbers.
             *sum = sum.saturating_add(more);
         }
     }
 }
 
-/// What the caches of a run did.
+/// Hits and expectations of a run's caches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CacheOutcome {
     /// Counted over all training batches of this run.
     #[serde(flatten)]
     pub counts: CacheCounts,
-    /// Share of the reads of lists that were of cached ones, in the epochs that were not counted beforehand; `None` where
-    /// the run had no others.
+    /// Share of list reads that hit the cache, in the epochs that were not counted beforehand; `None` where the run had
+    /// no others.
     #[serde(default)]
     pub list_hit_rate: Option<f64>,
-    /// Share of the rows that came from the cache, likewise.
+    /// Share of the rows that came from the cache, over the same epochs.
     #[serde(default)]
     pub row_hit_rate: Option<f64>,
-    /// What the plan expected of the one.
+    /// The list hit rate that the plan expected.
     pub expected_list_hit_rate: f64,
-    /// And of the other.
+    /// The row hit rate that the plan expected.
     pub expected_row_hit_rate: f64,
-    /// The epochs by whose batches the caches were chosen, where the run had some of them.
+    /// The epochs whose batches the caches were chosen by, where the run had any of them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub counted_beforehand: Option<CountedBeforehand>,
 }
 
 impl CacheOutcome {
-    /// What a run's totals come to beside these expectations of lists and rows. Its first `counted_epochs` were counted
+    /// A run's totals beside the plan's expectations for lists and rows. Its first `counted_epochs` were counted
     /// beforehand.
     pub fn of(totals: &CacheTotals, expected: [f64; 2], counted_epochs: u32) -> Self {
         let CacheTotals { counted, others } = *totals;
@@ -121,15 +121,15 @@ impl CacheOutcome {
     }
 }
 
-/// What the caches did in the epochs that they were chosen by: no measure of how they do in others.
+/// Cache counts of the epochs that the caches were chosen by: no measure of other epochs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CountedBeforehand {
-    /// How many there are: a run's first. The run may have trained some of them only.
+    /// How many epochs; they are a run's first. The run may have trained only some of them.
     pub epochs: u32,
-    /// Counted over the training batches of these.
+    /// Counted over their training batches.
     #[serde(flatten)]
     pub counts: CacheCounts,
-    /// Share of the reads of lists that were of cached ones.
+    /// Share of list reads that hit the cache.
     pub list_hit_rate: Option<f64>,
     /// Share of the rows that came from the cache.
     pub row_hit_rate: Option<f64>,

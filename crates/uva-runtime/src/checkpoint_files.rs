@@ -1,5 +1,5 @@
-//! The directory of a run's checkpoints, as launcher and janitor see it, which have no trainer: whose it is, and what a
-//! failed run leaves in it.
+//! The directory of a run's checkpoints, as launcher and janitor handle it without a trainer: its claim, and the
+//! leftovers of a failed run.
 
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::ErrorKind;
@@ -15,38 +15,38 @@ use uva_mem::files::{Replacement, open_lock_file};
 
 use crate::RuntimeError;
 
-/// How long a directory may stay another run's. One that was killed just before is cleaned up within this time, so that
-/// whoever starts it again at once is not refused.
+/// How long to wait for a directory that another run has. A run that was killed just before is cleaned up within this
+/// time, so an immediate restart is not refused.
 const PATIENCE: Duration = Duration::from_secs(5);
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// The file that the claim is a lock on. Its mode is 0600: a lock on the directory itself could be held by every user who
-/// may read it. It stays beside a checkpoint.
+/// The file that the claim locks. Its mode is 0600: every user who may read the directory could lock the directory
+/// itself. The file stays beside a checkpoint.
 const LOCK: &str = ".uvatrain-lock";
-/// The name that a checkpoint counts by.
+/// The file that makes a checkpoint count.
 const STATE: &str = "checkpoint.json";
 
-/// A directory of checkpoints that is this run's alone. Two runs that wrote there would each take the other's files for
-/// leftovers.
+/// A directory of checkpoints that this run has claimed. Two runs that wrote there would each take the other's files
+/// for leftovers.
 ///
-/// The claim is a lock on a file in it. It ends with the last process that holds the file's descriptor: the janitor holds
-/// one too, and outlives what a killed launcher leaves running.
+/// The claim is a lock on a file in it. It ends with the last process that holds the file's descriptor. The janitor
+/// holds one too, and outlives the processes that a killed launcher leaves running.
 #[derive(Debug)]
 pub struct CheckpointDirectory {
     path: PathBuf,
     lock: File,
-    /// Made for this run: it goes again if nothing comes to lie in it.
+    /// Whether it was made for this run; then it is removed again if it stays empty.
     made: bool,
-    /// The run's first hold on the claim, which tidies up when it ends.
+    /// Whether this is the run's first hold on the claim, which tidies up when it ends.
     first: bool,
 }
 
 impl CheckpointDirectory {
-    /// Claims the directory; makes it where it is missing, for the user only. A file is made in it and removed again, as
-    /// the first checkpoint would be made: better now than after an epoch.
+    /// Claims the directory. A missing one is made, for the user only. A file is created in it and removed again, in
+    /// the way of the first checkpoint, so that an error shows now and not after an epoch.
     ///
     /// # Errors
-    /// [`RuntimeError::Input`] when another run has it, or when it cannot be made or written.
+    /// [`RuntimeError::Input`] when another run has it, or when it cannot be created or written.
     pub fn claim(path: &Path) -> Result<Self, RuntimeError> {
         let failed = |doing: &str, error: &dyn std::fmt::Display| {
             RuntimeError::Input(format!(
@@ -70,12 +70,12 @@ impl CheckpointDirectory {
                 Err(error) if error.kind() == ErrorKind::NotFound && since.elapsed() < PATIENCE => continue,
                 Err(error) => return Err(failed(&format!("write in the directory ({LOCK})"), &error)),
             };
-            // Any other error is of a file system that cannot lock files: there nobody watches over them.
+            // Any other error comes from a file system without locks; there nothing excludes other runs.
             let held = flock(&lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK);
-            // Whoever had it before may have removed it: a lock on what no path leads to keeps nobody out.
+            // The previous holder may have removed it, and a lock on a file without a path excludes nobody.
             if !held && is_at(&lock, &lock_path) {
                 let claimed = Self { path: path.to_owned(), lock, made, first: true };
-                // A link is replaced; a directory would keep the first checkpoint from its name.
+                // A link is replaced; a directory of that name would block the first checkpoint.
                 if fs::symlink_metadata(path.join(STATE)).is_ok_and(|state| state.is_dir()) {
                     return Err(failed("write in the directory", &format!("{STATE} there is a directory")));
                 }
@@ -94,12 +94,12 @@ impl CheckpointDirectory {
         }
     }
 
-    /// What it is called.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The lock, to hand over: whoever has it keeps other runs out.
+    /// The lock, to hand over: a process that holds it excludes other runs.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.lock.as_fd()
     }
@@ -120,9 +120,9 @@ impl CheckpointDirectory {
         Self { path, lock: lock.into(), made: false, first: false }
     }
 
-    /// Removes what a consumer that was killed may have left half-written. Not while one writes.
+    /// Removes what a killed consumer may have left half-written. Not while a consumer writes.
     pub(crate) fn remove_leftovers(&self) {
-        // It is the last thing a failed run does: what cannot be removed now is removed by the next run there.
+        // This is the last action of a failed run; the next run there removes what cannot be removed now.
         let _ = uva_model::checkpoint::remove_leftovers(&self.path);
     }
 }
@@ -136,14 +136,14 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 impl Drop for CheckpointDirectory {
     fn drop(&mut self) {
-        // By then every checkpoint of the run has been written. Without one nothing tells of the run.
+        // By now every checkpoint of the run has been written. Without one no trace of the run is needed.
         let (lock, state) = (self.path.join(LOCK), self.path.join(STATE));
         if !self.first || !is_at(&self.lock, &lock) || fs::symlink_metadata(state).is_ok() {
             return;
         }
         let _ = fs::remove_file(lock);
         if self.made {
-            // Only an empty one goes.
+            // Removes it only if it is empty.
             let _ = fs::remove_dir(&self.path);
         }
     }
@@ -197,7 +197,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("kept");
         fs::create_dir(&path).unwrap();
-        // Whoever may read the directory can take this one.
+        // A user who may read the directory can take this lock.
         let readers = File::open(&path).unwrap();
         flock(&readers, FlockOperation::NonBlockingLockExclusive).unwrap();
         let claimed = CheckpointDirectory::claim(&path).unwrap();

@@ -1,8 +1,8 @@
-//! Batches for a consumer that is somebody's own program: it says which pass it wants, and gets that pass's batches.
+//! Batches for a user's own consumer: it requests a pass, and receives that pass's batches.
 //!
-//! The pipeline runs ahead by the order that it expects: epoch after epoch, validation between them where that was
-//! asked for. Whoever goes on in that order never waits for more than the pipeline's speed; whoever goes elsewhere, to
-//! another epoch, say, or to the test split, makes it turn ([`crate::schedule`]), which costs the batches on their way.
+//! The pipeline prefetches in the order that it expects: epoch after epoch, with validation between them if requested.
+//! A consumer that keeps to that order waits only for the pipeline. A consumer that jumps, for example to another epoch
+//! or to the test split, makes the pipeline turn ([`crate::schedule`]), which costs the batches already on their way.
 
 use std::sync::Arc;
 
@@ -18,55 +18,55 @@ use crate::plan::RunPlan;
 use crate::schedule::{Order, Schedule};
 use crate::{Runtime, RuntimeError};
 
-/// The batches of one split after the other, in the order that its user asks for them.
+/// The batches of one split after another, in the order that the user requests.
 #[derive(Debug)]
 pub struct BatchStream {
     runtime: Runtime,
-    /// Whose epochs are expected to follow one another.
+    /// The split whose epochs are expected to follow one another.
     main: Split,
     /// Whether validation is expected between them.
     validate: bool,
-    /// What the next batch is to be.
+    /// What the next batch will be.
     next: PassCursor,
-    /// The launcher, where this process was started by one and attached.
+    /// The launcher, where one started this process and it has attached.
     attachment: Option<Box<dyn Attachment>>,
 }
 
-/// A batch's place, counted within this part.
+/// A batch's position, counted within this part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassCursor {
     /// The split.
     pub split: Split,
     /// The epoch.
     pub epoch: u32,
-    /// The batch, from 0; as many as there are: behind the last.
+    /// The batch, from 0; the number of batches stands for the position after the last.
     pub batch: u64,
 }
 
-/// The link to the launcher of a process that has attached: the stream reports to it, and hears of the run's end.
+/// The link from an attached process to its launcher: the stream reports to it, and learns of the run's end.
 pub(crate) trait Attachment: std::fmt::Debug + Send {
-    /// The next batch is asked for.
+    /// The consumer asks for the next batch.
     fn asked(&mut self) -> Result<(), RuntimeError>;
 
-    /// Takes note of what came. No batch means that the run is asked to stop; where it has ended that is an error.
+    /// Records what arrived. No batch means that the run is asked to stop, which is an error once the run has ended.
     fn received(
         &mut self,
         received: Result<Option<Batch>, RuntimeError>,
     ) -> Result<Option<Batch>, RuntimeError>;
 
-    /// No more batches are taken; this process's threads are still to be ended.
+    /// No more batches are taken; this process's threads still have to end.
     fn ends(&mut self);
 
-    /// Takes note of what the threads failed of, where nothing else was reported before.
+    /// Records the error of the threads, unless another was reported before.
     fn ended(&mut self, ended: Result<(), RuntimeError>) -> Result<(), RuntimeError>;
 }
 
-/// Passes of a run whose consumer steers it.
+/// Passes of a run that its consumer steers.
 pub fn steered() -> Passes {
     Passes { steered: true, ..Passes::default() }
 }
 
-/// What a GPU run in this process comes to: looks for the driver here.
+/// Decides on a GPU for a run in this process, which loads the driver here.
 ///
 /// # Errors
 /// As [`backend::decide`].
@@ -90,13 +90,13 @@ impl BatchStream {
         Ok(Self::over(Runtime::start(dataset, plan)?, main))
     }
 
-    /// Over roles that have been started with [`steered`] passes.
+    /// Over roles that were started with [`steered`] passes.
     pub fn over(runtime: Runtime, main: Split) -> Self {
         let next = PassCursor { split: main, epoch: 0, batch: 0 };
         Self { runtime, main, validate: false, next, attachment: None }
     }
 
-    /// The same, in a process that a launcher has started.
+    /// The same, in a process that a launcher started.
     pub(crate) fn over_attached(runtime: Runtime, main: Split, attachment: Box<dyn Attachment>) -> Self {
         let mut stream = Self::over(runtime, main);
         stream.attachment = Some(attachment);
@@ -118,22 +118,22 @@ impl BatchStream {
         self.schedule().batches(split)
     }
 
-    /// What each role did with its time so far.
+    /// Time totals of each role so far.
     pub fn roles(&self) -> Roles {
         self.runtime.roles()
     }
 
-    /// The feature slots on a GPU, where they are.
+    /// The feature slots on a GPU, if they are there.
     pub fn device_slots(&mut self) -> Option<Arc<DeviceSlots>> {
         self.runtime.parts().0.device_slots().cloned()
     }
 
-    /// Expects validation behind each epoch of the main split from the next turn on, or not.
+    /// Whether to expect validation after each epoch of the main split, from the next turn on.
     pub fn expect_validation(&mut self, validate: bool) {
         self.validate = validate;
     }
 
-    /// The next batch is to be this one. Nothing happens before it is asked for.
+    /// Makes this the next batch. Nothing happens before it is requested.
     pub fn go_to(&mut self, place: PassCursor) {
         self.next = place;
     }
@@ -143,14 +143,15 @@ impl BatchStream {
         self.next
     }
 
-    /// Waits for the next batch of the pass. `None` behind the pass's last, or when the run is asked to stop
-    /// ([`BatchStream::is_stopped`]): where a launcher asks for that, the process should come to its end.
+    /// Waits for the next batch of the pass. `None` after the pass's last batch, or when the run is asked to stop
+    /// ([`BatchStream::is_stopped`]); where a launcher asks for that, the process should end.
     ///
-    /// `interrupted` is asked at least ten times a second while there is nothing to be had.
+    /// `interrupted` is called at least ten times a second during the wait.
     ///
     /// # Errors
-    /// What made a role end; [`RuntimeError::SlotHeld`] when an earlier batch is held that lies where this one is to
-    /// come: once it has been dropped the same call goes on; [`RuntimeError::Interrupted`] likewise.
+    /// The error that made a role end. [`RuntimeError::SlotHeld`] when an earlier batch still holds the slot of this
+    /// one: once it has been dropped, the same call continues. [`RuntimeError::Interrupted`], after which it continues
+    /// likewise.
     pub fn next_batch(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Option<Batch>, RuntimeError> {
         if let Some(attachment) = &mut self.attachment {
             attachment.asked()?;
@@ -159,7 +160,7 @@ impl BatchStream {
         if place.batch >= self.batches(place.split) {
             return Ok(None);
         }
-        // Stop is looked at while a batch is waited for; whoever is slower than the roles never waits.
+        // A wait checks for a stop. A consumer slower than the roles never waits, so check here too.
         let asked_to_stop = self.attachment.is_some() && self.is_stopped();
         let received = if asked_to_stop { Ok(None) } else { self.receive(place, interrupted) };
         let received = match &mut self.attachment {
@@ -189,7 +190,7 @@ impl BatchStream {
                 split: place.split,
                 epoch: place.epoch,
                 batch: u32::try_from(place.batch).unwrap_or(u32::MAX),
-                // No sampler can name a batch of a later one.
+                // No sampler can name a batch of a later epoch.
                 epochs: MAX_EPOCH + 1,
                 then_end: false,
             };
@@ -198,7 +199,7 @@ impl BatchStream {
         self.runtime.next_batch_unless(interrupted)
     }
 
-    /// Empty hand-overs so far: what turns have cost beside the batches that were on their way.
+    /// Empty hand-overs so far: the cost of turns, besides the batches that were on their way.
     pub fn skipped(&self) -> u64 {
         self.runtime.passed_over()
     }
@@ -208,7 +209,7 @@ impl BatchStream {
         self.runtime.is_stopped()
     }
 
-    /// Ends the roles, and says what any of them failed of.
+    /// Ends the roles, and returns the error of any of them.
     ///
     /// # Errors
     /// As [`BatchStream::next_batch`].
@@ -230,7 +231,7 @@ impl BatchStream {
 
 impl Drop for BatchStream {
     fn drop(&mut self) {
-        // Whoever cares has called `close`.
+        // Callers that want the error have called `close`.
         let _ = self.end();
     }
 }

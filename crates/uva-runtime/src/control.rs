@@ -2,13 +2,13 @@
 //!
 //! | word | written by | read by |
 //! |---|---|---|
-//! | turn | consumer | samplers at each batch (see `schedule`); consumer and launcher for what is due |
-//! | stop | launcher, or in process whoever owns the threads | every role when it has waited for a while; the consumer at each batch too |
+//! | turn | consumer | samplers at each batch (see `schedule`); consumer and launcher to know what is due |
+//! | stop | launcher; in process, the threads' owner | every role in a long wait; the consumer also at each batch |
 //! | counters of a role | that role | launcher |
 //! | tally | the consumer, where that is a command of the user's | launcher |
 //! | evaluation | the consumer, while it evaluates on full neighbourhoods | launcher |
 //!
-//! So a sampler or the producer does not notice a stop before it has to wait, which the slots bound to a few batches.
+//! So a sampler or the producer notices a stop only when it has to wait. The slots limit that to a few batches.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -21,30 +21,30 @@ use crate::memory::Resident;
 use crate::role_times::{RoleTimes, Roles};
 use crate::schedule::{TURN_WORDS, Turn};
 
-/// How many turns there have been. The last one's words are those of its number modulo 2, so that they are whole while
-/// the next one is written.
+/// The number of turns so far. The last turn's words are those at its number modulo 2, so they stay whole while the
+/// next one is written.
 const TURNS: usize = 0;
 const STOP: usize = 1;
 const TURN: usize = 2;
 const _: () = assert!(TURN + 2 * TURN_WORDS <= LINE);
-/// Words of a cache line. Each role's counters have one of their own, apart from the words that all roles read.
+/// Words of a cache line. Each role's counters have a line of their own, apart from the words that all roles read.
 const LINE: usize = 8;
 const COUNTERS: usize = LINE;
 const COUNTERS_PER_ROLE: usize = LINE;
-/// Words behind the last role's counters that only the consumer writes: its tally, and what it evaluates.
+/// Words after the last role's counters that only the consumer writes: its tally, and what it evaluates.
 const CONSUMERS_OWN: usize = 2 * LINE;
 const TALLY: usize = 11;
-/// Among them: 0, or the split that is evaluated on full neighbourhoods + 1, and behind which epoch.
+/// Among them: 0, or the split under full-neighbourhood evaluation + 1, and the epoch it follows.
 const EVALUATING: usize = TALLY;
 const _: () = assert!(EVALUATING < CONSUMERS_OWN);
 
 const EPOCH_SHIFT: u32 = 32;
 
-/// Places of the roles in the control page; sampler `i` has [`FIRST_SAMPLER`] + i.
+/// Indices of the roles in the control page; sampler `i` has [`FIRST_SAMPLER`] + i.
 pub const CONSUMER: usize = 0;
-/// The producer's place.
+/// The producer's index.
 pub const PRODUCER: usize = 1;
-/// The first sampler's place.
+/// The first sampler's index.
 pub const FIRST_SAMPLER: usize = 2;
 
 /// What a role counts.
@@ -54,45 +54,45 @@ pub enum Counter {
     Working = 0,
     /// Nanoseconds waiting for input.
     WaitingInput = 1,
-    /// Nanoseconds waiting for room.
+    /// Nanoseconds waiting for a slot for its output.
     WaitingOutput = 2,
     /// Largest resident set in bytes, stored when the role ends.
     PeakRss = 3,
     /// Sequence number of the batch the role is at.
     Position = 4,
-    /// Resident bytes of the process's own, stored when the role has done its work.
+    /// Resident bytes of the process itself, stored when the role has done its work.
     Own = 5,
-    /// Those of mapped files.
+    /// Resident bytes of mapped files.
     Files = 6,
-    /// Those of shared memory.
+    /// Resident bytes of shared memory.
     Shared = 7,
 }
 
-/// How many of them there are.
+/// The number of counters.
 pub(crate) const COUNTERS_USED: usize = 8;
 const _: () = assert!(COUNTERS_USED <= COUNTERS_PER_ROLE);
 
-/// What a consumer has done so far, for a launcher that cannot ask it any more when it has ended.
+/// A consumer's results so far, for a launcher that can no longer ask it once it has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Training batches used.
     pub batches: u64,
-    /// Epochs of which the last training batch was used.
+    /// Epochs whose last training batch was used.
     pub epochs: u64,
-    /// Nanoseconds that went by while training batches were used or waited for.
+    /// Nanoseconds during which training batches were used or awaited.
     pub nanoseconds: u64,
-    /// What the caches did for those batches.
+    /// Cache counts of those batches.
     pub cache: CacheTotals,
 }
 
-/// How a run is asked to end before its time.
+/// How a run is asked to end early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub enum Stop {
     /// It is not.
     No = 0,
     /// The consumer finishes its batch, writes a checkpoint and ends the run.
     Soon = 1,
-    /// Every role returns from whatever it waits for.
+    /// Every role returns from any wait.
     Now = 2,
 }
 
@@ -138,21 +138,21 @@ impl Control {
             }
             let first = turn_words(turns);
             let words = std::array::from_fn(|word| self.page.load(first + word));
-            // They are overwritten by the turn after the next. Samplers never meet that (`schedule`); a launcher that
-            // was stopped in between may.
+            // The turn after the next overwrites them. Samplers never meet that (`schedule`); a launcher that was
+            // stopped in between may.
             if self.page.load(TURNS) == turns {
                 return Some(Turn::from_words(words));
             }
         }
     }
 
-    /// Turns to another order. For the consumer alone, which is at the last turn or behind it.
+    /// Turns to another order. For the consumer alone, which has reached the last turn or is past it.
     pub fn set_turn(&self, turn: Turn) {
         let turns = self.page.load(TURNS) + 1;
         for (word, value) in turn.to_words().into_iter().enumerate() {
             self.page.store(turn_words(turns) + word, value);
         }
-        // Release: whoever sees the number sees the words.
+        // Release; partner: the acquire load in `turn`. A role that sees the number sees the words.
         self.page.store(TURNS, turns);
     }
 
@@ -167,7 +167,7 @@ impl Control {
 
     /// Asks the run to end.
     pub fn set_stop(&self, stop: Stop) {
-        // Raised only: a run that is to end now is not to end soon any more.
+        // Only raised: a run that must end now cannot go back to ending soon.
         self.page.fetch_max(STOP, stop as u64);
     }
 
@@ -176,8 +176,8 @@ impl Control {
         self.page.fetch_add(COUNTERS + role * COUNTERS_PER_ROLE + counter as usize, amount);
     }
 
-    /// Notes what this process has of memory now as the role's: for a role that has done its work, and still has what
-    /// it did it with.
+    /// Records this process's current memory as the role's. Call it when the role has done its work and still holds its
+    /// data.
     pub fn note_memory(&self, role: usize) {
         let Some(resident) = Resident::of_self() else { return };
         let Resident { own, files, shared, peak } = resident;
@@ -192,7 +192,7 @@ impl Control {
         }
     }
 
-    /// What the role noted of its process's memory; `None` where it came to no end.
+    /// The memory recorded for the role's process; `None` where it never finished.
     pub fn memory(&self, role: usize) -> Option<Resident> {
         let word = |counter: Counter| self.page.load(COUNTERS + role * COUNTERS_PER_ROLE + counter as usize);
         let resident = Resident {
@@ -204,20 +204,20 @@ impl Control {
         (resident.total() > 0).then_some(resident)
     }
 
-    /// Notes the largest resident set of this process as the role's.
+    /// Records the largest resident set of this process as the role's.
     pub fn note_peak_rss(&self, role: usize) {
         let word = COUNTERS + role * COUNTERS_PER_ROLE + Counter::PeakRss as usize;
-        // The kernel looks now and then only, and may say less than was noted.
+        // The kernel updates it only now and then, and may report less than was recorded.
         self.page.fetch_max(word, peak_rss_bytes());
     }
 
-    /// Notes which batch a role is at.
+    /// Records which batch a role is at.
     pub fn note_position(&self, role: usize, sequence: u64) {
         self.page.store(COUNTERS + role * COUNTERS_PER_ROLE + Counter::Position as usize, sequence);
     }
 
-    /// Notes that the consumer evaluates a split on full neighbourhoods, behind the epoch of that number, or does not
-    /// any more. Meanwhile its position stays that of its last batch.
+    /// Records that the consumer evaluates a split on full neighbourhoods, after the epoch of that number, or no longer
+    /// does. Meanwhile its position stays that of its last batch.
     pub fn note_evaluation(&self, of: Option<(Split, u32)>) {
         let word = of.map_or(0, |(split, epoch)| (split as u64 + 1) | u64::from(epoch) << EPOCH_SHIFT);
         self.page.store(self.tally_at() + EVALUATING, word);
@@ -259,12 +259,12 @@ impl Control {
         Tally { batches: word(0), epochs: word(1), nanoseconds: word(2), cache }
     }
 
-    /// Behind the last role's counters.
+    /// The index after the last role's counters.
     fn tally_at(&self) -> usize {
         words(self.samplers) - CONSUMERS_OWN
     }
 
-    /// The times so far of the role at this place.
+    /// The times so far of the role at this index.
     pub fn times(&self, role: usize) -> RoleTimes {
         let word = |counter: Counter| self.page.load(COUNTERS + role * COUNTERS_PER_ROLE + counter as usize);
         let seconds = |counter| word(counter) as f64 * 1e-9;
@@ -295,12 +295,12 @@ fn turn_words(turns: u64) -> usize {
     TURN + (turns % 2) as usize * TURN_WORDS
 }
 
-/// Words of the page of a run with so many samplers.
+/// Words of the page of a run with this many samplers.
 pub(crate) fn words(samplers: usize) -> usize {
     COUNTERS + (FIRST_SAMPLER + samplers) * COUNTERS_PER_ROLE + CONSUMERS_OWN
 }
 
-/// The largest resident set this process has had, in bytes; 0 where the system does not say.
+/// The largest resident set of this process so far, in bytes; 0 where the system does not report it.
 pub fn peak_rss_bytes() -> u64 {
     Resident::of_self().map_or(0, |resident| resident.peak)
 }
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(control.position(FIRST_SAMPLER + 1), 0);
         control.note_position(FIRST_SAMPLER + 1, 5);
         assert_eq!(control.tally(), Tally { batches: 2, ..one });
-        // Beside it is what is evaluated.
+        // Next to it is the evaluation.
         assert_eq!(control.evaluation(), None);
         for of in [(Split::Valid, 0), (Split::Test, u32::MAX), (Split::Train, 7)] {
             control.note_evaluation(Some(of));

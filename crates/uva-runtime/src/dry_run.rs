@@ -1,4 +1,4 @@
-//! What a run would start, and the memory it would take: `--dry-run`.
+//! What a run would start, and the memory it would use: `--dry-run`.
 
 use serde::Serialize;
 use uva_graph::Dataset;
@@ -10,14 +10,14 @@ use crate::plan::{RingName, RunPlan};
 use crate::planning::{Budget, CacheRequest};
 use crate::topology::{Placement, Topology};
 
-/// What a run would start and take. Nothing has been started or allocated for it.
+/// What a run would start and use. Nothing has been started or allocated for it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DryRun {
     /// The stages, in the order in which a batch passes through them.
     pub stages: Vec<StageLine>,
     /// The rings, in the same order.
     pub rings: Vec<RingLine>,
-    /// The memory that the run takes at least, item by item.
+    /// A lower bound on the run's memory, item by item.
     pub memory: Vec<MemoryLine>,
     /// What is decided only when the run starts.
     pub decided_at_start: Vec<String>,
@@ -28,13 +28,13 @@ pub struct DryRun {
 pub struct StageLine {
     /// Its name.
     pub stage: String,
-    /// Whether it is a thread of the process before it, or in a process of its own: `process 1`, `thread`.
+    /// Whether it is a thread of the process above it, or has a process of its own: `process 1`, `thread`.
     pub runs: String,
     /// The device it works on: `cpu`, `cuda:0`.
     pub device: String,
     /// The ring it takes batches from.
     pub reads: Option<&'static str>,
-    /// The ring it puts batches into.
+    /// The ring it writes batches to.
     pub writes: Option<&'static str>,
 }
 
@@ -81,7 +81,7 @@ impl MemoryKind {
 /// An item of memory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryLine {
-    /// What takes it.
+    /// What uses it.
     pub item: String,
     /// Where it is.
     pub kind: MemoryKind,
@@ -99,7 +99,7 @@ pub(crate) enum PlannedCaches<'a> {
 }
 
 impl DryRun {
-    /// Of a run with this plan, whose stages are placed so. `more` is memory that the plan does not know of.
+    /// The dry run of this plan with its stages placed like this. `more` is memory that the plan does not include.
     pub(crate) fn new(
         dataset: &Dataset,
         plan: &RunPlan,

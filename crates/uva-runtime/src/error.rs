@@ -1,4 +1,4 @@
-//! What can go wrong in a run, told apart by what its user can do about it.
+//! What can go wrong in a run, sorted by what the user can do about it.
 
 use std::fmt;
 
@@ -10,29 +10,28 @@ use uva_sample::SampleError;
 
 use crate::spec::{OptionError, Spelling};
 
-/// Why a run could not be made, or ended.
+/// Why a run could not be started, or ended.
 #[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum RuntimeError {
-    /// An option has a value that cannot be used. Exit code 2.
+    /// An option has an unusable value. Exit code 2.
     #[error(transparent)]
     Option(#[from] OptionError),
-    /// Something asked for other than an option is wrong; the message names it and what it may be. Exit code 2.
+    /// A request other than an option is wrong; the message names it and its valid values. Exit code 2.
     #[error("{}", Spelling::Keyword.sentence(.0))]
     Usage(String),
-    /// The dataset or a checkpoint cannot be used as asked; the message names the file. Exit code 2.
+    /// The dataset or a checkpoint is unusable for this run; the message names the file. Exit code 2.
     #[error("{}", Spelling::Keyword.sentence(.0))]
     Input(String),
-    /// The machine lacks what was asked for; the message names the command that mends it. Exit code 3.
+    /// The machine lacks something that was requested; the message names the command that fixes it. Exit code 3.
     #[error("{}", Spelling::Keyword.sentence(.0))]
     Missing(String),
-    /// An earlier batch is still held, in the slot where the next one is to come. Exit code 1.
+    /// An earlier batch still holds the slot of the next one. Exit code 1.
     #[error("{}", Spelling::Keyword.sentence(.0))]
     SlotHeld(String),
-    /// This process cannot take up the consumer's place in a run; the message says why, and how it is done. Exit code
-    /// 2.
+    /// This process cannot take the consumer's place in a run; the message says why, and how to do it. Exit code 2.
     #[error("uvatrain.attach(): {0}")]
     Unattached(String),
-    /// A peer of this role is gone: the other role's end is the cause, this one only follows. Exit code 1.
+    /// A peer of this role is gone. The other role's end is the cause, and this error only follows. Exit code 1.
     #[error("{}", Spelling::Keyword.sentence(.0))]
     PeerGone(String),
     /// The run failed; the message names the role and the batch. Exit code 1.
@@ -59,12 +58,12 @@ impl RuntimeError {
         }
     }
 
-    /// An option and its value are refused.
+    /// Refuses an option and its value.
     pub(crate) fn option(field: &str, value: impl fmt::Display, reason: impl Into<String>) -> Self {
         OptionError::new(field, value, reason).into()
     }
 
-    /// The same error of a role, with where it happened.
+    /// The same error, prefixed with where it happened in a role.
     pub(crate) fn of_role(self, whereabouts: &str) -> Self {
         let told = |message: String| format!("{whereabouts}: {message}");
         match self {
@@ -75,7 +74,7 @@ impl RuntimeError {
             Self::SlotHeld(message) => Self::SlotHeld(told(message)),
             Self::PeerGone(message) => Self::PeerGone(told(message)),
             Self::Failed(message) => Self::Failed(told(message)),
-            // The launcher itself was not interrupted, and it attached to nobody.
+            // The launcher itself was not interrupted, and it did not attach.
             Self::Unattached(_) | Self::Interrupted(_) => Self::Failed(told(self.to_string())),
         }
     }
@@ -125,7 +124,7 @@ pub(crate) fn signal_name(signal: i32) -> String {
 
 impl From<GraphError> for RuntimeError {
     fn from(error: GraphError) -> Self {
-        // The system refusing a file is no fault of the input's.
+        // If the system refuses a file, the input is not at fault.
         if error.is_bad_input() { Self::Input(error.to_string()) } else { Self::Failed(error.to_string()) }
     }
 }
@@ -142,7 +141,7 @@ impl From<SampleError> for RuntimeError {
     }
 }
 
-/// The error of a library below, which names the option to change where there is one.
+/// The error of a lower-level library, which may name the option to change.
 fn of_field(field: Option<&str>, message: String) -> RuntimeError {
     match field {
         Some(field) => OptionError::in_front_of(&message, field).into(),

@@ -1,5 +1,5 @@
-//! What can be seen of a run under way without asking its roles: the words of the control page, the state words of the
-//! slots, and what the system says of the processes.
+//! Live counts of a run that need no help from its roles. Sources are the words of the control page, the state words of
+//! the slots, and the system's data about the processes.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::control::Control;
 use crate::memory::Resident;
 use crate::role_times::Roles;
 
-/// A look into a run under way. It only reads: no role notices. Clones look into the same run.
+/// Live counts of a run. Reading them does not affect the roles. Clones read the same run.
 #[derive(Clone, Debug)]
 pub struct Gauges {
     control: Arc<Control>,
@@ -25,11 +25,11 @@ pub struct Gauges {
 pub struct RoleProcess {
     /// Its role, as messages name it: `sampler 0`, `producer`.
     pub role: String,
-    /// Its number.
+    /// Its process number.
     pub pid: u32,
 }
 
-/// How many slots of a ring are in which state.
+/// The number of a ring's slots in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotStates {
     /// To be written.
@@ -43,13 +43,13 @@ pub struct SlotStates {
 }
 
 impl SlotStates {
-    /// The states by name, in the order in which a slot goes through them.
+    /// The states by name, in the order in which a slot passes through them.
     pub fn each(&self) -> [(&'static str, usize); 4] {
         [("free", self.free), ("filling", self.filling), ("ready", self.ready), ("reading", self.reading)]
     }
 
-    /// Each slot is looked at once, one after the other: the sum is the number of slots, while the parts may be of
-    /// moments a few nanoseconds apart.
+    /// Each slot is read once, one after the other. So the sum is the number of slots, while the parts may be a few
+    /// nanoseconds apart.
     fn of(ring: &Ring) -> Self {
         let mut states = Self::default();
         for slot in 0..ring.shape().slots {
@@ -65,7 +65,7 @@ impl SlotStates {
 }
 
 impl Gauges {
-    /// A look into the run with this page and these rings, whose feature rows have so many bytes in the table.
+    /// Live counts of the run with this page and these rings, whose table's feature rows have this many bytes.
     pub(crate) fn new(
         control: Arc<Control>,
         (batches, features): (Ring, Ring),
@@ -75,8 +75,8 @@ impl Gauges {
         Self { control, batches, features, row_bytes: row_bytes as u64, processes: processes.into() }
     }
 
-    /// What each role did with its time so far. Time is counted where a role turns from one thing to another, so that
-    /// of a long wait is there once it is over.
+    /// Time totals of each role so far. Time is added when a role changes its activity, so a long wait appears once it
+    /// is over.
     pub fn roles(&self) -> Roles {
         self.control.roles()
     }
@@ -86,13 +86,13 @@ impl Gauges {
         [("batch", SlotStates::of(&self.batches)), ("feature", SlotStates::of(&self.features))]
     }
 
-    /// Bytes of a feature row, as it is read.
+    /// Bytes of a feature row, as read from the table.
     pub fn row_bytes(&self) -> u64 {
         self.row_bytes
     }
 
-    /// The processes of the run that still are there, and what each has of memory now, in bytes. Shared memory, such as
-    /// the dataset's pages and the slots, counts in each of them.
+    /// The processes of the run that still exist, and the memory of each now, in bytes. Shared memory, such as the
+    /// dataset's pages and the slots, counts in each of them.
     pub fn resident(&self) -> Vec<(RoleProcess, u64)> {
         let processes = self.processes.iter();
         processes.filter_map(|process| Some((process.clone(), Resident::of(process.pid)?.total()))).collect()

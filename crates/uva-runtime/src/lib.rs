@@ -15,28 +15,28 @@
 //! # }
 //! ```
 //!
-//! **A tour.** [`Runtime::builder`] takes the options by name; [`LoaderOptions`] has all of them. [`Runtime`] runs
-//! samplers and producer as threads and hands out each [`Batch`], which owns its slot until it is dropped. The batch's
-//! columns are read by method (`input_nodes`, `labels`, `block`, `features_f32`), or by name ([`BatchView::column`]).
+//! **A tour.** [`Runtime::builder`] takes the options by name; [`LoaderOptions`] lists them all. [`Runtime`] runs
+//! samplers and producer as threads and returns each [`Batch`], which owns its slot until it is dropped. Methods read
+//! the batch's columns (`input_nodes`, `labels`, `block`, `features_f32`), or [`BatchView::column`] by name.
 //! [`consumer::BatchStream`] serves a loop that picks its own passes. [`launcher`] runs the same roles as processes;
 //! [`launcher::attach`] joins such a run. [`planning`] measures what to cache and where to sample.
 //!
-//! Every role is the same function as a thread and as a process, and a batch is the same bytes in both.
+//! Every role is the same function as a thread and as a process, and a batch has the same bytes in both.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`options`], [`schedule`], [`plan`] | what is asked for, which batch has which number, the memory that takes |
+//! | [`options`], [`schedule`], [`plan`] | the options, the sequence numbers of batches, the memory they need |
 //! | [`batch`] | a batch and its slot; columns and layout are `uva-batch`'s |
 //! | [`backend`], [`device`] | where rows are gathered and batches used; feature slots on a GPU |
-//! | [`cache`] | cached lists and rows, as the roles have them |
+//! | [`cache`] | cached lists and rows, as the roles use them |
 //! | [`roles`] | sampler, producer and the receiving end of the consumer |
-//! | [`pipeline`] | the roles as threads: the library's front |
+//! | [`pipeline`] | the roles as threads: the library's front end |
 //! | [`planning`] | what to cache and where to sample: measured before a run |
 //! | [`consumer`] | batches for a consumer that chooses its passes |
 //! | [`launcher`] | the roles as processes |
 //! | [`run`] | a run whose consumer is a command of the user's |
 //! | [`training`] | a run whose consumer trains a built-in model |
-//! | [`metrics`], [`trace`], [`gauges`] | telemetry: lines, a timeline, a look into a run under way |
+//! | [`metrics`], [`trace`], [`gauges`] | telemetry: lines, a timeline, live counts of a run |
 //! | [`clock`] | the clock of all processes of a run |
 //! | [`machine`], [`memory`] | limits of the machine, memory of a process |
 //! | [`mps`] | the daemon through which producer and consumer share a GPU |

@@ -1,4 +1,4 @@
-//! What the machine has to give before anything starts: `/proc`, and threads.
+//! What the machine provides before anything starts: `/proc`, and threads.
 
 use std::io;
 use std::path::Path;
@@ -9,11 +9,11 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::RuntimeError;
 
-/// What gives more threads and processes.
+/// How to get more threads and processes.
 const MORE_THREADS: &str = "raise the limit on processes and threads (ulimit -u, or a container's pids limit) or on \
                             memory (ulimit -v)";
 
-/// The threads that were started for the pool, or why there are none.
+/// The number of threads started for the pool, or why there are none.
 static POOL: OnceLock<Result<usize, String>> = OnceLock::new();
 
 /// Checks that `/proc` is mounted: a launcher finds its own program and its processes there.
@@ -36,15 +36,14 @@ pub fn has_proc() -> bool {
     Path::new("/proc/self/stat").exists()
 }
 
-/// A share of the CPU cores, at least 1. Unless told otherwise samplers and producer get a quarter each and the model
-/// half.
+/// A share of the CPU cores, at least 1. By default, samplers and producer get a quarter each and the model half.
 #[must_use]
 pub fn share_of_cores(parts: usize) -> usize {
     (thread::available_parallelism().map_or(1, usize::from) / parts).max(1)
 }
 
-/// Keeps the calling thread on one CPU core: of those that this process may use, the one with this number, counted
-/// round if there are fewer. Threads that it starts later stay there too.
+/// Pins the calling thread to one CPU core: the one with this number among those available to the process, modulo their
+/// count. Threads that it starts later stay there too.
 ///
 /// # Errors
 /// [`RuntimeError::Option`] where the system refuses it.
@@ -60,12 +59,12 @@ pub fn pin_to_core(number: usize) -> Result<(), RuntimeError> {
     sched_setaffinity(None, &own).map_err(refused)
 }
 
-/// Starts the threads that this process's parallel loops share (rayon's global pool): one a core, or as many as
+/// Starts the threads of this process's parallel loops (rayon's global pool): one a core, or as many as
 /// `RAYON_NUM_THREADS` says, or fewer where the system gives no more. A second call does nothing. Without it the first
 /// such loop starts them, and panics where it cannot.
 ///
 /// # Errors
-/// [`RuntimeError::Missing`] where not one can be had.
+/// [`RuntimeError::Missing`] where not a single thread is available.
 pub fn start_threads() -> Result<(), RuntimeError> {
     match POOL.get_or_init(start_pool) {
         Ok(_) => Ok(()),
@@ -78,7 +77,7 @@ fn start_pool() -> Result<usize, String> {
     let wanted = asked
         .filter(|threads| *threads > 0)
         .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
-    // The pool is made of threads that run already: one that fails to start would leave no pool, for ever.
+    // The pool is built from threads that run already: one that failed to start would leave no pool, forever.
     let (sender, receiver) = mpsc::channel::<rayon::ThreadBuilder>();
     let receiver = Arc::new(Mutex::new(receiver));
     let mut started = 0;
@@ -87,7 +86,7 @@ fn start_pool() -> Result<usize, String> {
         let work = Arc::clone(&receiver);
         let worker = move || {
             let worker = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            // No word comes where there is a pool already.
+            // Nothing arrives where a pool exists already.
             if let Ok(worker) = worker {
                 worker.run();
             }
@@ -108,7 +107,7 @@ fn start_pool() -> Result<usize, String> {
         .spawn_handler(|worker| sender.send(worker).map_err(|_| io::ErrorKind::BrokenPipe.into()))
         .build_global();
     if let Err(error) = built {
-        // A pool that is there already, of a program that embeds this, serves as well.
+        // An existing pool, of a program that embeds this, serves as well.
         tracing::debug!("the pool of threads: {error}");
     }
     Ok(started)
@@ -118,8 +117,8 @@ fn no_thread(what: &str, error: &io::Error) -> String {
     format!("cannot start {what}: {error}; {MORE_THREADS}")
 }
 
-/// The error for a thread or process that could not be started: the machine lacks something where it has no more to
-/// give, and the run failed where anything else is the matter.
+/// The error for a thread or process that could not be started: [`RuntimeError::Missing`] where the machine has no more
+/// to give, [`RuntimeError::Failed`] otherwise.
 pub fn not_started(what: &str, error: &io::Error) -> RuntimeError {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => {

@@ -1,4 +1,4 @@
-//! What the system says of a process's memory.
+//! What the system reports about a process's memory.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 pub struct Resident {
     /// Pages of the process's own, which no file backs.
     pub own: u64,
-    /// Pages of mapped files: the dataset, the program, its libraries. The machine has each of them once, however many
-    /// processes map it.
+    /// Pages of mapped files: the dataset, the program, its libraries. The machine holds each of them once, however
+    /// many processes map it.
     pub files: u64,
-    /// Pages of shared memory, slots above all. Likewise there once.
+    /// Pages of shared memory, mostly slots. The machine holds these once too.
     pub shared: u64,
-    /// The most that the whole of it has been.
+    /// The largest total so far.
     pub peak: u64,
 }
 
 impl Resident {
-    /// That of the process with this number; `None` where there is none, or one that has ended.
+    /// The memory of the process with this number; `None` where there is none, or it has ended.
     pub fn of(pid: u32) -> Option<Self> {
         Self::in_status(&uva_mem::files::read_kernel_text(format!("/proc/{pid}/status")).ok()?)
     }
 
-    /// That of this process; `None` where the system does not say.
+    /// The memory of this process; `None` where the system does not report it.
     pub fn of_self() -> Option<Self> {
         Self::in_status(&uva_mem::files::read_kernel_text("/proc/self/status").ok()?)
     }
@@ -35,30 +35,30 @@ impl Resident {
             Some(kibibytes * 1024)
         };
         let (own, files, shared) = (bytes("RssAnon")?, bytes("RssFile")?, bytes("RssShmem")?);
-        // The kernel looks at the peak now and then only.
+        // The kernel updates the peak only now and then.
         Some(Self { own, files, shared, peak: bytes("VmHWM")?.max(own + files + shared) })
     }
 
-    /// All of it, in bytes.
+    /// The total, in bytes.
     pub fn total(&self) -> u64 {
         self.own + self.files + self.shared
     }
 }
 
-/// The memory of a run's process as its work ended: an element of the end line's `memory`.
+/// The memory of a run's process at the end of its work: an element of the end line's `memory`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessMemory {
     /// Its role, as messages name it: `sampler 0`, `producer`; `all roles` where they are threads of one process.
     pub process: String,
-    /// Its resident set, in bytes: the three that follow.
+    /// Its resident set, in bytes: the sum of the next three.
     pub resident_bytes: u64,
     /// Pages of its own.
     pub own_bytes: u64,
-    /// Pages of mapped files, which the machine has once.
+    /// Pages of mapped files, which the machine holds once.
     pub file_bytes: u64,
-    /// Pages of shared memory, which the machine has once.
+    /// Pages of shared memory, which the machine holds once.
     pub shared_bytes: u64,
-    /// The largest resident set that it has had.
+    /// Its largest resident set so far.
     pub peak_bytes: u64,
 }
 

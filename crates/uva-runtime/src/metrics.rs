@@ -1,4 +1,4 @@
-//! What a run tells about itself: the lines of `--metrics`, of which every front end is a reader.
+//! What a run reports: the lines of `--metrics`, which every front end reads.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -21,7 +21,7 @@ pub use crate::role_times::{RoleTimes, Roles};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Event {
-    /// The run begins: its dataset, its options and what is in force.
+    /// The run begins: its dataset, its options and the values in force.
     Start(Start),
     /// A training batch was used.
     Batch(BatchEvent),
@@ -40,7 +40,7 @@ pub struct Start {
     pub dataset: Value,
     /// Every option, defaults filled in.
     pub options: Value,
-    /// What the options came to on this machine: processes or threads, slots and their bytes, batches an epoch.
+    /// How the options resolve on this machine: processes or threads, slots and their bytes, batches an epoch.
     pub in_force: Value,
 }
 
@@ -59,42 +59,42 @@ pub struct BatchEvent {
     pub input_nodes: usize,
     /// Edges of each layer, the hop at the seeds first.
     pub edges: Vec<usize>,
-    /// Mean loss over the labelled seeds; absent where the consumer is a command of the user's, which keeps it to
-    /// itself.
+    /// Mean loss over the labelled seeds; absent where the consumer is a command of the user's, which does not report
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub loss: Option<f32>,
     /// Which sampler made it, from 0.
     #[serde(default)]
     pub sampler: u32,
-    /// When the sampler began with it: microseconds of the machine's monotonic clock.
+    /// When the sampler started it: microseconds of the machine's monotonic clock.
     #[serde(default)]
     pub sample_at_us: u64,
     /// Microseconds the sampler worked on it.
     pub sample_us: u64,
-    /// When the producer began with it, by the same clock.
+    /// When the producer started it, by the same clock.
     #[serde(default)]
     pub gather_at_us: u64,
     /// Microseconds the producer worked on it.
     pub gather_us: u64,
-    /// When the consumer began with it, by the same clock.
+    /// When the consumer started it, by the same clock.
     #[serde(default)]
     pub train_at_us: u64,
     /// Microseconds the consumer worked on it.
     pub train_us: u64,
-    /// Batches that waited for the consumer when the producer turned to this one: what its pace follows.
+    /// Batches that waited for the consumer when the producer began this one: the measure for back-pressure.
     #[serde(default)]
     pub queue: u32,
     /// How many of its threads the producer used for it; 0 where a GPU gathered.
     #[serde(default)]
     pub pace: u32,
-    /// What the caches did for it; absent in a run without any.
+    /// Its cache counts; absent in a run without caches.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cache: Option<CacheCounts>,
 }
 
 impl BatchEvent {
-    /// What the batch says of itself; what its consumer made of it is yet to be filled in. On a GPU times and hits are
-    /// known once the batch is confirmed. `cached`: the run has caches.
+    /// The producer's side of the event; the consumer's is still to be filled in. On a GPU, times and hits are known
+    /// once the batch is confirmed. `cached`: the run has caches.
     pub fn of(batch: &Batch, cached: bool) -> Self {
         let lists = batch.list_reads();
         let [sampled, gathered] = batch.began().map(|began| began.as_micros() as u64);
@@ -130,19 +130,18 @@ impl BatchEvent {
 pub struct EpochEvent {
     /// Epoch, from 0.
     pub epoch: u32,
-    /// Mean loss over the epoch's labelled seeds, or of several labels a seed over those.
+    /// Mean loss over the epoch's labelled seeds; with several labels a seed, over the labels.
     pub train_loss: f64,
-    /// Share of the epoch's labelled seeds that were classified right while training; of several labels a node, of the
-    /// labels.
+    /// Share of the epoch's labelled seeds classified right in training; with several labels a node, of the labels.
     pub train_accuracy: f64,
-    /// Share of the labelled validation nodes that were classified right; absent where there are none.
+    /// Share of the labelled validation nodes classified right; absent where there are none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub valid_accuracy: Option<f64>,
-    /// Area under the ROC curve of the validation nodes, where a run is judged by it and it is defined.
+    /// Area under the ROC curve of the validation nodes, where the run is judged by it and it is defined.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub valid_roc_auc: Option<f64>,
-    /// Seconds from the epoch's first batch to the end of its validation. After a resume inside an epoch only the
-    /// part behind the resume.
+    /// Seconds from the epoch's first batch to the end of its validation. After a resume inside an epoch, only the part
+    /// after the resume.
     pub seconds: f64,
 }
 
@@ -169,7 +168,7 @@ pub struct End {
     pub best_valid_epoch: Option<u32>,
     /// Whether early stopping ended training before its last epoch.
     pub stopped_early: bool,
-    /// The role that worked the largest share of its time; `None` where no batch was trained.
+    /// The role with the largest share of working time; `None` where no batch was trained.
     #[serde(default)]
     pub bottleneck: Option<String>,
     /// Epochs finished, earlier runs of a resumed training included.
@@ -178,26 +177,25 @@ pub struct End {
     pub seconds: f64,
     /// Training batches of this run.
     pub batches: u64,
-    /// Seconds that went by while training batches were used or waited for: start, validation, test and end are not in
-    /// it.
+    /// Seconds during which training batches were used or awaited: without start, validation, test and end.
     #[serde(default)]
     pub training_seconds: f64,
-    /// Training batches a second of these; `None` where none was trained.
+    /// Training batches a second, over those seconds; `None` where none was trained.
     #[serde(default)]
     pub batches_per_second: Option<f64>,
-    /// What each role did with its time.
+    /// Time totals of each role.
     pub roles: Roles,
-    /// What each process had of memory as its work ended; not of one that came to no end, such as a command that was
+    /// Each process's memory at the end of its work; without processes that never finished, such as a command that was
     /// killed.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub memory: Vec<ProcessMemory>,
-    /// What the caches did for this run's training batches, and what was expected of them; absent in a run without any.
+    /// Cache counts of this run's training batches, and the expectations; absent in a run without caches.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cache: Option<CacheOutcome>,
 }
 
 impl End {
-    /// What speed and bottleneck are of so many training batches, if there were any.
+    /// Speed and bottleneck for this many training batches; both `None` for none.
     pub(crate) fn speed(batches: u64, seconds: f64, roles: &Roles) -> (Option<f64>, Option<String>) {
         let speed = (batches > 0 && seconds > 0.0).then(|| batches as f64 / seconds);
         (speed, (batches > 0).then(|| roles.bottleneck().to_owned()))
@@ -216,7 +214,7 @@ pub struct PassSums {
 }
 
 impl PassSums {
-    /// Mean loss; NaN-free: 0 where nothing is labelled.
+    /// Mean loss; 0, not NaN, where nothing is labelled.
     pub fn mean_loss(&self) -> f64 {
         if self.labelled > 0 { self.loss / self.labelled as f64 } else { 0.0 }
     }
@@ -227,18 +225,18 @@ impl PassSums {
     }
 }
 
-/// Where a run is, for a progress bar.
+/// How far a run is, for a progress bar.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// The split under way.
     pub split: Split,
     /// Epoch under way, from 0.
     pub epoch: u32,
-    /// Epochs in all; 0 where nobody but the consumer knows.
+    /// Epochs in all; 0 where only the consumer knows.
     pub epochs: u32,
-    /// Batches of this pass done.
+    /// Finished batches of this pass.
     pub batch: u64,
-    /// Batches of this pass in all.
+    /// All batches of this pass.
     pub batches: u64,
     /// Mean loss of this epoch so far.
     pub loss: f64,
@@ -246,44 +244,43 @@ pub struct Progress {
     pub accuracy: f64,
 }
 
-/// Who hears of a run's events and progress. A run ends with the error that an observer returns.
+/// Receives a run's events and progress. If an observer returns an error, the run ends with it.
 pub trait Observer {
     /// A line of the metrics.
     ///
     /// # Errors
-    /// When it cannot be kept.
+    /// When it cannot be recorded.
     fn event(&mut self, event: &Event) -> Result<(), RuntimeError>;
 
-    /// The run came this far. Called after each batch, or, from another process, some twenty times a second and at
-    /// the first and last batch of a pass; `busiest` is the bottleneck so far.
+    /// The run's progress. Called after each batch; from another process, some twenty times a second and at the first
+    /// and last batch of a pass. `busiest` is the bottleneck so far.
     fn progress(&mut self, progress: &Progress, busiest: &str);
 
-    /// A line for the person who watches.
+    /// A line for people.
     fn note(&mut self, line: &str);
 
-    /// The roles are there, and can be looked at until the run's end. A run that tries something out first begins more
-    /// than once.
+    /// The roles exist, and can be observed until the run's end. A run with a trial begins more than once.
     fn begun(&mut self, _gauges: &Gauges) {}
 }
 
-/// The metrics file, one JSON object a line, each line whole on disk or absent.
+/// The metrics file: one JSON object a line, each line whole on disk or absent.
 #[derive(Debug)]
 pub struct MetricsFile {
     path: PathBuf,
     file: File,
-    /// Bytes of whole lines; `None` where the file has no length, as a pipe has none.
+    /// Bytes of whole lines; `None` where the file has no length, such as a pipe.
     length: Option<u64>,
 }
 
 impl MetricsFile {
-    /// Creates the file, or continues it where a run is resumed. A line that a killed run did not finish is removed
-    /// then, so that the next one does not become a part of it.
+    /// Creates the file, or continues it where a run is resumed. Continuing removes a line that a killed run did not
+    /// finish, so that the next line does not become a part of it.
     ///
     /// # Errors
     /// [`RuntimeError::Input`] naming the file.
     pub fn open(path: &Path, append: bool) -> Result<Self, RuntimeError> {
         let open = || -> io::Result<(File, Option<u64>)> {
-            // Always appending, so that a line follows the last whole one also behind a failed write.
+            // Always appends, so that a line follows the last whole one even after a failed write.
             let file = open_output(path, 0o600, Former::Kept)?;
             if !file.metadata()?.is_file() {
                 return Ok((file, None));
@@ -297,8 +294,8 @@ impl MetricsFile {
         Ok(Self { path: path.to_owned(), file, length })
     }
 
-    /// Writes one line and hands it to the system, so that a reader following the file sees whole lines. Of a line
-    /// that cannot be written whole nothing stays.
+    /// Writes one line and passes it to the system, so that a reader following the file sees whole lines. A line that
+    /// cannot be written whole leaves nothing behind.
     ///
     /// # Errors
     /// [`RuntimeError::Failed`] naming the file, such as when the disk is full.
@@ -312,7 +309,7 @@ impl MetricsFile {
         if let Some(length) = &mut self.length {
             match written {
                 Ok(()) => *length += line.len() as u64,
-                // The error that is told is the write's, whether or not this succeeds.
+                // Reports the error of the write, whether or not this succeeds.
                 Err(_) => drop(self.file.set_len(*length)),
             }
         }
@@ -320,7 +317,7 @@ impl MetricsFile {
     }
 }
 
-/// How many bytes of the file are lines that end.
+/// Bytes of the file's terminated lines.
 fn whole_lines(path: &Path) -> io::Result<u64> {
     let mut file = open_regular(path)?;
     let mut end = file.metadata()?.len();

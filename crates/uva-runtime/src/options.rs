@@ -1,4 +1,4 @@
-//! What a run is asked to load, and in which order.
+//! The options and passes of a run.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ use crate::machine::share_of_cores;
 use crate::spec::Purpose::{Identity, Layout, Plan, Speed};
 use crate::spec::{Choice, Field, OptionError, OptionValue, Options as _, options};
 
-/// The most samplers of a run: the producer's set-up carries a descriptor for each of them, beside its own six, and a
+/// The most samplers of a run. The producer's set-up carries a descriptor for each of them besides its own six, and a
 /// hand-over message holds [`MAX_FDS`](uva_mem::handover::MAX_FDS).
 pub const MAX_SAMPLERS: usize = 120;
 
@@ -111,7 +111,7 @@ fn sampler_kinds() -> Vec<Choice> {
     SamplerKind::ALL.into_iter().map(|kind| Choice { name: kind.name(), help: kind.help() }).collect()
 }
 
-/// The kinds that the options of walks are for.
+/// The kinds that use the options of walks.
 fn kinds_that_walk() -> Vec<&'static str> {
     SamplerKind::ALL.into_iter().filter(|kind| kind.walks()).map(SamplerKind::name).collect()
 }
@@ -144,8 +144,8 @@ macro_rules! named_values {
 }
 named_values!(SamplerKind, Expand, FeatureType);
 
-/// One of the processes that divide an epoch's batches between them: batch `b` is of the one with index `b mod of`.
-/// What is in a batch does not depend on it.
+/// One of the processes that divide an epoch's batches: batch `b` belongs to the one with index `b mod of`. A batch's
+/// content does not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// Which one: 0 … `of` − 1. PyTorch calls it the rank.
@@ -194,7 +194,7 @@ impl LoaderOptions {
         }
     }
 
-    /// What the layout of batches depends on.
+    /// The options that determine the layout of batches.
     pub fn batch_spec(&self) -> BatchSpec {
         let asked = [
             (self.degrees, Column::Degrees),
@@ -210,14 +210,14 @@ impl LoaderOptions {
         }
     }
 
-    /// The fewest batch slots that samplers do not wait for each other with: one each, one at the producer and one
-    /// that lies ready.
+    /// The least number of batch slots for which samplers do not wait for each other: one each, one at the producer and
+    /// one ready.
     pub fn fewest_batch_slots(&self) -> usize {
         self.samplers + 2
     }
 
-    /// Checks that batches of these options can be sampled from the dataset: that it has what they sample by, and no list
-    /// that more is picked out of than random words are there for.
+    /// Checks that batches with these options can be sampled from the dataset. It must have the arrays that sampling
+    /// needs, and no list may need more picks than there are random words.
     ///
     /// # Errors
     /// [`RuntimeError::Input`] naming the file, and the place in it; [`RuntimeError::Option`] naming the option and the
@@ -236,7 +236,7 @@ impl LoaderOptions {
     /// Checks what can be checked without a dataset.
     ///
     /// # Errors
-    /// [`RuntimeError::Option`] naming the option and what it may be.
+    /// [`RuntimeError::Option`] naming the option and its valid values.
     pub fn check(&self) -> Result<(), RuntimeError> {
         self.check_ranges()?;
         self.sampling().check_kind().map_err(SampleError::from)?;
@@ -256,7 +256,7 @@ impl LoaderOptions {
         Ok(())
     }
 
-    /// What a checkpoint is made for: options that another run must have too to go on with the same batches.
+    /// The fingerprint of a checkpoint: options that another run must share to continue with the same batches.
     #[must_use]
     pub fn fingerprint(&self) -> Map<String, Value> {
         let default = Self::default();
@@ -267,10 +267,10 @@ impl LoaderOptions {
             })
         });
         if self.replace {
-            // Once, short lists were taken whole: such a run has other batches now.
+            // Earlier versions took short lists whole: such a run now has other batches.
             found.insert("replacement".to_owned(), "as many picks as the fanout".into());
         }
-        // Checkpoints have the three as one list.
+        // Checkpoints store the three as one list.
         let walks: Vec<Value> = ["walks", "walk_length", "walk_stop"]
             .into_iter()
             .filter_map(|name| found.shift_remove(name))
@@ -282,7 +282,7 @@ impl LoaderOptions {
     }
 }
 
-/// Which passes over which splits a run makes.
+/// The passes of a run, and their splits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passes {
     /// Training epochs, counted from 0 also after a resume.

@@ -11,21 +11,21 @@ use crate::control::{Control, Stop};
 /// The role at the other end of a ring.
 #[derive(Debug)]
 pub(crate) enum Peer {
-    /// Another process. A stopped one is there, a zombie is not.
+    /// Another process. A stopped process counts as alive, a zombie does not.
     Process { name: String, pidfd: Arc<PidFd> },
     /// Another thread of this process.
     Thread { name: String, alive: Arc<AtomicBool> },
 }
 
 impl Peer {
-    /// What a wait for this peer asks. `patience` is how far a stop must have gone to end the wait.
+    /// The liveness check for a wait on this peer. `patience` is the level of stop that ends the wait.
     pub fn watched<'a>(&'a self, control: &'a Control, patience: Stop) -> impl Liveness + 'a {
         move || {
             if control.stop() >= patience {
                 return Err(Gone::new("the run is being stopped"));
             }
             let (name, alive) = match self {
-                // A pidfd that cannot be asked is no sign of death.
+                // A pidfd that cannot be polled is no sign of death.
                 Self::Process { name, pidfd } => (name, pidfd.is_alive().unwrap_or(true)),
                 // Acquire; partner: the release store in `Leaving::drop`.
                 Self::Thread { name, alive } => (name, alive.load(Ordering::Acquire)),
@@ -35,13 +35,13 @@ impl Peer {
     }
 }
 
-/// Says that a thread has left, however it does: at its end, by an error or by a panic.
+/// Marks a thread as gone, however it leaves: at its end, by an error or by a panic.
 #[derive(Debug)]
 pub(crate) struct Leaving(pub Arc<AtomicBool>);
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        // Release; partner: the acquire load in `Peer::watched`. What the thread published is seen before its end.
+        // Release; partner: the acquire load in `Peer::watched`. What the thread published is visible before its end.
         self.0.store(false, Ordering::Release);
     }
 }

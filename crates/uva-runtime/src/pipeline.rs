@@ -1,4 +1,4 @@
-//! The roles as threads of the calling program: how the library is embedded.
+//! The roles as threads of the calling program: how to embed the library.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), uva_runtime::RuntimeError> {
@@ -51,7 +51,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Seeds a batch.
+    /// Seeds per batch.
     pub fn batch_size(mut self, seeds: usize) -> Self {
         self.options.batch_size = seeds;
         self
@@ -63,13 +63,13 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Send the validation split through after each epoch.
+    /// Send the validation split through the slots after each epoch.
     pub fn validate(mut self, validate: bool) -> Self {
         self.passes.validate = validate;
         self
     }
 
-    /// Send the test split through at the end.
+    /// Send the test split through the slots at the end.
     pub fn test(mut self, test: bool) -> Self {
         self.passes.test = test;
         self
@@ -81,7 +81,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Key of every random choice.
+    /// The key of all random choices.
     pub fn seed(mut self, seed: u64) -> Self {
         self.options.seed = seed;
         self
@@ -99,7 +99,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Opens the dataset and plans the run, and says what it would start and take.
+    /// Opens the dataset and plans the run; returns what it would start and use.
     ///
     /// # Errors
     /// As [`RuntimeBuilder::build`], where the options or the dataset are refused.
@@ -121,15 +121,15 @@ impl RuntimeBuilder {
     }
 }
 
-/// Batches of a dataset, sampled and gathered by threads ahead of their use. Dropping it ends the threads.
+/// Batches of a dataset, sampled and gathered ahead of their use by threads. Dropping it ends the threads.
 #[derive(Debug)]
 pub struct Runtime {
-    /// The first field: the threads end before what they work with goes.
+    /// The first field: the threads must end before the data they use is dropped.
     threads: RoleThreads,
     dataset: Arc<Dataset>,
     control: Arc<Control>,
     receiver: BatchReceiver,
-    /// A look into the run, where all roles are threads of this process.
+    /// Live counts of the run, where all roles are threads of this process.
     alone: Option<Gauges>,
 }
 
@@ -146,13 +146,13 @@ impl Runtime {
     /// Starts the roles of a plan over its dataset.
     ///
     /// # Errors
-    /// [`RuntimeError::Usage`] where the plan's backend does not give the feature type asked for;
+    /// [`RuntimeError::Usage`] where the plan's backend does not support the requested feature type;
     /// [`RuntimeError::Failed`] when the system gives no memory or threads.
     pub fn start(dataset: Arc<Dataset>, plan: RunPlan) -> Result<Self, RuntimeError> {
         Self::start_with(dataset, plan, CacheContents::default())
     }
 
-    /// The same, with the caches whose contents these are.
+    /// The same, with these cache contents.
     ///
     /// # Errors
     /// As [`Runtime::start`].
@@ -175,7 +175,7 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// The stages of this process, the consumer among them, connected.
+    /// Connects the stages of this process, including the consumer.
     ///
     /// # Errors
     /// As [`wire`].
@@ -206,12 +206,12 @@ impl Runtime {
         self.receiver.schedule()
     }
 
-    /// A look into the run, where all of it is in this process.
+    /// Live counts of the run, where all of it is in this process.
     pub fn gauges(&self) -> Option<&Gauges> {
         self.alone.as_ref()
     }
 
-    /// What each role did with its time so far.
+    /// Time totals of each role so far.
     pub fn roles(&self) -> Roles {
         let mut roles = self.control.roles();
         if self.alone.is_none() {
@@ -225,22 +225,22 @@ impl Runtime {
         roles
     }
 
-    /// What this process has of memory now, where the whole run is in it: then one element, else none.
+    /// The memory of this process now, if the whole run is in it: one element, else none.
     pub fn memory(&self) -> Vec<ProcessMemory> {
         let resident = self.alone.as_ref().and_then(|_| Resident::of_self());
         resident.map(|resident| ProcessMemory::new("all roles", resident)).into_iter().collect()
     }
 
-    /// Waits for the next batch; it has its slot until it is dropped. `None` behind the last.
+    /// Waits for the next batch, which keeps its slot until it is dropped. `None` after the last.
     ///
     /// # Errors
-    /// What made a sampler or the producer end; [`RuntimeError::SlotHeld`] when an earlier batch is held that lies
-    /// where the next one is to come.
+    /// The error that made a sampler or the producer end; [`RuntimeError::SlotHeld`] when an earlier batch still holds
+    /// the slot of the next one.
     pub fn next_batch(&mut self) -> Result<Option<Batch>, RuntimeError> {
         self.next_batch_unless(&|| false)
     }
 
-    /// The same, until `interrupted` says so.
+    /// The same, but gives up when `interrupted` returns true.
     pub(crate) fn next_batch_unless(
         &mut self,
         interrupted: &dyn Fn() -> bool,
@@ -248,7 +248,7 @@ impl Runtime {
         self.receiving(|receiver| receiver.next_batch_unless(interrupted))
     }
 
-    /// The next batch is the first of this order.
+    /// Makes the first of this order the next batch.
     pub(crate) fn turn_to(
         &mut self,
         order: Order,
@@ -257,7 +257,7 @@ impl Runtime {
         self.receiving(|receiver| receiver.turn_to(Some(order), interrupted))
     }
 
-    /// What comes next if nothing is turned.
+    /// What follows unless the consumer turns.
     pub(crate) fn upcoming(&self) -> Option<BatchKey> {
         self.receiver.upcoming()
     }
@@ -274,7 +274,7 @@ impl Runtime {
         &mut self,
         receive: impl FnOnce(&mut BatchReceiver) -> Result<T, RuntimeError>,
     ) -> Result<T, RuntimeError> {
-        // A role that failed has ended, and what it failed of says more than that it has.
+        // A role that failed has ended; its error says more than its end.
         self.threads.join_finished()?;
         match receive(&mut self.receiver) {
             Err(RuntimeError::PeerGone(reason)) => {
@@ -285,12 +285,12 @@ impl Runtime {
         }
     }
 
-    /// The receiving end and the control page, for a consumer of this crate's.
+    /// The receiving end and the control page, for a consumer in this crate.
     pub fn parts(&mut self) -> (&mut BatchReceiver, &Arc<Dataset>, &Arc<Control>) {
         (&mut self.receiver, &self.dataset, &self.control)
     }
 
-    /// Stops the roles and says what any of them failed of.
+    /// Stops the roles and returns the error of any of them.
     ///
     /// # Errors
     /// As [`Runtime::next_batch`].
@@ -298,17 +298,16 @@ impl Runtime {
         self.threads.stop()
     }
 
-    /// Waits for the threads, now that the consumer takes no more batches. Of what it failed of and what they failed of
-    /// this is what came first.
+    /// Waits for the threads, once the consumer takes no more batches. Returns the earliest of its error and theirs.
     pub(crate) fn finish<T>(mut self, consumed: Result<T, RuntimeError>) -> Result<T, RuntimeError> {
         let at = Instant::now();
-        // Unless it has seen the end, nobody will take another batch, and the producer need not wait for that.
+        // Unless it has seen the end, nobody takes another batch, and the producer need not wait for that.
         if !self.threads.is_empty() && (consumed.is_err() || self.control.stop() >= Stop::Soon) {
             self.control.set_stop(Stop::Now);
         }
         match (consumed, self.threads.join()) {
             (Err(RuntimeError::PeerGone(_)), Some((_, cause))) => Err(cause),
-            // A fault on the device fails both; whoever met it first can name the call.
+            // A fault on the device fails both; the earlier error can name the call.
             (Err(_), Some((earlier, cause))) if earlier < at => Err(cause),
             (consumed, _) => consumed,
         }

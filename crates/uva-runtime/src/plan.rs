@@ -1,5 +1,5 @@
-//! What a run comes to over its dataset: schedule, layout and rings. A function of dataset and options alone, so
-//! every role makes the same plan for itself.
+//! The plan of a run over its dataset: schedule, layout and rings. It depends on dataset and options alone, so every
+//! role computes the same plan for itself.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::schedule::{Item, Schedule, Turn};
 use crate::spec::OptionError;
 use crate::{LoaderOptions, Passes, RuntimeError};
 
-/// Batch slots where a batch is small, unless more are needed or others asked for.
+/// Default number of batch slots where a batch is small, unless more are needed.
 const SLOTS_OF_SMALL_BATCHES: usize = 8;
 
-/// Up to so many bytes, of the largest batch that there may be, a batch is small: all slots together are fewer bytes
-/// than a single feature slot usually has.
+/// A batch is small if the largest one has at most this many bytes: all slots together are then smaller than a usual
+/// feature slot.
 const SMALL_BATCH_BYTES: usize = 1 << 20;
 
 /// The rings of a run, in the order in which a batch passes through them.
@@ -61,7 +61,7 @@ pub struct RunPlan {
     pub options: LoaderOptions,
     /// Which batch has which number.
     pub schedule: Schedule,
-    /// How batches lie in slots.
+    /// How batches are laid out in slots.
     pub layout: Arc<BatchLayout>,
     /// Where it gathers and trains.
     pub backend: Backend,
@@ -78,11 +78,11 @@ impl RunPlan {
     ///
     /// # Errors
     /// [`RuntimeError::Usage`] for options that cannot work, [`RuntimeError::Input`] for a dataset without training
-    /// nodes, or without weights that edges can be picked by where that is asked for.
+    /// nodes, or without weights where edges are to be picked by weight.
     pub fn new(dataset: &Dataset, options: &LoaderOptions, passes: Passes) -> Result<Self, RuntimeError> {
         options.check()?;
-        // A batch of more seeds than any split has is the whole split, however many more: memory is sized by what can
-        // be. One more than there are, so that --drop-last tells it from a whole batch.
+        // A batch with more seeds than any split is the whole split, however many more: memory is sized by what is
+        // possible. One more than the longest split, so that --drop-last distinguishes it from a whole batch.
         let longest = Split::ALL.into_iter().map(|split| dataset.split(split).len()).max().unwrap_or(0);
         let batch_size = options.batch_size.min(longest + 1);
         let options = &LoaderOptions { batch_size, ..options.clone() };
@@ -119,7 +119,7 @@ impl RunPlan {
         })
     }
 
-    /// Seeds of the largest batch that a pass of this dataset's splits has.
+    /// Seeds of the largest batch in any pass over this dataset's splits.
     pub(crate) fn largest_batch(&self, dataset: &Dataset) -> usize {
         let longest = Split::ALL.into_iter().map(|split| dataset.split(split).len()).max().unwrap_or(0);
         self.options.batch_size.min(longest)
@@ -137,7 +137,7 @@ impl RunPlan {
         self
     }
 
-    /// Batch slots between samplers and producer: as asked for, otherwise the fewest that do, or
+    /// Batch slots between samplers and producer: as requested, otherwise the least that suffice, or
     /// `SLOTS_OF_SMALL_BATCHES` where batches are small.
     pub fn batch_slots(&self) -> usize {
         let fewest = self.options.fewest_batch_slots();
@@ -150,7 +150,7 @@ impl RunPlan {
         })
     }
 
-    /// Bytes of a feature slot, wherever it is.
+    /// Bytes of a feature slot, in host memory or on a GPU.
     pub fn feature_slot_bytes(&self) -> usize {
         match self.backend.device_slots() {
             None => self.layout.feature_slot_bytes(),
@@ -171,7 +171,7 @@ impl RunPlan {
             }
             RingName::Feature => RingShape {
                 slots: self.options.feature_slots as u32,
-                // With the rows on a GPU, the ring carries headers.
+                // With the rows on a GPU, the ring carries only headers.
                 payload_bytes: match self.backend.device_slots() {
                     None => self.layout.feature_slot_bytes(),
                     Some(_) => BatchHeader::BYTES,
@@ -190,13 +190,13 @@ impl RunPlan {
         Ok(Ring::open(name.name(), fd, self.ring_shape(name))?)
     }
 
-    /// Bytes of shared memory that a run's rings take at most; a page is there once it has been used.
+    /// Upper bound on the shared memory of a run's rings; a page takes memory only once it is used.
     pub fn ring_bytes(&self) -> u64 {
         let bytes = |name| self.ring_shape(name).region_bytes().unwrap_or(usize::MAX) as u64;
         RingName::ALL.into_iter().map(bytes).fold(0, u64::saturating_add)
     }
 
-    /// Where the role at this place of the control page is, for messages.
+    /// Where the role at this index of the control page is, for messages.
     pub(crate) fn whereabouts(&self, control: &Control, place: usize) -> String {
         let evaluation = control.evaluation().filter(|_| place == CONSUMER);
         match evaluation.and_then(|(split, epoch)| evaluating(split, epoch)) {
@@ -205,7 +205,7 @@ impl RunPlan {
         }
     }
 
-    /// Where a sequence number lies, for messages.
+    /// The pass and batch of a sequence number, for messages.
     fn describe(&self, sequence: u64, turn: Option<Turn>) -> String {
         match self.schedule.item(sequence, turn) {
             Item::Batch(key) => format!("at {key}"),
@@ -214,7 +214,7 @@ impl RunPlan {
     }
 }
 
-/// Which full evaluation a consumer is in, for messages.
+/// The full evaluation that a consumer is in, for messages.
 pub(crate) fn evaluating(split: Split, epoch: u32) -> Option<String> {
     match split {
         Split::Train => None,
@@ -226,13 +226,13 @@ pub(crate) fn evaluating(split: Split, epoch: u32) -> Option<String> {
     }
 }
 
-/// Batches of a pass over a split of `length` nodes: those of its [`seed_order`], without the memory that takes.
+/// Batches of a pass over a split of `length` nodes: those of its [`seed_order`], without allocating it.
 fn batches(options: &LoaderOptions, split: Split, length: usize) -> usize {
     let drop_last = split == Split::Train && options.drop_last;
     if drop_last { length / options.batch_size } else { length.div_ceil(options.batch_size) }
 }
 
-/// The order of a split's seeds: only training is shuffled, and only training may drop its last batch.
+/// The order of a split's seeds. Only training is shuffled, and only training may drop its last batch.
 pub(crate) fn seed_order(
     dataset: &Dataset,
     options: &LoaderOptions,

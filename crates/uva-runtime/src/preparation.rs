@@ -1,4 +1,4 @@
-//! What a run finds out before its roles start: what to cache, and where to sample.
+//! What a run determines before its roles start: what to cache, and where to sample.
 
 use std::sync::Arc;
 
@@ -20,18 +20,18 @@ use crate::planning::{
 use crate::spec::OptionError;
 use crate::topology::Placement;
 
-/// Finds out how many bytes `--gpu-cache auto` comes to on a GPU, for the run that is being prepared.
+/// Computes what `--gpu-cache auto` amounts to on a GPU, in bytes, for the run being prepared.
 pub(crate) type BytesLeft<'a> =
     &'a mut dyn FnMut(&Preparation, Option<&mut Launcher>, &mut dyn Observer) -> Result<u64, RuntimeError>;
 
-/// A run before its roles start: what it was asked for, and what that has come to so far.
+/// A run before its roles start: the options, and what they have led to so far.
 #[derive(Debug)]
 pub(crate) struct Preparation {
     pub dataset: Arc<Dataset>,
     pub plan: RunPlan,
-    /// What to cache, as asked for.
+    /// The requested caches.
     caches: Option<CacheRequest>,
-    /// The plan that a file holds, and what to warn of.
+    /// The plan from a file, and the warnings about it.
     planned: Option<(CachePlan, Vec<String>)>,
     /// The plan in force, once the run is prepared.
     pub cache_plan: Option<CachePlan>,
@@ -40,8 +40,8 @@ pub(crate) struct Preparation {
 }
 
 impl Preparation {
-    /// Of a run that works on this backend, or may come to. Reads the plan's file, where there is one, and holds it
-    /// against dataset and options.
+    /// For a run that works on this backend, or may switch to it. Reads the plan's file, where there is one, and checks
+    /// it against dataset and options.
     pub fn new(
         dataset: Dataset,
         plan: RunPlan,
@@ -65,7 +65,7 @@ impl Preparation {
         Ok(Self { dataset, plan, caches, planned, cache_plan, contents })
     }
 
-    /// Finds out what is to be found out, and makes it the plan's. `launcher` is there where the roles are processes.
+    /// Determines what is still open, and adds it to the plan. `launcher` is present where the roles are processes.
     pub fn prepare(
         &mut self,
         mut launcher: Option<&mut Launcher>,
@@ -118,7 +118,8 @@ impl Preparation {
         Ok(())
     }
 
-    /// What the run would start and take, with its stages placed so. `more` is memory that its plan does not know of.
+    /// What the run would start and use, with its stages placed like this. `more` is memory that the plan does not
+    /// include.
     pub fn dry_run(&self, backend: &Backend, placement: Placement, more: Vec<MemoryLine>) -> DryRun {
         let caches = match (&self.planned, &self.caches) {
             (Some((plan, _)), _) => PlannedCaches::Plan(plan),
@@ -147,7 +148,7 @@ impl Preparation {
         }
     }
 
-    /// Samples on the GPU or not, as measured.
+    /// Chooses whether to sample on the GPU, as measured.
     fn sample_where(
         &mut self,
         verdict: &SamplerVerdict,
@@ -167,7 +168,7 @@ impl Preparation {
         Ok(())
     }
 
-    /// Exactly one sampler works on a GPU: the plan is made anew for it.
+    /// Exactly one sampler works on a GPU, so the plan is remade for it.
     fn sample_alone(&mut self) -> Result<(), RuntimeError> {
         if self.plan.options.samplers != 1 {
             let mut options = self.plan.options.clone();
@@ -215,8 +216,8 @@ impl Preparation {
         Ok(())
     }
 
-    /// The metrics' first line. `options` is what it shows as such; `roles` says what they are, `more` is in force
-    /// besides.
+    /// The metrics' first line, which shows `options` unchanged. `roles` says whether roles are processes or threads;
+    /// `more` lists other values in force.
     pub fn start_event(&self, options: Value, roles: &str, more: &[(&str, Value)]) -> Event {
         let dataset = &self.dataset;
         let features = dataset.features();
@@ -267,7 +268,7 @@ impl Preparation {
         })
     }
 
-    /// Traces what the run works with: the dataset, and what the plan of its batches came to.
+    /// Traces the run's input: the dataset, and the plan of its batches.
     pub fn log_start(&self, roles: &str) {
         let dataset = &self.dataset;
         let verification = dataset.verification();
@@ -300,7 +301,7 @@ impl Preparation {
         );
     }
 
-    /// Traces what came of it.
+    /// Traces the result.
     pub fn log_end(&self, end: &End) {
         tracing::info!(
             epochs = end.epochs,
@@ -312,7 +313,7 @@ impl Preparation {
         );
     }
 
-    /// What was opened, and what checking it took, as a line for a person.
+    /// The opened dataset, and what checking it took, as a line for people.
     pub fn opened(&self) -> String {
         let dataset = &self.dataset;
         let verification = dataset.verification();
@@ -326,7 +327,7 @@ impl Preparation {
         )
     }
 
-    /// What the caches did, beside what was expected of them.
+    /// The caches' results beside what the plan expected.
     pub fn cache_outcome(&self, totals: &CacheTotals) -> Option<CacheOutcome> {
         let plan = self.cache_plan.as_ref()?;
         let expected = [plan.lists.hit_rate, plan.rows.hit_rate];

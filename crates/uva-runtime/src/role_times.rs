@@ -1,4 +1,4 @@
-//! Where the roles' time goes: work, and waits for either side.
+//! Where the roles' time goes: work, and waits for input and for output slots.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,12 +14,12 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// Role names and times in the order of the data's way.
+    /// Role names and times, in the order in which a batch passes through the roles.
     pub fn each(&self) -> [(&'static str, &RoleTimes); 3] {
         [("sampler", &self.sampler), ("producer", &self.producer), ("consumer", &self.consumer)]
     }
 
-    /// The times since a look at the same run before.
+    /// The times since an earlier reading of the same run.
     pub fn since(&self, before: &Roles) -> Roles {
         Roles {
             sampler: self.sampler.since(&before.sampler),
@@ -28,7 +28,7 @@ impl Roles {
         }
     }
 
-    /// The role that worked the largest share of its time: the others wait for it.
+    /// The role with the largest share of working time: the others wait for it.
     pub fn bottleneck(&self) -> &'static str {
         let mut busiest = ("sampler", -1.0);
         for (name, times) in self.each() {
@@ -40,18 +40,18 @@ impl Roles {
     }
 }
 
-/// What a role did with its time.
+/// A role's time totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RoleTimes {
     /// Processes, or threads in process.
     pub processes: usize,
     /// Seconds at work.
     pub working_s: f64,
-    /// Seconds waiting for something to work on.
+    /// Seconds waiting for input.
     pub waiting_input_s: f64,
-    /// Seconds waiting for a place to put the result.
+    /// Seconds waiting for a slot for its output.
     pub waiting_output_s: f64,
-    /// Largest resident set of any of its processes, in bytes. In process it is the whole process's.
+    /// Largest resident set of any of its processes, in bytes. For roles that are threads, the whole process's.
     pub peak_rss_bytes: u64,
 }
 

@@ -1,7 +1,7 @@
-//! A run whose batches a command of the user's takes: `uvatrain run DATA … -- COMMAND`.
+//! A run whose batches go to a command of the user's: `uvatrain run DATA … -- COMMAND`.
 //!
-//! Which batches come when is the command's to say while it runs ([`crate::launcher::attach`]), so the run has no end
-//! of its own: it ends with the command.
+//! The command decides while it runs which batches come when ([`crate::launcher::attach`]). So the run has no end of
+//! its own: it ends with the command.
 
 use serde_json::{Value, json};
 use uva_graph::Dataset;
@@ -18,7 +18,7 @@ use crate::preparation::Preparation;
 use crate::topology::Placement;
 use crate::{LoaderOptions, RuntimeError};
 
-/// A run that can be started: its options fit each other and its dataset, and its command can be started.
+/// A run that is ready to start: its options fit each other and its dataset, and its command can be started.
 #[derive(Debug)]
 pub struct CommandRun {
     preparation: Preparation,
@@ -31,7 +31,7 @@ impl CommandRun {
     ///
     /// # Errors
     /// [`RuntimeError::Usage`] and [`RuntimeError::Input`], naming the option or file. [`RuntimeError::Missing`] for a
-    /// GPU that was asked for and cannot be had.
+    /// GPU that was requested and is not available.
     pub fn new(
         dataset: Dataset,
         loader: &LoaderOptions,
@@ -40,23 +40,23 @@ impl CommandRun {
         command: UserCommand,
     ) -> Result<Self, RuntimeError> {
         let plan = RunPlan::new(&dataset, loader, steered())?;
-        // What trains is the command's: whether this build's libtorch can use the GPU does not matter.
+        // The command trains, so it does not matter whether this build's libtorch can use the GPU.
         let decision = backend::decide(backend, false, || Probe::in_child(&without_mps(), true))?;
         let preparation = Preparation::new(dataset, plan, &decision.backend, caches)?;
         Ok(Self { preparation, decision, command })
     }
 
-    /// What the run would start and take.
+    /// What the run would start and use.
     #[must_use]
     pub fn dry_run(&self) -> DryRun {
         self.preparation.dry_run(&self.decision.backend, Placement::Processes, Vec::new())
     }
 
-    /// Runs until the command ends. `options` is what the metrics' first line shows as such; `events`: the observer is
-    /// to hear of each training batch.
+    /// Runs until the command ends. The metrics' first line shows `options` unchanged. `events`: report each training
+    /// batch to the observer.
     ///
     /// # Errors
-    /// Whatever ended it early, a failure of the command's among them; see [`crate::launcher`].
+    /// Any failure or interrupt that ended it early, including a failure of the command; see [`crate::launcher`].
     pub fn run(
         mut self,
         options: Value,
@@ -112,7 +112,7 @@ impl CommandRun {
     }
 }
 
-/// What a batch leaves is seen by training one, and how the command trains nobody but itself knows.
+/// Only a trained batch shows how much memory it leaves, and only the command knows how to train.
 fn no_trial() -> RuntimeError {
     RuntimeError::option(
         "gpu_cache",

@@ -1,29 +1,28 @@
-//! Which batch has which sequence number.
+//! The sequence number of each batch.
 //!
-//! A run's batches are numbered 0, 1, 2, … through all its passes, and the number alone decides the sampler and the
-//! slots of a batch. Every role computes the schedule for itself. What it cannot know is what the consumer decides
-//! while the run goes on: that training ends early, or, where the consumer is somebody's own program, which pass comes
-//! next at all. The consumer announces that as a *turn* in the control page: from this sequence number on, these
-//! batches.
+//! A run's batches are numbered 0, 1, 2, … through all its passes, and the number alone determines the sampler and the
+//! slots of a batch. Every role computes the schedule for itself. Only the consumer's decisions during the run cannot
+//! be computed: that training ends early, or, with a user's own consumer, which pass comes next. The consumer announces
+//! these as a *turn* in the control page: from this sequence number on, these batches.
 //!
 //! | sequence `s` | before a turn is known | when the last one is known to be at `t` |
 //! |---|---|---|
-//! | `s` < t | the batch of the order in force | nothing, handed over as such |
+//! | `s` < t | the batch of the order in force | an empty hand-over |
 //! | `s` ≥ t | the batch of the order in force | the batch of the turn's order |
-//! | behind the order's last batch | nothing, handed over as such | the same, or the end, as the turn says |
+//! | after the order's last batch | an empty hand-over | the same, or the end, as the turn says |
 //!
-//! So before a turn, and behind the last batch, the rings carry a few empty hand-overs, and nobody needs to wait for
-//! the turn as such: a sampler that runs ahead is held back by the slots, as ever.
+//! So before a turn, and after the last batch, the rings carry a few empty hand-overs. Nobody has to wait for the turn
+//! as such: the slots hold back a sampler that runs ahead, as always.
 //!
 //! Invariants:
-//! - No sampler has begun a batch ≥ t when the turn becomes visible to it. The consumer chooses t so far ahead
-//!   ([`Schedule::turn_after`]) that the slot of batch t can be free only after a chain of hand-overs which began
-//!   behind the store of the turn; each link is a release met by an acquire, so the sampler that owns batch t sees it.
-//! - A turn follows another only when the consumer has come to the earlier one's t. So whoever meets a later turn
+//! - No sampler has begun a batch ≥ t when the turn becomes visible to it. The consumer chooses t far enough ahead
+//!   ([`Schedule::turn_after`]): the slot of batch t can be free only after a chain of hand-overs that began after the
+//!   store of the turn. Each link is a release met by an acquire, so the sampler that owns batch t sees the turn.
+//! - A turn follows another only when the consumer has reached the earlier one's t. So a role that sees a later turn
 //!   without having seen the earlier one is before both.
 //!
-//! Where several processes divide an epoch ([`Part`]), this counts the batches of one part; the keys are those of the
-//! whole.
+//! Where several processes divide an epoch ([`Part`]), the numbers count the batches of one part; the keys are those of
+//! the whole epoch.
 
 use serde::{Deserialize, Serialize};
 use uva_graph::Split;
@@ -31,12 +30,12 @@ use uva_sample::BatchKey;
 
 use crate::options::{Part, Passes};
 
-/// What stands at one sequence number.
+/// The content of one sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A batch to sample, gather and use.
     Batch(BatchKey),
-    /// Nothing: a turn is about to come.
+    /// Nothing: a turn follows soon.
     Skipped,
     /// The run's last hand-over; nothing follows.
     End,
@@ -49,15 +48,15 @@ pub struct Order {
     pub main: Split,
     /// Whether the validation split follows each of them.
     pub validate: bool,
-    /// The split of the first batch. Where it is neither, the order has this one pass only.
+    /// The split of the first batch. Where it is neither, the order has only this one pass.
     pub split: Split,
     /// The epoch of the first batch.
     pub epoch: u32,
     /// The first batch, counted within this part.
     pub batch: u32,
-    /// Where the order ends: before the epoch of this number.
+    /// Where the order ends: before the epoch with this number.
     pub epochs: u32,
-    /// Whether the end follows behind the last batch; otherwise another turn.
+    /// Whether the run ends after the last batch; otherwise another turn follows.
     pub then_end: bool,
 }
 
@@ -66,7 +65,7 @@ pub struct Order {
 pub struct Turn {
     /// The first sequence number of the new order.
     pub sequence: u64,
-    /// What stands there; `None`: the end.
+    /// The order that starts there; `None`: the end.
     pub order: Option<Order>,
 }
 
@@ -79,7 +78,7 @@ const ORDERED: u64 = 1 << 6;
 const EPOCH_SHIFT: u32 = 32;
 
 impl Turn {
-    /// As words of the control page.
+    /// Encodes it as words of the control page.
     pub fn to_words(self) -> [u64; TURN_WORDS] {
         let Some(order) = self.order else { return [self.sequence, 0, 0] };
         let flag = |is: bool, bit: u64| if is { bit } else { 0 };
@@ -92,7 +91,7 @@ impl Turn {
         ]
     }
 
-    /// Back from words of the control page.
+    /// Decodes words of the control page.
     pub fn from_words([sequence, first, second]: [u64; TURN_WORDS]) -> Self {
         let split = |bits: u64| match bits & 3 {
             0 => Split::Train,
@@ -117,15 +116,15 @@ impl Turn {
 pub struct Schedule {
     passes: Passes,
     part: Part,
-    /// Batches of a pass over each split that are this part's.
+    /// This part's batches of a pass over each split.
     batches: [u64; 3],
 }
 
 impl Schedule {
-    /// A schedule over splits (train, valid, test) of the given numbers of batches, all parts together.
+    /// A schedule over splits (train, valid, test) with these numbers of batches, all parts together.
     ///
-    /// Of training batches every part has as many, and the few that are left over are nobody's; of the others none is
-    /// left out.
+    /// Every part has the same number of training batches; the few left over belong to no part. Of the other splits no
+    /// batch is left out.
     pub fn new(passes: Passes, part: Part, batches: [usize; 3]) -> Self {
         let (index, of) = (u64::from(part.index), u64::from(part.of.max(1)));
         let share = |split: Split| {
@@ -145,12 +144,12 @@ impl Schedule {
         self.batches(Split::Train)
     }
 
-    /// Validation batches after each epoch that go through the slots.
+    /// Validation batches after each epoch that pass through the slots.
     pub fn valid_batches(&self) -> u64 {
         if self.passes.validate { self.batches(Split::Valid) } else { 0 }
     }
 
-    /// Test batches at the end that go through the slots.
+    /// Test batches at the end that pass through the slots.
     pub fn test_batches(&self) -> u64 {
         if self.passes.test { self.batches(Split::Test) } else { 0 }
     }
@@ -160,7 +159,7 @@ impl Schedule {
         self.passes
     }
 
-    /// What a run begins with; `None` where the consumer says where to go.
+    /// The first order of a run; `None` where the consumer requests each pass.
     pub fn first_order(&self) -> Option<Order> {
         let Passes { epochs, validate, start, steered, .. } = self.passes;
         (!steered).then_some(Order {
@@ -168,19 +167,19 @@ impl Schedule {
             validate,
             split: Split::Train,
             epoch: start.epoch,
-            // A cursor behind an epoch's last training batch stands before its validation: see `within`.
+            // A cursor after an epoch's last training batch is before its validation: see `within`.
             batch: start.batch,
             epochs,
             then_end: false,
         })
     }
 
-    /// How many sequence numbers training takes, validation included, if nothing ends it early.
+    /// The number of sequence numbers for training, validation included, if nothing ends it early.
     pub fn training_end(&self) -> u64 {
         self.first_order().map_or(0, |order| self.length(&order))
     }
 
-    /// What stands at `sequence`.
+    /// The content of `sequence`.
     pub fn item(&self, sequence: u64, turn: Option<Turn>) -> Item {
         let (first, order) = match turn {
             None => (0, self.first_order()),
@@ -208,11 +207,11 @@ impl Schedule {
         }
     }
 
-    /// Where a turn may be when the consumer has given back at most every batch before `position`: behind everything a
-    /// sampler can have begun by then.
+    /// The sequence number for a turn when the consumer has given back at most every batch before `position`: after
+    /// everything that a sampler can have begun by then.
     pub fn turn_after(&self, position: u64, feature_slots: usize, batch_slots: usize) -> u64 {
         // The producer can have filled feature slots up to position + F − 1, so it has freed no batch slot from
-        // position + F on; a sampler can have begun what takes the slot of a freed one: up to position + F + S − 1.
+        // position + F on. A sampler can have begun the batches for the freed slots: up to position + F + S − 1.
         position + (feature_slots + batch_slots) as u64
     }
 
@@ -222,7 +221,7 @@ impl Schedule {
         self.batches(order.main) + validation
     }
 
-    /// Where in its epoch an order begins.
+    /// The offset in its epoch at which an order begins.
     fn within(&self, order: &Order) -> u64 {
         let before = if order.split == order.main { 0 } else { self.batches(order.main) };
         before + u64::from(order.batch)
@@ -237,7 +236,7 @@ impl Schedule {
         (epochs * self.epoch_batches(order)).saturating_sub(self.within(order))
     }
 
-    /// The batch of an order, which has that many.
+    /// The batch at this offset of an order.
     fn key(&self, order: &Order, offset: u64) -> BatchKey {
         let (split, epoch, batch) = if order.has_one_pass() {
             (order.split, order.epoch, u64::from(order.batch) + offset)
@@ -261,7 +260,7 @@ impl Order {
         self.validate && self.main != Split::Valid
     }
 
-    /// Whether it goes on behind its first pass.
+    /// Whether it ends with its first pass.
     fn has_one_pass(&self) -> bool {
         self.split != self.main && !(self.split == Split::Valid && self.validates())
     }
@@ -353,10 +352,10 @@ mod tests {
             from(&schedule, at(order(Train, 4, 2)), 7, 4),
             [(Train, 4, 2), (Train, 5, 0), (Train, 5, 1), (Train, 5, 2)]
         );
-        // With validation between them, wherever it begins.
+        // With validation between them, from any start.
         let validated = Order { validate: true, ..order(Valid, 4, 1) };
         assert_eq!(from(&schedule, at(validated), 7, 2), [(Valid, 4, 1), (Train, 5, 0)]);
-        // What is neither is one pass, and then the consumer has to say more.
+        // A split that is neither is one pass; then the consumer has to turn again.
         for split in [Valid, Test] {
             let turn = at(order(split, 4, 0));
             assert_eq!(from(&schedule, turn, 7, 2), [(split, 4, 0), (split, 4, 1)]);

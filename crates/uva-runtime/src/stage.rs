@@ -1,4 +1,4 @@
-//! Where a role's time goes, counted in the control page so that the launcher, and after a crash a person, can see it.
+//! Where a role's time goes, counted in the control page: the launcher can read it there, even after a crash.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use crate::role_times::RoleTimes;
 pub enum Doing {
     /// Its own work.
     Working,
-    /// Waiting for something to work on.
+    /// Waiting for input.
     WaitingInput,
-    /// Waiting for a place to put the result.
+    /// Waiting for a slot for its output.
     WaitingOutput,
 }
 
@@ -27,32 +27,33 @@ impl Doing {
     }
 }
 
-/// Splits a role's time into working and waiting. Time is added up at every change of what the role does, so the
-/// three sums are its whole time.
+/// Splits a role's time into working and waiting. Every change of activity adds the time since the last, so the three
+/// sums are the role's whole time.
 #[derive(Debug)]
 pub struct StageClock {
     control: Arc<Control>,
     role: usize,
     doing: Doing,
     since: Instant,
-    /// Nanoseconds spent at something else than the host could see, not yet taken out of what it counted.
+    /// Nanoseconds that the host attributed to another activity, not yet subtracted from it.
     really: (Doing, u64),
 }
 
 impl StageClock {
-    /// Starts the clock of the role with this place in the control page.
+    /// Starts the clock of the role at this index of the control page.
     pub fn start(control: Arc<Control>, role: usize) -> Self {
         let doing = Doing::Working;
         Self { control, role, doing, since: Instant::now(), really: (doing, 0) }
     }
 
-    /// What looked like waiting, or like work, from the host was this in truth: a GPU at work, or waiting. Taken out of
-    /// the times that are counted next; the sum of all stays the role's whole time. A role may name one thing only.
+    /// Corrects for time that the host saw as waiting or as work, but was `doing` in truth: a GPU at work, or waiting.
+    /// It is subtracted from the times counted next, so the sum stays the role's whole time. A role may name only one
+    /// activity.
     pub fn really(&mut self, doing: Doing, time: Duration) {
         self.really = (doing, self.really.1 + time.as_nanos() as u64);
     }
 
-    /// Traces what the role's time went to, now that its work is done.
+    /// Traces the role's time totals, now that its work is done.
     pub fn log_end(&mut self) {
         self.now(Doing::Working);
         let RoleTimes { working_s, waiting_input_s, waiting_output_s, .. } = self.control.times(self.role);
@@ -60,7 +61,7 @@ impl StageClock {
         tracing::info!(position, working_s, waiting_input_s, waiting_output_s, "its work has ended");
     }
 
-    /// The role does something else from now on. Returns the nanoseconds it did the former.
+    /// The role changes its activity now. Returns the nanoseconds it spent on the former one.
     pub fn now(&mut self, doing: Doing) -> u64 {
         let now = Instant::now();
         let nanoseconds = (now - self.since).as_nanos() as u64;
@@ -94,7 +95,7 @@ mod tests {
         clock.really(Doing::Working, Duration::from_secs(3600));
         let waited = clock.now(Doing::WaitingOutput);
         let times = control.roles().producer;
-        // An hour is more than there was to wait: all of it counts as work, and no more than that.
+        // An hour exceeds the recorded wait: all of that counts as work, and no more.
         assert_eq!(times.waiting_input_s, 0.0);
         assert_eq!(times.working_s, (worked + waited) as f64 * 1e-9);
     }

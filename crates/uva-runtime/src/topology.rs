@@ -1,7 +1,7 @@
 //! A run as data: its stages, the rings between them, the process of each stage, and what each process is handed.
 //!
-//! A topology is made once, from the plan. [`wiring`](crate::wiring) connects the stages of one process, and the
-//! launcher starts and connects the processes. Both ask the topology only; neither knows an arrangement by name.
+//! The plan determines the topology, once. [`wiring`](crate::wiring) connects the stages of one process; the launcher
+//! starts and connects the processes. Both consult the topology only, and neither knows an arrangement by name.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ impl Role {
     /// All roles, in the order in which a batch passes through them.
     pub const ALL: [Self; 3] = [Self::Sampler, Self::Producer, Self::Consumer];
 
-    /// The role's name. A process of the role is started with it as argument.
+    /// The role's name, which is also the argument that starts a process of it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl Role {
         }
     }
 
-    /// The ring that the role puts batches into.
+    /// The ring that the role writes batches to.
     #[must_use]
     pub fn writes(self) -> Option<RingName> {
         match self {
@@ -99,7 +99,7 @@ impl Stage {
         }
     }
 
-    /// Its name in a message about a run with so many samplers: a sampler has its number where there are several.
+    /// Its name in messages about a run with this many samplers: a sampler is numbered where there are several.
     #[must_use]
     pub fn title(self, samplers: usize) -> String {
         match self.role {
@@ -118,7 +118,7 @@ impl fmt::Display for Stage {
     }
 }
 
-/// What a process is handed for its stages, by name. A descriptor comes with each.
+/// A resource that a process is handed for its stages. A descriptor comes with each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
@@ -149,12 +149,12 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Where the stages of a run are to be.
+/// Where to run the stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// All in this process, each as a thread.
     Threads,
-    /// Each in a process of its own. Stages on a GPU that is not divided between processes share one.
+    /// Each in a process of its own, except that stages on an undivided GPU share one.
     Processes,
 }
 
@@ -196,8 +196,8 @@ impl Topology {
     pub fn new(plan: &RunPlan, placement: Placement) -> Self {
         let samplers = (0..plan.options.samplers).map(Stage::sampler);
         let in_order = samplers.chain([Stage::PRODUCER, Stage::CONSUMER]);
-        // Process 0 has the consumer. Two processes take turns on a GPU that is not divided between them, so whatever
-        // works there is one process then.
+        // Process 0 has the consumer. Two processes take turns on an undivided GPU, so there one process does all the
+        // work on it.
         let with_consumer = |stage: Stage| match placement {
             Placement::Threads => true,
             Placement::Processes => {
@@ -246,7 +246,7 @@ impl Topology {
         self.slots_on_gpu && self.process_of(Stage::PRODUCER) != self.process_of(Stage::CONSUMER)
     }
 
-    /// What a process has to be handed for its stages, each once.
+    /// The resources that a process needs for its stages, each once.
     #[must_use]
     pub fn resources_of(&self, process: usize) -> Vec<Resource> {
         let mut found = vec![Resource::ControlPage];
@@ -269,7 +269,7 @@ impl Topology {
         found
     }
 
-    /// The stages at the other ends of a stage's rings that run in other processes.
+    /// The stages in other processes at the far ends of a stage's rings.
     fn neighbours(&self, stage: Stage) -> impl Iterator<Item = &PlacedStage> {
         let own = self.process_of(stage);
         let shares_a_ring = move |other: Role| {
@@ -327,14 +327,14 @@ mod tests {
             ]
         );
         assert_eq!(apart.resources_of(3), [ControlPage, Ring(Batch), Process(PRODUCER), ReorderedGraph]);
-        // The producer on a GPU that is not divided: a thread of the consumer's process.
+        // The producer on an undivided GPU: a thread of the consumer's process.
         let beside = topology(&[&[PRODUCER, CONSUMER], &[first], &[second]], true);
         assert_eq!(
             beside.resources_of(0),
             [ControlPage, Ring(Batch), Ring(Feature), Process(first), Process(second), CachedRows]
         );
         assert_eq!(beside.resources_of(1), [ControlPage, Ring(Batch), Process(PRODUCER), ReorderedGraph]);
-        // The sampler there too: nothing is shared with another process.
+        // The sampler there too: no other process shares anything on the GPU.
         let alone = topology(&[&[first, PRODUCER, CONSUMER]], true);
         assert_eq!(
             alone.resources_of(0),

@@ -1,8 +1,8 @@
 //! A run as a timeline: `--trace`, in the format of Chrome's tracer, which ui.perfetto.dev and chrome://tracing open.
 //!
-//! Each sampler, the producer and the consumer have a track of their own, on which a batch is a bar for as long as they
-//! worked on it; arrows lead from one bar of a batch to the next. It is made from the lines of the metrics alone
-//! ([`crate::metrics`]), so that a run need not be told twice.
+//! Each sampler, the producer and the consumer have a track of their own. On it a bar shows how long a role worked on a
+//! batch; arrows connect the bars of a batch. The trace is derived from the metrics' lines alone ([`crate::metrics`]),
+//! so a run reports everything once.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,26 +15,26 @@ use uva_mem::files::{Former, open_output};
 use crate::RuntimeError;
 use crate::metrics::{BatchEvent, Event};
 
-/// Tracks, as the format's process numbers: the order in which they are shown is another.
+/// Tracks, as the format's process numbers; they are displayed in another order.
 const CONSUMER: u32 = 1;
 const PRODUCER: u32 = 2;
 const FIRST_SAMPLER: u32 = 3;
 
-/// The file. It can be opened while the run goes on, and after it was killed: its readers need no last bracket.
+/// The file. It can be opened while the run goes on, and after it was killed: viewers do not need the closing bracket.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
     file: BufWriter<File>,
-    /// Tracks that have been named.
+    /// Tracks that have a name already.
     named: BTreeSet<u32>,
     /// Batches so far: the number of a batch's arrows.
     batches: u64,
-    /// When the last batch was done with: where what has no time of its own is put.
+    /// When the last batch was done: the time of events that have none of their own.
     last_us: u64,
 }
 
 impl TraceFile {
-    /// Creates the file, for the user only; what was there goes.
+    /// Creates the file, readable by the user only, and overwrites an earlier one.
     ///
     /// # Errors
     /// [`RuntimeError::Input`] naming the file.
@@ -52,7 +52,7 @@ impl TraceFile {
         Ok(trace)
     }
 
-    /// Takes in an event of the run.
+    /// Records an event of the run.
     ///
     /// # Errors
     /// [`RuntimeError::Failed`] naming the file, such as when the disk is full.
@@ -65,7 +65,7 @@ impl TraceFile {
                 "ts": self.last_us,
             })),
             Event::End(_) => {
-                // The last line is one without a comma behind it.
+                // The last line has no comma behind it.
                 self.put(&format!("{}\n]\n", json!({ "name": "end", "ph": "i", "s": "g", "pid": CONSUMER,
                     "tid": CONSUMER, "ts": self.last_us })))?;
                 self.flush()
@@ -87,7 +87,7 @@ impl TraceFile {
             self.line(&json!({
                 "name": name, "ph": "X", "pid": track, "tid": track, "ts": at, "dur": took, "args": arguments(batch, track),
             }))?;
-            // An arrow ends at the bar that it lies in.
+            // An arrow binds to the bar that encloses it.
             let mut arrow = json!({
                 "name": "batch", "cat": "batch", "ph": arrow, "id": self.batches, "pid": track, "tid": track, "ts": at,
             });
@@ -117,7 +117,7 @@ impl TraceFile {
         for (what, argument) in [
             ("process_name", json!({ "name": name })),
             ("process_sort_index", json!({ "sort_index": place })),
-            // Perfetto shows the bars under the thread's name, within the process's.
+            // Perfetto shows the bars under the thread's name, inside the process's.
             ("thread_name", json!({ "name": work })),
         ] {
             self.line(&json!({ "name": what, "ph": "M", "pid": track, "tid": track, "args": argument }))?;
@@ -134,7 +134,7 @@ impl TraceFile {
         written.map_err(|error| self.failed(&error))
     }
 
-    /// A batch is there as a whole, for whoever opens the file meanwhile.
+    /// Writes the batch out as a whole, for viewers that open the file meanwhile.
     fn flush(&mut self) -> Result<(), RuntimeError> {
         let flushed = self.file.flush();
         flushed.map_err(|error| self.failed(&error))
@@ -145,7 +145,7 @@ impl TraceFile {
     }
 }
 
-/// What a bar tells of its batch when it is clicked on.
+/// The details of a batch that a bar shows when clicked.
 fn arguments(batch: &BatchEvent, track: u32) -> Value {
     match track {
         CONSUMER => json!({ "loss": batch.loss, "seeds": batch.seeds }),

@@ -3,7 +3,7 @@
 use uva_graph::ElementType;
 use uva_rows::HalfFloat;
 
-/// The type as the gather names it; `None` where it widens nothing.
+/// The type in the gather's terms; `None` where it widens nothing.
 pub(crate) fn half_float(table: Option<ElementType>) -> Option<HalfFloat> {
     match table? {
         ElementType::F16 => Some(HalfFloat::F16),

@@ -1,5 +1,5 @@
-//! Connects the stages of one process: the one function that all arrangements of threads go through, those of a
-//! process that a launcher started among them.
+//! Connects the stages of one process. All arrangements of threads go through this one function, including those in a
+//! process that a launcher started.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::plan::{RingName, RunPlan};
 use crate::roles::{BatchReceiver, ProducerRole, RoleThreads, SamplerRole, ThreadName};
 use crate::topology::{Resource, Role, Stage};
 
-/// Told what a person may want to know.
+/// Receives lines for people.
 pub(crate) type Note = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What the stages of a process are connected with: made in this process, or handed over by a launcher.
+/// The connections of a process's stages: made in this process, or handed over by a launcher.
 pub(crate) struct Connections {
     pub dataset: Arc<Dataset>,
     pub plan: Arc<RunPlan>,
@@ -29,7 +29,7 @@ pub(crate) struct Connections {
     pub features: Option<Ring>,
     /// The processes of stages that run elsewhere.
     pub processes: Vec<(Stage, Arc<PidFd>)>,
-    /// Over which producer and consumer share feature slots on a GPU, where they are two processes.
+    /// The channel over which producer and consumer share feature slots on a GPU, where they are two processes.
     pub slot_channel: Option<Channel>,
     pub reordered: Option<Arc<FrozenBytes>>,
     pub cached_rows: Option<Arc<FrozenBytes>>,
@@ -37,7 +37,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// New ones, for a run whose stages are all in this process.
+    /// New connections, for a run whose stages are all in this process.
     ///
     /// # Errors
     /// [`RuntimeError::Failed`] when the system gives no memory.
@@ -63,7 +63,7 @@ impl Connections {
     /// The batch ring and the feature ring.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] where this process has not both.
+    /// [`RuntimeError::Failed`] where this process does not have both.
     pub fn rings(&self) -> Result<(Ring, Ring), RuntimeError> {
         Ok((self.ring(RingName::Batch)?.clone(), self.ring(RingName::Feature)?.clone()))
     }
@@ -87,7 +87,7 @@ impl Connections {
     }
 }
 
-/// The error for something that a stage needs and this process was not handed.
+/// The error for a resource that a stage needs and this process was not handed.
 pub(crate) fn missing(what: Resource) -> RuntimeError {
     RuntimeError::Failed(format!("the launcher handed over no {what}"))
 }
@@ -103,10 +103,10 @@ pub(crate) struct Wired {
 }
 
 impl Wired {
-    /// Runs the last stage in this thread, and waits for the others. For a process that has no consumer.
+    /// Runs the last stage on this thread, and waits for the others. For a process without the consumer.
     ///
     /// # Errors
-    /// What came first of what the stages failed of.
+    /// The earliest error of the stages.
     pub fn work(self) -> Result<(), RuntimeError> {
         let Self { last, mut threads, .. } = self;
         let ended = last.map_or(Ok(()), |last| last());
@@ -117,14 +117,14 @@ impl Wired {
     }
 }
 
-/// A stage's whole work.
+/// All the work of a stage.
 pub(crate) type RoleWork = Box<dyn FnOnce() -> Result<(), RuntimeError> + Send>;
 
-/// Connects these stages, which are in the order in which a batch passes through them, and starts all but the last.
+/// Connects these stages, given in the order in which a batch passes through them, and starts all but the last.
 ///
 /// # Errors
-/// What opening the GPU or sharing its slots failed of; [`RuntimeError::Failed`] when the system gives no threads. The
-/// stages that ran already have ended then.
+/// Errors of opening the GPU or sharing its slots; [`RuntimeError::Failed`] when the system gives no threads. Stages
+/// that ran already have ended then.
 pub(crate) fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, RuntimeError> {
     let samplers = connections.plan.options.samplers;
     let names: Vec<_> = stages.iter().map(|stage| (*stage, ThreadName::new(stage.title(samplers)))).collect();
@@ -194,7 +194,7 @@ pub(crate) fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, 
     Ok(wired)
 }
 
-/// The ends of feature slots on a GPU that belong to these stages: the producer's and the consumer's. None where the
+/// The ends of feature slots on a GPU that belong to these stages: the producer's and the consumer's. `None` where the
 /// slots are in host memory.
 fn feature_slots(
     connections: &Connections,

@@ -13,26 +13,26 @@ use rustix::io::Errno;
 use super::Replacement;
 use super::read::not_regular;
 
-/// What becomes of the content of a regular file that is opened as an output.
+/// What happens to the content of a regular file that is opened as an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Former {
-    /// It goes.
+    /// It is discarded.
     Truncated,
-    /// It stays, and what is written follows it.
+    /// It stays; new content is appended.
     Kept,
 }
 
-/// How long a named pipe may be without a reader. One that is started in the same breath is there within that time.
+/// How long a named pipe may lack a reader. A reader that is started at the same time appears within it.
 const PIPE_PATIENCE: Duration = Duration::from_secs(5);
 const PIPE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Opens what the user named as an output for writing: a regular file, which is made with the permissions `mode` less the
-/// process's umask where there is none, a pipe, a terminal or a device. Links are followed.
+/// Opens an output that the user named, for writing: a regular file, a pipe, a terminal or a device. A missing regular
+/// file is created, with the permissions `mode` less the process's umask. Links are followed.
 ///
 /// # Errors
 /// The system's answer; [`io::ErrorKind::InvalidInput`] for a named pipe that nobody reads within five seconds.
 pub fn open_output(path: &Path, mode: u32, former: Former) -> io::Result<File> {
-    // Without NONBLOCK a pipe that nobody reads would be waited for without end.
+    // Without NONBLOCK, opening a pipe that nobody reads would block forever.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = if former == Former::Kept { flags | OFlags::APPEND } else { flags };
     let since = Instant::now();
@@ -55,7 +55,7 @@ pub fn open_output(path: &Path, mode: u32, former: Former) -> io::Result<File> {
     if former == Former::Truncated && file.metadata()?.is_file() {
         file.set_len(0)?;
     }
-    // From here on a reader that is slow is waited for.
+    // From here on writes wait for a slow reader.
     let flags = rustix::fs::fcntl_getfl(&file)?;
     rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
     Ok(file)
@@ -65,9 +65,9 @@ fn is_fifo(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
 }
 
-/// Writes `contents` to the output that the user named. A regular file is replaced in one step and keeps its permissions; a
-/// new one gets 0666 less the process's umask. Of a link the file that it leads to is replaced. A pipe, a terminal or a
-/// device is written to.
+/// Writes `contents` to the output that the user named. A regular file is replaced in one step and keeps its
+/// permissions; a new one gets 0666 less the process's umask. For a link, the file that it leads to is replaced. A
+/// pipe, a terminal or a device is written to.
 ///
 /// # Errors
 /// As [`open_output`] and [`Replacement`].
@@ -78,7 +78,7 @@ pub fn write_output(path: &Path, contents: &[u8]) -> io::Result<()> {
     }
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut replacement = match Replacement::of(&target, 0o666) {
-        // A file that may be written in a directory that may not: there is only the file itself to write to.
+        // The file may be written, its directory may not: the only way is to write to the file itself.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && former.is_some() => {
             return open_output(&target, 0o666, Former::Truncated)?.write_all(contents);
         }
@@ -114,7 +114,7 @@ mod tests {
         rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         let error = open_output(&fifo, 0o600, Former::Truncated).unwrap_err();
         assert!(error.to_string().contains("start its reader first"), "{error}");
-        // With a reader it is written to as ever, and waits for one that is slow.
+        // With a reader, the pipe is written to as usual, and a slow reader is waited for.
         let reader = thread::spawn({
             let fifo = fifo.clone();
             move || fs::read(fifo).unwrap()

@@ -10,13 +10,13 @@ use rustix::io::Errno;
 
 /// Opens the regular file at `path` for reading. Links are followed.
 ///
-/// It never waits: what is no regular file is refused before a byte is read.
+/// It never blocks: anything but a regular file is refused before a byte is read.
 ///
 /// # Errors
 /// The system's answer; [`io::ErrorKind::IsADirectory`] for a directory, and [`io::ErrorKind::InvalidInput`] for a FIFO, a
 /// socket or a device.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    // A FIFO without a writer opens at once with NONBLOCK; of regular files the flag changes nothing.
+    // With NONBLOCK a FIFO without a writer opens at once; for regular files the flag changes nothing.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
@@ -41,28 +41,28 @@ pub(super) fn not_regular(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, not a regular file"))
 }
 
-/// Whether an error of opening or reading is about what lies under the name, and not about the system: nothing, no regular
-/// file, one too large or of other text, links that lead to each other, a name longer than the system takes. Then another
-/// path mends it.
+/// Whether an error of opening or reading concerns the name and not the system, so that another path would help. These
+/// are: nothing there, not a regular file, too large, not the expected text, a loop of links, and a name that is too
+/// long.
 pub fn is_about_the_name(error: &io::Error) -> bool {
     match error.kind() {
         io::ErrorKind::NotFound
         | io::ErrorKind::NotADirectory
         | io::ErrorKind::IsADirectory
         | io::ErrorKind::InvalidFilename => true,
-        // The system says these about other things too; without its number they are from here.
+        // The system reports these for other reasons too; without an errno they come from here.
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::FileTooLarge => {
             error.raw_os_error().is_none()
         }
-        // Links that lead to each other have a kind of their own, which Rust keeps to itself.
+        // A loop of links has a kind of its own, which is unstable in Rust.
         _ => error.raw_os_error() == Some(Errno::LOOP.raw_os_error()),
     }
 }
 
-/// Reads the whole of the regular file at `path`, which has to have at most `most` bytes.
+/// Reads the whole regular file at `path`, of at most `most` bytes.
 ///
 /// # Errors
-/// As [`open_regular`]; [`io::ErrorKind::FileTooLarge`] for a larger file, of which nothing is read.
+/// As [`open_regular`]; [`io::ErrorKind::FileTooLarge`] for a larger file, which is not read.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     let too_large = |bytes: u64| {
@@ -76,7 +76,7 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         return Err(too_large(bytes));
     }
     let mut contents = Vec::new();
-    // Files of /proc say that they have no bytes, and any file may grow meanwhile: the bound is on what is read.
+    // Files of /proc report no bytes, and any file may grow meanwhile: so the bound applies to the read.
     file.take(most.saturating_add(1)).read_to_end(&mut contents)?;
     if contents.len() as u64 > most {
         return Err(too_large(contents.len() as u64));
@@ -95,7 +95,7 @@ pub fn read_regular_text(path: &Path, most: u64) -> io::Result<String> {
     })
 }
 
-/// The text of a file of /proc or /sys, which the kernel writes: not for paths that anybody names.
+/// The text of a kernel file in /proc or /sys: not for paths that somebody else names.
 ///
 /// # Errors
 /// The system's answer, and other bytes than UTF-8.
@@ -114,17 +114,17 @@ pub fn read_kernel(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 /// Opens a directory, to lock it, to synchronise it, or to look names up in it.
 ///
 /// # Errors
-/// The system's answer, which for anything but a directory is [`io::ErrorKind::NotADirectory`]: a FIFO is not waited for.
+/// The system's answer; for anything but a directory that is [`io::ErrorKind::NotADirectory`]. A FIFO does not block
+/// it.
 pub fn open_directory(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
-/// Opens a regular file to hold a lock on it; with `create` it is made where there is none, with mode 0600, so that no
-/// other user can open it and take the lock. Nothing is read or written. A link is refused.
-///
+/// Opens a regular file to hold a lock on it. With `create`, a missing file is made with mode 0600, so that no other
+/// user can open it and take the lock. Nothing is read or written. A link is refused.
 /// # Errors
-/// The system's answer; [`io::ErrorKind::InvalidInput`] for what is no regular file.
+/// The system's answer; [`io::ErrorKind::InvalidInput`] for anything but a regular file.
 pub fn open_lock_file(path: &Path, create: bool) -> io::Result<File> {
     // For writing too: a lock on a network file system may need it.
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;

@@ -1,4 +1,4 @@
-//! A file that takes a name in one step, and the names that unfinished files have meanwhile.
+//! A file that takes a name in one step, and the temporary names of unfinished files.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
 use super::unique::{is_word, random_word};
 
-/// Puts `contents` at `target` in one step, with the permissions `mode` less the process's umask. It is not waited until
+/// Puts `contents` at `target` in one step, with the permissions `mode` less the process's umask. Does not wait until
 /// they are on the disk.
 ///
 /// # Errors
@@ -24,16 +24,16 @@ pub fn replace(target: &Path, mode: u32, contents: &[u8]) -> io::Result<()> {
 /// Writes a file that must not be there yet.
 ///
 /// # Errors
-/// The system's answer, [`io::ErrorKind::AlreadyExists`] where anything has the name, a link included.
+/// The system's answer; [`io::ErrorKind::AlreadyExists`] where anything has the name, even a link.
 pub fn write_new(path: &Path, contents: &[u8]) -> io::Result<()> {
     File::create_new(path)?.write_all(contents)
 }
 
-/// A new file on its way to a name, where it takes the place of an earlier one in one step.
+/// A new file that will take a name, and replace an earlier file of that name in one step.
 ///
-/// Where the file system can, the file has no name until [`commit`](Self::commit), so a killed process leaves nothing
-/// behind. Elsewhere it has a random one, `.NAME.<16 hex digits>.partial`, made with `O_EXCL`. All names are looked up in
-/// the directory as it was opened. A link that lies under the target's name is replaced, not followed.
+/// Where the file system supports it, the file has no name until [`commit`](Self::commit), so a killed process leaves
+/// nothing behind. Elsewhere it has a random one, `.NAME.<16 hex digits>.partial`, made with `O_EXCL`. All names are
+/// looked up in the directory as it was opened. A link at the target's name is replaced, not followed.
 ///
 /// Dropping it instead of committing removes the file.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct Replacement {
     name: OsString,
     target: PathBuf,
     file: File,
-    /// The name that the file has meanwhile.
+    /// The temporary name of the file.
     partial: Option<OsString>,
 }
 
@@ -74,7 +74,7 @@ impl Replacement {
         Ok(Replacement { directory, name: name.to_owned(), target: target.to_owned(), file, partial })
     }
 
-    /// The file, to be written.
+    /// The file, for writing.
     pub fn file(&mut self) -> &mut File {
         &mut self.file
     }
@@ -84,23 +84,23 @@ impl Replacement {
         &self.target
     }
 
-    /// Gives the file its name, and removes what had it. Call [`File::sync_all`] before, and
-    /// [`sync_directory`](Self::sync_directory) after, where the file has to survive a power failure.
+    /// Gives the file its name, and replaces an earlier file. If the file has to survive a power failure, call
+    /// [`File::sync_all`] before, and [`sync_directory`](Self::sync_directory) after.
     ///
     /// # Errors
-    /// The system's answer; the earlier file is then as it was, and the new one gone.
+    /// The system's answer; the earlier file is then unchanged, and the new one removed.
     pub fn commit(&mut self) -> io::Result<()> {
         let partial = match &self.partial {
             Some(partial) => partial,
             None => self.partial.insert(self.link()?),
         };
         rustix::fs::renameat(&self.directory, partial, &self.directory, &self.name)?;
-        // `Drop` finds nothing of this name any more.
+        // The temporary name is gone, so `Drop` must not look for it.
         self.partial = None;
         Ok(())
     }
 
-    /// Gives the unnamed file a random name, since a link cannot replace what is there and a rename can.
+    /// Gives the unnamed file a random name: a link cannot replace an existing file, a rename can.
     fn link(&self) -> io::Result<OsString> {
         let partial = random_name(&self.name)?;
         let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
@@ -127,14 +127,14 @@ impl Drop for Replacement {
     }
 }
 
-/// A file without a name in `directory`, where the file system has such files and /proc can name them later.
+/// A file without a name in `directory`, where the file system supports that and /proc can name it later.
 fn unnamed(directory: &OwnedFd, mode: Mode) -> Option<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(directory, ".", flags, mode).ok()?);
     fs::metadata(format!("/proc/self/fd/{}", file.as_raw_fd())).is_ok().then_some(file)
 }
 
-/// A name beside `name` that nobody can foresee.
+/// A name beside `name` that nobody can predict.
 fn random_name(name: &OsStr) -> io::Result<OsString> {
     let mut partial = OsString::from(".");
     // A file's name has at most 255 bytes.
@@ -144,8 +144,8 @@ fn random_name(name: &OsStr) -> io::Result<OsString> {
     Ok(partial)
 }
 
-/// The name that a file of this name would have taken, had the process that wrote it not ended before: exactly the names
-/// that [`Replacement`] gives, and nothing that is only like them.
+/// The target name of an unfinished file, whose process ended before it could rename it. Accepts exactly the names that
+/// [`Replacement`] gives, and no others that merely resemble them.
 pub fn target_of_partial(name: &OsStr) -> Option<&str> {
     let (target, word) = name.to_str()?.strip_prefix('.')?.strip_suffix(".partial")?.rsplit_once('.')?;
     (is_word(word) && !target.is_empty()).then_some(target)

@@ -1,8 +1,8 @@
-//! Random words, by which names of files that several processes make at once differ.
+//! Random words, which keep apart the names of files that several processes make at once.
 
 use std::io;
 
-/// Whether this is a word as names of this program hold them: 16 lower-case hex digits.
+/// Whether this is a random word as it appears in file names of this program: 16 lower-case hex digits.
 pub fn is_word(text: &str) -> bool {
     text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

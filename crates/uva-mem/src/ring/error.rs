@@ -2,10 +2,10 @@
 
 use crate::region::RegionError;
 
-/// Why a ring cannot be used, or not any longer.
+/// Why a ring cannot be used, or no longer.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
-    /// Waiting was pointless: what `Liveness` said.
+    /// Waiting was pointless: the reason is [`Liveness`](super::Liveness)'s.
     #[error("ring `{ring}`: waiting for slot {slot} (sequence {sequence}) ended: {reason}")]
     PeerDied {
         /// The ring's name.
@@ -27,14 +27,14 @@ pub enum RingError {
         /// The sequence it is held for.
         sequence: u64,
     },
-    /// A slot holds what the protocol does not allow. The ring cannot be trusted any more.
+    /// The protocol does not allow a slot's content. The ring cannot be trusted any more.
     #[error("ring `{ring}` is corrupt at slot {slot}, sequence {sequence}: {what}")]
     Corrupt {
         /// The ring's name.
         ring: String,
         /// The slot.
         slot: u32,
-        /// The sequence that was asked for.
+        /// The requested sequence.
         sequence: u64,
         /// The field, what it holds, and what it should hold.
         what: String,
@@ -54,9 +54,9 @@ pub enum RingError {
     Shape {
         /// The ring's name.
         ring: String,
-        /// Slots asked for.
+        /// Requested slots.
         slots: u32,
-        /// Payload bytes asked for.
+        /// Requested payload bytes.
         payload_bytes: usize,
     },
     /// A region that was handed over is not a ring of the shape agreed.

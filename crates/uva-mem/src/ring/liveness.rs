@@ -1,9 +1,9 @@
-//! What a waiting side asks when nothing happens: is there still anybody to wait for?
+//! The check that a waiting side makes when nothing happens: does the peer still exist?
 
 /// Why waiting is pointless: the peer died, or somebody asked for the end of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gone {
-    /// For people, such as "the producer (process 4711) has ended".
+    /// For people, for example "the producer (process 4711) has ended".
     pub reason: String,
 }
 
@@ -14,15 +14,15 @@ impl Gone {
     }
 }
 
-/// Asked whenever a wait has gone on for a while (at most [`LIVENESS_INTERVAL`](super::LIVENESS_INTERVAL) between
-/// two questions). A stopped peer is alive; a zombie is not.
+/// Called whenever a wait has lasted for a while, at most [`LIVENESS_INTERVAL`](super::LIVENESS_INTERVAL) apart. A
+/// stopped peer is alive; a zombie is not.
 ///
-/// Closures `Fn() -> Result<(), Gone>` are one, and so is a [`PidFd`](crate::PidFd).
+/// Closures `Fn() -> Result<(), Gone>` implement it, and so does [`PidFd`](crate::PidFd).
 pub trait Liveness {
     /// `Ok` to go on waiting.
     ///
     /// # Errors
-    /// [`Gone`] ends the wait, unless what was waited for has happened meanwhile.
+    /// [`Gone`] ends the wait, unless the awaited event has happened meanwhile.
     fn check(&self) -> Result<(), Gone>;
 }
 
@@ -32,7 +32,7 @@ impl<F: Fn() -> Result<(), Gone>> Liveness for F {
     }
 }
 
-/// Waits for ever: for tests and for threads that cannot die alone.
+/// Waits forever: for tests and for threads that cannot die alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlwaysAlive;
 

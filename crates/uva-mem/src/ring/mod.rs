@@ -1,17 +1,19 @@
-//! The slot ring: batches go through shared memory from writers to one reader, in order, without a copy or a lock.
+//! The lock-free slot ring: batches pass through shared memory from writers to one reader, in order, without a copy.
 //!
-//! A ring has `S` slots. Sequence `q` (batch `q` of a run, from 0) always goes through slot `q mod S`, in generation
-//! `q / S`. Any number of writers share the sequences between them, each sequence written by exactly one of them
-//! (with `W` samplers: sequence `b` by sampler `b mod W`); one reader takes all sequences in order. Nothing else
-//! is agreed between them, so nothing starves and nothing is reordered. The [protocol] of a slot has its
-//! own file; this one lays slots out in a [`SharedRegion`] and wraps them in types that cannot be misused.
+//! A ring has `S` slots. Sequence `q` (batch `q` of a run, from 0) always goes through slot `q mod S`, in generation `q
+//! / S`. Any number of writers divide the sequences; exactly one of them writes each sequence. (With `W` samplers,
+//! sampler `b mod W` writes sequence `b`.) One reader takes all sequences in order. They agree on nothing else, so
+//! nothing starves and nothing is reordered. The [protocol] of a slot has its own file. This one lays slots out in a
+//! [`SharedRegion`] and wraps them in types that cannot be misused.
 //!
-//! In memory a ring is, little-endian: one line of five 64-bit words (magic, version, slots, payload bytes, checksum);
-//! slot `i`'s header of 32 bytes ([`protocol::SlotHeader`]) at byte `128 * (i + 1)`; the payloads from the next
-//! multiple of 4096 on, each at a multiple of 4096.
+//! The layout of a ring in memory, little-endian:
 //!
-//! Threads and processes use the same code: clone a [`Ring`] for a thread, or hand [`Ring::fd`] over and
-//! [`Ring::open`] it elsewhere.
+//! - one line of five 64-bit words: magic, version, slots, payload bytes, checksum
+//! - slot `i`'s header of 32 bytes ([`protocol::SlotHeader`]) at byte `128 * (i + 1)`
+//! - the payloads from the next multiple of 4096 on, each at a multiple of 4096
+//!
+//! Threads and processes use the same code. Clone a [`Ring`] for a thread; for a process, hand [`Ring::fd`] over and
+//! [`Ring::open`] it there.
 
 mod error;
 mod liveness;
@@ -33,19 +35,19 @@ use crate::mix;
 use crate::region::{PageKind, Pages, SharedRegion};
 use protocol::{Fault, Patience, SlotHeader, State, StateWord, position};
 
-/// The longest time between two liveness checks of a waiting side.
+/// The longest time between two liveness checks of a wait.
 pub const LIVENESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Looks before the first sleep. A hand-over that is due within a microsecond or two is caught; more would take
-/// the core from the very peer that is waited for on a machine with few of them.
+/// Looks before the first sleep: enough for a hand-over that is due within a microsecond or two. On a machine with few
+/// cores, a longer spin would take the core from the very peer that it waits for.
 const SPINS: u32 = 128;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"uva-ring");
-/// The version of a ring's layout in memory, which its first line says.
+/// The version of a ring's layout in memory; stored in its first line.
 pub const VERSION: u64 = 1;
 /// Region header words: magic, version, slots, payload bytes, checksum.
 const REGION_WORDS: usize = 5;
-/// Headers stand two cache lines apart: adjacent-line prefetch would otherwise tie neighbouring slots together.
+/// Headers are two cache lines apart: adjacent-line prefetch would otherwise tie neighbouring slots together.
 const HEADER_STRIDE: usize = 128;
 const PAGE: usize = 4096;
 
@@ -67,7 +69,7 @@ impl RingShape {
         self.payload_bytes.checked_next_multiple_of(PAGE)
     }
 
-    /// How many bytes of shared memory a ring of this shape takes, or `None` when that is no sensible number.
+    /// Bytes of shared memory for a ring of this shape, or `None` where that overflows or is no sensible number.
     pub fn region_bytes(self) -> Option<usize> {
         if self.slots == 0 || self.payload_bytes == 0 {
             return None;
@@ -116,7 +118,8 @@ impl Ring {
         let region = SharedRegion::create_with(&format!("uva-ring-{name}"), bytes, pages)
             .map_err(|source| RingError::Region { ring: name.to_owned(), source })?;
         let ring = Self::over(name, shape, region);
-        // Nobody else knows the region yet; the hand-over of its descriptor orders these before any reader of them.
+        // Nobody else knows the region yet. The hand-over of its descriptor orders these stores before any reader of
+        // them.
         for (word, value) in ring.region_words().iter().zip(Self::expected_words(shape)) {
             word.store(value, Ordering::Release);
         }
@@ -126,7 +129,7 @@ impl Ring {
     /// Opens a ring that another process created with the same shape.
     ///
     /// # Errors
-    /// [`RingError::Mismatch`] when the region says another shape or is no ring, [`RingError::Region`] when the
+    /// [`RingError::Mismatch`] when the region states another shape or is no ring, [`RingError::Region`] when the
     /// descriptor is no sealed region of the right size.
     pub fn open(name: &str, fd: OwnedFd, shape: RingShape) -> Result<Self, RingError> {
         let bytes = Self::bytes(name, shape)?;
@@ -155,7 +158,7 @@ impl Ring {
     }
 
     fn over(name: &str, shape: RingShape, region: SharedRegion) -> Self {
-        // `region_bytes` was some number, so these are: they are part of it.
+        // `region_bytes` did not overflow, so neither do these: they are part of it.
         let payload_start = shape.payload_start().unwrap_or(usize::MAX);
         let payload_stride = shape.payload_stride().unwrap_or(usize::MAX);
         let patience = Patience { spins: SPINS, interval: LIVENESS_INTERVAL };
@@ -176,7 +179,7 @@ impl Ring {
     }
 
     fn region_words(&self) -> &[AtomicU64; REGION_WORDS] {
-        // SAFETY: the first page of a ring's region is reached through these atomics only.
+        // SAFETY: all access to the first page of a ring's region goes through these atomics.
         unsafe { self.inner.region.at(0) }
     }
 
@@ -200,7 +203,7 @@ impl Ring {
         self.inner.region.pages()
     }
 
-    /// Asks for all its memory now; see [`SharedRegion::populate`].
+    /// Allocates all its memory now; see [`SharedRegion::populate`].
     ///
     /// # Errors
     /// [`RingError::Region`] when the memory cannot be had.
@@ -211,18 +214,18 @@ impl Ring {
             .map_err(|source| RingError::Region { ring: self.inner.name.clone(), source })
     }
 
-    /// A writer. Any number may exist, in any process; no two may be asked for the same sequence.
+    /// A writer. Any number may exist, in any process, but no two may be asked for the same sequence.
     pub fn writer(&self) -> Writer {
         Writer { inner: Arc::clone(&self.inner) }
     }
 
-    /// The reader. One at a time: a second one would meet slots that it did not release, which is an error there.
+    /// The reader. One at a time: a second one would meet slots that it did not release, and fail there.
     pub fn reader(&self) -> Reader {
         Reader { inner: Arc::clone(&self.inner), failed: Arc::default() }
     }
 
-    /// Wakes everybody who waits on this ring, in any process, so that their [`Liveness`] is asked now and not at
-    /// the end of its interval.
+    /// Wakes everybody who waits on this ring, in any process, so that they check [`Liveness`] now and not at the end
+    /// of the interval.
     pub fn wake_all(&self) {
         for slot in 0..self.inner.shape.slots {
             self.inner.header(slot).wake_all();
@@ -241,8 +244,8 @@ impl Ring {
 impl Inner {
     fn header(&self, slot: u32) -> &SlotHeader<SharedWord> {
         assert!(slot < self.shape.slots, "slot {slot} of ring `{}` with {}", self.name, self.shape.slots);
-        // SAFETY: `SlotHeader<SharedWord>` is `repr(C)` and made of atomics. Headers stand 128
-        // bytes apart from byte 128 on, end before the payloads, and are reached through this type only.
+        // SAFETY: `SlotHeader<SharedWord>` is `repr(C)` and consists of atomics. Headers are 128 bytes apart from byte
+        // 128 on and end before the payloads. All access goes through this type.
         unsafe { self.region.at(header_offset(slot)) }
     }
 
@@ -250,7 +253,7 @@ impl Inner {
     fn payload(&self, slot: u32) -> *mut u8 {
         assert!(slot < self.shape.slots, "slot {slot} of ring `{}` with {}", self.name, self.shape.slots);
         // SAFETY: `payload_start + slots * payload_stride` is the region's size (`RingShape::region_bytes`), so the
-        // result is in bounds for every slot, and `payload_bytes <= payload_stride` bytes from it are too.
+        // result is in bounds for every slot. So are `payload_bytes` from it, since `payload_bytes <= payload_stride`.
         unsafe { self.region.as_ptr().add(self.payload_start + slot as usize * self.payload_stride) }
     }
 
@@ -280,8 +283,8 @@ impl Writer {
     /// Waits until the slot of `sequence` is free in its generation, and takes it.
     ///
     /// # Errors
-    /// [`RingError::PeerDied`] when `liveness` says so before that; [`RingError::Corrupt`] when the slot is beyond
-    /// it already, as when a sequence has two writers.
+    /// [`RingError::PeerDied`] when `liveness` says so first; [`RingError::Corrupt`] when the slot is beyond that
+    /// generation already, as when a sequence has two writers.
     pub fn acquire(&mut self, sequence: u64, liveness: &dyn Liveness) -> Result<WriteSlot<'_>, RingError> {
         let (slot, generation) = position(sequence, self.inner.shape.slots);
         self.inner
@@ -292,7 +295,7 @@ impl Writer {
     }
 }
 
-/// A slot being filled. Dropped without [`publish`](WriteSlot::publish) it is free again, for the same sequence.
+/// A slot being filled. Dropping it without [`publish`](WriteSlot::publish) frees it again, for the same sequence.
 #[derive(Debug)]
 pub struct WriteSlot<'w> {
     inner: &'w Inner,
@@ -313,12 +316,12 @@ impl WriteSlot<'_> {
         self.slot
     }
 
-    /// The whole payload, 4096-aligned. It holds whatever the slot held before, zeros at first.
+    /// The whole payload, 4096-aligned. It still holds the slot's earlier content; zeros at first.
     pub fn payload_mut(&mut self) -> &mut [u8] {
-        // SAFETY: in bounds (see `Inner::payload`), and ours alone: the state word said free(g) and we moved it to
-        // filling(g), which no other side leaves or enters; whoever had the slot before gave it up by a release that
-        // our acquire has seen (S4, S1). The slice borrows `self`, so it ends before `publish` or `drop` gives the
-        // slot away. Any byte is a valid u8. What a process outside the protocol writes is its launcher's fault.
+        // SAFETY: in bounds (see `Inner::payload`), and ours alone. The state word said free(g) and we moved it to
+        // filling(g), which no other side leaves or enters. The slot's previous owner gave it up by a release that our
+        // acquire has seen (S4, S1). The slice borrows `self`, so it ends before `publish` or `drop` gives the slot
+        // away. Any byte is a valid u8. Writes by a process outside the protocol are its launcher's fault.
         unsafe {
             std::slice::from_raw_parts_mut(self.inner.payload(self.slot), self.inner.shape.payload_bytes)
         }
@@ -327,8 +330,8 @@ impl WriteSlot<'_> {
     /// Gives the first `length` bytes to the reader.
     ///
     /// # Errors
-    /// [`RingError::TooLong`] when the payload has fewer bytes; [`RingError::Corrupt`] when the slot's state was
-    /// changed by somebody else. The batch is not published then.
+    /// [`RingError::TooLong`] when the payload has fewer bytes; [`RingError::Corrupt`] when somebody else changed the
+    /// slot's state. In both cases the batch is not published.
     pub fn publish(self, length: u64) -> Result<(), RingError> {
         let capacity = self.inner.shape.payload_bytes as u64;
         if length > capacity {
@@ -341,7 +344,7 @@ impl WriteSlot<'_> {
         result
     }
 
-    /// Leaves the slot as a SIGKILL at this point would: being filled, for ever. For tests.
+    /// Leaves the slot as a SIGKILL at this point would: being filled, forever. For tests.
     pub fn abandon(self) {
         std::mem::forget(self);
     }
@@ -357,20 +360,20 @@ impl Drop for WriteSlot<'_> {
 #[derive(Debug)]
 pub struct Reader {
     inner: Arc<Inner>,
-    /// What a release in `ReadSlot::drop` could not report: said by the next acquire.
+    /// A failed release in `ReadSlot::drop`, which the next acquire reports.
     failed: Arc<Mutex<Option<RingError>>>,
 }
 
 impl Reader {
-    /// Waits until `sequence` is published, and takes it. Sequences are to be asked for in order; slots may be given
-    /// back in any.
+    /// Waits until `sequence` is published, and takes it. Ask for sequences in order; slots may be given back in any
+    /// order.
     ///
-    /// A batch that was published is returned even when its writer has died since.
+    /// A published batch is returned even when its writer has died since.
     ///
     /// # Errors
-    /// [`RingError::StillHeld`] at once when the slot is still held for an earlier sequence: the writer waits for it, and
-    /// would for ever. [`RingError::PeerDied`] when `liveness` says so before that; [`RingError::Corrupt`] when the
-    /// slot's state or header is not what the protocol allows, or an earlier slot was found so when it was dropped.
+    /// [`RingError::StillHeld`] at once when the slot is still held for an earlier sequence: the writer waits for it,
+    /// and would wait forever. [`RingError::PeerDied`] when `liveness` says so first. [`RingError::Corrupt`] when the
+    /// protocol does not allow the slot's state or header, or when that was found as an earlier slot was dropped.
     pub fn acquire(&mut self, sequence: u64, liveness: &dyn Liveness) -> Result<ReadSlot, RingError> {
         if let Some(error) = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take() {
             return Err(error);
@@ -384,11 +387,11 @@ impl Reader {
             .claim_for_reading(sequence, generation, capacity, self.inner.patience, liveness)
             .map_err(|fault| self.inner.error(slot, sequence, fault))?;
         let (inner, failed) = (Arc::clone(&self.inner), Arc::clone(&self.failed));
-        // Cannot be cut: it is at most `capacity`, a usize.
+        // Cannot truncate: it is at most `capacity`, a usize.
         Ok(ReadSlot { inner, failed, sequence, slot, generation, length: length as usize, released: false })
     }
 
-    /// Whether the slot of `sequence` has been given back since it was read last.
+    /// Whether the slot of `sequence` has been given back since it was last read.
     ///
     /// # Errors
     /// [`RingError::StillHeld`].
@@ -396,7 +399,8 @@ impl Reader {
         let slots = self.inner.shape.slots;
         let Some(earlier) = sequence.checked_sub(u64::from(slots)) else { return Ok(()) };
         let (slot, generation) = position(earlier, slots);
-        // Only a reader makes it so, and there is but this one: whoever gives it back meanwhile has it no longer.
+        // Only a reader makes this state, and this is the only one. A thread that gives the slot back meanwhile no
+        // longer holds it.
         if self.inner.header(slot).peek() == StateWord::new(generation, State::Reading) {
             return Err(RingError::StillHeld { ring: self.inner.name.clone(), slot, sequence: earlier });
         }
@@ -404,7 +408,7 @@ impl Reader {
     }
 }
 
-/// A batch being read. Dropping it gives the slot back to the writers, whichever thread does so.
+/// A batch being read. Dropping it, on any thread, gives the slot back to the writers.
 #[derive(Debug)]
 pub struct ReadSlot {
     inner: Arc<Inner>,
@@ -413,7 +417,7 @@ pub struct ReadSlot {
     slot: u32,
     generation: u32,
     length: usize,
-    /// Nothing is to be given back any more.
+    /// Nothing is left to give back.
     released: bool,
 }
 
@@ -431,30 +435,29 @@ impl ReadSlot {
     /// What the writer published, 4096-aligned.
     pub fn payload(&self) -> &[u8] {
         // SAFETY: in bounds: `length` was checked against `payload_bytes` (`claim_for_reading`; see `Inner::payload`).
-        // Nobody writes it: we moved the state from ready(g) to reading(g), which no writer leaves, and the writer's
-        // last write came before its release that our acquire has seen (S2, S3). The slice borrows `self`, so it ends
+        // Nobody writes it: we moved the state from ready(g) to reading(g), which no writer leaves. The writer's last
+        // write came before its release, which our acquire has seen (S2, S3). The slice borrows `self`, so it ends
         // before the slot is given back.
         unsafe { std::slice::from_raw_parts(self.inner.payload(self.slot), self.length) }
     }
 
-    /// The first byte of what the writer published, for those to whom the batch is lent by address. The slot's bytes
-    /// are the reader's to write as well; whoever does must see to it that nobody looks at [`ReadSlot::payload`]
-    /// meanwhile.
+    /// The first byte of what the writer published, for code that borrows the batch by address. The reader may also
+    /// write the slot's bytes. A reader that does so must ensure that nobody looks at [`ReadSlot::payload`] meanwhile.
     pub fn payload_address(&self) -> *mut u8 {
         self.inner.payload(self.slot)
     }
 
-    /// Gives the slot back, and says where that was not possible.
+    /// Gives the slot back, and reports a failure.
     ///
     /// # Errors
-    /// [`RingError::Corrupt`] when the slot's state was changed by somebody else meanwhile.
+    /// [`RingError::Corrupt`] when somebody else changed the slot's state meanwhile.
     pub fn release(mut self) -> Result<(), RingError> {
         let result = self.give_back();
         self.forget();
         result
     }
 
-    /// Ends it without a release. What it shares with the reader is still let go of.
+    /// Ends it without a release, but drops what it shares with the reader.
     fn forget(&mut self) {
         self.released = true;
     }
@@ -466,8 +469,8 @@ impl ReadSlot {
             .map_err(|fault| self.inner.error(self.slot, self.sequence, fault))
     }
 
-    /// Leaves the slot as a SIGKILL at this point would: being read, for ever. For tests, and for a slot that something
-    /// else may still read that cannot be waited for.
+    /// Leaves the slot as a SIGKILL at this point would: being read, forever. For tests, and for a slot that something
+    /// else may still read when there is no way to wait for that.
     pub fn abandon(mut self) {
         self.forget();
     }

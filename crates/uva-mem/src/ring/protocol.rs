@@ -1,8 +1,8 @@
-//! The protocol of one slot: who may touch its payload, and how the right passes on.
+//! The protocol of one slot: who may touch its payload, and how that right is passed on.
 //!
-//! A slot is used once per generation. Sequence `q` of a ring of `S` slots belongs to slot `q mod S` in generation
-//! `q / S mod 2^30`. The state word holds the generation (30 bits) above the state (2 bits), so one 32-bit
-//! compare-and-exchange moves both, and a side that comes back late can never take an old turn for its own.
+//! A slot is used once per generation. Sequence `q` of a ring of `S` slots belongs to slot `q mod S` in generation `q /
+//! S mod 2^30`. The state word holds the generation (30 bits) above the state (2 bits), so one 32-bit
+//! compare-and-exchange moves both. A side that comes back late can therefore never mistake an old turn for its own.
 //!
 //! | state word, generation g | payload and header belong to | next | made by | ordering |
 //! |---|---|---|---|---|
@@ -12,17 +12,17 @@
 //! | ready(g)   | nobody      | reading(g) | the reader, [`claim_for_reading`](SlotHeader::claim_for_reading) | acquire, with S2 |
 //! | reading(g) | the reader  | free(g+1)  | the reader, [`release`](SlotHeader::release) | release, S4 |
 //!
-//! Every move is a compare-and-exchange from the one state it may start at, so a state that the protocol does not
-//! allow is noticed by the side whose move it breaks, and is an error there, never a wrong batch:
+//! Every move is a compare-and-exchange from the one state it may start at. The side whose move is broken detects a
+//! state that the protocol does not allow; it reports an error there, and never delivers a wrong batch:
 //!
-//! * the reader waits through free(g) and filling(g) only. It reads in order, so it has itself made the slot free(g):
-//!   any other generation is corrupt, and so is reading(g);
-//! * a writer waits through every state of earlier generations (others' turns), and nothing else;
-//! * a ready(g) that was turned back into free(g) would be waited for for ever by both sides. So a reader that has
-//!   waited looks whether the header says that its sequence was published.
+//! * The reader waits through free(g) and filling(g) only. It reads in order, so it has itself made the slot free(g):
+//!   any other generation is corrupt, and so is reading(g).
+//! * A writer waits through every state of earlier generations (other writers' turns), and nothing else.
+//! * If a ready(g) were turned back into free(g), both sides would wait forever. So a reader that has waited checks
+//!   whether the header says that its sequence was published.
 //!
-//! The header is covered by a checksum and compared with what the reader expects before a length is believed. A side
-//! that dies keeps what it held: nothing is ever taken from a dead peer but batches that it had published.
+//! A checksum covers the header, and the reader compares it with what it expects before it trusts a length. A side that
+//! dies keeps what it held: only batches that a dead peer had published are taken from it.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -40,7 +40,7 @@ pub const GENERATIONS: u32 = 1 << 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
-    /// To be written in the generation the word says.
+    /// To be written, in the generation of the word.
     Free = 0,
     /// A writer has it.
     Filling = 1,
@@ -97,7 +97,7 @@ pub const fn position(sequence: u64, slots: u32) -> (u32, u32) {
     ((sequence % slots) as u32, (sequence / slots % GENERATIONS as u64) as u32)
 }
 
-/// How long to wait before asking whether there is anybody to wait for.
+/// How long to wait before a liveness check.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     /// Looks at the word before the first sleep.
@@ -109,15 +109,15 @@ pub struct Patience {
 /// Why a move could not be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// What was waited for has not happened, and never will.
+    /// The awaited event has not happened, and never will.
     Gone(Gone),
-    /// The slot's state or header is none that the protocol allows; says which field, what it holds and what it should.
+    /// The protocol does not allow the slot's state or header. Names the field, its value and the expected one.
     Corrupt(String),
 }
 
-/// The header of a slot. In shared memory it is these eight words, little-endian, at the start of a line of its own.
+/// The header of a slot. In shared memory it is these eight words, little-endian, at the start of its own cache line.
 ///
-/// All but the state are written by the writer while it holds the slot, and read by the reader.
+/// The writer writes all but the state while it holds the slot; the reader reads them.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct SlotHeader<W> {
@@ -129,7 +129,7 @@ pub struct SlotHeader<W> {
 }
 
 impl<W: Word> SlotHeader<W> {
-    /// A header whose slot is free in `generation`, made of words that `word` makes.
+    /// A header whose slot is free in `generation`, of words made by `word`.
     pub fn new(generation: u32, word: impl Fn(u32) -> W) -> Self {
         let zeros = || [word(0), word(0)];
         Self {
@@ -141,12 +141,12 @@ impl<W: Word> SlotHeader<W> {
         }
     }
 
-    /// Sets a header of zeroed memory to free in `generation`, before anybody else knows of it.
+    /// Sets a header in zeroed memory to free in `generation`, before anybody else knows of it.
     pub fn start_at(&self, generation: u32) {
         self.state.store(StateWord::new(generation, State::Free).0, Ordering::Release);
     }
 
-    /// The state word as it is now; nothing follows from it but a message.
+    /// The state word as it is now, for messages only: nothing else follows from it.
     pub fn peek(&self) -> StateWord {
         StateWord(self.state.load(Ordering::Relaxed))
     }
@@ -170,11 +170,11 @@ impl<W: Word> SlotHeader<W> {
         let filling = StateWord::new(generation, State::Filling);
         self.wait_until(patience, liveness, |word, _| {
             if word == free {
-                // S1, acquire: partner S4 in `release` (or S2' in `give_up`). What the reader read of the earlier
-                // batch was read before what we write now.
+                // S1, acquire: partner S4 in `release` (or S2' in `give_up`). The reader's reads of the earlier batch
+                // happen before our writes.
                 return Ok(self.exchange(free, filling, Ordering::Acquire).is_ok());
             }
-            // Behind by 1 ..= 2^29 - 1 turns modulo 2^30: somebody else's earlier turn.
+            // Behind by 1 ..= 2^29 - 1 turns modulo 2^30: an earlier turn of somebody else.
             let behind = generation.wrapping_sub(word.generation()) % GENERATIONS;
             if (1..GENERATIONS / 2).contains(&behind) {
                 return Ok(false);
@@ -188,23 +188,22 @@ impl<W: Word> SlotHeader<W> {
     /// # Errors
     /// [`Fault::Corrupt`] when the slot is not being filled in `generation`.
     pub fn publish(&self, sequence: u64, generation: u32, length: u64) -> Result<(), Fault> {
-        // Release, with the acquire loads in `looks_published`: a reader that sees one of these sees that the slot
-        // has left `free`. The reader that counts, in `claim_for_reading`, has them by S2.
+        // Release; partner: the acquire loads in `looks_published`. A reader that sees one of these values sees that
+        // the slot has left `free`. The reader that counts, in `claim_for_reading`, has them by S2.
         let generation = generation % GENERATIONS;
         self.generation.store(generation, Ordering::Release);
         store_u64(&self.sequence, sequence);
         store_u64(&self.length, length);
         store_u64(&self.checksum, checksum(sequence, generation, length));
         let filling = StateWord::new(generation, State::Filling);
-        // S2, release: partner S3 in `claim_for_reading`. Payload and header come before it.
+        // S2, release: partner S3 in `claim_for_reading`. Payload and header are written before it.
         self.exchange(filling, StateWord::new(generation, State::Ready), Ordering::Release)
             .map_err(|found| Fault::Corrupt(format!("the state became {found} while it was {filling}")))?;
         self.state.wake_all();
         Ok(())
     }
 
-    /// Takes back a claim for writing: the slot is free in the same generation. A state that does not fit is left
-    /// alone.
+    /// Takes back a claim for writing: the slot is free in the same generation. Leaves any other state alone.
     pub fn give_up(&self, generation: u32) {
         // S2', release: partner S1.
         let filling = StateWord::new(generation, State::Filling);
@@ -215,8 +214,8 @@ impl<W: Word> SlotHeader<W> {
     /// Waits until `sequence` is published, takes it, and returns the length of its payload.
     ///
     /// # Errors
-    /// [`Fault::Gone`] from `liveness`, unless the batch was published before; [`Fault::Corrupt`] when the state or
-    /// the header is not what the protocol allows, or the length exceeds `capacity`. The slot then stays as it is.
+    /// [`Fault::Gone`] from `liveness`, unless the batch was published before; [`Fault::Corrupt`] when the protocol
+    /// does not allow the state or the header, or the length exceeds `capacity`. The slot then stays as it is.
     pub fn claim_for_reading(
         &self,
         sequence: u64,
@@ -229,7 +228,7 @@ impl<W: Word> SlotHeader<W> {
         let reading = StateWord::new(generation, State::Reading);
         self.wait_until(patience, liveness, |word, waited| {
             if word == ready {
-                // S3, acquire: partner S2 in `publish`. Header and payload are what the writer wrote before it.
+                // S3, acquire: partner S2 in `publish`. Header and payload are as the writer wrote them before it.
                 return Ok(self.exchange(ready, reading, Ordering::Acquire).is_ok());
             }
             if word.generation() != generation || word.state() == State::Reading {
@@ -250,24 +249,25 @@ impl<W: Word> SlotHeader<W> {
         self.checked_length(sequence, generation, capacity)
     }
 
-    /// Gives a slot that was read back to the writers, for the next generation.
+    /// Gives a slot back to the writers after reading, for the next generation.
     ///
     /// # Errors
     /// [`Fault::Corrupt`] when the slot is not being read in `generation`.
     pub fn release(&self, generation: u32) -> Result<(), Fault> {
         let reading = StateWord::new(generation, State::Reading);
         let free = StateWord::new(generation + 1, State::Free);
-        // S4, release: partner S1 in `claim_for_writing`. All reads of the payload come before it.
+        // S4, release: partner S1 in `claim_for_writing`. All reads of the payload happen before it.
         self.exchange(reading, free, Ordering::Release)
             .map_err(|found| Fault::Corrupt(format!("the state became {found} while it was {reading}")))?;
         self.state.wake_all();
         Ok(())
     }
 
-    /// Looks, spins, sleeps and asks, until `claim` (given the state word, and whether a sleep came before) is true.
+    /// Looks, spins, sleeps and checks liveness, until `claim` (given the state word, and whether a sleep came before)
+    /// is true.
     ///
-    /// The look is an acquire load, so what a claim concludes from the word it was given is ordered too, also where
-    /// it makes no exchange.
+    /// The look is an acquire load. So conclusions that a claim draws from the word are ordered too, even where it
+    /// makes no exchange.
     fn wait_until(
         &self,
         patience: Patience,
@@ -291,8 +291,8 @@ impl<W: Word> SlotHeader<W> {
                 continue;
             }
             if waited && let Err(found) = liveness.check() {
-                // Whatever the peer did before its end is visible now: look once more, so that a batch that it
-                // published just before is taken.
+                // Everything the peer did before its end is visible now. Look once more, to take a batch that it
+                // published just before.
                 gone = Some(found);
                 continue;
             }
@@ -308,7 +308,7 @@ impl<W: Word> SlotHeader<W> {
         }
     }
 
-    /// Whether the header is a whole and valid one of this sequence.
+    /// Whether the header is whole, valid and of this sequence.
     fn looks_published(&self, sequence: u64, generation: u32) -> bool {
         let length = load_u64(&self.length);
         self.generation.load(Ordering::Acquire) == generation

@@ -1,4 +1,4 @@
-//! The one kind of memory that the protocol knows: a 32-bit atomic word that can be waited for.
+//! The one kind of memory that the protocol uses: a 32-bit atomic word that a thread can wait on.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use rustix::thread::futex;
 
 /// A 32-bit atomic on which one side can sleep until the other has changed it.
 ///
-/// The protocol is generic over it, so that loom can check the very code that runs on shared memory.
+/// The protocol is generic over it, so that loom checks the very code that runs on shared memory.
 pub trait Word {
     /// As [`AtomicU32::load`].
     fn load(&self, order: Ordering) -> u32;
@@ -24,10 +24,10 @@ pub trait Word {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u32, u32>;
-    /// Sleeps while the word is `expected`, until [`Word::wake_all`] or for `timeout`. May return early for no reason;
-    /// must not sleep when the word has changed from `expected` before the call and the change's `wake_all` is over.
+    /// Sleeps while the word is `expected`, until [`Word::wake_all`] or for `timeout`. May wake up spuriously. Must not
+    /// sleep when the word changed from `expected` before the call and the `wake_all` for that change is over.
     fn wait(&self, expected: u32, timeout: Duration);
-    /// Wakes whoever sleeps on this word, in this process or another.
+    /// Wakes all sleepers on this word, in this process and others.
     fn wake_all(&self);
     /// One turn of a spin.
     fn spin(&self) {
@@ -64,13 +64,13 @@ impl Word for SharedWord {
             tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         };
-        // Without PRIVATE: the other side is another process. Every outcome (woken, changed before, timed out,
+        // Without PRIVATE, since the other side is another process. Every outcome (woken, changed before, timed out,
         // interrupted by a signal) means the same to the caller: look again.
         let _ = futex::wait(&self.0, futex::Flags::empty(), expected, Some(&timeout));
     }
 
     fn wake_all(&self) {
-        // Fails on bad arguments only, and these are constants.
+        // Fails on bad arguments only, and these are constant.
         let _ = futex::wake(&self.0, futex::Flags::empty(), i32::MAX as u32);
     }
 }

@@ -27,8 +27,8 @@ impl Case {
         allocate(self.budget, self.lists.len(), &|rank| self.lists[rank], self.list_map, &rows, self.row_map)
     }
 
-    /// The best value by dynamic programming over bytes, of any set of lists and rows: a knapsack without the rule that
-    /// lists are a beginning of their order.
+    /// The best value of any set of lists and rows, by dynamic programming over bytes: a knapsack in which lists need
+    /// not be a prefix of their order.
     fn optimum(&self) -> u64 {
         let rows: Vec<Item> =
             self.row_values.iter().map(|&value| Item { bytes: self.row_bytes, value }).collect();
@@ -40,7 +40,7 @@ impl Case {
             .unwrap_or(0)
     }
 
-    /// The best value where lists are a beginning of their order, by trying all of them.
+    /// The best value where lists are a prefix of their order, by trying all prefixes.
     fn optimum_of_prefixes(&self) -> u64 {
         let mut best = 0;
         for lists in 0..=self.lists.len() {
@@ -131,15 +131,15 @@ fn a_budget_that_holds_all_lists_to_the_byte_holds_the_last_one_too() {
 
 #[test]
 fn maps_are_paid_for_by_those_who_need_them() {
-    // Both maps would leave room for one item; that of rows alone for all five of them.
+    // Both maps would leave room for one item; that of rows alone for all five rows.
     let found = even(58, 40, 8).solve();
     assert_eq!((found.lists, found.rows, found.bytes()), (0, 5, 58));
-    // A byte less and the last row does not fit.
+    // With one byte less the last row does not fit.
     assert_eq!(even(57, 40, 8).solve().rows, 4);
     // The same for lists.
     let found = even(58, 8, 40).solve();
     assert_eq!((found.lists, found.rows, found.bytes()), (5, 0, 58));
-    // With room for all, both are paid.
+    // With room for all, both maps are paid for.
     let found = even(148, 8, 40).solve();
     assert_eq!((found.lists, found.rows, found.bytes()), (5, 5, 148));
 }
@@ -156,7 +156,7 @@ fn lists_end_at_the_first_misfit_and_rows_go_on() {
     let lists = vec![
         Item { bytes: 10, value: 100 },
         Item { bytes: 50, value: 400 },
-        // Would fit, but would not be a beginning of the order.
+        // Would fit, but would not be a prefix of the order.
         Item { bytes: 10, value: 79 },
     ];
     let case = Case { budget: 45, lists, list_map: 0, row_values: vec![5; 9], row_bytes: 10, row_map: 0 };

@@ -1,13 +1,13 @@
-//! Hotness by calculation: the chance of every node to be in a batch, propagated hop by hop.
+//! Hotness by calculation: each node's probability of being in a batch, propagated hop by hop.
 //!
-//! "Vertex inclusion probability" of SALIENT++ (Kaler et al., MLSys 2023). With p₀ the chance of a training node to be
-//! a seed, and q(u) that of one of u's neighbours to be picked when u's list is read,
+//! "Vertex inclusion probability" of SALIENT++ (Kaler et al., MLSys 2023). Let p₀ be the probability that a training
+//! node is a seed, and q(u) the probability that one of u's neighbours is picked when u's list is read:
 //!
 //! pₗ₊₁(v) = 1 − (1 − pₗ(v)) · Π over entries (u → v) of (1 − pₗ(u) · qₗ(u))
 //!
-//! as if nodes came into a batch independently of each other, and as if all entries of a list were as likely: where
-//! edges are picked by weight, `presample` knows better. Products are sums of logarithms, kept in fixed point, so that
-//! threads may add in any order and the result is the same.
+//! This assumes that nodes enter a batch independently of each other, and that all entries of a list are equally
+//! likely. Where edges are picked by weight, `presample` knows better. Products are sums of logarithms in fixed point,
+//! so threads may add in any order and the result is the same.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,15 +27,15 @@ impl CachePolicy {
     });
 }
 
-/// Inclusion probabilities from the graph, the training nodes, the batch size and the fanouts: no batch is sampled.
-/// Each hop is one pass over the lists of all nodes reached so far.
+/// Inclusion probabilities from the graph, the training nodes, the batch size and the fanouts, without sampling. Each
+/// hop is one pass over the lists of all nodes reached so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Analytic;
 
-/// Units of −ln(1 − p): 2⁻⁴⁴, so that chances down to 10⁻¹³ count.
+/// Units of −ln(1 − p): 2⁻⁴⁴, so that probabilities down to 10⁻¹³ count.
 const LOG_UNIT: f64 = (1_u64 << 44) as f64;
 
-/// The most that one entry adds: a chance of 1 − e⁻³² is as good as certain.
+/// The maximum that one entry adds: a probability of 1 − e⁻³² is as good as certain.
 const MOST_LOG: f64 = 32.0;
 
 /// The largest count that expected reads are scaled to.
@@ -52,7 +52,7 @@ impl HotnessPolicy for Analytic {
         let nodes = csc.nodes();
         let mut chance = vec![0_f64; nodes];
         for &seed in workload.train {
-            // Ids of a dataset that was opened are in range; the sampler names those that are not.
+            // Ids of an opened dataset are in range; the sampler names those that are not.
             if let Some(chance) = chance.get_mut(seed as usize) {
                 *chance = seed_chance;
             }
@@ -61,7 +61,7 @@ impl HotnessPolicy for Analytic {
         // −ln(1 − p), in LOG_UNITs.
         let missing: Vec<AtomicU64> = (0..nodes).into_par_iter().map(|_| AtomicU64::new(0)).collect();
         for &fanout in &workload.options.fanouts {
-            // A fanout of −1 takes lists as they stand.
+            // With a fanout of −1, lists are taken whole.
             let replace = workload.options.replace && fanout >= 0;
             chance.par_iter().zip(&mut list_reads).enumerate().for_each(|(node, (&chance, reads))| {
                 let degree = csc.degree(node);
@@ -86,7 +86,7 @@ impl HotnessPolicy for Analytic {
             chance.par_iter_mut().zip(&missing).for_each(|(chance, missing)| {
                 let log = missing.swap(0, Ordering::Relaxed) as f64 / LOG_UNIT;
                 if log > 0.0 {
-                    // 1 − (1 − p)·e^−log, without losing what is small: p + (1 − p)·(1 − e^−log).
+                    // 1 − (1 − p)·e^−log, without losing small terms: p + (1 − p)·(1 − e^−log).
                     *chance -= (1.0 - *chance) * (-log).exp_m1();
                 }
             });
@@ -96,7 +96,7 @@ impl HotnessPolicy for Analytic {
     }
 }
 
-/// The chance of one entry of a list of `degree` to be among the `picks` that are made when the list is read.
+/// The probability that one entry of a list of `degree` is among the `picks` made when the list is read.
 fn pick_chance(degree: usize, picks: usize, replace: bool) -> f64 {
     if replace {
         // 1 − (1 − 1/d)^f
@@ -118,7 +118,7 @@ fn add_saturating(sum: &AtomicU64, more: u64) {
     }
 }
 
-/// Expectations as counts, the largest at [`MOST_COUNT`]. What is possible at all counts at least 1.
+/// Expectations as counts, with the largest scaled to [`MOST_COUNT`]. A non-zero expectation counts at least 1.
 fn scaled(expected: &[f64]) -> Vec<u32> {
     let most = expected.par_iter().copied().reduce(|| 0.0, f64::max);
     let scale = if most > 0.0 { MOST_COUNT / most } else { 0.0 };

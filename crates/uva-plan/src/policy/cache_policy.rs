@@ -1,4 +1,4 @@
-//! A cache policy as everything above the policies knows it: a handle to a row of facts.
+//! A cache policy as all code above the policies sees it: a handle to a row of facts.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use uva_rows::cache::eviction::Eviction;
 use super::hotness_policy::HotnessPolicy;
 use crate::CacheError;
 
-/// `--cache-policy`: what is cached. Two are equal where their names are; in files it is its name.
+/// `--cache-policy`: what is cached. Policies are equal if their names are; files store the name.
 #[derive(Clone, Copy)]
 pub enum CachePolicy {
     /// Ranks rows and lists before a run.
     Ranking(&'static Ranking),
-    /// Takes in misses during the run and evicts by one of
+    /// Admits misses during the run and evicts by one of
     /// [`eviction::POLICIES`](uva_rows::cache::eviction::POLICIES). It caches no lists.
     Evicting(&'static Eviction),
 }
@@ -44,19 +44,20 @@ impl CachePolicy {
         }
     }
 
-    /// How many of a run's first epochs it counts. In these a cache is hit more than in others: it was made for them.
+    /// How many of a run's first epochs it counts. The cache was made for these, so its hit rate there is higher than
+    /// elsewhere.
     #[must_use]
     pub fn counted_epochs(self) -> u32 {
         self.hotness_policy().map_or(0, |policy| policy.counted_epochs().end)
     }
 
-    /// Whether it counts the very epochs that it is judged by.
+    /// Whether it counts the very epochs that it is evaluated on.
     #[must_use]
     pub fn is_oracle(self) -> bool {
         self.hotness_policy().is_ok_and(HotnessPolicy::is_oracle)
     }
 
-    /// How the cache evicts, where it fills itself during the run.
+    /// The eviction policy, if the cache fills itself during the run.
     #[must_use]
     pub fn eviction(self) -> Option<&'static Eviction> {
         match self {

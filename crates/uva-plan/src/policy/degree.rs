@@ -18,18 +18,18 @@ impl CachePolicy {
     });
 }
 
-/// A node is as hot as the lists that name it are many: the out-degree, PaGraph's rule (Lin et al., SoCC 2020).
+/// A node is as hot as its out-degree, the number of lists that name it: PaGraph's rule (Lin et al., SoCC 2020).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Degree;
 
 impl HotnessPolicy for Degree {
-    /// A list is taken to be visited as often as its node's row, and read by the mean of all hops' picks.
+    /// Assumes that a list is visited as often as its node's row, and read by the mean of all hops' picks.
     fn hotness(&self, workload: &Workload<'_>) -> Result<Hotness, CacheError> {
         workload.batches()?;
         let nodes = workload.csc.nodes();
         let named: Vec<AtomicU32> = (0..nodes).into_par_iter().map(|_| AtomicU32::new(0)).collect();
         let add = |node: usize| {
-            // Ids of a dataset that was opened are in range; those of a hand-made graph may not be.
+            // Ids of an opened dataset are in range; those of a hand-made graph may not be.
             if let Some(count) = named.get(node) {
                 hotness::add_saturating(count, 1);
             }

@@ -17,19 +17,19 @@ pub trait HotnessPolicy: Sync {
         0..0
     }
 
-    /// Whether it counts the epochs that it is judged by, as no policy of a real run can.
+    /// Whether it counts the epochs that it is evaluated on, as no policy of a real run can.
     fn is_oracle(&self) -> bool {
         false
     }
 
-    /// An epoch to judge a ranking by: of an oracle one that it counted, and of any other one that it did not.
+    /// An epoch to evaluate a ranking on: one that an oracle counted, or one that any other policy did not count.
     fn unseen_epoch(&self) -> u32 {
         let counted = self.counted_epochs();
         if self.is_oracle() { counted.start } else { counted.end }
     }
 }
 
-/// Counts over really sampled epochs, for the policy of this name.
+/// Counts over epochs that are actually sampled, for the policy of this name.
 pub(super) fn count(
     policy: &'static str,
     workload: &Workload<'_>,

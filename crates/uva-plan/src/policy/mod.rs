@@ -1,4 +1,4 @@
-//! The cache policies. A policy that ranks has one file and one row of [`RANKINGS`]; those that evict are in
+//! The cache policies. A policy that ranks has one file and one row of [`RANKINGS`]; policies that evict are in
 //! [`eviction`].
 
 mod analytic;

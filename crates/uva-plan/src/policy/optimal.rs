@@ -1,4 +1,4 @@
-//! Counts over the epochs that are measured.
+//! Counts over the evaluated epochs.
 
 use std::ops::Range;
 
@@ -15,10 +15,10 @@ impl CachePolicy {
     });
 }
 
-/// Counts over the very epochs that are measured afterwards: what no real policy can beat.
+/// Counts over the very epochs that are evaluated afterwards: an upper bound for every real policy.
 #[derive(Clone, Debug)]
 pub struct Optimal {
-    /// The epochs that will be measured.
+    /// The epochs of the evaluation.
     pub epochs: Range<u32>,
 }
 

@@ -15,10 +15,10 @@ impl CachePolicy {
     });
 }
 
-/// Counts over the first epochs, really sampled: GNNLab's PreSC#K (Yang et al., EuroSys 2022).
+/// Counts over the first epochs, actually sampled: GNNLab's PreSC#K (Yang et al., EuroSys 2022).
 #[derive(Clone, Copy, Debug)]
 pub struct Presample {
-    /// Epochs to sample: 1 or 2 do.
+    /// Epochs to sample: 1 or 2 suffice.
     pub epochs: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Any nodes.
+//! Random nodes.
 
 use rayon::prelude::*;
 use uva_graph::mix;
@@ -13,10 +13,10 @@ impl CachePolicy {
         Self::Ranking(&Ranking { name: "random", help: "Any", policy: &Random { seed: 0 } });
 }
 
-/// Any nodes: what a cache does without any knowledge.
+/// Random nodes: the baseline of a cache without any knowledge.
 #[derive(Clone, Copy, Debug)]
 pub struct Random {
-    /// Which ones.
+    /// The seed of the choice.
     pub seed: u64,
 }
 
@@ -24,9 +24,9 @@ impl HotnessPolicy for Random {
     fn hotness(&self, workload: &Workload<'_>) -> Result<Hotness, CacheError> {
         workload.batches()?;
         let word = |node: usize| mix(self.seed ^ mix(node as u64));
-        // No node is left out: 0 would say that it is never read.
+        // Every node is included: 0 would say that it is never read.
         let row = |node: usize| (word(node) >> 32) as u32 | 1;
-        // Lists are ranked by reads a byte; a list that is read in proportion to its length has a random rank.
+        // Lists are ranked by reads per byte; a list whose reads are proportional to its length has a random rank.
         let list = |node: usize| {
             let entries = (workload.csc.degree(node) as u64).saturating_add(2).min(u64::from(u16::MAX));
             ((word(node) as u16 | 1) as u32) * entries as u32

@@ -1,4 +1,4 @@
-//! Where to gather, sample and train, as asked for.
+//! Where to gather, sample and train, as requested.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use uva_cuda::kernels::gather::Kernel;
 use uva_cuda::memory::{IpcKind, PreflightPolicy};
 
-/// Where the model trains, as asked for.
+/// Where the model trains, as requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceChoice {
@@ -19,20 +19,20 @@ pub enum DeviceChoice {
     Cuda(u32),
 }
 
-/// How feature rows get onto the GPU.
+/// How feature rows reach the GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GatherChoice {
-    /// Kernels read them out of pinned host memory.
+    /// Kernels read them directly from pinned host memory.
     #[default]
     ZeroCopy,
     /// The CPU gathers them into pinned memory, and the copy engine moves them.
     Dma,
-    /// Some of a batch's rows go the one way and some the other, in the ratio that measures best.
+    /// Part of a batch's rows take each way, in the ratio that measures best.
     Split,
     /// The CPU gathers them into a slot in host memory, and the consumer copies.
     Cpu,
-    /// The whole table is copied to the GPU first: for one that fits, and to know what the link costs.
+    /// The whole table is copied to the GPU first: for a table that fits, and to learn what the link costs.
     Device,
 }
 
@@ -58,7 +58,7 @@ pub enum SamplerChoice {
     Cpu,
     /// On the GPU, by exactly one.
     Gpu,
-    /// Where a few batches show it to be faster.
+    /// Where a few timed batches are faster.
     Auto,
 }
 
@@ -79,36 +79,36 @@ impl SamplerChoice {
 pub enum MpsChoice {
     /// No.
     Off,
-    /// Where it can be had.
+    /// Where it is available.
     #[default]
     Auto,
-    /// Or there is no run.
+    /// The run fails without it.
     Require,
 }
 
-/// How the GPU is divided between producer and consumer, as asked for.
+/// How the GPU is divided between producer and consumer, as requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PartitionChoice {
-    /// The first that can be had of MPS, a green context, and a bounded grid.
+    /// The first available of MPS, a green context, and a bounded grid.
     #[default]
     Auto,
     /// Two processes under MPS.
     Mps,
-    /// One process; the producer's work keeps to the multiprocessors of a green context.
+    /// One process; the producer's work is limited to the multiprocessors of a green context.
     Green,
-    /// One process; the producer's kernels use few blocks.
+    /// One process; the producer's kernels launch few thread blocks.
     Grid,
     /// Two processes that take turns on the GPU: for measuring only.
     None,
 }
 
-/// What was asked for.
+/// The requested backend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BackendOptions {
     /// Where the model trains.
     pub device: DeviceChoice,
-    /// How rows get there.
+    /// How feature rows reach it.
     pub gather: GatherChoice,
     /// Which gather kernel.
     pub kernel: Kernel,
@@ -124,9 +124,9 @@ pub struct BackendOptions {
     pub partition: PartitionChoice,
     /// How its memory is shared between processes.
     pub ipc: IpcKind,
-    /// The NVRTC library, or the folder it is in.
+    /// The NVRTC library, or its folder.
     pub nvrtc: Option<PathBuf>,
-    /// What is done where memory seems too short for what is to be pinned.
+    /// What to do where memory seems too short to pin.
     pub preflight: PreflightPolicy,
 }
 

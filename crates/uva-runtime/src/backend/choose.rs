@@ -1,4 +1,4 @@
-//! From what was asked for and what a probe found to where the run gathers and trains.
+//! From options and a probe to where the run gathers and trains.
 
 use uva_cuda::DeviceReport;
 use uva_cuda::partition::mps_multiprocessors;
@@ -9,25 +9,25 @@ use super::probe::Probe;
 use crate::RuntimeError;
 use crate::spec::OptionError;
 
-/// The producer's share of the multiprocessors in per cent, unless told otherwise: what the link needs, in the range of
-/// Min et al. (8.2 to 19.5 % of an RTX 3090). Not measured on a GPU of this project's yet.
+/// The producer's default share of the multiprocessors in per cent: what the link needs, in the range of Min et al.
+/// (8.2 to 19.5 % of an RTX 3090). Not yet measured on a GPU of this project's.
 const PRODUCER_SHARE: u32 = 10;
 
 /// A backend, and what may still change it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// Where the run gathers and trains; if MPS is wished for, what it falls back to.
+    /// Where the run gathers and trains; if MPS is requested, the fallback without it.
     pub backend: Backend,
-    /// That MPS divide the GPU.
+    /// The request to divide the GPU by MPS.
     pub mps: Option<MpsWish>,
-    /// What a person may want to know.
+    /// Notes for people.
     pub notes: Vec<String>,
 }
 
-/// That MPS divide the GPU.
+/// A request to divide the GPU by MPS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MpsWish {
-    /// Without it there is no run.
+    /// Whether the run fails without it.
     pub required: bool,
     /// The GPU's UUID.
     pub device: String,
@@ -35,7 +35,7 @@ pub struct MpsWish {
     pub producer_percentage: u32,
     /// The consumer's.
     pub consumer_percentage: u32,
-    /// The sampler's, where it works on the GPU or may come to.
+    /// The sampler's, where it works on the GPU or may do so.
     pub sampler_percentage: Option<u32>,
 }
 
@@ -47,11 +47,11 @@ impl MpsWish {
     }
 }
 
-/// Decides. `threads`: the roles are threads of one process, as with `--in-process`. `probe` looks at the machine, and
-/// is asked only where a GPU may be used.
+/// Decides. `threads`: the roles are threads of one process, as with `--in-process`. `probe` examines the machine; it
+/// is called only where a GPU may be used.
 ///
 /// # Errors
-/// [`RuntimeError::Missing`] for what was asked for by name and cannot be had.
+/// [`RuntimeError::Missing`] for something requested by name that is not available.
 pub fn decide(
     options: &BackendOptions,
     threads: bool,
@@ -85,7 +85,7 @@ pub fn decide(
                 "--device cuda:{ordinal}: {reason}; --device cpu trains without"
             )));
         }
-        // A machine without a GPU is nothing to talk about; one whose GPU stays idle is.
+        // A machine without a GPU needs no note; a GPU that stays idle does.
         Err(reason) => {
             if !probed.cuda.devices.is_empty() {
                 notes.push(format!("training on the CPU although there is a GPU: {reason}"));
@@ -149,7 +149,7 @@ pub fn decide(
     let wished = required || (options.partition == PartitionChoice::Auto && options.mps == MpsChoice::Auto);
     let mut sampler_share = None;
     if wished && !threads && sampler != SamplerChoice::Cpu {
-        // Unless they were given, shares that leave nothing are made to fit: nobody has asked for them.
+        // Default shares that leave nothing are adjusted: nobody requested them.
         let given = options.mps_sampler_percentage;
         let wanted = given.unwrap_or_else(|| share.min(99_u32.saturating_sub(share)));
         if wanted == 0 || share + wanted > 99 {
@@ -175,8 +175,8 @@ fn on_cpu(notes: Vec<String>) -> Decision {
     Decision { backend: Backend::Cpu, mps: None, notes }
 }
 
-/// What a green context gets that asks for so many multiprocessors: drivers hand them out in groups (CUDA programming
-/// guide, green contexts).
+/// The multiprocessors that a green context gets for a request: drivers grant them in groups (CUDA programming guide,
+/// green contexts).
 fn green_multiprocessors(device: &DeviceReport, wanted: u32) -> u32 {
     let (least, step) = match device.capability.0 {
         9.. => (8, 8),
@@ -186,7 +186,7 @@ fn green_multiprocessors(device: &DeviceReport, wanted: u32) -> u32 {
     wanted.max(least).next_multiple_of(step).min(device.multiprocessors)
 }
 
-/// The device, if it is there and libtorch can use it.
+/// The device, if it exists and libtorch can use it.
 fn usable(probed: &Probe, ordinal: usize) -> Result<&DeviceReport, String> {
     if let Some(reason) = &probed.cuda.unavailable {
         return Err(reason.clone());

@@ -26,7 +26,7 @@ pub enum Backend {
 pub struct CudaBackend {
     /// The GPU's index.
     pub ordinal: usize,
-    /// How rows get there.
+    /// How feature rows reach it.
     pub gather: GatherChoice,
     /// Which gather kernel.
     pub kernel: Kernel,
@@ -36,27 +36,27 @@ pub struct CudaBackend {
     pub partition: Partition,
     /// How its memory is shared between processes.
     pub ipc: IpcKind,
-    /// The NVRTC library, or the folder it is in.
+    /// The NVRTC library, or its folder.
     pub nvrtc: Option<PathBuf>,
-    /// What is done where memory seems too short for what is to be pinned.
+    /// What to do where memory seems too short to pin.
     pub preflight: PreflightPolicy,
 }
 
 impl CudaBackend {
-    /// How `what` is pinned: what seems short is a warning of the process that pins it.
+    /// How `what` is pinned: if memory seems short, the process that pins warns.
     pub(crate) fn pin_options(&self, what: &str) -> PinOptions {
         let warn = |text: &str| tracing::warn!("{text}");
         PinOptions { what: what.to_owned(), preflight: self.preflight, warn, ..PinOptions::default() }
     }
 }
 
-/// How the GPU is divided between producer, consumer and, where it has one, sampler.
+/// How the GPU is divided between producer, consumer and, if it is there, the sampler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Partition {
     /// Not at all: they take turns.
     None,
-    /// By MPS: shares in per cent, and the multiprocessors that each was seen to get.
+    /// By MPS: shares in per cent, and the multiprocessors that each was measured to get.
     Mps {
         /// The producer's share.
         producer_percentage: u32,
@@ -69,12 +69,12 @@ pub enum Partition {
         /// The sampler's, where it works on the GPU.
         sampler: Option<SamplerShare>,
     },
-    /// The producer's stream is of a green context with so many multiprocessors.
+    /// The producer's stream belongs to a green context with this many multiprocessors.
     Green {
         /// The producer's.
         multiprocessors: u32,
     },
-    /// The producer's kernels have no more blocks than this many multiprocessors hold.
+    /// The producer's kernels launch no more thread blocks than this many multiprocessors hold.
     Grid {
         /// The producer's.
         multiprocessors: u32,
@@ -107,7 +107,7 @@ impl Partition {
         }
     }
 
-    /// Multiprocessors that the gather's grid is made for; `None`: all that the process has.
+    /// Multiprocessors that the gather's grid is sized for; `None`: all of the process's.
     pub fn gather_multiprocessors(self) -> Option<u32> {
         match self {
             Self::None | Self::Mps { .. } => None,
@@ -156,10 +156,10 @@ impl std::fmt::Display for Partition {
 }
 
 impl Backend {
-    /// Checks that feature rows of this layout can be had: into slots on a GPU they go as the table has them.
+    /// Checks that feature rows of this layout are supported: a gather into slots on a GPU keeps the table's type.
     ///
     /// # Errors
-    /// [`RuntimeError::Usage`] with what to do instead.
+    /// [`RuntimeError::Usage`] with an alternative.
     pub(crate) fn check_features(&self, layout: &BatchLayout) -> Result<(), RuntimeError> {
         if layout.widened_from().is_none() || self.device_slots().is_none() {
             return Ok(());
@@ -190,8 +190,8 @@ impl Backend {
         self.cuda().filter(|cuda| cuda.sampler == SamplerChoice::Gpu)
     }
 
-    /// Whether the sampler runs in the consumer's process too: where the GPU is not divided between processes, all
-    /// that works on it is one.
+    /// Whether the sampler runs in the consumer's process too. Where the GPU is not divided between processes, one
+    /// process does all work on it.
     pub fn samples_in_one_process(&self) -> bool {
         self.in_one_process() && self.gpu_sampler().is_some()
     }

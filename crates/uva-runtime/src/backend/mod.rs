@@ -1,4 +1,4 @@
-//! Where features are gathered and batches used: as asked for, and as this machine grants it.
+//! Where features are gathered and batches used: as requested, and as this machine allows.
 
 mod asked;
 mod choose;

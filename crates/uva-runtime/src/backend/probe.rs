@@ -1,4 +1,4 @@
-//! What CUDA and libtorch say of this machine, asked in a process of its own.
+//! What CUDA and libtorch report about this machine, determined in a separate process.
 
 use std::io::Read;
 use std::path::Path;
@@ -14,7 +14,7 @@ use uva_mem::{PidFd, Signal};
 use crate::RuntimeError;
 use crate::own_program::own_program;
 
-/// How long a probe may take. A driver that has to connect to an MPS daemon was seen to hang for ever in containers.
+/// How long a probe may take. In containers, a driver that has to connect to an MPS daemon was seen to hang forever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a probe found.
@@ -23,7 +23,7 @@ pub struct Probe {
     /// The driver and its devices.
     #[serde(flatten)]
     pub cuda: ProbeReport,
-    /// What compiles the kernels; absent where there is no GPU to compile for.
+    /// The compiler of the kernels; absent where there is no GPU to compile for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvrtc: Option<NvrtcReport>,
     /// Why libtorch cannot use a GPU; absent where it can, or where there is no GPU to use.
@@ -56,7 +56,7 @@ impl NvrtcReport {
 }
 
 impl Probe {
-    /// Looks, in this process. `torch` loads libtorch's CUDA half, and is asked only where there is a GPU for it.
+    /// Probes in this process. `torch` loads libtorch's CUDA half; it is called only where there is a GPU for it.
     pub fn here(torch: fn() -> Result<(), String>) -> Self {
         let driver = Self::of_driver();
         let torch = if driver.is_for_torch() { torch().err() } else { None };
@@ -69,16 +69,16 @@ impl Probe {
         !self.cuda.devices.is_empty() && !self.cuda.simulator
     }
 
-    /// Looks for the driver and its devices alone, in this process.
+    /// Probes the driver and its devices alone, in this process.
     pub fn of_driver() -> Self {
         Self { cuda: uva_cuda::probe(), nvrtc: None, torch: None }
     }
 
-    /// Runs this program's `probe`, in an environment that differs from this one by these variables. `driver_only`: not
-    /// for NVRTC and libtorch.
+    /// Runs this program's `probe`, in an environment that differs from this one by these variables. `driver_only`
+    /// leaves out NVRTC and libtorch.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when it cannot be started, does not end, or says nothing.
+    /// [`RuntimeError::Failed`] when it cannot be started, does not end, or reports nothing.
     pub fn in_child(
         environment: &[(String, Option<String>)],
         driver_only: bool,
@@ -86,7 +86,7 @@ impl Probe {
         Self::by(&own_program(), environment, driver_only)
     }
 
-    /// The same by another program that has `probe`.
+    /// The same with another program that has `probe`.
     ///
     /// # Errors
     /// As [`Probe::in_child`].
@@ -109,18 +109,18 @@ impl Probe {
                 None => command.env_remove(name),
             };
         }
-        // It may hang for ever, so it dies with this process; and signals of the terminal are for this one.
+        // It may hang forever, so it dies with this process. The terminal's signals are for this process only.
         let inherit = Inherit { channel: None, death_signal: Some(Signal::KILL), new_session: true };
         inherit.apply(&mut command);
         let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
         let ended = PidFd::open(child.id()).and_then(|pidfd| pidfd.wait_for_end(PATIENCE));
         if !matches!(ended, Ok(true)) {
-            // Gone meanwhile is what is wanted.
+            // An error means that it has ended already, as intended.
             let _ = child.kill();
         }
         let mut text = String::new();
         if let Some(mut stdout) = child.stdout.take() {
-            // A probe prints far less than a pipe holds, so it never waited for a reader.
+            // A probe prints far less than a pipe holds, so it never blocked on its output.
             stdout.read_to_string(&mut text).map_err(|error| failed(error.to_string()))?;
         }
         let status = child.wait().map_err(|error| failed(error.to_string()))?;

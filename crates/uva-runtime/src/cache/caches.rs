@@ -1,4 +1,4 @@
-//! What a run caches, in numbers that every role knows.
+//! A run's caches, in numbers that every role knows.
 
 use serde::{Deserialize, Serialize};
 use uva_rows::cache::eviction::Eviction;
@@ -6,22 +6,22 @@ use uva_rows::cache::eviction::Eviction;
 /// What is cached in a run. Part of every role's plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caches {
-    /// How many lists: those of the first so many nodes in the samplers' order.
+    /// How many lists: those of the first nodes in the samplers' order.
     pub lists: usize,
-    /// Whether the samplers' order is another than the dataset's, so that they work on a reordered graph.
+    /// Whether the samplers' order differs from the dataset's, so that they work on a reordered graph.
     pub reordered: bool,
     /// How many rows the feature cache holds.
     pub rows: usize,
-    /// The policy by which the feature cache evicts, where it changes as the run goes instead of holding the same rows
+    /// The eviction policy of a feature cache that changes during the run; `None` where it holds the same rows
     /// throughout.
     pub dynamic: Option<&'static Eviction>,
-    /// How many of the run's first epochs the choice was made by: their hits say nothing of others.
+    /// How many of the run's first epochs the choice was based on: their hit rates say nothing about other epochs.
     #[serde(default)]
     pub counted_epochs: u32,
 }
 
 impl Caches {
-    /// Whether there is any.
+    /// Whether there is any cache.
     pub fn are_there(&self) -> bool {
         self.lists > 0 || self.rows > 0
     }

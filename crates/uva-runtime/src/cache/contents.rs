@@ -1,4 +1,4 @@
-//! What the caches of a run hold, as memory that its roles share.
+//! The contents of a run's caches, as memory that its roles share.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::RuntimeError;
 const GRAPH: &str = "uvatrain-reordered-graph";
 const ROWS: &str = "uvatrain-cached-rows";
 
-/// What a run's caches hold, made once and shared by all roles. Cheap to clone.
+/// The contents of a run's caches, made once and shared by all roles. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct CacheContents {
     caches: Caches,
@@ -23,12 +23,11 @@ pub struct CacheContents {
 }
 
 impl CacheContents {
-    /// Fills memory with what the plan chose: the graph in the order of the list cache (unless the dataset has that
-    /// order already), and the ids of the rows. The graph takes as much memory as the adjacency, once for the whole
-    /// run.
+    /// Fills memory with the plan's choice: the ids of the rows, and the graph in the order of the list cache, unless
+    /// the dataset has that order already. The graph takes as much memory as the adjacency, once for the whole run.
     ///
     /// # Errors
-    /// [`RuntimeError::Input`] when the plan names nodes that the dataset has not; [`RuntimeError::Failed`] when the
+    /// [`RuntimeError::Input`] when the plan names nodes that the dataset lacks; [`RuntimeError::Failed`] when the
     /// system gives no memory.
     pub fn of_plan(dataset: &Dataset, plan: &CachePlan) -> Result<Self, RuntimeError> {
         let graph = graph_of_plan(dataset, plan)?;
@@ -43,7 +42,7 @@ impl CacheContents {
         Ok(Self { caches, graph, rows })
     }
 
-    /// The same in a run whose first so many epochs the plan was chosen by
+    /// The same for a run whose first `counted_epochs` epochs the plan was based on
     /// ([`counted_epochs`](CachePlan::counted_epochs)).
     #[must_use]
     pub fn chosen_by(mut self, counted_epochs: u32) -> Self {
@@ -65,14 +64,14 @@ impl CacheContents {
     }
 }
 
-/// The graph in the order of the plan's lists; `None` where there are none, or the dataset serves as it is.
+/// The graph in the order of the plan's lists; `None` where there are none, or the dataset itself has that order.
 fn graph_of_plan(dataset: &Dataset, plan: &CachePlan) -> Result<Option<Arc<FrozenBytes>>, RuntimeError> {
     if plan.list_ids.is_empty() {
         return Ok(None);
     }
     let order = NodeOrder::from_first(dataset.nodes(), &plan.list_ids)
         .map_err(|error| RuntimeError::Input(format!("the cache plan's lists: {error}")))?;
-    // A plan that was made for narrower ids than the file's counts on the copy that has them.
+    // A plan made for narrower ids than the file's relies on the copy that has them.
     let same_ids = plan.dataset.index_bytes == dataset.csc().indices.id_bytes() as u64;
     if order.is_identity() && same_ids {
         return Ok(None);
@@ -80,7 +79,7 @@ fn graph_of_plan(dataset: &Dataset, plan: &CachePlan) -> Result<Option<Arc<Froze
     Ok(Some(Arc::new(reordered_graph(dataset, &order)?)))
 }
 
-/// The graph in that order, as memory to share.
+/// The graph in this order, as memory to share.
 pub(crate) fn reordered_graph(dataset: &Dataset, order: &NodeOrder) -> Result<FrozenBytes, RuntimeError> {
     let layout = ReorderedLayout::new(dataset);
     let mut filled = Ok(());
@@ -90,7 +89,7 @@ pub(crate) fn reordered_graph(dataset: &Dataset, order: &NodeOrder) -> Result<Fr
     region.map_err(no_memory)
 }
 
-/// Node ids as memory to share; there is at least one.
+/// Node ids, of which there is at least one, as memory to share.
 pub(crate) fn ids(name: &str, ids: &[i64]) -> Result<FrozenBytes, RuntimeError> {
     let ids: &[u8] = bytemuck::cast_slice(ids);
     FrozenBytes::create(name, ids.len(), |bytes| bytes.copy_from_slice(ids)).map_err(no_memory)

@@ -1,4 +1,4 @@
-//! A cache plan in words, and as the metrics' first line has it.
+//! A cache plan in words, and in the form of the metrics' first line.
 
 use uva_plan::{CachePlan, PlanShare};
 
@@ -22,8 +22,8 @@ pub fn summary(plan: &CachePlan) -> String {
     )
 }
 
-/// A plan as the metrics' first line has it: sizes and expectations, without the curves. `counted_epochs` of the run were
-/// counted for it.
+/// A plan in the form of the metrics' first line: sizes and expectations, without the curves. The policy counted the
+/// run's first `counted_epochs` epochs.
 pub fn described(plan: &CachePlan, counted_epochs: u32) -> serde_json::Value {
     serde_json::json!({
         "counted_epochs": counted_epochs,

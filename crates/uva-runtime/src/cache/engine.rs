@@ -1,4 +1,4 @@
-//! Who samples: the CPU, or the GPU, over the graph as the caches have it.
+//! The engine that samples: the CPU, or the GPU, over the graph in the caches' order.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use super::graph::SampledGraph;
 use crate::backend::{CudaBackend, Partition};
 use crate::{LoaderOptions, RuntimeError};
 
-/// A sampler. What it makes is the same wherever it works.
+/// A sampler. Its batches are the same wherever it works.
 pub(crate) enum Engine<'a> {
     Host { sampler: Box<dyn BatchSampler + 'a>, dataset: &'a Dataset },
     Device(Box<CudaSampler>),
 }
 
-/// What a sampler on the GPU is made of.
+/// The parts of a sampler on the GPU.
 pub(crate) struct OnGpu<'a> {
     pub context: &'a Arc<Context>,
     pub cuda: &'a CudaBackend,
@@ -35,7 +35,7 @@ pub(crate) struct OnGpu<'a> {
 }
 
 impl<'a> Engine<'a> {
-    /// One on the CPU.
+    /// A sampler on the CPU.
     pub fn on_host(
         dataset: &'a Dataset,
         graph: &SampledGraph<'a>,
@@ -46,7 +46,7 @@ impl<'a> Engine<'a> {
         Ok(Self::Host { sampler: sampler(view, &loader.sampling())?, dataset })
     }
 
-    /// One on the GPU: pins the graph, and copies the cached lists there.
+    /// A sampler on the GPU: pins the graph, and copies the cached lists to the device.
     pub fn on_gpu(
         at: &OnGpu<'_>,
         graph: &SampledGraph<'_>,
@@ -58,8 +58,8 @@ impl<'a> Engine<'a> {
         Ok(Self::Device(Box::new(sampler)))
     }
 
-    /// Samples the batch `key` around `seeds`, ids of `graph`; the nodes come out with the dataset's ids. `degrees`
-    /// gets the in-degrees of as many nodes as it has room for.
+    /// Samples the batch `key` around `seeds`, which are ids of `graph`. The nodes it returns have the dataset's ids.
+    /// `degrees` receives the in-degrees of as many nodes as it has room for.
     pub fn sample(
         &mut self,
         graph: &SampledGraph<'_>,
@@ -89,7 +89,7 @@ impl<'a> Engine<'a> {
 }
 
 impl OnGpu<'_> {
-    /// The graph, pinned, and what else of the dataset samplers with these options read.
+    /// The graph, pinned, and the other arrays of the dataset that samplers with these options read.
     pub fn source(&self, loader: &LoaderOptions) -> Result<GraphSource, RuntimeError> {
         let pin = self.cuda.pin_options("the graph");
         let of_dataset = |array| PinnedArray::of_dataset(self.context, self.dataset, array, &pin);
@@ -98,7 +98,7 @@ impl OnGpu<'_> {
             Some(region) => self.reordered_source(region)?,
             None => GraphSource::of_dataset(self.context, self.dataset, &pin)?,
         };
-        // Weights and edge ids are the dataset's, whatever order the graph is in.
+        // Weights and edge ids are in the dataset's order, even where the graph is not.
         if self.reordered.is_some() && (weighted || loader.edge_ids) {
             source = source.with_home(of_dataset(DatasetArray::Indptr)?)?;
         }
@@ -110,7 +110,7 @@ impl OnGpu<'_> {
 
     fn reordered_source(&self, region: &Arc<FrozenBytes>) -> Result<GraphSource, RuntimeError> {
         let layout = ReorderedLayout::new(self.dataset);
-        // Its pages have been written by now, so pinning them needs nothing more.
+        // Its pages have been written already, so pinning them needs no more memory.
         let preflight = PreflightPolicy::Off;
         let options = PinOptions { preflight, ..self.cuda.pin_options("the reordered graph") };
         let owner: Arc<dyn TableBytes> = Arc::new(GraphBytes(Arc::clone(region)));

@@ -1,4 +1,4 @@
-//! The graph as samplers see it: the dataset's, or one in the order of the list cache.
+//! The graph as samplers see it: the dataset's own, or one in the order of the list cache.
 
 use uva_graph::reorder::{ReorderedLayout, ReorderedView};
 use uva_graph::{Csc, Dataset, Split};
@@ -6,7 +6,7 @@ use uva_sample::{GraphView, Home, SampleError};
 
 use crate::RuntimeError;
 
-/// The graph that a sampler works on, and the way from its node ids to the dataset's.
+/// The graph that a sampler works on, and the mapping from its node ids to the dataset's.
 #[derive(Debug)]
 pub(crate) struct SampledGraph<'a> {
     dataset: &'a Dataset,
@@ -17,7 +17,7 @@ impl<'a> SampledGraph<'a> {
     /// The dataset's own graph, or the reordered one in `reordered`, which was filled for this dataset.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when those bytes are of another size.
+    /// [`RuntimeError::Failed`] when `reordered` has the wrong size.
     pub fn new(dataset: &'a Dataset, reordered: Option<&'a [u8]>) -> Result<Self, RuntimeError> {
         let Some(bytes) = reordered else { return Ok(Self { dataset, reordered: None }) };
         let layout = ReorderedLayout::new(dataset);
@@ -36,7 +36,8 @@ impl<'a> SampledGraph<'a> {
         self.reordered.as_ref().map_or_else(|| self.dataset.csc(), |view| view.csc)
     }
 
-    /// The graph as samplers on the CPU take it, no list of it counted as cached. Weights and edges are the dataset's.
+    /// The graph in the form for samplers on the CPU, with no list counted as cached. Weights and edges are the
+    /// dataset's.
     pub fn view(&self) -> GraphView<'a> {
         let home =
             |view: &ReorderedView<'a>| Home { indptr: self.dataset.csc().indptr, nodes: view.to_dataset };
@@ -57,7 +58,7 @@ impl<'a> SampledGraph<'a> {
         self.reordered.as_ref().map(|view| view.to_dataset)
     }
 
-    /// Turns ids of [`Self::csc`] into the dataset's, in place.
+    /// Converts ids of [`Self::csc`] to the dataset's, in place.
     pub fn to_dataset_ids(&self, nodes: &mut [i64]) {
         if let Some(view) = &self.reordered {
             for node in nodes {
@@ -66,7 +67,7 @@ impl<'a> SampledGraph<'a> {
         }
     }
 
-    /// The same error with the dataset's ids: those are what a person can look for.
+    /// The same error with the dataset's ids, which a person can look up.
     pub fn in_dataset_ids(&self, mut error: SampleError) -> SampleError {
         let Some(view) = &self.reordered else { return error };
         if let SampleError::InvalidList { node, .. }

@@ -18,10 +18,10 @@ use crate::plan::RunPlan;
 pub struct DeviceSlots {
     reader: SlotReader,
     events: SlotEvents,
-    /// Nanoseconds that the stream stood still for batches that were given back, since this was last asked.
+    /// Nanoseconds that the stream waited for batches given back since the last reading.
     waited: AtomicU64,
     rows: usize,
-    /// What giving a slot back could not report: said when the next one is asked for.
+    /// A failure to give a slot back, which the request for the next batch reports.
     failed: Mutex<Option<RuntimeError>>,
 }
 
@@ -46,13 +46,13 @@ impl DeviceSlots {
         self.reader.context()
     }
 
-    /// Uses the batches that are taken from now on on this stream: they are handed out before they are complete, and
-    /// what is enqueued on the stream meanwhile finds them so.
+    /// Uses this stream for all batches taken from now on. They are handed out before they are complete, and work
+    /// enqueued on the stream meanwhile runs after their completion.
     pub fn use_stream(&self, stream: Stream) {
         self.reader.use_stream(stream);
     }
 
-    /// What giving a slot back could not report.
+    /// A failure to give a slot back.
     pub(crate) fn failure(&self) -> Result<(), RuntimeError> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }
@@ -62,7 +62,7 @@ impl DeviceSlots {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error.into());
     }
 
-    /// Takes a slot whose `ready` the ring has shown. Where the host waits for it, it is confirmed too.
+    /// Takes a slot whose `ready` state the ring has shown. If the host waits for it, this confirms it too.
     pub(crate) fn take(&self, slot: usize, sequence: u64) -> Result<(), RuntimeError> {
         self.reader.take(slot, &self.events.ready[slot])?;
         if self.reader.waited_on_the_host(slot) {
@@ -71,8 +71,8 @@ impl DeviceSlots {
         Ok(())
     }
 
-    /// Whether the batch was whole when the stream came to it, and how its gather went on the device. To be asked
-    /// when the work on it has been waited for; before that the answer may be that it was not.
+    /// Whether the batch was whole when the stream reached it, and the result of its gather on the device. Call it
+    /// after waiting for the work on it; earlier it may report an unfinished batch.
     fn confirm(&self, slot: usize, sequence: u64) -> Result<Gathered, RuntimeError> {
         let report = self.reader.report(slot);
         if report.stamp != stamp(sequence) {
@@ -89,9 +89,9 @@ impl DeviceSlots {
         }
     }
 
-    /// How long the stream stood still for producers since this was last asked.
+    /// How long the stream waited for producers since the last reading.
     pub(crate) fn waited(&self) -> Duration {
-        // Relaxed, as where it is added to: a sum for a person, which orders nothing.
+        // Relaxed, as where it is added to: a sum for people, which orders nothing.
         Duration::from_nanos(self.waited.swap(0, Ordering::Relaxed))
     }
 
@@ -101,7 +101,7 @@ impl DeviceSlots {
     }
 }
 
-/// A taken slot. Given back before the ring's slot is, so that `free` is recorded before it is seen.
+/// A taken slot. It is given back before the ring's slot, so that `free` is recorded before it is seen.
 #[derive(Debug)]
 pub(crate) struct Loan {
     slots: Arc<DeviceSlots>,
@@ -118,7 +118,7 @@ impl Loan {
     /// Bytes of the slot.
     ///
     /// # Panics
-    /// When they are not within it: a header that was held against the layout names no others.
+    /// When they are outside the slot. Ranges from a header that was checked against the layout are always inside.
     pub fn slice(&self, range: Range<usize>) -> DeviceSlice<'_> {
         self.slots.reader.slice(self.slot, range).unwrap_or_else(|error| panic!("{error}"))
     }
@@ -135,11 +135,11 @@ impl Loan {
         self.slots.confirm(self.slot, self.sequence)
     }
 
-    /// Gives the slot back. False: that was not possible, and the ring must not give it away either, since the GPU may
-    /// still read it.
+    /// Gives the slot back. False: that failed, and the ring must not give it away either, since the GPU may still read
+    /// it.
     pub fn give_back(self) -> bool {
         let slots = self.slots;
-        // A batch that was dropped before its work was waited for has no time yet: that is no failure.
+        // A batch that was dropped before its work was awaited has no time yet: that is no failure.
         if slots.confirm(self.slot, self.sequence).is_ok() {
             match slots.reader.waited(self.slot) {
                 // Relaxed: see `DeviceSlots::waited`.

@@ -1,4 +1,4 @@
-//! How producer and consumer come to share slots and events: over a channel between the two, once, at the start.
+//! How producer and consumer share slots and events: over a channel between them, once, at the start.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::control::{Control, Stop};
 use crate::peer::Peer;
 use crate::plan::RunPlan;
 
-/// How often a side that waits for the other's message asks whether it is still there.
+/// How often a side that waits for the other's message checks that the other is still there.
 const ASK: Duration = Duration::from_millis(100);
 
-/// What the producer tells the consumer. The buffer's descriptor, if it has one, comes with it.
+/// The producer's message to the consumer. The buffer's descriptor, if it has one, comes with it.
 #[derive(Serialize, Deserialize)]
 struct FromProducer {
     buffer: SharedMetadata,
@@ -31,7 +31,7 @@ struct FromProducer {
     ready: Vec<Handle>,
 }
 
-/// What the consumer tells the producer.
+/// The consumer's message to the producer.
 #[derive(Serialize, Deserialize)]
 struct FromConsumer {
     /// Handles of the `free` events, slot by slot.
@@ -83,7 +83,7 @@ pub(crate) fn consumer_side(
     DeviceSlots::new(context, plan, Arc::new(buffer), SlotEvents { ready, free })
 }
 
-/// Slots and events for a producer and a consumer that are threads of one process: both sides' ends.
+/// Slots and events for a producer and a consumer that are threads of one process: the ends of both sides.
 pub(crate) fn one_process(
     context: &Arc<Context>,
     cuda: &CudaBackend,
@@ -110,7 +110,7 @@ fn create(context: &Arc<Context>, cuda: &CudaBackend, plan: &RunPlan) -> Result<
     Ok(buffer)
 }
 
-/// What names an event in another process: 64 bytes, which JSON has no array for.
+/// The name of an event for another process: 64 bytes, which serde has no array for.
 type Handle = Vec<u8>;
 
 /// Events that this side records, and their handles for the other.
@@ -130,14 +130,14 @@ fn own_events(
     Ok((events, handles))
 }
 
-/// Keeps what the other process may use until this one ends, whatever fails here before: a peer that met what is gone
-/// already would fail of that, before it could be told of the cause.
+/// Keeps a resource that the other process may use alive until this process ends, even after a failure here. Otherwise
+/// the peer would fail on the missing resource before it learned of the cause.
 fn outlive_the_peer<T>(shared: &Arc<T>) {
     std::mem::forget(Arc::clone(shared));
 }
 
-/// The other side's events. They are never destroyed here: when that happened after their owner's death it would be
-/// undefined, and they are gone with this process anyway.
+/// The other side's events. They are never destroyed here: after their owner's death that would be undefined behaviour,
+/// and they vanish with this process anyway.
 fn peer_events(
     context: &Arc<Context>,
     plan: &RunPlan,

@@ -1,23 +1,25 @@
-//! Feature slots on a GPU: one buffer that producer and consumer share, and two events a slot.
+//! Feature slots on a GPU: one buffer shared by producer and consumer, and two events a slot.
 //!
-//! The ring of the feature slots is the same as on the host ([`uva_mem::ring`]): its states say whose a slot is, and
-//! its payload is the batch's header. The arrays and rows lie on the device, and there *work still under way* is handed
-//! over: a side gives a slot away as soon as it has enqueued its last work on it, behind which it records an event.
+//! The ring of the feature slots is the same as on the host ([`uva_mem::ring`]). Its states give the owner of a slot,
+//! and its payload is the batch's header. The arrays and rows are on the device, and are handed over *while work is
+//! still in flight*. A side enqueues its last work on a slot, records an event after that, and gives the slot away at
+//! once.
 //!
 //! | event | created and recorded by | the other side |
 //! |---|---|---|
-//! | `ready` of a slot | producer, behind gather and report | waits for it on its stream, behind the acquire of `ready` |
-//! | `free` of a slot | consumer, behind its last use | waits for it on its stream, behind the acquire of `free` |
+//! | `ready` of a slot | producer, after gather and report | waits for it on its stream, after the acquire of `ready` |
+//! | `free` of a slot | consumer, after its last use | waits for it on its stream, after the acquire of `free` |
 //!
 //! Invariants:
 //! - A wait sees only what was recorded before it was enqueued. The ring's state is stored (release) after the record
-//!   has returned, and the wait is enqueued after that state was seen (acquire): so it is always the right record.
-//! - In a slot's first generation nobody has recorded `free`, and the producer doesn't wait for it.
-//! - After a peer's death its events mean nothing. The report that a gather writes behind its rows carries a stamp
-//!   of its own, the sequence number plus one: a consumer that has waited for its own work and finds another stamp has
-//!   computed on an unfinished batch, and throws the result away (`DeviceSlots::confirm`).
+//!   has returned, and the wait is enqueued after that state was seen (acquire). So it is always the right record.
+//! - In a slot's first generation nobody has recorded `free`, and the producer does not wait for it.
+//! - After a peer's death its events mean nothing. The report that a gather writes after its rows carries a report
+//!   stamp: the sequence number plus one. A consumer waits for its own work and then checks the stamp. If it differs,
+//!   the consumer has computed on an unfinished batch, and discards the result (`DeviceSlots::confirm`).
 //! - The producer outlives the consumer's last wait: it leaves when the consumer has given back the slot of the end.
-//!   So does the consumer's memory of the slots: it holds them by itself (by its own mapping, or an opened handle).
+//!   The consumer's memory of the slots outlives it too: the consumer holds it by itself (by its own mapping, or an
+//!   opened handle).
 
 mod consumer;
 mod link;

@@ -8,7 +8,7 @@ use crate::RuntimeError;
 use crate::backend::{CudaBackend, Partition};
 use crate::topology::Role;
 
-/// The context of this process's GPU, which has to be the part of it that the plan says.
+/// The context of this process's GPU. Checks that the process has the share of the GPU that the plan says.
 pub(crate) fn open_device(cuda: &CudaBackend, role: Role) -> Result<Arc<Context>, RuntimeError> {
     let context = Context::primary(cuda.ordinal)?;
     let Partition::Mps { producer_multiprocessors, consumer_multiprocessors, sampler, .. } = cuda.partition
@@ -21,7 +21,7 @@ pub(crate) fn open_device(cuda: &CudaBackend, role: Role) -> Result<Arc<Context>
         Role::Consumer => consumer_multiprocessors,
     };
     let device = context.device();
-    // CUDA goes on without MPS, and without a word, when it cannot reach the daemon.
+    // When CUDA cannot reach the daemon, it silently runs without MPS.
     if !device.mps_enabled() {
         return Err(RuntimeError::Missing(
             "MPS was to divide the GPU, but the driver did not connect to its daemon; `uvatrain mps status` tells \

@@ -32,7 +32,7 @@ impl TableBytes for FeatureBytes {
     }
 }
 
-/// Feature slots on a GPU that a producer is to fill: shared already, while the table is yet to be pinned.
+/// Feature slots on a GPU for a producer to fill: shared already, while the table is not yet pinned.
 pub(crate) struct DeviceSetup {
     pub context: Arc<Context>,
     pub cuda: CudaBackend,
@@ -40,8 +40,8 @@ pub(crate) struct DeviceSetup {
 }
 
 impl DeviceSetup {
-    /// Pins the table and makes everything ready that batches need; minutes for hundreds of gigabytes.
-    /// `cached_rows` are the ids of the rows that the feature cache holds, where it holds the same ones throughout.
+    /// Pins the table and prepares all that batches need; this takes minutes for hundreds of gigabytes. `cached_rows`
+    /// are the ids of the rows in the feature cache, if it holds the same ones throughout.
     pub fn open(
         self,
         plan: &RunPlan,
@@ -54,7 +54,7 @@ impl DeviceSetup {
     }
 }
 
-/// A run's cache of rows in the GPU's memory, where it has one: of the rows with these ids, or of those read last.
+/// A run's cache of rows in the GPU's memory, if it has one: of the rows with these ids, or of recently read rows.
 pub(crate) fn cache_on_gpu(
     context: &Arc<Context>,
     dataset: &Dataset,
@@ -76,7 +76,7 @@ pub(crate) fn cache_on_gpu(
     })
 }
 
-/// Rows of a pinned table, read by kernels over the link, and from a cache on the GPU where there is one.
+/// Rows of a pinned table, which kernels read over the link, and from a cache on the GPU if there is one.
 pub(crate) fn zero_copy(
     kernels: &GatherKernels,
     table: Arc<PinnedTable>,
@@ -92,7 +92,7 @@ pub(crate) fn zero_copy(
     })
 }
 
-/// The grid of a gather on so many multiprocessors, or all.
+/// The grid of a gather on this many multiprocessors, or on all.
 fn grid(multiprocessors: Option<u32>) -> GridBound {
     multiprocessors.map_or(GridBound::Device, GridBound::Multiprocessors)
 }
@@ -130,7 +130,7 @@ impl DeviceGather {
         };
         let (threads, row_bytes) = (plan.options.gather_threads, plan.layout.row_bytes());
         let bound = grid(multiprocessors);
-        // A table that only the CPU reads is not pinned.
+        // A table that only the CPU reads need not be pinned.
         let owner = || Arc::new(FeatureBytes(Arc::clone(dataset)));
         let by_copies = || {
             let table = Mapped::owned(owner(), row_bytes, threads)?;
@@ -141,7 +141,7 @@ impl DeviceGather {
                 let (table, how) = pinned_once(context, dataset, &cuda.pin_options(&what))?;
                 (zero_copy(&kernels, table, row_bytes, cuda.kernel, multiprocessors, cache)?, how)
             }
-            // Rows are cached for zero-copy reads alone: `cache::cacheable`.
+            // Rows are cached only for zero-copy reads: `cache::cacheable`.
             _ if cache.is_some() => {
                 return Err(RuntimeError::Failed(
                     "rows can be cached for the zero-copy gather only".to_owned(),
@@ -174,12 +174,12 @@ impl DeviceGather {
         Ok(Self { filler, events, rows: plan.table_rows, note })
     }
 
-    /// What a person may want to know of how it was set up.
+    /// A line for people about its set-up.
     pub fn note(&self) -> &str {
         &self.note
     }
 
-    /// Enqueues the copy of a batch's arrays and the gather of its rows into the slot of `sequence`, behind the
+    /// Enqueues the copy of a batch's arrays and the gather of its rows into the slot of `sequence`, after the
     /// consumer's last use of it. `from` is the batch slot's payload; it is not read after this returns.
     pub fn fill(
         &mut self,
@@ -209,18 +209,18 @@ impl DeviceGather {
         Ok(())
     }
 
-    /// How long the gathers took that have completed since this was last asked.
+    /// The total time of the gathers that completed since the last call.
     pub fn finished(&mut self) -> Result<Duration, RuntimeError> {
         let fills = self.filler.finished()?;
         self.add_up(&fills)
     }
 
-    /// Lets go of the slots as they are: the consumer is gone, and the GPU may wait for its events for ever.
+    /// Drops the slots as they are: the consumer is gone, and the GPU may wait for its events forever.
     pub fn abandon(self) {
         self.filler.abandon();
     }
 
-    /// Waits for all gathers that are under way.
+    /// Waits for all gathers in flight.
     pub fn drain(&mut self) -> Result<Duration, RuntimeError> {
         let fills = self.filler.drain()?;
         self.add_up(&fills)
@@ -238,12 +238,12 @@ impl DeviceGather {
     }
 }
 
-/// The tables that are pinned in this process, each with what it is: the GPU, the dataset's folder and its fingerprint.
+/// The tables pinned in this process, each with its key: the GPU, the dataset's folder and its fingerprint.
 type PinnedTables = Vec<((usize, PathBuf, String), Weak<PinnedTable>)>;
 static PINNED: Mutex<PinnedTables> = Mutex::new(Vec::new());
 
-/// The feature table, pinned, and how that went. Loaders of several splits in one process have one between them, which
-/// goes with the last of them.
+/// The feature table, pinned, and the report about it. Loaders of several splits in one process share one, which is
+/// unpinned with the last of them.
 fn pinned_once(
     context: &Arc<Context>,
     dataset: &Arc<Dataset>,
@@ -251,7 +251,7 @@ fn pinned_once(
 ) -> Result<(Arc<PinnedTable>, String), RuntimeError> {
     let path = dataset.path().canonicalize().unwrap_or_else(|_| dataset.path().to_owned());
     let key = (context.device().ordinal(), path, dataset.fingerprint());
-    // Held while a table is pinned, so that who comes second finds it.
+    // Held while a table is pinned, so that a second caller finds it.
     let mut tables = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
     tables.retain(|(_, table)| table.strong_count() > 0);
     if let Some(table) = tables.iter().find(|(known, _)| *known == key).and_then(|(_, table)| table.upgrade())

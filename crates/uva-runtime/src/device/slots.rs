@@ -1,4 +1,4 @@
-//! What both sides of feature slots on a GPU know: events, shape, and the stamp of a batch that is whole.
+//! What both sides of feature slots on a GPU share: events, shape, and the report stamp of a whole batch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub(super) fn out_of_range(position: u64, id: i64, rows: usize) -> RuntimeError 
     ))
 }
 
-/// How a gather went.
+/// The result of a gather.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gathered {
     /// How long it took on the device.
@@ -49,7 +49,7 @@ impl Gathered {
     }
 }
 
-/// The value a gather's report carries when the batch of this sequence number is whole.
+/// The report stamp that a gather writes when the batch of this sequence number is whole.
 pub(super) fn stamp(sequence: u64) -> u64 {
     sequence + 1
 }

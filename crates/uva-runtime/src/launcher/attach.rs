@@ -1,4 +1,4 @@
-//! How a process of the user's command takes up the consumer's place.
+//! How a process of the user's command takes the consumer's place.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), uva_runtime::RuntimeError> {
@@ -17,9 +17,9 @@
 //! # }
 //! ```
 //!
-//! It is the user's process: its signal handlers stay, and it ends when it likes. Two threads of ours are in it at
-//! most: the producer, where the GPU is not divided between processes, and one that watches the launcher, since a
-//! process that need not be the launcher's child gets no signal from its death.
+//! It is the user's process: its signal handlers stay, and it ends when it likes. It runs at most two threads of ours.
+//! One is the producer, where the GPU is not divided between processes. The other watches the launcher: this process
+//! need not be the launcher's child, so it gets no signal from the launcher's death.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,25 +46,25 @@ use crate::machine;
 use crate::plan::RunPlan;
 use crate::{Runtime, RuntimeError};
 
-/// How often a process that waits for its answer looks whether it shall go on.
+/// How often a process that waits for its answer checks whether to continue.
 const ASK: Duration = Duration::from_millis(100);
 
-/// How long a process may go on once its launcher has gone: longer than the janitor waits.
+/// How long a process may continue once its launcher is gone: longer than the janitor waits.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The process that has taken the place in this address space: one does in its life. A fork inherits the note.
+/// The process in this address space that has taken the place: only one does in its life. A fork inherits this record.
 static TAKEN_BY: Mutex<Option<u32>> = Mutex::new(None);
 
-/// Takes up the consumer's place in the run that this process was started by: `uvatrain run DATA … -- COMMAND`.
+/// Takes the consumer's place in the run that started this process: `uvatrain run DATA … -- COMMAND`.
 ///
 /// # Errors
-/// [`RuntimeError::Unattached`] outside of such a run, where the two are of different versions, and where this or another
-/// process has attached before; it says how to do it. What opening dataset and GPU failed of.
+/// [`RuntimeError::Unattached`] outside such a run, where the versions differ, and where this or another process has
+/// attached before; the message says how to attach. Also the errors of opening dataset and GPU.
 pub fn attach() -> Result<Attached, RuntimeError> {
     attach_unless(&|| false)
 }
 
-/// The same, given up when `interrupted` says so; it is asked ten times a second.
+/// The same, given up when `interrupted` returns true; it is called ten times a second.
 ///
 /// # Errors
 /// As [`attach`]; [`RuntimeError::Interrupted`] when it was given up.
@@ -100,7 +100,7 @@ pub fn attach_unless(interrupted: &dyn Fn() -> bool) -> Result<Attached, Runtime
         .map_err(|error| RuntimeError::Failed(format!("the launcher's set-up: {error}")))?;
     let begun = Attached::of_setup(&setup, fds, &channel, job);
     if let Err(error) = &begun {
-        // The launcher cannot see what this is; and the user's program may go on without.
+        // The launcher cannot see this failure, and the user's program may continue without it.
         let _ = say(&channel, &Report::failed(error));
     }
     begun
@@ -118,7 +118,7 @@ fn address() -> Result<Address, RuntimeError> {
     variable.parse().map_err(RuntimeError::Unattached)
 }
 
-/// Knocks, and waits for the answer. Returns the channel to the launcher with it.
+/// Knocks, and waits for the answer. Also returns the channel to the launcher.
 fn knock(address: &Address, interrupted: &dyn Fn() -> bool) -> Result<(Channel, Received), RuntimeError> {
     let gone = || {
         RuntimeError::Unattached(format!(
@@ -145,7 +145,7 @@ fn knock(address: &Address, interrupted: &dyn Fn() -> bool) -> Result<(Channel, 
         Err(HandoverError::Closed) => return Err(gone()),
         Err(error) => return Err(failed(&error)),
     }
-    // From here on it is the launcher's alone: if it goes without an answer, this end sees it.
+    // From here on only the launcher holds it: if the launcher ends without an answer, this end sees that.
     drop(theirs);
     loop {
         match ours.recv_within(ASK) {
@@ -160,8 +160,8 @@ fn knock(address: &Address, interrupted: &dyn Fn() -> bool) -> Result<(Channel, 
     }
 }
 
-/// The consumer's place in a run, taken. Dropping it, or the stream that it becomes, gives it up: the roles then end,
-/// and the process goes on.
+/// The consumer's place in a run. Dropping it, or the stream made from it, gives it up: the roles then end, and the
+/// process continues.
 #[derive(Debug)]
 pub struct Attached {
     plan: Arc<RunPlan>,
@@ -191,7 +191,7 @@ impl Attached {
         self.runtime.dataset()
     }
 
-    /// What the run comes to: its options, its backend, its caches.
+    /// The run's plan: its options, its backend, its caches.
     pub fn plan(&self) -> &RunPlan {
         &self.plan
     }
@@ -202,13 +202,13 @@ impl Attached {
     }
 }
 
-/// What a stream over an attached process's batches has to tell its launcher, and to hear of it.
+/// The link from a stream of batches in an attached process to its launcher.
 #[derive(Debug)]
 struct LauncherLink {
     control: Arc<Control>,
     channel: Arc<Channel>,
     usage: Usage,
-    /// The launcher was told that this side cannot go on.
+    /// This side has reported its failure to the launcher.
     said_why: bool,
     _watch: LauncherWatch,
 }
@@ -216,7 +216,7 @@ struct LauncherLink {
 impl Attachment for LauncherLink {
     fn asked(&mut self) -> Result<(), RuntimeError> {
         let told = self.usage.asked();
-        // Asked behind a pass's last batch too: who is told of nothing there would go on to another pass.
+        // Checked after a pass's last batch too: otherwise the caller would go on to another pass.
         if self.control.stop() == Stop::Now { self.failed(ended()) } else { told }
     }
 
@@ -230,7 +230,7 @@ impl Attachment for LauncherLink {
                 Ok(Some(batch))
             }
             Ok(None) if self.control.stop() == Stop::Now => self.failed(ended()),
-            // The caller's own affair: it goes on, or ends with what it makes of them.
+            // The caller's own affair: it continues, or ends with an error of its own.
             Err(error @ (RuntimeError::SlotHeld(_) | RuntimeError::Interrupted(_))) => Err(error),
             Err(error) => self.failed(error),
             Ok(None) => Ok(None),
@@ -238,10 +238,10 @@ impl Attachment for LauncherLink {
     }
 
     fn ends(&mut self) {
-        // A launcher that is gone is told of elsewhere.
+        // Other checks report a launcher that is gone.
         let _ = self.usage.asked();
         self.control.note_memory(CONSUMER);
-        // Said first, so that the launcher knows why its roles end.
+        // Sent first, so that the launcher knows why its roles end.
         if self.control.stop() != Stop::Now {
             let _ = say(&self.channel, &Report::Done(serde_json::Value::Null));
         }
@@ -257,7 +257,7 @@ impl LauncherLink {
     fn failed<T>(&mut self, error: RuntimeError) -> Result<T, RuntimeError> {
         if !self.said_why {
             self.said_why = true;
-            // What the launcher then says of it is what the user's own message may lack.
+            // The launcher's message then adds what the user's own may lack.
             let _ = say(&self.channel, &Report::failed(&error));
         }
         Err(error)
@@ -270,11 +270,11 @@ fn ended() -> RuntimeError {
     )
 }
 
-/// A thread that watches the launcher, until this is dropped: when it is gone, what waits here is to be told, and a
-/// process that does not end then is ended.
+/// A thread that watches the launcher until this is dropped. When the launcher is gone, the thread stops all waits
+/// here. If the process does not end then, the thread kills it.
 #[derive(Debug)]
 struct LauncherWatch {
-    /// What is said here ends the thread.
+    /// A message here ends the thread.
     word: Channel,
     thread: Option<JoinHandle<()>>,
 }
@@ -288,7 +288,7 @@ impl LauncherWatch {
                 return;
             }
             control.set_stop(Stop::Now);
-            // The janitor ends it within this time; where that was killed too, nobody else does.
+            // The janitor ends it within this time. If the janitor was killed too, nobody else does.
             if let Err(HandoverError::TimedOut(_)) = theirs.recv_within(GRACE) {
                 let _ = kill_process(getpid(), Signal::KILL);
             }
@@ -303,8 +303,8 @@ impl LauncherWatch {
 
 impl Drop for LauncherWatch {
     fn drop(&mut self) {
-        // Said, not only closed: a fork of this process holds this end too. Whoever gave the place up finds nothing of
-        // it left, so the thread is waited for; one that could not be told is not.
+        // Sent, not only closed: a fork of this process holds this end too. Giving the place up must leave nothing
+        // behind, so wait for the thread, unless the message could not be sent.
         if self.word.send(&[], &[]).is_ok()
             && let Some(thread) = self.thread.take()
         {
@@ -313,10 +313,11 @@ impl Drop for LauncherWatch {
     }
 }
 
-/// Waits for the launcher's end, or for a word of this process; true: for the former.
+/// Waits for the launcher's end or for a message of this process; true: for the launcher's end.
 fn launcher_ends(channel: &Channel, word: &Channel) -> bool {
     loop {
-        // Its end of the channel is its alone, so that closes with it. It says nothing there any more.
+        // Only the launcher holds its end of the channel, so it closes with the launcher, which sends nothing more
+        // there.
         let launcher = PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::HUP);
         let mut fds = [launcher, PollFd::from_borrowed_fd(word.as_fd(), PollFlags::IN)];
         match poll(&mut fds, None) {

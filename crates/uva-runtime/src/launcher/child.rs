@@ -1,4 +1,4 @@
-//! One child process of a launcher: started by exec'ing a program, owned until it is reaped.
+//! One child process of a launcher: spawned by exec of a program, and owned until it is reaped.
 
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
@@ -14,16 +14,16 @@ use crate::{RuntimeError, machine};
 
 /// A child process.
 pub(crate) struct ChildProcess {
-    /// Open until the process has closed its end.
+    /// Present until the process has closed its end.
     pub channel: Option<Channel>,
     pub pidfd: PidFd,
     child: Child,
-    /// Set when it has been reaped.
+    /// Set once it has been reaped.
     pub ended: Option<ExitStatus>,
 }
 
 impl ChildProcess {
-    /// A child that was just started, which is killed where it cannot be watched. `what` names it in the message.
+    /// A child that was just spawned. It is killed if it cannot be watched. `what` names it in the message.
     pub fn new(what: &str, mut child: Child, channel: Option<Channel>) -> Result<Self, RuntimeError> {
         match PidFd::open(child.id()) {
             Ok(pidfd) => Ok(Self { channel, pidfd, child, ended: None }),
@@ -38,7 +38,7 @@ impl ChildProcess {
     /// Reaps it if it has ended.
     pub fn reap(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
-            // Only ECHILD could fail it, and nobody else waits for our children.
+            // Only ECHILD could make it fail, and nobody else reaps our children.
             self.ended = self.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::from_raw(0)));
         }
         self.ended
@@ -51,17 +51,17 @@ impl ChildProcess {
 
     pub fn end_now(&mut self) {
         if self.reap().is_none() {
-            // An error means that it ended meanwhile, which is what is wanted.
+            // An error means that it has ended already, as intended.
             let _ = self.child.kill();
             self.wait();
         }
     }
 }
 
-/// A process of this program's to be started.
+/// A process of this program, to be spawned.
 pub(super) struct Spawn<'a> {
     pub program: &'a Path,
-    /// The subcommand that it is started with.
+    /// The subcommand to start it with.
     pub name: &'static str,
     /// Its number, where there are several.
     pub index: Option<usize>,
@@ -75,19 +75,19 @@ pub(super) struct Spawn<'a> {
 /// What happens to a child when its launcher dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Orphaned {
-    /// It is killed at once: it has nothing to finish first.
+    /// It is killed at once: it has nothing to finish.
     Killed,
-    /// It is asked to end, since it has work on a GPU: MPS does not survive a client that is killed over its work.
+    /// It is asked to end, since it has work on a GPU: MPS does not survive a client that is killed during its work.
     Asked,
-    /// It goes on, in a session of its own, where a terminal's signals do not reach it.
+    /// It continues, in its own session, where a terminal's signals do not reach it.
     Survives,
 }
 
 impl Spawn<'_> {
-    /// Starts the process, with a channel to this one.
+    /// Spawns the process, with a channel to this one.
     ///
     /// # Errors
-    /// [`RuntimeError`] when the system gives no process or descriptor, or there is no such program.
+    /// [`RuntimeError`] when the system gives no process or descriptor, or the program does not exist.
     pub fn start(self) -> Result<ChildProcess, RuntimeError> {
         let Self { program, name, index, dataset, variables, orphaned } = self;
         let (ours, theirs) = Channel::pair().map_err(|error| cannot_start(name, error))?;
@@ -96,7 +96,7 @@ impl Spawn<'_> {
         if let Some(index) = index {
             command.arg(format!("--index={index}"));
         }
-        // For the reader of `ps`: which run it belongs to. In one word, since a path may begin like an option.
+        // For readers of `ps`: the run it belongs to. One word, since a path may begin like an option.
         let mut named = OsString::from("--dataset=");
         named.push(dataset);
         command.arg(format!("--of={}", std::process::id())).arg(named);
@@ -115,14 +115,14 @@ impl Spawn<'_> {
             command.arg(format!("--channel={number}"));
         }
         let child = command.spawn().map_err(|error| machine::not_started(&format!("the {name}"), &error))?;
-        // The command holds the child's end of the channel; only without it does the child's end mean that it closes.
+        // The command holds the child's end of the channel. Only without it does the child's end close the channel.
         drop(command);
         tracing::info!(started = name, index, pid = child.id(), ?orphaned, "a process is started");
         ChildProcess::new(name, child, Some(ours))
     }
 }
 
-/// Sets a command's environment variables; a variable without a value is taken away.
+/// Sets a command's environment variables; a variable without a value is removed.
 pub(super) fn set_variables(command: &mut Command, variables: &[(String, Option<String>)]) {
     for (name, value) in variables {
         match value {

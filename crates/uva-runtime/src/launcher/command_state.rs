@@ -1,4 +1,4 @@
-//! What the launcher's watch knows of a command of the user's.
+//! The launcher's state about a command of the user's.
 
 use std::time::{Duration, Instant};
 
@@ -6,18 +6,18 @@ use uva_mem::Signal;
 
 use super::fleet::Fleet;
 
-/// After how long without anybody attached a line says so.
+/// After this long without an attached process a line says so.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What the watch knows of the command.
 pub(super) struct CommandState {
-    /// When it is said that nobody has attached yet.
+    /// When to note that no process has attached yet.
     pub note_at: Option<Instant>,
-    /// When it is next told to end, and how.
+    /// When to tell it to end next, and how.
     pub end_at: Option<(Instant, Signal)>,
-    /// It was told to end, so how it ends says nothing.
+    /// It was asked to end, so its exit says nothing.
     pub told: bool,
-    /// The roles were told that nobody takes batches any more.
+    /// The roles were notified that nobody takes batches any more.
     pub retired: bool,
 }
 
@@ -26,14 +26,14 @@ impl CommandState {
         Self { note_at: Some(Instant::now() + PATIENCE), end_at: None, told: false, retired: false }
     }
 
-    /// When the watch has something to do about it.
+    /// When the watch has to act on it.
     pub fn next_deadline(&self, fleet: &Fleet) -> Option<Instant> {
         let waits = fleet.door.as_ref().is_some_and(|door| door.attached.is_none());
         let note = self.note_at.filter(|_| waits);
         note.into_iter().chain(self.end_at.map(|(at, _)| at)).min()
     }
 
-    /// Whether the line is due, which is said once.
+    /// Whether the note is due; it is given once.
     pub fn note_is_due(&mut self, now: Instant) -> bool {
         let due = self.note_at.is_some_and(|at| now >= at);
         if due {

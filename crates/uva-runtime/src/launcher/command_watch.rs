@@ -1,16 +1,16 @@
-//! What the launcher's watch does besides, where the consumer is a command of the user's.
+//! The launcher's additional duties where the consumer is a command of the user's.
 //!
-//! | what the command does | what becomes of the run |
+//! | event | effect on the run |
 //! |---|---|
-//! | ends with 0, and a process of it had attached | it went well, whether or not all batches were taken |
-//! | ends with 0, and none had | failed: nobody used the batches |
-//! | ends with another code, or by a signal | failed, naming command, code or signal, and batch |
-//! | ends by SIGINT, or with 130 | interrupted |
+//! | the command exits with 0, and a process of it attached | success, even if batches are left |
+//! | exits with 0, and none attached | failure: nobody used the batches |
+//! | exits with another code, or by a signal | failure, naming command, code or signal, and batch |
+//! | ends by SIGINT, or exits with 130 | interrupted |
 //! | does not attach for a while | a line says that its batches wait; nothing else |
-//! | stays when a role has died | what attached is told with its next batch, and has time for its own end; then SIGTERM, then SIGKILL |
+//! | stays when a role has died | the next batch request fails; after a grace period SIGTERM, then SIGKILL |
 //!
-//! What is ended is the process that was started and the one that attached. Other processes of the command are the
-//! user's: the launcher neither knows nor touches them.
+//! Only the process that was started and the one that attached are ended. The command's other processes are the user's:
+//! the launcher neither knows nor touches them.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
@@ -30,16 +30,16 @@ use crate::control::CONSUMER;
 use crate::error::signal_name;
 use crate::metrics::Observer;
 
-/// How long an attached process may take to end by itself when there are no more batches for it: a step of training, a
+/// How long an attached process may take to end by itself when there are no more batches for it: a training step, a
 /// traceback, and the end of an interpreter.
 const COMMAND_GRACE: Duration = Duration::from_secs(10);
 
-/// The exit code that shells and many programs give an interrupt.
+/// The exit code of shells and many programs for an interrupt.
 const INTERRUPTED: i32 = 128 + SIGINT;
 
 impl Watch<'_> {
-    /// Lets the command know of a signal that only the launcher got, and says what comes of it. Nothing where there is
-    /// no command.
+    /// Passes a signal on to the command if only the launcher got it, and returns a line about the effect. `None` where
+    /// there is no command.
     pub fn pass_on(&self, signal: i32, fleet: &Fleet) -> Option<&'static str> {
         let door = fleet.door.as_ref()?;
         if door.attached.as_ref().is_some_and(|attached| attached.takes_batches()) {
@@ -49,13 +49,13 @@ impl Watch<'_> {
             return Some("waiting for the command, which got it too");
         }
         if let Some(number) = Signal::from_named_raw(signal) {
-            // Ended meanwhile is seen in a moment.
+            // If it has ended already, that shows in a moment.
             let _ = fleet.members[0].process.pidfd.send_signal(number);
         }
         Some("passed on to the command")
     }
 
-    /// Lets in who knocks, and takes in what whoever attached has said since.
+    /// Admits a process that knocks, and processes the reports of the attached one.
     pub fn hear_command(
         &mut self,
         fleet: &mut Fleet,
@@ -84,7 +84,7 @@ impl Watch<'_> {
     fn hear_attached(&mut self, fleet: &mut Fleet, observer: &mut dyn Observer) {
         let name = fleet.members[0].name(1);
         let Some(door) = &mut fleet.door else { return };
-        // As with a role: its end is asked first and its words are read after.
+        // As with a role: check its end first, and read its reports after.
         door.see_end();
         let Some(attached) = &mut door.attached else { return };
         while let Some(channel) = &attached.channel {
@@ -92,7 +92,7 @@ impl Watch<'_> {
                 Ok(message) => {
                     let whose = Speaker { name: &name, counters: CONSUMER };
                     match self.take_report(&message.payload, &whose, observer) {
-                        // How the run went is for the command's end to say.
+                        // The command's end decides how the run went.
                         Heard::Done(_) => attached.done = true,
                         Heard::Failed => attached.said_why = true,
                         Heard::Other => {}
@@ -108,12 +108,12 @@ impl Watch<'_> {
             && !command.retired
         {
             command.retired = true;
-            // Nobody reads batches any more; the command has all the time it wants.
+            // Nobody reads batches any more. The command may take its time.
             self.wind_down();
         }
     }
 
-    /// Takes note of the command's end.
+    /// Handles the command's end.
     pub fn command_ended(&mut self, fleet: &mut Fleet, observer: &mut dyn Observer) {
         self.hear_attached(fleet, observer);
         let name = fleet.members[0].name(1);
@@ -124,7 +124,7 @@ impl Watch<'_> {
         };
         door.close();
         command.note_at = None;
-        // A process of it that stays behind ends too: its batches have come to their end.
+        // A process that it leaves behind is ended too: there are no more batches for it.
         command.end_at = Some((Instant::now() + GRACE, Signal::TERM));
         if command.told {
             return self.wind_down();
@@ -137,7 +137,7 @@ impl Watch<'_> {
             if let Some(attached) = &door.attached {
                 let pid = attached.pidfd.pid();
                 if pid != fleet.members[0].pid() && attached.ended && !attached.done && !attached.said_why {
-                    // Its exit code is its parent's to know, and that was content with it.
+                    // The attached process's exit code concerns its parent, which ended with success.
                     observer.note(&format!(
                         "process {pid}, which had attached, ended without giving up its place, as one that is killed \
                          does; the command that started it ended well all the same"
@@ -172,7 +172,7 @@ impl Watch<'_> {
             (None, Some(code)) => format!("ended with exit code {code}"),
             (None, None) => "ended".to_owned(),
         };
-        // Where what attached has said why, it failed of what is blamed already.
+        // If the attached process reported why, this failure is known already.
         let said_why = door.attached.as_ref().is_some_and(|attached| attached.said_why);
         let rank = if said_why { Rank::Follows } else { Rank::Died };
         self.blame(
@@ -190,7 +190,7 @@ impl Watch<'_> {
             let attached = fleet.door.as_ref().and_then(|door| door.attached.as_ref());
             command.end_at = match attached {
                 Some(attached) if attached.takes_batches() => Some((now + COMMAND_GRACE, Signal::TERM)),
-                // It has had its batches, or works without: it ends when it likes.
+                // It has had its batches, or works without: it may end when it likes.
                 Some(_) => None,
                 None => Some((now, Signal::TERM)),
             };
@@ -208,7 +208,7 @@ impl Watch<'_> {
 /// Whether a terminal sends its signals to this process, and so to the command too.
 fn is_in_the_foreground() -> bool {
     let stat = uva_mem::files::read_kernel_text("/proc/self/stat").unwrap_or_default();
-    // The name, in parentheses, may hold anything; behind it: state, parent, group, session, terminal, its foreground
+    // The name, in parentheses, may contain anything. After it: state, parent, group, session, terminal, its foreground
     // group.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     matches!((fields.get(2), fields.get(5)), (Some(group), Some(foreground)) if group == foreground)

@@ -1,10 +1,13 @@
-//! Where a process of the user's command asks for the consumer's place: the variable that names it, and who is let in.
+//! Where a process of the user's command requests the consumer's place: the variable that names it, and who is
+//! admitted.
 //!
-//! The command inherits one end of a socket, and so does every process of it. So whoever knocks there sends along a
-//! channel of its own, over which it is answered and says all that follows; and its pidfd, by which its end is seen
-//! although it need not be the launcher's child. A socket that is inherited goes far, so the kernel is asked who
-//! knocks: processes of other users are sent away, and so is whoever brings the pidfd of another process. What attached
-//! is ended when a run fails, and nobody may name somebody else for that.
+//! The command and all its processes inherit one end of a socket. So a process that knocks there sends two descriptors
+//! along. One is a channel of its own, for the answer and all later messages. The other is its pidfd, which shows its
+//! end although it need not be the launcher's child.
+//!
+//! An inherited socket can travel far, so the launcher asks the kernel for the sender. It refuses processes of other
+//! users, and a process that brings another's pidfd. A failed run ends its attached process, and nobody may name
+//! somebody else for that.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
@@ -23,14 +26,14 @@ use crate::RuntimeError;
 /// The variable that names the socket to the command's processes.
 pub const VARIABLE: &str = "UVATRAIN_ATTACH";
 
-/// What [`VARIABLE`] says: `VERSION:PROTOCOL:LAUNCHER:DESCRIPTOR:IDENTITY`.
+/// The content of [`VARIABLE`]: `VERSION:PROTOCOL:LAUNCHER:DESCRIPTOR:IDENTITY`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     /// The launcher's process number, for messages.
     pub launcher: u32,
-    /// The socket's number in the command and whoever inherits from it.
+    /// The socket's number in the command and in all processes that inherit it.
     pub number: RawFd,
-    /// What tells that socket from another under the same number.
+    /// What distinguishes that socket from another under the same number.
     pub identity: u64,
 }
 
@@ -43,12 +46,12 @@ impl fmt::Display for Address {
 impl FromStr for Address {
     type Err = String;
 
-    /// Says why it cannot be used: another version or protocol, named with this one's, or nothing that a launcher
-    /// wrote.
+    /// The error says why it cannot be used: another version or protocol, named with this one's, or text that no
+    /// launcher wrote.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split(':').peekable();
         let version = parts.next().unwrap_or_default();
-        // What a launcher wrote from before there were protocols has a part less.
+        // A launcher from before the protocol number wrote one part less.
         let numbered = text.matches(':').count() != 3;
         let protocol = parts.next_if(|_| numbered).map(|part| part.parse().ok());
         check(version, protocol.unwrap_or(None))?;
@@ -67,58 +70,58 @@ impl FromStr for Address {
     }
 }
 
-/// The launcher's side: the consumer's place, and who has it.
+/// The launcher's side: the consumer's place, and the process that has it.
 pub(super) struct Door {
-    /// Where processes of the command knock, while there is any that could.
+    /// Where processes of the command knock, while there may be any.
     pub knocks: Option<Channel>,
-    /// What the first who comes is handed.
+    /// What the first process that knocks is handed.
     pending: Option<(Box<Setup>, Vec<OwnedFd>)>,
-    /// Who has come.
+    /// The process that was admitted.
     pub attached: Option<AttachedProcess>,
-    /// Why somebody was sent away.
+    /// Why a process was refused.
     pub refused: Option<String>,
     on_gpu: bool,
 }
 
-/// A process that took up the consumer's place.
+/// A process that took the consumer's place.
 pub(super) struct AttachedProcess {
     pub pidfd: PidFd,
-    /// Open until it has closed its end.
+    /// Present until it has closed its end.
     pub channel: Option<Channel>,
-    /// It has told what it failed of.
+    /// It has reported its failure.
     pub said_why: bool,
-    /// It takes no more batches, and said so.
+    /// It has reported that it takes no more batches.
     pub done: bool,
     pub ended: bool,
     pub on_gpu: bool,
 }
 
 impl AttachedProcess {
-    /// Whether it looks at the stop word when it comes to its next batch.
+    /// Whether it checks the stop word at its next batch.
     pub fn takes_batches(&self) -> bool {
         !self.done && !self.ended
     }
 }
 
 impl Door {
-    /// A place for whoever knocks first. `on_gpu`: it will have work on one.
+    /// A place for the first process that knocks. `on_gpu`: it will have work on a GPU.
     pub fn new(knocks: Channel, on_gpu: bool) -> Self {
         Self { knocks: Some(knocks), pending: None, attached: None, refused: None, on_gpu }
     }
 
-    /// What it is to be handed, now that everything is there.
+    /// What to hand over, now that everything is ready.
     pub fn offer(&mut self, setup: Setup, fds: Vec<OwnedFd>) {
         self.pending = Some((Box::new(setup), fds));
     }
 
-    /// Answers whoever has knocked since. A knock that makes no sense is let pass: it is no reason to end a run.
+    /// Answers all knocks so far. A malformed knock is ignored: it is no reason to end a run.
     pub fn answer(&mut self, janitor: &Janitor) -> Result<(), RuntimeError> {
         while let Some(channel) = &self.knocks {
             match channel.recv_within(Duration::ZERO) {
                 Ok(knock) => self.let_in(knock, janitor)?,
                 Err(HandoverError::TimedOut(_)) => return Ok(()),
                 Err(HandoverError::Refused(what)) => self.refused = Some(what),
-                // Nobody is left who could knock.
+                // No process is left that could knock.
                 Err(_) => self.knocks = None,
             }
         }
@@ -171,7 +174,7 @@ impl Door {
         match hand_over(&channel, &welcome, &borrowed) {
             Ok(()) => {}
             Err(HandoverError::Closed) => {
-                // It has gone meanwhile; the next may come.
+                // It has ended meanwhile; the next process may come.
                 if let Answer::Welcome(setup) = welcome {
                     self.pending = Some((setup, fds));
                 }
@@ -181,7 +184,8 @@ impl Door {
                 return Err(RuntimeError::Failed(format!("process {pid} cannot attach: {error}")));
             }
         }
-        // Each descriptor leaves this process here: only then does that one's death close what it shares with a role.
+        // Each descriptor leaves this process here. Only then does the attached process's death close what it shares
+        // with a role.
         drop(fds);
         tracing::info!(pid, calls_itself = knock.pid, "a process has taken up the consumer's place");
         self.attached = Some(AttachedProcess {
@@ -196,22 +200,22 @@ impl Door {
     }
 
     fn send_away(&mut self, channel: &Channel, reason: String) {
-        // One that is gone need not hear it.
+        // If it has ended, it needs no answer.
         let _ = hand_over(channel, &Answer::Refused(reason.clone()), &[]);
         tracing::debug!(reason, "a process is sent away");
         self.refused = Some(reason);
     }
 
-    /// Nobody gets in any more.
+    /// Admits no one any more.
     pub fn close(&mut self) {
         self.pending = None;
     }
 
-    /// Notes whether the attached process has ended. True: it has, and this is the first time it is seen.
+    /// Records whether the attached process has ended. Returns true when it sees the end for the first time.
     pub fn see_end(&mut self) -> bool {
         match &mut self.attached {
             Some(attached) if !attached.ended => {
-                // A pidfd that cannot be asked is no sign of death.
+                // A pidfd that cannot be polled is no sign of death.
                 attached.ended = !attached.pidfd.is_alive().unwrap_or(true);
                 attached.ended
             }
@@ -220,11 +224,11 @@ impl Door {
     }
 }
 
-/// The pidfd that came with a knock, where it is that of the process that knocked.
+/// The pidfd that came with a knock, provided it is that of the knocking process.
 fn sender_itself(pidfd: OwnedFd, sender: Option<u32>) -> Result<PidFd, String> {
     let sender = sender.ok_or("the kernel does not say who knocked")?;
     let pidfd = PidFd::from_fd(pidfd, sender).map_err(|error| error.to_string())?;
-    // Both numbers are those of the namespace that /proc was mounted in, which need not be this process's.
+    // Both numbers are in the namespace that /proc was mounted in, which need not be this process's.
     let numbers = PidFd::open(sender).and_then(|own| Ok((own.number()?, pidfd.number()?)));
     match numbers {
         Ok((Some(own), Some(brought))) if own == brought => Ok(pidfd),

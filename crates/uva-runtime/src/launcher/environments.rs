@@ -4,7 +4,7 @@ use crate::backend::{Backend, Partition};
 use crate::mps;
 use crate::topology::Role;
 
-/// Environment variables by role; `None` takes one away.
+/// Environment variables by role; `None` removes one.
 #[derive(Clone, Debug, Default)]
 pub struct Environments {
     /// The consumer's.
@@ -24,7 +24,7 @@ impl Environments {
         }
     }
 
-    /// With what puts the GPU's roles under MPS, or keeps them away from it.
+    /// Adds the variables that put the GPU's roles under MPS, or keep them away from it.
     pub(super) fn divided(mut self, session: Option<&mps::Session>, backend: &Backend) -> Self {
         let Some(cuda) = backend.cuda() else { return self };
         match (session, cuda.partition) {
@@ -44,14 +44,14 @@ impl Environments {
     }
 }
 
-/// What makes a process a client of MPS with this share.
+/// The variables that make a process a client of MPS with this share.
 pub(super) fn client(session: &mps::Session, percentage: u32) -> Vec<(String, Option<String>)> {
     let set = session.client_environment(percentage).into_iter().map(|(name, value)| (name, Some(value)));
     let unset = mps::UNSET_IN_CLIENTS.into_iter().map(|name| (name.to_owned(), None));
     set.chain(unset).collect()
 }
 
-/// What keeps a process away from MPS.
+/// The variables that keep a process away from MPS.
 pub(crate) fn without_mps() -> Vec<(String, Option<String>)> {
     mps::environment_without().into_iter().map(|(name, value)| (name, Some(value))).collect()
 }

@@ -21,20 +21,20 @@ use crate::plan::{RingName, RunPlan};
 use crate::topology::{Placement, Resource, Role, Stage, Topology};
 use crate::{RuntimeError, mps};
 
-/// The roles of a run. Dropping it kills and reaps what is left of them.
+/// The roles of a run. Dropping it kills and reaps the remaining ones.
 pub(crate) struct Fleet {
     /// The consumer first.
     pub members: Vec<Member>,
     /// The consumer's place, where the first member is a command of the user's.
     pub door: Option<Door>,
-    /// Told before a client of it is killed.
+    /// Asked to release a client before that is killed.
     mps: Option<Arc<mps::Session>>,
-    /// Of batch slots and of feature slots. The launcher only looks at their states.
+    /// The batch ring and the feature ring. The launcher only looks at their states.
     rings: (Ring, Ring),
 }
 
 impl Fleet {
-    /// Starts the roles, and hands them what they share.
+    /// Starts the roles, and hands them their shared resources.
     pub fn start(
         launch: &Launch<'_>,
         control: &Control,
@@ -49,7 +49,7 @@ impl Fleet {
             fleet.start_process(launch, &topology, process)?;
         }
 
-        // Until the janitor knows the roles, their parent-death signal alone sees to them.
+        // Until the janitor knows the roles, only their parent-death signal ends them.
         let pids: Vec<u32> = fleet.members.iter().map(Member::pid).collect();
         let on_gpu = fleet.members.iter().filter(|member| member.is_on_gpu).map(Member::pid).collect();
         let pidfds: Vec<_> = fleet.members.iter().map(|member| member.process.pidfd.as_fd()).collect();
@@ -86,12 +86,12 @@ impl Fleet {
             let member = &fleet.members[process];
             if let Some(channel) = &member.process.channel {
                 match hand_over(channel, &setup, &fds) {
-                    // A role that died before it could be told is found by the watch, which names its cause.
+                    // The watch finds a role that died before its set-up, and names the cause.
                     Ok(()) | Err(HandoverError::Closed) => {}
                     Err(error) => return Err(cannot_start(member.stage.role.name(), error)),
                 }
             } else {
-                // Whichever process of the command attaches gets them.
+                // The process of the command that attaches gets them.
                 let owned = fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<_, _>>();
                 let owned = owned.map_err(|error| cannot_start("consumer", error))?;
                 drop(fds);
@@ -141,7 +141,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// The descriptor that a process is handed for this resource.
+    /// The descriptor of this resource.
     fn descriptor<'a>(
         &'a self,
         what: Resource,
@@ -170,7 +170,7 @@ impl Fleet {
         }
     }
 
-    /// A look into the run, this process among those that it knows.
+    /// Live counts of the run; this process is among its processes.
     pub fn gauges(&self, control: &Arc<Control>, plan: &RunPlan) -> Gauges {
         let own = RoleProcess { role: "launcher".to_owned(), pid: std::process::id() };
         let roles = self
@@ -181,14 +181,14 @@ impl Fleet {
         Gauges::new(Arc::clone(control), self.rings.clone(), plan.layout.table_row_bytes(), processes)
     }
 
-    /// The stages that processes are named by, in the order in which a batch passes through them.
+    /// The stages that name the processes, in the order in which a batch passes through them.
     pub fn stages(&self) -> Vec<Stage> {
         let mut stages: Vec<Stage> = self.members.iter().map(|member| member.stage).collect();
         stages.sort_unstable();
         stages
     }
 
-    /// Whether every role has been reaped, and whoever attached has ended.
+    /// Whether every role has been reaped, and the attached process has ended.
     pub fn all_ended(&self) -> bool {
         self.members.iter().all(|member| member.process.ended.is_some()) && self.attached().is_none()
     }
@@ -203,13 +203,13 @@ impl Fleet {
         self.door.as_ref()?.attached.as_ref().filter(|attached| !attached.ended)
     }
 
-    /// Kills whoever still runs, and reaps it.
+    /// Kills and reaps all processes that still run.
     pub fn end_now(&mut self) {
         self.end_command(Signal::KILL);
         self.end_roles();
     }
 
-    /// Kills every role of ours that still runs, and reaps it.
+    /// Kills and reaps every role of ours that still runs.
     pub fn end_roles(&mut self) {
         let first = usize::from(self.door.is_some());
         for place in first..self.members.len() {
@@ -222,8 +222,8 @@ impl Fleet {
         }
     }
 
-    /// Ends the command, where there is one, and the process of it that attached, by this signal; waits for their end
-    /// where it is one that nobody survives. Its other processes are the user's.
+    /// Ends the command, where there is one, and its attached process, by this signal. After SIGKILL it waits for their
+    /// end. The command's other processes are the user's.
     pub fn end_command(&mut self, signal: Signal) {
         if self.door.is_none() {
             return;
@@ -236,7 +236,7 @@ impl Fleet {
             self.let_go(pid);
         }
         if let Some(attached) = self.attached() {
-            // Ended meanwhile is what is wanted.
+            // An error means that it has ended already, as intended.
             let _ = attached.pidfd.send_signal(signal);
         }
         let command = &mut self.members[0].process;
@@ -246,7 +246,7 @@ impl Fleet {
         if signal == Signal::KILL {
             self.members[0].process.end_now();
             if let Some(attached) = self.attached() {
-                // Not ours to reap. One that does not die of this waits inside the system, and nothing helps.
+                // Not ours to reap. If it does not die of this it waits inside the kernel, and nothing helps.
                 let _ = attached.pidfd.wait_for_end(KILLED);
             }
             if let Some(attached) = self.door.as_mut().and_then(|door| door.attached.as_mut()) {
@@ -255,9 +255,9 @@ impl Fleet {
         }
     }
 
-    /// Lets a client of MPS go before it is ended. One that is killed over its work may take the server with it, and
-    /// the other client; one that the server has let go of may be. Where that fails the signal is what is left, for the
-    /// next one too: a server that waits for the one's work does so for the other's.
+    /// Makes MPS release a client before the client is ended. A client that is killed during its work may take the
+    /// server and the other client with it; a released client may be killed. Where the release fails only the signal is
+    /// left, for the next client too: a server that waits for one client's work also waits for the other's.
     fn let_go(&mut self, pid: u32) {
         if self.mps.as_ref().is_some_and(|mps| mps.terminate_client(pid).is_err()) {
             self.mps = None;

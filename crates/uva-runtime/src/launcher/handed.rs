@@ -1,4 +1,4 @@
-//! What a process of a run was handed by its launcher, as what connects its stages.
+//! Turns what a launcher handed to this process into the connections of its stages.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -15,11 +15,10 @@ use crate::plan::{RingName, RunPlan};
 use crate::topology::Resource;
 use crate::wiring::{Connections, Note, missing};
 
-/// Opens what came with a set-up: the descriptors that it names, in its order.
+/// Opens the resources of a set-up: the descriptors that it names, in its order.
 ///
 /// # Errors
-/// [`RuntimeError::Failed`] naming what is missing or cannot be opened; [`RuntimeError::Input`] for a dataset that has
-/// changed.
+/// [`RuntimeError::Failed`] naming what is missing or cannot be opened; [`RuntimeError::Input`] for a changed dataset.
 pub(super) fn open(setup: &Setup, fds: Vec<OwnedFd>, note: Note) -> Result<Connections, RuntimeError> {
     // The launcher has verified the dataset; its roles only map it.
     let dataset = Arc::new(Dataset::open_verified(&setup.dataset, Verify::HeadersOnly)?);

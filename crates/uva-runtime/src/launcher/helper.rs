@@ -1,4 +1,4 @@
-//! Processes that help a launcher and are no stages of a run.
+//! Processes that help a launcher but are no stages of a run.
 
 use std::os::fd::RawFd;
 
@@ -7,7 +7,7 @@ use super::role_process::{inherited, report};
 use super::{janitor, planner};
 use crate::machine;
 
-/// Helps in this process, which a launcher started for it, and returns its exit code. What it has to say it says to the
+/// Runs a helper in this process, which a launcher started for it, and returns its exit code. All messages go to the
 /// launcher.
 pub fn run(helper: Helper, channel: RawFd) -> i32 {
     let channel = match inherited(helper.name(), channel) {

@@ -1,6 +1,6 @@
-//! The janitor: a small process in a session of its own that holds the launcher's pidfd. When the launcher is killed
-//! it does what the launcher would have done: ends the roles, stops an MPS daemon that was the run's own, and removes a
-//! half-written checkpoint. It touches no CUDA.
+//! The janitor: a small process in its own session that holds the launcher's pidfd. When the launcher is killed, it
+//! does what the launcher would have done: ends the roles, stops the run's own MPS daemon, and removes a half-written
+//! checkpoint. It does not use CUDA.
 
 use std::iter;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,16 +19,16 @@ use crate::memory::Resident;
 use crate::mps;
 use crate::own_program::own_program;
 
-/// How long a role may take to die of its parent-death signal before it is killed again by name.
+/// How long a role may take to die of its parent-death signal before it is killed explicitly.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The launcher's hold on its janitor. Dropping it tells the janitor that there is nothing left to do.
+/// The launcher's handle to its janitor. Dropping it tells the janitor that there is nothing left to do.
 pub(crate) struct Janitor {
     process: ChildProcess,
 }
 
 impl Janitor {
-    /// Starts it, and tells it who this process is.
+    /// Starts it, and identifies this process to it.
     pub fn start(dataset: &Path, checkpoint: Option<&CheckpointDirectory>) -> Result<Self, RuntimeError> {
         let own = PidFd::open(std::process::id())
             .map_err(|error| RuntimeError::Failed(format!("cannot start the janitor: {error}")))?;
@@ -52,12 +52,12 @@ impl Janitor {
         Ok(janitor)
     }
 
-    /// What it has of memory now; `None` where it was killed.
+    /// Its memory now; `None` where it was killed.
     pub fn resident(&self) -> Option<Resident> {
         Resident::of(self.process.pidfd.pid())
     }
 
-    /// Tells it what there is to clean up. A janitor that was killed is no reason to end the run.
+    /// Tells it what to clean up. A janitor that was killed is no reason to end the run.
     pub fn tell(&self, word: &JanitorWord, fds: &[std::os::fd::BorrowedFd<'_>]) -> Result<(), RuntimeError> {
         use uva_mem::handover::HandoverError;
         let Some(channel) = &self.process.channel else { return Ok(()) };
@@ -70,14 +70,15 @@ impl Janitor {
 
 impl Drop for Janitor {
     fn drop(&mut self) {
-        // Said, not only closed: a launcher that is killed closes its channels too, and before its pidfd tells.
+        // Sent, not only closed: a killed launcher closes its channels too, and does so before its pidfd becomes
+        // readable.
         let _ = self.tell(&JanitorWord::Done, &[]);
         self.process.channel = None;
         self.process.wait();
     }
 }
 
-/// What there is to clean up, as far as the launcher has told.
+/// What to clean up, as far as the launcher has reported it.
 #[derive(Default)]
 struct Known {
     launcher: Option<PidFd>,
@@ -90,7 +91,7 @@ struct Known {
 /// The janitor's whole life.
 pub(crate) fn run(channel: &Channel) -> Result<(), RuntimeError> {
     let mut known = Known::default();
-    // A launcher that died before its first word has started nothing that a parent-death signal would miss.
+    // A launcher that died before its first message has started nothing that a parent-death signal would miss.
     let Ok(first) = channel.recv() else { return Ok(()) };
     let mut done = known.hear(first)?;
     tracing::debug!(launcher = known.launcher.as_ref().map(PidFd::pid), "waits for the launcher's end");
@@ -109,7 +110,7 @@ pub(crate) fn run(channel: &Channel) -> Result<(), RuntimeError> {
         if listening && fds.get(1).is_some_and(|fd| !fd.revents().is_empty()) {
             match channel.recv() {
                 Ok(word) => done = known.hear(word)?,
-                // Closed: the launcher is being torn down, and its pidfd will say so in a moment.
+                // Closed: the launcher is being torn down, and its pidfd will show that in a moment.
                 Err(_) => listening = false,
             }
         } else if launcher_ended {
@@ -120,7 +121,7 @@ pub(crate) fn run(channel: &Channel) -> Result<(), RuntimeError> {
 }
 
 impl Known {
-    /// Takes a word in. True: there is nothing left to do.
+    /// Processes a message. True: there is nothing left to do.
     fn hear(&mut self, word: Received) -> Result<bool, RuntimeError> {
         let parsed = serde_json::from_slice(&word.payload).map_err(|error| failed(&error))?;
         let mut fds = word.fds.into_iter();
@@ -157,8 +158,8 @@ impl Known {
             roles = self.roles.len(),
             "the launcher has ended without a word: cleaning up behind it"
         );
-        // The kernel has sent the roles their parent-death signal. A role it missed (one that was being started, say)
-        // is killed here.
+        // The kernel has sent the roles their parent-death signal. A role that it missed, for example one just being
+        // spawned, is killed here.
         let deadline = Instant::now() + GRACE;
         let mut all_ended = true;
         for role in &self.roles {
@@ -168,15 +169,15 @@ impl Known {
             };
             if !ends_by(deadline)? {
                 if let Some(daemon) = self.daemon.as_ref().filter(|_| self.on_gpu.contains(&role.pid())) {
-                    // A client that is killed over its work may take the server with it; ours ends anyway.
+                    // A client that is killed during its work may take the server with it; ours ends anyway.
                     let _ = daemon.terminate_client(role.pid());
                 }
-                // Gone meanwhile is what is wanted.
+                // An error means that it has ended already, as intended.
                 let _ = role.send_signal(Signal::KILL);
                 all_ended &= ends_by(Instant::now() + GRACE)?;
             }
         }
-        // Only behind the last role's end: what a living consumer is writing is no leftover.
+        // Only after the last role's end: what a living consumer is writing is no leftover.
         if let Some(directory) = self.checkpoint.filter(|_| all_ended) {
             directory.remove_leftovers();
         }

@@ -1,4 +1,4 @@
-//! A run in processes as it is to be started: dataset, plan, consumer, environments.
+//! A run in processes, ready to start: dataset, plan, consumer, environments.
 
 use std::path::{Path, PathBuf};
 
@@ -11,42 +11,42 @@ use crate::RuntimeError;
 use crate::cache::CacheContents;
 use crate::plan::RunPlan;
 
-/// A run in processes, as it is started.
+/// A run in processes, ready to start.
 #[derive(Clone, Debug)]
 pub struct Launch<'a> {
     /// The dataset's directory.
     pub dataset: &'a Path,
-    /// Schedule and slots.
+    /// Schedule, layout and slots.
     pub plan: &'a RunPlan,
-    /// What the plan's caches hold.
+    /// The contents of the plan's caches.
     pub caches: &'a CacheContents,
     /// Who uses the batches.
     pub consumer: Consumer,
-    /// What the roles find in their environment besides what this process has.
+    /// Changes to the roles' environments, relative to this process's.
     pub environments: Environments,
 }
 
 /// Who uses a run's batches.
 #[derive(Clone, Debug)]
 pub enum Consumer {
-    /// A program that is a role here ([`run_role`](super::run_role)), in a process of its own.
+    /// A program that runs as a role here ([`run_role`](super::run_role)), in its own process.
     Program {
         /// Its file.
         program: PathBuf,
-        /// What it does with the batches, in its own terms ([`Consume`](super::Consume)).
+        /// Its job, in its own format ([`Consume`](super::Consume)).
         job: Value,
     },
-    /// A command of the user's, which takes up the place by [`attach`](super::attach).
+    /// A command of the user's, which takes the place by [`attach`](super::attach).
     Command {
         /// The command.
         command: UserCommand,
-        /// Whether the observer is to hear of each training batch.
+        /// Whether to report each training batch to the observer.
         events: bool,
     },
 }
 
 impl Consumer {
-    /// What the consumer's set-up holds of it.
+    /// The job for the consumer's set-up.
     pub(super) fn job(&self) -> Result<Value, RuntimeError> {
         match self {
             Self::Program { job, .. } => Ok(job.clone()),

@@ -1,4 +1,4 @@
-//! A launcher at work: the janitor beside it, the GPU divided, a run from its first process to its last.
+//! A launcher at work: it starts the janitor, divides the GPU, and takes a run from its first process to its last.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,25 +24,25 @@ use crate::{RuntimeError, mps};
 /// How long an MPS daemon may take to answer.
 const MPS_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What the consumer ended with.
+    /// The consumer's result.
     pub done: Value,
-    /// What each role did with its time.
+    /// Time totals of each role.
     pub roles: Roles,
-    /// What a command of the user's did as consumer; nothing of one of ours, which says more by itself.
+    /// The tally of a command of the user's as consumer; empty for the built-in consumer, whose result says more.
     pub tally: Tally,
-    /// What each process had of memory as its work ended: the launcher, the janitor and the roles.
+    /// Each process's memory at the end of its work: the launcher, the janitor and the roles.
     pub memory: Vec<ProcessMemory>,
     /// Seconds from the first process's start to the last one's end.
     pub seconds: f64,
 }
 
-/// A launcher at work: from its beginning on signals are heard, and a janitor cleans up behind it if it is killed.
-/// Dropping it stops an MPS daemon that it started.
+/// A launcher at work. From its creation it receives signals, and a janitor cleans up if it is killed. Dropping it
+/// stops an MPS daemon that it started.
 pub struct Launcher {
-    // The order of the fields is that of their end.
+    // Fields are dropped in this order.
     pub(super) mps: Option<Arc<mps::Session>>,
     pub(super) janitor: Janitor,
     pub(super) signals: Signals,
@@ -52,7 +52,7 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Begins, before anything is started that would have to be cleaned up. `checkpoint` is where the consumer writes
+    /// Begins, before anything is started that would need cleaning up. `checkpoint` is where the consumer writes
     /// checkpoints, if it does.
     ///
     /// # Errors
@@ -66,10 +66,10 @@ impl Launcher {
         Ok(Self { mps: None, janitor, signals, checkpoint, wish: None })
     }
 
-    /// Fulfils the wish for MPS, if there is one, and says on what the run goes on.
+    /// Fulfils the request for MPS, if there is one, and returns the backend that the run uses.
     ///
     /// # Errors
-    /// [`RuntimeError::Missing`] when MPS is required and cannot be had.
+    /// [`RuntimeError::Missing`] when MPS is required and not available.
     pub fn divide(
         &mut self,
         decision: Decision,
@@ -99,10 +99,10 @@ impl Launcher {
         }
     }
 
-    /// The same backend where no sampler works on the GPU after all: its share is the consumer's.
+    /// The same backend where no sampler works on the GPU after all: the consumer gets its share.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when MPS doesn't give that share.
+    /// [`RuntimeError::Failed`] when MPS does not grant that share.
     pub fn without_gpu_sampler(&mut self, backend: &Backend) -> Result<Backend, RuntimeError> {
         let (Backend::Cuda(cuda), Some(wish)) = (backend, self.wish.take()) else {
             return Ok(backend.clone());
@@ -117,7 +117,7 @@ impl Launcher {
 
     fn divide_by_mps(&mut self, wish: &MpsWish, cuda: &CudaBackend) -> Result<CudaBackend, String> {
         let said = |error: mps::MpsError| error.to_string();
-        // A daemon that does not answer within this is as good as none; and a run that ends asks it about each client.
+        // A daemon that does not answer within this time is useless; and at its end a run asks it about each client.
         let environment = mps::Environment { timeout: MPS_PATIENCE, ..mps::Environment::of_process() };
         let session = match mps::look(&environment).map_err(said)? {
             mps::Found::Running(running) => mps::Session::Shared(running),
@@ -133,7 +133,7 @@ impl Launcher {
         self.shares(wish, cuda)
     }
 
-    /// The shares that the daemon grants, each seen by a process that has it.
+    /// The shares that the daemon grants, each measured by a process that has it.
     fn shares(&self, wish: &MpsWish, cuda: &CudaBackend) -> Result<CudaBackend, String> {
         let session = self.mps.as_deref().ok_or("there is no daemon")?;
         // What a process with this share sees: the device's number there, and its multiprocessors.
@@ -174,15 +174,15 @@ impl Launcher {
         Ok(CudaBackend { ordinal, partition, ..cuda.clone() })
     }
 
-    /// Runs it to its end, whatever that is.
+    /// Runs it to its end.
     ///
     /// # Errors
-    /// As the table above says. No process of the run is left in any case.
+    /// As in the table of [`crate::launcher`]. In any case no process of the run is left.
     pub fn run(mut self, launch: Launch<'_>, observer: &mut dyn Observer) -> Result<Outcome, RuntimeError> {
         self.run_once(launch, observer)
     }
 
-    /// The same, for a run that another follows.
+    /// The same, for a run that another one follows.
     ///
     /// # Errors
     /// As [`Launcher::run`].
@@ -200,7 +200,7 @@ impl Launcher {
         observer.begun(&fleet.gauges(&control, plan));
         let stages = fleet.stages();
         let ended = watch::watch(fleet, &control, &mut self.signals, plan, &self.janitor, observer);
-        // A role killed while it wrote a checkpoint leaves its temporary file.
+        // A role that is killed while it writes a checkpoint leaves its temporary file.
         if let (Err(_), Some(directory)) = (&ended, &self.checkpoint) {
             directory.remove_leftovers();
         }

@@ -1,23 +1,23 @@
-//! One process of a run, and the stages that it runs.
+//! One process of a run, and its stages.
 
 use super::child::ChildProcess;
 use crate::topology::Stage;
 
 /// One process of a run.
 pub(crate) struct Member {
-    /// The stage that it is named by: the last of its stages.
+    /// The stage that names it: the last of its stages.
     pub stage: Stage,
     pub process: ChildProcess,
-    /// How a message names it, where that is not by its stage.
+    /// Its name in messages, where that is not its stage's.
     pub title: Option<String>,
-    /// It has told what it failed of, so its exit code adds nothing.
+    /// It has reported its failure, so its exit code adds nothing.
     pub said_why: bool,
     /// It works on a GPU.
     pub is_on_gpu: bool,
 }
 
 impl Member {
-    /// How a message names it.
+    /// Its name in messages.
     pub fn name(&self, samplers: usize) -> String {
         self.title.clone().unwrap_or_else(|| self.stage.title(samplers))
     }

@@ -1,14 +1,14 @@
-//! What launcher and roles say to each other over their channel: JSON payloads of one hand-over message each.
+//! Messages between launcher and roles over their channel: JSON payloads of one hand-over message each.
 //!
-//! A role's process is told its [`Setup`] first. The set-up names each descriptor that comes with it
-//! ([`Resource`]), in the same order; the run's [topology](crate::topology) says which ones a process needs. Two
-//! processes help without being roles. The planner hears a task, and its result comes with the memory that holds the
-//! ids of the lists and rows. The janitor hears [`JanitorWord`]s.
+//! A role's process first receives its [`Setup`]. The set-up names each descriptor that comes with it ([`Resource`]),
+//! in the same order; the run's [topology](crate::topology) determines which ones a process needs. Two helper processes
+//! are not roles. The planner receives a task; its result comes with memory that holds the ids of the lists and rows.
+//! The janitor receives [`JanitorWord`]s.
 //!
-//! A command of the user's hears nothing by itself. It inherits a socket, and a process of it that wants to take up the
-//! consumer's place [knocks](Knock) there; what it is told comes over a channel of its own, which it sent along, since
-//! several processes hold the socket. Where a command's process is a peer, the one that was started stands for
-//! whichever attaches.
+//! A command of the user's receives nothing unasked. It inherits a socket, and a process of it that wants the
+//! consumer's place [knocks](Knock) there. Several processes hold that socket, so the knock brings a channel of its
+//! own, over which the launcher answers. Where a command's process is a peer, the process that was started represents
+//! the one that attaches.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,9 +27,9 @@ use crate::topology::{Resource, Stage};
 /// A process that helps a launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Helper {
-    /// Finds out what to cache, before the roles start.
+    /// Determines what to cache, before the roles start.
     Planner,
-    /// Cleans up behind a launcher that was killed.
+    /// Cleans up after a launcher that was killed.
     Janitor,
 }
 
@@ -49,74 +49,75 @@ impl Helper {
 pub(crate) struct Setup {
     /// The stages that the process runs, in the order in which a batch passes through them.
     pub stages: Vec<Stage>,
-    /// The descriptors that come with it.
+    /// The descriptors that come with the message.
     pub handed: Vec<Handed>,
     pub dataset: PathBuf,
     pub loader: LoaderOptions,
     pub passes: Passes,
     pub backend: Backend,
     pub caches: Caches,
-    /// What the consumer does with the batches, in its own terms; an [`AttachedJob`] where it is a command.
+    /// The consumer's job, in its own format; an [`AttachedJob`] where it is a command.
     pub job: Value,
 }
 
 /// The name of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Handed {
-    /// What it is.
+    /// What it refers to.
     pub what: Resource,
-    /// The number of the process, where it is one.
+    /// The process number, where it refers to a process.
     pub pid: Option<u32>,
 }
 
-/// What a process says that wants to take up the consumer's place. Its own pidfd and its end of a channel come with it.
+/// The request of a process for the consumer's place. Its own pidfd and its end of a channel come with it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Knock {
-    /// The version of this crate in it.
+    /// The version of this crate in the process.
     pub version: String,
-    /// Its [`PROTOCOL`](super::protocol::PROTOCOL); builds from before there was one say none.
+    /// Its [`PROTOCOL`](super::protocol::PROTOCOL); builds from before it existed send none.
     #[serde(default)]
     pub protocol: Option<u32>,
-    /// Its process number, as it sees it itself. The launcher goes by what the kernel says.
+    /// Its process number, as it sees it. The launcher relies on the kernel's instead.
     pub pid: u32,
 }
 
-/// What it is answered over that channel.
+/// The answer over that channel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// It has the place. The consumer's descriptors come with it.
+    /// It has the place. The consumer's descriptors come with the message.
     Welcome(Box<Setup>),
-    /// It has not, and why.
+    /// It does not have the place, and why.
     Refused(String),
 }
 
 /// What an attached process does besides using batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AttachedJob {
-    /// Whether somebody wants to hear of each batch.
+    /// Whether to report each batch.
     pub events: bool,
 }
 
-/// What the launcher tells its janitor, each as soon as there is something to do about it.
+/// What the launcher tells its janitor, each as soon as there is something to clean up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum JanitorWord {
-    /// First of all: whose death to wait for. Its pidfd comes with it.
+    /// The first message: the process whose death to wait for. Its pidfd comes with it.
     Launcher {
         /// Its process number, for messages.
         pid: u32,
-        /// Where a consumer that was killed may have left a half-written checkpoint; the claim on it comes along.
+        /// Where a killed consumer may have left a half-written checkpoint; the claim on the directory comes with the
+        /// message.
         checkpoint: Option<PathBuf>,
     },
     /// An MPS daemon of this run's own, about to be started.
     Daemon(mps::Leftover),
-    /// The roles. Their pidfds come with it.
+    /// The roles. Their pidfds come with the message.
     Roles {
         /// Their process numbers.
         pids: Vec<u32>,
         /// Which of them have work on a GPU.
         on_gpu: Vec<u32>,
     },
-    /// A process that took up the consumer's place. Its pidfd comes with it.
+    /// A process that took the consumer's place. Its pidfd comes with the message.
     Attached {
         /// Its process number.
         pid: u32,
@@ -127,18 +128,18 @@ pub(crate) enum JanitorWord {
     Done,
 }
 
-/// What a role tells its launcher.
+/// A role's report to its launcher.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// A line of the metrics.
     Event(Box<Event>),
-    /// The run came this far.
+    /// The run's progress.
     Progress(Progress),
-    /// A line for the person who watches.
+    /// A line for people.
     Note(String),
-    /// The role is through; the consumer says with what.
+    /// The role has finished; the consumer adds its result.
     Done(Value),
-    /// The role cannot go on.
+    /// The role cannot continue.
     Failed {
         /// Why.
         error: RuntimeError,

@@ -7,13 +7,13 @@
 //! | SIGINT or SIGTERM, once | asks the consumer to finish its batch and write a checkpoint, then stops the others | 130, 143 |
 //! | the same again | kills every role at once | 130, 143 |
 //! | the launcher itself is killed | the kernel kills the roles; the janitor makes sure and cleans up | – |
-//! | the observer fails (a full disk, say) | stops every role | its own |
+//! | the observer fails (a full disk, for example) | stops every role | its own |
 //!
-//! What the ends of a user's command mean, where one is the consumer, stands in `command_watch`.
+//! Where a command of the user's is the consumer, `command_watch` lists what its exits mean.
 //!
-//! After any of them no process of the run is left. There is little else to leave behind: every region is a memfd
-//! and every socket a nameless pair, which go with the last process that has them. A checkpoint that was being
-//! written is removed by name, and an MPS daemon that the launcher started is stopped, with its directories.
+//! Afterwards no process of the run is left. There is little else to leave behind: every region is a memfd and every
+//! socket an unnamed pair, and both vanish with the last process that holds them. A checkpoint that was being written
+//! is removed by name. An MPS daemon that the launcher started is stopped, and its directories are removed.
 
 mod attach;
 mod child;

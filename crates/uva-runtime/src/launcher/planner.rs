@@ -1,4 +1,4 @@
-//! The planner: a process that finds out what to cache, and where to sample, before the others start. It may use the
+//! The planner: a process that determines what to cache, and where to sample, before the others start. It may use the
 //! GPU, which the launcher never does, and it can be stopped.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,10 +26,10 @@ use crate::own_program::own_program;
 use crate::planning::{Found, FoundParts, Search};
 use crate::{LoaderOptions, RuntimeError, machine};
 
-/// How often the launcher looks for signals while the planner works.
+/// How often the launcher checks for signals while the planner works.
 const ASK: Duration = Duration::from_millis(100);
 
-/// What the planner is told.
+/// The planner's task.
 #[derive(Serialize, Deserialize)]
 struct Task {
     dataset: PathBuf,
@@ -38,15 +38,15 @@ struct Task {
     search: Search,
 }
 
-/// How long a planner may take to end when it has said all.
+/// How long a planner may take to end after its result.
 const ENDING: Duration = Duration::from_secs(10);
 
 impl Launcher {
-    /// [`CacheContents::of_plan`], while signals are heard: a large graph takes its time to be reordered.
+    /// [`CacheContents::of_plan`], interruptible by signals: reordering a large graph takes time.
     ///
     /// # Errors
-    /// As there; [`RuntimeError::Interrupted`] when a signal came first. The thread that fills then ends with the
-    /// process.
+    /// As there; [`RuntimeError::Interrupted`] when a signal came first. The thread that does the work then ends with
+    /// the process.
     pub fn fill_caches(
         &mut self,
         dataset: &Arc<Dataset>,
@@ -55,7 +55,7 @@ impl Launcher {
         let (sender, receiver) = mpsc::channel();
         let (dataset, plan) = (Arc::clone(dataset), plan.clone());
         let fill = move || {
-            // Nobody is there to hear it where a signal came first.
+            // After an interrupt nobody receives it.
             let _ = sender.send(CacheContents::of_plan(&dataset, &plan));
         };
         std::thread::Builder::new()
@@ -77,10 +77,10 @@ impl Launcher {
         }
     }
 
-    /// Lets a planner find out what `search` asks for.
+    /// Runs a planner for `search`.
     ///
     /// # Errors
-    /// What it failed of; [`RuntimeError::Interrupted`] when a signal came first.
+    /// The planner's error; [`RuntimeError::Interrupted`] when a signal came first.
     pub fn find_caches(
         &mut self,
         dataset: &Path,
@@ -96,7 +96,7 @@ impl Launcher {
             name: Helper::Planner.name(),
             index: None,
             dataset,
-            // It measures what samplers and producers do.
+            // It measures the work of samplers and producers.
             variables: &environments.sampler,
             orphaned: if on_gpu { Orphaned::Asked } else { Orphaned::Killed },
         }
@@ -113,19 +113,20 @@ impl Launcher {
         };
         if let Some(channel) = &planner.channel {
             match hand_over(channel, &task, &[]) {
-                // Why it has gone is found below.
+                // The cause is found below.
                 Ok(()) | Err(HandoverError::Closed) => {}
                 Err(error) => return Err(RuntimeError::Failed(format!("cannot tell the planner: {error}"))),
             }
         }
         let found = self.hear_planner(&mut planner, observer);
-        // It has nothing left to do; a driver that does not come to its end is not waited for.
+        // It has nothing left to do. If the driver does not finish, do not wait for it.
         let ended = found.is_ok() && planner.pidfd.wait_for_end(ENDING).unwrap_or(false);
         if ended {
             planner.wait();
         } else {
             if on_gpu && let Some(mps) = &self.mps {
-                // As with the roles: a client of MPS is not killed over its work. One that has ended is none.
+                // As with the roles: a client of MPS must not be killed during its work. A process that has ended is no
+                // client.
                 let _ = mps.terminate_client(pid);
             }
             planner.end_now();
@@ -166,7 +167,7 @@ impl Launcher {
     }
 }
 
-/// A planner that left without a word, and of what.
+/// The error for a planner that ended without a report, with the cause.
 fn ended_how(planner: &mut ChildProcess) -> RuntimeError {
     planner.wait();
     let how = match planner.ended.map(|status| (status.signal(), status.code())) {
@@ -177,7 +178,7 @@ fn ended_how(planner: &mut ChildProcess) -> RuntimeError {
     RuntimeError::Failed(format!("the planner {how} before it had found out what to cache"))
 }
 
-/// The planner's own life: hears its task, and says what came of it, with the descriptors that go with it.
+/// The planner's own life: receives its task, and returns the result, with its descriptors.
 pub(super) fn run(channel: &Arc<Channel>) -> Result<(serde_json::Value, Vec<OwnedFd>), RuntimeError> {
     let failed = |error: &dyn std::fmt::Display| RuntimeError::Failed(error.to_string());
     let launcher = rustix::process::getppid();
@@ -187,7 +188,8 @@ pub(super) fn run(channel: &Arc<Channel>) -> Result<(serde_json::Value, Vec<Owne
         .map_err(|error| RuntimeError::PeerGone(format!("no word from the launcher: {error}")))?;
     let task: Task = serde_json::from_slice(&first.payload).map_err(|error| failed(&error))?;
     if task.backend.cuda().is_some() {
-        // Nobody else sees this page: with the launcher's end the work on the GPU is waited for, and then it ends.
+        // No other process sees this page. When the launcher ends, the work on the GPU is awaited, and then the planner
+        // ends.
         let control = Arc::new(Control::create(1)?);
         signals::stop_with_launcher(launcher, control).map_err(|error| failed(&error))?;
     }

@@ -1,15 +1,15 @@
-//! The number of what a launcher and whoever attaches share without a word: where a header's fields lie in a slot, the
-//! words of the control page, what is in a message. The two come from builds of their own, a program and a Python
-//! module say, and builds of one version may differ. So each holds the other's number against its own before it
-//! believes anything else.
+//! Version of the implicit layout that a launcher and an attached process share. The layout comprises the fields of a
+//! header in a slot, the words of the control page, and the content of a message. The two come from separate builds,
+//! for example a program and a Python module, and builds of one version may differ. So each compares the other's number
+//! with its own before it trusts anything else.
 
-/// Raised with every change of that, which a test of this file notices.
+/// Raised with every change of that layout; a test in this file detects such changes.
 pub const PROTOCOL: u32 = 8;
 
-/// The version that both sides must have: that of this crate, in the program and in what attaches.
+/// The version that both sides must have: that of this crate, in the program and in the attached process.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Holds version and number of the other side against this one's; a side from before there were numbers has none.
+/// Compares version and number of the other side with this one's; a side from before the number existed has none.
 ///
 /// # Errors
 /// Both sides' version or number, and what to do.
@@ -98,7 +98,7 @@ mod tests {
             control::COUNTERS_USED,
             BatchHeader::BYTES
         );
-        // Whoever changes any of this raises PROTOCOL, and writes down here what it stands for from then on.
+        // If this fails: raise PROTOCOL, and write down here what it stands for from then on.
         assert_eq!((PROTOCOL, stands_for.as_str()), (8, STANDS_FOR));
     }
 

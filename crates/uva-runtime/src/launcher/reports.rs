@@ -1,4 +1,4 @@
-//! What a process of a run tells its launcher, and how.
+//! How a process of a run reports to its launcher.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use crate::metrics::{Event, Observer, Progress};
 use crate::wiring::Note;
 
 impl Report {
-    /// That a role cannot go on because of this.
+    /// The report that a role cannot continue because of this error.
     pub(super) fn failed(error: &RuntimeError) -> Self {
         Self::Failed { error: error.clone(), at: since_boot() }
     }
 }
 
-/// How often the launcher hears of progress within a pass: more than a person sees costs messages for nothing.
+/// How often a pass reports its progress: more would cost messages that nobody sees.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Passes on to the launcher what the consumer observes.
+/// Forwards what the consumer observes to the launcher.
 #[derive(Debug)]
 pub(super) struct ChannelObserver {
     channel: Arc<Channel>,
-    /// What was passed on last, and when.
+    /// The last progress forwarded, and when.
     progress: Option<(Progress, Instant)>,
 }
 
@@ -42,7 +42,7 @@ impl Observer for ChannelObserver {
     }
 
     fn progress(&mut self, progress: &Progress, _busiest: &str) {
-        // A pass's first and last batch always count: its speed is taken between them.
+        // A pass's first and last batch always count: its speed is measured between them.
         let now = Instant::now();
         let dispensable = progress.batch < progress.batches
             && self.progress.is_some_and(|(last, at)| {
@@ -51,7 +51,7 @@ impl Observer for ChannelObserver {
             });
         if !dispensable {
             self.progress = Some((*progress, now));
-            // A launcher that is gone is noticed by the next event.
+            // If the launcher is gone, the next event notices.
             let _ = say(&self.channel, &Report::Progress(*progress));
         }
     }
@@ -61,15 +61,15 @@ impl Observer for ChannelObserver {
     }
 }
 
-/// Tells the launcher lines for the person who watches.
+/// Sends lines for people to the launcher.
 pub(super) fn note_over(channel: &Arc<Channel>) -> Note {
     let channel = Arc::clone(channel);
     Arc::new(move |line| note(&channel, line))
 }
 
-/// A line for the person who watches.
+/// Sends a line for people.
 pub(super) fn note(channel: &Channel, line: &str) {
-    // A launcher that is gone is noticed elsewhere.
+    // Other checks notice a launcher that is gone.
     let _ = say(channel, &Report::Note(line.to_owned()));
 }
 

@@ -1,4 +1,4 @@
-//! The life of a role's process: take up the channel, hear what to do, do it, say how it ended.
+//! The life of a role's process: take up the channel, receive the set-up, do the work, report the end.
 
 use std::io::Write;
 use std::os::fd::{OwnedFd, RawFd};
@@ -18,11 +18,12 @@ use crate::topology::{Role, Stage};
 use crate::wiring::{Wired, wire};
 use crate::{Runtime, RuntimeError};
 
-/// What the consumer's process does with its batches: its job as the launcher's caller wrote it, and what comes of it.
+/// What the consumer's process does with its batches. Gets the job that the launcher's caller wrote, returns the
+/// result.
 pub type Consume = fn(&mut BatchReceiver, &Dataset, Value, &mut dyn Observer) -> Result<Value, RuntimeError>;
 
-/// Runs a role in this process, which a launcher started for it, and returns its exit code. What it has to say it
-/// says to the launcher.
+/// Runs a role in this process, which a launcher started for it, and returns its exit code. All messages go to the
+/// launcher.
 pub fn run(role: Role, channel: RawFd, consume: Consume) -> i32 {
     let channel = match inherited(role.name(), channel) {
         Ok(channel) => channel,
@@ -39,13 +40,13 @@ pub fn run(role: Role, channel: RawFd, consume: Consume) -> i32 {
     }
 }
 
-/// The channel to the launcher, which this process has inherited under that number.
+/// The channel to the launcher, which this process inherited under that number.
 ///
 /// # Errors
 /// The exit code of a process that no launcher started.
 pub(super) fn inherited(name: &str, channel: RawFd) -> Result<Arc<Channel>, i32> {
     Channel::from_inherited(channel).map(Arc::new).map_err(|error| {
-        // Where stderr is closed too, the exit code has to do.
+        // Where stderr is closed too, the exit code has to suffice.
         let _ = writeln!(
             std::io::stderr(),
             "uvatrain {name}: started by `uvatrain train`, not by hand ({error})"
@@ -54,7 +55,7 @@ pub(super) fn inherited(name: &str, channel: RawFd) -> Result<Arc<Channel>, i32>
     })
 }
 
-/// Tells the launcher how this process has ended. Returns the exit code that says the same.
+/// Reports to the launcher how this process ended. Returns the matching exit code.
 pub(super) fn report(channel: &Channel, report: &Report, fds: &[OwnedFd]) -> i32 {
     let code = match report {
         Report::Failed { error, .. } => {
@@ -64,7 +65,7 @@ pub(super) fn report(channel: &Channel, report: &Report, fds: &[OwnedFd]) -> i32
         }
         _ => 0,
     };
-    // A launcher that cannot hear it is gone, and its janitor sees to the rest.
+    // A launcher that cannot receive it is gone, and its janitor does the rest.
     let _ = say_with(channel, report, fds);
     code
 }
@@ -114,7 +115,7 @@ fn take_part(channel: &Arc<Channel>, consume: Consume) -> Result<Value, Ended> {
         wire(connections, &setup.stages).and_then(Wired::work).map(|()| Value::Null)
     };
     let counters = setup.stages.last().map_or(CONSUMER, |stage| stage.counters());
-    // One that did all its work has noted it while it still had what it worked with.
+    // A role that did all its work has recorded its memory earlier, while it still held its data.
     if control.memory(counters).is_none() {
         control.note_memory(counters);
     }

@@ -13,8 +13,8 @@ use signal_hook::low_level;
 
 use crate::control::{Control, Stop};
 
-/// The signals that end a run, as they arrive. Dropping it stops the listening; the signals do not get their default
-/// meaning back, so a process that goes on ignores them from then on.
+/// The signals that end a run, as they arrive. Dropping it stops listening. The signals do not regain their default
+/// meaning, so a process that goes on ignores them from then on.
 #[derive(Debug)]
 pub(crate) struct Signals {
     streams: [(i32, UnixStream); 2],
@@ -35,13 +35,12 @@ impl Signals {
         Ok(Self { streams, registered })
     }
 
-    /// Descriptors that become readable when a signal has come.
+    /// Descriptors that become readable when a signal has arrived.
     pub fn fds(&self) -> [BorrowedFd<'_>; 2] {
         [self.streams[0].1.as_fd(), self.streams[1].1.as_fd()]
     }
 
-    /// The signals that came since the last call. Two of one kind between two calls may count as one only if the
-    /// system merged them.
+    /// The signals since the last call. Two of one kind may count as one if the system merged them.
     pub fn take(&mut self) -> Vec<i32> {
         let mut arrived = Vec::new();
         for (signal, stream) in &mut self.streams {
@@ -62,8 +61,8 @@ impl Drop for Signals {
     }
 }
 
-/// Makes a role leave SIGINT and SIGTERM to its launcher: a terminal sends Ctrl-C to every process of the run, but
-/// it is the launcher that decides what it means.
+/// Makes a role leave SIGINT and SIGTERM to its launcher. A terminal sends Ctrl-C to every process of the run, but the
+/// launcher alone decides what it means.
 pub(crate) fn leave_to_launcher() -> io::Result<()> {
     for signal in [SIGINT, SIGTERM] {
         let unused = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -75,19 +74,19 @@ pub(crate) fn leave_to_launcher() -> io::Result<()> {
 /// How long a role may take to end by itself once its launcher is gone: longer than the janitor waits.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Makes a role with work on a GPU end in an orderly way when its launcher has gone: SIGTERM, its parent-death signal,
-/// then asks for the end that the launcher would have asked for. From a launcher that lives it means nothing.
+/// Makes a role with work on a GPU end in an orderly way when its launcher is gone. SIGTERM, its parent-death signal,
+/// then requests the end that the launcher would have requested. While the launcher lives, SIGTERM means nothing.
 ///
-/// `launcher` is the parent that this process began with.
+/// `launcher` is the parent that this process started with.
 pub(crate) fn stop_with_launcher(launcher: Option<Pid>, control: Arc<Control>) -> io::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM])?;
     std::thread::Builder::new().name("launcher".to_owned()).spawn(move || {
-        // Once before the first signal: it may have come before anybody listened.
+        // Once before the first signal, which may have arrived before the listener existed.
         for _ in std::iter::once(SIGTERM).chain(signals.forever()) {
             if getppid() != launcher {
                 control.set_stop(Stop::Now);
-                // A role that waits for the GPU doesn't look at that word. The janitor would end it; where that was
-                // killed too, nobody else does.
+                // A role that waits for the GPU does not look at the stop word. The janitor would kill it; if the
+                // janitor was killed too, nobody else does.
                 std::thread::sleep(GRACE);
                 let _ = kill_process(getpid(), Signal::KILL);
             }

@@ -1,5 +1,5 @@
-//! What a process that attached tells of the batches it uses: events where somebody wants them, progress, and sums in
-//! the control page, which outlive it.
+//! What an attached process reports of the batches it uses: events on request, progress, and sums in the control page,
+//! which outlive the process.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,20 +16,20 @@ use crate::metrics::{BatchEvent, CacheTotals, Event, Observer, Progress};
 use crate::plan::RunPlan;
 use crate::schedule::Schedule;
 
-/// Keeps account of the batches that a process uses.
+/// Accounts for the batches that a process uses.
 #[derive(Debug)]
 pub(crate) struct Usage {
     observer: ChannelObserver,
     control: Arc<Control>,
     schedule: Schedule,
-    /// Whether each training batch is told.
+    /// Whether to report each training batch.
     events: bool,
     cached: bool,
     /// How many of the first epochs the caches were chosen by.
     counted_epochs: u32,
     /// The batch in use.
     in_use: Option<InUse>,
-    /// When the next batch was asked for.
+    /// When the next batch was requested.
     asked: Instant,
 }
 
@@ -37,12 +37,12 @@ pub(crate) struct Usage {
 #[derive(Debug)]
 struct InUse {
     split: Split,
-    /// What is told of it, as far as it is known.
+    /// Its event, as far as it is known.
     event: BatchEvent,
-    /// When it was asked for, and when it was handed out.
+    /// When it was requested, and when it was handed out.
     asked: Instant,
     since: Instant,
-    /// Where it says that it was given back.
+    /// Records when the batch was given back.
     used: Arc<UsedBatch>,
 }
 
@@ -60,10 +60,10 @@ impl Usage {
         }
     }
 
-    /// The next batch is asked for, or none any more: the one in use, if there is one, has been used.
+    /// The next batch is requested, or none any more: the batch in use, if any, has been used.
     ///
     /// # Errors
-    /// [`RuntimeError::PeerGone`] when the launcher hears it no more.
+    /// [`RuntimeError::PeerGone`] when the launcher no longer receives it.
     pub fn asked(&mut self) -> Result<(), RuntimeError> {
         let now = Instant::now();
         self.asked = now;
@@ -72,7 +72,7 @@ impl Usage {
             return Ok(());
         }
         let mut until = now;
-        // A tensor may keep it still: then this much is known.
+        // A tensor may still hold the batch: then only this much is known.
         if let Some(Used { at, gather_time, rows_cached }) = used.get() {
             until = at;
             event.gather_us = gather_time.as_micros() as u64;

@@ -1,7 +1,7 @@
 //! A command of the user's as a run's consumer: how it is found, named and started.
 //!
-//! It is the user's own program: its standard streams, signals and children are its own affair. What the launcher adds
-//! is one variable and the socket that it names ([`super::door`]).
+//! It is the user's own program: its standard streams, signals and children are its own affair. The launcher adds only
+//! one variable and the socket that this names ([`super::door`]).
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
@@ -23,7 +23,7 @@ use crate::{RuntimeError, machine};
 /// How much of a command line a message repeats.
 const LONGEST: usize = 80;
 
-/// A command line that is to use a run's batches.
+/// A command line that uses a run's batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserCommand {
     words: Vec<OsString>,
@@ -31,10 +31,10 @@ pub struct UserCommand {
 }
 
 impl UserCommand {
-    /// A program, as it is found in `PATH` or by its path, and its arguments.
+    /// A program, found in `PATH` or given by its path, and its arguments.
     ///
     /// # Errors
-    /// [`RuntimeError::Usage`] when there is no such program, or it is none that may be started.
+    /// [`RuntimeError::Usage`] when there is no such program, or it may not be executed.
     pub fn new(words: Vec<OsString>) -> Result<Self, RuntimeError> {
         let Some(program) = words.first() else {
             return Err(RuntimeError::Usage(
@@ -46,7 +46,7 @@ impl UserCommand {
         Ok(Self { words, stdout_to_stderr: false })
     }
 
-    /// Lets it write to this process's stderr what it writes to its stdout.
+    /// Redirects its stdout to this process's stderr.
     #[must_use]
     pub fn with_stdout_on_stderr(mut self) -> Self {
         self.stdout_to_stderr = true;
@@ -58,7 +58,7 @@ impl UserCommand {
         self.words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
     }
 
-    /// How a message names it.
+    /// Its name in messages.
     pub(super) fn title(&self) -> String {
         let mut line = self.words().join(" ").replace('\n', " ");
         if line.chars().count() > LONGEST {
@@ -67,7 +67,8 @@ impl UserCommand {
         format!("command ({line})")
     }
 
-    /// Starts it; with it the end of the socket at which its processes knock. `on_gpu`: it will have work on one.
+    /// Starts it. Also returns the end of the socket at which its processes knock. `on_gpu`: it will have work on a
+    /// GPU.
     pub(super) fn start(
         &self,
         environments: &Environments,
@@ -87,9 +88,9 @@ impl UserCommand {
             command.stdout(Stdio::from(stderr));
         }
         set_variables(&mut command, environments.of(Role::Consumer));
-        // The signal that a program of anybody's understands as its end. Under MPS no client may be ended over its
-        // work, and a program that does not know of that signal is: there the attached process watches the launcher
-        // itself (`attach`), and the janitor sees to the rest.
+        // SIGTERM, which any program understands as a request to end. Under MPS no client may be killed during its
+        // work, and a program without a handler would be. There the attached process watches the launcher itself
+        // (`attach`), and the janitor does the rest.
         let death_signal = if on_gpu { None } else { Some(Signal::TERM) };
         let inherit = Inherit { channel: Some(theirs), death_signal, new_session: false };
         if let Some(number) = inherit.apply(&mut command) {
@@ -97,7 +98,7 @@ impl UserCommand {
             command.env(super::door::VARIABLE, address.to_string());
         }
         let child = command.spawn().map_err(|error| self.not_started(&error))?;
-        // The command holds its end of the socket; only without it does its end mean that the socket closes.
+        // The command holds its end of the socket. Only without it does the end of its processes close the socket.
         drop(command);
         tracing::info!(pid = child.id(), on_gpu, "the command is started");
         let member = Member {
@@ -116,7 +117,7 @@ impl UserCommand {
             return machine::not_started(&format!("the command {program}"), error);
         }
         let advice = match error.kind() {
-            // The file itself was there a moment ago.
+            // The file itself existed a moment ago.
             std::io::ErrorKind::NotFound => {
                 "; of a script, its first line may name an interpreter that is not there"
             }
@@ -126,14 +127,14 @@ impl UserCommand {
     }
 }
 
-/// Asked before anything is prepared, which may take minutes. What is found is not kept: the system looks again.
+/// Checked before the preparation, which may take minutes. The result is not kept: the system looks again.
 fn check_startable(program: &OsStr) -> Result<(), RuntimeError> {
     let name = program.to_string_lossy();
     let refused = |what: String| Err(RuntimeError::Usage(format!("cannot start the command {name}: {what}")));
     let candidates: Vec<PathBuf> = if Path::new(program).components().count() > 1 || name.contains('/') {
         vec![PathBuf::from(program)]
     } else {
-        // What the system takes where the variable is missing.
+        // The system's default where the variable is missing.
         let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/bin:/usr/bin"));
         std::env::split_paths(&path).map(|folder| folder.join(program)).collect()
     };

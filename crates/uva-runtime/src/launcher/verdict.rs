@@ -1,4 +1,4 @@
-//! What the launcher's watch knows of a run: why it ends, what its roles reported, and what comes of it.
+//! What the launcher's watch knows of a run: why it ends, what its roles reported, and the result.
 
 use std::time::{Duration, Instant};
 
@@ -12,30 +12,30 @@ use crate::control::{Control, Stop};
 use crate::metrics::Observer;
 use crate::plan::RunPlan;
 
-/// How long a role may take to return once it has been told to stop now. A role looks at the stop word at every
-/// futex time-out, ten times a second, so what takes longer hangs.
+/// How long a role may take to return once it was asked to stop now. A role checks the stop word at every futex
+/// time-out, ten times a second, so a role that takes longer hangs.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
 
 /// How long the roles may take to end when a run has gone well.
 const UNPINNING: Duration = Duration::from_secs(60);
 
-/// Why a run ends before its time. Ordered: the larger one is nearer to the cause.
+/// Why a run ends early. Ordered: the larger one is nearer to the cause.
 #[derive(Debug)]
 pub(super) struct Cause {
     rank: Rank,
-    /// When it failed, on the machine's clock since boot. Of two roles that failed the first is the cause: the other
-    /// may have failed of what the first left behind.
+    /// When it failed, on the machine's clock since boot. Of two failed roles the first is the cause: its failure may
+    /// have caused the other's.
     at: Duration,
     error: RuntimeError,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// A role ended because another had.
+    /// A role ended because another had ended.
     Follows,
-    /// A role said itself what failed.
+    /// A role reported its failure itself.
     Failed,
-    /// A role was killed, or left without a word.
+    /// A role was killed, or ended without a report.
     Died,
     /// A person asked for it, or the observer failed.
     Asked,
@@ -49,12 +49,12 @@ pub(super) struct Watch<'a> {
     /// When the roles that still run are killed; set once the run is ending.
     pub deadline: Option<Instant>,
     pub interrupted: Option<i32>,
-    /// What there is to know of the command, where the consumer is one.
+    /// What is known of the command, where the consumer is one.
     pub command: Option<CommandState>,
 }
 
 impl Watch<'_> {
-    /// Takes in one report.
+    /// Processes one report.
     pub fn take_report(&mut self, payload: &[u8], whose: &Speaker<'_>, observer: &mut dyn Observer) -> Heard {
         let Speaker { name, counters } = *whose;
         let mut heard = Heard::Other;
@@ -90,10 +90,10 @@ impl Watch<'_> {
         heard
     }
 
-    /// Notes why the run ends, keeping what is nearest to the cause, and begins to end it.
+    /// Records why the run ends, keeps the error nearest to the cause, and begins to end the run.
     pub fn blame(&mut self, rank: Rank, at: Duration, error: RuntimeError) {
         if rank == Rank::Follows && self.command.is_some() && self.done.is_some() {
-            // Of the command's good end, which a process that it left behind hears of too.
+            // This follows the command's good end, which a process that it left behind notices too.
             return;
         }
         tracing::info!(?rank, %error, "the run is to end before its time");
@@ -104,8 +104,8 @@ impl Watch<'_> {
         self.wind_down();
     }
 
-    /// Tells every role to return, and gives them some time for that: little where something failed, more where nothing
-    /// did and a producer may have a large table to unpin.
+    /// Tells every role to return, and sets the deadline for that: short after a failure, longer otherwise, since a
+    /// producer may have a large table to unpin.
     pub fn wind_down(&mut self) {
         self.control.set_stop(Stop::Now);
         let grace = if self.cause.is_some() || self.interrupted.is_some() { GRACE } else { UNPINNING };
@@ -123,7 +123,7 @@ impl Watch<'_> {
 
     pub fn verdict(self) -> Result<Value, RuntimeError> {
         match (self.interrupted, self.cause, self.done) {
-            // A person's wish explains whatever came after it, except that a role said it failed.
+            // A person's request explains all that came after it, except a failure that a role reported.
             (Some(signal), None | Some(Cause { rank: Rank::Follows | Rank::Died | Rank::Asked, .. }), _) => {
                 Err(RuntimeError::Interrupted(signal))
             }
@@ -136,16 +136,16 @@ impl Watch<'_> {
     }
 }
 
-/// What a report was, where its sender's place depends on it.
+/// The kind of a report, as far as it concerns its sender's state.
 pub(super) enum Heard {
-    /// It is through, with this.
+    /// It has finished, with this result.
     Done(Value),
-    /// It says of what it failed.
+    /// It reported its failure.
     Failed,
     Other,
 }
 
-/// Whose report it is.
+/// The sender of a report.
 pub(super) struct Speaker<'a> {
     pub name: &'a str,
     /// The index of its counters on the control page.

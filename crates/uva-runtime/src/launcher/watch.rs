@@ -1,4 +1,4 @@
-//! The launcher's loop: hears the roles, their ends and the signals, and decides when the run is over and of what.
+//! The launcher's event loop: receives reports, ends and signals, and decides when the run is over and why.
 
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
@@ -22,7 +22,7 @@ use crate::metrics::Observer;
 use crate::plan::RunPlan;
 use crate::topology::Role;
 
-/// Watches the fleet to its end. Returns what the consumer ended with.
+/// Watches the fleet to its end. Returns the consumer's result.
 pub(super) fn watch(
     mut fleet: Fleet,
     control: &Control,
@@ -47,7 +47,7 @@ pub(super) fn watch(
         for member in 0..fleet.members.len() {
             watch.hear(&mut fleet, member, observer);
         }
-        // After hearing them, and whether or not there was something to hear: who talks on is ended too.
+        // After reading the messages, and even if there were none: a role that keeps talking is ended too.
         if watch.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             fleet.end_roles();
         }
@@ -57,7 +57,7 @@ pub(super) fn watch(
 }
 
 impl Watch<'_> {
-    /// Takes note of a signal. True: everything is to end at once.
+    /// Handles a signal. True: everything must end at once.
     fn signal(&mut self, signal: i32, fleet: &Fleet, observer: &mut dyn Observer) -> bool {
         let again = self.interrupted.replace(signal).is_some();
         let name = signal_name(signal);
@@ -77,10 +77,10 @@ impl Watch<'_> {
         again
     }
 
-    /// Takes in what a role has said since, and whether it has ended.
+    /// Reads a role's reports since the last call, and whether it has ended.
     fn hear(&mut self, fleet: &mut Fleet, member: usize, observer: &mut dyn Observer) {
-        // Its end is asked first and its words are read after, so that nothing it said before it ended is missed. One
-        // that this loop has killed was reaped then, and is not blamed for it.
+        // Check its end first and read its reports after, so that no report before its end is missed. A role that this
+        // loop killed was reaped then, and is not blamed.
         let newly_ended =
             fleet.members[member].process.ended.is_none() && fleet.members[member].process.reap().is_some();
         self.read_reports(fleet, member, observer);
@@ -94,7 +94,7 @@ impl Watch<'_> {
         let Some(status) = member.process.ended else { return };
         let name = member.name(self.plan.options.samplers);
         tracing::info!(ended = name, pid = member.pid(), %status, "a role's process has ended");
-        // A consumer that was told to stop has nothing more to say either.
+        // A consumer that was asked to stop has nothing more to report either.
         let expected = match member.stage.role {
             Role::Consumer => self.done.is_some() || self.cause.is_some(),
             _ => true,
@@ -117,7 +117,7 @@ impl Watch<'_> {
             status.signal().map_or("", what_sends),
             self.advice()
         ));
-        // A role that failed in an orderly way has said why; one that panicked, say, has not.
+        // A role that failed in an orderly way has reported why; one that panicked, for example, has not.
         let rank = if member.said_why { Rank::Follows } else { Rank::Died };
         self.blame(rank, since_boot(), error);
     }
@@ -143,16 +143,16 @@ impl Watch<'_> {
         }
     }
 
-    /// When the watch has something to do although nobody says anything.
+    /// When the watch has to act even if no message arrives.
     fn next_deadline(&self, fleet: &Fleet) -> Option<Instant> {
-        // The roles' own passes once: behind it they are gone, and the command may take its time.
+        // The roles' own deadline passes once: after it they are gone, and the command may take its time.
         let roles = self.deadline.filter(|_| !fleet.roles_have_ended());
         let command = self.command.as_ref().and_then(|command| command.next_deadline(fleet));
         roles.into_iter().chain(command).min()
     }
 }
 
-/// What usually sends a signal that nobody in the run does, for the message.
+/// The usual sender of a signal that comes from outside the run, for the message.
 fn what_sends(signal: i32) -> &'static str {
     match signal {
         SIGBUS => {

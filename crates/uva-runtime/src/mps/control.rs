@@ -1,4 +1,4 @@
-//! The control program: found in PATH, asked through its stdin, ended when it takes too long.
+//! The control program: found in PATH, queried through its stdin, ended when it takes too long.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,10 +16,10 @@ use super::error::MpsError;
 use super::replies;
 
 const PROGRAM: &str = "nvidia-cuda-mps-control";
-/// What it may say at most; its tables are far shorter.
+/// The maximum length of a reply; its tables are far shorter.
 const LONGEST_REPLY: usize = 1 << 20;
 
-/// `nvidia-cuda-mps-control`, where it lies.
+/// `nvidia-cuda-mps-control`, and its path.
 #[derive(Clone, Debug)]
 pub(super) struct Control {
     pub program: PathBuf,
@@ -39,13 +39,13 @@ impl Control {
         Ok(Self { program, timeout: environment.timeout })
     }
 
-    /// Asks the daemon in `place` one thing and returns what it answers.
+    /// Sends one query to the daemon in `place` and returns its answer.
     pub fn ask(&self, place: &DaemonDirectories, command: &str) -> Result<String, MpsError> {
         self.run(place, self.command(place), command, Some(command))
     }
 
-    /// Starts a daemon in `place` that serves the devices that are `visible`, and returns once the program that
-    /// starts it has ended: the daemon may still be coming up.
+    /// Starts a daemon in `place` that serves the `visible` devices. Returns once the starting program has ended: the
+    /// daemon may still be coming up.
     pub fn start_daemon(&self, place: &DaemonDirectories, visible: Option<&str>) -> Result<(), MpsError> {
         let mut command = self.command(place);
         command.arg("-d");
@@ -77,7 +77,7 @@ impl Control {
             .env("CUDA_MPS_PIPE_DIRECTORY", &place.pipe)
             .env("CUDA_MPS_LOG_DIRECTORY", &place.log)
             .env_remove("CUDA_VISIBLE_DEVICES")
-            // It would cap every client of a daemon that is started with it: a client's own value can only be lower.
+            // It would cap every client of a daemon started with it: a client's own value can only be lower.
             .env_remove("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
         command
     }
@@ -97,13 +97,13 @@ impl Control {
         let share = |file: &File| file.try_clone().map(Stdio::from).map_err(MpsError::system(doing()));
         command.stdout(share(&out)?).stderr(share(&err)?);
         command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
-        // It ends with this process, since nobody else would end it when it hangs; the daemon does not, because a
-        // death signal is not inherited. The terminal's signals are not for it.
+        // It ends with this process, since nobody else would end it if it hangs. The daemon does not, because a death
+        // signal is not inherited. The terminal's signals are not for it.
         Inherit { channel: None, death_signal: Some(Signal::KILL), new_session: true }.apply(&mut command);
         let mut child = command.spawn().map_err(MpsError::system(doing()))?;
         let deadline = Instant::now() + self.timeout;
         if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
-            // A few bytes always fit a pipe. A program that does not read them says why by how it ends.
+            // A few bytes always fit a pipe. If a program does not read them, its exit shows why.
             let _ = stdin.write_all(format!("{input}\n").as_bytes());
         }
         let ended = PidFd::open(child.id()).and_then(|process| ends_by(&process, deadline));
@@ -132,7 +132,7 @@ impl Control {
     }
 }
 
-/// Waits until the process has ended or the deadline has come; says whether it has ended.
+/// Waits until the process has ended or the deadline has passed; returns whether it has ended.
 pub(super) fn ends_by(process: &PidFd, deadline: Instant) -> std::io::Result<bool> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -143,7 +143,7 @@ pub(super) fn ends_by(process: &PidFd, deadline: Instant) -> std::io::Result<boo
     }
 }
 
-/// What was written into a memory file. Its offset is shared with whoever still has it open, so it is not used.
+/// The content of a memory file. Other holders share its offset, so it reads at explicit positions.
 fn text(file: &File) -> String {
     let mut bytes = vec![0; file.metadata().map_or(0, |meta| meta.len() as usize).min(LONGEST_REPLY)];
     let read = file.read_at(&mut bytes, 0).unwrap_or(0);

@@ -15,14 +15,14 @@ use super::leftover::Leftover;
 use super::process::Owner;
 use super::running::{self, Running};
 
-/// How often a daemon that is coming up is looked at.
+/// The polling interval for a daemon that is starting.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Names tried for a private directory.
+/// How many names to try for a private directory.
 const NAMES: usize = 16;
 
-/// A place for a daemon that is not started yet. Dropped, it removes its directories.
+/// A place for a daemon that is not started yet. Dropping it removes its directories.
 ///
-/// Apart from [`Daemon`] so that a janitor can be told of the directories before there is anything in them.
+/// Separate from [`Daemon`], so that a janitor can learn of the directories before they contain anything.
 #[derive(Debug)]
 pub struct Prepared {
     environment: Environment,
@@ -32,7 +32,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Makes private directories (0700, with a name that nobody can have guessed) for a daemon of this process.
+    /// Makes private directories (0700, with an unpredictable name) for a daemon of this process.
     ///
     /// # Errors
     /// [`MpsError::NoControlProgram`]; [`MpsError::System`] where no directory can be made.
@@ -71,8 +71,7 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// A place that outlives this process: the directories of [`Environment::permanent`], of which those that are
-    /// missing are made.
+    /// A place that outlives this process: the directories of [`Environment::permanent`]. Missing ones are created.
     pub(super) fn permanent(environment: &Environment) -> Result<Self, MpsError> {
         let control = Control::find(environment)?;
         let place = environment.permanent();
@@ -85,7 +84,7 @@ impl Prepared {
             control: None,
         };
         let mut prepared = Self { environment: environment.clone(), control, leftover, kept: false };
-        // A directory of our naming holds both; what the user named stands where the user wants it.
+        // A directory that we named holds both; a directory that the user named is where the user wants it.
         let parent = place.pipe.parent().filter(|_| environment.pipe_directory.is_none());
         for directory in parent.into_iter().chain([&*place.pipe, &*place.log]) {
             match make(directory) {
@@ -97,18 +96,18 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// What is to be removed should this process be killed from here on. Complete enough for a daemon that is being
-    /// started: its process is found by its pipe directory.
+    /// What to remove if this process is killed from here on. It covers a daemon that is being started too, whose
+    /// process is found by its pipe directory.
     pub fn leftover(&self) -> &Leftover {
         &self.leftover
     }
 
-    /// Starts a daemon here that serves `device` alone, or all that this process may use, and returns once it
-    /// answers. Under a daemon that serves one device, that device is number 0 to its clients.
+    /// Starts a daemon here that serves `device` alone, or all devices that this process may use, and returns once it
+    /// answers. If a daemon serves one device, that device is number 0 to its clients.
     ///
     /// # Errors
-    /// [`MpsError::DidNotStart`] with what the daemon logged, [`MpsError::Refused`], [`MpsError::Silent`]. The
-    /// directories are gone then.
+    /// [`MpsError::DidNotStart`] with the daemon's log, [`MpsError::Refused`], [`MpsError::Silent`]. The directories
+    /// are removed then.
     pub fn start(mut self, device: Option<&Device>) -> Result<Daemon, MpsError> {
         let place = self.leftover.place();
         self.control.start_daemon(&place, self.environment.visible_to_daemon(device).as_deref())?;
@@ -124,11 +123,11 @@ impl Prepared {
         loop {
             let why = match Running::at(&self.environment, &place.pipe) {
                 Ok(running) => return Ok(running),
-                // Its socket is made before its pid file, and it hears only after that.
+                // It creates its socket before its pid file, and listens only after that.
                 Err(why @ (MpsError::NotRunning(_) | MpsError::Refused { .. })) => why,
                 Err(why) => return Err(why),
             };
-            // A pid file whose process is gone does not get better by waiting.
+            // If a pid file's process is gone, waiting does not help.
             let died =
                 matches!(running::living(&place.pipe), Err(MpsError::NotRunning(NotRunning::Dead { .. })));
             if died || Instant::now() >= deadline {
@@ -151,7 +150,7 @@ impl Drop for Prepared {
     }
 }
 
-/// A daemon that this process started. Dropped, it is ended and its directories are removed.
+/// A daemon that this process started. Dropping it ends the daemon and removes its directories.
 #[derive(Debug)]
 pub struct Daemon {
     running: Running,
@@ -160,7 +159,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// [`Prepared::new`] and [`Prepared::start`] in one, for who has no janitor to tell in between.
+    /// [`Prepared::new`] and [`Prepared::start`] in one, for callers without a janitor to inform in between.
     ///
     /// # Errors
     /// As theirs.
@@ -168,7 +167,7 @@ impl Daemon {
         Prepared::new(environment)?.start(device)
     }
 
-    /// The daemon that `environment` leads to, whoever started it. See [`Running::find`].
+    /// The daemon that `environment` leads to, regardless of its starter. See [`Running::find`].
     ///
     /// # Errors
     /// As there.
@@ -176,12 +175,12 @@ impl Daemon {
         Running::find(environment)
     }
 
-    /// What can be asked of it.
+    /// The daemon's queries.
     pub fn running(&self) -> &Running {
         &self.running
     }
 
-    /// What is to be ended and removed should this process be killed.
+    /// What to end and remove if this process is killed.
     pub fn leftover(&self) -> &Leftover {
         &self.leftover
     }
@@ -199,7 +198,7 @@ impl Daemon {
         self.running.terminate_client(pid)
     }
 
-    /// Ends it and removes its directories. Only once no client runs any more.
+    /// Ends it and removes its directories. Call it only when no client runs any more.
     ///
     /// # Errors
     /// As [`Leftover::remove`].
@@ -208,7 +207,7 @@ impl Daemon {
         self.leftover.remove_within(self.running.control.timeout)
     }
 
-    /// Lets it stay, and writes down beside its sockets that it is ours to stop.
+    /// Lets it stay, and records beside its sockets that it is ours to stop.
     pub(super) fn keep(mut self) -> Result<Running, MpsError> {
         self.leftover.write()?;
         self.kept = true;
@@ -230,13 +229,13 @@ fn remove(leftover: &Leftover, control: &Control) {
     }
 }
 
-/// Makes a directory that only this user can enter. Fails where there is anything of that name.
+/// Makes a directory that only this user can enter. Fails where the name is taken.
 fn make(directory: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(directory)
 }
 
-/// Refuses what is there under a name that we want, unless it is a directory of this user's: whoever owns it owns the
-/// sockets in it. Not through a link, which anybody could have put there.
+/// Refuses an existing entry under a name that we want, unless it is a directory of this user's: the owner of a
+/// directory controls the sockets in it. Does not follow links, which anybody could have put there.
 fn check_ours(directory: &Path) -> Result<(), MpsError> {
     let meta = fs::symlink_metadata(directory).map_err(|source| cannot_make(directory, source))?;
     let owner = Owner::of(meta.uid());
@@ -251,9 +250,9 @@ fn cannot_make(directory: &Path, source: io::Error) -> MpsError {
     MpsError::System { doing: format!("cannot make the directory {}", directory.display()), source }
 }
 
-/// The last line that says something in the daemon's log.
+/// The last non-empty line of the daemon's log.
 fn last_words(log: &Path) -> Option<String> {
-    // A daemon that ends at once has said little.
+    // A daemon that ends at once has logged little.
     let text = uva_mem::files::read_regular(&log.join("control.log"), 1 << 20).ok()?;
     String::from_utf8_lossy(&text)
         .lines()

@@ -1,4 +1,4 @@
-//! The variables that decide where a daemon is looked for, and where one is made.
+//! The variables that determine where to look for a daemon, and where to make one.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -7,44 +7,44 @@ use std::time::Duration;
 
 use super::error::{MpsError, NotRunning};
 
-/// Where CUDA looks for a daemon when nothing is said.
+/// Where CUDA looks for a daemon by default.
 const DEFAULT_PIPE_DIRECTORY: &str = "/tmp/nvidia-mps";
-/// Where a daemon writes its logs when nothing is said.
+/// Where a daemon writes its logs by default.
 const DEFAULT_LOG_DIRECTORY: &str = "/var/log/nvidia-mps";
 /// Bytes of a UNIX socket's path, without its terminator.
 const SOCKET_PATH: usize = 107;
 /// The longest name of a socket in a pipe directory.
 const LONGEST_SOCKET: &str = "/control_privileged";
 /// How long one conversation may take. A healthy daemon answers within milliseconds, a loaded machine within a second;
-/// `terminate_client` waits for the GPU to finish what the client has in flight.
+/// `terminate_client` waits until the GPU has finished the client's work in flight.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The variables that matter here, taken once.
+/// The relevant variables, read once.
 #[derive(Clone, Debug)]
 pub struct Environment {
     /// Where programs are found: `PATH`.
     pub path: OsString,
-    /// `CUDA_MPS_PIPE_DIRECTORY`: the daemon that the user wants used.
+    /// `CUDA_MPS_PIPE_DIRECTORY`: the daemon that the user wants to use.
     pub pipe_directory: Option<PathBuf>,
     /// `CUDA_MPS_LOG_DIRECTORY`.
     pub log_directory: Option<PathBuf>,
     /// `XDG_RUNTIME_DIR`: this user's own.
     pub runtime_directory: Option<PathBuf>,
-    /// `TMPDIR`, or /tmp: everybody's.
+    /// `TMPDIR`, or /tmp: shared by all users.
     pub temporary_directory: PathBuf,
     /// `CUDA_VISIBLE_DEVICES`: the devices that this program may use, in the order of their ordinals.
     pub visible_devices: Option<String>,
-    /// How long one conversation with the control program may take, and the daemon's coming up.
+    /// How long one conversation with the control program may take, and the start of the daemon.
     pub timeout: Duration,
 }
 
 impl Environment {
-    /// The calling process's.
+    /// The variables of the calling process.
     pub fn of_process() -> Self {
         Self::from_variables(|name| std::env::var_os(name))
     }
 
-    /// From variables as `variable` gives them. A variable that is set to nothing counts as not set.
+    /// From the variables that `variable` returns. An empty variable counts as not set.
     pub fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let path = |name: &str| set(name).map(PathBuf::from);
@@ -59,7 +59,7 @@ impl Environment {
         }
     }
 
-    /// The pipe directories in which a daemon is looked for, the most telling first.
+    /// The pipe directories in which to look for a daemon, the most specific first.
     pub(super) fn candidates(&self) -> Vec<PathBuf> {
         match &self.pipe_directory {
             Some(named) => vec![named.clone()],
@@ -67,7 +67,7 @@ impl Environment {
         }
     }
 
-    /// Whether a daemon of our own may be started although, or because, this is what was found.
+    /// Whether a daemon of our own may be started after a search that ended with `reason`.
     pub(super) fn may_start_after(&self, reason: &NotRunning) -> bool {
         match reason {
             NotRunning::Foreign { .. } => false,
@@ -75,7 +75,7 @@ impl Environment {
         }
     }
 
-    /// Where this user's permanent daemon is, or would be.
+    /// The directories of this user's permanent daemon, existing or not.
     pub(super) fn permanent(&self) -> DaemonDirectories {
         if let Some(pipe) = &self.pipe_directory {
             let log = self.log_directory.clone().unwrap_or_else(|| pipe.join("uvatrain-log"));
@@ -84,13 +84,13 @@ impl Environment {
         let name = if self.has_own_runtime_directory() {
             "uvatrain-mps".to_owned()
         } else {
-            // Beside other people's in a directory that everybody can write: told apart by name, checked by owner.
+            // Beside other users' in a world-writable directory: distinguished by name, checked by owner.
             format!("uvatrain-mps-{}", rustix::process::getuid().as_raw())
         };
         DaemonDirectories::within(&self.scratch().join(name))
     }
 
-    /// The directory in which directories of ours are made: the user's own where there is one that will do.
+    /// The directory in which to create directories of ours: the user's own where it is suitable.
     pub(super) fn scratch(&self) -> &Path {
         match &self.runtime_directory {
             Some(directory) if self.has_own_runtime_directory() => directory,
@@ -100,17 +100,17 @@ impl Environment {
     }
 
     fn has_own_runtime_directory(&self) -> bool {
-        // It may be set and not be there, after `su` for one.
+        // It may be set and not exist, for example after `su`.
         self.runtime_directory.as_ref().is_some_and(|directory| directory.is_dir() && has_room(directory))
     }
 
-    /// The daemon's log directory when nothing of the daemon itself tells.
+    /// The daemon's log directory when the daemon itself does not reveal it.
     pub(super) fn log_directory_or_default(&self) -> PathBuf {
         self.log_directory.clone().unwrap_or_else(|| DEFAULT_LOG_DIRECTORY.into())
     }
 
-    /// What the daemon's `CUDA_VISIBLE_DEVICES` has to be, so that it serves `device` alone; or what this process's
-    /// is, where no device is given.
+    /// The value of the daemon's `CUDA_VISIBLE_DEVICES` with which it serves `device` alone. Without a device, this
+    /// process's own value.
     pub(super) fn visible_to_daemon(&self, device: Option<&Device>) -> Option<String> {
         match device {
             None => self.visible_devices.clone(),
@@ -125,12 +125,12 @@ impl Environment {
     }
 }
 
-/// A device, as a daemon is told of it.
+/// A device, in a form that the daemon accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Device {
     /// By its number among the devices that this program may use.
     Ordinal(u32),
-    /// By its name, `GPU-…`, which means the same everywhere.
+    /// By its UUID, `GPU-…`, which means the same everywhere.
     Uuid(String),
 }
 
@@ -147,8 +147,7 @@ impl DaemonDirectories {
         Self { pipe: directory.join("pipe"), log: directory.join("log") }
     }
 
-    /// Refuses a pipe directory whose sockets would have names longer than a socket's may be. The daemon itself only
-    /// goes away without a word then.
+    /// Refuses a pipe directory whose sockets would have too long names. The daemon itself just ends silently then.
     pub fn check_length(&self) -> Result<(), MpsError> {
         let limit = SOCKET_PATH - LONGEST_SOCKET.len();
         if self.pipe.as_os_str().as_bytes().len() <= limit {
@@ -159,7 +158,7 @@ impl DaemonDirectories {
     }
 }
 
-/// Whether a private directory's sockets in `directory` have names that are short enough.
+/// Whether the sockets of a private directory in `directory` have short enough names.
 fn has_room(directory: &Path) -> bool {
     // The longest name that `daemon` makes.
     DaemonDirectories::within(&directory.join("uvatrain-mps-4194304-0123456789abcdef")).check_length().is_ok()

@@ -1,4 +1,4 @@
-//! Why MPS cannot be had.
+//! Why MPS is not available.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::process::Owner;
 use crate::RuntimeError;
 
-/// Why MPS cannot be had, or does not do what it was asked.
+/// Why MPS is not available, or does not do what was requested.
 #[derive(Debug, thiserror::Error)]
 pub enum MpsError {
     /// `nvidia-cuda-mps-control` is not in PATH.
@@ -20,28 +20,28 @@ pub enum MpsError {
     /// There is no daemon to use.
     #[error("{0}")]
     NotRunning(#[from] NotRunning),
-    /// The control program did not come to an end in time; it was ended, the daemon was not.
+    /// The control program did not finish in time; it was ended, the daemon was not.
     #[error("nvidia-cuda-mps-control did not answer '{command}' within {} s ({pipe_directory})", .limit.as_secs_f64())]
     Silent {
-        /// What it was asked.
+        /// The query.
         command: String,
         /// The pipe directory of the daemon.
         pipe_directory: String,
-        /// How long it had.
+        /// The time-out.
         limit: Duration,
     },
     /// The control program failed.
     #[error("nvidia-cuda-mps-control refused '{command}': {said}")]
     Refused {
-        /// What it was asked.
+        /// The query.
         command: String,
-        /// What it said, or how it ended.
+        /// Its message, or how it exited.
         said: String,
     },
-    /// No daemon came up.
+    /// The daemon did not come up.
     #[error("the MPS daemon did not start: {0}")]
     DidNotStart(String),
-    /// A daemon that `uvatrain mps start` did not start is not ours to stop.
+    /// `uvatrain mps start` did not start the daemon, so it is not ours to stop.
     #[error(
         "the MPS daemon {pid} in {directory} was not started by uvatrain and is left alone; \
          to stop it: echo quit | CUDA_MPS_PIPE_DIRECTORY={directory} nvidia-cuda-mps-control"
@@ -52,56 +52,57 @@ pub enum MpsError {
         /// Its process.
         pid: u32,
     },
-    /// The daemon's sockets could not be made there.
+    /// The daemon's sockets cannot be created there.
     #[error("{}: too long for a pipe directory, whose path may have {limit} bytes; set TMPDIR to a shorter one", .path.display())]
     PathTooLong {
         /// The directory.
         path: PathBuf,
-        /// Bytes that it may have.
+        /// The maximum length in bytes.
         limit: usize,
     },
-    /// A share that leaves one of the two nothing.
+    /// A share that leaves nothing to one of the two.
     #[error("--mps-percentage {0}: the producer's share is 1 to 99 per cent; the consumer gets the rest")]
     Percentage(u32),
-    /// The daemon that runs does not serve the device.
+    /// The running daemon does not serve the device.
     #[error(
         "device {asked} is not among those that the running MPS daemon serves (CUDA_VISIBLE_DEVICES={visible} there)"
     )]
     DeviceNotServed {
-        /// The device asked for.
+        /// The requested device.
         asked: u32,
         /// The daemon's list.
         visible: String,
     },
-    /// The system refused something.
+    /// The system refused a call.
     #[error("{doing}: {source}")]
     System {
-        /// What was being done, with the path or process.
+        /// The attempted action, with the path or process.
         doing: String,
         /// What the system said.
         source: io::Error,
     },
 }
 
-/// Why there is no daemon to use in a pipe directory.
+/// Why a pipe directory has no usable daemon.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotRunning {
     /// Nothing is there.
     #[error("no MPS daemon runs: {} has nothing of one", .directory.display())]
     Nothing {
-        /// The pipe directory that was looked at.
+        /// The pipe directory examined.
         directory: PathBuf,
     },
-    /// Files of a daemon without its pid file (one that ended properly leaves its socket), or with an unreadable one.
+    /// A daemon's files without its pid file (a daemon that ended properly leaves its socket), or with an unreadable
+    /// one.
     #[error("{}: a stale pipe directory, left behind by an MPS daemon that has ended ({why}); remove it: rm -r {}",
             .directory.display(), .directory.display())]
     Stale {
         /// The pipe directory.
         directory: PathBuf,
-        /// What shows it.
+        /// The evidence.
         why: &'static str,
     },
-    /// The pid file's process is gone, or is something else now.
+    /// The pid file's process has ended, or is another program now.
     #[error("the MPS daemon {pid} of {} is dead; remove what it left: rm -r {}",
             .directory.display(), .directory.display())]
     Dead {
@@ -118,7 +119,7 @@ pub enum NotRunning {
     Foreign {
         /// The pipe directory.
         directory: PathBuf,
-        /// Whose it is.
+        /// Their owner.
         owner: Owner,
     },
 }

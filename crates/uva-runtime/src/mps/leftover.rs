@@ -1,4 +1,4 @@
-//! What a daemon of ours leaves when nobody ends it: in a form that can be told to a janitor, and removed by it.
+//! What a daemon of ours leaves behind if nobody ends it, in a form that a janitor can receive and remove.
 
 use std::fs;
 use std::io;
@@ -16,34 +16,34 @@ use super::error::MpsError;
 use super::process::{Owner, PID_FILE, ProcessId};
 use crate::error::signal_name;
 
-/// The file in a pipe directory that says that `uvatrain mps start` started its daemon: this type, as JSON.
+/// The file in a pipe directory that marks its daemon as started by `uvatrain mps start`: this type, as JSON.
 const MARKER: &str = "uvatrain.json";
-/// Five paths and a number.
+/// More than five paths and a number.
 const MOST_MARKER: u64 = 64 << 10;
-/// What a daemon and we put into a pipe directory that we did not make.
+/// Our and the daemon's files in a pipe directory that we did not make.
 const OURS: [&str; 6] = ["control", "control_lock", "control_privileged", "log", PID_FILE, MARKER];
-/// How long processes have to end after they were asked, and again after SIGTERM and SIGKILL.
+/// How long processes have to end after the request, and again after SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A daemon of ours and its directories, or what there is of them.
+/// A daemon of ours and its directories, as far as they exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leftover {
-    /// The control program that started it, and through which it is asked.
+    /// The control program that started it and that queries it.
     pub program: PathBuf,
     /// Where its sockets are.
     pub pipe_directory: PathBuf,
     /// Where its logs are.
     pub log_directory: PathBuf,
-    /// The directories that we made, which go with everything in them.
+    /// The directories that we made, to be removed with everything in them.
     pub created: Vec<PathBuf>,
     /// The daemon, once it is known.
     pub control: Option<ProcessId>,
 }
 
 impl Leftover {
-    /// Ends the daemon and its servers (by `quit`; whatever is still there after that by SIGTERM, and then SIGKILL),
-    /// and removes the directories. Only once no client runs any more. What is gone already is no error: calling it
-    /// twice, or after [`Daemon::quit`](super::Daemon::quit), does nothing.
+    /// Ends the daemon and its servers (by `quit`, then by SIGTERM, then by SIGKILL), and removes the directories. Call
+    /// it only when no client runs any more. Parts that are gone already are no error: a second call does nothing, nor
+    /// does one after [`Daemon::quit`](super::Daemon::quit).
     ///
     /// # Errors
     /// [`MpsError::System`] where a directory cannot be removed.
@@ -57,14 +57,14 @@ impl Leftover {
         if !processes.is_empty() {
             match self.control(timeout).ask(&self.place(), "quit") {
                 Ok(_) => end(&processes, None),
-                // A daemon that does not hear is ended all the same.
+                // A daemon that does not answer is ended even so.
                 Err(error) => {
                     let directory = self.pipe_directory.display();
                     tracing::warn!("the MPS daemon in {directory} was not told to quit: {error}");
                 }
             }
         }
-        // Looked for again: a server may have been started meanwhile, or have outlived its daemon.
+        // Searched again: a server may have been started meanwhile, or have outlived its daemon.
         for signal in [Signal::TERM, Signal::KILL] {
             end(&self.processes(), Some(signal));
         }
@@ -82,13 +82,13 @@ impl Leftover {
         self.control(TIMEOUT).terminate_client(&self.place(), pid)
     }
 
-    /// What `uvatrain mps start` wrote down about this daemon; `None` where another program started it.
+    /// The record of `uvatrain mps start` about this daemon; `None` where another program started it.
     pub(super) fn of_permanent(pipe_directory: &Path, process: ProcessId) -> Option<Self> {
         Self::read(pipe_directory).filter(|leftover| leftover.control == Some(process))
     }
 
-    /// What is written down in this pipe directory, whether it is true or not any more. Only what this user wrote
-    /// counts: it says what will be removed.
+    /// The record in this pipe directory, whether or not it still holds. Only a record that this user wrote counts,
+    /// since it determines what will be removed.
     pub(super) fn read(pipe_directory: &Path) -> Option<Self> {
         let file = pipe_directory.join(MARKER);
         let meta = fs::symlink_metadata(&file).ok()?;
@@ -99,7 +99,7 @@ impl Leftover {
         (leftover.pipe_directory == pipe_directory).then_some(leftover)
     }
 
-    /// Writes it down in its pipe directory.
+    /// Writes the record into its pipe directory.
     pub(super) fn write(&self) -> Result<(), MpsError> {
         let file = self.pipe_directory.join(MARKER);
         let doing = file.display().to_string();
@@ -116,7 +116,7 @@ impl Leftover {
         Control { program: self.program.clone(), timeout }
     }
 
-    /// The daemon and the servers that run, also those of a start that was cut off.
+    /// The daemon and the servers that run, including those of an interrupted start.
     fn processes(&self) -> Vec<ProcessId> {
         let mut processes = ProcessId::all_of(&self.pipe_directory);
         processes.extend(self.control.filter(|known| known.is_alive() && !processes.contains(known)));
@@ -146,7 +146,7 @@ impl Leftover {
     }
 }
 
-/// Sends the processes a signal, if one is given, and waits until they have ended or their time is over.
+/// Sends the processes a signal, if one is given, and waits until they have ended or the grace period is over.
 fn end(processes: &[ProcessId], signal: Option<Signal>) {
     let handles: Vec<_> = processes.iter().filter_map(|process| process.open()).collect();
     for handle in &handles {
@@ -156,7 +156,7 @@ fn end(processes: &[ProcessId], signal: Option<Signal>) {
                 handle.pid(),
                 signal_name(signal.as_raw())
             );
-            // Gone meanwhile is what is wanted.
+            // An error means that it has ended already, as intended.
             let _ = handle.send_signal(signal);
         }
     }

@@ -1,4 +1,4 @@
-//! Who listens at a daemon's socket, as the kernel tells it. A pid file says only what its writer wants.
+//! The process that listens at a daemon's socket, as the kernel reports it. A pid file says only what its writer wants.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 /// The socket that clients and the control program connect to.
 pub(super) const SOCKET: &str = "control";
-/// NVIDIA's daemon listens for packets; the stand-in of the tests for a stream.
+/// NVIDIA's daemon listens on a packet socket; the tests' stand-in on a stream socket.
 const KINDS: [SocketType; 2] = [SocketType::SEQPACKET, SocketType::STREAM];
 
 /// The process that listens at a socket.
@@ -24,12 +24,12 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// The listener in this pipe directory; `None` where a socket is left that nobody listens at, or none is there.
+    /// The listener in this pipe directory; `None` where nobody listens at the socket, or there is none.
     ///
-    /// It connects, and closes again without a word.
+    /// It connects, and closes again without sending anything.
     ///
     /// # Errors
-    /// What the system said, where it cannot be asked.
+    /// The system's error, where the query fails.
     pub fn of(pipe_directory: &Path) -> io::Result<Option<Self>> {
         let path = pipe_directory.join(SOCKET);
         let owner = match fs::metadata(&path) {
@@ -41,26 +41,26 @@ impl Listener {
         for kind in KINDS {
             match connected(&address, kind) {
                 Ok(socket) => {
-                    // A listener outside of this process's PID namespace has no number here. Its pid file has been
-                    // compared with the processes of this one before.
+                    // A listener outside this process's PID namespace has no number here. Its pid file has been
+                    // compared with the processes of this namespace before.
                     let peer = sockopt::socket_peercred(socket)?;
                     let pid = u32::try_from(peer.pid.as_raw_nonzero().get()).ok();
                     return Ok(Some(Self { uid: peer.uid.as_raw(), pid }));
                 }
                 Err(Errno::PROTOTYPE) => {}
                 Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(None),
-                // A daemon that hangs, and has callers waiting. Who may put a socket there was asked of the directory,
-                // so the file's owner is who made it.
+                // A daemon that hangs, with callers waiting. The directory determines who may put a socket there, which
+                // was checked, so the file's owner made it.
                 Err(Errno::AGAIN) => return Ok(Some(Self { uid: owner, pid: None })),
                 Err(error) => return Err(error.into()),
             }
         }
-        // A socket of a kind that no daemon has.
+        // A kind of socket that no daemon uses.
         Ok(None)
     }
 }
 
-/// A connection, which is not waited for.
+/// A connection, without blocking.
 fn connected(address: &SocketAddrUnix, kind: SocketType) -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, kind, flags, None)?;
@@ -85,7 +85,7 @@ mod tests {
             listen(&socket, 0).unwrap();
             let us = Listener { uid: rustix::process::geteuid().as_raw(), pid: Some(std::process::id()) };
             assert_eq!(Listener::of(folder.path()).unwrap(), Some(us));
-            // That caller still waits there, and there is room for no other.
+            // That caller still waits there, and the queue has room for no other.
             let waiting = Listener { pid: None, ..us };
             assert_eq!(Listener::of(folder.path()).unwrap(), Some(waiting));
             drop(socket);

@@ -1,28 +1,28 @@
 //! CUDA MPS: the daemon through which several processes share one GPU at the same time, each with its share of the
-//! multiprocessors. Nothing here loads CUDA: all is said to NVIDIA's `nvidia-cuda-mps-control` over its stdin.
+//! multiprocessors. Nothing here loads CUDA: NVIDIA's `nvidia-cuda-mps-control` takes all commands on its stdin.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `environment` ([`Environment`]) | the variables that decide where a daemon is looked for and made |
-//! | `control` | the control program: found in PATH, asked with a time-out |
-//! | `replies` | what it answers, as types |
-//! | `listener` | who listens at a daemon's socket, as the kernel tells it |
-//! | `running` ([`Running`]) | a daemon that is there: found, told apart from dead, stale and other people's |
+//! | `environment` ([`Environment`]) | the variables that determine where to look for a daemon and where to make one |
+//! | `control` | the control program: found in PATH, queried with a time-out |
+//! | `replies` | its answers, as types |
+//! | `listener` | the process that listens at a daemon's socket, as the kernel reports it |
+//! | `running` ([`Running`]) | an existing daemon: found, distinguished from dead, stale and other users' ones |
 //! | `daemon` ([`Prepared`], [`Daemon`]) | a daemon of our own, private to one run |
-//! | `permanent` ([`start`], [`stop`]) | a daemon of this user's that stays: `uvatrain mps` |
-//! | `leftover` ([`Leftover`]) | what has to be ended and removed, in a form that a janitor can be told |
+//! | `permanent` ([`start`], [`stop`]) | a daemon of this user that stays: `uvatrain mps` |
+//! | `leftover` ([`Leftover`]) | what has to be ended and removed, in a form that can be sent to a janitor |
 //! | `process` | processes by number and start time |
 //!
-//! What holds:
-//! - Directories are made with mode 0700, by a call that fails where something is there already.
-//! - A conversation that outlasts its time-out ends the control program that was started for it, never the daemon.
-//! - A daemon of ours that is dropped is ended, and its directories are removed, also when its start failed half-way.
-//! - A daemon that we did not start is never ended, and nothing of it is removed.
+//! Invariants:
+//! - Directories are made with mode 0700, by a call that fails where the name is taken.
+//! - A conversation that exceeds its time-out ends the control program that was started for it, never the daemon.
+//! - Dropping a daemon of ours ends it and removes its directories, even when its start failed half-way.
+//! - A daemon that we did not start is never ended, and none of its files is removed.
 //! - Clients are started with [`UNSET_IN_CLIENTS`] removed: the daemon renumbers the devices that its own
-//!   `CUDA_VISIBLE_DEVICES` lists, so that the same value would name other devices, or none, in a client.
+//!   `CUDA_VISIBLE_DEVICES` lists, so the same value would name other devices, or none, in a client.
 //!
-//! CUDA runs on without MPS, silently, when it cannot connect. So a client has to ask its driver whether MPS is in
-//! force, and how many multiprocessors it was given: what is set here is a request.
+//! CUDA silently runs without MPS when it cannot connect. So a client has to ask its driver whether MPS is in force,
+//! and how many multiprocessors it was given: the settings here are only requests.
 
 mod control;
 mod daemon;
@@ -51,34 +51,34 @@ pub use running::{Running, Server, Status};
 /// Variables that a client must not inherit.
 pub const UNSET_IN_CLIENTS: [&str; 1] = ["CUDA_VISIBLE_DEVICES"];
 
-/// Files that NVIDIA asks for, per process, so that a server can serve its clients.
+/// The number of open files per process that NVIDIA recommends, so that a server can serve its clients.
 const FILES_ADVISED: u64 = 16384;
 
-/// Where `nvidia-cuda-mps-control` lies.
+/// The path of `nvidia-cuda-mps-control`.
 ///
 /// # Errors
-/// [`MpsError::NoControlProgram`], with what brings it.
+/// [`MpsError::NoControlProgram`], with what provides it.
 pub fn control_program(environment: &Environment) -> Result<PathBuf, MpsError> {
     control::Control::find(environment).map(|control| control.program)
 }
 
-/// What a run can have.
+/// What is available to a run.
 #[derive(Debug)]
 pub enum Found {
-    /// A daemon of this user's runs already. It is used and left alone.
+    /// A daemon of this user runs already. It is used and left alone.
     Running(Running),
-    /// None runs; one can be started.
+    /// No daemon runs; one can be started.
     Prepared(Box<Prepared>),
 }
 
 /// Looks for a daemon to use, and prepares one of our own where there is none.
 ///
-/// A pipe directory that `CUDA_MPS_PIPE_DIRECTORY` names is what the user wants used: what is wrong with it is an
-/// error. Without that variable the remains of an earlier daemon stand in nobody's way, but a living daemon of
-/// another user's at the default place does.
+/// A pipe directory that `CUDA_MPS_PIPE_DIRECTORY` names is the user's wish, so any defect of it is an error. Without
+/// that variable the leftovers of an earlier daemon do no harm, but another user's living daemon at the default place
+/// does.
 ///
 /// # Errors
-/// Why MPS cannot be had; see [`MpsError`].
+/// The reason why MPS is not available; see [`MpsError`].
 pub fn look(environment: &Environment) -> Result<Found, MpsError> {
     match Running::find(environment) {
         Ok(running) => Ok(Found::Running(running)),
@@ -89,17 +89,17 @@ pub fn look(environment: &Environment) -> Result<Found, MpsError> {
     }
 }
 
-/// MPS as a run has it: with a daemon of its own, which ends with the run, or with one that was there.
+/// MPS in a run: with a daemon of its own, which ends with the run, or with an existing one.
 #[derive(Debug)]
 pub enum Session {
-    /// Ours: it is ended by [`Session::end`], or when this is dropped.
+    /// Ours: [`Session::end`] ends it, or dropping this.
     Own(Daemon),
-    /// Somebody's who started it before: left as it is.
+    /// Started by somebody before: left as it is.
     Shared(Running),
 }
 
 impl Session {
-    /// The daemon behind it.
+    /// The daemon of the session.
     pub fn running(&self) -> &Running {
         match self {
             Self::Own(daemon) => daemon.running(),
@@ -120,7 +120,7 @@ impl Session {
         self.running().terminate_client(pid)
     }
 
-    /// What is left to remove when this process is killed; `None` where the daemon is not ours.
+    /// What to remove if this process is killed; `None` where the daemon is not ours.
     pub fn leftover(&self) -> Option<Leftover> {
         match self {
             Self::Own(daemon) => Some(daemon.leftover().clone()),
@@ -128,7 +128,7 @@ impl Session {
         }
     }
 
-    /// Ends what is ours. Only once no client runs any more.
+    /// Ends the daemon if it is ours. Call it only when no client runs any more.
     ///
     /// # Errors
     /// See [`Daemon::quit`].
@@ -141,12 +141,12 @@ impl Session {
 }
 
 /// The variables that keep a process away from every MPS daemon. CUDA tries the default pipe directory even in a
-/// program that never asked for MPS, so a run without MPS has to say so.
+/// program that never requested MPS, so a run without MPS has to prevent that.
 pub fn environment_without() -> Vec<(String, String)> {
     vec![("CUDA_MPS_PIPE_DIRECTORY".to_owned(), "/dev/null".to_owned())]
 }
 
-/// The shares of producer and consumer, in per cent of the multiprocessors: the producer's, and what it leaves.
+/// The shares of producer and consumer, in per cent of the multiprocessors: the producer's, and the rest.
 ///
 /// # Errors
 /// [`MpsError::Percentage`] unless both get at least one.
@@ -158,7 +158,7 @@ pub fn shares(producer: u32) -> Result<(u32, u32), MpsError> {
     }
 }
 
-/// What to say about the limit on open files, where it is lower than NVIDIA advises for MPS.
+/// A hint about the limit on open files, where it is lower than NVIDIA recommends for MPS.
 pub fn file_limit_advice() -> Option<String> {
     let limit = getrlimit(Resource::Nofile).current.filter(|limit| *limit < FILES_ADVISED)?;
     Some(format!(

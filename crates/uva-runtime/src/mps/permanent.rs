@@ -1,4 +1,4 @@
-//! A daemon of this user's that stays until it is stopped: what `uvatrain mps` does.
+//! A daemon of this user that runs until it is stopped: the work of `uvatrain mps`.
 
 use super::daemon::Prepared;
 use super::environment::{Device, Environment};
@@ -6,19 +6,19 @@ use super::error::{MpsError, NotRunning};
 use super::leftover::Leftover;
 use super::running::{self, Running};
 
-/// What [`stop`] came to.
+/// The result of [`stop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     /// The daemon has ended.
     Daemon,
-    /// It was dead already; what it had left behind is removed.
+    /// It was dead already; its leftovers have been removed.
     Remains,
     /// There was nothing to stop.
     Nothing,
 }
 
-/// Starts a daemon that stays, in the pipe directory that `CUDA_MPS_PIPE_DIRECTORY` names or in one of this user's
-/// own; or finds the one that runs. True: it was started now.
+/// Starts a permanent daemon, in the pipe directory that `CUDA_MPS_PIPE_DIRECTORY` names or in one of this user's own;
+/// or finds a running one. True: it was started now.
 ///
 /// # Errors
 /// As [`Prepared::start`]; [`MpsError::NotRunning`] where another user's daemon is in the way.
@@ -31,8 +31,8 @@ pub fn start(environment: &Environment, device: Option<&Device>) -> Result<(Runn
         Err(MpsError::NotRunning(_)) => {}
         Err(error) => return Err(error),
     }
-    // Ours, from a daemon that was killed. Remains of another's that we own are taken over as they are: a daemon can
-    // do that.
+    // Our own leftovers, from a daemon that was killed. Leftovers of another's daemon that we own are taken over as
+    // they are: a daemon can do that.
     if let Some(remains) = Leftover::read(&environment.permanent().pipe) {
         remains.remove()?;
     }
@@ -40,16 +40,16 @@ pub fn start(environment: &Environment, device: Option<&Device>) -> Result<(Runn
     Ok((daemon.keep()?, true))
 }
 
-/// Stops the daemon that [`start`] started, and removes what it leaves. Any other daemon is left alone.
+/// Stops the daemon that [`start`] started, and removes its leftovers. Any other daemon is left alone.
 ///
 /// # Errors
-/// [`MpsError::NotOurs`] where a daemon of this user's runs that something else started, [`MpsError::NotRunning`]
-/// where another user's does.
+/// [`MpsError::NotOurs`] where a daemon of this user runs that something else started, [`MpsError::NotRunning`] where
+/// another user's daemon runs.
 pub fn stop(environment: &Environment) -> Result<Stopped, MpsError> {
     let mut found = Stopped::Nothing;
     for directory in environment.candidates() {
         match running::living(&directory) {
-            // Not asked whether it answers: one that hangs is to be stopped too.
+            // Without checking whether it answers: a daemon that hangs must be stopped too.
             Ok(process) => match Leftover::read(&directory).filter(|ours| ours.control == Some(process)) {
                 Some(ours) => return ours.remove().map(|()| Stopped::Daemon),
                 None => {

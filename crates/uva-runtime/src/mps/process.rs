@@ -1,4 +1,4 @@
-//! Processes by number and start time, so that a number that was given out again is not taken for its first owner.
+//! Processes by number and start time, so that a reused number is not taken for its first owner.
 
 use std::fmt;
 use std::fs;
@@ -9,23 +9,23 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use uva_mem::PidFd;
 
-/// The file in which a daemon says which process it is. It goes when the daemon ends properly; its sockets do not.
+/// The file in which a daemon records its process. It vanishes when the daemon ends properly; its sockets do not.
 pub(super) const PID_FILE: &str = "nvidia-cuda-mps-control.pid";
 
-/// A process, told apart from a later one of the same number.
+/// A process, distinguished from a later one with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
     /// Its number.
     pub pid: u32,
-    /// When it started, in clock ticks since the machine did.
+    /// When it started, in clock ticks since the machine booted.
     pub started: u64,
 }
 
 impl ProcessId {
-    /// The process that has this number now; `None` where there is none, or only its zombie.
+    /// The process with this number now; `None` where there is none, or only its zombie.
     pub fn of(pid: u32) -> Option<Self> {
         let stat = uva_mem::files::read_kernel_text(format!("/proc/{pid}/stat")).ok()?;
-        // The name, in parentheses, may hold anything; the fields count behind its last parenthesis.
+        // The name, in parentheses, may contain anything; count the fields after its last parenthesis.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?;
         let started = fields.nth(18)?.parse().ok()?;
@@ -35,7 +35,7 @@ impl ProcessId {
     /// A handle to it; `None` once it has ended.
     pub(super) fn open(self) -> Option<PidFd> {
         let handle = PidFd::open(self.pid).ok()?;
-        // Asked behind the opening: whatever has the number now is what the handle means.
+        // Checked after opening: the handle refers to the process that has the number now.
         (Self::of(self.pid) == Some(self)).then_some(handle)
     }
 
@@ -54,7 +54,7 @@ impl ProcessId {
         let read = |file: &str| {
             uva_mem::files::read_kernel(format!("/proc/{}/{file}", self.pid)).unwrap_or_default()
         };
-        // The kernel keeps 15 bytes of a name. A program that an interpreter runs shows in its arguments only.
+        // The kernel keeps 15 bytes of a name. A program that an interpreter runs appears only in its arguments.
         read("comm").starts_with(b"nvidia-cuda-mps")
             || read("cmdline").split(|byte| *byte == 0).any(|argument| {
                 argument
@@ -64,7 +64,7 @@ impl ProcessId {
             })
     }
 
-    /// A variable of the environment it was started with; `None` where it is not set or not ours to see.
+    /// A variable of its initial environment; `None` where it is not set or not readable for us.
     pub(super) fn variable(self, name: &str) -> Option<PathBuf> {
         let environment = uva_mem::files::read_kernel(format!("/proc/{}/environ", self.pid)).ok()?;
         environment
@@ -73,7 +73,7 @@ impl ProcessId {
             .map(|value| PathBuf::from(std::ffi::OsStr::from_bytes(value)))
     }
 
-    /// Every MPS daemon and server of this pipe directory that this user may see into.
+    /// Every MPS daemon and server of this pipe directory that this user may inspect.
     pub(super) fn all_of(pipe_directory: &Path) -> Vec<Self> {
         let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
         processes
@@ -85,7 +85,7 @@ impl ProcessId {
     }
 }
 
-/// More than /etc/passwd of any machine has.
+/// More than the size of /etc/passwd on any machine.
 const MOST_USERS: u64 = 64 << 20;
 
 /// A user.

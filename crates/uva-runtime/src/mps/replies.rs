@@ -13,7 +13,7 @@ pub struct Client {
     pub command: String,
 }
 
-/// Whether an answer says that there was no daemon to ask. Some drivers end with 0 all the same.
+/// Whether an answer says that there was no daemon to ask. Some drivers exit with 0 even so.
 pub(super) fn is_refusal(reply: &str) -> bool {
     reply.starts_with("Cannot find MPS control daemon")
 }
@@ -28,7 +28,7 @@ pub(super) fn percentage(reply: &str) -> Option<f64> {
     reply.trim().trim_end_matches('%').parse().ok()
 }
 
-/// The table that `ps` prints: PID, ID, SERVER, DEVICE, NAMESPACE, COMMAND, and ATTRIBUTES since some driver. A client
+/// The table that `ps` prints: PID, ID, SERVER, DEVICE, NAMESPACE, COMMAND, and ATTRIBUTES in newer drivers. A client
 /// has one row a device; it counts once.
 pub(super) fn clients(reply: &str) -> Vec<Client> {
     let mut clients: Vec<Client> = Vec::new();

@@ -1,4 +1,4 @@
-//! A daemon that is there: found, told apart from what only looks like one, and asked.
+//! An existing daemon: found, distinguished from lookalikes, and queried.
 
 use std::fs;
 use std::io;
@@ -16,15 +16,15 @@ use super::listener::{Listener, SOCKET};
 use super::process::{Owner, PID_FILE, ProcessId};
 use super::replies::{self, Client};
 
-/// More than a number and its line's end have.
+/// More than the length of a number and its line end.
 const LONGEST_PID_FILE: u64 = 64;
 const NO_NUMBER: &str = "its pid file holds no number";
-/// The mode of a directory that the group or everybody may write.
+/// The mode bits of a directory that the group or everybody may write.
 const OTHERS_WRITE: u32 = 0o022;
-/// What every daemon answers, whether it has a server or not.
+/// A query that every daemon answers, whether or not it has a server.
 const ARE_YOU_THERE: &str = "get_default_active_thread_percentage";
 
-/// A daemon of this user's that runs and answers.
+/// A daemon of this user that runs and answers.
 #[derive(Clone, Debug)]
 pub struct Running {
     pub(super) control: Control,
@@ -32,12 +32,12 @@ pub struct Running {
     pub(super) process: ProcessId,
 }
 
-/// A daemon as it stands.
+/// The state of a daemon.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     /// Its process.
     pub pid: u32,
-    /// Whose it is.
+    /// Its owner.
     pub owner: Option<Owner>,
     /// Whether `uvatrain mps start` started it.
     pub started_by_uvatrain: bool,
@@ -47,9 +47,9 @@ pub struct Status {
     pub log_directory: PathBuf,
     /// The devices it serves, as its `CUDA_VISIBLE_DEVICES` lists them; `None`: all.
     pub visible_devices: Option<String>,
-    /// The share of the multiprocessors, in per cent, that a client gets at most when it asks for nothing lower.
+    /// The maximum share of the multiprocessors, in per cent, for a client that requests nothing lower.
     pub default_percentage: Option<f64>,
-    /// Its servers: at most one that serves, since all clients are one user's.
+    /// Its servers: at most one serves, since all clients belong to one user.
     pub servers: Vec<Server>,
 }
 
@@ -58,22 +58,23 @@ pub struct Status {
 pub struct Server {
     /// Its process.
     pub pid: u32,
-    /// `ACTIVE`, or `FAULT` after a fatal fault until every client has ended; `None` where the driver does not tell.
+    /// `ACTIVE`, or `FAULT` after a fatal fault until every client has ended; `None` where the driver does not report
+    /// it.
     pub state: Option<String>,
-    /// The share, in per cent, that a client of this server gets at most.
+    /// The maximum share, in per cent, for a client of this server.
     pub percentage: Option<f64>,
     /// The processes that use it.
     pub clients: Vec<Client>,
 }
 
 impl Running {
-    /// The daemon that `CUDA_MPS_PIPE_DIRECTORY` names, and without that variable this user's permanent one, or the
-    /// one at CUDA's default place.
+    /// The daemon that `CUDA_MPS_PIPE_DIRECTORY` names. Without that variable, this user's permanent one, or the one at
+    /// CUDA's default place.
     ///
     /// # Errors
-    /// [`MpsError::NotRunning`] with what there is instead, where several places were looked at the one of them that
-    /// weighs most; [`MpsError::NoControlProgram`] where there is a daemon and nothing to ask it with;
-    /// [`MpsError::Silent`] and [`MpsError::Refused`] where it does not answer.
+    /// [`MpsError::NotRunning`] with what exists instead; if several places were examined, with the most important
+    /// finding. [`MpsError::NoControlProgram`] where there is a daemon but no program to query it. [`MpsError::Silent`]
+    /// and [`MpsError::Refused`] where it does not answer.
     pub fn find(environment: &Environment) -> Result<Self, MpsError> {
         let mut reason = None;
         for directory in environment.candidates() {
@@ -81,7 +82,7 @@ impl Running {
                 Err(MpsError::NotRunning(NotRunning::Nothing { directory })) => {
                     reason.get_or_insert(NotRunning::Nothing { directory });
                 }
-                // Remains matter less than somebody's living daemon at the next place.
+                // Leftovers matter less than a living daemon of another user at the next place.
                 Err(MpsError::NotRunning(why @ (NotRunning::Stale { .. } | NotRunning::Dead { .. }))) => {
                     reason = Some(why);
                 }
@@ -114,9 +115,8 @@ impl Running {
         self.process
     }
 
-    /// The variables that make a process a client with this share of the multiprocessors (1 to 100 per cent; anything
-    /// else counts as the nearer of the two). [`UNSET_IN_CLIENTS`](super::UNSET_IN_CLIENTS) must be removed from its
-    /// environment as well.
+    /// The variables that make a process a client with this share of the multiprocessors (clamped to 1 to 100 per
+    /// cent). [`UNSET_IN_CLIENTS`](super::UNSET_IN_CLIENTS) must be removed from its environment as well.
     ///
     /// The share is rounded down to multiprocessors, reserves nothing, and cannot exceed what the daemon allows.
     pub fn client_environment(&self, percentage: u32) -> Vec<(String, String)> {
@@ -134,11 +134,11 @@ impl Running {
         (!list.is_empty()).then_some(list)
     }
 
-    /// The number under which a client sees the device that is `asked` by its number on the machine: a daemon counts
-    /// only those it serves.
+    /// The number under which a client sees the device with number `asked` on the machine: a daemon counts only those
+    /// it serves.
     ///
     /// # Errors
-    /// [`MpsError::DeviceNotServed`]. A daemon that lists its devices by UUID is taken to list them in order.
+    /// [`MpsError::DeviceNotServed`]. A daemon that lists its devices by UUID is assumed to list them in order.
     pub fn client_ordinal(&self, asked: u32) -> Result<u32, MpsError> {
         let Some(visible) = self.visible_devices() else { return Ok(asked) };
         let names: Vec<&str> = visible.split(',').map(str::trim).collect();
@@ -154,22 +154,22 @@ impl Running {
         }
     }
 
-    /// Ends a client's work on the GPU, so that it can be killed: NVIDIA does not support killing a client that has
-    /// work in flight. False: this process is no client.
+    /// Ends a client's work on the GPU, so that it can be killed: NVIDIA does not support killing a client with work in
+    /// flight. False: this process is no client.
     ///
     /// From then on every CUDA call of the client fails with `CUDA_ERROR_MPS_CLIENT_TERMINATED`.
     ///
     /// # Errors
-    /// [`MpsError::Refused`] where the daemon could not, [`MpsError::Silent`] where it does not answer; kill it then
-    /// all the same.
+    /// [`MpsError::Refused`] where the daemon could not, [`MpsError::Silent`] where it does not answer. Kill the client
+    /// even so.
     pub fn terminate_client(&self, pid: u32) -> Result<bool, MpsError> {
         self.control.terminate_client(&self.place, pid)
     }
 
-    /// Asks it for everything.
+    /// Queries everything.
     ///
     /// # Errors
-    /// As the control program's: [`MpsError::Silent`], [`MpsError::Refused`].
+    /// Those of the control program: [`MpsError::Silent`], [`MpsError::Refused`].
     pub fn status(&self) -> Result<Status, MpsError> {
         let ask = |command: &str| self.control.ask(&self.place, command);
         let default_percentage = replies::percentage(&ask(ARE_YOU_THERE)?);
@@ -201,8 +201,8 @@ impl Running {
 
 /// The daemon's process in this pipe directory. It may not answer.
 ///
-/// Its pid file says which process it is. That counts where this user's process listens at the socket there, or where
-/// nobody else can have written the file: in a directory that is this user's alone to write.
+/// Its pid file names the process. That is trusted where this user's process listens at the socket there. It is also
+/// trusted where nobody else can have written the file: in a directory that only this user may write.
 pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
     let whole = || directory.to_owned();
     let nothing = || Err(NotRunning::Nothing { directory: whole() }.into());
@@ -217,7 +217,8 @@ pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
             });
         }
     };
-    // Whoever owns the directory decides what its sockets are: not to be talked to, whatever process is behind them.
+    // The directory's owner controls its sockets. Do not talk to another user's, no matter which process is behind
+    // them.
     let owner = Owner::of(meta.uid());
     if !owner.is_us() && !is_everybodys(meta.uid(), meta.mode()) {
         return Err(foreign(directory, owner));
@@ -233,12 +234,12 @@ pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
                 nothing()
             };
         }
-        // No file, or one of more than a number.
+        // Not a regular file, or one with more than a number.
         Err(error) if error.raw_os_error().is_none() => return stale(NO_NUMBER),
         Err(source) => return Err(MpsError::System { doing: file.display().to_string(), source }),
     };
     let Ok(pid) = text.trim().parse() else { return stale(NO_NUMBER) };
-    // The number may be another program's by now.
+    // Another program may have the number by now.
     let Some(process) = ProcessId::of(pid).filter(|process| process.is_of_mps()) else {
         return Err(NotRunning::Dead { directory: whole(), pid }.into());
     };
@@ -247,7 +248,7 @@ pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
     }
     let listener = match Listener::of(directory) {
         Ok(Some(listener)) => listener,
-        // What lies here this user has put here. Whether the daemon answers its control program finds out.
+        // This user put all files here. Whether the daemon answers shows when its control program asks.
         _ if owner.is_us() && meta.mode() & OTHERS_WRITE == 0 => return Ok(process),
         Ok(None) => return stale("nobody listens at its socket"),
         Err(source) => {
@@ -259,7 +260,7 @@ pub(super) fn living(directory: &Path) -> Result<ProcessId, MpsError> {
     if !owner.is_us() {
         return Err(foreign(directory, owner));
     }
-    // One that has gone since has left the listening to a child.
+    // If that process has ended since, it left the socket to a child.
     let other = listener.pid.filter(|listens| *listens != pid).and_then(ProcessId::of);
     if other.is_some_and(ProcessId::is_of_mps) {
         return stale("its pid file names another daemon than the one that listens there");
@@ -271,8 +272,8 @@ fn foreign(directory: &Path, owner: Owner) -> MpsError {
     NotRunning::Foreign { directory: directory.to_owned(), owner }.into()
 }
 
-/// Whether this is a directory like /tmp, in which everybody may make files and nobody may replace another's: its owner
-/// says nothing then. Whoever else owns such a directory may replace all of them.
+/// Whether this is a directory like /tmp, in which everybody may create files and nobody may replace another's: then
+/// its owner does not matter. The owner of any other such directory may replace all files.
 fn is_everybodys(owner: u32, mode: u32) -> bool {
     const EVERYBODY_WRITES: u32 = 0o002;
     const STICKY: u32 = 0o1000;

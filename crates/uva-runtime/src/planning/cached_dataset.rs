@@ -18,7 +18,7 @@ use crate::device::{FeatureBytes, cache_on_gpu, zero_copy};
 use crate::roles::source_on_host;
 use crate::{LoaderOptions, RuntimeError};
 
-/// Samples and loads through the caches. Results are those without any; ids are the dataset's.
+/// Samples and loads through the caches. Results are the same as without them; ids are the dataset's.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -51,18 +51,18 @@ pub struct CachedDataset<'d> {
     rows: Box<dyn HostSource + 'd>,
     hits: Hits,
     layout: BatchLayout,
-    /// The samplers' id of each node; empty where that is the dataset's.
+    /// The samplers' id of each node; empty where it equals the dataset's.
     places: Vec<i64>,
     seeds: Vec<i64>,
 }
 
 impl<'d> CachedDataset<'d> {
-    /// A sampler and a gather over `dataset` with these caches: where the backend says, on the GPU the one or the other
-    /// too. Rows come to host memory in any case.
+    /// A sampler and a gather over `dataset` with these caches, each on the GPU where the backend says so. Rows always
+    /// end up in host memory.
     ///
     /// # Errors
-    /// [`RuntimeError::Usage`] for options that cannot work; [`RuntimeError::Missing`] and [`RuntimeError::Failed`] when
-    /// the machine or its GPU lacks what they need.
+    /// [`RuntimeError::Usage`] for options that cannot work; [`RuntimeError::Missing`] and [`RuntimeError::Failed`]
+    /// when the machine or its GPU lacks what they need.
     pub fn new(
         dataset: &'d Arc<Dataset>,
         options: &LoaderOptions,
@@ -106,10 +106,11 @@ impl<'d> CachedDataset<'d> {
         MiniBatch::with_bounds(self.layout.bounds())
     }
 
-    /// Samples around `seeds`, each once. The picks are those of the batch `key` of a run with these options.
+    /// Samples around `seeds`, which must not repeat. The picks are those of the batch `key` of a run with these
+    /// options.
     ///
     /// # Errors
-    /// Seeds that are no nodes, or repeat; a batch without room; what the GPU failed of.
+    /// Seeds that are no nodes, or repeat; a batch that does not fit; errors of the GPU.
     pub fn sample(
         &mut self,
         key: BatchKey,
@@ -121,7 +122,7 @@ impl<'d> CachedDataset<'d> {
             seeds
         } else {
             translated.clear();
-            // A seed that is no node stays as it is, for the sampler to name.
+            // A seed that is no node is left as it is, so that the sampler names it.
             let place = |&seed: &i64| {
                 usize::try_from(seed).ok().and_then(|seed| places.get(seed)).copied().unwrap_or(seed)
             };
@@ -131,11 +132,11 @@ impl<'d> CachedDataset<'d> {
         batch.fill(|out| engine.sample(graph, key, seeds, out, &mut []))
     }
 
-    /// Writes the feature row of each node to its place in `rows`, in the options' feature type, and says how many came
+    /// Writes the feature row of each node to its place in `rows`, in the options' feature type. Returns how many came
     /// from the cache.
     ///
     /// # Errors
-    /// A node that is none; rows of another length; what the GPU failed of.
+    /// A node out of range; `rows` of another length; errors of the GPU.
     pub fn load(&mut self, nodes: &[i64], rows: &mut [u8]) -> Result<Hits, RuntimeError> {
         let failed = |error: GatherError| RuntimeError::Failed(format!("feat.npy: {error}"));
         let read = self.rows.fill(nodes, HostPlace::new(rows)).map_err(failed)?;

@@ -22,7 +22,7 @@ use crate::cache::{self, OnGpu, SampledGraph};
 use crate::device::{FeatureBytes, zero_copy};
 use crate::{LoaderOptions, RuntimeError};
 
-/// Rows and their report begin on these.
+/// Alignment of rows and of their report.
 const ALIGNMENT: usize = 128;
 
 /// Times the GPU's sampler and gather.
@@ -38,11 +38,11 @@ pub(super) struct DeviceTimes<'d> {
     table: Option<(Arc<PinnedTable>, GatherKernels)>,
 }
 
-/// Whose time counts.
+/// Which time counts.
 #[derive(Clone, Copy)]
 enum Clock {
     Host,
-    /// Without what a cache cannot change.
+    /// Without the parts that a cache cannot change.
     Device,
 }
 
@@ -60,13 +60,13 @@ impl<'d> DeviceTimes<'d> {
         Ok(Self { context, cuda, dataset, loader, host, graph: None, table: None })
     }
 
-    /// What the CPU's sampler takes for the same batches: milliseconds a batch of one sampler.
+    /// The time of the CPU's sampler for the same batches: milliseconds a batch of one sampler.
     pub fn sampling_on_cpu(&mut self) -> Result<f64, Failure> {
         Ok(self.host.sample(&SampledGraph::new(self.dataset, None)?, 0, &mut |_| {})?.ms)
     }
 
-    /// What the GPU's takes on the dataset's own graph, without a cache: as the host sees it, the copy of ids and
-    /// blocks included, since that is what a run waits for.
+    /// The time of the GPU's sampler on the dataset's own graph, without a cache, as the host sees it. It includes the
+    /// copy of ids and blocks, since a run waits for that.
     pub fn sampling_on_gpu(&mut self) -> Result<f64, Failure> {
         let at = self.on_gpu(None);
         let (source, graph) = (at.source(self.loader)?, SampledGraph::new(self.dataset, None)?);

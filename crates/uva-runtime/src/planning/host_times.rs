@@ -1,8 +1,8 @@
 //! Caches in host memory, timed.
 //!
-//! On the CPU a hit saves no read of a link. What it may save is distance, since what is read often lies side by side;
-//! what it costs is looking up where. So it is timed, with the very structures that a run has, and where hits save
-//! nothing the plan says so.
+//! On the CPU a hit saves no read over a link. It may improve locality, since frequently read data then often lies
+//! together; its cost is the lookup. So hits are timed with the very structures that a run uses. Where they save
+//! nothing, the plan says so.
 
 use std::error::Error;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use crate::roles::as_asked_for;
 use crate::widening::half_float;
 use crate::{LoaderOptions, RuntimeError};
 
-/// Batches of one timed run; the median counts. Few: a plan shall cost less than the epochs it counts.
+/// Batches of one timed run; the median counts. Few, since a plan must cost less than the epochs it counts.
 const BATCHES: usize = 9;
 
 /// Batches before them, to warm up.
@@ -33,7 +33,7 @@ pub(super) struct HostTimes<'d> {
     layout: BatchLayout,
     /// Seeds of the batches, as positions in the training split.
     seeds: Vec<Vec<u32>>,
-    /// Nodes of each batch, once they are asked for: they take more memory than a sampler does.
+    /// Nodes of each batch, computed on demand: they take more memory than a sampler does.
     nodes: Vec<Vec<i64>>,
 }
 
@@ -71,7 +71,7 @@ impl<'d> HostTimes<'d> {
         Ok(&self.nodes)
     }
 
-    /// Samples the batches on `graph`, and shows the nodes of each to `seen`.
+    /// Samples the batches on `graph`, and passes the nodes of each to `seen`.
     pub fn sample(
         &self,
         graph: &SampledGraph<'_>,
@@ -105,7 +105,7 @@ impl TimedCaches for HostTimes<'_> {
         }
         let order = NodeOrder::from_first(self.dataset.nodes(), &order[..cached])?;
         let layout = ReorderedLayout::new(self.dataset);
-        // As 64-bit words, for their alignment.
+        // As 64-bit words, for alignment.
         let mut words = vec![0_u64; layout.bytes().div_ceil(8)];
         let bytes = &mut bytemuck::cast_slice_mut(&mut words)[..layout.bytes()];
         layout.fill(self.dataset, &order, bytes)?;
@@ -126,7 +126,7 @@ impl TimedCaches for HostTimes<'_> {
             as_asked_for(Cached::in_memory(rows, cache)?, half)?
         };
         let most = self.nodes.iter().map(Vec::len).max().unwrap_or(0);
-        // Of the table's rows, and what becomes of them in a slot.
+        // The table's rows, and their form in a slot.
         let row_bytes = self.layout.row_bytes();
         let mut out = vec![0_u8; most * row_bytes];
         let (mut times, mut hits) = (Vec::new(), Hits::default());
@@ -144,7 +144,7 @@ pub(super) fn share(part: u64, whole: u64) -> f64 {
     if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
 }
 
-/// The median of those behind the warm-up, or of all where there are none.
+/// The median of the times after the warm-up, or of all where there are none after it.
 pub(super) fn median(mut times: Vec<f64>) -> f64 {
     if times.len() > WARM_UP {
         times.drain(..WARM_UP);

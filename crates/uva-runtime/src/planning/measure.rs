@@ -1,4 +1,4 @@
-//! Making a plan: the run's own batches are counted, its own sampler and gather timed.
+//! Makes a plan: counts the run's own batches, and times its own sampler and gather.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use super::request::SamplerVerdict;
 use crate::backend::{Backend, CudaBackend, GatherChoice, SamplerChoice};
 use crate::{LoaderOptions, RuntimeError};
 
-/// Of the memory that can be had, what `--gpu-cache auto` takes where nothing trains on a GPU.
+/// Of the available memory, `--gpu-cache auto` takes one part in this many where nothing trains on a GPU.
 const SHARE_OF_HOST_MEMORY: u64 = 4;
 
-/// Where sampling is faster, for a backend that leaves it open ([`SamplerChoice::Auto`]), which then has it.
+/// Where sampling is faster, for a backend that leaves it open ([`SamplerChoice::Auto`]). Sets the backend's sampler.
 ///
 /// # Errors
-/// What sampling on the CPU failed of; a GPU that cannot sample is no failure.
+/// Errors of sampling on the CPU; a GPU that cannot sample is no failure.
 pub fn measure_sampler(
     dataset: &Arc<Dataset>,
     loader: &LoaderOptions,
@@ -54,7 +54,7 @@ fn where_to_sample(
     let on_cpu = one_on_cpu / loader.samplers as f64;
     let on_gpu = match times.sampling_on_gpu() {
         Ok(milliseconds) => milliseconds,
-        // The run goes on without: nobody has insisted on it.
+        // The run goes on without it: nobody required it.
         Err(error) => {
             let reason = format!("--sampler auto: the CPU samples: the GPU cannot ({error})");
             return Ok(SamplerVerdict { on_gpu: false, reason });
@@ -69,10 +69,10 @@ fn where_to_sample(
     Ok(SamplerVerdict { on_gpu: on_gpu < on_cpu, reason })
 }
 
-/// What to cache in so many bytes, and what that was decided from (`None` where the policy ranks nothing). Works in
-/// this process, on the GPU too where the backend has one.
+/// What to cache within this many bytes, and the profile behind that decision (`None` where the policy ranks nothing).
+/// Works in this process, and on the GPU where the backend has one.
 ///
-/// On a GPU lists are cached for a sampler there, and rows for the zero-copy gather: nobody else reads them.
+/// On a GPU, lists are cached for a sampler there, and rows for the zero-copy gather: nothing else reads them.
 ///
 /// # Errors
 /// As [`Search::run`](super::Search::run).
@@ -136,7 +136,7 @@ pub fn workload<'d>(dataset: &'d Dataset, loader: &LoaderOptions) -> Workload<'d
     }
 }
 
-/// The plan in a file, held against dataset and options; with it what to warn of.
+/// Reads the plan in a file and checks it against dataset and options. Also returns the warnings.
 ///
 /// # Errors
 /// [`RuntimeError::Input`] for a file that is no plan, or one for another dataset.
@@ -151,7 +151,7 @@ pub fn read_plan(
     Ok((plan, warnings.iter().map(warn).collect()))
 }
 
-/// Whether host memory holds what a plan caches there; a GPU's is its roles' to ask.
+/// Checks that host memory can hold a plan's caches; the roles check a GPU's memory themselves.
 ///
 /// # Errors
 /// [`RuntimeError::Missing`] with both numbers.
@@ -159,11 +159,11 @@ pub fn check_plan_fits(plan: &CachePlan, dataset: &Dataset, backend: &Backend) -
     if backend.device_slots().is_some() { Ok(()) } else { check_host_budget(plan.bytes(), dataset) }
 }
 
-/// Bytes for `--gpu-cache auto` where nothing has been trained, and why so many: on the CPU as for a run, on a GPU what
-/// is free now.
+/// Bytes for `--gpu-cache auto` where nothing has been trained, with the reason: on the CPU as for a run, on a GPU the
+/// memory that is free now.
 ///
 /// # Errors
-/// [`RuntimeError::Failed`] when the system or the GPU does not say how much memory there is.
+/// [`RuntimeError::Failed`] when the system or the GPU does not report its memory.
 pub fn budget_left(dataset: &Dataset, backend: &Backend) -> Result<(u64, String), RuntimeError> {
     let Some(cuda) = backend.device_slots() else { return budget_on_cpu(dataset) };
     let (free, total) = Context::primary(cuda.ordinal)?.memory()?;
@@ -178,10 +178,10 @@ pub fn budget_left(dataset: &Dataset, backend: &Backend) -> Result<(u64, String)
     Ok((bytes, reason))
 }
 
-/// Bytes for `--gpu-cache auto` where the caches are in host memory, and why so many.
+/// Bytes for `--gpu-cache auto` where the caches are in host memory, with the reason.
 ///
 /// # Errors
-/// [`RuntimeError::Failed`] when the system does not say how much memory can be had.
+/// [`RuntimeError::Failed`] when the system does not report its available memory.
 pub fn budget_on_cpu(dataset: &Dataset) -> Result<(u64, String), RuntimeError> {
     let graph = ReorderedLayout::new(dataset).bytes() as u64;
     let left = host_memory()?.saturating_sub(graph);
@@ -197,7 +197,7 @@ pub fn budget_on_cpu(dataset: &Dataset) -> Result<(u64, String), RuntimeError> {
     Ok((bytes, reason))
 }
 
-/// Caches in host memory that it does not hold would end the run by the kernel's choice, later.
+/// Caches that host memory cannot hold would make the kernel kill the run later.
 fn check_host_budget(bytes: u64, dataset: &Dataset) -> Result<(), RuntimeError> {
     let graph = ReorderedLayout::new(dataset).bytes() as u64;
     let available = host_memory()?;
@@ -210,7 +210,7 @@ fn check_host_budget(bytes: u64, dataset: &Dataset) -> Result<(), RuntimeError> 
     Ok(())
 }
 
-/// As much is free on the GPU before a run has taken anything: more cannot be cached in any.
+/// Refuses more than the GPU has free before a run: no run could cache it.
 fn check_device_budget(bytes: u64, context: &Context, cuda: &CudaBackend) -> Result<(), RuntimeError> {
     let (free, total) = context.memory()?;
     if bytes > free {
@@ -242,7 +242,7 @@ impl From<CacheError> for RuntimeError {
     }
 }
 
-/// The exit code that fits what a timed run failed of.
+/// The exit code for the failure of a timed run.
 fn exit_code_of(source: &(dyn std::error::Error + 'static)) -> i32 {
     let kind = |kind: ErrorKind| match kind {
         ErrorKind::Missing => 3,

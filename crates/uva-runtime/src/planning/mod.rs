@@ -1,5 +1,5 @@
-//! What to cache and where to sample, found out before a run: its own batches are counted, its own sampler and gather
-//! timed. It stands above the roles, since it times what they are made of; no role knows of it.
+//! What to cache and where to sample, measured before a run: its own batches are counted, its own sampler and gather
+//! timed. This module is above the roles, since it times their parts; no role knows of it.
 
 mod cached_dataset;
 mod device_times;

@@ -1,4 +1,4 @@
-//! What is asked for of the caches before a run.
+//! The caches requested before a run.
 
 use std::path::PathBuf;
 
@@ -8,22 +8,22 @@ use uva_plan::CachePolicy;
 /// How much memory the caches may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Budget {
-    /// So many bytes, maps included.
+    /// This many bytes, maps included.
     Bytes(u64),
-    /// What one training batch has shown to be left, less a reserve.
+    /// The memory left after one training batch, less a reserve.
     Auto,
 }
 
 /// What to cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheRequest {
-    /// What this file says.
+    /// The contents of this file.
     Planned(PathBuf),
-    /// What turns out to be worth it.
+    /// The lists and rows that are worth it.
     Find {
-        /// In so many bytes.
+        /// Within this budget.
         budget: Budget,
-        /// How that is found out.
+        /// By this policy.
         policy: CachePolicy,
     },
 }

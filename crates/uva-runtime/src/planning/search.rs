@@ -14,21 +14,21 @@ use crate::backend::Backend;
 use crate::cache::{ids, no_memory};
 use crate::{LoaderOptions, RuntimeError};
 
-/// What is to be found out before a run.
+/// What to determine before a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Search {
-    /// What to cache in so many bytes, and how to find it.
+    /// What to cache within this many bytes, and by which policy.
     pub caches: Option<(u64, CachePolicy)>,
     /// Whether sampling is faster on the GPU.
     pub sampler: bool,
 }
 
 impl Search {
-    /// Finds it out in this process. `note` is told what a person may want to know meanwhile.
+    /// Runs the search in this process. `note` receives lines for people meanwhile.
     ///
     /// # Errors
-    /// [`RuntimeError::Missing`] for more bytes than there are; [`RuntimeError::Input`] where there is nothing to count;
-    /// what sampling, gathering or the GPU failed of.
+    /// [`RuntimeError::Missing`] for more bytes than there are; [`RuntimeError::Input`] where there is nothing to
+    /// count; errors of sampling, gathering and the GPU.
     pub fn run(
         &self,
         dataset: &Arc<Dataset>,
@@ -48,7 +48,7 @@ impl Search {
     }
 }
 
-/// What was found out.
+/// The result of a search.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// What to cache.
@@ -57,7 +57,7 @@ pub struct Found {
     pub sampler: Option<SamplerVerdict>,
 }
 
-/// [`Found`] as it travels between processes: node ids are memory of their own.
+/// [`Found`] as it travels between processes; node ids have memory of their own.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FoundParts {
     plan: Option<CachePlan>,
@@ -70,7 +70,7 @@ const LISTS: &str = "uvatrain-planned-lists";
 const ROWS: &str = "uvatrain-planned-rows";
 
 impl Found {
-    /// In parts, and the memory that goes with them.
+    /// Splits it into parts, and the memory that goes with them.
     pub(crate) fn parted(self) -> Result<(FoundParts, Vec<FrozenBytes>), RuntimeError> {
         let mut regions = Vec::new();
         let (mut lists, mut rows) = (0, 0);
@@ -87,7 +87,7 @@ impl Found {
 }
 
 impl FoundParts {
-    /// Whole again, with the descriptors of that memory.
+    /// Joins the parts again, with the descriptors of that memory.
     pub(crate) fn joined(self, fds: Vec<OwnedFd>) -> Result<Found, RuntimeError> {
         let Self { mut plan, lists, rows, sampler } = self;
         let mut fds = fds.into_iter();

@@ -1,9 +1,9 @@
-//! Back-pressure from the consumer on the producer's threads: PaGraph's feedback (Lin et al., SoCC'20, §3.4.2) by the
-//! length of the queue to the consumer.
+//! Back-pressure from the consumer on the producer's threads: PaGraph's feedback (Lin et al., SoCC'20, §3.4.2), driven
+//! by the length of the queue to the consumer.
 //!
-//! A producer that is ahead takes cores and memory bandwidth from the training for nothing. So while the queue is full
-//! it gives threads back, one a batch, and as soon as it is empty, which means that the consumer waits, it takes twice
-//! as many, up to all. Only the time changes, never a batch.
+//! A producer that is ahead takes cores and memory bandwidth from the training without a benefit. So while the queue is
+//! full it releases threads, one a batch. An empty queue means that the consumer waits: then it doubles its threads, up
+//! to all. Only the time changes, never a batch.
 
 /// How many of its threads the producer uses.
 #[derive(Clone, Copy, Debug)]
@@ -11,20 +11,20 @@ pub(crate) struct BackPressure {
     /// Threads in use, 1 to `most`.
     now: u32,
     most: u32,
-    /// The queue's length when no more fits.
+    /// The queue's length when it is full.
     full: u64,
 }
 
 impl BackPressure {
-    /// For a producer with so many threads (at least 1) and feature slots. Begins with all threads: at first the
-    /// consumer waits.
+    /// For a producer with this many threads (at least 1) and feature slots. Starts with all threads, since at first
+    /// the consumer waits.
     pub fn new(threads: usize, slots: usize) -> Self {
         let most = u32::try_from(threads).unwrap_or(u32::MAX).max(1);
         // The consumer holds one slot while the others wait for it. With a single slot nothing ever waits.
         Self { now: most, most, full: (slots as u64).saturating_sub(1).max(1) }
     }
 
-    /// Threads for the next batch, when so many batches wait for the consumer.
+    /// Threads for the next batch, while `queue` batches wait for the consumer.
     pub fn follow(&mut self, queue: u64) -> u32 {
         if queue >= self.full {
             self.now = (self.now - 1).max(1);

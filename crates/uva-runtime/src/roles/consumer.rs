@@ -1,4 +1,4 @@
-//! The receiving end of the consumer: batches in order, each the owner of its slot until it is dropped.
+//! The receiving end of the consumer: batches in order, each owning its slot until it is dropped.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct BatchReceiver {
     clock: StageClock,
     /// The next sequence number.
     position: u64,
-    /// Slots given back unread.
+    /// Slots that were given back unread.
     passed_over: u64,
     ended: bool,
 }
@@ -64,7 +64,7 @@ impl BatchReceiver {
         &self.plan.caches
     }
 
-    /// The feature slots on a GPU, where they are.
+    /// The feature slots on a GPU, if they are there.
     pub fn device_slots(&self) -> Option<&Arc<DeviceSlots>> {
         self.device.as_ref()
     }
@@ -79,7 +79,7 @@ impl BatchReceiver {
         self.control.stop()
     }
 
-    /// Ends training before the next batch: what is on its way is dropped, and the test pass follows if there is
+    /// Ends training before the next batch. Batches on their way are dropped, and the test pass follows if there is
     /// one. Only the first call counts.
     pub fn end_training(&mut self) {
         if self.control.turn().is_none() {
@@ -104,10 +104,10 @@ impl BatchReceiver {
         self.control.set_turn(Turn { sequence, order });
     }
 
-    /// Turns to this order of batches; what is on its way is dropped. `None`: nothing follows any more.
+    /// Turns to this order of batches; batches on their way are dropped. `None`: nothing follows any more.
     ///
     /// # Errors
-    /// As [`BatchReceiver::next_batch`]: an earlier turn is come to first.
+    /// As [`BatchReceiver::next_batch`]: an earlier turn must be reached first.
     pub(crate) fn turn_to(
         &mut self,
         order: Option<Order>,
@@ -126,7 +126,7 @@ impl BatchReceiver {
         self.passed_over
     }
 
-    /// What comes next if nothing is turned; `None`: nothing.
+    /// What follows unless the consumer turns; `None`: nothing.
     pub(crate) fn upcoming(&self) -> Option<BatchKey> {
         let turn = self.control.turn();
         let position = turn.map_or(self.position, |turn| self.position.max(turn.sequence));
@@ -136,18 +136,18 @@ impl BatchReceiver {
         }
     }
 
-    /// Notes what is evaluated on full neighbourhoods, behind the epoch of that number, or that nothing is any more: for
-    /// the message of whoever finds that this consumer failed.
+    /// Records that a split is evaluated on full neighbourhoods, after the epoch of that number, or that this is over.
+    /// If this consumer fails, the message about it says so.
     pub fn note_evaluation(&self, of: Option<(Split, u32)>) {
         self.control.note_evaluation(of);
     }
 
-    /// Counts the time since the last batch, such as an evaluation behind it, as worked.
+    /// Counts the time since the last batch, for example an evaluation after it, as work.
     pub fn count_work(&mut self) {
         self.clock.now(Doing::Working);
     }
 
-    /// Traces what the time went to, now that no batch is taken any more.
+    /// Traces the role's time totals, once no more batches are taken.
     pub fn log_end(&mut self) {
         self.clock.log_end();
     }
@@ -155,13 +155,13 @@ impl BatchReceiver {
     /// Waits for the next batch. `None`: there is none, or the run is asked to stop ([`BatchReceiver::stop`]).
     ///
     /// # Errors
-    /// [`RuntimeError::PeerGone`] when the producer has ended without having handed it over;
-    /// [`RuntimeError::SlotHeld`] when an earlier batch is held that lies where it is to come.
+    /// [`RuntimeError::PeerGone`] when the producer ended without handing it over; [`RuntimeError::SlotHeld`] when an
+    /// earlier batch still holds its slot.
     pub fn next_batch(&mut self) -> Result<Option<Batch>, RuntimeError> {
         self.next_batch_unless(&|| false)
     }
 
-    /// The same, until `interrupted` says so, which is asked several times a second while there is nothing to be had.
+    /// The same, but gives up when `interrupted` returns true; it is called several times a second during the wait.
     ///
     /// # Errors
     /// As [`BatchReceiver::next_batch`], and [`RuntimeError::Interrupted`].
@@ -172,7 +172,7 @@ impl BatchReceiver {
         if let Some(device) = &self.device {
             device.failure()?;
         }
-        // The consumer itself decides where to go, so it knows what is next without looking.
+        // The consumer itself decides the order, so it knows what is next without looking.
         let expected = loop {
             if self.ended {
                 return Ok(None);
@@ -226,7 +226,8 @@ impl BatchReceiver {
                 None
             }
             Some(device) => {
-                // Nothing of a producer that is gone is touched. It may go at any later moment too: `confirm` tells.
+                // Do not touch memory of a producer that is gone. It may also end at any later moment: `confirm`
+                // detects that.
                 if let Err(gone) = self.producer.watched(&self.control, Stop::Soon).check() {
                     self.clock.now(Doing::Working);
                     let stopping = self.control.stop() >= Stop::Soon;
@@ -244,8 +245,8 @@ impl BatchReceiver {
         Ok(Some(Batch::new(slot, loan, &self.plan, header)))
     }
 
-    /// The slot of the next sequence number. `None`: the run is asked to stop. Where there is one, its wait goes on
-    /// until the caller works with it.
+    /// Waits for the slot of the next sequence number. `None`: the run is asked to stop. After success the clock keeps
+    /// counting as waiting until the caller changes it.
     fn acquire(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Option<ReadSlot>, RuntimeError> {
         let asked = Cell::new(false);
         let watched = self.producer.watched(&self.control, Stop::Soon);

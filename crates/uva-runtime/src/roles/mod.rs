@@ -1,5 +1,5 @@
-//! The three roles. Each is one loop that waits for input, waits for room, works and hands over; it neither knows nor
-//! cares whether its peers are threads or processes.
+//! The three roles. Each is one loop that waits for input, waits for a slot, works and hands over. It is independent of
+//! whether its peers are threads or processes.
 
 mod back_pressure;
 mod consumer;

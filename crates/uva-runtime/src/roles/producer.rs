@@ -1,4 +1,4 @@
-//! The producer: feature rows of each batch's nodes into feature slots.
+//! The producer: gathers the feature rows of each batch's nodes into feature slots.
 
 use std::sync::Arc;
 
@@ -23,25 +23,25 @@ use crate::plan::RunPlan;
 use crate::stage::{Doing, StageClock};
 use crate::widening::half_float;
 
-/// The one producer: it takes the batches in order, whichever sampler made them.
+/// The one producer: it takes the batches in order, from any sampler.
 pub(crate) struct ProducerRole<'a> {
     pub dataset: &'a Arc<Dataset>,
     pub plan: &'a RunPlan,
     pub control: &'a Arc<Control>,
-    /// The ids of the rows that the feature cache holds; `None` without one, and where it changes as the run goes.
+    /// The ids of the rows in the feature cache; `None` without a cache, and for one that changes during the run.
     pub cached_rows: Option<&'a FrozenBytes>,
     pub batches: Reader,
     pub features: Writer,
-    /// Feature slots on a GPU, where they are.
+    /// Feature slots on a GPU, if they are there.
     pub device: Option<DeviceSetup>,
-    /// Sampler `i` at place `i`.
+    /// Sampler `i` at index `i`.
     pub samplers: Vec<Peer>,
     pub consumer: Peer,
-    /// Told what a person may want to know.
+    /// Receives lines for people.
     pub note: &'a dyn Fn(&str),
 }
 
-/// Who moves the rows.
+/// The engine that moves the rows.
 enum Gather<'a> {
     Host(Box<dyn HostSource + 'a>),
     Device(Box<DeviceGather>),
@@ -51,7 +51,7 @@ impl ProducerRole<'_> {
     /// Gathers until the end is handed over.
     ///
     /// # Errors
-    /// A sampler or the consumer that is gone, a stop, an id out of range.
+    /// A sampler or the consumer that is gone; a stop; an id out of range.
     pub fn run(mut self) -> Result<(), RuntimeError> {
         let (plan, control) = (self.plan, self.control);
         let mut clock = StageClock::start(Arc::clone(control), PRODUCER);
@@ -79,8 +79,9 @@ impl ProducerRole<'_> {
         control.note_memory(PRODUCER);
         clock.log_end();
         match (&ended, gather, &self.consumer) {
-            // The GPU may wait for ever for a consumer whose process has gone. Of one that is a thread of this process
-            // every event has been recorded that a fill waits for, and what the fills use is freed when they have run.
+            // The GPU may wait forever for a consumer whose process is gone. A consumer that is a thread of this
+            // process has recorded every event that a fill waits for, and the fills' resources are freed when they have
+            // run.
             (Err(RuntimeError::PeerGone(_)), Gather::Device(device), Peer::Process { .. }) => {
                 device.abandon()
             }
@@ -98,8 +99,7 @@ impl ProducerRole<'_> {
             clock.now(Doing::WaitingInput);
             let sampler = &self.samplers[(sequence % self.samplers.len() as u64) as usize];
             let batch = self.batches.acquire(sequence, &sampler.watched(control, Stop::Now))?;
-            // Of the batches handed over, those that the consumer has neither used nor begun with: it is at its
-            // position.
+            // The batches handed over that the consumer has neither used nor begun: it is at its position.
             let queue = (sequence.saturating_sub(1)).saturating_sub(control.position(CONSUMER));
             clock.now(Doing::WaitingOutput);
             let mut slot = self.features.acquire(sequence, &self.consumer.watched(control, Stop::Now))?;
@@ -141,8 +141,8 @@ impl ProducerRole<'_> {
         }
         if let Gather::Device(device) = gather {
             clock.really(Doing::Working, device.drain()?);
-            // The consumer may still have waits for our events to enqueue: it has none left when it gives back the slot
-            // of the end, which then is free for the sequence behind it.
+            // The consumer may still enqueue waits for our events. It has none left once it gives back the slot of the
+            // end, which is then free for the sequence after it.
             clock.now(Doing::WaitingOutput);
             let behind = end + plan.options.feature_slots as u64;
             drop(self.features.acquire(behind, &self.consumer.watched(control, Stop::Now))?);
@@ -151,8 +151,8 @@ impl ProducerRole<'_> {
     }
 }
 
-/// The source of rows for slots of this layout in host memory, with a cache of the table's rows where there is one: of
-/// the rows with these ids, or one that evicts.
+/// The source of rows for slots of this layout in host memory. It has a cache of the table's rows where the run has
+/// one: of the rows with these ids, or one that evicts.
 pub(crate) fn source_on_host<'d>(
     dataset: &'d Dataset,
     layout: &BatchLayout,
@@ -185,7 +185,7 @@ pub(crate) fn source_on_host<'d>(
     .map_err(failed)
 }
 
-/// The rows as they are, or widened.
+/// The rows unchanged, or widened.
 pub(crate) fn as_asked_for<'d>(
     rows: impl InMemory + HostSource + 'd,
     half: Option<HalfFloat>,

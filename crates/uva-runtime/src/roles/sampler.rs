@@ -1,4 +1,4 @@
-//! The sampler: seeds and their neighbourhoods into batch slots.
+//! The sampler: writes seeds and their neighbourhoods into batch slots.
 
 use std::sync::Arc;
 
@@ -19,15 +19,16 @@ use crate::plan::{RunPlan, seed_order};
 use crate::schedule::Item;
 use crate::stage::{Doing, StageClock};
 
-/// One of `W` samplers: it makes the batches whose sequence number is its own index modulo `W`.
+/// One of `W` samplers. It makes the batches whose sequence number equals its own index modulo `W`.
 pub(crate) struct SamplerRole<'a> {
     pub index: usize,
     pub dataset: &'a Arc<Dataset>,
     pub plan: &'a RunPlan,
     pub control: &'a Arc<Control>,
-    /// The graph in the order of the list cache, where the run has one that the dataset's own order does not serve.
+    /// The graph in the order of the list cache, where a list cache needs one and the dataset's own order does not
+    /// serve.
     pub reordered: Option<Arc<FrozenBytes>>,
-    /// The GPU to sample on; `None`: the CPU samples.
+    /// The GPU to sample on; `None`: sample on the CPU.
     pub gpu: Option<Arc<Context>>,
     pub batches: Writer,
     pub producer: Peer,
@@ -37,7 +38,7 @@ impl SamplerRole<'_> {
     /// Samples until the end of the schedule.
     ///
     /// # Errors
-    /// A batch larger than its slot, a producer that is gone, a stop.
+    /// A batch larger than its slot; a producer that is gone; a stop.
     pub fn run(mut self) -> Result<(), RuntimeError> {
         let mut clock = StageClock::start(Arc::clone(self.control), FIRST_SAMPLER + self.index);
         let ended = self.sample_all(&mut clock);
@@ -48,7 +49,7 @@ impl SamplerRole<'_> {
     fn sample_all(&mut self, clock: &mut StageClock) -> Result<(), RuntimeError> {
         let (plan, control, place) = (self.plan, self.control, FIRST_SAMPLER + self.index);
         if plan.options.pin_samplers {
-            // Threads of the shuffle would inherit the one core.
+            // Threads of the shuffle would otherwise inherit the one core.
             machine::start_threads()?;
             machine::pin_to_core(self.index)?;
         }
@@ -75,7 +76,7 @@ impl SamplerRole<'_> {
             let watched = self.producer.watched(control, Stop::Now);
             let mut slot = self.batches.acquire(sequence, &watched)?;
             clock.now(Doing::Working);
-            // Only now: a turn that concerns this sequence became visible with the slot (`schedule`).
+            // Only now: a turn that affects this sequence became visible with the slot (`schedule`).
             let turn = control.turn();
             let (header, length) = match plan.schedule.item(sequence, turn) {
                 Item::Batch(key) => {
@@ -92,7 +93,7 @@ impl SamplerRole<'_> {
                 Item::End if plan.schedule.end(turn) == Some(sequence) => {
                     (BatchHeader::without_batch(HandOver::End), BatchHeader::BYTES)
                 }
-                // The end is another sampler's to hand over, or was this one's.
+                // Another sampler hands over the end, or this one already has.
                 Item::End => break,
             };
             header.write(slot.payload_mut());

@@ -1,4 +1,4 @@
-//! A role as a thread: its start, and how its end is told.
+//! A role as a thread: how it starts, and how it reports its end.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,7 +9,7 @@ use crate::control::{Control, Stop};
 use crate::peer::{Leaving, Peer};
 use crate::{RuntimeError, machine};
 
-/// Who a role that runs, or is about to run, as a thread is to its peers.
+/// The identity, for its peers, of a role that runs or will run as a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadName {
     name: String,
@@ -34,7 +34,7 @@ impl ThreadName {
         let leaving = Leaving(Arc::clone(&self.alive));
         let name = self.name.clone();
         let handle = std::thread::Builder::new()
-            // Shown by `top -H`, and 15 bytes long at most.
+            // Displayed by `top -H`, and at most 15 bytes long.
             .name(format!("uva-{name}"))
             .spawn(move || {
                 let _leaving = leaving;
@@ -76,7 +76,7 @@ pub(crate) struct RoleThreads {
 }
 
 impl RoleThreads {
-    /// None yet, of the run with this control page.
+    /// No threads yet, for the run with this control page.
     pub fn new(control: Arc<Control>) -> Self {
         Self { control, threads: Vec::new() }
     }
@@ -85,7 +85,7 @@ impl RoleThreads {
         self.threads.is_empty()
     }
 
-    /// Starts another.
+    /// Starts another role.
     pub fn start(
         &mut self,
         name: &ThreadName,
@@ -95,10 +95,10 @@ impl RoleThreads {
         Ok(())
     }
 
-    /// Joins those that have ended.
+    /// Joins the threads that have ended.
     ///
     /// # Errors
-    /// What any of them failed of.
+    /// The error of any of them.
     pub fn join_finished(&mut self) -> Result<(), RuntimeError> {
         let (finished, running) =
             std::mem::take(&mut self.threads).into_iter().partition(|thread| thread.handle.is_finished());
@@ -106,8 +106,8 @@ impl RoleThreads {
         first_error(finished).map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// Waits for all of them, and returns the error nearest to the cause, with its time: the first of all, and not that
-    /// of a role that only noticed another's end.
+    /// Waits for all of them, and returns the error nearest to the cause, with its time. That is the earliest error,
+    /// but not that of a role that only noticed another's end.
     pub fn join(&mut self) -> Option<(Instant, RuntimeError)> {
         first_error(std::mem::take(&mut self.threads))
     }
@@ -117,7 +117,7 @@ impl RoleThreads {
     /// # Errors
     /// As [`RoleThreads::join`].
     pub fn stop(&mut self) -> Result<(), RuntimeError> {
-        // A launcher stops the roles that are processes.
+        // The launcher stops roles that are processes.
         if !self.threads.is_empty() {
             self.control.set_stop(Stop::Now);
         }

@@ -1,26 +1,26 @@
-//! Declares a struct of options, and what can be derived from it.
+//! Declares a struct of options, and derives the rest from it.
 
 use serde_json::{Map, Value};
 
 use super::error::OptionError;
 use super::field::{Field, Purpose};
 
-/// A struct of options that [`options!`] declared. Options are named as in [`Field::name`].
+/// A struct that [`options!`] declared. Options are named as in [`Field::name`].
 pub trait Options: Default {
     /// Every field, in the order in which help lists them.
     const FIELDS: &'static [Field];
 
-    /// Sets a field of the struct to a value that [`Field::read`] returned. `false`: it has no such field, or the
-    /// field no such value.
+    /// Sets a field of the struct to a value that [`Field::read`] returned. `false`: there is no such field, or the
+    /// field does not accept the value.
     fn set(&mut self, field: &Field, text: &str) -> bool;
 
     /// A field's value as text.
     fn text(&self, field: &Field) -> String;
 
-    /// A field's value as messages and metrics have it.
+    /// A field's value in the form of messages and metrics.
     fn json(&self, field: &Field) -> Value;
 
-    /// Those that are options.
+    /// The fields that are options.
     fn declared() -> impl Iterator<Item = &'static Field> {
         Self::FIELDS.iter().filter(|field| field.is_option())
     }
@@ -30,14 +30,14 @@ pub trait Options: Default {
         Self::declared().find(|field| field.name == name)
     }
 
-    /// Whether an option has a use beside the others.
+    /// Whether an option takes effect, given the others.
     fn is_in_force(&self, field: &Field) -> bool {
         field.only_with.is_none_or(|(name, values)| {
             Self::field(name).is_some_and(|other| values().contains(&self.text(other).as_str()))
         })
     }
 
-    /// Options in force that this depends on.
+    /// The options in force that `purpose` depends on.
     fn that(&self, purpose: Purpose) -> impl Iterator<Item = &'static Field> {
         Self::declared().filter(move |field| field.purposes.contains(&purpose) && self.is_in_force(field))
     }
@@ -50,12 +50,12 @@ pub trait Options: Default {
     /// Checks each option in force by itself.
     ///
     /// # Errors
-    /// The first whose value is not one of those declared.
+    /// The first option whose value is out of range.
     fn check_ranges(&self) -> Result<(), OptionError> {
         let default = Self::default();
         for field in Self::declared().filter(|field| self.is_in_force(field)) {
             let text = self.text(field);
-            // A default may be no value: the option is not given then.
+            // A default may be no valid value: then the option is not given.
             if text == default.text(field) {
                 continue;
             }

@@ -1,23 +1,23 @@
-//! The error of an option, and how front ends spell what it says.
+//! The error of an option, and how front ends spell it.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// An option has a value that cannot be used. Programs match on [`field`](Self::field).
+/// An option has an unusable value. Programs match on [`field`](Self::field).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptionError {
     /// The option's name, with underscores: `batch_size`.
     pub field: String,
-    /// The value that is refused, as text. `None` where the reason gives it, or where it is not the value that is wrong.
+    /// The refused value, as text. `None` where the reason contains it, or where the value is not at fault.
     pub value: Option<String>,
-    /// What is wrong, and what to give instead. Other options stand in it as `` `slot_bytes` `` or
-    /// `` `slot_bytes=64MiB` ``; [`Spelling::sentence`] writes them as a front end does.
+    /// What is wrong, and what to give instead. Other options appear in it as `` `slot_bytes` `` or ``
+    /// `slot_bytes=64MiB` ``; [`Spelling::sentence`] writes them as a front end does.
     pub reason: String,
 }
 
 impl OptionError {
-    /// An option and its value are refused.
+    /// Refuses an option and its value.
     pub fn new(field: impl Into<String>, value: impl fmt::Display, reason: impl Into<String>) -> Self {
         Self { field: field.into(), value: Some(value.to_string()), reason: reason.into() }
     }
@@ -27,12 +27,12 @@ impl OptionError {
         if value.is_empty() { Self::of(field, reason) } else { Self::new(field, value, reason) }
     }
 
-    /// An option is refused, whatever its value.
+    /// Refuses an option regardless of its value.
     pub fn of(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { field: field.into(), value: None, reason: reason.into() }
     }
 
-    /// Of a message that begins with the option, as in `` `expand=new`: … ``, or has it somewhere.
+    /// From a message that begins with the option, as in `` `expand=new`: … ``, or contains it.
     #[must_use]
     pub fn in_front_of(message: &str, field: &str) -> Self {
         let begins = message.strip_prefix('`').and_then(|rest| rest.split_once("`: "));
@@ -80,7 +80,7 @@ impl Spelling {
         }
     }
 
-    /// A sentence whose `` `options` `` are written as this front end does. Other text between backticks stays.
+    /// A sentence in which `` `options` `` are written as this front end does. Other text between backticks stays.
     #[must_use]
     pub fn sentence(self, text: &str) -> String {
         let mut spelled = String::with_capacity(text.len());
@@ -102,7 +102,7 @@ impl Spelling {
     }
 }
 
-/// Whether it is spelled as options are. Commands and code have spaces or other letters.
+/// Whether it is spelled like an option. Commands and code have spaces or other letters.
 fn is_a_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_lowercase())
         && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')

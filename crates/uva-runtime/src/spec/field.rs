@@ -1,4 +1,4 @@
-//! What an option is: its name, help, values, and what depends on it.
+//! An option: its name, help, values, and what depends on it.
 
 use super::size::ByteSize;
 use super::whole::{Whole, whole};
@@ -6,9 +6,9 @@ use super::whole::{Whole, whole};
 /// What depends on an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Which nodes and edges a batch has: a state of the loader's has to agree in it, and so has a checkpoint.
+    /// Which nodes and edges a batch has. A saved state of the loader has to agree in it, and so does a checkpoint.
     Identity,
-    /// Which lists and rows are read how often: a cache plan is made for one value.
+    /// How often each list and row is read: a cache plan is made for one value.
     Plan,
     /// How many bytes a batch takes, or which arrays it has.
     Layout,
@@ -29,7 +29,7 @@ impl Purpose {
     }
 }
 
-/// One of the names that an option takes.
+/// One of the names that an option accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The name.
@@ -38,16 +38,16 @@ pub struct Choice {
     pub help: &'static str,
 }
 
-/// Which values an option takes.
+/// Which values an option accepts.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// On where it is given.
+    /// On when given.
     Switch,
     /// A whole number.
     Whole(Whole),
     /// Bytes, with a unit or without.
     Size,
-    /// Whole numbers from 1, or -1, divided by commas: one a hop, at most so many.
+    /// Whole numbers from 1, or -1, separated by commas: one a hop, up to a maximum.
     Fanouts {
         /// The most hops.
         most: usize,
@@ -58,33 +58,33 @@ pub enum Kind {
     Internal,
 }
 
-/// An option's name, and those of its values that another option needs.
+/// An option, and those of its values that enable another option.
 pub type OnlyWith = (&'static str, fn() -> Vec<&'static str>);
 
 /// An option.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// The name, with underscores, as Python has it. The command line has dashes.
+    /// The name, with underscores, as in Python. The command line uses dashes.
     pub name: &'static str,
     /// The name of the struct's field.
     pub field: &'static str,
     doc: &'static str,
-    /// What stands for the value in help: `NODES`. Empty for a switch.
+    /// The placeholder of the value in help: `NODES`. Empty for a switch.
     pub value: &'static str,
-    /// Which values it takes.
+    /// Which values it accepts.
     pub kind: Kind,
-    /// Where help lists it.
+    /// The section of help that lists it.
     pub group: &'static str,
     /// What depends on it.
     pub purposes: &'static [Purpose],
-    /// What is taken where nothing is given, if that is no constant.
+    /// The default, described, where it is no constant.
     pub unless_given: Option<&'static str>,
-    /// Computes it; without this the struct's default counts.
+    /// Computes the default; without this the struct's default applies.
     pub computed: Option<fn() -> String>,
-    /// The option that must have one of these values for this one to have a use.
+    /// The option that must have one of these values for this one to take effect.
     pub only_with: Option<OnlyWith>,
-    /// Checkpoints of every version hold it. Others hold it only where it is not the default, so that checkpoints from
-    /// before it existed still fit.
+    /// Whether checkpoints of every version hold it. Others hold it only where it is not the default, so that
+    /// checkpoints from before it existed still fit.
     pub in_every_checkpoint: bool,
 }
 
@@ -140,7 +140,7 @@ impl Field {
         Self { value: "SIZE", kind: Kind::Size, ..Self::internal() }
     }
 
-    /// Fanouts, at most so many.
+    /// Fanouts, at most `most`.
     #[must_use]
     pub const fn fanouts(most: usize) -> Self {
         Self { value: "F,F,…", kind: Kind::Fanouts { most }, ..Self::internal() }
@@ -152,43 +152,43 @@ impl Field {
         Self { value, kind: Kind::Choice(choices), ..Self::internal() }
     }
 
-    /// Another name than the struct's field has.
+    /// Sets a name that differs from the struct's field.
     #[must_use]
     pub const fn named(self, name: &'static str) -> Self {
         Self { name, ..self }
     }
 
-    /// Where help lists it, and what depends on it.
+    /// Sets the section of help, and what depends on it.
     #[must_use]
     pub const fn of(self, group: &'static str, purposes: &'static [Purpose]) -> Self {
         Self { group, purposes, ..self }
     }
 
-    /// What is taken where nothing is given.
+    /// Sets the description of a default that is no constant.
     #[must_use]
     pub const fn unless_given(self, said: &'static str) -> Self {
         Self { unless_given: Some(said), ..self }
     }
 
-    /// The same, computed on the machine that it is for.
+    /// The same for a default computed on the machine at hand.
     #[must_use]
     pub const fn computed(self, said: &'static str, computed: fn() -> String) -> Self {
         Self { unless_given: Some(said), computed: Some(computed), ..self }
     }
 
-    /// Of use only where option `name` has one of these values.
+    /// Takes effect only where option `name` has one of these values.
     #[must_use]
     pub const fn only_with(self, name: &'static str, values: fn() -> Vec<&'static str>) -> Self {
         Self { only_with: Some((name, values)), ..self }
     }
 
-    /// In checkpoints of every version.
+    /// Puts it into checkpoints of every version.
     #[must_use]
     pub const fn in_every_checkpoint(self) -> Self {
         Self { in_every_checkpoint: true, ..self }
     }
 
-    /// The declaration of the struct's field of this name and documentation.
+    /// Adds the name and documentation of the struct's field.
     #[must_use]
     pub const fn declared(self, field: &'static str, doc: &'static str) -> Self {
         let name = if self.name.is_empty() { field } else { self.name };
@@ -213,7 +213,7 @@ impl Field {
         self.doc.trim().trim_end_matches('.')
     }
 
-    /// What it does, with the default where that is no constant.
+    /// What it does, with a default that is no constant.
     #[must_use]
     pub fn help(&self) -> String {
         match self.unless_given {
@@ -222,7 +222,7 @@ impl Field {
         }
     }
 
-    /// The values it takes, for the documentation.
+    /// The values it accepts, for the documentation.
     #[must_use]
     pub fn range(&self) -> String {
         match self.kind {
@@ -237,8 +237,8 @@ impl Field {
         }
     }
 
-    /// Reads a value as people write it, and returns it as [`OptionValue::of_text`](super::OptionValue::of_text) takes
-    /// it.
+    /// Reads a value as people write it. Returns it in the form that
+    /// [`OptionValue::of_text`](super::OptionValue::of_text) reads.
     ///
     /// # Errors
     /// What is wrong with it. The message does not name the option.

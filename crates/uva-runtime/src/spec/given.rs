@@ -1,4 +1,4 @@
-//! Values of options that somebody gave, by name.
+//! Options given by name, and their values.
 
 use std::marker::PhantomData;
 
@@ -10,7 +10,7 @@ use super::error::OptionError;
 use super::field::{Field, Purpose};
 use super::nearest::nearest;
 
-/// Options as they were given: those that were not stay open until [`options`](Self::options).
+/// Options as they were given. Those not given stay open until [`options`](Self::options).
 #[derive(Clone, Debug)]
 pub struct Given<O> {
     /// A value for each of [`Options::FIELDS`], as [`Field::read`] returned it.
@@ -28,7 +28,7 @@ impl<O: Options> Given<O> {
     /// Gives an option.
     ///
     /// # Errors
-    /// There is no such option (the message has the nearest), or it does not take this value.
+    /// There is no such option (the message suggests the nearest), or it does not accept this value.
     pub fn give(&mut self, name: &str, text: &str) -> Result<(), OptionError> {
         let Some(place) = place::<O>(name) else {
             let near = nearest(name, O::declared().map(|field| field.name));
@@ -59,8 +59,8 @@ impl<O: Options> Given<O> {
         options
     }
 
-    /// Those that something other than speed depends on, where they are not the default: as `(option, value)`, in the
-    /// order of their declaration.
+    /// Given options that affect more than speed and differ from their default, as `(option, value)`, in the order of
+    /// their declaration.
     pub fn that_make_batches(&self) -> impl Iterator<Item = (&'static Field, &str)> {
         let default = O::default();
         O::FIELDS.iter().zip(&self.values).filter_map(move |(field, value)| {
@@ -72,10 +72,10 @@ impl<O: Options> Given<O> {
         })
     }
 
-    /// Checks that each option given has a use beside the others.
+    /// Checks that each option given takes effect beside the others.
     ///
     /// # Errors
-    /// The first that has none.
+    /// The first that has no effect.
     pub fn check_use(&self, options: &O) -> Result<(), OptionError> {
         for (field, value) in O::FIELDS.iter().zip(&self.values) {
             if let (Some((other, needed)), Some(_), false) =
@@ -93,8 +93,8 @@ impl<O: Options> Given<O> {
         Ok(())
     }
 
-    /// Adds every option to a map, as metrics have it: `null` where nothing was given and the default is no constant.
-    /// Options that have no use beside the others are left out unless given.
+    /// Adds every option to a map, in the form of the metrics: `null` where nothing was given and the default is no
+    /// constant. Options that take no effect beside the others are left out unless given.
     ///
     /// # Errors
     /// The serializer's.

@@ -1,9 +1,9 @@
-//! Options, each declared once: command line, configuration file, Python keywords, checkpoint fingerprints, messages to
-//! roles and the reference in the documentation are derived from the declarations.
+//! Options, each declared once. The declarations generate command line, configuration file, Python keywords, checkpoint
+//! fingerprints, messages to roles and the reference in the documentation.
 //!
-//! [`options!`] declares a struct of options. Each of its fields comes with its help (the doc comment), its default and a
-//! [`Field`]: what values it takes and what depends on it ([`Purpose`]). [`Given`] holds values that somebody gave by
-//! name, and makes the struct of them.
+//! [`options!`] declares a struct of options. Each of its fields has its help (the doc comment), its default and a
+//! [`Field`]: the values it accepts and what depends on it ([`Purpose`]). [`Given`] holds values that were given by
+//! name, and builds the struct from them.
 //!
 //! Nothing here knows a particular option, a command line or Python.
 

@@ -1,7 +1,7 @@
-//! The closest known name to one that is unknown.
+//! The closest known name to an unknown one.
 
-/// The name most like `name`, if any is like it at all. The measure and its limit are clap's, so that a file and a
-/// command line suggest the same.
+/// The name most similar to `name`, if any is similar enough. The measure and its limit are clap's, so that a file and
+/// a command line suggest the same.
 pub fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     names
         .into_iter()

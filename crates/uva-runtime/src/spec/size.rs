@@ -1,15 +1,15 @@
-//! Sizes as people write them: `512MiB`, `6GiB`, `1.5GB`.
+//! Sizes in human-readable form: `512MiB`, `6GiB`, `1.5GB`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
 
-/// A number of bytes, as an option has it.
+/// A number of bytes, as the value of an option.
 ///
-/// Binary units (`KiB`, `MiB`, `GiB`, `TiB`) count in 1024s, decimal ones (`kB`, `MB`, `GB`, `TB`) in 1000s; a
-/// number alone, or one with `B`, is bytes. The letters' case does not matter. A bare `M` or `G` is refused,
-/// because half of all tools mean 1000s by it and the other half 1024s.
+/// Binary units (`KiB`, `MiB`, `GiB`, `TiB`) count in 1024s, decimal ones (`kB`, `MB`, `GB`, `TB`) in 1000s. A number
+/// alone, or one with `B`, is bytes. Letter case does not matter. A bare `M` or `G` is refused, because half of all
+/// tools mean 1000s by it and the other half 1024s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct ByteSize(u64);
@@ -93,7 +93,7 @@ fn unit_bytes(number: &str, unit: &str) -> Result<u128, SizeError> {
 }
 
 impl fmt::Display for ByteSize {
-    /// The largest binary unit that leaves at least 1, with one digit after the point unless it comes out even.
+    /// Uses the largest binary unit that gives at least 1, with one digit after the point unless the number is whole.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(&str, u64); 4] =
             [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];

@@ -4,14 +4,14 @@ use serde_json::Value;
 
 /// A value that text and JSON can hold.
 pub trait OptionValue: Sized + PartialEq {
-    /// Reads what [`text`](Self::text) writes; `None` for other text. Messages for people are
-    /// [`Field::read`](super::Field::read)'s.
+    /// Reads what [`text`](Self::text) writes; `None` for other text. [`Field::read`](super::Field::read) writes the
+    /// messages for people.
     fn of_text(text: &str) -> Option<Self>;
 
-    /// As a command line has it. Empty where there is no value.
+    /// As on a command line. Empty where there is no value.
     fn text(&self) -> String;
 
-    /// As messages and metrics have it.
+    /// As in messages and metrics.
     fn json(&self) -> Value {
         self.text().into()
     }

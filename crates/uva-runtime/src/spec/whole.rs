@@ -1,11 +1,11 @@
 //! Whole numbers within bounds.
 
-/// The bounds of a whole number; both belong to it.
+/// The bounds of a whole number, both inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Whole {
     /// The least value.
     pub least: u64,
-    /// The greatest value. `None`: the type's, which messages need not name.
+    /// The greatest value. `None`: the type's own, which messages need not name.
     pub most: Option<u64>,
     /// The greatest value of the type.
     pub type_most: u64,
@@ -14,7 +14,7 @@ pub struct Whole {
 /// Reads a whole number within bounds.
 ///
 /// # Errors
-/// What is wrong with it; the message has both bounds.
+/// What is wrong with it; the message names both bounds.
 pub fn whole(text: &str, bounds: Whole) -> Result<u64, String> {
     let Whole { least, most, type_most } = bounds;
     let number: i128 = text.parse().map_err(|_| format!("'{text}' is no whole number"))?;

@@ -1,4 +1,4 @@
-//! A checkpoint that a run would replace: it is refused before anything starts.
+//! Refuses, before anything starts, to replace an existing checkpoint.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -8,7 +8,7 @@ use uva_model::checkpoint::{self, Found, FoundContent};
 use super::state::TrainingState;
 use crate::RuntimeError;
 
-/// Refuses a directory with a checkpoint, and says what there is and what to do.
+/// Refuses a directory with a checkpoint; the message describes it and the ways out.
 ///
 /// # Errors
 /// [`RuntimeError::Usage`].
@@ -46,7 +46,7 @@ fn counted(number: u32, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
-/// In the largest unit of which there is at least one.
+/// In the largest unit that gives at least one.
 fn rounded(age: Duration) -> String {
     match age.as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),
@@ -87,7 +87,7 @@ mod tests {
                 Found { written: Some(now - Duration::from_secs(200_000)), content: None },
                 "a checkpoint.json that cannot be read, written 2 days ago",
             ),
-            // A clock that was set back says nothing.
+            // The age is unknown if the clock was set back.
             (
                 Found {
                     written: Some(now + Duration::from_secs(9)),

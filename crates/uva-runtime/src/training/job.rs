@@ -1,4 +1,4 @@
-//! What the launcher asks of the built-in consumer, as both read it.
+//! The job that the launcher gives the built-in consumer.
 
 use std::path::PathBuf;
 
@@ -22,31 +22,32 @@ pub enum EvaluateBy {
 /// What the consumer does with the batches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainingOptions {
-    /// Model and optimiser. Its threads, where it says none, are the checkpoint's on a resume, else
+    /// Model and optimiser. Where it sets no threads, a resume takes the checkpoint's, else
     /// [`usual_threads`](Self::usual_threads).
     pub trainer: TrainerOptions,
-    /// Threads where nobody has asked for a number; `None` leaves libtorch's own choice.
+    /// Threads where no number was requested; `None` leaves libtorch's own choice.
     #[serde(default)]
     pub usual_threads: Option<usize>,
     /// How to validate and test.
     pub evaluate_by: EvaluateBy,
-    /// What the best model is best by, and early stopping stops by; `None` for what is usual ([`super::task()`]).
+    /// The metric that selects the best model and controls early stopping; `None` for the usual one
+    /// ([`super::task()`]).
     #[serde(default)]
     pub metric: Option<Metric>,
-    /// Stop when this many epochs in a row brought no better validation, and test the best model. May change
-    /// on a resume.
+    /// Stop when this many epochs in a row brought no better validation, and test the best model. May change on a
+    /// resume.
     pub patience: Option<u32>,
     /// Directory for checkpoints.
     pub checkpoint: Option<PathBuf>,
-    /// Write one after every so many training batches, besides the one at each epoch's end.
+    /// Write one every this many training batches, besides the one at each epoch's end.
     pub checkpoint_every: Option<u32>,
     /// Continue from the checkpoint in the directory, if there is one.
     pub resume: bool,
-    /// Let the first checkpoint replace one that is in the directory. Without it, and without `resume`, such a directory
-    /// is refused.
+    /// Let the first checkpoint replace an existing one in the directory. Without this option and without `resume`,
+    /// such a directory is refused.
     #[serde(default)]
     pub overwrite_checkpoint: bool,
-    /// What a checkpoint must agree with to be continued: options and dataset, field by field.
+    /// What a checkpoint must match for the run to continue from it: options and dataset, field by field.
     pub fingerprint: Value,
 }
 
@@ -55,14 +56,14 @@ pub struct TrainingOptions {
 pub enum Job {
     /// Train; the result is a [`TrainingOutcome`](super::TrainingOutcome).
     Train(TrainingOptions),
-    /// Train one batch and report the memory that it leaves; the result is a [`TrialOutcome`].
+    /// Train one batch and report the memory it leaves; the result is a [`TrialOutcome`].
     Trial(TrainingOptions),
 }
 
 /// What a trial found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialOutcome {
-    /// Bytes of the GPU's memory that nobody had taken behind the batch.
+    /// Bytes of the GPU's memory still free after the batch.
     pub free: u64,
     /// Bytes of the GPU's memory.
     pub total: u64,

@@ -1,8 +1,8 @@
 //! Training a built-in model: a whole run around the consumer, from the dataset to the last line of the metrics.
 //!
-//! `run` plans it and runs it, in processes or in this one. The model itself is trained by a program of its own
-//! ([`TrainerProgram`]), or by the caller's [`Consume`](crate::launcher::Consume) where that program trains in process.
-//! Nothing here links libtorch.
+//! `run` plans it and runs it, in processes or in this one. A separate program trains the model itself
+//! ([`TrainerProgram`]); in process, the caller's [`Consume`](crate::launcher::Consume) does. Nothing here links
+//! libtorch.
 
 mod existing;
 mod job;

@@ -1,5 +1,5 @@
-//! Whether the machine has the memory that training takes at least, asked before anything starts: the kernel ends a
-//! process that takes more than there is, and says nothing to it.
+//! Checks, before anything starts, that the machine has the memory that training needs at least. Otherwise the kernel
+//! kills the process that takes too much, without a message.
 
 use rustix::process::{Resource, getrlimit};
 use uva_cuda::memory::HostMemory;
@@ -10,10 +10,10 @@ use super::job::{EvaluateBy, TrainingOptions};
 use crate::RuntimeError;
 use crate::backend::Backend;
 
-/// Refuses a model that this machine cannot hold. `batch_size` is that of the largest batch there is.
+/// Refuses a model that this machine cannot hold. `batch_size` is the size of the largest batch.
 ///
 /// # Errors
-/// [`RuntimeError::Missing`] with what it takes, what there is, and where the model's size is from.
+/// [`RuntimeError::Missing`] with the memory needed, the memory there is, and the source of the model's size.
 pub(super) fn check(
     dataset: &Dataset,
     options: &TrainingOptions,
@@ -22,7 +22,7 @@ pub(super) fn check(
 ) -> Result<(), RuntimeError> {
     let shapes = shapes(dataset, options, batch_size);
     let footprint = Footprint::new(&options.trainer, &shapes);
-    // What a GPU's memory holds its own process finds out.
+    // The process on the GPU checks the GPU's memory itself.
     let need = if backend.cuda().is_some() { footprint.beside_a_gpu() } else { footprint.on_host() };
     let Some(limit) = limits().into_iter().find(|limit| limit.bytes < need) else { return Ok(()) };
     let count = |number: u64| grouped(&number.to_string());
@@ -47,7 +47,7 @@ pub(super) fn check(
     )))
 }
 
-/// The least memory that a training with these options takes.
+/// A lower bound on the memory of a training with these options.
 pub(super) fn footprint(dataset: &Dataset, options: &TrainingOptions, batch_size: usize) -> Footprint {
     Footprint::new(&options.trainer, &shapes(dataset, options, batch_size))
 }
@@ -65,14 +65,14 @@ fn shapes(dataset: &Dataset, options: &TrainingOptions, batch_size: usize) -> Sh
 struct Limit {
     bytes: u64,
     name: String,
-    /// What lifts it, where something does.
+    /// What raises it, where anything does.
     remedy: &'static str,
 }
 
-/// Those that the system tells of.
+/// The limits that the system reports.
 fn limits() -> Vec<Limit> {
     let mut limits = Vec::new();
-    // Where the system does not say what there is, it is not known to be too little.
+    // Where the system does not report its memory, do not assume that it is too little.
     if let Ok(memory) = HostMemory::read() {
         let (bytes, name) = memory.tightest_limit();
         limits.push(Limit { bytes, name, remedy: "" });

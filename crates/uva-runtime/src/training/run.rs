@@ -1,4 +1,4 @@
-//! A whole training run: checks everything that can be checked first, then starts the roles, and sums up at the end.
+//! A whole training run: checks first everything that can be checked, then starts the roles, and sums up at the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -28,9 +28,9 @@ use crate::preparation::Preparation;
 use crate::topology::Placement;
 use crate::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine, mps};
 
-/// Bytes up to which glibc takes an allocation of a consumer from its heap, and freed ones at the heap's end that it
-/// keeps, instead of giving them back to the kernel and faulting fresh pages in for the next batch. Larger ones, such as
-/// the tables of an evaluation on full neighbourhoods, go back.
+/// glibc serves a consumer's allocations up to this many bytes from its heap, and keeps up to `KEPT_MEMORY` freed bytes
+/// at the heap's end. So it does not return them to the kernel and fault in fresh pages for the next batch. Larger
+/// allocations, such as the tables of a full-neighbourhood evaluation, go back.
 ///
 /// GraphSAGE, hidden 128, fanouts 10,10, batches of 1000 (tensors of 4 to 30 MB), one core, an epoch of 50 batches: page
 /// faults fall from 250,000 to 45,000, and the kernel's time from 0.35 to 0.09 s. With pages of 2 MiB on top
@@ -38,25 +38,26 @@ use crate::{FeatureType, LoaderOptions, Passes, Runtime, RuntimeError, machine, 
 const KEPT_ALLOCATION: usize = 1 << 30;
 const KEPT_MEMORY: usize = 2 << 30;
 
-/// A training run that can be started: its options fit each other, its dataset and its checkpoint.
+/// A training run that is ready to start: its options fit each other, its dataset and its checkpoint.
 #[derive(Debug)]
 pub struct TrainingRun {
     preparation: Preparation,
     options: TrainingOptions,
     decision: Decision,
     trainer: Trainer,
-    /// The directory of `options.checkpoint`, which is this run's alone.
+    /// The directory of `options.checkpoint`, claimed by this run.
     checkpoint: Option<CheckpointDirectory>,
-    /// What there is to say of the options before it starts.
+    /// Notes about the options, given before the run starts.
     notes: Vec<String>,
 }
 
 impl TrainingRun {
-    /// Checks and plans a run. Writes nothing, but the directory for checkpoints where that is missing, and claims it.
+    /// Checks and plans a run. Claims the checkpoint directory, and creates it where it is missing; writes nothing
+    /// else.
     ///
     /// # Errors
-    /// [`RuntimeError::Usage`] and [`RuntimeError::Input`], naming the option or file: everything a run can be
-    /// refused for before its first batch. [`RuntimeError::Missing`] for a GPU that was asked for and cannot be had.
+    /// [`RuntimeError::Usage`] and [`RuntimeError::Input`], naming the option or file: everything that can refuse a run
+    /// before its first batch. [`RuntimeError::Missing`] for a GPU that was requested and is not available.
     pub fn new(
         dataset: Dataset,
         loader: &LoaderOptions,
@@ -69,7 +70,7 @@ impl TrainingRun {
         let task = task(&dataset, options.metric)?;
         options.metric = Some(task.metric);
         options.fingerprint = fingerprint(&dataset, loader, &options)?;
-        // Before the state is read: another run would go on changing it.
+        // Before the state is read: otherwise another run could still change it.
         let checkpoint = options.checkpoint.as_deref().map(CheckpointDirectory::claim).transpose()?;
         if let Some(directory) = options.checkpoint.as_deref()
             && !options.resume
@@ -97,7 +98,7 @@ impl TrainingRun {
         let mut plan = RunPlan::new(&dataset, &loader, passes)?;
         let decision = backend::decide(backend, trainer.is_here(), || trainer.probe())?;
         preflight::check(&dataset, &options, plan.largest_batch(&dataset), &decision.backend)?;
-        // Who widens is known only now: the model takes what the producer does not.
+        // Only now is it known which role widens: the model takes what the producer does not widen.
         loader.feature_type = asked.for_models(dataset.features().element, decision.backend.cuda().is_some());
         if loader.feature_type != plan.options.feature_type {
             plan = RunPlan::new(&dataset, &loader, passes)?;
@@ -112,9 +113,9 @@ impl TrainingRun {
         self.options.trainer.threads.filter(|_| self.decision.backend.cuda().is_none())
     }
 
-    /// What a consumer's process needs in its environment, and this one before it loads libtorch if it is to train in
-    /// process: without it MKL may sum in another order from one run to the next, and glibc gives every large tensor
-    /// pages that the kernel has to clear first.
+    /// Environment variables that a consumer's process needs. For training in process, this process needs them before
+    /// it loads libtorch. Without them MKL may sum in another order from one run to the next, and glibc gives every
+    /// large tensor pages that the kernel has to clear first.
     pub fn environment(&self) -> Vec<(String, String)> {
         let mut environment = vec![
             ("MKL_CBWR".to_owned(), "AUTO,STRICT".to_owned()),
@@ -125,15 +126,15 @@ impl TrainingRun {
         if let Some(threads) = self.options.trainer.threads {
             environment.push(("OMP_NUM_THREADS".to_owned(), threads.to_string()));
         }
-        // A daemon at the default place would make a client of this process, unasked.
+        // A daemon at the default place would otherwise make this process its client.
         if self.trainer.is_here() && self.decision.backend.cuda().is_some() {
             environment.extend(mps::environment_without());
         }
         environment
     }
 
-    /// What the run would start and take. The model's share is a bound from below: it leaves out what depends on a
-    /// batch's neighbours.
+    /// What the run would start and use. The model's share is a lower bound: it leaves out what depends on a batch's
+    /// neighbours.
     #[must_use]
     pub fn dry_run(&self) -> DryRun {
         let placement = if self.trainer.is_here() { Placement::Threads } else { Placement::Processes };
@@ -151,10 +152,10 @@ impl TrainingRun {
         self.preparation.dry_run(&self.decision.backend, placement, more)
     }
 
-    /// Runs to the end. `options` is what the metrics' first line shows as such.
+    /// Runs to the end. The metrics' first line shows `options` unchanged.
     ///
     /// # Errors
-    /// Whatever ended it early; see [`crate::launcher`].
+    /// Any failure or interrupt that ended it early; see [`crate::launcher`].
     pub fn run(mut self, options: Value, observer: &mut dyn Observer) -> Result<End, RuntimeError> {
         let decision = self.decision.clone();
         let (outcome, Told { roles, memory, seconds }) = match self.trainer.clone() {
@@ -235,7 +236,7 @@ impl TrainingRun {
         Ok(())
     }
 
-    /// What the roles' processes need in theirs. All may look for NVRTC beside the libtorch that trains.
+    /// The environment of the roles' processes. All may look for NVRTC beside the libtorch that trains.
     fn environments(&self, program: &TrainerProgram) -> Environments {
         let own = self.environment().into_iter().map(|(name, value)| (name, Some(value)));
         let libtorch = program.libtorch.clone().into_iter().collect::<Vec<_>>();
@@ -280,11 +281,11 @@ impl TrainingRun {
         let signals = SignalThread::start(Arc::clone(control))?;
         let trained = consume(receiver, dataset, job, observer);
         let memory = runtime.memory();
-        // A role that failed knows more about it than the consumer that noticed.
+        // A role that failed knows more about the failure than the consumer that noticed it.
         let stopped = runtime.stop();
         let outcome = match (trained, stopped, signals.arrived()) {
             (Err(RuntimeError::PeerGone(_)), Err(cause), _) => return Err(cause),
-            // As with processes: a failure, of the interrupt's checkpoint say, is told even so.
+            // As with processes: a failure, for example of the interrupt's checkpoint, is reported even so.
             (Err(error), ..) if !matches!(error, RuntimeError::PeerGone(_)) => {
                 return Err(within_evaluation(error, runtime.parts().2));
             }
@@ -296,13 +297,13 @@ impl TrainingRun {
     }
 }
 
-/// What the consumer ended with.
+/// Parses the consumer's result.
 fn outcome_of(done: Value) -> Result<TrainingOutcome, RuntimeError> {
     serde_json::from_value(done)
         .map_err(|error| RuntimeError::Failed(format!("the consumer's result cannot be read: {error}")))
 }
 
-/// An error of a consumer in this process, which says where it failed as the launcher does of one that is a process.
+/// An error of a consumer in this process, with where it failed, as the launcher adds it for a process.
 fn within_evaluation(error: RuntimeError, control: &Control) -> RuntimeError {
     let evaluation = control.evaluation().and_then(|(split, epoch)| evaluating(split, epoch));
     match evaluation {
@@ -311,15 +312,15 @@ fn within_evaluation(error: RuntimeError, control: &Control) -> RuntimeError {
     }
 }
 
-/// What there is to tell of a run besides what was trained.
+/// What a run reports besides the training itself.
 struct Told {
     roles: Roles,
     memory: Vec<ProcessMemory>,
     seconds: f64,
 }
 
-/// Settles how many threads train: as many as were asked for, else as many as `before`, in the run that is resumed, else
-/// the usual number. Says so where that is not what one would expect.
+/// Settles the number of training threads: the requested one, else `before`, the number of the run being resumed, else
+/// the usual one. Returns a note where the number may surprise.
 fn settle_threads(options: &mut TrainingOptions, before: Option<usize>) -> Option<String> {
     let (asked, usual) = (options.trainer.threads, options.usual_threads);
     options.trainer.threads = asked.or(before).or(usual);
@@ -335,8 +336,8 @@ fn settle_threads(options: &mut TrainingOptions, before: Option<usize>) -> Optio
     }
 }
 
-/// What must be the same for a checkpoint to be continued: everything that a batch or a loss depends on. How many
-/// epochs there are, and what only changes the speed, may differ.
+/// What must be equal for a run to continue from a checkpoint: everything that a batch or a loss depends on. The number
+/// of epochs, and options that only change the speed, may differ.
 fn fingerprint(
     dataset: &Dataset,
     loader: &LoaderOptions,
@@ -356,8 +357,8 @@ fn fingerprint(
     Ok(fingerprint.into())
 }
 
-/// Listens for SIGINT and SIGTERM while the roles are threads: the first asks the run to end soon, the second ends
-/// the process.
+/// Listens for SIGINT and SIGTERM while the roles are threads. The first asks the run to end soon, the second ends the
+/// process.
 struct SignalThread {
     arrived: Arc<AtomicI32>,
     handle: signal_hook::iterator::Handle,
@@ -376,7 +377,7 @@ impl SignalThread {
             .name("signals".to_owned())
             .spawn(move || {
                 for signal in signals.forever() {
-                    // Relaxed: the number stands alone; who reads it does so after the run has ended.
+                    // Relaxed: the number stands alone; it is read after the run has ended.
                     if seen.swap(signal, Ordering::Relaxed) != 0 {
                         std::process::exit(128 + signal);
                     }

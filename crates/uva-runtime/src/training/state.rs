@@ -1,4 +1,4 @@
-//! What a checkpoint keeps of a run, and what comes of one.
+//! What a checkpoint stores of a run, and what a run results in.
 
 use serde::{Deserialize, Serialize};
 use uva_model::checkpoint::{self, CheckpointError};
@@ -19,7 +19,7 @@ pub struct TrainingState {
     pub best: Option<Best>,
     /// Epochs since then.
     pub epochs_without_gain: u32,
-    /// Threads that it was trained with last: equal losses need equal numbers. Checkpoints of before it was kept have
+    /// Threads of the last training: equal losses need equal numbers. Checkpoints from before this field existed have
     /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub train_threads: Option<usize>,
@@ -30,19 +30,19 @@ pub struct TrainingState {
 pub struct Best {
     /// From 0.
     pub epoch: u32,
-    /// Its validation, by the run's metric.
+    /// Its validation result, by the run's metric.
     #[serde(alias = "accuracy")]
     pub value: f64,
 }
 
-/// What came of training.
+/// The result of training.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrainingOutcome {
     /// Epochs finished, earlier runs included.
     pub epochs: u32,
     /// Training batches of this run.
     pub batches: u64,
-    /// Seconds of this run that went by while training batches were used or waited for.
+    /// Seconds of this run during which training batches were used or awaited.
     pub training_seconds: f64,
     /// See [`crate::metrics::End::test_accuracy`].
     pub test_accuracy: Option<f64>,
@@ -56,7 +56,7 @@ pub struct TrainingOutcome {
     pub best: Option<Best>,
     /// Early stopping ended it.
     pub stopped_early: bool,
-    /// What the caches did for this run's training batches; `None` without any.
+    /// Cache counts of this run's training batches; `None` without caches.
     pub cache: Option<CacheTotals>,
     /// SIGINT or SIGTERM ended it; a checkpoint was written where there is a directory for them.
     pub interrupted: bool,
@@ -66,7 +66,7 @@ pub struct TrainingOutcome {
 /// libtorch.
 ///
 /// # Errors
-/// [`RuntimeError::Input`] when the checkpoint is of other options or another dataset (the message names what
+/// [`RuntimeError::Input`] when the checkpoint is for other options or another dataset (the message names what
 /// differs), or cannot be read.
 pub fn saved_state(options: &TrainingOptions) -> Result<Option<TrainingState>, RuntimeError> {
     let Some(directory) = options.checkpoint.as_ref().filter(|_| options.resume) else { return Ok(None) };

@@ -1,16 +1,16 @@
-//! What is to be learned from a dataset's labels.
+//! What a model learns from a dataset's labels.
 
 use uva_graph::{Dataset, Labels};
 use uva_model::{Metric, Task};
 
 use crate::RuntimeError;
 
-/// What a model is to tell of a node, judged by `metric` or by what is usual for such labels: accuracy for one class a
-/// node, the area under the ROC curve for several labels.
+/// What a model predicts for a node, judged by `metric`. The default metric is accuracy for one class a node, and the
+/// area under the ROC curve for several labels.
 ///
 /// # Errors
-/// [`RuntimeError::Input`] for a dataset without enough classes, [`RuntimeError::Usage`] for a metric that its labels
-/// cannot be judged by.
+/// [`RuntimeError::Input`] for a dataset without enough classes, [`RuntimeError::Usage`] for a metric that does not
+/// apply to its labels.
 pub fn task(dataset: &Dataset, metric: Option<Metric>) -> Result<Task, RuntimeError> {
     let (name, classes) = (dataset.path().display(), dataset.classes());
     let multi_label = matches!(dataset.labels(), Labels::Multi { .. });

@@ -1,4 +1,4 @@
-//! Where a model trains: in a program of its own, which links libtorch, or in this process.
+//! Where a model trains: in a separate program, which links libtorch, or in this process.
 
 use std::path::PathBuf;
 
@@ -12,23 +12,23 @@ use crate::launcher::{Consume, Consumer, without_mps};
 pub struct TrainerProgram {
     /// Its file.
     pub path: PathBuf,
-    /// Variables that its loader needs to find libtorch.
+    /// Environment variables that its loader needs to find libtorch.
     pub environment: Vec<(String, String)>,
-    /// The variable that names the libtorch to other roles, which look for NVRTC beside it.
+    /// The variable that tells other roles where libtorch is; they look for NVRTC beside it.
     pub libtorch: Option<(String, Option<String>)>,
 }
 
 /// Where the model trains.
 #[derive(Clone, Debug)]
 pub enum Trainer {
-    /// In a process of this program.
+    /// In a process of that program.
     Program(TrainerProgram),
-    /// In this process, which has libtorch, with all roles as threads: this consumes the batches.
+    /// In this process, which links libtorch, with all roles as threads; the function consumes the batches.
     Here(Consume),
 }
 
 impl TrainerProgram {
-    /// The consumer of a run: this program with this job.
+    /// The consumer of a run: the program with this job.
     pub(super) fn consumer(&self, job: &Job) -> Result<Consumer, RuntimeError> {
         Ok(Consumer::Program { program: self.path.clone(), job: to_value(job)? })
     }
@@ -38,10 +38,10 @@ impl TrainerProgram {
         self.environment.iter().map(|(name, value)| (name.clone(), Some(value.clone())))
     }
 
-    /// Adds to what the driver says what libtorch says, where there is a GPU for it.
+    /// Adds libtorch's report to the driver's, where there is a GPU for it.
     ///
     /// # Errors
-    /// [`RuntimeError::Failed`] when the program cannot be started, does not end, or says nothing.
+    /// [`RuntimeError::Failed`] when the program cannot be started, does not end, or reports nothing.
     pub fn probe(&self, driver: Probe) -> Result<Probe, RuntimeError> {
         if !driver.is_for_torch() {
             return Ok(driver);
@@ -59,11 +59,11 @@ impl Trainer {
         matches!(self, Self::Here(_))
     }
 
-    /// What CUDA and libtorch say of this machine. No process that goes on touches either.
+    /// What CUDA and libtorch report about this machine. Only a probe process touches either.
     pub(super) fn probe(&self) -> Result<Probe, RuntimeError> {
         match self {
             Self::Program(program) => program.probe(Probe::in_child(&without_mps(), true)?),
-            // This program is its own probe, and has libtorch in it.
+            // This program is its own probe, and links libtorch.
             Self::Here(_) => Probe::in_child(&without_mps(), false),
         }
     }

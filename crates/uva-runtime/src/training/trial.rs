@@ -1,4 +1,4 @@
-//! The bytes that `--gpu-cache auto` may take on a GPU: what a trial run of one training batch leaves.
+//! The bytes that `--gpu-cache auto` may take on a GPU: what a trial run of one training batch leaves free.
 
 use super::job::{Job, TrainingOptions, TrialOutcome};
 use super::trainer_program::TrainerProgram;
@@ -10,10 +10,10 @@ use crate::plan::RunPlan;
 use crate::preparation::Preparation;
 use crate::{Passes, RuntimeError};
 
-/// Of the GPU's memory, what `--gpu-cache auto` leaves free beside what one batch left: later batches may be larger,
-/// and memory falls to pieces.
+/// The share of the GPU's memory that `--gpu-cache auto` leaves free beyond one batch's use: later batches may be
+/// larger, and memory fragments.
 const RESERVE_SHARE: f64 = 0.05;
-/// And this many bytes at least.
+/// The least reserve in bytes.
 const RESERVE_BYTES: u64 = 256 << 20;
 
 /// Bytes for `--gpu-cache auto` on a GPU: what a trial run with this training leaves.
@@ -37,7 +37,7 @@ pub(super) fn bytes_left(
     if let Backend::Cuda(cuda) = &mut backend
         && cuda.sampler == SamplerChoice::Auto
     {
-        // It may come to that, and then its memory is taken too.
+        // The run may sample on the GPU, and then that takes memory too.
         cuda.sampler = SamplerChoice::Gpu;
         options.samplers = 1;
     }
@@ -67,7 +67,7 @@ pub(super) fn bytes_left(
     Ok(left)
 }
 
-/// The launcher's ears during a trial: it hears notes only.
+/// The launcher's observer during a trial: passes on notes only.
 pub(super) struct NotesOnly<'a>(pub &'a mut dyn Observer);
 
 impl Observer for NotesOnly<'_> {
