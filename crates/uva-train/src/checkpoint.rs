@@ -45,7 +45,7 @@ pub(crate) fn write_observed(
     store(directory, &tensors, kept, fingerprint, state, observer)
 }
 
-/// Puts parameters, optimiser and best parameters into `trainer`, which then goes on as the one that was kept
+/// Loads parameters, optimiser state and best parameters into `trainer`, which then continues as the saved trainer
 /// would have.
 ///
 /// # Errors

@@ -1,10 +1,11 @@
 //! Dropout: which elements stay, and what they are multiplied by.
 //!
 //! On the host the draws are ours: libtorch's generator makes one number after the other, which took two fifths of a
-//! GraphSAGE epoch. They are the numbers that libtorch 2.11 draws on the CPU for the same seed, so that losses are those
-//! of `torch.nn.functional.dropout` bit for bit: a Mersenne Twister (Matsumoto & Nishimura 1998), whose outputs make up
-//! the two halves of 64 bits, of which the low 53 are a number in [0, 1) that is compared with the share kept. All of it
-//! is whole numbers but for one comparison and one product an element, so all vectors give the same bits.
+//! GraphSAGE epoch. They equal the numbers that libtorch 2.11 draws on the CPU for the same seed, so losses match
+//! `torch.nn.functional.dropout` bit for bit. The generator is a Mersenne Twister (Matsumoto & Nishimura 1998). Two of
+//! its outputs form the halves of 64 bits. The low 53 bits are a number in [0, 1), which is compared with the share
+//! kept. Except for one comparison and one product per element, all arithmetic is on integers, so all vectors give the
+//! same bits.
 
 use crate::borrowed::Number;
 use crate::device::TrainDevice;
@@ -89,7 +90,7 @@ trait Dropped: Number + PartialOrd {
     /// 1 / (1 − `dropout`), rounded as libtorch does.
     fn scale(dropout: f64) -> Self;
 
-    /// max(`self`, 0) times `factor`. What is no number stays none.
+    /// max(`self`, 0) times `factor`. NaN stays NaN.
     fn positive_times(self, factor: Self) -> Self;
 }
 
@@ -179,8 +180,8 @@ vectorized! {
 
 vectorized! {
     fn renew(state: &mut [u32; WORDS], numbers: &mut [u64; NUMBERS]) {
-        // The new state beside the old one, in runs that read only what has been written before the run, so that the
-        // words of a run can be made side by side.
+        // Computes the new state beside the old one, in runs. Each run reads only words written before it, so its words
+        // can be computed in parallel lanes.
         let old = *state;
         let word = |word: usize, next: usize, far: u32| {
             let joined = old[word] & 0x8000_0000 | old[next] & 0x7fff_ffff;

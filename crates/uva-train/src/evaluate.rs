@@ -47,11 +47,11 @@ impl Trainer {
     /// Loss and hits on the nodes `ids`, with every node's whole neighbourhood at every layer.
     ///
     /// `csc`, `features` and `labels` are those of a whole dataset; `ids` are its node ids. Each layer is computed for
-    /// all nodes before the next, so the cost is layers × edges whatever the number of ids. Memory: two to three
-    /// tables of nodes × hidden f32, with residuals one more; the feature table is read once, front to back, in chunks.
+    /// all nodes before the next, so the cost is layers × edges for any number of ids. Memory: two to three tables of
+    /// nodes × hidden f32, with residuals one more. The feature table is read once, front to back, in chunks.
     ///
-    /// It is computed on the CPU, by a trainer on a CUDA device too (with copies of its parameters): these tables are
-    /// as large as the graph, and need not fit a device.
+    /// It runs on the CPU, even for a trainer on a CUDA device (with copies of its parameters). These tables are as
+    /// large as the graph and need not fit in device memory.
     ///
     /// # Errors
     /// [`TrainError::Input`] for tables that contradict each other, the model or its task, or an id or neighbour out of

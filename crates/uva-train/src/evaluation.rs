@@ -28,8 +28,8 @@ impl Evaluation {
         (self.labelled > 0).then(|| self.loss_sum / self.labelled as f64)
     }
 
-    /// The area under the ROC curve ([`Metric::RocAuc`]); `None` if the task is not judged by it, if no class has both
-    /// nodes that have it and nodes that have not, or if an answer is NaN.
+    /// The area under the ROC curve ([`Metric::RocAuc`]). `None` if the task uses another metric, if no class has both
+    /// positive and negative nodes, or if an answer is NaN.
     pub fn roc_auc(&self) -> Option<f64> {
         self.scores.roc_auc()
     }
@@ -95,9 +95,9 @@ impl Scores {
     }
 }
 
-/// The area under the ROC curve of (score, positive), none of them NaN: of all pairs of a positive and a negative the
-/// share in which the positive scores higher, ties counting a half (Mann & Whitney). Pairs are counted in integers, so
-/// that it is exact whatever the order. `None` without a pair.
+/// The area under the ROC curve of (score, positive), none of them NaN: the share of all pairs of a positive and a
+/// negative in which the positive scores higher, ties counting a half (Mann & Whitney). Pairs are counted in integers,
+/// so the result is exact for any order. `None` without a pair.
 fn area(mut answers: Vec<(f32, bool)>) -> Option<f64> {
     answers.sort_unstable_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(std::cmp::Ordering::Equal));
     let (mut halves, mut positives, mut negatives) = (0u128, 0u128, 0u128);

@@ -57,9 +57,8 @@ impl Graph<'_> {
         Ok(Tensor::f_zeros([self.csc.nodes() as i64, columns], (self.kind, Device::Cpu))?)
     }
 
-    /// Rows are multiplied by the neighbours' weight first and then aggregated: with as many sources as destinations
-    /// that is never more work than the other order unless the layer widens, and the table is then read front to
-    /// back instead of at random.
+    /// Rows are multiplied by the neighbours' weight first and then aggregated. With as many sources as destinations,
+    /// this order is more work only if the layer widens. It also reads the table front to back instead of at random.
     fn convolution(&self, layer: &Convolution, rows: RowsOf<'_>) -> Result<Tensor, TrainError> {
         let (Convolution::Sage { neighbours: weight, .. } | Convolution::Gcn { weight, .. }) = layer;
         let outputs = weight.size2()?.0;

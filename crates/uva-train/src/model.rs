@@ -34,10 +34,9 @@ pub(crate) struct Named {
 
 /// A network: steps in the order in which rows pass them.
 ///
-/// A plain one is layer, then normalisation where asked for, activation, layer, and so on. One with residuals is that
-/// of Platonov et al. 2023: a linear map to the hidden width, for each hop x + linear(activation(layer(norm(x)))), and
-/// at the end norm and a linear map to the logits. Their layers' second linear map is ours, their first is the layer's
-/// own.
+/// A plain one is layer, then normalisation where asked for, activation, layer, and so on. One with residuals follows
+/// Platonov et al. 2023: a linear map to the hidden width; for each hop x + linear(activation(layer(norm(x)))); at the
+/// end, norm and a linear map to the logits. Their layers' second linear map is ours, their first is the layer's own.
 pub(crate) struct Model {
     pub(crate) steps: Vec<Named>,
     pub(crate) activation: Activation,
@@ -272,8 +271,8 @@ struct BackwardPass<'p, 'b> {
 }
 
 impl<'p> BackwardPass<'p, '_> {
-    /// The gradient of what the first of `steps` was given from that of what the last one gave, or nothing if they are
-    /// `outermost`: before the first step nothing is trained.
+    /// The gradient of the input of the first of `steps`, from the gradient of the last one's output. None if they are
+    /// `outermost`: no trained parameter precedes the first step.
     fn run(&mut self, steps: &[Named], mut gradient: Tensor, outermost: bool) -> Result<Tensor, TrainError> {
         for (index, named) in steps.iter().enumerate().rev() {
             let input_gradient = !(outermost && index == 0);

@@ -134,8 +134,8 @@ impl<'a> Targets<'a> {
     pub(crate) fn tally(&self, loss: &Tensor, logits: &Tensor) -> Result<Tally, TrainError> {
         let _no_grad = tch::no_grad_guard();
         let (correct, labelled) = self.hits(&logits.f_detach()?)?;
-        // All three in one copy: on a device each copy waits for everything that was enqueued before it. f64 holds an
-        // f32 loss and any count of rows exactly.
+        // All three in one copy: on a device, each copy waits for all work enqueued before it. f64 holds an f32 loss
+        // and any count of rows exactly.
         let numbers = [&loss.f_detach()?, &correct, &labelled];
         let numbers: Result<Vec<Tensor>, _> = numbers.iter().map(|n| n.f_to_kind(Kind::Double)).collect();
         let numbers = Tensor::f_stack(&numbers?, 0)?.f_to_device(Device::Cpu)?;

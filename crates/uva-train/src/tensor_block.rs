@@ -1,7 +1,7 @@
-//! What a block needs besides its lists, computed by torch operations where the lists are on a device: the weight of
-//! each edge, and the transposed lists.
+//! The weight of each edge and the transposed lists of a block, computed by torch operations where the lists are on a
+//! device.
 //!
-//! Nothing here waits for the device: every size is known to the host before. (`bincount`, `nonzero`, masks and
+//! Nothing here synchronises with the device: the host knows every size in advance. (`bincount`, `nonzero`, masks and
 //! `repeat_interleave` without a size would wait.) On the host `aggregate.rs` does the same in loops, which are faster
 //! there; `tests/tensor_blocks.rs` compares the two.
 
@@ -33,8 +33,8 @@ pub(crate) struct Transposed {
 impl TensorBlock {
     /// `indptr` and `indices` are i32 vectors.
     ///
-    /// Numbers out of range are moved into it, offsets that fall are raised to the one before: libtorch's kernels would
-    /// otherwise read and write beyond their tensors, or stop the device.
+    /// Numbers out of range are clamped, and an offset below its predecessor is raised to it. Otherwise libtorch's
+    /// kernels would access memory outside their tensors, or stop the device.
     pub(crate) fn new(indptr: &Tensor, indices: &Tensor, sources: usize) -> Result<Self, TrainError> {
         let (destinations, edges) = (indptr.numel() as i64 - 1, indices.numel() as i64);
         let (offsets, _) = indptr.f_clamp(0, edges)?.f_cummax(0)?;

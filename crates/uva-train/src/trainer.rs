@@ -18,11 +18,11 @@ use uva_model::{FeatureNorm, TrainerOptions};
 /// Rows whose absolute values sum to less than this are divided by it instead: a row of zeros stays one.
 const SMALLEST_ROW_SUM: f64 = 1e-12;
 
-/// Asked once a batch, after everything that the batch enqueued on the device until then has run (its loss has been
-/// read back) and before a weight changes: whether the memory it was read from was what it should have been.
-/// A reason instead of that ends the batch with [`TrainError::Unconfirmed`] and no change.
+/// Called once per batch: was the memory that the batch was read from valid? At that time, all device work that the
+/// batch has enqueued has run (its loss has been read back), and no weight has changed. An error, with its reason, ends
+/// the batch with [`TrainError::Unconfirmed`] and no change.
 ///
-/// For memory that nobody can have taken away, `&mut || Ok(())`.
+/// For memory that cannot be taken away, pass `&mut || Ok(())`.
 pub type Confirm<'a> = &'a mut dyn FnMut() -> Result<(), String>;
 
 /// What one training batch did.
@@ -50,8 +50,8 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// A network with fresh parameters, drawn from `options.seed`, the same on every device. A `task` that is a number
-    /// is that of so many classes, one a node, judged by accuracy.
+    /// A network with fresh parameters, drawn from `options.seed`, the same on every device. A number as `task` means
+    /// that many classes, one per node, judged by accuracy.
     ///
     /// # Errors
     /// [`TrainError::Options`] for an option out of range, a metric that does not fit the labels, no columns or no classes,
@@ -124,13 +124,13 @@ impl Trainer {
 
     /// Trains on one batch: forward with dropout, loss, `confirm`, gradients, one step of Adam.
     ///
-    /// `input` is a [`crate::BatchInput`]. On a CUDA device the gradients and the step are only enqueued when this
-    /// returns, on libtorch's current stream of the calling thread; they read the batch's memory.
+    /// `input` is a [`crate::BatchInput`]. On a CUDA device this returns once the gradients and the step are enqueued
+    /// on libtorch's current stream of the calling thread. They read the batch's memory.
     ///
     /// # Errors
-    /// [`TrainError::Unconfirmed`] if `confirm` refuses, and [`TrainError::Diverged`] if it does not and the loss is
-    /// not finite; the parameters are then as before. [`TrainError::Input`] for a batch that contradicts itself, the
-    /// model or its task; `confirm` is then not asked.
+    /// [`TrainError::Unconfirmed`] if `confirm` refuses. [`TrainError::Diverged`] if it does not and the loss is not
+    /// finite. In both cases the parameters are unchanged. [`TrainError::Input`] for a batch that contradicts itself,
+    /// the model or its task; `confirm` is then not called.
     pub fn train_batch<'a>(
         &mut self,
         epoch: u32,

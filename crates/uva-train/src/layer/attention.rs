@@ -1,12 +1,11 @@
 //! Graph attention (Veličković et al. 2018): layers whose neighbours' weights depend on the rows.
 //!
-//! Per head, with z = W x, a neighbour u of v gets the score LeakyReLU(a·z_u + b·z_v), the weights of a list are the
+//! Per head, with z = W x, a neighbour u of v gets the score LeakyReLU(a·z_u + b·z_v). The weights of a list are the
 //! softmax of its scores, and the head's output is the weighted sum of the z_u. A node is a neighbour of itself, once
-//! more where its list holds it. Only picked neighbours share the softmax, so that a sample of a list attends to what
-//! was picked of it.
+//! more where its list holds it. Only picked neighbours share the softmax, so attention is confined to them.
 //!
-//! All of it is operations on tensors, the same on the host and on a device, which wait for nothing and repeat bit for
-//! bit on the host. Nothing of size edges × width is made but, in the backward pass, of one head's width at a time.
+//! The host and the device run the same tensor operations. They never synchronise, and on the host they repeat bit for
+//! bit. No tensor of edges × width is allocated, except in the backward pass, for one head's width at a time.
 
 use crate::TrainError;
 use crate::aggregate::{Block, weighted_sums};

@@ -38,16 +38,16 @@ pub(crate) enum Saved {
     MultipliedFirst,
 }
 
-/// Cost of one element of a neighbour's row, in multiply-adds of a matrix product, and of its way back as a multiple
-/// of that: 0.13 to 0.41 ns against 0.013 to 0.04 ns, and 1.7 to 5 times, by the measurement in `aggregate.rs`.
+/// Cost of one element of a neighbour's row, in multiply-adds of a matrix product, and of its backward as a multiple of
+/// that. Measured in `aggregate.rs`: 0.13 to 0.41 ns against 0.013 to 0.04 ns, and 1.7 to 5 times.
 const GATHER_COST: f64 = 10.0;
 const GATHER_BACKWARD: f64 = 2.0;
 
-/// Whether a layer had better multiply its sources' rows by the weight first and aggregate the products: the two
-/// orders give the same up to rounding, as aggregation is linear. First multiplying is a product over all sources
-/// instead of the destinations alone, and in exchange aggregates narrower rows if the layer narrows.
+/// Whether a layer is cheaper if it multiplies its sources' rows by the weight first and then aggregates the products.
+/// Both orders give the same result up to rounding, as aggregation is linear. Multiplying first needs a product over
+/// all sources instead of the destinations alone. In exchange, it aggregates narrower rows if the layer narrows.
 ///
-/// It depends on shapes only, so that a repeated run takes the same way.
+/// The choice depends on shapes only, so a repeated run makes the same one.
 pub(crate) fn projects_first(
     destinations: usize,
     sources: usize,
