@@ -25,7 +25,7 @@ pub enum Set {
 pub struct Vectors(Set);
 
 impl Vectors {
-    /// What needs nothing of the processor.
+    /// Requires no vector extensions of the processor.
     pub const PORTABLE: Self = Self(Set::Portable);
 
     /// The widest set that this processor has. The processor is asked once; afterwards this costs a few loads.

@@ -12,8 +12,8 @@ pub trait Place {
 /// Fills places with rows of a table, picked by id: row `ids[i]` becomes row `i` of the place, without gaps.
 ///
 /// Ids may repeat and need no order; no ids at all are fine. An id that is no row of the table is an error with the
-/// position of the first such id, and nothing of the place is handed out then. A source on the CPU finds it before it
-/// reads the table; a kernel finds it while it gathers.
+/// position of the first such id, and the place is not handed out then. A source on the CPU finds it before it reads
+/// the table; a kernel finds it during the gather.
 ///
 /// Filling is asynchronous: [`submit`](RowSource::submit) starts it, and the ticket is [waited](RowSource::wait) for. A
 /// source on the CPU is done when `submit` returns; one on a GPU has then enqueued its work, and no host thread waits
@@ -34,8 +34,8 @@ pub trait Place {
 ///
 /// # Sources to come
 /// - `File` (rows on disk, by io_uring) and `Remote` (rows of another rank) are host sources: `Staged<File>` puts them
-///   on a GPU. Their fills go on after `submit`, so they need a place that they own or that outlives the ticket: a
-///   borrowed `HostPlace` does only with a wait inside `submit`. A cache in front of them submits the misses alone.
+///   on a GPU. Their fills continue after `submit`, so they need a place that they own or that outlives the ticket. A
+///   borrowed `HostPlace` requires a wait inside `submit`. A cache in front of them submits the misses alone.
 /// - `Summed<S>` (partial aggregation) needs lists of ids for each output row: another argument beside `ids`.
 /// - `Tables` (one source for each node type) sends each stretch of ids to its source.
 ///

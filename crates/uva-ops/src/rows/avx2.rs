@@ -21,7 +21,8 @@ pub(super) trait Values {
     /// Writes `count` values at `from` to `to`, neither of them aligned.
     ///
     /// # Safety
-    /// `from` can be read and `to` written for so many, and they do not overlap; the processor has AVX2 and F16C.
+    /// `from` can be read and `to` written for `count` values, and they do not overlap. The processor has AVX2 and
+    /// F16C.
     unsafe fn move_all(from: *const u8, to: *mut u8, count: usize);
 }
 
@@ -157,8 +158,8 @@ impl<V: Values> Sink for Direct<V> {
     unsafe fn end(self) {}
 }
 
-/// Bytes at which the buffer is emptied. Some rows, so that loads and streamed stores each come in a run; 8 KiB was
-/// 7 % slower at 400 bytes a row and 10 % at 1028.
+/// Bytes at which the buffer is flushed. It holds several rows, so that loads and streamed stores each come in a run. 8
+/// KiB was 7 % slower at 400 bytes a row and 10 % at 1028.
 const EMPTIED_AT: usize = 2048;
 
 /// A longer row goes through the buffer in parts of so many bytes.
@@ -199,7 +200,7 @@ impl<V: Values> Staged<V> {
         self.buffer.0.as_mut_ptr().cast()
     }
 
-    /// Streams the buffer's whole lines, of which there is one at least, and keeps the rest.
+    /// Streams the buffer's whole lines (at least one) and keeps the rest.
     ///
     /// # Safety
     /// The output has room for all that is held; the processor has AVX.
@@ -231,7 +232,7 @@ impl<V: Values> Staged<V> {
         self.held -= whole;
     }
 
-    /// Writes what is held of the first `end` bytes by stores that are not streamed, for a line that is not all ours.
+    /// Writes the held part of the first `end` bytes with ordinary stores, for a line that is not entirely ours.
     ///
     /// # Safety
     /// The output has room for it; `end` is at most `held`.
@@ -268,9 +269,9 @@ impl<V: Values> Sink for Staged<V> {
 
     #[inline(always)]
     unsafe fn end(mut self) {
-        // SAFETY: as in `row`. The last line is not streamed where it is not whole: what shares it may be written by
-        // another thread. The fence orders what was streamed before whatever makes the output known to others, for
-        // which a release store would not do.
+        // SAFETY: as in `row`. An incomplete last line is not streamed: another thread may write the rest of it. The
+        // fence orders the streamed stores before any store that publishes the output; a release store would not
+        // suffice.
         unsafe {
             if self.held >= LINE {
                 self.empty();

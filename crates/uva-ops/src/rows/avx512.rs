@@ -1,12 +1,12 @@
 //! Rows put together to whole cache lines in a 512-bit register.
 //!
-//! A row seldom ends where a line does. The rest of it stays in the register until the next row has filled the line up,
-//! so that every line of the output is written once, whole, aligned and in order. Only then can a store bypass the
-//! caches at the speed of memory: a line that is streamed in two parts is written to memory twice.
+//! A row seldom ends where a line does. Its rest stays in the register until the next row has filled the line. So every
+//! line of the output is written once, whole, aligned and in order. Only then can a store bypass the caches at memory
+//! speed: a line that is streamed in two parts is written to memory twice.
 //!
-//! A row's first and last bytes are brought to their places by a permutation. A masked load at the place that the row
-//! would have in the line does the same with fewer instructions, but fetches the line before the row or behind it,
-//! which nobody has asked for: 8.2 GB/s instead of 10.0 for rows of 400 bytes, 9.7 instead of 10.4 for rows of 1028.
+//! A permutation moves a row's first and last bytes to their places. A masked load, offset to the row's place in the
+//! line, needs fewer instructions. But it fetches the line before or behind the row as well: 8.2 GB/s instead of 10.0
+//! for rows of 400 bytes, 9.7 instead of 10.4 for rows of 1028.
 
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
@@ -237,8 +237,8 @@ impl<L: Lanes, const STREAMED: bool> Sink for Lines<L, STREAMED> {
             }
             self.filled = lanes - done;
             if self.filled != 0 {
-                // The row's last lanes, and not those from `done` on: these would reach into a line that the row may
-                // not be in, and that nobody has asked for.
+                // Loads the row's last lanes, not those from `done` on: these would reach into a line that the row may
+                // not occupy, and fetch it needlessly.
                 let last = L::load(from.add((lanes - L::COUNT) * L::FROM_BYTES));
                 self.line = L::rotate(last, self.filled);
             }
@@ -247,9 +247,9 @@ impl<L: Lanes, const STREAMED: bool> Sink for Lines<L, STREAMED> {
 
     #[inline(always)]
     unsafe fn end(self) {
-        // SAFETY: the lanes that are written are the output's last, not streamed: what shares their line may be written
-        // by another thread. The fence orders what was streamed before whatever makes the output known to others, for
-        // which a release store would not do.
+        // SAFETY: the written lanes are the output's last. They are not streamed: another thread may write the rest of
+        // their line. The fence orders the streamed stores before any store that publishes the output; a release store
+        // would not suffice.
         unsafe {
             if self.filled > self.foreign {
                 _mm512_mask_storeu_epi8(self.to.cast(), Self::bytes_of(self.foreign, self.filled), self.line);

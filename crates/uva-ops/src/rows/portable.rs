@@ -62,7 +62,7 @@ impl Sink for Widened {
 /// Widens `values` values at `from` to `to`, neither of them aligned.
 ///
 /// # Safety
-/// `from` can be read and `to` written for so many values, and they do not overlap.
+/// `from` can be read and `to` written for `values` values, and they do not overlap.
 pub(super) unsafe fn widen(half: HalfFloat, from: *const u8, to: *mut u8, values: usize) {
     for value in 0..values {
         // SAFETY: by our caller's promise.

@@ -8,7 +8,7 @@ pub enum HalfFloat {
     /// IEEE 754 half precision. A signalling NaN becomes quiet, as the processor's own conversion makes it, and keeps
     /// the rest of its payload.
     F16,
-    /// The upper half of a float32: its bits, whatever they are, with 16 zeros behind them.
+    /// The upper half of a float32: widening appends 16 zero bits to any bit pattern.
     Bf16,
 }
 

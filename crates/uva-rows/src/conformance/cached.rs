@@ -1,4 +1,4 @@
-//! What a source with a cache must pass besides: the same bytes whatever is cached, and every hit counted.
+//! Further checks for a source with a cache: the bytes don't depend on what is cached, and every hit is counted.
 
 use std::collections::HashSet;
 

@@ -10,8 +10,8 @@ use crate::error::GatherError;
 use crate::host::HostSource;
 use crate::source::RowSource;
 
-/// A function that makes the backend under test over a table, for rows of so many bytes of such values, with these rows
-/// cached where it has a cache.
+/// Makes the backend under test over a table, for rows of the given size and value type. If the backend has a cache, it
+/// holds the given rows.
 pub type MakeWidening<'f> =
     dyn for<'t> Fn(&'t [u8], usize, HalfFloat, &[i64]) -> Box<dyn HostSource + 't> + 'f;
 

@@ -1,9 +1,9 @@
-//! How the rows of a batch are divided between two ways that work at the same time.
+//! Divides the rows of a batch between two paths that work at the same time.
 //!
-//! Both ways end together when each gets rows in proportion to its rate, so the share moves towards that after every
-//! batch, by a part of the difference: rates are taken while both ways compete for the same memory and the same link,
-//! one batch tells little, and a step that overshoots would make the next measurement worse. The share is never 0 or 1,
-//! so that both rates stay measured and a way that becomes faster is noticed.
+//! Both paths end together when each gets rows in proportion to its rate. So the share moves towards that proportion
+//! after every batch, by a part of the difference. Rates are measured while both paths compete for the same memory and
+//! the same link, so a single batch is a noisy sample. A step that overshoots would make the next measurement worse.
+//! The share is never 0 or 1: both rates stay measured, and a path that becomes faster is noticed.
 
 /// The part of the difference that one measurement moves the share by.
 const GAIN: f64 = 0.25;

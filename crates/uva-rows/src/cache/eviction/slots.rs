@@ -28,11 +28,11 @@ pub trait EvictingSlots: Send + std::fmt::Debug {
     /// The slot of each row of the table; negative for a row that has none.
     fn map(&self) -> &[i32];
 
-    /// Takes in the misses of a batch, in the order of the batch, after all its rows have been looked up: a row that
-    /// this very batch evicts was still a hit. An id that is no row of the table leaves everything as it is.
+    /// Inserts the misses of a batch, in batch order, after all its rows have been looked up. So a row that this batch
+    /// itself evicts still counted as a hit. An id that is no row of the table changes nothing.
     ///
-    /// Returns the slots that changed, each once, with the row before the batch and the row after it. No row is among
-    /// them twice, neither as evicted nor as inserted.
+    /// Returns each changed slot once, with its row before and after the batch. No row occurs twice, neither as evicted
+    /// nor as inserted.
     fn insert_misses(&mut self, ids: &[i64]) -> &[CacheInsertion];
 }
 
