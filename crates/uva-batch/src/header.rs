@@ -88,11 +88,11 @@ impl BatchHeader {
         Self { kind: kind as u32, ..Self::zeroed() }
     }
 
-    /// Reads a slot's header and holds it against the slot's bounds: another process wrote it, and its counts become
-    /// lengths of slices here.
+    /// Reads a slot's header and checks it against the slot's bounds: another process wrote it, and its counts become
+    /// slice lengths here.
     ///
     /// # Errors
-    /// The field that cannot be, and its bound.
+    /// The field that is out of bounds, and its bound.
     pub fn read(payload: &[u8], bounds: &BatchBounds) -> Result<Self, String> {
         let bytes = payload
             .get(..size_of::<Self>())
@@ -233,7 +233,7 @@ impl BatchHeader {
         self.nodes as usize
     }
 
-    /// Rows that a column of this kind has in the batch, of this layer where it is one of layers.
+    /// Rows that a column of this kind has in the batch; for a column of a layer, in this layer.
     ///
     /// # Panics
     /// When there can be no such layer.

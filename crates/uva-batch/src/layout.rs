@@ -11,7 +11,7 @@ use crate::schema::{Rows, Slots, Values};
 use crate::{BatchHeader, BatchSpec, COLUMNS, Column, ColumnSpec, Element, HandOver, LayoutError};
 
 const CACHE_LINE: usize = 64;
-/// Feature rows start on a page, whatever pages the region has.
+/// Feature rows start on a page of this size, for any page size of the region.
 const PAGE: usize = 4096;
 /// What a gather on a GPU reports of itself.
 const REPORT_BYTES: usize = size_of::<GatherReport>();
@@ -235,7 +235,7 @@ impl BatchLayout {
         Ok(header)
     }
 
-    /// Lends a batch slot's columns to be written, each with the room that is kept for it.
+    /// Lends a batch slot's columns for writing, each with all its reserved room.
     ///
     /// # Panics
     /// When the payload is shorter than a batch, or does not begin on a cache line.

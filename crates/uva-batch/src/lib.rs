@@ -20,7 +20,7 @@
 //! With a feature slot on a GPU the header is in the ring, in host memory. Everything else is on the device at the same
 //! offsets; behind the rows lies the gather's report ([`uva_cuda::kernels::gather::GatherReport`]).
 //!
-//! What it must not know: rings, processes, who samples or gathers, what a consumer computes.
+//! This crate must not know rings, processes, who samples or gathers, or what a consumer computes.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

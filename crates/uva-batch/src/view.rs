@@ -15,10 +15,10 @@ use crate::{BatchHeader, BatchLayout, Column, ColumnError, ColumnPlace, Element,
 
 /// The memory of a slot that holds a batch.
 pub trait SlotMemory {
-    /// Bytes of the slot; `None` where they are in a GPU's memory alone.
+    /// Bytes of the slot; `None` if they are in GPU memory only.
     ///
     /// # Panics
-    /// When they are not within the slot: a header that was held against the layout names no others.
+    /// When they are not within the slot. A header that was checked against the layout names no such range.
     fn host(&self, range: Range<usize>) -> Option<&[u8]>;
 
     /// The same in a GPU's memory, and that GPU's index; `None` where they are in host memory.

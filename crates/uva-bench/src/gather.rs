@@ -93,8 +93,8 @@ pub enum MeasureError {
     },
 }
 
-/// Gathers random rows of `table` into a slot of a ring, and copies as many bytes in a row, in turns; on pages of
-/// another kind, a copy of the table into memory that is like it.
+/// Alternates between gathering random rows of `table` into a slot of a ring and copying as many consecutive bytes. For
+/// pages of another kind, it uses a copy of the table in memory with such pages.
 ///
 /// # Errors
 /// See [`MeasureError`].

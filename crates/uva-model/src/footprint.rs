@@ -120,8 +120,8 @@ impl Network {
         hops.chain(linear).chain(norms).fold(0, u64::saturating_add)
     }
 
-    /// Numbers a node of the tables that lie side by side while the widest layer is evaluated: the products and the
-    /// result, and the rows it reads unless they are the dataset's.
+    /// Numbers per node in the tables that coexist while the widest layer is evaluated: the products, the result, and
+    /// the input rows unless they are the dataset's.
     fn widest_tables(&self) -> u64 {
         let hops = self.hops.iter().enumerate().map(|(number, layer)| {
             let products = (self.model.products)(*layer);

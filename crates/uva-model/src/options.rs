@@ -1,4 +1,4 @@
-//! What a trainer is told.
+//! The options of a trainer.
 
 use serde::{Deserialize, Serialize};
 

@@ -14,8 +14,8 @@ use crate::array::Array;
 use crate::dlpack::{self, Device};
 use crate::errors::{BatchGone, OrRaise};
 
-/// A batch, until the last of whatever looks into its slot is gone. Then the slot goes back, whichever thread that is
-/// in.
+/// A batch, alive until the last view into its slot is dropped. Then the slot is given back, on the thread that drops
+/// it.
 pub struct Held {
     batch: ManuallyDrop<RuntimeBatch>,
     process: u32,
@@ -35,8 +35,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // A fork of this process has a copy of every tensor, and the slot's memory is one with the parent's: giving the
-        // slot back there would take it from the parent's hands.
+        // A fork of this process has a copy of every tensor, but shares the slot's memory with the parent. Giving the
+        // slot back there would take it away from the parent.
         if self.process == std::process::id() {
             // SAFETY: dropped here only, and never looked at again.
             unsafe { ManuallyDrop::drop(&mut self.batch) };
@@ -247,8 +247,8 @@ impl Batch {
         layer: Option<usize>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let array = self.lend(name, layer)?;
-        // The layout of before version 1: it says all there is to say of memory that may be written to, and torch has
-        // read the other one only since 2.8.
+        // The layout before version 1: it describes writable memory completely, and torch reads the other one only
+        // since 2.8.
         if array.is_on_host() { array.legacy_capsule(py) } else { Ok(Bound::new(py, array)?.into_any()) }
     }
 

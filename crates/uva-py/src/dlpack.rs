@@ -1,13 +1,13 @@
 //! DLPack 1.x: how an array's memory is lent to torch, numpy or any other library, without a copy.
 //!
-//! An exporter makes a *managed tensor*, puts it into a capsule, and whoever takes it out calls its deleter in the end.
-//! There are two layouts of it, told apart by the capsule's name: `dltensor` (before 1.0) and `dltensor_versioned`. A
-//! consumer renames the capsule to `used_…` and owns the tensor from then on; a capsule that nobody took out of
-//! deletes the tensor itself.
+//! An exporter makes a *managed tensor* and puts it into a capsule. The consumer takes it out and calls its deleter in
+//! the end. It has two layouts, distinguished by the capsule's name: `dltensor` (before 1.0) and `dltensor_versioned`.
+//! A consumer renames the capsule to `used_…` and owns the tensor from then on. An unconsumed capsule deletes the
+//! tensor itself.
 //!
-//! The crate `dlpark` does the same and more: reading tensors, builders, a dozen of libraries' types. What is needed
-//! here is these structs and two functions of C, which are easier to argue about as they stand than behind its
-//! generics; and it would bring two dependencies.
+//! The crate `dlpark` does the same and more: reading tensors, builders, types of a dozen libraries. This module needs
+//! only these structs and two C functions, which are easier to reason about here than behind its generics. It would
+//! also bring two dependencies.
 //!
 //! Layouts after `dlpack.h` of version 1.0; later minor versions changed none of them.
 
@@ -301,7 +301,7 @@ unsafe extern "C" fn delete_legacy(managed: *mut ManagedLegacy) {
     }
 }
 
-/// The tensor of a capsule that nobody has taken it out of; null where somebody has.
+/// The tensor of an unconsumed capsule; null if a consumer has taken it.
 ///
 /// # Safety
 /// `capsule` is one of [`capsule`]'s and the interpreter is ours, as in a capsule's destructor.

@@ -77,8 +77,8 @@ pub fn with(raised: PyErr, name: &str, value: Option<&str>) -> PyErr {
     raised
 }
 
-/// The exception for a dataset that cannot be read or written: what the system refuses is an `OSError` with its number
-/// and file, of the kind that Python has for it (`FileNotFoundError`, `PermissionError`, …).
+/// The exception for a dataset that cannot be read or written. A system error becomes an `OSError` with its number and
+/// file, of Python's matching subclass (`FileNotFoundError`, `PermissionError`, …).
 pub fn of_graph(error: GraphError) -> PyErr {
     match error {
         GraphError::Io { path, action, source } => of_io(&source, action, &path.display().to_string()),

@@ -1,7 +1,8 @@
 //! Arrays that Python lends us: numpy's by `__array_interface__`, torch's and others' by DLPack.
 //!
-//! numpy comes first because it says by DLPack neither that an array is read-only (before 2.1) nor that it is of bools
-//! (in older releases of others); the interface dictionary says everything, in every version.
+//! numpy's interface comes first because DLPack says less: numpy before 2.1 does not say that an array is read-only,
+//! and older releases of others don't say that it holds bools. The interface dictionary says everything, in every
+//! version.
 
 use std::ffi::{CStr, c_void};
 
@@ -83,8 +84,8 @@ pub struct Input {
     _owner: Py<PyAny>,
 }
 
-// SAFETY: the pointer is read through as long as the owner lives. That nobody changes the array meanwhile is what every
-// library asks of its callers whose C code reads arrays without the interpreter's lock (numpy, torch); values are not
+// SAFETY: the pointer is read through only while the owner lives. Nobody may change the array meanwhile: every library
+// whose C code reads arrays without the interpreter's lock asks that of its callers (numpy, torch). Values are not
 // trusted where it matters, as the files written from them are checked afterwards.
 unsafe impl Send for Input {}
 // SAFETY: as above.

@@ -34,7 +34,7 @@ pub struct Source {
     /// Whose threads they are; a fork has none of them.
     process: u32,
     open: ManuallyDrop<Mutex<Option<Open>>>,
-    /// Asks whoever waits for a batch to let go of `open`.
+    /// Asks threads that wait for a batch to release `open`.
     closing: AtomicBool,
     /// Who waits for a batch: a signal's handler runs in that very thread, and may close what it waits for.
     waiting: Mutex<Option<ThreadId>>,
@@ -121,7 +121,7 @@ impl Source {
             // Called by a signal's handler: the wait around it ends, and closes.
             return None;
         }
-        // Whoever waits for a batch looks at `closing` several times a second.
+        // A thread that waits for a batch polls `closing` several times a second.
         self.open.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -147,9 +147,10 @@ impl Open {
         }
         if let Some(slots) = self.stream.device_slots() {
             let raw = wanted.unwrap_or(0) as *mut std::ffi::c_void;
-            // SAFETY: the stream that torch uses on the slots' device, whose contexts are the same, the primary one.
-            // Torch's own streams are never destroyed; who makes torch use another's (ExternalStream) has promised
-            // torch that it outlives the work on it, and the documentation asks the same for the loader.
+            // SAFETY: this is the stream that torch uses on the slots' device, and both use the same context, the
+            // primary one. Torch's own streams are never destroyed. A program that makes torch use another stream
+            // (ExternalStream) has promised torch that it outlives the work on it, and the documentation asks the same
+            // for the loader.
             slots.use_stream(unsafe { Stream::foreign(slots.context(), raw) });
             self.ordered_on = wanted;
         }
@@ -221,7 +222,7 @@ impl Source {
                 return received;
             }
             let Some(Ok(anew)) = self.start_anew() else { return received };
-            // What the old threads failed of has no part in what follows.
+            // Errors of the old threads don't matter from here on.
             let _ = std::mem::replace(open, Open::over(anew)).stream.close();
             open.order_on(stream);
             open.stream.go_to(place);
@@ -232,7 +233,7 @@ impl Source {
             // Closed meanwhile: by a handler in this thread, which could not, or by another, which finds nothing left.
             let open = guard.take();
             let ended = py.detach(|| open.map_or(Ok(()), |open| open.stream.close()));
-            // Whoever ends the interpreter waits for what is open.
+            // The thread that ends the interpreter waits for `open`.
             drop(guard);
             stay_where_the_interpreter_ends(py);
             return Err(signals

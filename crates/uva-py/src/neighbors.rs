@@ -106,7 +106,7 @@ fn raised(error: SampleError) -> PyErr {
 }
 
 /// A batch for PyG: nodes, sources and destinations of its edges (positions among the nodes), nodes of each hop, edges
-/// of each hop, and its hash in the contract of docs/reproducible-batches.md where no seed stands twice.
+/// of each hop. If no seed occurs twice, also its hash as defined in docs/reproducible-batches.md.
 type Subgraph = (Array, Array, Array, Vec<usize>, Vec<usize>, Option<String>);
 
 #[pymethods]

@@ -8,8 +8,8 @@ use uva_runtime::training::{TrainingOptions, TrialOutcome};
 
 use crate::session::Session;
 
-/// Trains the first batch and asks the driver what is left. libtorch keeps what it has taken, so that is what its peak
-/// leaves; the other roles have theirs at that moment too.
+/// Trains the first batch and asks the driver for the free memory. libtorch keeps the memory it has allocated, so the
+/// answer accounts for its peak. The other roles hold their memory at that moment too.
 pub(crate) fn run(
     receiver: &mut BatchReceiver,
     dataset: &Dataset,

@@ -1,4 +1,4 @@
-//! What a run's end means to whoever started it: the one place where errors become exit codes.
+//! Exit codes: the only place where errors become exit codes.
 //!
 //! | code | meaning |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | 3 | the machine lacks what was asked for: no GPU, no libtorch, no room on the disk |
 //! | 129, 130, 143 | ended by SIGHUP, by SIGINT, by SIGTERM |
 //!
-//! Commands return `anyhow::Result<()>`. What they put into it decides the code: a [`Problem`] carries its own,
-//! the libraries' public errors are mapped in [`code_of`], anything else is 1.
+//! Commands return `anyhow::Result<()>`. The error decides the code: a [`Problem`] carries its own, [`code_of`] maps
+//! the libraries' public errors, and any other error is 1.
 
 use std::fmt;
 use std::io;
@@ -97,7 +97,7 @@ pub fn signalled(signal: i32) -> Problem {
     Problem { code, message: format!("stopped by {name}") }
 }
 
-/// Ends the process now, from whatever thread, as [`conclude`] would.
+/// Ends the process now, from any thread, as [`conclude`] would.
 pub fn at_once(problem: &Problem) -> ! {
     out::say(&format!("uvatrain: {problem}"));
     std::process::exit(problem.code as i32)
@@ -143,11 +143,10 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
     error.is::<SampleError>().then_some(Code::BadInput)
 }
 
-/// Turns what `main` did into the process's end: prints the error, if any, as one line on stderr.
+/// Turns the result of `main` into an exit code, and prints the error, if any, as one line on stderr.
 ///
-/// A reader that closes our stdout (`uvatrain info DATA | head -1`) has what it wanted, so a broken pipe is a
-/// quiet success, as it is for every tool that SIGPIPE simply ends. Rust ignores SIGPIPE, so it arrives here as an
-/// error of a write.
+/// A reader that closes our stdout (`uvatrain info DATA | head -1`) has read enough, so a broken pipe is a quiet
+/// success, as with tools that SIGPIPE ends. Rust ignores SIGPIPE, so it arrives here as a write error.
 pub fn conclude(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

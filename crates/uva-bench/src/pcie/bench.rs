@@ -184,8 +184,8 @@ impl Bench {
                 if let Some((began, _)) = timed {
                     began.record(stream)?;
                 }
-                // SAFETY: the table is pinned and held by the caller, the buffers are this value's own and large
-                // enough, and the stream is waited for before anything of it is used again.
+                // SAFETY: the table is pinned and held by the caller. The buffers are this value's own and large
+                // enough. The stream is waited for before any of them is used again.
                 unsafe {
                     let bound = cell.multiprocessors.map_or(GridBound::Device, GridBound::Multiprocessors);
                     kernels.enqueue(stream, cell.kernel, IdWidth::I64, &arguments, stamp(index), bound)?;
@@ -234,7 +234,7 @@ impl Bench {
     /// One gather by `kernel` of rows whose ids have been copied by [`Bench::set_ids`], by all multiprocessors.
     ///
     /// # Safety
-    /// The table lives, and the output's first `count` rows are nobody else's, until the stream has been waited for.
+    /// Until the stream has been waited for, the table lives and nobody else uses the output's first `count` rows.
     pub(super) unsafe fn enqueue_rows(
         &self,
         table: &Table,

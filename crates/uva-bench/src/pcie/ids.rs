@@ -1,8 +1,8 @@
 //! The rows that a measured gather asks for.
 //!
-//! Told to the letter, since other programs draw the same: `mix` is splitmix64's step and finaliser; the `i`-th number
-//! of the draw with seed `s` is `x = mix(s · 2³² + i)`, and the random id `⌊x · rows / 2⁶⁴⌋`. Sorted ids are these,
-//! sorted.
+//! The exact definition, since other programs draw the same ids: `mix` is splitmix64's step and finaliser. The `i`-th
+//! number of the draw with seed `s` is `x = mix(s · 2³² + i)`, and the random id is `⌊x · rows / 2⁶⁴⌋`. Sorted ids are
+//! these, sorted.
 
 use serde::Serialize;
 
@@ -14,8 +14,8 @@ pub enum IdOrder {
     Sorted,
     /// Each row as likely as any other.
     Random,
-    /// As the input nodes of a batch on a graph whose degrees follow a power law: a few rows are in nearly every draw,
-    /// most in hardly any, no row is twice in one, and popular rows lie anywhere in the table.
+    /// Like the input nodes of a batch on a power-law graph. A few rows are in nearly every draw, most in hardly any.
+    /// No row occurs twice in a draw, and popular rows lie anywhere in the table.
     Trace,
 }
 

@@ -1,8 +1,8 @@
-//! The other ways by which rows get onto the device, next to zero-copy reads: gathered by the CPU and copied, both ways
-//! at once (the split), and what the two kinds of hardware reach together when nothing is in their way.
+//! The paths to the device besides zero-copy reads: gathered by the CPU and copied, and both paths at once (the split).
+//! Also the rate that the two kinds of hardware reach together without interference.
 //!
-//! The CPU's work cannot be held back, so the first two are timed by the host's clock, from before the first row is
-//! gathered until the device has all of them.
+//! The hold cannot delay the CPU's work. So the host's clock times the first two, from before the first row is gathered
+//! until the device has all of them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -199,8 +199,8 @@ impl Work<'_> {
         times.copies.1.record(&self.path.stream)
     }
 
-    /// Both kinds of hardware at once, behind one hold: rows by zero-copy, and a copy of as many bytes as the copy
-    /// engine moves in the same time by itself.
+    /// Both kinds of hardware at once, behind one hold: rows by zero-copy, and a copy of the bytes that the copy engine
+    /// alone moves in the same time.
     fn together(
         &mut self,
         ids: &[i64],

@@ -9,8 +9,8 @@ use super::table::TablePages;
 /// The most cells unless every combination is asked for.
 pub const MOST_CELLS: usize = 150;
 
-/// Bytes of the rows that are measured unless others are asked for: powers of two, sizes around 1 KiB that begin
-/// anywhere in a line, and those of known datasets and of the published example (480).
+/// Default row sizes in bytes: powers of two, sizes around 1 KiB whose rows begin anywhere in a line, and those of
+/// known datasets and of the published example (480).
 pub const ROW_BYTES: [usize; 17] =
     [64, 128, 188, 256, 400, 480, 512, 516, 1024, 1028, 1032, 1036, 1040, 1044, 2048, 4096, 8192];
 
@@ -64,7 +64,7 @@ impl Cell {
         format!("{kernel}, {row_bytes}-byte rows, {limit}, {table_bytes} bytes on {pages} pages, {ids} ids")
     }
 
-    /// Whether it is the same gather, whatever axis it belongs to.
+    /// Whether it is the same gather, on any axis.
     fn same(&self, other: &Self) -> bool {
         let point = |cell: &Self| {
             let Self { kernel, row_bytes, multiprocessors, partition, pages, table_bytes, ids, .. } = *cell;

@@ -93,12 +93,12 @@ impl TableBytes for WholeRows {
 }
 
 impl Table {
-    /// A table of `bytes` bytes, at least 8, rounded down to whole pages where it has any. `policy` says what is done
-    /// where memory seems too short for it.
+    /// A table of `bytes` bytes, at least 8, rounded down to whole pages if it has at least one. `policy` decides what
+    /// happens if memory seems insufficient.
     ///
     /// # Errors
-    /// [`CudaError::Preflight`], [`CudaError::Unsupported`] or [`CudaError::System`] where such a table cannot be had:
-    /// the text says why; [`CudaError::Call`].
+    /// [`CudaError::Preflight`], [`CudaError::Unsupported`] or [`CudaError::System`] if such a table cannot be
+    /// allocated; the text says why. [`CudaError::Call`].
     pub(super) fn new(
         context: &Arc<Context>,
         pages: TablePages,
@@ -178,8 +178,8 @@ fn map(pages: TablePages, bytes: usize, what: &str) -> Result<MmapMut, CudaError
     Ok(memory)
 }
 
-/// Word `i` of the table is `mix(i)`, little-endian, whatever the rows are: so a row that was taken from a wrong place,
-/// or shifted, differs.
+/// Word `i` of the table is `mix(i)`, little-endian, for any row size. So a row from a wrong place, or a shifted one,
+/// differs.
 fn fill(memory: &mut [u8]) {
     memory.par_chunks_mut(FILL_WORDS * 8).enumerate().for_each(|(part, bytes)| {
         for (word, place) in bytes.chunks_mut(8).enumerate() {

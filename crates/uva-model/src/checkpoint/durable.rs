@@ -1,4 +1,4 @@
-//! Files that are either there with all their bytes or not there, whatever happens in between.
+//! Atomic, durable files: each exists with all its bytes or not at all, even after a crash.
 
 use std::ffi::OsStr;
 use std::fs::DirBuilder;

@@ -71,7 +71,7 @@ pub struct Checkpoint {
 /// Reads the current checkpoint of `directory`, or `None` if there is none.
 ///
 /// # Errors
-/// [`CheckpointError::Damaged`] if a file is not what was written, [`CheckpointError::Io`] if one cannot be read.
+/// [`CheckpointError::Damaged`] if a file differs from what was written, [`CheckpointError::Io`] if one cannot be read.
 pub fn read(directory: &Path) -> Result<Option<Checkpoint>, CheckpointError> {
     let path = directory.join(STATE_FILE);
     let text = match read_regular(&path, MOST_STATE) {

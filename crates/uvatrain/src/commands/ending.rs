@@ -18,7 +18,7 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 /// From now on SIGINT, SIGTERM and SIGHUP end the process with their exit codes, after what is half written was
 /// removed. For the commands that write datasets; a training run handles its signals itself.
 pub fn clean_up_on_signals() -> anyhow::Result<()> {
-    // Whoever started this under `nohup` wants it to go on without a terminal.
+    // Under `nohup` the run should continue without a terminal.
     let wanted =
         [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| signal != SIGHUP || !is_ignored(signal));
     let mut signals = Signals::new(wanted).context("cannot listen for signals")?;

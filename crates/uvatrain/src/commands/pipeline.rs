@@ -47,8 +47,8 @@ pub fn loader_options(
     Ok(options)
 }
 
-/// The backend's flags as the runtime takes them. With caches on a GPU it is measured where to sample, unless that was
-/// said: a cache of lists is of use to a sampler on the GPU only.
+/// The backend's flags as the runtime takes them. With caches on a GPU, a measurement decides where to sample, unless a
+/// flag does: only a sampler on the GPU can use a list cache.
 pub fn backend_options(backend: &BackendFlags, cache: &CacheFlags) -> BackendOptions {
     let mut options = backend.options();
     let cached = cache.gpu_cache.is_some() || cache.plan.is_some();
@@ -66,7 +66,7 @@ pub struct Observers<'a> {
     view: &'a mut progress::Training,
 }
 
-/// Where a run is told besides the terminal.
+/// Where a run is reported besides the terminal.
 pub struct Outputs<'f> {
     pub metrics: Option<&'f Path>,
     /// The metrics go on where they ended.

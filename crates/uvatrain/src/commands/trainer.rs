@@ -44,10 +44,10 @@ pub fn libtorch(option: Option<&Path>) -> anyhow::Result<Libtorch> {
     })
 }
 
-/// The program, and what it needs in its environment to load the libtorch that `option` names or that is found.
+/// The program, and the environment that it needs to load libtorch: the one that `option` names, or the one found.
 ///
 /// # Errors
-/// What the machine lacks: the program, one of this version, or libtorch.
+/// What the machine lacks: the program, its matching version, or libtorch.
 pub fn find(option: Option<&Path>) -> anyhow::Result<TrainerProgram> {
     let path = path()?;
     if !path.is_file() {

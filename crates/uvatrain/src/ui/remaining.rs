@@ -158,7 +158,7 @@ mod tests {
         };
         assert_eq!(seen(3, 80, 0), None);
         assert_eq!(seen(3, 100, 10), Some(50.0));
-        // Its own length says nothing of the others.
+        // Its own length does not predict the others'.
         assert_eq!(seen(4, 1, 12), Some(50.0));
     }
 }

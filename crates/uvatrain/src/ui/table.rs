@@ -23,7 +23,7 @@ impl Table {
         table
     }
 
-    /// Adds a row. A cell is one line, whatever it holds.
+    /// Adds a row. A cell always stays one line.
     pub fn row<S: AsRef<str>>(&mut self, cells: &[S]) {
         self.rows.push(cells.iter().map(|cell| shown::word(cell.as_ref()).into_owned()).collect());
     }

@@ -145,8 +145,8 @@ fn allocation(
     let cost_of = |points: &[SweepPoint]| points.iter().map(|point| point.cost).fold(f64::INFINITY, f64::min);
     let single = sweep.first().into_iter().chain(sweep.last()).map(|point| point.cost);
     let chosen = profile.allocate(budget, &plan.model);
-    // Picks are even over a list, so each of its bytes has the same value: the part of it that still fits is all that
-    // caching in part could add.
+    // Picks are uniform over a list, so each of its bytes has the same value. Partial caching could add at most the
+    // part of the list that still fits.
     let partial_list_gain = chosen.misfit.map_or(0.0, |(list, left)| {
         list.value as f64 * left as f64 / list.bytes.max(1) as f64 / chosen.value.max(1) as f64
     });

@@ -200,7 +200,7 @@ fn verified(
     let mut batch = MiniBatch::with_bounds(&bounds(&loader, dataset)?);
     let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
     sampler(graph, &options)?.sample_into(*key, seeds, &mut batch)?;
-    // The hash knows nothing of edge ids.
+    // The hash does not cover edge ids.
     ensure!(
         batch.hash() == first.hash,
         "{key} had the hash {:016x}, and now {:016x}",

@@ -199,7 +199,7 @@ fn nvrtc_within(folder: &Path) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Where the dynamic linker would find a library, looked up by hand so that nothing of it runs.
+/// Where the dynamic linker would find a library. The lookup is our own, so that none of the library's code runs.
 fn find_library(name: &str) -> Option<PathBuf> {
     let wanted = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let usual = [

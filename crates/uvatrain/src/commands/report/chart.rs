@@ -67,7 +67,7 @@ pub struct Figure {
     pub axis: String,
 }
 
-/// An SVG without its outermost element, and what is told of rectangles (x, y, width, height) when one points at them.
+/// An SVG without its outermost element, and the tooltips of its rectangles (x, y, width, height).
 #[derive(Debug, Serialize)]
 pub struct Picture {
     width: u32,
@@ -76,7 +76,7 @@ pub struct Picture {
     hovers: Vec<([i32; 4], String)>,
 }
 
-/// A stretch of the horizontal axis, and what is told of it.
+/// A stretch of the horizontal axis and its tooltip.
 pub type Told = (f64, f64, String);
 /// What shapes are drawn on.
 pub type Canvas<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;

@@ -16,8 +16,8 @@ use crate::ui::format;
 const TEMPLATE: &str = include_str!("page.html");
 /// Colours, sizes and what is different on a phone, in the dark and on paper.
 const STYLE: &str = include_str!("style.css");
-/// Shows what lies under the pointer. The template names its hash: nothing else runs, whatever a file's names might have
-/// made of the page.
+/// Shows the tooltip under the pointer. The template names its hash, so no other script runs, even if names in a file
+/// inject markup into the page.
 const SCRIPT: &str = include_str!("point.js");
 
 /// The report on these runs.

@@ -1,4 +1,4 @@
-//! A metrics file, read line by line: what is not understood is told with file and line.
+//! Reads a metrics file line by line. Errors name file and line.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;

@@ -1,11 +1,11 @@
-//! What sampler, producer and consumer did with their time, stretch by stretch, out of when each began with a batch and
-//! how long it took.
+//! How sampler, producer and consumer spent their time, stretch by stretch, computed from the begin and duration of
+//! each batch.
 //!
-//! Between two batches of an epoch a role waits, and for what follows from the hand-over (docs/architecture.md): a
-//! sampler for a slot to be free; the producer for the batch to be sampled, and from then on for a slot. The consumer
-//! waits for the batch to be gathered; what else lies between two of its batches is work too, as the run itself counts
-//! it. Between two epochs it works on validation batches, or waits, and no line tells which: that time, as
-//! that before a role's first batch and behind its last, is put down to nothing.
+//! Between two batches of an epoch a role waits; the hand-over determines for what (docs/architecture.md). A sampler
+//! waits for a free slot. The producer waits for the batch to be sampled, and from then on for a slot. The consumer
+//! waits for the batch to be gathered; all other time between two of its batches counts as work, as in the run itself.
+//! Between two epochs it works on validation batches or waits, and no line says which. That time is not attributed, nor
+//! is the time before a role's first batch and behind its last.
 
 use uva_runtime::metrics::BatchEvent;
 
@@ -122,7 +122,7 @@ impl Timeline {
             (batch.train_at_us, batch.train_us),
         ];
         let origin = *self.origin.get_or_insert(stages[SAMPLER].0);
-        // Whatever the clock shows, it does not go backwards on the axis.
+        // On the axis, time never goes backwards, even if the clock does.
         let place = |at: u64| self.begin.saturating_add(at.saturating_sub(origin));
         let stages = stages.map(|(at, took)| (place(at), place(at.saturating_add(took))));
         let samplers = self.samplers();
@@ -156,7 +156,7 @@ impl Timeline {
         share: f64,
     ) -> (u64, u64) {
         let before = self.last.get(place).copied().flatten();
-        // Work of a GPU's is told as the device saw it, and two batches' may overlap there by a little.
+        // GPU work is reported in device time, where two batches may overlap slightly.
         let from = before.map_or(from, |(_, end)| from.max(end));
         let to = to.max(from);
         let since = before.filter(|(of, _)| *of == epoch).map_or(from, |(_, end)| end);

@@ -4,8 +4,8 @@
 /// Columns between two blocks.
 const GAP: usize = 4;
 
-/// The blocks, each a text of lines, under each other; with a `width` as many beside each other as fit into it, with an
-/// empty line between the rows.
+/// Lays out blocks of text lines. Without a `width` they are stacked. With one, as many as fit stand beside each other,
+/// with an empty line between the rows.
 pub fn of(blocks: &[String], width: Option<usize>) -> String {
     let Some(width) = width else { return blocks.join("\n") };
     let mut rows: Vec<Vec<&str>> = Vec::new();

@@ -1,5 +1,5 @@
-//! `uvatrain top`: a run as it goes on. It reads what `--metrics-listen` tells, so it needs nothing of the run but its
-//! port, and works from another machine too.
+//! `uvatrain top`: a live view of a run. It reads the figures of `--metrics-listen`, so it needs only the run's port,
+//! and works from another machine too.
 
 mod frame;
 mod layout;

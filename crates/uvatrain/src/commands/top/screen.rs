@@ -1,5 +1,5 @@
-//! A terminal for a view that is drawn again and again: another screen while it lasts, keys without Enter, and all as
-//! it was behind it, however it ends.
+//! A terminal for a view that is redrawn repeatedly: it uses the alternate screen and reads keys without Enter. However
+//! it ends, it restores the terminal.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;

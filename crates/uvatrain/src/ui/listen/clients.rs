@@ -1,8 +1,8 @@
-//! Whoever asks for the figures: many at once, on one thread, and none that holds up another.
+//! Clients that request the figures: many at once, on one thread, and none delays another.
 //!
-//! Everybody in the network may connect who reaches the port. So each client has a bounded time for all of its request
-//! and answer, and there is a bounded number of clients, of which the oldest makes room for the newest. Where
-//! descriptors run out, the oldest goes too, and nobody is accepted for a moment.
+//! Anyone who reaches the port may connect. So each client has a bounded time for its request and answer. The number of
+//! clients is bounded too: the newest replaces the oldest. If descriptors run out, the oldest is dropped as well, and
+//! accepting pauses for a moment.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -90,7 +90,7 @@ fn wait(
     Ok(ready)
 }
 
-/// Takes in whoever waits. False: that failed, and would at once again.
+/// Accepts all waiting clients. False: accepting failed, and would fail again at once.
 fn accept(socket: &TcpListener, clients: &mut VecDeque<Client>, answer: &impl Fn(&[u8]) -> Vec<u8>) -> bool {
     loop {
         match socket.accept() {

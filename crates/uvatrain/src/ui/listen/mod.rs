@@ -1,7 +1,7 @@
-//! `--metrics-listen`: the figures of a run under way over HTTP, as Prometheus reads them.
+//! `--metrics-listen`: serves the figures of a running run over HTTP, in Prometheus format.
 //!
-//! One thread answers all who ask ([`clients`]), and never holds the run up: it shows what the last event left, and
-//! what is to be seen of the roles at that moment.
+//! One thread answers all requests ([`clients`]) and never delays the run. It shows the state after the last event and
+//! the roles' current state.
 
 mod clients;
 mod figures;
