@@ -47,8 +47,8 @@ pub trait RowSource<P: Place> {
     /// Bytes of a row in the place.
     fn row_bytes(&self) -> usize;
 
-    /// Takes the memory that fills need, for so many fills under way side by side of at most so many rows each. Sources
-    /// of device memory take page-locked memory here and never in `submit`, where it could make the device wait.
+    /// Allocates the memory for the given number of concurrent fills of at most the given number of rows each. Sources
+    /// of device memory allocate page-locked memory here and never in `submit`, where it could stall the device.
     ///
     /// # Errors
     /// The lack of that memory.
@@ -118,7 +118,7 @@ impl<P: Place, S: RowSource<P> + ?Sized> RowSource<P> for Box<S> {
 /// A fill that was submitted, to be waited for at the source that gave it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
-    /// Which of the fills that are under way side by side.
+    /// Which of the concurrent fills.
     pub(crate) lane: usize,
     /// The number of the fill, where a source counts them.
     pub(crate) number: u64,
@@ -171,7 +171,7 @@ impl RowsRead {
         read
     }
 
-    /// The same rows, of which `hits` were in the cache `cache` instead of `from`.
+    /// The same rows; `hits` of them came from the cache `cache` instead of `from`.
     ///
     /// # Panics
     /// With more hits than rows, in debug builds.

@@ -116,8 +116,8 @@ fn dtype(kind: Kind) -> Option<Dtype> {
     }
 }
 
-/// What must be equal for a trainer to go on from a checkpoint. The number of threads and the device may change: the
-/// losses then differ in their last bits, as they would between two machines.
+/// The values that must match for a trainer to continue from a checkpoint. The number of threads and the device may
+/// change: the losses then differ in their last bits, as between two machines.
 fn model_fingerprint(trainer: &Trainer) -> Result<Value, CheckpointError> {
     let mut value = serde_json::to_value(trainer.options()).map_err(refused)?;
     if let Value::Object(fields) = &mut value {

@@ -126,8 +126,8 @@ impl TorchCuda {
         if ordinal < devices { Ok(()) } else { Err(TorchCudaError::NoSuchDevice { ordinal, devices }) }
     }
 
-    /// The stream on which libtorch enqueues what this thread asks of the context's device: its default one unless
-    /// somebody has set another. A thread that trains asks once and keeps it.
+    /// The stream on which libtorch enqueues this thread's work on the context's device: its default stream unless
+    /// another was set. A training thread queries it once and keeps it.
     ///
     /// # Errors
     /// [`TorchCudaError::Call`].
@@ -184,7 +184,7 @@ fn cpu_library_folder() -> Option<PathBuf> {
     library.parent().map(Path::to_owned)
 }
 
-/// What the CUDA runtime answers when it is asked for devices.
+/// The CUDA runtime's answer to a query for devices.
 fn no_device_reason() -> String {
     type DeviceCount = unsafe extern "C" fn(*mut c_int) -> c_int;
     type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;

@@ -53,7 +53,7 @@ impl Draws {
         }
     }
 
-    /// What dropout multiplies `like` by: 0 with the probability `dropout`, and else 1 / (1 − `dropout`). `None` for a
+    /// The factors of dropout for `like`: 0 with the probability `dropout`, and else 1 / (1 − `dropout`). `None` for a
     /// probability of 0.
     pub(crate) fn mask(&mut self, like: &Tensor, dropout: f64) -> Result<Option<Tensor>, TrainError> {
         if dropout == 0.0 {
@@ -125,10 +125,10 @@ const BITS: u32 = 53;
 
 /// MT19937, whose outputs are taken two at a time.
 pub(crate) struct Twister {
-    /// What it draws with.
+    /// The instruction set for the draws.
     vectors: Vectors,
     state: [u32; WORDS],
-    /// Numbers below 2⁵³ from the state, of which `used` have been drawn.
+    /// Numbers below 2⁵³ from the state; `used` of them have been drawn.
     numbers: [u64; NUMBERS],
     used: usize,
 }
@@ -143,8 +143,8 @@ impl Twister {
         Self { vectors, state, numbers: [0; NUMBERS], used: NUMBERS }
     }
 
-    /// Elements not above zero made zero, and of the others a share of `dropout` too; what is left is divided by
-    /// 1 − `dropout`.
+    /// Sets elements not above zero to zero, and drops a share of `dropout` of the others. The rest is divided by 1 −
+    /// `dropout`.
     fn apply(&mut self, x: &mut Tensor, dropout: f64) -> Result<(), TrainError> {
         match x.f_kind()? {
             Kind::Double => host::change::<f64>(x, |values| self.drop(values, dropout)),

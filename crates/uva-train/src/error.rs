@@ -1,4 +1,4 @@
-//! What can go wrong while training, by what the user can do about it.
+//! Errors of training, grouped by what the user can do about them.
 
 use uva_model::OptionsError;
 
@@ -41,7 +41,7 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// Whether the machine lacks what was asked for (exit code 3).
+    /// Whether the machine lacks a requested resource (exit code 3).
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Cuda(error) if error.is_missing())
     }

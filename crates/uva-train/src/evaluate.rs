@@ -18,7 +18,7 @@ enum LabelRows {
 }
 
 impl LabelRows {
-    /// Those of the nodes `ids`, each of which has a row.
+    /// Those of the nodes `ids`; each has a row.
     fn of(labels: Labels<'_>, ids: &[i64]) -> Self {
         match labels {
             Labels::Single(labels) => Self::Single(ids.iter().map(|&id| labels[id as usize]).collect()),
@@ -37,7 +37,7 @@ impl LabelRows {
     }
 }
 
-/// What a layer reads: the dataset's table, or the layer before.
+/// The input of a layer: the dataset's table, or the layer before.
 enum Rows<'a> {
     Table(FeatureTable<'a>),
     Hidden(Tensor),

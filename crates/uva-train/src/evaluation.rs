@@ -1,15 +1,16 @@
-//! What an evaluation found, batch by batch or at once.
+//! The result of an evaluation, batch by batch or at once.
 
 use uva_model::Metric;
 
-/// What an evaluation found. Those of several batches add up.
+/// The result of an evaluation. Results of several batches can be added.
 ///
 /// Of one class a node, nodes are counted; of several labels a node, single labels: nodes × classes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evaluation {
-    /// Loss summed over what is labelled.
+    /// Loss summed over all labels.
     pub loss_sum: f64,
-    /// Labelled nodes whose class had the largest logit; or labels told right, a positive logit saying yes.
+    /// Labelled nodes whose class had the largest logit. With several labels per node: correct labels, where a positive
+    /// logit means yes.
     pub correct: usize,
     /// Nodes with a label, or labels.
     pub labelled: usize,
@@ -18,12 +19,12 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Share of what is labelled that was right, or `None` without any.
+    /// Share of labels predicted correctly, or `None` without labels.
     pub fn accuracy(&self) -> Option<f64> {
         (self.labelled > 0).then(|| self.correct as f64 / self.labelled as f64)
     }
 
-    /// Mean loss of what is labelled, or `None` without any.
+    /// Mean loss over all labels, or `None` without labels.
     pub fn mean_loss(&self) -> Option<f64> {
         (self.labelled > 0).then(|| self.loss_sum / self.labelled as f64)
     }

@@ -20,7 +20,7 @@ const CHUNK_EDGES: usize = 1 << 22;
 /// The rows that a layer reads, by chunk of nodes: [nodes of the chunk, inputs].
 pub(crate) type RowsOf<'r> = &'r dyn Fn(&Range<usize>) -> Result<Tensor, TrainError>;
 
-/// All nodes' chunks of so many at most.
+/// All nodes in chunks of a bounded size.
 pub(crate) fn chunks(nodes: usize) -> impl Iterator<Item = Range<usize>> {
     (0..nodes).step_by(CHUNK_NODES).map(move |start| start..nodes.min(start + CHUNK_NODES))
 }

@@ -70,8 +70,8 @@ fn check<T: Number>(tensor: &Tensor) -> Result<(), TrainError> {
 /// The pool of the last number of threads that was asked for: one process trains with one number.
 static POOL: Mutex<Option<Arc<ThreadPool>>> = Mutex::new(None);
 
-/// Threads for loops of ours, as many as libtorch's operations use on the calling thread; `None` for one, and where the
-/// system has no threads to give: then the caller does all the work, with the same result.
+/// A pool for our own loops, with as many threads as libtorch's operations use on the calling thread. `None` for one
+/// thread, or if no thread can be spawned. Then the caller does all the work, with the same result.
 pub(crate) fn threads() -> Option<Arc<ThreadPool>> {
     let wanted = usize::try_from(tch::get_num_threads()).unwrap_or(1);
     if wanted < 2 {

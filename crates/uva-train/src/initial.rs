@@ -1,4 +1,4 @@
-//! What parameters are before the first step.
+//! Initial values of parameters.
 
 use crate::TrainError;
 use crate::random::SplitMix64;

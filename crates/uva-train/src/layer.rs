@@ -24,7 +24,7 @@ pub(crate) enum Layer {
     Isomorphism(Isomorphism),
 }
 
-/// What a forward pass leaves for the backward pass.
+/// The state that the backward pass needs.
 pub(crate) enum Saved {
     Convolution(convolution::Saved),
     Attention(attention::Saved),

@@ -22,7 +22,7 @@ pub(crate) enum Step {
     Activate,
     /// Dropout alone.
     Drop,
-    /// What the steps make of the rows is added to the rows that destinations had before.
+    /// The output of the steps is added to the destinations' rows from before.
     Residual(Vec<Named>),
 }
 
@@ -62,7 +62,7 @@ impl Builder<'_> {
         Ok(Named { name, step: Step::Linear(linear) })
     }
 
-    /// Nothing where no normalisation was asked for.
+    /// `None` without normalisation.
     fn norm(&self, name: String) -> Result<Option<Named>, TrainError> {
         Ok(match self.options.norm {
             NormKind::None => None,
@@ -154,8 +154,8 @@ impl Model {
         parameters
     }
 
-    /// From the input nodes' rows to the seeds' logits. `blocks[0]` is the hop at the seeds, so hops take the
-    /// blocks from the last to the first. With `draws` it is a training pass, of which they say what is dropped.
+    /// From the input nodes' rows to the seeds' logits. `blocks[0]` is the hop at the seeds, so hops take the blocks
+    /// from the last to the first. With `draws` it is a training pass, and they choose the dropped elements.
     pub(crate) fn forward(
         &self,
         features: Tensor,
@@ -191,15 +191,15 @@ pub(crate) struct Forward {
     tape: Vec<Left>,
 }
 
-/// What a step left for its way back.
+/// The state that a step keeps for its backward pass.
 enum Left {
-    /// What the layer was given, and what it kept.
+    /// The layer's input and saved state.
     Hop(Tensor, Saved),
-    /// What it was given.
+    /// Its input.
     Linear(Tensor),
     Norm(Normalised),
     Activated(activation::Saved),
-    /// What rows were multiplied by.
+    /// The factors of the rows.
     Dropped(Option<Tensor>),
 }
 
@@ -209,7 +209,7 @@ struct ForwardPass<'p, 'b> {
     blocks: &'p [Block<'b>],
     /// Of a training pass.
     draws: Option<&'p mut Draws>,
-    /// Whether a step has been done: what stands before the first needs no gradient.
+    /// Whether a step has been done: the input of the first needs no gradient.
     begun: bool,
     tape: Vec<Left>,
 }
@@ -264,7 +264,7 @@ impl ForwardPass<'_, '_> {
 struct BackwardPass<'p, 'b> {
     /// Those of the hops to come; the first is the next one's.
     blocks: &'p [Block<'b>],
-    /// What the steps to come left; the last is the next one's.
+    /// The saved state of the remaining steps; the last is the next one's.
     tape: &'p [Left],
     /// Of the steps' parameters, the last step's first.
     gradients: Vec<Vec<Tensor>>,

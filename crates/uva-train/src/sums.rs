@@ -92,7 +92,7 @@ impl Element for f32 {
     }
 }
 
-/// What an edge's row is multiplied by.
+/// The factor of an edge's row.
 #[derive(Clone, Copy)]
 pub(crate) enum Weights<'a, T> {
     /// A number an edge.
@@ -111,7 +111,7 @@ pub(crate) struct Job<'a, T, I> {
 }
 
 impl<'a, T: Element, I: Id> Job<'a, T, I> {
-    /// `rows` are so many of `width` elements; list v is `indices[offsets[v]..offsets[v + 1]]`.
+    /// `rows` has rows of `width` elements; list v is `indices[offsets[v]..offsets[v + 1]]`.
     pub(crate) fn new(
         rows: &'a [T],
         width: usize,

@@ -1,4 +1,4 @@
-//! What a batch's logits are compared with: the loss, what was told right, and the answers themselves.
+//! The targets of a batch's logits: the loss, the correct predictions, and the answers themselves.
 
 use crate::TrainError;
 use crate::borrowed::Borrowed;
@@ -114,7 +114,7 @@ impl<'a> Targets<'a> {
         })
     }
 
-    /// How many of the labels were told right, and how many there are: i64 tensors of one number.
+    /// The number of correct predictions and the number of labels: i64 tensors of one number.
     fn hits(&self, logits: &Tensor) -> Result<(Tensor, Tensor), TrainError> {
         let (told_right, labelled) = match self {
             // No logit has index −1, so unlabelled rows never count as correct.
@@ -130,7 +130,7 @@ impl<'a> Targets<'a> {
         Ok((told_right.f_sum(Kind::Int64)?, labelled.f_sum(Kind::Int64)?))
     }
 
-    /// The loss and how many of the labels were told right, on the host.
+    /// The loss and the number of correct predictions, on the host.
     pub(crate) fn tally(&self, loss: &Tensor, logits: &Tensor) -> Result<Tally, TrainError> {
         let _no_grad = tch::no_grad_guard();
         let (correct, labelled) = self.hits(&logits.f_detach()?)?;
@@ -179,10 +179,10 @@ impl<'a> Targets<'a> {
     }
 }
 
-/// What a batch comes to, on the host.
+/// The totals of a batch, on the host.
 pub(crate) struct Tally {
     pub(crate) loss: f64,
-    /// Rows whose largest logit is their label; or labels told right.
+    /// Rows whose largest logit is their label; or, with several labels, correct labels.
     pub(crate) correct: usize,
     /// Rows with a label; or labels.
     pub(crate) labelled: usize,

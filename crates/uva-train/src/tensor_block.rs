@@ -118,8 +118,8 @@ impl TensorBlock {
         })
     }
 
-    /// The transposed lists of the edges, of which there is at least one. Destinations stay in order within a source,
-    /// so that sums repeat.
+    /// The transposed lists of the edges (at least one edge). Destinations stay in order within a source, so that sums
+    /// repeat.
     pub(crate) fn transposed(&self) -> Result<Transposed, TrainError> {
         let (sorted, order) = self.indices.f_sort_stable(true, 0, false)?;
         let bounds = Tensor::f_arange(self.sources as i64 + 1, (Kind::Int, sorted.device()))?;
@@ -131,7 +131,7 @@ impl TensorBlock {
     }
 }
 
-/// The edges of a model that weighs its neighbours by itself: none may have a weight of its sampler's.
+/// Refuses sampler weights on the edges of a model that computes its own neighbour weights.
 pub(crate) fn refuse_weights(model: ModelKind, weighed: bool) -> Result<(), TrainError> {
     if weighed {
         return Err(TrainError::Input(format!(

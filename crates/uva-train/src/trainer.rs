@@ -25,12 +25,12 @@ const SMALLEST_ROW_SUM: f64 = 1e-12;
 /// For memory that cannot be taken away, pass `&mut || Ok(())`.
 pub type Confirm<'a> = &'a mut dyn FnMut() -> Result<(), String>;
 
-/// What one training batch did.
+/// The result of one training batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Step {
-    /// Mean loss over what is labelled, before the step. 0 if no seed has a label; then there was no step.
+    /// Mean loss over all labels, before the step. 0 if no seed has a label; then there was no step.
     pub loss: f32,
-    /// Labelled seeds whose class had the largest logit, with dropout on; of several labels a seed, labels told right.
+    /// Labelled seeds whose class had the largest logit, with dropout on. With several labels per seed: correct labels.
     pub correct: usize,
     /// Seeds with a label, or labels.
     pub labelled: usize,
@@ -96,7 +96,7 @@ impl Trainer {
         self.input_dim
     }
 
-    /// What it tells of a node.
+    /// Its prediction task.
     pub fn task(&self) -> Task {
         self.task
     }
@@ -106,7 +106,7 @@ impl Trainer {
         self.device
     }
 
-    /// Threads of one libtorch operation, as in force: what a run records beside its losses.
+    /// Threads of one libtorch operation, as in force. A run records this number beside its losses.
     pub fn threads(&self) -> usize {
         self.use_threads();
         usize::try_from(tch::get_num_threads()).unwrap_or(0)
@@ -231,7 +231,7 @@ impl Trainer {
         self.best.is_some()
     }
 
-    /// What batches are prepared for.
+    /// The settings that batches are prepared for.
     pub(crate) fn trains(&self) -> Trains {
         let Self { input_dim, task, kind, device, .. } = *self;
         let TrainerOptions { model, layers, .. } = self.options;

@@ -1,4 +1,4 @@
-//! Rows copied or widened by 256-bit vectors; streamed, they go by way of a buffer in the first-level cache.
+//! Rows copied or widened by 256-bit vectors. Streamed rows pass through a buffer in the first-level cache.
 //!
 //! Without byte masks the line that two rows share is not put together in a register. So rows are written one after
 //! another into a small buffer, whose whole lines are then streamed to the output, aligned and in order.
@@ -11,7 +11,7 @@ use super::portable::widen;
 use super::sink::{LINE, Sink};
 use super::widening::HalfFloat;
 
-/// What becomes of a value on its way.
+/// The conversion of a value during the copy.
 pub(super) trait Values {
     /// Bytes of one in the table.
     const FROM_BYTES: usize;
@@ -138,7 +138,7 @@ pub(super) struct Direct<V> {
 }
 
 impl<V: Values> Direct<V> {
-    /// For rows of so many values.
+    /// For rows of `row_values` values.
     pub fn new(out: &mut [u8], row_values: usize) -> Self {
         Self { to: out.as_mut_ptr(), row_values, values: PhantomData }
     }
@@ -162,27 +162,27 @@ impl<V: Values> Sink for Direct<V> {
 /// KiB was 7 % slower at 400 bytes a row and 10 % at 1028.
 const EMPTIED_AT: usize = 2048;
 
-/// A longer row goes through the buffer in parts of so many bytes.
+/// A longer row passes through the buffer in parts of this many bytes.
 const PART_BYTES: usize = 2048;
 
 #[repr(C, align(64))]
 struct Buffer(MaybeUninit<[u8; EMPTIED_AT + PART_BYTES + LINE]>);
 
-/// Writes rows one after another by way of the buffer, past the caches.
+/// Writes consecutive rows through the buffer, past the caches.
 pub(super) struct Staged<V> {
     buffer: Buffer,
     /// Bytes of the buffer that are in use: what goes to `to` and on.
     held: usize,
     /// Where the buffer's first byte belongs: a line's beginning, which may lie before the output's.
     to: *mut u8,
-    /// Bytes of the buffer before the output begins, which are somebody else's; 0 once it has been emptied.
+    /// Bytes of the buffer before the output begins, which are not ours; 0 once it has been flushed.
     foreign: usize,
     row_values: usize,
     values: PhantomData<V>,
 }
 
 impl<V: Values> Staged<V> {
-    /// For rows of so many values.
+    /// For rows of `row_values` values.
     #[inline(always)]
     pub fn new(out: &mut [u8], row_values: usize) -> Self {
         let foreign = out.as_ptr() as usize % LINE;

@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 
 use super::sink::{LINE, Sink};
 
-/// What a line of the output is made of.
+/// The lanes of an output line.
 pub(super) trait Lanes {
     /// Lanes of a line.
     const COUNT: usize;
@@ -142,10 +142,10 @@ widened_lanes!(FromBf16, |halves| _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(
 pub(super) struct Lines<L, const STREAMED: bool> {
     /// The line of the output that is being filled. The first may begin before the output does.
     to: *mut u8,
-    /// What is in it so far: the first `filled` lanes, but for the first `foreign`.
+    /// Its contents so far: the first `filled` lanes, except the first `foreign`.
     line: __m512i,
     filled: usize,
-    /// Lanes of that line before the output begins, which are somebody else's; 0 behind the first line.
+    /// Lanes of that line before the output begins, which are not ours; 0 behind the first line.
     foreign: usize,
     row_lanes: usize,
     lanes: PhantomData<L>,
@@ -223,7 +223,7 @@ impl<L: Lanes, const STREAMED: bool> Sink for Lines<L, STREAMED> {
                     (self.line, self.filled) = (line, filled + lanes);
                 } else {
                     self.write(line);
-                    // What did not fit has come to the front.
+                    // The lanes that did not fit are now at the front.
                     (self.line, self.filled) = (row, filled + lanes - L::COUNT);
                 }
                 return;

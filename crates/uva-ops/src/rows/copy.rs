@@ -1,4 +1,4 @@
-//! The loop over the rows: where each lies, when it is asked for, and which instructions move it.
+//! The loop over the rows: where each lies, when it is prefetched, and which instructions move it.
 
 use super::portable;
 use super::sink::{LINE, Sink};
@@ -27,7 +27,7 @@ use crate::vectors::{Set, Vectors};
 /// Prefetching one line with each line stored, instead of a row at once, was the same within 3 %.
 const AHEAD: usize = 48;
 
-/// How a gather moves rows: for measurements and tests. A gather chooses for itself unless told.
+/// How a gather moves rows: for measurements and tests. Without it, a gather chooses for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowCopy {
     /// The instruction set. It does not change the output bytes.
@@ -48,18 +48,18 @@ pub struct RowCopy {
     pub vectors: Vectors,
     /// Whether stores go past the caches; by the size of the output where it is `None`.
     pub streamed: Option<bool>,
-    /// Rows between the one being copied and the one being asked for; none is asked for at 0.
+    /// Prefetch distance: rows between the one being copied and the one being prefetched; 0 disables prefetching.
     pub ahead: usize,
 }
 
 impl RowCopy {
-    /// What a gather does unless told.
+    /// The default of a gather.
     pub fn best() -> Self {
         Self { vectors: Vectors::widest(), streamed: None, ahead: AHEAD }
     }
 }
 
-/// What rows are, and what is to become of them.
+/// The type of rows, and their conversion.
 #[derive(Clone, Copy, Debug)]
 pub struct RowKind {
     /// Bytes of a row in the table.
@@ -83,7 +83,7 @@ impl RowKind {
     }
 }
 
-/// How one stretch of rows is moved.
+/// How one range of rows is moved.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     /// The instructions.
@@ -101,8 +101,8 @@ pub struct Way {
 pub unsafe fn copy_rows<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64], out: &mut [u8]) -> u64 {
     debug_assert_eq!(out.len(), ids.len() * kind.out_bytes());
     match way.vectors.set() {
-        // SAFETY: by our caller's promise, here and below; the processor has what `Vectors` name, of which the function
-        // takes no more.
+        // SAFETY: by our caller's promise, here and below. The processor has the instructions that `Vectors` names, and
+        // the function uses no others.
         #[cfg(target_arch = "x86_64")]
         Set::Avx2 => return unsafe { with_avx2(way, source, kind, ids, out) },
         #[cfg(target_arch = "x86_64")]

@@ -48,7 +48,8 @@ impl Widened {
 impl Sink for Widened {
     #[inline(always)]
     unsafe fn row(&mut self, from: *const u8) {
-        // SAFETY: `from` is a row of so many values, and as many float32 fit into the output, by our caller's promise.
+        // SAFETY: by our caller's promise, `from` is a row of that many values, and as many float32 fit into the
+        // output.
         unsafe {
             widen(self.from, from, self.to, self.values);
             self.to = self.to.add(self.values * HalfFloat::WIDENED_BYTES);

@@ -1,4 +1,4 @@
-//! What a backend that widens half-precision rows must pass: float32 of the same value, bit for bit.
+//! Checks for backends that widen half-precision rows: float32 of the same value, bit for bit.
 
 use half::{bf16, f16};
 
@@ -27,7 +27,7 @@ pub fn widening(make: &MakeWidening<'_>) {
     }
 }
 
-/// What a value is as float32, from the definition and not from the backends' own conversion.
+/// A value as float32, from the definition and not from the backends' own conversion.
 fn widened(half: HalfFloat, bits: u16) -> u32 {
     match half {
         HalfFloat::Bf16 => u32::from(bits) << 16,

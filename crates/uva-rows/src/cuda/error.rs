@@ -34,7 +34,7 @@ pub enum FillError {
     /// A call of the driver failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// An earlier fill failed half way, so that nothing is known of what the device does with the slots.
+    /// An earlier fill failed halfway, so the device's use of the slots is unknown.
     #[error("no slot can be filled any more since an earlier one failed: {0}")]
     Broken(String),
 }

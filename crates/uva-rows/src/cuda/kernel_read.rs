@@ -17,7 +17,7 @@ use crate::stack::Cached;
 
 /// A table that kernels can address.
 pub trait KernelTable {
-    /// What its rows count as.
+    /// The origin that its rows count under.
     const ORIGIN: Origin;
 
     /// Where the first row lies, for a kernel.
@@ -132,7 +132,7 @@ impl<T: KernelTable> RowSource<DevicePlace<'_>> for KernelRead<T> {
     }
 }
 
-/// A cache on the device, and page-locked room for the changes of each fill under way.
+/// A cache on the device, and page-locked room for the changes of each fill in flight.
 #[derive(Debug)]
 pub struct LanedCache {
     cache: DeviceCache,

@@ -9,7 +9,7 @@ use crate::source::{Place, RowSource};
 /// later work on the stream finds the rows.
 #[derive(Clone, Copy, Debug)]
 pub struct DevicePlace<'p> {
-    /// Which of the fills that are under way side by side.
+    /// Which of the concurrent fills.
     pub(super) lane: usize,
     pub(super) stream: &'p Stream,
     /// The ids on the device.

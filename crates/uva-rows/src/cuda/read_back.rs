@@ -93,7 +93,7 @@ fn gone() -> FillError {
     FillError::Broken("the slot could not be enlarged".to_owned())
 }
 
-/// A slot for so many rows, and its filler.
+/// A slot for the given number of rows, and its filler.
 fn slot<S: DeviceSource>(
     context: &Arc<Context>,
     kernels: &GatherKernels,

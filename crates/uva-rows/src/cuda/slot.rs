@@ -58,7 +58,7 @@ impl SlotShape {
     }
 }
 
-/// What goes where in one fill: found whole and without overlaps.
+/// The layout of one fill, checked to be complete and without overlaps.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     /// For each array: its bytes in payload and slot, and where they begin in the staging buffer.

@@ -1,4 +1,4 @@
-//! The reading side of slots on a GPU: what a consumer does with a slot that a [`super::SlotFiller`] has filled.
+//! The reading side of slots on a GPU: how a consumer uses a slot that a [`super::SlotFiller`] has filled.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -127,8 +127,8 @@ impl SlotReader {
         unsafe { self.reports.as_ptr().add(slot * REPORT_BYTES).cast::<u64>().cast_mut() }
     }
 
-    /// The report of the slot taken last, as far as it has come: its stamp says whether it is that of the fill that is
-    /// asked for. Behind a wait for the stream it is.
+    /// The report of the slot taken last, as far as it has arrived. Its stamp shows whether it belongs to the requested
+    /// fill. After a wait for the stream it does.
     ///
     /// # Panics
     /// When there is no such slot.
@@ -212,7 +212,7 @@ impl UseStream {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while one is held; and what it holds is whole at any time.
+    // Nothing panics while one is held, and its contents are always consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

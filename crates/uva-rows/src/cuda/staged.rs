@@ -43,7 +43,7 @@ struct Piece {
 }
 
 impl<S: HostSource> Staged<S> {
-    /// The rows of `source`, by way of pieces and a stream of its own.
+    /// The rows of `source`, through pieces and a stream of its own.
     ///
     /// # Errors
     /// [`FillError::Cuda`].
@@ -97,7 +97,7 @@ impl<S: HostSource> Staged<S> {
             }
             let bytes = ids.len() * self.row_bytes;
             let rows = &mut piece.buffer.as_mut_slice()[..bytes];
-            // The ids have been checked, so this is an error of ours if it is one; copies may be under way already.
+            // The ids have been checked, so an error here is a bug of ours. Copies may already be in flight.
             self.source
                 .fill(ids, HostPlace::new(&mut *rows))
                 .map_err(|error| CudaError::System(error.to_string()))?;

@@ -7,7 +7,8 @@ use uva_cuda::{Context, CudaError};
 
 use super::upload::{PIECE, Upload};
 
-/// A whole table in device memory: for one that fits there, and to know what a gather over the link costs more.
+/// A whole table in device memory, for tables that fit there, and as the baseline for the cost of a gather over the
+/// link.
 #[derive(Debug)]
 pub struct DeviceTable {
     buffer: DeviceBuffer,

@@ -79,7 +79,7 @@ impl<'t> Mapped<'t> {
         Ok(Self { table, row_bytes, rows: length / row_bytes, copy: RowCopy::best(), pool })
     }
 
-    /// Moves rows in this way from now on: for measurements and tests.
+    /// Uses this copy method from now on: for measurements and tests.
     #[must_use]
     pub fn with_copy(mut self, copy: RowCopy) -> Self {
         self.copy = copy;

@@ -53,7 +53,7 @@ pub(crate) struct Lists<'t> {
 }
 
 impl<'t> Lists<'t> {
-    /// Those of a block, each of which holds its destination.
+    /// Those of a block; each holds its destination.
     fn of(block: &'t TensorBlock) -> Self {
         Self {
             offsets: &block.offsets,
@@ -77,16 +77,16 @@ impl<'t> Lists<'t> {
 
 /// The weights of edges and what they came from, [edges, heads] each.
 struct Weights {
-    /// Scores behind LeakyReLU, of which the signs are needed.
+    /// Scores behind LeakyReLU; the backward pass needs their signs.
     scores: Tensor,
     /// The softmax.
     attention: Tensor,
-    /// What dropout multiplied it by.
+    /// The factors of dropout.
     mask: Option<Tensor>,
 }
 
 impl Weights {
-    /// What rows are multiplied by, [heads, edges].
+    /// The factors of rows, [heads, edges].
     fn used(&self) -> Result<Tensor, TrainError> {
         let used = match &self.mask {
             Some(mask) => self.attention.f_mul(mask)?,
@@ -96,7 +96,7 @@ impl Weights {
     }
 }
 
-/// What a forward pass leaves for the backward pass.
+/// The state that the backward pass needs.
 pub(crate) struct Saved {
     /// One table a head, [sources, width].
     tables: Vec<Tensor>,
@@ -224,7 +224,7 @@ impl Attention {
         Ok(joined.f_add(&self.bias)?)
     }
 
-    /// The result for the destinations of `lists`, of which `destinations` are the parts of scores, without dropout.
+    /// The result for the destinations of `lists`, without dropout. `destinations` are their parts of the scores.
     pub(crate) fn evaluate(
         &self,
         tables: &[Tensor],

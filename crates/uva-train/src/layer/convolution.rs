@@ -30,7 +30,7 @@ pub(crate) enum Convolution {
     },
 }
 
-/// What a forward pass leaves for the backward pass, by the order that was taken.
+/// The state that the backward pass needs, by the order taken.
 pub(crate) enum Saved {
     /// Aggregated first: the weighted sums, [destinations, inputs].
     Aggregated(Tensor),

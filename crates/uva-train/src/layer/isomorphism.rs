@@ -21,7 +21,7 @@ pub(crate) struct Isomorphism {
     second_bias: Tensor,
 }
 
-/// What a forward pass leaves for the backward pass.
+/// The state that the backward pass needs.
 pub(crate) struct Saved {
     /// (1 + ε) x_v + Σ x_u, [destinations, inputs].
     sums: Tensor,

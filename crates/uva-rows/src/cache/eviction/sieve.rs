@@ -110,7 +110,7 @@ mod tests {
         // The hand clears the mark of 1, and evicts 2.
         slots.insert_misses(&[4]);
         assert_eq!(cached(&slots), [1, 3, 4]);
-        // It goes on from there: 3, then 4; past the head it begins at the tail, with 1.
+        // The hand continues from there: 3, then 4. Past the head it wraps to the tail, at 1.
         slots.insert_misses(&[5]);
         assert_eq!(cached(&slots), [1, 4, 5]);
         slots.insert_misses(&[6]);

@@ -5,12 +5,12 @@ use uva_cuda::kernels::cache::CacheInsertion;
 use crate::cache::slot_map::{NO_SLOT, SlotMap, check_capacity};
 use crate::error::GatherError;
 
-/// The order in which slots are used: what a policy adds to [`Slots`].
+/// The order in which slots are used, which a policy adds to [`Slots`].
 pub(super) trait Order: Send + std::fmt::Debug + 'static {
     /// Whether [`Order::hit`] does anything: otherwise hits are not passed on.
     const SEES_HITS: bool;
 
-    /// For so many slots, all free; at least one.
+    /// For `capacity` free slots, at least one.
     fn new(capacity: usize) -> Self;
 
     /// A lookup found a row in this slot.

@@ -18,7 +18,7 @@ pub(super) struct Held<S> {
     pub stream: Stream,
     pub kernels: GatherKernels,
     pub slots: Vec<Slot>,
-    /// Completed fills that nobody has asked for yet, by their numbers.
+    /// Completed fills that have not been collected yet, by their numbers.
     pub finished: Vec<(u64, Fill)>,
     pub fills: u64,
     pub shape: SlotShape,
@@ -88,7 +88,7 @@ impl<S: DeviceSource> Held<S> {
         let on_device = unsafe { DevicePlace::new(slot, stream, ids_address, features, report_address) };
         let ticket = source.submit(ids, on_device).map_err(|error| match error {
             FillError::Cuda(error) => error,
-            // Work is under way already.
+            // Work is already in flight.
             error => CudaError::System(error.to_string()),
         })?;
         *pending = Some(Pending { number: self.fills, stamp: place.stamp, rows: plan.count, ticket });

@@ -17,9 +17,8 @@ use crate::source::{RowSource, RowsRead, Ticket};
 
 /// Fills slots of device memory: a batch's arrays, copied, and the rows of its ids, from a source.
 ///
-/// Everything is enqueued, on streams whose order the device keeps; the host goes on at once. It waits for the GPU only
-/// where a staging buffer that it must write next is still being read. A source on the CPU gathers its rows before
-/// `submit` returns.
+/// All work is enqueued on streams, and the host continues at once. It waits for the GPU only if the staging buffer
+/// that it writes next is still being read. A source on the CPU gathers its rows before `submit` returns.
 ///
 /// A producer submits batch after batch and asks for [`finished`](SlotFiller::finished) fills;
 /// [`wait`](RowSource::wait) is for one at a time.
@@ -142,7 +141,7 @@ impl<S: DeviceSource> SlotFiller<S> {
         self.sound()?;
         self.held.stream.synchronize()?;
         self.broken = Some("its source was taken out".to_owned());
-        // SAFETY: taken once: `drop` leaves a broken filler's state alone. Nothing is under way.
+        // SAFETY: taken once: `drop` leaves a broken filler's state alone. Nothing is in flight.
         let held = unsafe { ManuallyDrop::take(&mut self.held) };
         Ok(held.source)
     }
