@@ -34,7 +34,7 @@ pub enum Code {
     Failed = 1,
     /// An option, a file or a value has to change.
     BadInput = 2,
-    /// The machine lacks what was asked for.
+    /// The machine lacks a requested resource.
     Lacking = 3,
     /// Ended by SIGHUP.
     HungUp = 129,
@@ -55,7 +55,7 @@ impl Code {
     }
 }
 
-/// An error of the command line's own: what is wrong and what to do, and the code it ends with.
+/// An error of the command line itself: the problem, its remedy, and the exit code.
 #[derive(Debug)]
 pub struct Problem {
     code: Code,
@@ -81,7 +81,7 @@ pub fn of_output(option: &str, path: &Path, error: io::Error) -> anyhow::Error {
     if uva_mem::files::is_about_the_name(&error) { usage(message).into() } else { anyhow::anyhow!(message) }
 }
 
-/// The machine lacks what was asked for; the message says what, and how to get it.
+/// The machine lacks a requested resource; the message says which, and how to get it.
 pub fn lacking(message: impl Into<String>) -> Problem {
     Problem { code: Code::Lacking, message: message.into() }
 }
@@ -152,7 +152,7 @@ pub fn conclude(result: anyhow::Result<()>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nothing can be done about a closed stderr; the exit code still tells.
+            // A closed stderr cannot be helped; the exit code still reports the failure.
             out::say(&format!("uvatrain: {}", line(&error)));
             ExitCode::from(code_of(&error) as u8)
         }

@@ -56,6 +56,6 @@ fn run(models: Option<Models>) -> ExitCode {
 /// would inherit that disposition.)
 fn errors_for_files_that_may_not_grow() {
     let noticed = Arc::new(AtomicBool::new(false));
-    // Where it cannot be had, the process ends as it would have.
+    // If registration fails, the process ends as it would have.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, noticed);
 }

@@ -11,7 +11,7 @@ use crate::ui::work::Work;
 use crate::ui::{format, out};
 use uva_runtime::spec::ByteSize;
 
-/// Says what the graph will take, writes it, and says what it is and how long that took.
+/// Prints the graph's expected size, writes it, and prints a summary and the time taken.
 pub fn run(flags: &GenerateFlags) -> anyhow::Result<()> {
     let recipe = flags.recipe()?;
     let estimate = generate::estimate(&*recipe)?;

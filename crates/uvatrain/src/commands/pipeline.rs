@@ -1,4 +1,4 @@
-//! What the commands share that start the whole pipeline: `train` and `run`.
+//! Shared code of the commands that start the whole pipeline: `train` and `run`.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -58,7 +58,7 @@ pub fn backend_options(backend: &BackendFlags, cache: &CacheFlags) -> BackendOpt
     options
 }
 
-/// The metrics' file and port, the timeline and the view, all told everything.
+/// The metrics' file and port, the timeline and the view; each receives all events.
 pub struct Observers<'a> {
     metrics: Option<MetricsFile>,
     trace: Option<TraceFile>,
@@ -76,10 +76,10 @@ pub struct Outputs<'f> {
 }
 
 impl<'a> Observers<'a> {
-    /// Opens what is asked for, and says where figures can be had.
+    /// Opens the requested outputs, and prints where the figures are served.
     ///
     /// # Errors
-    /// Naming the option whose file or address cannot be had.
+    /// Names the option whose file or address is unavailable.
     pub fn open(outputs: &Outputs<'_>, view: &'a mut progress::Training) -> Result<Self, RuntimeError> {
         let metrics = outputs.metrics.map(|path| MetricsFile::open(path, outputs.append)).transpose()?;
         let trace = outputs.trace.map(TraceFile::create).transpose()?;
@@ -90,7 +90,7 @@ impl<'a> Observers<'a> {
         Ok(Self { metrics, trace, listener, view })
     }
 
-    /// Whether somebody besides the terminal wants to hear of each batch.
+    /// Whether any observer besides the terminal needs an event per batch.
     pub fn want_events(&self) -> bool {
         self.metrics.is_some() || self.trace.is_some() || self.listener.is_some()
     }

@@ -17,7 +17,7 @@ use crate::models::Models;
 use crate::ui::{log, out, progress, summary};
 use uva_runtime::machine::share_of_cores;
 
-/// Trains a built-in model: in processes, of which `uvatrain-consumer` has the model, or with `--in-process` in that
+/// Trains a built-in model: in processes, where `uvatrain-consumer` has the model, or with `--in-process` in that
 /// program alone.
 pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     flags.check()?;
@@ -135,7 +135,7 @@ fn training_options(flags: &TrainFlags) -> TrainingOptions {
     }
 }
 
-/// Threads of the model's arithmetic where nobody has asked for a number: half the cores.
+/// Default number of threads for the model's arithmetic: half the cores.
 fn usual_threads() -> usize {
     share_of_cores(2)
 }

@@ -162,7 +162,7 @@ pub fn options(command: &Command) -> impl Iterator<Item = &Arg> {
     })
 }
 
-/// What the item sets the option to, or what it should have been.
+/// The option's value from the item, or an error that names the expected type.
 fn setting(argument: &Arg, item: &Item) -> Result<Setting, &'static str> {
     let value = item.as_value().ok_or("one value")?;
     if matches!(argument.get_action(), ArgAction::SetTrue) {

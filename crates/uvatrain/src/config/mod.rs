@@ -18,7 +18,7 @@ use uva_graph::shown;
 use crate::flags::Cli;
 use crate::{exit, ui};
 
-/// What the command line asks for.
+/// The request of the command line.
 #[derive(Debug)]
 pub enum Asked {
     /// To run a command.
@@ -30,16 +30,16 @@ pub enum Asked {
 /// Why it asks for nothing.
 #[derive(Debug)]
 pub enum Refusal {
-    /// What clap says of it, help and version among it, and where the option stands that it is about, if in a file.
+    /// Clap's answer, including help and version, and the place of the option in question if it is in a file.
     Usage(clap::Error, Option<String>),
-    /// What is wrong with the file.
+    /// A problem with the file.
     Problem(exit::Problem),
 }
 
 /// Reads the command line, and the file that it names.
 ///
 /// # Errors
-/// Where help is asked for, and where anything is wrong.
+/// For help and version, and for any mistake.
 pub fn parse(typed: Vec<OsString>) -> Result<Asked, Refusal> {
     let root = Cli::command();
     let line = words::Line::new(&root, &typed);

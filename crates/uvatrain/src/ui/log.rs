@@ -24,7 +24,7 @@ use super::out;
 const FILTERS: [&str; 2] = ["UVATRAIN_LOG", "RUST_LOG"];
 /// The variable that says how: `text` or `json`.
 const FORMAT: &str = "UVATRAIN_LOG_FORMAT";
-/// What is shown where nothing was said.
+/// The default filter.
 const USUAL: &str = "warn";
 
 /// Who this process is.

@@ -1,4 +1,4 @@
-//! What one sees while a model trains: a bar that moves on a terminal, and a line per epoch everywhere.
+//! The view of a training run: a moving bar on a terminal, and a line per epoch everywhere.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ pub struct Training {
     /// Hidden where stderr is no terminal; then only whole lines are printed.
     bar: ProgressBar,
     pass: Option<Pass>,
-    /// What epochs have taken, for how long the others will.
+    /// The epochs' durations so far, to estimate the others.
     timed: Epochs,
     /// Batches per second of the last training pass, for its epoch's line.
     rate: f64,

@@ -2,7 +2,7 @@
 
 use uva_graph::shown;
 
-/// A table of text: the first column flush left, the others flush right unless told otherwise.
+/// A table of text: the first column flush left, the others flush right by default.
 #[derive(Debug, Default)]
 pub struct Table {
     rows: Vec<Vec<String>>,

@@ -1,4 +1,4 @@
-//! Whether a batch is what it should be: its blocks compared with the graph, edge by edge.
+//! Verifies a batch: compares its blocks with the graph, edge by edge.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use uva_graph::Csc;
 use uva_sample::{BlockRef, SamplerOptions};
 
-/// What was compared with the graph. A difference is an error.
+/// Counts of the comparisons with the graph. A difference is an error.
 #[derive(Serialize, Debug, PartialEq, Eq)]
 pub struct Verified {
     pub hops: usize,

@@ -13,7 +13,7 @@ use uva_runtime::spec::ByteSize;
 
 const NO_GPU: &str = "nothing to do: without a GPU everything runs on the CPU";
 
-/// All checks of this file, given what a probe found.
+/// All checks of this file, given the result of a probe.
 pub fn checks(probed: Option<&Probe>) -> Vec<Check> {
     let mut checks = vec![driver(probed), nvrtc(probed)];
     checks.extend(probed.and_then(torch));
@@ -161,7 +161,7 @@ fn mps_daemon() -> Check {
     }
 }
 
-/// What each GPU calls itself, from the driver's files.
+/// The model name of each GPU, from the driver's files.
 fn models(gpus: &Path) -> Vec<String> {
     let Ok(folders) = std::fs::read_dir(gpus) else { return Vec::new() };
     let mut models: Vec<String> = folders

@@ -12,9 +12,9 @@ use uva_runtime::metrics::BatchEvent;
 use super::stretches::{Stretches, Sum};
 use crate::ui::format;
 
-/// The roles in the order of a batch's way.
+/// The roles in pipeline order.
 pub const ROLES: [&str; 3] = ["sampler", "producer", "consumer"];
-/// What a role does, as far as it is known.
+/// A role's known activities.
 pub const DOINGS: [&str; 3] = ["working", "waiting for input", "waiting for output"];
 
 const SAMPLER: usize = 0;
@@ -24,17 +24,17 @@ const WORKING: usize = 0;
 const WAITING_INPUT: usize = 1;
 const WAITING_OUTPUT: usize = 2;
 
-/// Stretches kept; half as many at least, once the run is longer than so many microseconds.
+/// Stretches kept; at least half as many, once the run is longer than this many microseconds.
 const MOST: usize = 1024;
 
-/// What went on in a stretch of the run's time.
+/// The activity in a stretch of the run's time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
     /// Microseconds of each role in each of [`DOINGS`]; of samplers the mean.
     pub spent: [[f64; 3]; 3],
     /// Training batches, each spread over the time that it took the consumer.
     pub batches: f64,
-    /// What was asked of the caches by those: list reads, hits, rows, hits.
+    /// Their cache lookups: list reads, list hits, rows, row hits.
     pub cache: [f64; 4],
 }
 
@@ -60,7 +60,7 @@ impl Stretch {
         self.window.spent[role].map(|spent| (spent / (self.to - self.from)).clamp(0.0, 1.0))
     }
 
-    /// Batches a second while training; `None` where too little of the stretch was training to tell.
+    /// Batches per second while training; `None` if too little of the stretch was training.
     pub fn speed(&self) -> Option<f64> {
         let training = self.window.spent[CONSUMER].iter().sum::<f64>();
         (training > 0.2 * (self.to - self.from)).then(|| 1e6 * self.window.batches / training)
@@ -81,7 +81,7 @@ pub struct Timeline {
     windows: Stretches<Window>,
     /// Of each sampler, the producer and the consumer.
     last: Vec<Last>,
-    /// What the clock showed where this sitting begins; `None` before its first batch.
+    /// The clock at the beginning of this sitting; `None` before its first batch.
     origin: Option<u64>,
     /// Where on the axis this sitting begins.
     begin: u64,
@@ -92,7 +92,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Of a run with so many samplers.
+    /// For a run with `samplers` samplers.
     pub fn new(samplers: usize) -> Self {
         Self {
             windows: Stretches::new(MOST),
@@ -144,8 +144,8 @@ impl Timeline {
         });
     }
 
-    /// A role worked from one moment to another, on a batch that was ready for it at `ready`. What lies between that
-    /// and its last batch of the epoch it waited. Returns the time from that batch on.
+    /// A role worked from one moment to another, on a batch that was ready for it at `ready`. It waited between its
+    /// last batch of the epoch and that time. Returns the time from that batch on.
     fn work(
         &mut self,
         role: usize,
@@ -195,7 +195,7 @@ impl Timeline {
         &self.resumed
     }
 
-    /// At most so many stretches of one width; the last ends with the run.
+    /// At most `wanted` stretches of equal width; the last ends with the run.
     pub fn stretches(&self, wanted: usize) -> Vec<Stretch> {
         let (width, windows) = self.windows.at_most(wanted);
         let stretch = |(index, window)| {

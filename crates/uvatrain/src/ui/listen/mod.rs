@@ -37,7 +37,7 @@ impl Listener {
     /// Listens from now on, for as long as the process lives.
     ///
     /// # Errors
-    /// [`RuntimeError::Input`] naming the address, when it cannot be had.
+    /// [`RuntimeError::Input`] naming the address, if it is unavailable.
     pub fn start(address: SocketAddr) -> Result<Self, RuntimeError> {
         let failed =
             |error: std::io::Error| RuntimeError::Input(format!("--metrics-listen {address}: {error}"));
