@@ -8,7 +8,7 @@ use uva_sample::{BatchBounds, BatchCounts, BatchKey, LayerCounts, ListReads, MAX
 
 use crate::schema::Rows;
 
-/// What a slot hands over.
+/// The kind of hand-over of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandOver {
     /// A batch.
@@ -133,7 +133,7 @@ impl BatchHeader {
         Ok(())
     }
 
-    /// What the slot hands over.
+    /// The slot's kind of hand-over.
     pub fn kind(&self) -> HandOver {
         match self.kind {
             0 => HandOver::Batch,
@@ -177,7 +177,7 @@ impl BatchHeader {
         self.sampler
     }
 
-    /// What was read of the graph.
+    /// The reads of the graph.
     pub fn list_reads(&self) -> ListReads {
         ListReads { all: self.list_reads, cached: self.list_reads_cached }
     }

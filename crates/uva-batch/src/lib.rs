@@ -1,8 +1,8 @@
 //! A batch in a slot: its columns, where they lie, its header, and the views of it.
 //!
-//! Everything is derived from one table, [`COLUMNS`]: offsets and bounds, what is copied between slots, the typed
-//! views, the arrays that Python sees and the table in `docs/wire-protocol.md`. **Adding an array is one row of it**
-//! and the code of the stage that writes it.
+//! Everything is derived from one table, [`COLUMNS`]: offsets and bounds, the copies between slots, the typed views,
+//! the arrays that Python sees and the table in `docs/wire-protocol.md`. **Adding an array is one row of it** and the
+//! code of the stage that writes it.
 //!
 //! | look here | for |
 //! |---|---|

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::model_kind::ModelKind;
 use crate::options_error::OptionsError;
 
-/// What is done to feature rows before the first layer.
+/// The normalisation of feature rows before the first layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FeatureNorm {
@@ -16,7 +16,7 @@ pub enum FeatureNorm {
     Row,
 }
 
-/// What is done to rows between layers.
+/// The normalisation of rows between layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NormKind {
@@ -27,7 +27,7 @@ pub enum NormKind {
     Layer,
 }
 
-/// Heads unless somebody says otherwise.
+/// The default number of heads.
 const HEADS: usize = 8;
 
 fn usual_heads() -> usize {
@@ -65,7 +65,7 @@ pub struct TrainerOptions {
     /// to the logits (Platonov et al. 2023).
     #[serde(default, skip_serializing_if = "is_usual")]
     pub residual: bool,
-    /// What is done to rows between layers: behind each but the last; with `residual` before each, and at the end.
+    /// The normalisation of rows between layers: behind each but the last; with `residual` before each, and at the end.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub norm: NormKind,
     /// Number of layers, and so of blocks in a batch.
@@ -78,7 +78,7 @@ pub struct TrainerOptions {
     pub learning_rate: f64,
     /// L2 penalty added to the gradient, as `torch.optim.Adam` does it.
     pub weight_decay: f64,
-    /// What is done to feature rows first.
+    /// The normalisation of feature rows.
     pub feature_norm: FeatureNorm,
     /// Seeds the parameters and the dropout of every batch.
     pub seed: u64,

@@ -129,7 +129,7 @@ impl Array {
     }
 }
 
-/// Memory of a copy. A type of its own, because a boxed slice is not what an owner's `dyn` can be made of.
+/// Memory of a copy. A type of its own, because a boxed slice cannot become an owner's `dyn`.
 struct Kept(#[expect(dead_code, reason = "it keeps the memory")] Box<[u64]>);
 
 #[pymethods]

@@ -47,7 +47,7 @@ impl Drop for Held {
 /// A batch as the runtime hands it out. uvatrain.Batch, in Python, makes tensors of it.
 #[pyclass(frozen, module = "uvatrain._core")]
 pub struct Batch {
-    /// Taken when the next batch is asked for.
+    /// Taken when the next batch is requested.
     held: Mutex<Option<Arc<Held>>>,
     #[pyo3(get)]
     split: &'static str,
@@ -159,7 +159,7 @@ impl Batch {
         pair.extend((0..edges).map(|edge| i64::from(read(indices, edge))));
         let mut begin = 0;
         for destination in 0..indptr.rows - 1 {
-            // As it was made it grows from 0 to the number of edges; as somebody has changed it, it may not.
+            // It was made to grow from 0 to the number of edges, but a caller may have changed it.
             let end = usize::try_from(read(indptr, destination + 1)).unwrap_or(0).clamp(begin, edges);
             pair.extend(std::iter::repeat_n(destination as i64, end - begin));
             begin = end;
@@ -209,7 +209,7 @@ impl Batch {
     }
 }
 
-/// What PyG calls the labels.
+/// PyG's name for the labels.
 const LABELS: &str = "y";
 
 fn dlpack(element: Element) -> dlpack::Element {

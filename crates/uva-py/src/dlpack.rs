@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-/// What keeps an array's memory alive. Dropped by whichever thread lets go of the last tensor, with or without the
-/// interpreter's lock, perhaps while the interpreter ends: it must not call Python.
+/// Keeps an array's memory alive. The thread that releases the last tensor drops it, with or without the interpreter's
+/// lock, perhaps while the interpreter ends. So it must not call Python.
 pub type Owner = Arc<dyn Send + Sync>;
 
 /// The version that a versioned tensor says it is of.
@@ -65,7 +65,7 @@ impl Device {
     }
 }
 
-/// What an element is.
+/// The type of an element.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element {
@@ -127,7 +127,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// So many elements; or with `columns`, so many rows of them.
+    /// `rows` elements; or with `columns`, `rows` rows of them.
     pub fn new(rows: usize, columns: Option<usize>) -> Self {
         // No array in memory has 2^63 elements.
         let size = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
@@ -186,14 +186,14 @@ impl ManagedVersioned {
     }
 }
 
-/// What the tensor's pointers point to, and what keeps its memory. The tensor's context.
+/// The tensor's context: the targets of its pointers, and the owner of its memory.
 struct Context {
     shape: [i64; 2],
     strides: [i64; 2],
     _owner: Owner,
 }
 
-/// What is lent.
+/// The lent memory.
 pub struct Lent {
     /// The first element.
     pub pointer: *mut u8,
@@ -207,7 +207,7 @@ pub struct Lent {
     pub read_only: bool,
     /// The consumer has it for itself.
     pub copied: bool,
-    /// What keeps it.
+    /// Its owner.
     pub owner: Owner,
 }
 
@@ -283,7 +283,7 @@ unsafe fn capsule<'py, M>(
 unsafe fn free(context: *mut c_void) {
     // SAFETY: see above.
     let context = unsafe { Box::from_raw(context.cast::<Context>()) };
-    // A panic must not unwind into C. The owner is gone either way; there is nobody to tell.
+    // A panic must not unwind into C. The owner is gone in any case, and the error has no recipient.
     let _ = catch_unwind(AssertUnwindSafe(move || drop(context)));
 }
 

@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::dlpack::{Device, ManagedLegacy, ManagedVersioned, Tensor};
 
-/// What an element is, of those that a dataset can be made of.
+/// The element types that a dataset can be made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Bool,
@@ -75,7 +75,7 @@ pub struct Input {
     pub name: String,
     /// The length of each dimension.
     pub shape: Vec<usize>,
-    /// What an element is.
+    /// The type of an element.
     pub kind: Kind,
     pointer: *const u8,
     /// Whether its owner lets it be written to.
@@ -153,8 +153,8 @@ impl Input {
         let legacy = named(c"dltensor").cast::<ManagedLegacy>();
         // The tensor is not taken out of the capsule, which so deletes it in the end: with us.
         let (tensor, writable): (&Tensor, bool) = if !versioned.is_null() {
-            // SAFETY: what a capsule of that name holds, by DLPack; it lives as long as the capsule. The major version
-            // comes first in every version, and only of version 1 is the rest read.
+            // SAFETY: by DLPack, a capsule of that name holds this struct, which lives as long as the capsule. The
+            // major version comes first in every version, and the rest is read only for version 1.
             unsafe {
                 if (*versioned).major != 1 {
                     let major = (*versioned).major;

@@ -23,7 +23,7 @@ impl Signals {
         }
     }
 
-    /// What a handler has raised.
+    /// The exception that a handler has raised.
     pub fn raised(self) -> Option<PyErr> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

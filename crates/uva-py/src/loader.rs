@@ -1,5 +1,5 @@
-//! `Source`: where `uvatrain.Loader` and `uvatrain.attach()` get their batches. What an epoch is and which comes next
-//! is decided in Python; here is what must not be there: waiting without the interpreter's lock, and slots.
+//! `Source`: where `uvatrain.Loader` and `uvatrain.attach()` get their batches. Python decides what an epoch is and
+//! which comes next. Waiting without the interpreter's lock, and slots, belong here.
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -36,7 +36,8 @@ pub struct Source {
     open: ManuallyDrop<Mutex<Option<Open>>>,
     /// Asks threads that wait for a batch to release `open`.
     closing: AtomicBool,
-    /// Who waits for a batch: a signal's handler runs in that very thread, and may close what it waits for.
+    /// The thread that waits for a batch: a signal handler runs in that same thread, and may close the loader that it
+    /// waits for.
     waiting: Mutex<Option<ThreadId>>,
     dataset: Arc<Graph>,
     /// Batches of a pass over each split.
@@ -104,7 +105,7 @@ impl Source {
         )))
     }
 
-    /// What is open, for one thread at a time.
+    /// The open source, for one thread at a time.
     fn open(&self) -> PyResult<MutexGuard<'_, Option<Open>>> {
         match self.open.try_lock() {
             Ok(open) => Ok(open),
@@ -131,8 +132,8 @@ impl Open {
         Self { stream, ordered_on: None, out: VecDeque::new(), last: None }
     }
 
-    /// Whether a batch that follows the last one is asked for. Another makes the roles turn, which takes every slot
-    /// once: a tensor that keeps one keeps it from all that is on its way.
+    /// Whether the requested batch follows the last one. Any other batch makes the roles turn, which takes every slot
+    /// once. A tensor that holds a slot then blocks all batches in flight.
     fn goes_on_at(&self, place: PassCursor) -> bool {
         self.last.is_some_and(|last| {
             (last.split, last.epoch) == (place.split, place.epoch) && last.batch + 1 == place.batch
@@ -240,7 +241,7 @@ impl Source {
                 .raised()
                 .unwrap_or_else(|| ended.map_or_else(|error| self.error(error), |()| closed())));
         }
-        // What a handler has raised counts, even where the batch came while it ran: it will come again.
+        // A handler's exception takes precedence, even if the batch arrived while it ran: the batch will come again.
         if let Some(raised) = signals.raised() {
             return Err(raised);
         }
@@ -374,7 +375,7 @@ impl Source {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What it holds is whole at any time.
+    // Its contents are always consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

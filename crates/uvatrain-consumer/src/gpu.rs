@@ -34,7 +34,7 @@ pub(crate) fn prepare(receiver: &mut BatchReceiver) -> Result<TrainDevice, Runti
 /// Whether libtorch can use a GPU.
 ///
 /// # Errors
-/// What it lacks, and the command that mends it.
+/// What it lacks, and the command that fixes it.
 pub fn torch_on_gpu() -> Result<(), String> {
     TorchCuda::load().map(drop).map_err(|error| error.to_string())
 }

@@ -1,7 +1,7 @@
-//! Streams held until everything that is timed has been enqueued: nvbandwidth's way.
+//! Streams held until all timed work has been enqueued: nvbandwidth's method.
 //!
-//! What is timed then runs back to back, and no cost of enqueueing is in it. Behind a held stream the host may wait for
-//! nothing that is on the stream: no copy from or to memory that isn't pinned, nothing allocated or freed.
+//! The timed work then runs back to back, without the cost of enqueueing. Behind a held stream the host must not wait
+//! for anything on the stream: no copy from or to memory that isn't pinned, no allocation, no free.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

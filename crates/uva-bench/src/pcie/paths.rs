@@ -24,7 +24,7 @@ use uva_rows::cuda::{Balance, Measured, Staged};
 /// Batches before those that count, in which a split's share settles.
 const SETTLING: usize = 12;
 
-/// A way to get rows onto the device.
+/// A path for rows onto the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
@@ -48,10 +48,10 @@ impl Way {
     }
 }
 
-/// What one way reached.
+/// The rate of one path.
 #[derive(Clone, Debug, Serialize)]
 pub struct WayFigure {
-    /// The way.
+    /// The path.
     pub way: Way,
     /// Bytes of a row.
     pub row_bytes: usize,
@@ -69,7 +69,7 @@ pub struct WayFigure {
     pub verified_rows: usize,
 }
 
-/// Measures every way, with rows of `row_bytes` bytes in random order.
+/// Measures every path, with rows of `row_bytes` bytes in random order.
 pub(super) fn measure(
     bench: &mut Bench,
     table: &Table,
@@ -264,7 +264,7 @@ impl Work<'_> {
         times.kernel.1.record(stream)?;
         times.copies.0.record(other)?;
         let to = out.address() + (first * self.row_bytes) as u64;
-        // SAFETY: what lies behind those rows is the copy's; as above.
+        // SAFETY: the memory behind those rows is the copy's; as above.
         unsafe { host_to_device(other, &back.as_slice()[..copied], to)? };
         times.copies.1.record(other)
     }
