@@ -549,7 +549,7 @@ mod tests {
                                 counts.destinations <= counts.sources && counts.sources <= header.nodes()
                             );
                         }
-                        // Whatever else differs, it is the same batch's slot: no method panics.
+                        // Even if other fields differ, it is the same batch's slot: no method panics.
                         let _ = (header.key(), header.hash());
                     }
                     Ok(_) => {}

@@ -286,7 +286,7 @@ impl fmt::Display for Column {
     }
 }
 
-/// The full name most like `name`, where one is like it at all: as a whole, or behind the layer.
+/// The full name closest to `name`, if any is close: as a whole, or behind the layer.
 fn nearest(name: &str, layers: usize) -> Option<String> {
     let behind = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     COLUMNS

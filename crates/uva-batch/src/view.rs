@@ -380,8 +380,8 @@ impl<'a> ColumnRef<'a> {
 
     /// Where it lies, for code that lends it on: to another language, say.
     ///
-    /// The address is good while the batch lives. Its bytes are the batch's owner's to write too: code that lets them
-    /// be written keeps every method that lends them as a slice from being called meanwhile.
+    /// The address is valid while the batch lives. The batch's owner may write its bytes too. Code that permits such
+    /// writes must prevent calls of methods that lend the bytes as a slice meanwhile.
     pub fn raw(&self) -> RawArray {
         let (address, device) = match (self.memory.first_byte(), self.memory.device(self.range.clone())) {
             (Some(first), _) => (first.wrapping_add(self.range.start) as u64, None),

@@ -42,8 +42,8 @@ fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Everything a trainer depends on besides the data. It is kept in checkpoints, options of some models only
-/// where they are not as usual: so that checkpoints of before they were there go on.
+/// Everything a trainer depends on besides the data. Checkpoints contain it. Options of some models are written only if
+/// they differ from the default, so that older checkpoints stay valid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainerOptions {

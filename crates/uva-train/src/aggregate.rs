@@ -17,8 +17,9 @@ const SUM: i64 = 0;
 /// `offsets` has one entry more than there are lists. `indices` and `offsets` are i32 or i64. Neither forward nor
 /// backward allocates a tensor of edges × width. Both add in a fixed order, so results repeat bit for bit.
 ///
-/// On a device this is the bag, chosen by `OMP_NUM_THREADS=1 cargo run -p uva-train --example aggregation`: torch
-/// 2.11.0, one core of a shared Xeon with AVX-512, medians of 9 in milliseconds, forward / forward and autograd's backward:
+/// On a device this is the bag, chosen by `OMP_NUM_THREADS=1 cargo run -p uva-train --example aggregation`. It ran with
+/// torch 2.11.0 on one core of a shared Xeon with AVX-512. Figures are medians of 9 in milliseconds, forward / forward
+/// and autograd's backward:
 ///
 /// | destinations × fanout, sources, width | bag, mean, i32 | bag, mean, i64 | **bag, weighted, i32** | sparse CSR | select + index_add | transposed bag, backward only |
 /// |---|---|---|---|---|---|---|
@@ -312,8 +313,8 @@ fn list(block: &BlockInput<'_>, v: usize) -> std::ops::Range<usize> {
     block.indptr[v] as usize..block.indptr[v + 1] as usize
 }
 
-/// Kipf & Welling's D̂^-½ (A + I) D̂^-½ for a sampled block, D̂ = in-degree in the whole graph + 1: the weight of each
-/// edge u → v, and that of each destination's own row.
+/// Kipf & Welling's D̂^-½ (A + I) D̂^-½ for a sampled block, where D̂ = in-degree in the whole graph + 1. Returns the
+/// weight of each edge u → v, and that of each destination's own row.
 ///
 /// The picked edges of a list stand for the whole list, so their weights are scaled by degree / picks. Edge u → v gets
 /// (d_v / picks_v) / √((d_v + 1)(d_u + 1)). The own row, which is never left out, gets 1 / (d_v + 1). Where the sampler

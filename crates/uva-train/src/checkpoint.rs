@@ -124,7 +124,7 @@ fn model_fingerprint(trainer: &Trainer) -> Result<Value, CheckpointError> {
         fields.shift_remove("threads");
         fields.insert("input_dim".to_owned(), trainer.input_dim().into());
         fields.insert("classes".to_owned(), trainer.task().classes.into());
-        // Only where it is not as ever, so that checkpoints of before it was there go on.
+        // Written only if it differs from the default, so that older checkpoints stay valid.
         if trainer.task().multi_label {
             fields.insert("multi_label".to_owned(), true.into());
         }

@@ -35,7 +35,7 @@ pub enum TorchCudaError {
     Unloadable {
         /// The library.
         library: PathBuf,
-        /// What the loader said; it names the library that is missing.
+        /// The loader's message, which names the missing library.
         problem: String,
     },
     /// libtorch's CUDA half lacks a function that this program calls.
@@ -50,13 +50,13 @@ pub enum TorchCudaError {
          see also `uvatrain doctor`)"
     )]
     NoDevice {
-        /// What the CUDA runtime said.
+        /// The CUDA runtime's message.
         reason: String,
     },
     /// There are devices, but not this one.
     #[error("there is no cuda:{ordinal}: libtorch sees {devices} devices, counted from 0")]
     NoSuchDevice {
-        /// The device that was asked for.
+        /// The requested device.
         ordinal: usize,
         /// How many there are.
         devices: usize,

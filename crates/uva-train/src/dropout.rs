@@ -123,7 +123,7 @@ const NUMBERS: usize = WORDS / 2;
 /// Bits of a number.
 const BITS: u32 = 53;
 
-/// MT19937, whose outputs are taken two at a time.
+/// MT19937; its outputs are taken in pairs.
 pub(crate) struct Twister {
     /// The instruction set for the draws.
     vectors: Vectors,
@@ -325,7 +325,7 @@ mod tests {
                 }
             }
         }
-        // Infinity times zero is no number, of whose bits nothing is promised.
+        // Infinity times zero is NaN, whose bits are unspecified.
         check::<f32>(|value| if value.is_nan() { u64::MAX } else { value.to_bits().into() });
         check::<f64>(|value| if value.is_nan() { u64::MAX } else { value.to_bits() });
     }

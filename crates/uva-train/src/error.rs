@@ -32,7 +32,7 @@ pub enum TrainError {
     /// The caller refused to confirm the batch; its reason follows. This batch has not changed the model.
     #[error("{0}")]
     Unconfirmed(String),
-    /// libtorch cannot use the CUDA device that was asked for.
+    /// libtorch cannot use the requested CUDA device.
     #[error(transparent)]
     Cuda(#[from] TorchCudaError),
     /// libtorch refused an operation or ran out of memory.

@@ -149,7 +149,7 @@ impl Trainer {
     }
 }
 
-/// Refuses offsets that are no lists: the views of a dataset are checked, but anybody can make one.
+/// Refuses offsets that don't form lists: views of a dataset are checked, but callers can build their own.
 fn check_offsets(csc: &Csc<'_>) -> Result<(), TrainError> {
     let ends_fit =
         csc.indptr.first() == Some(&0) && csc.indptr.last().copied() == i64::try_from(csc.edges()).ok();

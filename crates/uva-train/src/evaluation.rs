@@ -96,7 +96,7 @@ impl Scores {
     }
 }
 
-/// The area under the ROC curve of (score, positive), none of them NaN: the share of all pairs of a positive and a
+/// The area under the ROC curve of (score, positive), without NaN. It is the share of pairs of a positive and a
 /// negative in which the positive scores higher, ties counting a half (Mann & Whitney). Pairs are counted in integers,
 /// so the result is exact for any order. `None` without a pair.
 fn area(mut answers: Vec<(f32, bool)>) -> Option<f64> {

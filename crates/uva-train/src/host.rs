@@ -67,7 +67,7 @@ fn check<T: Number>(tensor: &Tensor) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// The pool of the last number of threads that was asked for: one process trains with one number.
+/// The pool for the last requested number of threads: one process trains with one number.
 static POOL: Mutex<Option<Arc<ThreadPool>>> = Mutex::new(None);
 
 /// A pool for our own loops, with as many threads as libtorch's operations use on the calling thread. `None` for one

@@ -52,7 +52,7 @@ impl Linear {
         Ok(x.f_linear(&self.weight, Some(&self.bias))?)
     }
 
-    /// Gradients of the parameters, in their order, and of `x` where asked for, from that of the result.
+    /// Gradients of the parameters, in their order, and of `x` if requested, from that of the result.
     pub(crate) fn backward(
         &self,
         x: &Tensor,

@@ -84,8 +84,8 @@ impl<'a> Targets<'a> {
         })
     }
 
-    /// Labels out of range taken for the nearest in it, by operations on tensors: the loss's kernel stops a device at
-    /// a label that is no class. Datasets are checked when they are opened.
+    /// Labels clamped into the range, by tensor operations: an invalid class in the loss kernel stops a device.
+    /// Datasets are checked when they are opened.
     pub(crate) fn within_range(&self, task: Task) -> Result<Targets<'a>, TrainError> {
         Ok(match self {
             Self::One(classes) => {

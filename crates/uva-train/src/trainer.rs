@@ -201,7 +201,7 @@ impl Trainer {
         Ok(evaluation)
     }
 
-    /// Remembers the parameters as they are now as the best ones.
+    /// Saves the current parameters as the best ones.
     ///
     /// # Errors
     /// [`TrainError::Torch`] if there is no memory for the copies.
@@ -213,7 +213,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Puts the best parameters back, and says whether there were any. The optimiser's moments stay as they are.
+    /// Restores the best parameters, and returns whether there were any. The optimiser's moments don't change.
     ///
     /// # Errors
     /// [`TrainError::Torch`] if libtorch refuses the copy.

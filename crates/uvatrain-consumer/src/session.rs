@@ -21,7 +21,7 @@ use uva_train::{Evaluation, TrainError, Trainer, checkpoint};
 use crate::arrays::BatchArrays;
 use crate::gpu;
 
-/// Trains until the schedule ends, early stopping does, or the run is asked to stop.
+/// Trains until the schedule ends, early stopping triggers, or a stop is requested.
 ///
 /// # Errors
 /// Divergence, a full disk under the checkpoint, a dead producer.
@@ -72,7 +72,7 @@ impl<'a> Session<'a> {
         let mut trainer =
             Trainer::new(&options.trainer, dataset.features().dim, task, device).map_err(train_error)?;
         if let Some(directory) = &options.checkpoint {
-            // Of a run that nobody could clean up behind. One run at a time writes there, and now it is this one.
+            // Leftovers of a run that could not clean up. One run at a time writes there, and now it is this one.
             stored::remove_leftovers(directory).map_err(checkpoint_error)?;
         }
         let mut state = TrainingState::default();
@@ -203,7 +203,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// The epoch whose model is tested: the best one where early stopping was asked for, else the last.
+    /// The epoch whose model is tested: the best one with early stopping, else the last.
     fn tested_epoch(&self) -> Option<u32> {
         let best = self.state.best.filter(|_| self.options.patience.is_some());
         best.map(|best| best.epoch).or(self.state.cursor.epoch.checked_sub(1))
@@ -322,7 +322,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Only the test pass is left; it is the best model's where early stopping was asked for.
+    /// Only the test pass is left; with early stopping it tests the best model.
     fn end_training(&mut self, receiver: &mut BatchReceiver) -> Result<(), RuntimeError> {
         if self.options.patience.is_some() && self.state.best.is_some() {
             self.trainer.restore_best().map_err(train_error)?;

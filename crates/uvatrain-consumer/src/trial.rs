@@ -29,7 +29,7 @@ pub(crate) fn run(
     Ok(TrialOutcome { free, total })
 }
 
-/// Hears of a trial: it is no run that anybody keeps metrics of.
+/// Receives the events of a trial and drops them: a trial has no metrics.
 struct Nobody;
 
 impl Observer for Nobody {

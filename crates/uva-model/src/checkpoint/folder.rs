@@ -64,7 +64,7 @@ pub fn remove_leftovers(directory: &Path) -> Result<usize, CheckpointError> {
         }
         _ => match named_tensors(directory) {
             Some(current) => Ok(removed + remove_tensors(directory, Some(&current), None)?),
-            // A state that cannot be read may still be mended by hand: its tensors stay.
+            // An unreadable state may still be repaired by hand, so its tensors stay.
             None => Ok(removed),
         },
     }

@@ -8,8 +8,8 @@
 //! `checkpoint.json` must name it (`folder.rs`). The new tensor file has the old one's name only if it has its content.
 //! So a crash at any point leaves a matching pair.
 //!
-//! The rest of the JSON belongs to the caller: a fingerprint, which is an object of all that a resumed run must share
-//! with this one, and a state, which the caller gets back.
+//! The rest of the JSON belongs to the caller. The fingerprint is an object of all that a resumed run must share with
+//! this one. The caller gets the state back.
 //!
 //! One run at a time writes to a folder.
 

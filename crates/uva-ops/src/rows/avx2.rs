@@ -1,7 +1,7 @@
 //! Rows copied or widened by 256-bit vectors. Streamed rows pass through a buffer in the first-level cache.
 //!
-//! Without byte masks the line that two rows share is not put together in a register. So rows are written one after
-//! another into a small buffer, whose whole lines are then streamed to the output, aligned and in order.
+//! Without byte masks, a line that two rows share cannot be assembled in a register. So rows are written one after
+//! another into a small buffer. Its whole lines are then streamed to the output, aligned and in order.
 
 use std::arch::x86_64::*;
 use std::marker::PhantomData;

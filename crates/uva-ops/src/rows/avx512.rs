@@ -188,7 +188,7 @@ impl<L: Lanes, const STREAMED: bool> Lines<L, STREAMED> {
     #[inline(always)]
     unsafe fn write(&mut self, line: __m512i) {
         // SAFETY: `to` is a multiple of the line's size, and the line is part of the output but for the foreign lanes,
-        // which are written by nobody here. It points one past the end at most afterwards.
+        // which are not written here. It points one past the end at most afterwards.
         unsafe {
             if self.foreign != 0 {
                 _mm512_mask_storeu_epi8(self.to.cast(), Self::bytes_of(self.foreign, L::COUNT), line);

@@ -46,7 +46,7 @@ pub struct RowCopy {
     /// | 1028 | 5.2 | 5.7 | 5.4 | 7.9, 10.2 | 10.4, 14.4 |
     /// | 2408 | 5.8 | 5.8 | 5.8 | 7.6, 10.0 | 10.5, 14.6 |
     pub vectors: Vectors,
-    /// Whether stores go past the caches; by the size of the output where it is `None`.
+    /// Whether stores bypass the caches; `None` decides by the size of the output.
     pub streamed: Option<bool>,
     /// Prefetch distance: rows between the one being copied and the one being prefetched; 0 disables prefetching.
     pub ahead: usize,
@@ -186,7 +186,7 @@ unsafe fn with_avx512<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64]
     }
 }
 
-/// Hands each row to the sink, those to come asked for beforehand. Inlined with the sink into a function that is
+/// Passes each row to the sink, and prefetches the following ones. Inlined with the sink into a function that is
 /// compiled for the sink's instructions.
 ///
 /// # Safety

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-/// A 16-bit floating-point type, of a table whose rows are wanted as float32.
+/// A 16-bit floating-point type of a table whose rows are delivered as float32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HalfFloat {
     /// IEEE 754 half precision. A signalling NaN becomes quiet, as the processor's own conversion makes it, and keeps

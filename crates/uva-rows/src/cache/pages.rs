@@ -1,4 +1,4 @@
-//! Memory for a cache: zeroed pages of its own, large ones where the system gives them.
+//! Memory for a cache: zeroed pages of its own, huge pages if the system provides them.
 
 use uva_mem::ZeroedPages;
 

@@ -182,7 +182,7 @@ pub fn evicting_cache(
             let mut model = reference(capacity);
             for batch in 0..12_u64 {
                 let count = [40, 0, 1, 130, 300, 5][batch as usize % 6];
-                // Few rows are asked for often, as hubs are, and some more than once in a batch.
+                // A few rows are requested often, as hubs are, and some more than once in a batch.
                 let ids: Vec<i64> = (0..count)
                     .map(|i| {
                         let x = scatter(batch << 32 | i);

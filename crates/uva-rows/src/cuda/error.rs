@@ -7,7 +7,7 @@ use crate::error::GatherError;
 /// Why a slot was not filled.
 #[derive(Debug, thiserror::Error)]
 pub enum FillError {
-    /// Slots, arrays, ids or features lie where they can't.
+    /// Slots, arrays, ids or features have an invalid place.
     #[error("a slot cannot be filled so: {0}")]
     Layout(String),
     /// An id is no row of the table, found by the CPU before anything was enqueued.

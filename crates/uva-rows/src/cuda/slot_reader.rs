@@ -47,8 +47,8 @@ impl SlotReader {
     /// A reader of the slots in `buffer` that waits on the host, until [`SlotReader::use_stream`] says otherwise.
     ///
     /// # Errors
-    /// [`FillError::Layout`] when the slots don't lie in the buffer; [`FillError::Cuda`] when the driver gives no stream,
-    /// event or memory.
+    /// [`FillError::Layout`] when the slots don't lie in the buffer; [`FillError::Cuda`] when the driver cannot provide
+    /// a stream, event or memory.
     pub fn new(
         context: &Arc<Context>,
         buffer: Arc<SharedBuffer>,

@@ -11,8 +11,8 @@ use super::place::{HostPlace, InMemory};
 use crate::error::GatherError;
 use crate::source::{Origin, RowSource, RowsRead, Ticket};
 
-/// Bytes that a thread takes at a time: long enough to hide what handing out work costs (a few microseconds against
-/// tens), short enough that threads end together.
+/// Bytes that a thread takes at a time. Large enough to hide the cost of handing out work (a few microseconds against
+/// tens), small enough that threads end together.
 const TASK_BYTES: usize = 256 << 10;
 
 /// Outputs of at least this many bytes are written with streaming stores, past the caches.
@@ -55,8 +55,8 @@ impl<'t> Mapped<'t> {
     /// counts as 1).
     ///
     /// # Errors
-    /// [`GatherError::TableLength`] unless the table is whole rows; [`GatherError::Threads`] when the system has no
-    /// threads to give.
+    /// [`GatherError::TableLength`] unless the table is whole rows; [`GatherError::Threads`] when no thread can be
+    /// spawned.
     pub fn new(table: &'t [u8], row_bytes: usize, threads: usize) -> Result<Self, GatherError> {
         Self::over(Table::Borrowed(table), row_bytes, threads)
     }
@@ -150,7 +150,7 @@ impl<'t> Mapped<'t> {
                     for _ in 1..threads {
                         scope.spawn(|_| take_part());
                     }
-                    // Here work begins at once; a thread that sleeps may take as long to wake as a whole task.
+                    // This thread starts work at once: waking a sleeping thread may take as long as a whole task.
                     take_part();
                 });
                 hits.into_inner()

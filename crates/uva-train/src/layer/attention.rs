@@ -48,7 +48,7 @@ pub(crate) struct Lists<'t> {
     pub(crate) offsets: &'t Tensor,
     /// [edges]: rows of the sources' tables.
     pub(crate) indices: &'t Tensor,
-    /// [edges]: whose list each edge is in.
+    /// [edges]: the destination whose list holds each edge.
     pub(crate) destination_of_edge: &'t Tensor,
 }
 
@@ -122,7 +122,7 @@ impl Attention {
         Ok(Self { weight, of_source, of_destination, bias, heads, dropout })
     }
 
-    /// A copy on `device`; where it is there already, of the same storage.
+    /// A copy on `device`; if it is already there, with the same storage.
     pub(crate) fn on(&self, device: Device) -> Result<Self, TrainError> {
         let copy = |tensor: &Tensor| tensor.f_to_device(device);
         Ok(Self {
@@ -251,7 +251,7 @@ impl Attention {
         Ok((out, Saved { tables, lists, weights }))
     }
 
-    /// Gradients of the parameters, in their order, and of `x` where asked for, from that of the result.
+    /// Gradients of the parameters, in their order, and of `x` if requested, from that of the result.
     pub(crate) fn backward(
         &self,
         x: &Tensor,

@@ -140,8 +140,8 @@ fn usual_threads() -> usize {
     share_of_cores(2)
 }
 
-/// Trains in this process, which has the models: starts it anew unless its environment holds these variables already,
-/// since libtorch reads them when it is loaded, before `main`.
+/// Trains in this process, which has the models. It re-executes itself unless its environment already holds these
+/// variables, since libtorch reads them when it is loaded, before `main`.
 fn restart_with(environment: Vec<(String, String)>) -> anyhow::Result<()> {
     if environment.iter().all(|(name, value)| std::env::var_os(name).is_some_and(|is| is == value.as_str())) {
         return Ok(());

@@ -16,7 +16,7 @@ pub(super) trait Order: Send + std::fmt::Debug + 'static {
     /// A lookup found a row in this slot.
     fn hit(&mut self, slot: usize);
 
-    /// The slot for a row that comes in: a free one, or else one whose row is evicted.
+    /// The slot for an inserted row: a free one, or else one whose row is evicted.
     fn next_slot(&mut self) -> usize;
 }
 

@@ -129,7 +129,7 @@ impl<S: DeviceSource> Held<S> {
         )))
     }
 
-    /// Takes in the report of a fill that has run, whose `done` has been reached.
+    /// Reads the report of a completed fill, whose `done` has been reached.
     fn harvest(&mut self, slot: usize) -> Result<(), FillError> {
         let state = &mut self.slots[slot];
         let Some(pending) = state.pending.take() else { return Ok(()) };

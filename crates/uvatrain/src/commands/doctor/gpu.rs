@@ -1,5 +1,5 @@
-//! An NVIDIA GPU: its driver and devices, MPS, NVRTC. CUDA is never loaded into this process: what only CUDA can tell
-//! comes from a process of its own, `uvatrain probe`, which may fail or hang without harm.
+//! An NVIDIA GPU: its driver and devices, MPS, NVRTC. CUDA is never loaded into this process. A separate process,
+//! `uvatrain probe`, queries CUDA; it may fail or hang without harm.
 
 use std::path::{Path, PathBuf};
 
