@@ -1,4 +1,4 @@
-//! Why there is no layout for a run, or no such column in a batch.
+//! Errors of a run's layout, and of access to a batch's columns.
 
 use uva_graph::ElementType;
 use uva_sample::SampleError;
@@ -56,7 +56,7 @@ impl LayoutError {
     }
 }
 
-/// Why a batch has no such column, or not as asked for.
+/// Why a batch has no such column, or not with the requested type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ColumnError {
@@ -89,7 +89,7 @@ pub enum ColumnError {
     OtherType {
         /// The column's name.
         name: String,
-        /// The type asked for.
+        /// The requested type.
         wanted: Element,
         /// The type that it has.
         is: Element,

@@ -5,11 +5,11 @@ use uva_graph::ElementType;
 
 use crate::LayoutError;
 
-/// What a batch's feature values are.
+/// The type of a batch's feature values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FeatureType {
-    /// What the table has.
+    /// The type of the table.
     #[default]
     Table,
     /// float32: where the table has float16 or bfloat16, the producer widens its values on the way into slots in host
@@ -47,7 +47,7 @@ impl FeatureType {
         }
     }
 
-    /// What the values of such a table are widened from; `None`: they stay as they are.
+    /// The type from which the values of such a table are widened; `None`: they are not.
     ///
     /// # Errors
     /// [`LayoutError::NotWidened`] for float32 of a table of integers.

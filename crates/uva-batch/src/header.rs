@@ -8,7 +8,7 @@ use uva_sample::{BatchBounds, BatchCounts, BatchKey, LayerCounts, ListReads, MAX
 
 use crate::schema::Rows;
 
-/// What a slot hands over.
+/// The kind of hand-over of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandOver {
     /// A batch.
@@ -88,11 +88,11 @@ impl BatchHeader {
         Self { kind: kind as u32, ..Self::zeroed() }
     }
 
-    /// Reads a slot's header and holds it against the slot's bounds: another process wrote it, and its counts become
-    /// lengths of slices here.
+    /// Reads a slot's header and checks it against the slot's bounds: another process wrote it, and its counts become
+    /// slice lengths here.
     ///
     /// # Errors
-    /// The field that cannot be, and its bound.
+    /// The field that is out of bounds, and its bound.
     pub fn read(payload: &[u8], bounds: &BatchBounds) -> Result<Self, String> {
         let bytes = payload
             .get(..size_of::<Self>())
@@ -133,7 +133,7 @@ impl BatchHeader {
         Ok(())
     }
 
-    /// What the slot hands over.
+    /// The slot's kind of hand-over.
     pub fn kind(&self) -> HandOver {
         match self.kind {
             0 => HandOver::Batch,
@@ -177,7 +177,7 @@ impl BatchHeader {
         self.sampler
     }
 
-    /// What was read of the graph.
+    /// The reads of the graph.
     pub fn list_reads(&self) -> ListReads {
         ListReads { all: self.list_reads, cached: self.list_reads_cached }
     }
@@ -233,7 +233,7 @@ impl BatchHeader {
         self.nodes as usize
     }
 
-    /// Rows that a column of this kind has in the batch, of this layer where it is one of layers.
+    /// Rows that a column of this kind has in the batch; for a column of a layer, in this layer.
     ///
     /// # Panics
     /// When there can be no such layer.

@@ -11,9 +11,9 @@ use crate::schema::{Rows, Slots, Values};
 use crate::{BatchHeader, BatchSpec, COLUMNS, Column, ColumnSpec, Element, HandOver, LayoutError};
 
 const CACHE_LINE: usize = 64;
-/// Feature rows start on a page, whatever pages the region has.
+/// Feature rows start on a page of this size, for any page size of the region.
 const PAGE: usize = 4096;
-/// What a gather on a GPU reports of itself.
+/// Bytes of the report of a gather on a GPU.
 const REPORT_BYTES: usize = size_of::<GatherReport>();
 
 /// The most columns that a batch can have, those of every layer counted.
@@ -36,7 +36,7 @@ pub struct BatchLayout {
     dim: usize,
     /// Of a feature value in a slot.
     element: ElementType,
-    /// What the table has instead, where the producer widens.
+    /// The table's own type, where the producer widens.
     widened_from: Option<ElementType>,
     batch_bytes: usize,
     features_at: usize,
@@ -156,7 +156,7 @@ impl BatchLayout {
         self.bounds.nodes
     }
 
-    /// What fits into each layer's block.
+    /// The bounds of each layer's block.
     pub fn layers(&self) -> &[LayerBounds] {
         &self.bounds.layers
     }
@@ -235,7 +235,7 @@ impl BatchLayout {
         Ok(header)
     }
 
-    /// Lends a batch slot's columns to be written, each with the room that is kept for it.
+    /// Lends a batch slot's columns for writing, each with all its reserved room.
     ///
     /// # Panics
     /// When the payload is shorter than a batch, or does not begin on a cache line.
@@ -256,8 +256,8 @@ impl BatchLayout {
         ColumnsMut { places: &self.places, lent }
     }
 
-    /// The columns that both slots hold, as ranges of the payload, without the unused rest of each: what is copied from
-    /// slot to slot.
+    /// The columns that both slots hold, as ranges of the payload, without the unused rest of each. These are copied
+    /// from slot to slot.
     pub fn copied(&self, header: &BatchHeader) -> impl Iterator<Item = Range<usize>> {
         let header = *header;
         self.places.iter().filter(|place| is_copied(place)).map(move |place| place.used(&header))
@@ -307,7 +307,7 @@ fn is_copied(place: &ColumnPlace) -> bool {
     spec.lives_in == Slots::Both && spec.first_of.is_none()
 }
 
-/// The columns of batches of so many layers, in the order of [`COLUMNS`].
+/// The columns of batches of `layers` layers, in the order of [`COLUMNS`].
 fn in_slot_order(spec: &BatchSpec, layers: usize) -> impl Iterator<Item = (Column, usize)> {
     let beside =
         |a: &ColumnSpec, b: &ColumnSpec| a.is_of_layers() && b.is_of_layers() && a.presence == b.presence;
@@ -549,7 +549,7 @@ mod tests {
                                 counts.destinations <= counts.sources && counts.sources <= header.nodes()
                             );
                         }
-                        // Whatever else differs, it is the same batch's slot: no method panics.
+                        // Even if other fields differ, it is the same batch's slot: no method panics.
                         let _ = (header.key(), header.hash());
                     }
                     Ok(_) => {}

@@ -1,8 +1,8 @@
 //! A batch in a slot: its columns, where they lie, its header, and the views of it.
 //!
-//! Everything is derived from one table, [`COLUMNS`]: offsets and bounds, what is copied between slots, the typed
-//! views, the arrays that Python sees and the table in `docs/wire-protocol.md`. **Adding an array is one row of it**
-//! and the code of the stage that writes it.
+//! Everything is derived from one table, [`COLUMNS`]: offsets and bounds, the copies between slots, the typed views,
+//! the arrays that Python sees and the table in `docs/wire-protocol.md`. **Adding an array is one row of it** and the
+//! code of the stage that writes it.
 //!
 //! | look here | for |
 //! |---|---|
@@ -20,7 +20,7 @@
 //! With a feature slot on a GPU the header is in the ring, in host memory. Everything else is on the device at the same
 //! offsets; behind the rows lies the gather's report ([`uva_cuda::kernels::gather::GatherReport`]).
 //!
-//! What it must not know: rings, processes, who samples or gathers, what a consumer computes.
+//! This crate must not know rings, processes, who samples or gathers, or what a consumer computes.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

@@ -30,14 +30,14 @@ pub enum Column {
     X,
 }
 
-/// What is known of a column without a run.
+/// The static description of a column, independent of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnSpec {
     /// Which one it is.
     pub column: Column,
     /// Its name; of a layer's column what follows `block{l}.`.
     pub name: &'static str,
-    /// What its values are, and how many a row has.
+    /// The type of its values, and how many a row has.
     pub values: Values,
     /// How many rows it has.
     pub rows: Rows,
@@ -53,7 +53,7 @@ pub struct ColumnSpec {
     pub hash_tag: Option<HashTag>,
 }
 
-/// What a column's values are.
+/// The type of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
     /// One value a row, of this type.
@@ -206,7 +206,7 @@ pub const COLUMNS: [ColumnSpec; 10] = [
     },
 ];
 
-/// What most columns are: there always, written by the sampler, in both slots, no part of the hash.
+/// The form of most columns: always present, written by the sampler, in both slots, no part of the hash.
 const SAMPLED: ColumnSpec = ColumnSpec {
     column: Column::InputNodes,
     name: "",
@@ -243,7 +243,7 @@ impl ColumnSpec {
 }
 
 impl Column {
-    /// What is known of it without a run.
+    /// Its static description, independent of a run.
     #[must_use]
     pub const fn spec(self) -> &'static ColumnSpec {
         &COLUMNS[self as usize]
@@ -286,7 +286,7 @@ impl fmt::Display for Column {
     }
 }
 
-/// The full name most like `name`, where one is like it at all: as a whole, or behind the layer.
+/// The full name closest to `name`, if any is close: as a whole, or behind the layer.
 fn nearest(name: &str, layers: usize) -> Option<String> {
     let behind = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     COLUMNS

@@ -1,4 +1,4 @@
-//! What decides which columns a run's batches have, and how large they become.
+//! The options that decide which columns a run's batches have, and their maximum sizes.
 
 use uva_sample::SamplerOptions;
 
@@ -15,7 +15,7 @@ pub struct BatchSpec {
     /// Upper bound in bytes of a batch's ids and blocks, and again of its feature rows; `None`: the largest batch that
     /// the fanouts allow.
     pub slot_bytes: Option<u64>,
-    /// What the feature values of a batch are.
+    /// The type of a batch's feature values.
     pub feature_type: FeatureType,
     /// Columns with [`Presence::Asked`] or [`Presence::ForModel`] that batches shall have.
     pub asked: Vec<Column>,

@@ -15,10 +15,10 @@ use crate::{BatchHeader, BatchLayout, Column, ColumnError, ColumnPlace, Element,
 
 /// The memory of a slot that holds a batch.
 pub trait SlotMemory {
-    /// Bytes of the slot; `None` where they are in a GPU's memory alone.
+    /// Bytes of the slot; `None` if they are in GPU memory only.
     ///
     /// # Panics
-    /// When they are not within the slot: a header that was held against the layout names no others.
+    /// When they are not within the slot. A header that was checked against the layout names no such range.
     fn host(&self, range: Range<usize>) -> Option<&[u8]>;
 
     /// The same in a GPU's memory, and that GPU's index; `None` where they are in host memory.
@@ -380,8 +380,8 @@ impl<'a> ColumnRef<'a> {
 
     /// Where it lies, for code that lends it on: to another language, say.
     ///
-    /// The address is good while the batch lives. Its bytes are the batch's owner's to write too: code that lets them
-    /// be written keeps every method that lends them as a slice from being called meanwhile.
+    /// The address is valid while the batch lives. The batch's owner may write its bytes too. Code that permits such
+    /// writes must prevent calls of methods that lend the bytes as a slice meanwhile.
     pub fn raw(&self) -> RawArray {
         let (address, device) = match (self.memory.first_byte(), self.memory.device(self.range.clone())) {
             (Some(first), _) => (first.wrapping_add(self.range.start) as u64, None),

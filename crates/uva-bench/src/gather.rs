@@ -33,7 +33,7 @@ impl Default for MeasureOptions {
     }
 }
 
-/// What was measured. Rates count the bytes that were written, in units of 10^9.
+/// The result of a measurement. Rates count the written bytes, in units of 10^9.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measurement {
     /// Random rows into a shared slot.
@@ -93,13 +93,13 @@ pub enum MeasureError {
     },
 }
 
-/// Gathers random rows of `table` into a slot of a ring, and copies as many bytes in a row, in turns; on pages of
-/// another kind, a copy of the table into memory that is like it.
+/// Alternates between gathering random rows of `table` into a slot of a ring and copying as many consecutive bytes. For
+/// pages of another kind, it uses a copy of the table in memory with such pages.
 ///
 /// # Errors
 /// See [`MeasureError`].
 pub fn measure(table: &[u8], row_bytes: usize, options: MeasureOptions) -> Result<Measurement, MeasureError> {
-    // What a gather refuses is refused before anything is copied.
+    // Arguments that a gather refuses are refused before anything is copied.
     if Mapped::new(table, row_bytes, 1)?.rows() == 0 {
         return Err(MeasureError::Table("the table has no rows".to_owned()));
     }
@@ -136,8 +136,8 @@ fn measure_into(
     let repeats = options.repeats.max(1);
     let (mut gathers, mut copies) = (Vec::with_capacity(repeats), Vec::with_capacity(repeats));
     for repeat in 0..=repeats {
-        // Fresh ids and another stretch of the table each time, so that neither finds its rows in the cache because of
-        // the repeat before.
+        // Each repeat uses fresh ids and another range of the table, so that neither finds its rows cached from the
+        // repeat before.
         ids.fill_with(|| random.below(table_rows as u64) as i64);
         let start = Instant::now();
         source.fill(&ids, HostPlace::new(out))?;

@@ -1,4 +1,4 @@
-//! What pages memory is on.
+//! The kind of pages that memory is on.
 
 /// The share of `memory`'s pages that are mapped by 2 MiB at once, as the kernel counts them (`/proc/self/smaps`); of
 /// those that are there at all. `None` where it does not tell. The kernel counts whole mappings: neighbours of

@@ -1,7 +1,7 @@
 //! The memory that training takes, computed from shapes alone.
 //!
-//! It counts what there has to be, and leaves out what depends on a batch's neighbours. So it is a bound from below: a
-//! machine with less cannot train, and one with as much may still have too little.
+//! It counts the unavoidable memory, without the part that depends on a batch's neighbours. So it is a lower bound: a
+//! machine with less cannot train, and one with that much may still have too little.
 
 use crate::layer_size::{LayerSize, product};
 use crate::model_kind::ModelRow;
@@ -23,7 +23,7 @@ pub struct Shapes {
     pub nodes_evaluated: Option<usize>,
 }
 
-/// What a network takes, at least.
+/// The minimum memory of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
     /// Numbers that are trained.
@@ -120,8 +120,8 @@ impl Network {
         hops.chain(linear).chain(norms).fold(0, u64::saturating_add)
     }
 
-    /// Numbers a node of the tables that lie side by side while the widest layer is evaluated: the products and the
-    /// result, and the rows it reads unless they are the dataset's.
+    /// Numbers per node in the tables that coexist while the widest layer is evaluated: the products, the result, and
+    /// the input rows unless they are the dataset's.
     fn widest_tables(&self) -> u64 {
         let hops = self.hops.iter().enumerate().map(|(number, layer)| {
             let products = (self.model.products)(*layer);

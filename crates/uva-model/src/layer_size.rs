@@ -1,4 +1,4 @@
-//! The shape of a layer over a block, for what it takes of memory.
+//! The shape of a layer over a block, to compute its memory.
 
 /// A layer's shape.
 #[derive(Clone, Copy, Debug)]

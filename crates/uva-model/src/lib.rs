@@ -3,7 +3,8 @@
 //! The launcher and the command line read these to refuse a run before anything starts; the consumer trains by them.
 //! This crate must not know libtorch, batches or processes. Models are computed in `uva-train`.
 //!
-//! Next: [`ModelKind`] for the table of models, [`TrainerOptions`] for what a model is told, [`Footprint`] for its memory, [`checkpoint`] for its files.
+//! Next: [`ModelKind`] for the table of models, [`TrainerOptions`] for a model's options, [`Footprint`] for its memory,
+//! [`checkpoint`] for its files.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

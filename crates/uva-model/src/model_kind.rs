@@ -51,7 +51,7 @@ pub struct ModelRow {
     pub help: &'static str,
     /// How it weighs neighbours.
     pub weighting: Weighting,
-    /// What stands between its layers.
+    /// The function between its layers.
     pub nonlinearity: Nonlinearity,
     /// Numbers that a layer trains.
     pub(crate) parameters: fn(LayerSize) -> u64,
@@ -145,7 +145,7 @@ impl ModelKind {
         self.row().name
     }
 
-    /// The names of the models of which this holds, as a message lists them.
+    /// The names of the models that satisfy `holds`, as a message lists them.
     pub fn names_of(holds: impl Fn(&ModelRow) -> bool) -> String {
         let names: Vec<&str> = TABLE.iter().filter(|row| holds(row)).map(|row| row.name).collect();
         match names.split_last() {

@@ -1,11 +1,11 @@
-//! What a trainer is told.
+//! The options of a trainer.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model_kind::ModelKind;
 use crate::options_error::OptionsError;
 
-/// What is done to feature rows before the first layer.
+/// The normalisation of feature rows before the first layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FeatureNorm {
@@ -16,7 +16,7 @@ pub enum FeatureNorm {
     Row,
 }
 
-/// What is done to rows between layers.
+/// The normalisation of rows between layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NormKind {
@@ -27,7 +27,7 @@ pub enum NormKind {
     Layer,
 }
 
-/// Heads unless somebody says otherwise.
+/// The default number of heads.
 const HEADS: usize = 8;
 
 fn usual_heads() -> usize {
@@ -42,8 +42,8 @@ fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Everything a trainer depends on besides the data. It is kept in checkpoints, options of some models only
-/// where they are not as usual: so that checkpoints of before they were there go on.
+/// Everything a trainer depends on besides the data. Checkpoints contain it. Options of some models are written only if
+/// they differ from the default, so that older checkpoints stay valid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainerOptions {
@@ -65,7 +65,7 @@ pub struct TrainerOptions {
     /// to the logits (Platonov et al. 2023).
     #[serde(default, skip_serializing_if = "is_usual")]
     pub residual: bool,
-    /// What is done to rows between layers: behind each but the last; with `residual` before each, and at the end.
+    /// The normalisation of rows between layers: behind each but the last; with `residual` before each, and at the end.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub norm: NormKind,
     /// Number of layers, and so of blocks in a batch.
@@ -78,7 +78,7 @@ pub struct TrainerOptions {
     pub learning_rate: f64,
     /// L2 penalty added to the gradient, as `torch.optim.Adam` does it.
     pub weight_decay: f64,
-    /// What is done to feature rows first.
+    /// The normalisation of feature rows.
     pub feature_norm: FeatureNorm,
     /// Seeds the parameters and the dropout of every batch.
     pub seed: u64,

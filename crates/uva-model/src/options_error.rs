@@ -9,7 +9,7 @@ pub enum OptionsError {
     Option {
         /// The option's name as on the command line, such as `--hidden`.
         option: &'static str,
-        /// The value and what is wrong with it.
+        /// The value and the problem with it.
         problem: String,
     },
     /// The dataset needs something that no built-in model has.

@@ -1,4 +1,4 @@
-//! What a model is to tell of a node, and how its answers are judged.
+//! The prediction task for a node, and its metric.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::options_error::OptionsError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
-    /// Share of the labels that were told right.
+    /// Share of the labels that were predicted correctly.
     #[default]
     Accuracy,
     /// Area under the receiver operating characteristic: how likely a node that has a label scores higher than one
@@ -27,19 +27,19 @@ impl Metric {
     }
 }
 
-/// What a model tells of a node.
+/// The prediction task for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
     /// Classes, and so columns of the logits.
     pub classes: usize,
-    /// Whether a node may have several of them, or none. The loss is then binary cross-entropy, the mean over all
-    /// nodes and classes, and what is counted are single labels; else it is cross-entropy, and nodes are counted.
+    /// Whether a node may have several of them, or none. If so, the loss is binary cross-entropy, the mean over all
+    /// nodes and classes, and single labels are counted. Otherwise it is cross-entropy, and nodes are counted.
     pub multi_label: bool,
     /// How the answers are judged.
     pub metric: Metric,
 }
 
-/// One of so many classes a node, judged by accuracy.
+/// One of the given number of classes per node, judged by accuracy.
 impl From<usize> for Task {
     fn from(classes: usize) -> Self {
         Self { classes, multi_label: false, metric: Metric::Accuracy }
@@ -47,7 +47,7 @@ impl From<usize> for Task {
 }
 
 impl Task {
-    /// What such labels are judged by unless somebody says otherwise.
+    /// The default metric of such labels.
     pub fn usual_metric(multi_label: bool) -> Metric {
         if multi_label { Metric::RocAuc } else { Metric::Accuracy }
     }

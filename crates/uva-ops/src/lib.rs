@@ -1,8 +1,8 @@
 //! Loops over rows for each set of vector instructions ([`rows`]), and the means to write more of them.
 //!
 //! A portable x86-64 program may assume no more than SSE2. So hot loops are compiled once for each [`Set`], by
-//! [`vectorized!`] from plain loops or by hand from intrinsics, and a value of [`Vectors`], which names only what the
-//! processor was found to have, selects one at run time.
+//! [`vectorized!`] from plain loops or by hand from intrinsics. A value of [`Vectors`], which names only instructions
+//! that the processor has, selects one at run time.
 //!
 //! This crate must not know what a row means, where tables come from, threads or devices. `uva-rows` has the sources
 //! of rows that use these loops; `uva-train` has loops of its own over [`vectorized!`].

@@ -1,12 +1,12 @@
 //! One body, compiled once for each set of instructions.
 
-/// Makes of a function one that takes [`Vectors`](crate::Vectors) before its other arguments, and runs what its body
-/// was compiled to for them.
+/// Turns a function into one that takes [`Vectors`](crate::Vectors) before its other arguments, and runs the variant of
+/// its body compiled for them.
 ///
-/// The body is plain Rust over slices or arrays, of which the compiler makes vector instructions where it may assume
-/// them. It may have a constant, the first and only one in the angle brackets, that is how many lanes of 32 bits the
-/// vectors hold (4, 8 or 16); or else a type with a bound; or neither. What it calls is compiled for the set only if it
-/// is inlined: mark it `#[inline(always)]`. Within it `body` names the body itself.
+/// The body is plain Rust over slices or arrays, which the compiler vectorizes for the set. In the angle brackets it
+/// may have one constant, the number of 32-bit lanes of a vector (4, 8 or 16); or one type with a bound; or nothing. A
+/// called function is compiled for the set only if it is inlined: mark it `#[inline(always)]`. Within the body, `body`
+/// names the body itself.
 ///
 /// ```
 /// uva_ops::vectorized! {
@@ -27,10 +27,9 @@
 ///
 /// # Floating point
 ///
-/// What is computed is the same bit for bit with every set, as long as it does not depend on the number of lanes.
-/// That a set has FMA changes nothing: the compiler makes one instruction of a product and a sum, which would round
-/// once instead of twice, only where the program says `mul_add`, and that rounds once with every set. Nor does it ever
-/// change the order of additions.
+/// Results are the same bit for bit with every set, as long as they do not depend on the number of lanes. FMA changes
+/// nothing: the compiler fuses a product and a sum, which rounds once instead of twice, only where the program says
+/// `mul_add`, and that rounds once with every set. Nor does it ever reorder additions.
 #[macro_export]
 macro_rules! vectorized {
     (

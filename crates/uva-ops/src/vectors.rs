@@ -5,7 +5,7 @@ use std::fmt;
 /// Sets of instructions. Each holds those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Set {
-    /// What every processor of the kind has; of x86-64 that is SSE2.
+    /// The baseline of every processor of the architecture; on x86-64 that is SSE2.
     Portable,
     /// AVX2, FMA and F16C (Haswell, Zen and later): vectors of 32 bytes.
     #[cfg(target_arch = "x86_64")]
@@ -18,17 +18,17 @@ pub enum Set {
 
 /// A set of instructions that this processor was found to have.
 ///
-/// Code may rely on that for what would be undefined otherwise: calling what was compiled for the set.
+/// Code may rely on that to call functions compiled for the set, which would otherwise be undefined behaviour.
 // Invariant: the processor has the set. The field is private, and a value is made by `PORTABLE`, which holds anywhere,
 // or out of what `widest` detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Vectors(Set);
 
 impl Vectors {
-    /// What needs nothing of the processor.
+    /// Requires no vector extensions of the processor.
     pub const PORTABLE: Self = Self(Set::Portable);
 
-    /// The widest set that this processor has. The processor is asked once; afterwards this costs a few loads.
+    /// The widest set that this processor has. The processor is queried once; afterwards this costs a few loads.
     #[inline]
     pub fn widest() -> Self {
         #[cfg(target_arch = "x86_64")]

@@ -24,8 +24,8 @@ pub struct Array {
     owner: Owner,
 }
 
-// SAFETY: the pointer is only handed on, never read through except to copy, and what it points to is kept by `owner`,
-// which may be used by any thread.
+// SAFETY: the pointer is only passed on, and read through only to copy. `owner` keeps its memory alive, and any thread
+// may use `owner`.
 unsafe impl Send for Array {}
 // SAFETY: as above; nothing changes in it.
 unsafe impl Sync for Array {}
@@ -34,8 +34,8 @@ impl Array {
     /// An array that begins at `pointer`: `rows` elements, or rows of `columns` elements.
     ///
     /// # Safety
-    /// As long as `owner` lives, the memory stays where it is, is as long as shape and element say, and holds values of
-    /// that type. Unless it is made [read-only](Array::read_only), whoever gets it may write to it.
+    /// As long as `owner` lives, the memory does not move, is as long as shape and element say, and holds values of
+    /// that type. Unless it is made [read-only](Array::read_only), its recipients may write to it.
     pub unsafe fn new(
         pointer: *mut u8,
         rows: usize,
@@ -95,8 +95,8 @@ impl Array {
         // Words, so that a copy is aligned for every element.
         let mut copy = vec![0_u64; self.bytes().div_ceil(8)].into_boxed_slice();
         let pointer = copy.as_mut_ptr().cast::<u8>();
-        // SAFETY: the source is as long as it says for as long as the owner lives (see `new`), the target was made as
-        // long a moment ago, and nobody else knows it.
+        // SAFETY: the source has `bytes()` bytes for as long as the owner lives (see `new`). The target was just
+        // allocated with that length, and nobody else knows it.
         unsafe { std::ptr::copy_nonoverlapping(self.pointer, pointer, self.bytes()) };
         Ok(Lent { pointer, read_only: false, copied: true, owner: Arc::new(Kept(copy)), ..self.lent() })
     }
@@ -129,7 +129,7 @@ impl Array {
     }
 }
 
-/// Memory of a copy. A type of its own, because a boxed slice is not what an owner's `dyn` can be made of.
+/// Memory of a copy. A type of its own, because a boxed slice cannot become an owner's `dyn`.
 struct Kept(#[expect(dead_code, reason = "it keeps the memory")] Box<[u64]>);
 
 #[pymethods]

@@ -1,4 +1,4 @@
-//! What is behind `uvatrain.attach()`: the consumer's place in a run of `uvatrain run`.
+//! The core of `uvatrain.attach()`: the consumer's place in a run of `uvatrain run`.
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;

@@ -14,8 +14,8 @@ use crate::array::Array;
 use crate::dlpack::{self, Device};
 use crate::errors::{BatchGone, OrRaise};
 
-/// A batch, until the last of whatever looks into its slot is gone. Then the slot goes back, whichever thread that is
-/// in.
+/// A batch, alive until the last view into its slot is dropped. Then the slot is given back, on the thread that drops
+/// it.
 pub struct Held {
     batch: ManuallyDrop<RuntimeBatch>,
     process: u32,
@@ -35,8 +35,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // A fork of this process has a copy of every tensor, and the slot's memory is one with the parent's: giving the
-        // slot back there would take it from the parent's hands.
+        // A fork of this process has a copy of every tensor, but shares the slot's memory with the parent. Giving the
+        // slot back there would take it away from the parent.
         if self.process == std::process::id() {
             // SAFETY: dropped here only, and never looked at again.
             unsafe { ManuallyDrop::drop(&mut self.batch) };
@@ -47,7 +47,7 @@ impl Drop for Held {
 /// A batch as the runtime hands it out. uvatrain.Batch, in Python, makes tensors of it.
 #[pyclass(frozen, module = "uvatrain._core")]
 pub struct Batch {
-    /// Taken when the next batch is asked for.
+    /// Taken when the next batch is requested.
     held: Mutex<Option<Arc<Held>>>,
     #[pyo3(get)]
     split: &'static str,
@@ -159,7 +159,7 @@ impl Batch {
         pair.extend((0..edges).map(|edge| i64::from(read(indices, edge))));
         let mut begin = 0;
         for destination in 0..indptr.rows - 1 {
-            // As it was made it grows from 0 to the number of edges; as somebody has changed it, it may not.
+            // It was made to grow from 0 to the number of edges, but a caller may have changed it.
             let end = usize::try_from(read(indptr, destination + 1)).unwrap_or(0).clamp(begin, edges);
             pair.extend(std::iter::repeat_n(destination as i64, end - begin));
             begin = end;
@@ -209,7 +209,7 @@ impl Batch {
     }
 }
 
-/// What PyG calls the labels.
+/// PyG's name for the labels.
 const LABELS: &str = "y";
 
 fn dlpack(element: Element) -> dlpack::Element {
@@ -247,8 +247,8 @@ impl Batch {
         layer: Option<usize>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let array = self.lend(name, layer)?;
-        // The layout of before version 1: it says all there is to say of memory that may be written to, and torch has
-        // read the other one only since 2.8.
+        // The layout before version 1: it describes writable memory completely, and torch reads the other one only
+        // since 2.8.
         if array.is_on_host() { array.legacy_capsule(py) } else { Ok(Bound::new(py, array)?.into_any()) }
     }
 

@@ -1,4 +1,4 @@
-//! A dataset that is open: what it says of itself, its tables as arrays without a copy, and rows of them picked by id.
+//! An open dataset: its metadata, its tables as arrays without a copy, and rows of them picked by id.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,13 +1,13 @@
 //! DLPack 1.x: how an array's memory is lent to torch, numpy or any other library, without a copy.
 //!
-//! An exporter makes a *managed tensor*, puts it into a capsule, and whoever takes it out calls its deleter in the end.
-//! There are two layouts of it, told apart by the capsule's name: `dltensor` (before 1.0) and `dltensor_versioned`. A
-//! consumer renames the capsule to `used_…` and owns the tensor from then on; a capsule that nobody took out of
-//! deletes the tensor itself.
+//! An exporter makes a *managed tensor* and puts it into a capsule. The consumer takes it out and calls its deleter in
+//! the end. It has two layouts, distinguished by the capsule's name: `dltensor` (before 1.0) and `dltensor_versioned`.
+//! A consumer renames the capsule to `used_…` and owns the tensor from then on. An unconsumed capsule deletes the
+//! tensor itself.
 //!
-//! The crate `dlpark` does the same and more: reading tensors, builders, a dozen of libraries' types. What is needed
-//! here is these structs and two functions of C, which are easier to argue about as they stand than behind its
-//! generics; and it would bring two dependencies.
+//! The crate `dlpark` does the same and more: reading tensors, builders, types of a dozen libraries. This module needs
+//! only these structs and two C functions, which are easier to reason about here than behind its generics. It would
+//! also bring two dependencies.
 //!
 //! Layouts after `dlpack.h` of version 1.0; later minor versions changed none of them.
 
@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-/// What keeps an array's memory alive. Dropped by whichever thread lets go of the last tensor, with or without the
-/// interpreter's lock, perhaps while the interpreter ends: it must not call Python.
+/// Keeps an array's memory alive. The thread that releases the last tensor drops it, with or without the interpreter's
+/// lock, perhaps while the interpreter ends. So it must not call Python.
 pub type Owner = Arc<dyn Send + Sync>;
 
 /// The version that a versioned tensor says it is of.
@@ -65,7 +65,7 @@ impl Device {
     }
 }
 
-/// What an element is.
+/// The type of an element.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element {
@@ -127,7 +127,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// So many elements; or with `columns`, so many rows of them.
+    /// `rows` elements; or with `columns`, `rows` rows of them.
     pub fn new(rows: usize, columns: Option<usize>) -> Self {
         // No array in memory has 2^63 elements.
         let size = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
@@ -186,14 +186,14 @@ impl ManagedVersioned {
     }
 }
 
-/// What the tensor's pointers point to, and what keeps its memory. The tensor's context.
+/// The tensor's context: the targets of its pointers, and the owner of its memory.
 struct Context {
     shape: [i64; 2],
     strides: [i64; 2],
     _owner: Owner,
 }
 
-/// What is lent.
+/// The lent memory.
 pub struct Lent {
     /// The first element.
     pub pointer: *mut u8,
@@ -207,7 +207,7 @@ pub struct Lent {
     pub read_only: bool,
     /// The consumer has it for itself.
     pub copied: bool,
-    /// What keeps it.
+    /// Its owner.
     pub owner: Owner,
 }
 
@@ -283,7 +283,7 @@ unsafe fn capsule<'py, M>(
 unsafe fn free(context: *mut c_void) {
     // SAFETY: see above.
     let context = unsafe { Box::from_raw(context.cast::<Context>()) };
-    // A panic must not unwind into C. The owner is gone either way; there is nobody to tell.
+    // A panic must not unwind into C. The owner is gone in any case, and the error has no recipient.
     let _ = catch_unwind(AssertUnwindSafe(move || drop(context)));
 }
 
@@ -301,7 +301,7 @@ unsafe extern "C" fn delete_legacy(managed: *mut ManagedLegacy) {
     }
 }
 
-/// The tensor of a capsule that nobody has taken it out of; null where somebody has.
+/// The tensor of an unconsumed capsule; null if a consumer has taken it.
 ///
 /// # Safety
 /// `capsule` is one of [`capsule`]'s and the interpreter is ours, as in a capsule's destructor.

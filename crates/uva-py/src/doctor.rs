@@ -1,4 +1,4 @@
-//! What `python -m uvatrain doctor` cannot see from Python: the GPU as uvatrain's own core sees it.
+//! The part of `python -m uvatrain doctor` that needs native code: the GPU as uvatrain's own core sees it.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;

@@ -1,9 +1,9 @@
-//! What becomes of threads that still iterate when the interpreter ends.
+//! Parks threads that still iterate when the interpreter ends.
 //!
-//! By then all but daemon threads have been joined. Such a thread must not come back into Python with an exception: it
-//! would be printed while the interpreter takes down what it is printed with, and where both want stderr's lock Python
-//! 3.11 to 3.13 abort ("could not acquire lock for <_io.BufferedWriter>"). So it stays here, without the interpreter's
-//! lock, until the process has ended.
+//! By then all but daemon threads have been joined. Such a thread must not return to Python with an exception. Python
+//! would print it while the interpreter tears down its streams. If both want stderr's lock, Python 3.11 to 3.13 abort
+//! ("could not acquire lock for <_io.BufferedWriter>"). So the thread stays here, without the interpreter's lock, until
+//! the process has ended.
 
 use std::sync::OnceLock;
 use std::thread::{self, ThreadId};

@@ -41,13 +41,13 @@ impl<T> OrRaise<T> for Result<T, GraphError> {
     }
 }
 
-/// The exception for an error of what was asked for in Python: options have Python's names.
+/// The exception for an error of a request in Python: options have Python's names.
 pub fn of_runtime(error: RuntimeError) -> PyErr {
     let message = in_python(&error.to_string());
     exception(&error, &message)
 }
 
-/// The exception for an error of what was asked for on a command line: options have the command line's names.
+/// The exception for an error of a command line: options have the command line's names.
 pub fn of_launched(error: RuntimeError) -> PyErr {
     exception(&error, &error.spelled(Spelling::CommandLine))
 }
@@ -77,8 +77,8 @@ pub fn with(raised: PyErr, name: &str, value: Option<&str>) -> PyErr {
     raised
 }
 
-/// The exception for a dataset that cannot be read or written: what the system refuses is an `OSError` with its number
-/// and file, of the kind that Python has for it (`FileNotFoundError`, `PermissionError`, …).
+/// The exception for a dataset that cannot be read or written. A system error becomes an `OSError` with its number and
+/// file, of Python's matching subclass (`FileNotFoundError`, `PermissionError`, …).
 pub fn of_graph(error: GraphError) -> PyErr {
     match error {
         GraphError::Io { path, action, source } => of_io(&source, action, &path.display().to_string()),
@@ -93,7 +93,7 @@ pub fn of_graph(error: GraphError) -> PyErr {
 /// The `OSError` for what the system refused.
 pub fn of_io(error: &io::Error, action: &str, path: &str) -> PyErr {
     let said = error.to_string();
-    // What was found out without asking the system has a kind, but no number.
+    // An error without a system call has a kind, but no number.
     let number = error.raw_os_error().or(match error.kind() {
         io::ErrorKind::NotFound => Some(ENOENT),
         io::ErrorKind::NotADirectory => Some(ENOTDIR),

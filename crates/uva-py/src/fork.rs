@@ -1,9 +1,9 @@
-//! Forks. A fork has the memory of its parent and none of its threads: whoever waits for one of those waits for ever.
+//! Forks. A fork has the memory of its parent and none of its threads: waiting for one of them never ends.
 //!
-//! Loaders know whose threads are theirs. Beside them there is one pool of threads for the whole process (rayon's),
-//! which checks and writes datasets and orders seeds; it starts with its first use, cannot be restarted, and a driver
-//! of CUDA that has been loaded is of no use in a fork either. So what needs them is refused in a fork of a process
-//! that has used them already, and allowed in any other.
+//! Loaders know which process their threads belong to. Beside them, the whole process has one thread pool (rayon's),
+//! which checks and writes datasets and orders seeds. It starts with its first use and cannot be restarted. A loaded
+//! CUDA driver does not work in a fork either. So operations that need them are refused in a fork of a process that has
+//! used them already, and allowed in any other.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,10 +14,10 @@ use crate::errors::UvatrainError;
 /// The process that has used the pool first; 0: none has.
 static FIRST: AtomicU32 = AtomicU32::new(0);
 
-/// To be asked before anything that uses the pool, or CUDA.
+/// Call it before anything that uses the pool or CUDA.
 ///
 /// # Errors
-/// Where the process is a fork of one that has used them; the message says what would do.
+/// If the process is a fork of one that has used them. The message names a remedy.
 pub fn check(what: &str) -> PyResult<()> {
     let here = std::process::id();
     // Relaxed: nothing is read that another thread has written before it. Threads of one process write the same.

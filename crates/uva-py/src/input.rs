@@ -1,7 +1,8 @@
 //! Arrays that Python lends us: numpy's by `__array_interface__`, torch's and others' by DLPack.
 //!
-//! numpy comes first because it says by DLPack neither that an array is read-only (before 2.1) nor that it is of bools
-//! (in older releases of others); the interface dictionary says everything, in every version.
+//! numpy's interface comes first because DLPack says less: numpy before 2.1 does not say that an array is read-only,
+//! and older releases of others don't say that it holds bools. The interface dictionary says everything, in every
+//! version.
 
 use std::ffi::{CStr, c_void};
 
@@ -11,7 +12,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::dlpack::{Device, ManagedLegacy, ManagedVersioned, Tensor};
 
-/// What an element is, of those that a dataset can be made of.
+/// The element types that a dataset can be made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Bool,
@@ -74,7 +75,7 @@ pub struct Input {
     pub name: String,
     /// The length of each dimension.
     pub shape: Vec<usize>,
-    /// What an element is.
+    /// The type of an element.
     pub kind: Kind,
     pointer: *const u8,
     /// Whether its owner lets it be written to.
@@ -83,8 +84,8 @@ pub struct Input {
     _owner: Py<PyAny>,
 }
 
-// SAFETY: the pointer is read through as long as the owner lives. That nobody changes the array meanwhile is what every
-// library asks of its callers whose C code reads arrays without the interpreter's lock (numpy, torch); values are not
+// SAFETY: the pointer is read through only while the owner lives. Nobody may change the array meanwhile: every library
+// whose C code reads arrays without the interpreter's lock asks that of its callers (numpy, torch). Values are not
 // trusted where it matters, as the files written from them are checked afterwards.
 unsafe impl Send for Input {}
 // SAFETY: as above.
@@ -152,8 +153,8 @@ impl Input {
         let legacy = named(c"dltensor").cast::<ManagedLegacy>();
         // The tensor is not taken out of the capsule, which so deletes it in the end: with us.
         let (tensor, writable): (&Tensor, bool) = if !versioned.is_null() {
-            // SAFETY: what a capsule of that name holds, by DLPack; it lives as long as the capsule. The major version
-            // comes first in every version, and only of version 1 is the rest read.
+            // SAFETY: by DLPack, a capsule of that name holds this struct, which lives as long as the capsule. The
+            // major version comes first in every version, and the rest is read only for version 1.
             unsafe {
                 if (*versioned).major != 1 {
                     let major = (*versioned).major;

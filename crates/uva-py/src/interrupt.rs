@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 pub struct Signals(Mutex<Option<PyErr>>);
 
 impl Signals {
-    /// Runs the handlers of signals that have come, as Python does between two of its instructions; in the main thread,
-    /// that is, since in others Python runs none. Whether the wait is to end.
+    /// Runs the handlers of pending signals, as Python does between two of its instructions. It does so only in the
+    /// main thread, since Python runs no handlers in others. Whether the wait is to end.
     pub fn end_the_wait(&self) -> bool {
         match Python::try_attach(|py| py.check_signals()) {
             Some(Ok(())) => false,
@@ -23,7 +23,7 @@ impl Signals {
         }
     }
 
-    /// What a handler has raised.
+    /// The exception that a handler has raised.
     pub fn raised(self) -> Option<PyErr> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,8 +9,8 @@ use uva_runtime::{LoaderOptions, RuntimeError};
 
 use crate::errors::{of_runtime, with};
 
-/// Where Python's default is another than the command line's. A tensor of the last batch is often still bound when the
-/// next one is asked for: with two slots it would cost the overlap.
+/// Python defaults that differ from the command line's. A tensor of the last batch is often still bound when the next
+/// one is requested: with two slots this would cost the overlap.
 const DEFAULTS: [(&str, &str); 1] = [("slots", "3")];
 
 /// The options of a loader: the keywords given, and defaults.

@@ -1,5 +1,5 @@
-//! `Source`: where `uvatrain.Loader` and `uvatrain.attach()` get their batches. What an epoch is and which comes next
-//! is decided in Python; here is what must not be there: waiting without the interpreter's lock, and slots.
+//! `Source`: where `uvatrain.Loader` and `uvatrain.attach()` get their batches. Python decides what an epoch is and
+//! which comes next. Waiting without the interpreter's lock, and slots, belong here.
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -34,9 +34,10 @@ pub struct Source {
     /// Whose threads they are; a fork has none of them.
     process: u32,
     open: ManuallyDrop<Mutex<Option<Open>>>,
-    /// Asks whoever waits for a batch to let go of `open`.
+    /// Asks threads that wait for a batch to release `open`.
     closing: AtomicBool,
-    /// Who waits for a batch: a signal's handler runs in that very thread, and may close what it waits for.
+    /// The thread that waits for a batch: a signal handler runs in that same thread, and may close the loader that it
+    /// waits for.
     waiting: Mutex<Option<ThreadId>>,
     dataset: Arc<Graph>,
     /// Batches of a pass over each split.
@@ -104,7 +105,7 @@ impl Source {
         )))
     }
 
-    /// What is open, for one thread at a time.
+    /// The open source, for one thread at a time.
     fn open(&self) -> PyResult<MutexGuard<'_, Option<Open>>> {
         match self.open.try_lock() {
             Ok(open) => Ok(open),
@@ -121,7 +122,7 @@ impl Source {
             // Called by a signal's handler: the wait around it ends, and closes.
             return None;
         }
-        // Whoever waits for a batch looks at `closing` several times a second.
+        // A thread that waits for a batch polls `closing` several times a second.
         self.open.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -131,8 +132,8 @@ impl Open {
         Self { stream, ordered_on: None, out: VecDeque::new(), last: None }
     }
 
-    /// Whether a batch that follows the last one is asked for. Another makes the roles turn, which takes every slot
-    /// once: a tensor that keeps one keeps it from all that is on its way.
+    /// Whether the requested batch follows the last one. Any other batch makes the roles turn, which takes every slot
+    /// once. A tensor that holds a slot then blocks all batches in flight.
     fn goes_on_at(&self, place: PassCursor) -> bool {
         self.last.is_some_and(|last| {
             (last.split, last.epoch) == (place.split, place.epoch) && last.batch + 1 == place.batch
@@ -147,9 +148,10 @@ impl Open {
         }
         if let Some(slots) = self.stream.device_slots() {
             let raw = wanted.unwrap_or(0) as *mut std::ffi::c_void;
-            // SAFETY: the stream that torch uses on the slots' device, whose contexts are the same, the primary one.
-            // Torch's own streams are never destroyed; who makes torch use another's (ExternalStream) has promised
-            // torch that it outlives the work on it, and the documentation asks the same for the loader.
+            // SAFETY: this is the stream that torch uses on the slots' device, and both use the same context, the
+            // primary one. Torch's own streams are never destroyed. A program that makes torch use another stream
+            // (ExternalStream) has promised torch that it outlives the work on it, and the documentation asks the same
+            // for the loader.
             slots.use_stream(unsafe { Stream::foreign(slots.context(), raw) });
             self.ordered_on = wanted;
         }
@@ -221,7 +223,7 @@ impl Source {
                 return received;
             }
             let Some(Ok(anew)) = self.start_anew() else { return received };
-            // What the old threads failed of has no part in what follows.
+            // Errors of the old threads don't matter from here on.
             let _ = std::mem::replace(open, Open::over(anew)).stream.close();
             open.order_on(stream);
             open.stream.go_to(place);
@@ -232,14 +234,14 @@ impl Source {
             // Closed meanwhile: by a handler in this thread, which could not, or by another, which finds nothing left.
             let open = guard.take();
             let ended = py.detach(|| open.map_or(Ok(()), |open| open.stream.close()));
-            // Whoever ends the interpreter waits for what is open.
+            // The thread that ends the interpreter waits for `open`.
             drop(guard);
             stay_where_the_interpreter_ends(py);
             return Err(signals
                 .raised()
                 .unwrap_or_else(|| ended.map_or_else(|error| self.error(error), |()| closed())));
         }
-        // What a handler has raised counts, even where the batch came while it ran: it will come again.
+        // A handler's exception takes precedence, even if the batch arrived while it ran: the batch will come again.
         if let Some(raised) = signals.raised() {
             return Err(raised);
         }
@@ -373,7 +375,7 @@ impl Source {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What it holds is whole at any time.
+    // Its contents are always consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -21,7 +21,7 @@ use crate::errors::{UvatrainError, in_python};
 use crate::input::Input;
 use crate::loader::{kind_named, kinds_named};
 
-/// What a batch is first tried with, if its bounds are not known to be less.
+/// The first size tried for a batch, unless its bounds are known to be smaller.
 const FIRST_ROOM: usize = 1 << 16;
 
 /// Samples as PyG does: each hop only for the nodes that the hop before has found.
@@ -29,7 +29,7 @@ const FIRST_ROOM: usize = 1 << 16;
 pub struct NeighborSampler {
     graph: Arc<Graph>,
     options: SamplerOptions,
-    /// Those that nobody uses at the moment: as many as there were threads at once.
+    /// The idle ones: as many as there were concurrent threads.
     idle: Mutex<Vec<Worker>>,
 }
 
@@ -89,7 +89,7 @@ impl Worker {
 
 fn grow<T: Copy + Default>(values: &mut Vec<T>, length: usize) -> PyResult<()> {
     if values.len() < length {
-        // What is in it counts for nothing.
+        // Its contents are discarded.
         *values = Vec::new();
         *values = zeros(length)?;
     }
@@ -106,7 +106,7 @@ fn raised(error: SampleError) -> PyErr {
 }
 
 /// A batch for PyG: nodes, sources and destinations of its edges (positions among the nodes), nodes of each hop, edges
-/// of each hop, and its hash in the contract of docs/reproducible-batches.md where no seed stands twice.
+/// of each hop. If no seed occurs twice, also its hash as defined in docs/reproducible-batches.md.
 type Subgraph = (Array, Array, Array, Vec<usize>, Vec<usize>, Option<String>);
 
 #[pymethods]

@@ -39,7 +39,7 @@ enum As {
     Narrow,
 }
 
-/// An array on its way to its file.
+/// An array that is being written to its file.
 struct File {
     input: Input,
     name: &'static str,
@@ -79,7 +79,7 @@ pub fn write_dataset(
     py.detach(|| write(&path, &files, &meta, overwrite))
 }
 
-/// What each array is written as, or why it cannot be.
+/// The file type of each array, or the reason why it cannot be written.
 fn checked(take: &mut dyn FnMut(&str) -> Option<Input>, meta: &mut Meta) -> PyResult<Vec<File>> {
     let required = |input: Option<Input>, name: &str| {
         input.ok_or_else(|| PyValueError::new_err(format!("{name} is missing: a dataset needs it")))

@@ -1,4 +1,4 @@
-//! Arrays for tests: so many elements of a type, zero all of them, and a counter of how many of them are in memory.
+//! Arrays for tests: a given number of zero elements of a type, and a counter of the arrays in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -13,7 +13,7 @@ pub enum GatherError {
         /// Rows of the table.
         rows: usize,
     },
-    /// The output has another size than the rows asked for.
+    /// The output's size differs from that of the requested rows.
     #[error("{ids} rows of {row_bytes} bytes need {} bytes of output, not {length}", *ids as u128 * *row_bytes as u128)]
     OutputLength {
         /// How many ids there are.
@@ -54,7 +54,7 @@ pub enum GatherError {
     /// There is no memory for a cache.
     #[error("no memory for a cache of rows ({bytes} bytes): {reason}")]
     CacheMemory {
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: u128,
         /// What the system said.
         reason: String,
@@ -87,7 +87,7 @@ pub enum GatherError {
     /// The device failed.
     #[error("the gather on the GPU failed: {reason}")]
     Device {
-        /// What the driver said, and to which call.
+        /// The driver's message, and the failed call.
         reason: String,
     },
 }

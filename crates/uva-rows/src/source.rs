@@ -12,8 +12,8 @@ pub trait Place {
 /// Fills places with rows of a table, picked by id: row `ids[i]` becomes row `i` of the place, without gaps.
 ///
 /// Ids may repeat and need no order; no ids at all are fine. An id that is no row of the table is an error with the
-/// position of the first such id, and nothing of the place is handed out then. A source on the CPU finds it before it
-/// reads the table; a kernel finds it while it gathers.
+/// position of the first such id, and the place is not handed out then. A source on the CPU finds it before it reads
+/// the table; a kernel finds it during the gather.
 ///
 /// Filling is asynchronous: [`submit`](RowSource::submit) starts it, and the ticket is [waited](RowSource::wait) for. A
 /// source on the CPU is done when `submit` returns; one on a GPU has then enqueued its work, and no host thread waits
@@ -34,8 +34,8 @@ pub trait Place {
 ///
 /// # Sources to come
 /// - `File` (rows on disk, by io_uring) and `Remote` (rows of another rank) are host sources: `Staged<File>` puts them
-///   on a GPU. Their fills go on after `submit`, so they need a place that they own or that outlives the ticket: a
-///   borrowed `HostPlace` does only with a wait inside `submit`. A cache in front of them submits the misses alone.
+///   on a GPU. Their fills continue after `submit`, so they need a place that they own or that outlives the ticket. A
+///   borrowed `HostPlace` requires a wait inside `submit`. A cache in front of them submits the misses alone.
 /// - `Summed<S>` (partial aggregation) needs lists of ids for each output row: another argument beside `ids`.
 /// - `Tables` (one source for each node type) sends each stretch of ids to its source.
 ///
@@ -47,8 +47,8 @@ pub trait RowSource<P: Place> {
     /// Bytes of a row in the place.
     fn row_bytes(&self) -> usize;
 
-    /// Takes the memory that fills need, for so many fills under way side by side of at most so many rows each. Sources
-    /// of device memory take page-locked memory here and never in `submit`, where it could make the device wait.
+    /// Allocates the memory for the given number of concurrent fills of at most the given number of rows each. Sources
+    /// of device memory allocate page-locked memory here and never in `submit`, where it could stall the device.
     ///
     /// # Errors
     /// The lack of that memory.
@@ -118,7 +118,7 @@ impl<P: Place, S: RowSource<P> + ?Sized> RowSource<P> for Box<S> {
 /// A fill that was submitted, to be waited for at the source that gave it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
-    /// Which of the fills that are under way side by side.
+    /// Which of the concurrent fills.
     pub(crate) lane: usize,
     /// The number of the fill, where a source counts them.
     pub(crate) number: u64,
@@ -171,7 +171,7 @@ impl RowsRead {
         read
     }
 
-    /// The same rows, of which `hits` were in the cache `cache` instead of `from`.
+    /// The same rows; `hits` of them came from the cache `cache` instead of `from`.
     ///
     /// # Panics
     /// With more hits than rows, in debug builds.

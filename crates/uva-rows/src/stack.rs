@@ -5,8 +5,8 @@ use uva_ops::rows::HalfFloat;
 
 /// A source with a cache of its rows in front of it. The rows are the same, byte for byte.
 ///
-/// In host memory the cache is a [`RowCache`](crate::RowCache), looked up by the loop that copies the rows; on a GPU a
-/// [`DeviceCache`](crate::cuda::DeviceCache), looked up by the kernel that gathers them.
+/// In host memory the cache is a [`RowCache`](crate::RowCache), and the loop that copies the rows looks them up. On a
+/// GPU it is a [`DeviceCache`](crate::cuda::DeviceCache), and the gather kernel looks them up.
 #[derive(Debug)]
 pub struct Cached<S, C> {
     pub(crate) source: S,

@@ -1,4 +1,4 @@
-//! What stands between two layers: a function of each element, then dropout.
+//! The step between two layers: an elementwise function, then dropout.
 
 #![allow(unsafe_code)]
 
@@ -22,7 +22,7 @@ pub(crate) enum Activation {
     Elu,
 }
 
-/// What a forward pass leaves for the backward pass.
+/// The state that the backward pass needs.
 pub(crate) enum Saved {
     /// The result: an element that is positive has passed and was not dropped, but scaled by 1 / (1 − p).
     Relu { out: Tensor, dropout: f64 },
@@ -49,7 +49,7 @@ impl Activation {
         })
     }
 
-    /// With `dropout`, of elements that `draws` tells; without `draws` there is none.
+    /// Applies `dropout` to elements that `draws` chooses; without `draws` there is none.
     pub(crate) fn forward(
         self,
         x: Tensor,

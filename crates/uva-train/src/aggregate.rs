@@ -14,11 +14,12 @@ const SUM: i64 = 0;
 /// The weighted sums of neighbour rows: row v of the result is Σ over the edges e of list v of
 /// `weights[e] · rows[indices[e]]`, and zeros for an empty list.
 ///
-/// `offsets` has one entry more than there are lists. `indices` and `offsets` are i32 or i64. Nothing of
-/// size edges × width is made, forward or backward; both add in a fixed order, so that results repeat bit for bit.
+/// `offsets` has one entry more than there are lists. `indices` and `offsets` are i32 or i64. Neither forward nor
+/// backward allocates a tensor of edges × width. Both add in a fixed order, so results repeat bit for bit.
 ///
-/// On a device this is the bag, chosen by `OMP_NUM_THREADS=1 cargo run -p uva-train --example aggregation`: torch
-/// 2.11.0, one core of a shared Xeon with AVX-512, medians of 9 in milliseconds, forward / forward and autograd's backward:
+/// On a device this is the bag, chosen by `OMP_NUM_THREADS=1 cargo run -p uva-train --example aggregation`. It ran with
+/// torch 2.11.0 on one core of a shared Xeon with AVX-512. Figures are medians of 9 in milliseconds, forward / forward
+/// and autograd's backward:
 ///
 /// | destinations × fanout, sources, width | bag, mean, i32 | bag, mean, i64 | **bag, weighted, i32** | sparse CSR | select + index_add | transposed bag, backward only |
 /// |---|---|---|---|---|---|---|
@@ -26,12 +27,13 @@ const SUM: i64 = 0;
 /// | 1024 × 15, 16384, 128 | 0.41 / 3.4 | 0.43 / 6.6 | **0.35 / 5.6** | 0.39 / 5.4 | 2.4 / 12.9 | **0.60** |
 /// | 16384 × 10, 40000, 32 | 2.0 / 31 | 1.3 / 36 | **0.70 / 27** | 0.97 / 28 | 27 / 91 | **1.6** |
 ///
-/// All repeat bit for bit. The weighted bag is a fbgemm kernel; the mean takes another way through libtorch. The last
-/// column is [`Block::spread`], by which gradients go back: autograd's backward of the bag sorts the edges first.
+/// All repeat bit for bit. The weighted bag is a fbgemm kernel; the mean takes another path through libtorch. The last
+/// column is [`Block::spread`], which computes the gradients. Autograd's backward of the bag sorts the edges first.
 ///
-/// On the host it is the loop in `sums.rs`. The same example later, in a development build, with
-/// `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_` as a consumer has them, while others kept the machine busy, so that
-/// differences below a factor of two mean little; forward / backward alone, which for the bag is the transposed one:
+/// On the host it is the loop in `sums.rs`. The table shows a later run of the same example, in a development build.
+/// `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_` were set as for a consumer. Other jobs kept the machine busy,
+/// so differences below a factor of two mean little. Figures are forward / backward alone, which for the bag is the
+/// transposed one:
 ///
 /// | threads, destinations × fanout, sources, width | bag, weighted | sums, weighted | sums, mean |
 /// |---|---|---|---|
@@ -40,8 +42,8 @@ const SUM: i64 = 0;
 /// | 2, 1024 × 15, 16384, 128 | 0.16 / 10.5 | 0.31 / 0.66 | 0.32 / 1.30 |
 /// | 2, 11000 × 10, 60000, 100 | 3.73 / 4.33 | 2.48 / 2.29 | 2.48 / 4.55 |
 ///
-/// So on one thread it is as fast as the bag, not faster. What it gives is that no weight of a mean is written down, that
-/// its bits do not depend on the number of threads or the processor, and that its lists are checked.
+/// So on one thread it is as fast as the bag, not faster. Its advantages: a mean needs no stored weights, its bits do
+/// not depend on the number of threads or the processor, and its lists are checked.
 pub(crate) fn weighted_sums(
     rows: &Tensor,
     indices: &Tensor,
@@ -311,14 +313,14 @@ fn list(block: &BlockInput<'_>, v: usize) -> std::ops::Range<usize> {
     block.indptr[v] as usize..block.indptr[v + 1] as usize
 }
 
-/// Kipf & Welling's D̂^-½ (A + I) D̂^-½ for a sampled block, D̂ = in-degree in the whole graph + 1: the weight of each
-/// edge u → v, and that of each destination's own row.
+/// Kipf & Welling's D̂^-½ (A + I) D̂^-½ for a sampled block, where D̂ = in-degree in the whole graph + 1. Returns the
+/// weight of each edge u → v, and that of each destination's own row.
 ///
-/// A list of which only some edges were picked stands for the whole one, so its weights are scaled by degree / picks:
-/// edge u → v gets (d_v / picks_v) / √((d_v + 1)(d_u + 1)), and the own row, which is never left out, 1 / (d_v + 1).
-/// Where the sampler weighed the edges, w_e takes the place of 1 / picks_v, which is what it stands for. With uniform
-/// picks, and with weights that are right in expectation, the sum is right in expectation, and with whole
-/// neighbourhoods of an undirected graph it is Kipf & Welling's. On a directed graph both degrees are in-degrees.
+/// The picked edges of a list stand for the whole list, so their weights are scaled by degree / picks. Edge u → v gets
+/// (d_v / picks_v) / √((d_v + 1)(d_u + 1)). The own row, which is never left out, gets 1 / (d_v + 1). Where the sampler
+/// weighed the edges, w_e replaces 1 / picks_v, which has the same meaning. With uniform picks, and with weights that
+/// are right in expectation, the sum is right in expectation. With whole neighbourhoods of an undirected graph it is
+/// Kipf & Welling's. On a directed graph both degrees are in-degrees.
 fn gcn_weights(block: &BlockInput<'_>, degrees: &[i32]) -> (Vec<f64>, Vec<f64>) {
     let inverse_root: Vec<f64> =
         degrees[..block.sources].iter().map(|&d| inverse_root(i64::from(d))).collect();

@@ -8,16 +8,18 @@ use tch::{Device, Kind, Tensor};
 use uva_cuda::DeviceSlice;
 use uva_graph::ElementType;
 
-/// A tensor over memory that somebody else owns, on the host or on a CUDA device.
+/// A tensor over borrowed memory, on the host or on a CUDA device.
 ///
-/// libtorch knows no lifetimes: a shallow clone, a view, or an autograd graph that saved the tensor could go on
-/// reading after `'a`. So this type stays inside the crate, and whoever calls [`Borrowed::tensor`] keeps two rules:
-/// every tensor made from it is dropped before the public function that was given the memory returns (`train_batch`,
-/// `evaluate_batch` and `evaluate_full`, which return numbers and store no tensor but parameters and moments, whose
-/// storage is their own), and nothing is written through it (the memory may be mapped read-only).
+/// libtorch knows no lifetimes: a shallow clone, a view, or an autograd graph that saved the tensor could go on reading
+/// after `'a`. So this type stays inside the crate, and callers of [`Borrowed::tensor`] keep two rules:
 ///
-/// On a device dropping a tensor is not the end of reading it: what was enqueued may run later, until an event that
-/// the caller records behind it on libtorch's current stream.
+/// - Every tensor made from it is dropped before the public function that received the memory returns. These are
+///   `train_batch`, `evaluate_batch` and `evaluate_full`. They return numbers, and the only tensors they store are
+///   parameters and moments, which own their storage.
+/// - Nothing is written through it (the memory may be mapped read-only).
+///
+/// On a device, reads may continue after a tensor is dropped: enqueued work may run later. It has ended once an event
+/// that the caller records behind it on libtorch's current stream has completed.
 pub(crate) struct Borrowed<'a> {
     tensor: Tensor,
     memory: PhantomData<&'a [u8]>,
@@ -108,13 +110,13 @@ impl<'a> Borrowed<'a> {
     /// The caller has made sure that `bytes` has the alignment of `kind` and just the length that `shape` says.
     fn new(bytes: &'a [u8], kind: Kind, shape: &[i64]) -> Result<Self, TrainError> {
         // SAFETY: `f_from_blob` only stores the pointer, in a tensor that has no deleter and so never frees it.
-        // What libtorch may read through it is shape × strides elements from the start: contiguous, so just the
-        // bytes of the slice (`vector` passes a slice of T with its own length, `table` has compared the product
-        // without overflow), aligned for the kind by the slice's type or by `table`'s check, and valid for every
-        // bit pattern, since all kinds are plain numbers. They stay allocated and unchanged for 'a, which the
-        // result carries; that no tensor made from it lives longer, and that nothing writes, is the rule on the
-        // type, kept by the three functions named there. Memory shared with another process is not changed either:
-        // a slot in state `reading` belongs to its reader.
+        // libtorch may read shape × strides elements from the start through it. They are contiguous, so these are
+        // exactly the bytes of the slice: `vector` passes a slice of T with its own length, and `table` has compared
+        // the product without overflow. They are aligned for the kind, by the slice's type or by `table`'s check. Every
+        // bit pattern is valid, since all kinds are plain numbers. They stay allocated and unchanged for 'a, which the
+        // result carries. No tensor made from it lives longer, and nothing writes: that is the rule on the type, kept
+        // by the three functions named there. Memory shared with another process is not changed either: a slot in state
+        // `reading` belongs to its reader.
         let tensor =
             unsafe { Tensor::f_from_blob(bytes.as_ptr(), shape, &strides(shape), kind, Device::Cpu) }?;
         Ok(Self { tensor, memory: PhantomData })
@@ -145,11 +147,12 @@ impl<'a> Borrowed<'a> {
             // libtorch asks the driver whose memory an address is, and nothing need be mapped at the end of a slot.
             return Ok(Self::owned(Tensor::f_empty(shape, (kind, device))?));
         }
-        // SAFETY: as in `new`, with a device address in place of a host one: whoever made the slice vouched that this
-        // device can read its bytes for 'a, and here it has been compared that they are the trainer's device, aligned
-        // for the kind, and (by both callers) just as many as shape × strides says. libtorch dereferences the address
-        // in kernels of that device only; for an address that is no memory of it, `f_from_blob` itself returns an
-        // error, as it asks the driver. That the reads are ordered behind the writes is the rule on `DeviceBatch`.
+        // SAFETY: as in `new`, with a device address in place of a host one. The creator of the slice vouched that this
+        // device can read its bytes for 'a. Checks here have shown that it is the trainer's device and that the address
+        // is aligned for the kind. Both callers have checked that there are exactly shape × strides elements. libtorch
+        // dereferences the address in kernels of that device only. For an address outside the device's memory,
+        // `f_from_blob` itself returns an error, as it asks the driver. The rule on `DeviceBatch` orders the reads
+        // behind the writes.
         let tensor = unsafe {
             Tensor::f_from_blob(slice.address() as *const u8, shape, &strides(shape), kind, device)
         }?;

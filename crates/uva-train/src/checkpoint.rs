@@ -45,7 +45,7 @@ pub(crate) fn write_observed(
     store(directory, &tensors, kept, fingerprint, state, observer)
 }
 
-/// Puts parameters, optimiser and best parameters into `trainer`, which then goes on as the one that was kept
+/// Loads parameters, optimiser state and best parameters into `trainer`, which then continues as the saved trainer
 /// would have.
 ///
 /// # Errors
@@ -116,15 +116,15 @@ fn dtype(kind: Kind) -> Option<Dtype> {
     }
 }
 
-/// What must be equal for a trainer to go on from a checkpoint. The number of threads and the device may change: the
-/// losses then differ in their last bits, as they would between two machines.
+/// The values that must match for a trainer to continue from a checkpoint. The number of threads and the device may
+/// change: the losses then differ in their last bits, as between two machines.
 fn model_fingerprint(trainer: &Trainer) -> Result<Value, CheckpointError> {
     let mut value = serde_json::to_value(trainer.options()).map_err(refused)?;
     if let Value::Object(fields) = &mut value {
         fields.shift_remove("threads");
         fields.insert("input_dim".to_owned(), trainer.input_dim().into());
         fields.insert("classes".to_owned(), trainer.task().classes.into());
-        // Only where it is not as ever, so that checkpoints of before it was there go on.
+        // Written only if it differs from the default, so that older checkpoints stay valid.
         if trainer.task().multi_label {
             fields.insert("multi_label".to_owned(), true.into());
         }

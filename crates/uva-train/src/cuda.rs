@@ -1,8 +1,8 @@
-//! The CUDA half of libtorch, brought in at run time, so that one binary serves machines with and without a GPU.
+//! The CUDA half of libtorch, loaded at run time: one binary serves machines with and without a GPU.
 //!
-//! Programs link to libtorch's CPU half only. Whether libtorch sees a device is settled at its first question, so
-//! [`TorchCuda::load`] comes before any other use of libtorch in the process that wants one; a process that trains on
-//! the CPU never calls it.
+//! Programs link to libtorch's CPU half only. libtorch decides at the first query whether it sees a device. So a
+//! process that wants one calls [`TorchCuda::load`] before any other use of libtorch. A process that trains on the CPU
+//! never calls it.
 
 #![allow(unsafe_code)]
 
@@ -35,7 +35,7 @@ pub enum TorchCudaError {
     Unloadable {
         /// The library.
         library: PathBuf,
-        /// What the loader said; it names the library that is missing.
+        /// The loader's message, which names the missing library.
         problem: String,
     },
     /// libtorch's CUDA half lacks a function that this program calls.
@@ -50,13 +50,13 @@ pub enum TorchCudaError {
          see also `uvatrain doctor`)"
     )]
     NoDevice {
-        /// What the CUDA runtime said.
+        /// The CUDA runtime's message.
         reason: String,
     },
     /// There are devices, but not this one.
     #[error("there is no cuda:{ordinal}: libtorch sees {devices} devices, counted from 0")]
     NoSuchDevice {
-        /// The device that was asked for.
+        /// The requested device.
         ordinal: usize,
         /// How many there are.
         devices: usize,
@@ -91,12 +91,12 @@ pub struct TorchCuda {
 impl TorchCuda {
     /// Loads it, once for the life of the process; later calls return what the first one did.
     ///
-    /// It is looked for beside the libtorch that this program runs with, as only that one fits; where that is not
-    /// known, by the loader's own search (run path, LD_LIBRARY_PATH). Nothing is loaded for the CPU-only simulator
-    /// of the driver: its device memory is trained on as host memory.
+    /// It is looked up beside the libtorch of this program, as only that one fits. If that path is unknown, the dynamic
+    /// loader searches (run path, LD_LIBRARY_PATH). With the CPU-only simulator of the driver nothing is loaded: its
+    /// device memory is trained on as host memory.
     ///
     /// # Errors
-    /// Which part is missing, with the command that mends it.
+    /// The missing part, with the command that installs it.
     pub fn load() -> Result<&'static Self, TorchCudaError> {
         static LOADED: OnceLock<Result<TorchCuda, TorchCudaError>> = OnceLock::new();
         LOADED.get_or_init(|| Self::open(cpu_library_folder().as_deref())).as_ref().map_err(Clone::clone)
@@ -126,8 +126,8 @@ impl TorchCuda {
         if ordinal < devices { Ok(()) } else { Err(TorchCudaError::NoSuchDevice { ordinal, devices }) }
     }
 
-    /// The stream on which libtorch enqueues what this thread asks of the context's device: its default one unless
-    /// somebody has set another. A thread that trains asks once and keeps it.
+    /// The stream on which libtorch enqueues this thread's work on the context's device: its default stream unless
+    /// another was set. A training thread queries it once and keeps it.
     ///
     /// # Errors
     /// [`TorchCudaError::Call`].
@@ -140,8 +140,8 @@ impl TorchCuda {
         if unsafe { (self.current_stream)(number, &mut raw) } != 0 {
             return Err(failed);
         }
-        // SAFETY: libtorch's streams are of the device's primary context, and so is every `Context`; they come from
-        // a pool that is never emptied, and null is the default stream.
+        // SAFETY: libtorch's streams belong to the device's primary context, and so does every `Context`. The streams
+        // come from a pool that is never emptied, and null is the default stream.
         Ok(unsafe { Stream::foreign(context, raw) })
     }
 }
@@ -159,9 +159,9 @@ fn open_library(folder: Option<&Path>) -> Result<Library, TorchCudaError> {
         }
         None => (PathBuf::from(LIBRARY), "where the loader looks".to_owned()),
     };
-    // SAFETY: opening runs the library's initialisers, which register its operations with the CPU half that is loaded
-    // already, and are made for that; they touch nothing of ours. Its symbols are global, as the CPU half and the
-    // libraries it opens later look for some of them.
+    // SAFETY: opening runs the library's initialisers. They register its operations with the CPU half that is already
+    // loaded, and are made for that; they touch none of our state. Its symbols are global, as the CPU half and the
+    // libraries it opens later look some of them up.
     let opened = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) };
     opened.map_err(|error| {
         // The loader's own words are the source of libloading's error.
@@ -184,7 +184,7 @@ fn cpu_library_folder() -> Option<PathBuf> {
     library.parent().map(Path::to_owned)
 }
 
-/// What the CUDA runtime answers when it is asked for devices.
+/// The CUDA runtime's answer to a query for devices.
 fn no_device_reason() -> String {
     type DeviceCount = unsafe extern "C" fn(*mut c_int) -> c_int;
     type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;

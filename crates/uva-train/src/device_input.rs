@@ -23,16 +23,16 @@ pub struct DeviceBlock<'a> {
     pub weights: Option<DeviceSlice<'a>>,
 }
 
-/// One mini-batch on the trainer's device, borrowed from a slot or from anywhere else. The counts are known to the
-/// host, the contents to the device only.
+/// One mini-batch on the trainer's device, borrowed from a slot or from anywhere else. The host knows the counts; only
+/// the device knows the contents.
 ///
 /// All reads of it are enqueued on libtorch's current stream of the thread that calls the trainer
-/// ([`crate::cuda::TorchCuda::current_stream`]). The caller orders them: behind the writes, by an event that this
-/// stream was made to wait for before the call; before the next writes, by an event recorded on it after the call.
+/// ([`crate::cuda::TorchCuda::current_stream`]). The caller orders them. Before the call, it makes this stream wait for
+/// an event behind the writes. After the call, it records an event on the stream, and the next writes wait for it.
 ///
-/// Contents are trusted no further than that they cannot do harm: an offset, a source or a label out of range is taken
-/// for the nearest one in it, so that a batch of which a dead peer wrote half gives a wrong loss and no fault, and
-/// the trainer's `confirm` can still refuse it. Whether they are right is checked where a batch is made.
+/// Invalid contents cannot do harm: an offset, a source or a label out of range is clamped into the range. So a batch
+/// that a dying peer left half-written gives a wrong loss and no fault, and the trainer's `confirm` can still refuse
+/// it. Batches are validated where they are made.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceBatch<'a> {
     /// Feature rows of the input nodes, `rows` × `dim` elements in C order.

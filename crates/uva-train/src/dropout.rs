@@ -1,10 +1,11 @@
 //! Dropout: which elements stay, and what they are multiplied by.
 //!
 //! On the host the draws are ours: libtorch's generator makes one number after the other, which took two fifths of a
-//! GraphSAGE epoch. They are the numbers that libtorch 2.11 draws on the CPU for the same seed, so that losses are those
-//! of `torch.nn.functional.dropout` bit for bit: a Mersenne Twister (Matsumoto & Nishimura 1998), whose outputs make up
-//! the two halves of 64 bits, of which the low 53 are a number in [0, 1) that is compared with the share kept. All of it
-//! is whole numbers but for one comparison and one product an element, so all vectors give the same bits.
+//! GraphSAGE epoch. They equal the numbers that libtorch 2.11 draws on the CPU for the same seed, so losses match
+//! `torch.nn.functional.dropout` bit for bit. The generator is a Mersenne Twister (Matsumoto & Nishimura 1998). Two of
+//! its outputs form the halves of 64 bits. The low 53 bits are a number in [0, 1), which is compared with the share
+//! kept. Except for one comparison and one product per element, all arithmetic is on integers, so all vectors give the
+//! same bits.
 
 use crate::borrowed::Number;
 use crate::device::TrainDevice;
@@ -52,7 +53,7 @@ impl Draws {
         }
     }
 
-    /// What dropout multiplies `like` by: 0 with the probability `dropout`, and else 1 / (1 − `dropout`). `None` for a
+    /// The factors of dropout for `like`: 0 with the probability `dropout`, and else 1 / (1 − `dropout`). `None` for a
     /// probability of 0.
     pub(crate) fn mask(&mut self, like: &Tensor, dropout: f64) -> Result<Option<Tensor>, TrainError> {
         if dropout == 0.0 {
@@ -89,7 +90,7 @@ trait Dropped: Number + PartialOrd {
     /// 1 / (1 − `dropout`), rounded as libtorch does.
     fn scale(dropout: f64) -> Self;
 
-    /// max(`self`, 0) times `factor`. What is no number stays none.
+    /// max(`self`, 0) times `factor`. NaN stays NaN.
     fn positive_times(self, factor: Self) -> Self;
 }
 
@@ -122,12 +123,12 @@ const NUMBERS: usize = WORDS / 2;
 /// Bits of a number.
 const BITS: u32 = 53;
 
-/// MT19937, whose outputs are taken two at a time.
+/// MT19937; its outputs are taken in pairs.
 pub(crate) struct Twister {
-    /// What it draws with.
+    /// The instruction set for the draws.
     vectors: Vectors,
     state: [u32; WORDS],
-    /// Numbers below 2⁵³ from the state, of which `used` have been drawn.
+    /// Numbers below 2⁵³ from the state; `used` of them have been drawn.
     numbers: [u64; NUMBERS],
     used: usize,
 }
@@ -142,8 +143,8 @@ impl Twister {
         Self { vectors, state, numbers: [0; NUMBERS], used: NUMBERS }
     }
 
-    /// Elements not above zero made zero, and of the others a share of `dropout` too; what is left is divided by
-    /// 1 − `dropout`.
+    /// Sets elements not above zero to zero, and drops a share of `dropout` of the others. The rest is divided by 1 −
+    /// `dropout`.
     fn apply(&mut self, x: &mut Tensor, dropout: f64) -> Result<(), TrainError> {
         match x.f_kind()? {
             Kind::Double => host::change::<f64>(x, |values| self.drop(values, dropout)),
@@ -179,8 +180,8 @@ vectorized! {
 
 vectorized! {
     fn renew(state: &mut [u32; WORDS], numbers: &mut [u64; NUMBERS]) {
-        // The new state beside the old one, in runs that read only what has been written before the run, so that the
-        // words of a run can be made side by side.
+        // Computes the new state beside the old one, in runs. Each run reads only words written before it, so its words
+        // can be computed in parallel lanes.
         let old = *state;
         let word = |word: usize, next: usize, far: u32| {
             let joined = old[word] & 0x8000_0000 | old[next] & 0x7fff_ffff;
@@ -324,7 +325,7 @@ mod tests {
                 }
             }
         }
-        // Infinity times zero is no number, of whose bits nothing is promised.
+        // Infinity times zero is NaN, whose bits are unspecified.
         check::<f32>(|value| if value.is_nan() { u64::MAX } else { value.to_bits().into() });
         check::<f64>(|value| if value.is_nan() { u64::MAX } else { value.to_bits() });
     }

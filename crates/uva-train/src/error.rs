@@ -1,4 +1,4 @@
-//! What can go wrong while training, by what the user can do about it.
+//! Errors of training, grouped by what the user can do about them.
 
 use uva_model::OptionsError;
 
@@ -14,7 +14,7 @@ pub enum TrainError {
     /// A batch, or the dataset's tables, contradict themselves or the model.
     #[error("{0}")]
     Input(String),
-    /// The loss is not a number any more, or infinite. Nothing of this batch has gone into the model.
+    /// The loss became NaN or infinite. This batch has not changed the model.
     #[error(
         "training diverged: the loss of batch {} of epoch {} is {loss} (lower --lr, or look for NaN features with \
          `uvatrain info --verify`)",
@@ -29,10 +29,10 @@ pub enum TrainError {
         /// The loss: NaN or an infinity.
         loss: f32,
     },
-    /// The caller did not confirm the batch, with its reason. Nothing of it has gone into the model.
+    /// The caller refused to confirm the batch; its reason follows. This batch has not changed the model.
     #[error("{0}")]
     Unconfirmed(String),
-    /// libtorch cannot use the CUDA device that was asked for.
+    /// libtorch cannot use the requested CUDA device.
     #[error(transparent)]
     Cuda(#[from] TorchCudaError),
     /// libtorch refused an operation or ran out of memory.
@@ -41,7 +41,7 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// Whether the machine lacks what was asked for (exit code 3).
+    /// Whether the machine lacks a requested resource (exit code 3).
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Cuda(error) if error.is_missing())
     }

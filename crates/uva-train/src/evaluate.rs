@@ -18,7 +18,7 @@ enum LabelRows {
 }
 
 impl LabelRows {
-    /// Those of the nodes `ids`, each of which has a row.
+    /// Those of the nodes `ids`; each has a row.
     fn of(labels: Labels<'_>, ids: &[i64]) -> Self {
         match labels {
             Labels::Single(labels) => Self::Single(ids.iter().map(|&id| labels[id as usize]).collect()),
@@ -37,7 +37,7 @@ impl LabelRows {
     }
 }
 
-/// What a layer reads: the dataset's table, or the layer before.
+/// The input of a layer: the dataset's table, or the layer before.
 enum Rows<'a> {
     Table(FeatureTable<'a>),
     Hidden(Tensor),
@@ -47,11 +47,11 @@ impl Trainer {
     /// Loss and hits on the nodes `ids`, with every node's whole neighbourhood at every layer.
     ///
     /// `csc`, `features` and `labels` are those of a whole dataset; `ids` are its node ids. Each layer is computed for
-    /// all nodes before the next, so the cost is layers × edges whatever the number of ids. Memory: two to three
-    /// tables of nodes × hidden f32, with residuals one more; the feature table is read once, front to back, in chunks.
+    /// all nodes before the next, so the cost is layers × edges for any number of ids. Memory: two to three tables of
+    /// nodes × hidden f32, with residuals one more. The feature table is read once, front to back, in chunks.
     ///
-    /// It is computed on the CPU, by a trainer on a CUDA device too (with copies of its parameters): these tables are
-    /// as large as the graph, and need not fit a device.
+    /// It runs on the CPU, even for a trainer on a CUDA device (with copies of its parameters). These tables are as
+    /// large as the graph and need not fit in device memory.
     ///
     /// # Errors
     /// [`TrainError::Input`] for tables that contradict each other, the model or its task, or an id or neighbour out of
@@ -149,7 +149,7 @@ impl Trainer {
     }
 }
 
-/// Refuses offsets that are no lists: the views of a dataset are checked, but anybody can make one.
+/// Refuses offsets that don't form lists: views of a dataset are checked, but callers can build their own.
 fn check_offsets(csc: &Csc<'_>) -> Result<(), TrainError> {
     let ends_fit =
         csc.indptr.first() == Some(&0) && csc.indptr.last().copied() == i64::try_from(csc.edges()).ok();

@@ -1,15 +1,16 @@
-//! What an evaluation found, batch by batch or at once.
+//! The result of an evaluation, batch by batch or at once.
 
 use uva_model::Metric;
 
-/// What an evaluation found. Those of several batches add up.
+/// The result of an evaluation. Results of several batches can be added.
 ///
 /// Of one class a node, nodes are counted; of several labels a node, single labels: nodes × classes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evaluation {
-    /// Loss summed over what is labelled.
+    /// Loss summed over all labels.
     pub loss_sum: f64,
-    /// Labelled nodes whose class had the largest logit; or labels told right, a positive logit saying yes.
+    /// Labelled nodes whose class had the largest logit. With several labels per node: correct labels, where a positive
+    /// logit means yes.
     pub correct: usize,
     /// Nodes with a label, or labels.
     pub labelled: usize,
@@ -18,18 +19,18 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Share of what is labelled that was right, or `None` without any.
+    /// Share of labels predicted correctly, or `None` without labels.
     pub fn accuracy(&self) -> Option<f64> {
         (self.labelled > 0).then(|| self.correct as f64 / self.labelled as f64)
     }
 
-    /// Mean loss of what is labelled, or `None` without any.
+    /// Mean loss over all labels, or `None` without labels.
     pub fn mean_loss(&self) -> Option<f64> {
         (self.labelled > 0).then(|| self.loss_sum / self.labelled as f64)
     }
 
-    /// The area under the ROC curve ([`Metric::RocAuc`]); `None` if the task is not judged by it, if no class has both
-    /// nodes that have it and nodes that have not, or if an answer is NaN.
+    /// The area under the ROC curve ([`Metric::RocAuc`]). `None` if the task uses another metric, if no class has both
+    /// positive and negative nodes, or if an answer is NaN.
     pub fn roc_auc(&self) -> Option<f64> {
         self.scores.roc_auc()
     }
@@ -95,9 +96,9 @@ impl Scores {
     }
 }
 
-/// The area under the ROC curve of (score, positive), none of them NaN: of all pairs of a positive and a negative the
-/// share in which the positive scores higher, ties counting a half (Mann & Whitney). Pairs are counted in integers, so
-/// that it is exact whatever the order. `None` without a pair.
+/// The area under the ROC curve of (score, positive), without NaN. It is the share of pairs of a positive and a
+/// negative in which the positive scores higher, ties counting a half (Mann & Whitney). Pairs are counted in integers,
+/// so the result is exact for any order. `None` without a pair.
 fn area(mut answers: Vec<(f32, bool)>) -> Option<f64> {
     answers.sort_unstable_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(std::cmp::Ordering::Equal));
     let (mut halves, mut positives, mut negatives) = (0u128, 0u128, 0u128);

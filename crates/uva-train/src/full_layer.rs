@@ -20,7 +20,7 @@ const CHUNK_EDGES: usize = 1 << 22;
 /// The rows that a layer reads, by chunk of nodes: [nodes of the chunk, inputs].
 pub(crate) type RowsOf<'r> = &'r dyn Fn(&Range<usize>) -> Result<Tensor, TrainError>;
 
-/// All nodes' chunks of so many at most.
+/// All nodes in chunks of a bounded size.
 pub(crate) fn chunks(nodes: usize) -> impl Iterator<Item = Range<usize>> {
     (0..nodes).step_by(CHUNK_NODES).map(move |start| start..nodes.min(start + CHUNK_NODES))
 }
@@ -57,9 +57,8 @@ impl Graph<'_> {
         Ok(Tensor::f_zeros([self.csc.nodes() as i64, columns], (self.kind, Device::Cpu))?)
     }
 
-    /// Rows are multiplied by the neighbours' weight first and then aggregated: with as many sources as destinations
-    /// that is never more work than the other order unless the layer widens, and the table is then read front to
-    /// back instead of at random.
+    /// Rows are multiplied by the neighbours' weight first and then aggregated. With as many sources as destinations,
+    /// this order is more work only if the layer widens. It also reads the table front to back instead of at random.
     fn convolution(&self, layer: &Convolution, rows: RowsOf<'_>) -> Result<Tensor, TrainError> {
         let (Convolution::Sage { neighbours: weight, .. } | Convolution::Gcn { weight, .. }) = layer;
         let outputs = weight.size2()?.0;

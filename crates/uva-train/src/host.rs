@@ -11,17 +11,18 @@ use tch::{Device, Tensor};
 
 /// The numbers of a contiguous tensor on the host.
 ///
-/// The slice holds while nothing writes to the storage: callers keep it no longer than one loop, and neither call
-/// libtorch nor [`change`] on a tensor of the same storage in between.
+/// The slice is valid while nothing writes to the storage. So callers keep it no longer than one loop, and meanwhile
+/// call neither libtorch nor [`change`] on a tensor of the same storage.
 pub(crate) fn values<T: Number>(tensor: &Tensor) -> Result<&[T], TrainError> {
     check::<T>(tensor)?;
     if tensor.numel() == 0 {
         return Ok(&[]);
     }
-    // SAFETY: `check` has found the tensor on the host, contiguous and of T's kind, so `data_ptr` starts `numel`
-    // initialised numbers in a row, aligned for T (libtorch aligns storage, `Borrowed` has checked foreign memory), and
-    // every bit pattern is a T. The borrow of the tensor keeps the storage. That nothing writes meanwhile is the rule
-    // above, kept by this crate's few callers, all of which read on the thread that owns the batch.
+    // SAFETY: `check` has found the tensor on the host, contiguous and of T's kind. So `data_ptr` starts `numel`
+    // consecutive initialised numbers. They are aligned for T: libtorch aligns storage, and `Borrowed` has checked
+    // foreign memory. Every bit pattern is a T. The borrow of the tensor keeps the storage. Nothing writes meanwhile:
+    // that is the rule above, and this crate's few callers keep it, as all of them read on the thread that owns the
+    // batch.
     Ok(unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast_const().cast(), tensor.numel()) })
 }
 
@@ -30,8 +31,8 @@ pub(crate) fn values<T: Number>(tensor: &Tensor) -> Result<&[T], TrainError> {
 pub(crate) fn change<T: Number>(tensor: &mut Tensor, write: impl FnOnce(&mut [T])) -> Result<(), TrainError> {
     check::<T>(tensor)?;
     if tensor.numel() > 0 {
-        // SAFETY: as in `values`; that no other slice of the storage is alive is the rule above: callers pass a result
-        // that the same thread has just computed, and hold slices of other storages only.
+        // SAFETY: as in `values`. No other slice of the storage is alive, by the rule above: callers pass a result that
+        // the same thread has just computed, and hold slices of other storages only.
         write(unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast(), tensor.numel()) });
     }
     Ok(())
@@ -66,11 +67,11 @@ fn check<T: Number>(tensor: &Tensor) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// The pool of the last number of threads that was asked for: one process trains with one number.
+/// The pool for the last requested number of threads: one process trains with one number.
 static POOL: Mutex<Option<Arc<ThreadPool>>> = Mutex::new(None);
 
-/// Threads for loops of ours, as many as libtorch's operations use on the calling thread; `None` for one, and where the
-/// system has no threads to give: then the caller does all the work, with the same result.
+/// A pool for our own loops, with as many threads as libtorch's operations use on the calling thread. `None` for one
+/// thread, or if no thread can be spawned. Then the caller does all the work, with the same result.
 pub(crate) fn threads() -> Option<Arc<ThreadPool>> {
     let wanted = usize::try_from(tch::get_num_threads()).unwrap_or(1);
     if wanted < 2 {

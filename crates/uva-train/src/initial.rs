@@ -1,4 +1,4 @@
-//! What parameters are before the first step.
+//! Initial values of parameters.
 
 use crate::TrainError;
 use crate::random::SplitMix64;
@@ -6,7 +6,7 @@ use tch::{Device, Kind, Tensor};
 
 /// Uniform in ±√(6 / fans) (Glorot & Bengio 2010), `fans` being inputs + outputs.
 ///
-/// Drawn on the host whatever the device, so that equal seeds give equal parameters everywhere.
+/// Drawn on the host for every device, so that equal seeds give equal parameters everywhere.
 pub(crate) fn glorot(
     shape: &[usize],
     fans: usize,

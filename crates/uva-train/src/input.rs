@@ -15,8 +15,8 @@ pub struct BlockInput<'a> {
     pub indptr: &'a [i32],
     /// Local source ids, each in `0..sources`.
     pub indices: &'a [i32],
-    /// What each edge counts: the sum over a destination's edges of weight times row stands for the mean over all its
-    /// neighbours. Empty: it is the mean over its edges that does.
+    /// The weight of each edge: a destination's sum of weight times row estimates the mean over all its neighbours. If
+    /// empty, the mean over its edges does.
     pub weights: &'a [f32],
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum Layer {
     Isomorphism(Isomorphism),
 }
 
-/// What a forward pass leaves for the backward pass.
+/// The state that the backward pass needs.
 pub(crate) enum Saved {
     Convolution(convolution::Saved),
     Attention(attention::Saved),
@@ -54,7 +54,7 @@ impl Layer {
         })
     }
 
-    /// A copy on `device`; where it is there already, of the same storage.
+    /// A copy on `device`; if it is already there, with the same storage.
     pub(crate) fn on(&self, device: Device) -> Result<Self, TrainError> {
         Ok(match self {
             Self::Convolution(layer) => Self::Convolution(layer.on(device)?),
@@ -73,8 +73,8 @@ impl Layer {
     }
 
     /// From [sources, inputs] to [destinations, outputs], and what [`Layer::backward`] needs besides `x`.
-    /// `input_gradient` says whether it will be asked for that of `x`; it decides nothing but the order of sums.
-    /// `draws` say what attention is dropped; without them none is.
+    /// `input_gradient` announces that the gradient of `x` will be requested; it affects only the order of sums.
+    /// `draws` choose the dropped attention; without them none is dropped.
     pub(crate) fn forward(
         &self,
         x: &Tensor,
@@ -98,11 +98,11 @@ impl Layer {
         }
     }
 
-    /// Gradients of the parameters, in their order, and of `x` where asked for, from that of the result.
+    /// Gradients of the parameters, in their order, and of `x` if requested, from that of the result.
     ///
-    /// Written out instead of recorded by autograd, whose backward of the bag is 1.5 to 17 times slower than the
-    /// transposed bag (`aggregate.rs`), and whose graph would hold on to the slot's memory. `tests/gradients.rs`
-    /// compares every element with finite differences.
+    /// Written by hand instead of recorded by autograd. Autograd's backward of the bag is 1.5 to 17 times slower than
+    /// the transposed bag (`aggregate.rs`), and its graph would keep the slot's memory. `tests/gradients.rs` compares
+    /// every element with finite differences.
     pub(crate) fn backward(
         &self,
         x: &Tensor,

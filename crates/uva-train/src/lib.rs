@@ -1,8 +1,8 @@
 //! GNN models over sampled blocks, their loss, their optimiser, and checkpoints of both.
 //!
 //! A [`Trainer`] takes one mini-batch at a time as borrowed memory (feature rows, labels and blocks as they lie in a
-//! slot: [`BatchInput`] on the host, [`DeviceBatch`] on a CUDA device) and trains on it there. Nothing is copied out
-//! of the slot that does not have to be converted, and from a device only a batch's loss and counts come back.
+//! slot: [`BatchInput`] on the host, [`DeviceBatch`] on a CUDA device) and trains on it there. Only data that needs
+//! conversion is copied out of the slot. From a device, only a batch's loss and counts are copied back.
 //!
 //! This crate must not know where a batch comes from: no rings, processes, samplers, signals or events. It reads a
 //! dataset's tables only to evaluate on full neighbourhoods ([`Trainer::evaluate_full`]), and it knows libtorch, which
@@ -11,12 +11,14 @@
 //!
 //! # Repeatable runs
 //!
-//! On the CPU the losses of a run are equal bit for bit when the options, the batches and the number of threads are:
-//! parameters and dropout come from generators of this crate, that of dropout seeded from (seed, epoch, batch) before
-//! each batch, and every operation used sums in a fixed order for a given number of threads. MKL adds
-//! two conditions that belong to whoever starts the process: `MKL_CBWR` and `MKL_DYNAMIC=FALSE` set before libtorch
-//! is loaded, and feature rows that start on 64-byte boundaries. On a CUDA device parameters and dropout are drawn from
-//! the same seeds, but matrix products and losses may differ in their last bits from run to run and from the CPU's.
+//! On the CPU, equal options, batches and number of threads give equal losses, bit for bit. Parameters and dropout come
+//! from generators of this crate; that of dropout is seeded from (seed, epoch, batch) before each batch. Every
+//! operation used sums in a fixed order for a given number of threads. MKL adds two conditions, which the program that
+//! starts the process must meet: `MKL_CBWR` and `MKL_DYNAMIC=FALSE` are set before libtorch is loaded, and feature rows
+//! start on 64-byte boundaries.
+//!
+//! On a CUDA device parameters and dropout are drawn from the same seeds. But matrix products and losses may differ in
+//! their last bits from run to run and from the CPU's.
 
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -22,7 +22,7 @@ pub(crate) enum Step {
     Activate,
     /// Dropout alone.
     Drop,
-    /// What the steps make of the rows is added to the rows that destinations had before.
+    /// The output of the steps is added to the destinations' rows from before.
     Residual(Vec<Named>),
 }
 
@@ -34,10 +34,9 @@ pub(crate) struct Named {
 
 /// A network: steps in the order in which rows pass them.
 ///
-/// A plain one is layer, then normalisation where asked for, activation, layer, and so on. One with residuals is that
-/// of Platonov et al. 2023: a linear map to the hidden width, for each hop x + linear(activation(layer(norm(x)))), and
-/// at the end norm and a linear map to the logits. Their layers' second linear map is ours, their first is the layer's
-/// own.
+/// A plain one is layer, then normalisation where asked for, activation, layer, and so on. One with residuals follows
+/// Platonov et al. 2023: a linear map to the hidden width; for each hop x + linear(activation(layer(norm(x)))); at the
+/// end, norm and a linear map to the logits. Their layers' second linear map is ours, their first is the layer's own.
 pub(crate) struct Model {
     pub(crate) steps: Vec<Named>,
     pub(crate) activation: Activation,
@@ -63,7 +62,7 @@ impl Builder<'_> {
         Ok(Named { name, step: Step::Linear(linear) })
     }
 
-    /// Nothing where no normalisation was asked for.
+    /// `None` without normalisation.
     fn norm(&self, name: String) -> Result<Option<Named>, TrainError> {
         Ok(match self.options.norm {
             NormKind::None => None,
@@ -155,8 +154,8 @@ impl Model {
         parameters
     }
 
-    /// From the input nodes' rows to the seeds' logits. `blocks[0]` is the hop at the seeds, so hops take the
-    /// blocks from the last to the first. With `draws` it is a training pass, of which they say what is dropped.
+    /// From the input nodes' rows to the seeds' logits. `blocks[0]` is the hop at the seeds, so hops take the blocks
+    /// from the last to the first. With `draws` it is a training pass, and they choose the dropped elements.
     pub(crate) fn forward(
         &self,
         features: Tensor,
@@ -192,15 +191,15 @@ pub(crate) struct Forward {
     tape: Vec<Left>,
 }
 
-/// What a step left for its way back.
+/// The state that a step keeps for its backward pass.
 enum Left {
-    /// What the layer was given, and what it kept.
+    /// The layer's input and saved state.
     Hop(Tensor, Saved),
-    /// What it was given.
+    /// Its input.
     Linear(Tensor),
     Norm(Normalised),
     Activated(activation::Saved),
-    /// What rows were multiplied by.
+    /// The factors of the rows.
     Dropped(Option<Tensor>),
 }
 
@@ -210,7 +209,7 @@ struct ForwardPass<'p, 'b> {
     blocks: &'p [Block<'b>],
     /// Of a training pass.
     draws: Option<&'p mut Draws>,
-    /// Whether a step has been done: what stands before the first needs no gradient.
+    /// Whether a step has been done: the input of the first needs no gradient.
     begun: bool,
     tape: Vec<Left>,
 }
@@ -265,15 +264,15 @@ impl ForwardPass<'_, '_> {
 struct BackwardPass<'p, 'b> {
     /// Those of the hops to come; the first is the next one's.
     blocks: &'p [Block<'b>],
-    /// What the steps to come left; the last is the next one's.
+    /// The saved state of the remaining steps; the last is the next one's.
     tape: &'p [Left],
     /// Of the steps' parameters, the last step's first.
     gradients: Vec<Vec<Tensor>>,
 }
 
 impl<'p> BackwardPass<'p, '_> {
-    /// The gradient of what the first of `steps` was given from that of what the last one gave, or nothing if they are
-    /// `outermost`: before the first step nothing is trained.
+    /// The gradient of the input of the first of `steps`, from the gradient of the last one's output. None if they are
+    /// `outermost`: no trained parameter precedes the first step.
     fn run(&mut self, steps: &[Named], mut gradient: Tensor, outermost: bool) -> Result<Tensor, TrainError> {
         for (index, named) in steps.iter().enumerate().rev() {
             let input_gradient = !(outermost && index == 0);

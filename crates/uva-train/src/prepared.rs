@@ -1,4 +1,4 @@
-//! A batch as tensors on the trainer's device, checked: what a forward and a backward pass read.
+//! A batch as checked tensors on the trainer's device: the input of a forward and a backward pass.
 
 use crate::TrainError;
 use crate::aggregate::Block;
@@ -11,7 +11,7 @@ use crate::targets::Targets;
 use tch::{Device, Kind, Tensor};
 use uva_model::{ModelKind, Task};
 
-/// What a batch is prepared for.
+/// The trainer settings that a batch is prepared for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trains {
     pub(crate) model: ModelKind,
@@ -33,7 +33,7 @@ pub(crate) struct Prepared<'a> {
     pub(crate) blocks: Vec<Block<'a>>,
 }
 
-/// A batch as tensors on one device, as yet without what is computed from them.
+/// A batch as tensors on one device, without derived tensors.
 struct Tensors<'a> {
     rows: Borrowed<'a>,
     targets: Targets<'a>,
@@ -63,7 +63,7 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// The way of the CPU: every number checked, weights and transposed lists by loops on the host.
+    /// The CPU path: every number is checked; loops on the host compute weights and transposed lists.
     fn on_host(trainer: &Trains, input: &BatchInput<'a>) -> Result<Option<Self>, TrainError> {
         let Some(targets) = check_host(trainer, input)? else { return Ok(None) };
         let (model, kind) = (trainer.model, trainer.kind);
@@ -72,7 +72,7 @@ impl<'a> Prepared<'a> {
         Ok(Some(Self { rows: input.feature_rows()?, targets, blocks: blocks? }))
     }
 
-    /// Host memory checked as on the CPU, then copied to `device` and treated like what lies there.
+    /// Host memory, checked as on the CPU, then copied to `device` and treated like device memory.
     pub(crate) fn copied(
         trainer: &Trains,
         input: &BatchInput<'a>,
@@ -126,14 +126,14 @@ impl<'a> Prepared<'a> {
             device,
         )?;
         if input.seeds() == 0 {
-            // Nothing to compute; but bringing a number over waits for what was enqueued before, as a loss would.
+            // The sum is not needed. But reading a number back waits for all work enqueued before, as a loss would.
             targets.tensor().f_sum(tch::Kind::Int64)?.f_int64_value(&[])?;
             return Ok(None);
         }
         Self::from_tensors(trainer, Tensors { rows, targets, degrees, blocks }).map(Some)
     }
 
-    /// The way of a device: everything by operations on tensors, and the host waits for none of them.
+    /// The device path: tensor operations only, and the host waits for none of them.
     fn from_tensors(trainer: &Trains, tensors: Tensors<'a>) -> Result<Self, TrainError> {
         let Tensors { rows, targets, degrees, blocks } = tensors;
         let (model, kind) = (trainer.model, trainer.kind);

@@ -8,7 +8,7 @@ use tch::{Device, Kind, Tensor};
 /// Added to a variance before its root is taken, as PyTorch does.
 const EPSILON: f64 = 1e-5;
 
-/// Sums of columns: the gradient of what is added to every row.
+/// Sums of columns: the gradient of a vector that is added to every row.
 fn column_sums(rows: &Tensor) -> Result<Tensor, TrainError> {
     Ok(rows.f_sum_dim_intlist([0i64].as_slice(), false, None)?)
 }
@@ -52,7 +52,7 @@ impl Linear {
         Ok(x.f_linear(&self.weight, Some(&self.bias))?)
     }
 
-    /// Gradients of the parameters, in their order, and of `x` where asked for, from that of the result.
+    /// Gradients of the parameters, in their order, and of `x` if requested, from that of the result.
     pub(crate) fn backward(
         &self,
         x: &Tensor,
@@ -71,7 +71,7 @@ pub(crate) struct LayerNorm {
     bias: Tensor,
 }
 
-/// What a normalisation leaves for its way back.
+/// The state that a normalisation keeps for its backward pass.
 pub(crate) struct Normalised {
     x: Tensor,
     /// Of each row, [rows, 1].

@@ -14,9 +14,9 @@ use std::ops::Range;
 use tch::Tensor;
 use uva_ops::{Set, Vectors};
 
-/// How many edges ahead of the sums rows are asked for. Not yet chosen: on a machine that others kept busy, distances of
-/// 4, 8, 16 and 24 could not be told apart (16384 × 10 edges, 110000 sources, width 128, by the example `aggregation`:
-/// 13.4, 5.0, 13.0 and 8.9 ms forward with weights, 17.0, 12.5, 9.6 and 12.8 ms for a mean, which is the same work).
+/// Prefetch distance in edges. Not yet tuned: on a machine kept busy by other jobs, distances of 4, 8, 16 and 24 could
+/// not be distinguished. The example `aggregation` with 16384 × 10 edges, 110000 sources and width 128 took 13.4, 5.0,
+/// 13.0 and 8.9 ms forward with weights. A mean, which is the same work, took 17.0, 12.5, 9.6 and 12.8 ms.
 const AHEAD: usize = 8;
 
 /// Lists that a thread takes at once.
@@ -75,8 +75,8 @@ impl Element for f32 {
 
     fn sums<I: Id>(job: &Job<'_, Self, I>, first: usize, out: &mut [MaybeUninit<Self>], vectors: Vectors) {
         match vectors.set() {
-            // SAFETY: the processor has what `Vectors` name, and `Job::new` has checked what the loop reads; it writes
-            // all rows of `out`, which holds whole rows of lists that exist.
+            // SAFETY: the processor has the instructions that `Vectors` names, and `Job::new` has checked all that the
+            // loop reads. The loop writes all rows of `out`, which holds whole rows of existing lists.
             #[cfg(target_arch = "x86_64")]
             Set::Avx512 => unsafe { avx512::sums(job, first, out) },
             // SAFETY: the same.
@@ -92,7 +92,7 @@ impl Element for f32 {
     }
 }
 
-/// What an edge's row is multiplied by.
+/// The factor of an edge's row.
 #[derive(Clone, Copy)]
 pub(crate) enum Weights<'a, T> {
     /// A number an edge.
@@ -111,7 +111,7 @@ pub(crate) struct Job<'a, T, I> {
 }
 
 impl<'a, T: Element, I: Id> Job<'a, T, I> {
-    /// `rows` are so many of `width` elements; list v is `indices[offsets[v]..offsets[v + 1]]`.
+    /// `rows` has rows of `width` elements; list v is `indices[offsets[v]..offsets[v + 1]]`.
     pub(crate) fn new(
         rows: &'a [T],
         width: usize,
@@ -205,8 +205,8 @@ fn portable<T: Element, I: Id>(job: &Job<'_, T, I>, first: usize, out: &mut [May
     }
 }
 
-/// The same loop for one width of vectors. Up to eight of them hold the sums of a list while all of its rows pass, so
-/// that a sum is written once; wider rows pass in several panels.
+/// The same loop for one width of vectors. Up to eight registers hold the sums of a list while its rows are added, so
+/// each sum is written once. Wider rows are processed in several panels.
 #[cfg(target_arch = "x86_64")]
 macro_rules! vectors {
     (
@@ -279,9 +279,9 @@ macro_rules! vectors {
                 let last = job.indices.len().saturating_sub(1);
                 for edge in edges {
                     // SAFETY: `edge` is one of the lists', and every index is below the number of rows, so a row of
-                    // `width` elements starts there, of which `column + columns` are read: whole vectors but the last,
-                    // whose lanes beyond `columns` the mask leaves out. A prefetch may name any address; this one
-                    // is in a row or behind the last.
+                    // `width` elements starts there. At most its first `column + columns` elements are read: whole
+                    // vectors except the last, whose lanes beyond `columns` are masked out. A prefetch may name any
+                    // address; this one is in a row or behind the last.
                     unsafe {
                         let row = |edge: usize| {
                             let index = job.indices.get_unchecked(edge).place();

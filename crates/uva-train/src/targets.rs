@@ -1,4 +1,4 @@
-//! What a batch's logits are compared with: the loss, what was told right, and the answers themselves.
+//! The targets of a batch's logits: the loss, the correct predictions, and the answers themselves.
 
 use crate::TrainError;
 use crate::borrowed::Borrowed;
@@ -84,8 +84,8 @@ impl<'a> Targets<'a> {
         })
     }
 
-    /// Labels out of range taken for the nearest in it, by operations on tensors: the loss's kernel stops a device at
-    /// a label that is no class. Datasets are checked when they are opened.
+    /// Labels clamped into the range, by tensor operations: an invalid class in the loss kernel stops a device.
+    /// Datasets are checked when they are opened.
     pub(crate) fn within_range(&self, task: Task) -> Result<Targets<'a>, TrainError> {
         Ok(match self {
             Self::One(classes) => {
@@ -114,7 +114,7 @@ impl<'a> Targets<'a> {
         })
     }
 
-    /// How many of the labels were told right, and how many there are: i64 tensors of one number.
+    /// The number of correct predictions and the number of labels: i64 tensors of one number.
     fn hits(&self, logits: &Tensor) -> Result<(Tensor, Tensor), TrainError> {
         let (told_right, labelled) = match self {
             // No logit has index −1, so unlabelled rows never count as correct.
@@ -130,12 +130,12 @@ impl<'a> Targets<'a> {
         Ok((told_right.f_sum(Kind::Int64)?, labelled.f_sum(Kind::Int64)?))
     }
 
-    /// The loss and how many of the labels were told right, on the host.
+    /// The loss and the number of correct predictions, on the host.
     pub(crate) fn tally(&self, loss: &Tensor, logits: &Tensor) -> Result<Tally, TrainError> {
         let _no_grad = tch::no_grad_guard();
         let (correct, labelled) = self.hits(&logits.f_detach()?)?;
-        // All three in one copy: on a device each copy waits for everything that was enqueued before it. f64 holds an
-        // f32 loss and any count of rows exactly.
+        // All three in one copy: on a device, each copy waits for all work enqueued before it. f64 holds an f32 loss
+        // and any count of rows exactly.
         let numbers = [&loss.f_detach()?, &correct, &labelled];
         let numbers: Result<Vec<Tensor>, _> = numbers.iter().map(|n| n.f_to_kind(Kind::Double)).collect();
         let numbers = Tensor::f_stack(&numbers?, 0)?.f_to_device(Device::Cpu)?;
@@ -179,10 +179,10 @@ impl<'a> Targets<'a> {
     }
 }
 
-/// What a batch comes to, on the host.
+/// The totals of a batch, on the host.
 pub(crate) struct Tally {
     pub(crate) loss: f64,
-    /// Rows whose largest logit is their label; or labels told right.
+    /// Rows whose largest logit is their label; or, with several labels, correct labels.
     pub(crate) correct: usize,
     /// Rows with a label; or labels.
     pub(crate) labelled: usize,

@@ -1,7 +1,7 @@
-//! What a block needs besides its lists, computed by torch operations where the lists are on a device: the weight of
-//! each edge, and the transposed lists.
+//! The weight of each edge and the transposed lists of a block, computed by torch operations where the lists are on a
+//! device.
 //!
-//! Nothing here waits for the device: every size is known to the host before. (`bincount`, `nonzero`, masks and
+//! Nothing here synchronises with the device: the host knows every size in advance. (`bincount`, `nonzero`, masks and
 //! `repeat_interleave` without a size would wait.) On the host `aggregate.rs` does the same in loops, which are faster
 //! there; `tests/tensor_blocks.rs` compares the two.
 
@@ -33,8 +33,8 @@ pub(crate) struct Transposed {
 impl TensorBlock {
     /// `indptr` and `indices` are i32 vectors.
     ///
-    /// Numbers out of range are moved into it, offsets that fall are raised to the one before: libtorch's kernels would
-    /// otherwise read and write beyond their tensors, or stop the device.
+    /// Numbers out of range are clamped, and an offset below its predecessor is raised to it. Otherwise libtorch's
+    /// kernels would access memory outside their tensors, or stop the device.
     pub(crate) fn new(indptr: &Tensor, indices: &Tensor, sources: usize) -> Result<Self, TrainError> {
         let (destinations, edges) = (indptr.numel() as i64 - 1, indices.numel() as i64);
         let (offsets, _) = indptr.f_clamp(0, edges)?.f_cummax(0)?;
@@ -118,8 +118,8 @@ impl TensorBlock {
         })
     }
 
-    /// The transposed lists of the edges, of which there is at least one. Destinations stay in order within a source,
-    /// so that sums repeat.
+    /// The transposed lists of the edges (at least one edge). Destinations stay in order within a source, so that sums
+    /// repeat.
     pub(crate) fn transposed(&self) -> Result<Transposed, TrainError> {
         let (sorted, order) = self.indices.f_sort_stable(true, 0, false)?;
         let bounds = Tensor::f_arange(self.sources as i64 + 1, (Kind::Int, sorted.device()))?;
@@ -131,7 +131,7 @@ impl TensorBlock {
     }
 }
 
-/// The edges of a model that weighs its neighbours by itself: none may have a weight of its sampler's.
+/// Refuses sampler weights on the edges of a model that computes its own neighbour weights.
 pub(crate) fn refuse_weights(model: ModelKind, weighed: bool) -> Result<(), TrainError> {
     if weighed {
         return Err(TrainError::Input(format!(

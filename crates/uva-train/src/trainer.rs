@@ -18,19 +18,19 @@ use uva_model::{FeatureNorm, TrainerOptions};
 /// Rows whose absolute values sum to less than this are divided by it instead: a row of zeros stays one.
 const SMALLEST_ROW_SUM: f64 = 1e-12;
 
-/// Asked once a batch, after everything that the batch enqueued on the device until then has run (its loss has been
-/// read back) and before a weight changes: whether the memory it was read from was what it should have been.
-/// A reason instead of that ends the batch with [`TrainError::Unconfirmed`] and no change.
+/// Called once per batch: was the memory that the batch was read from valid? At that time, all device work that the
+/// batch has enqueued has run (its loss has been read back), and no weight has changed. An error, with its reason, ends
+/// the batch with [`TrainError::Unconfirmed`] and no change.
 ///
-/// For memory that nobody can have taken away, `&mut || Ok(())`.
+/// For memory that cannot be taken away, pass `&mut || Ok(())`.
 pub type Confirm<'a> = &'a mut dyn FnMut() -> Result<(), String>;
 
-/// What one training batch did.
+/// The result of one training batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Step {
-    /// Mean loss over what is labelled, before the step. 0 if no seed has a label; then there was no step.
+    /// Mean loss over all labels, before the step. 0 if no seed has a label; then there was no step.
     pub loss: f32,
-    /// Labelled seeds whose class had the largest logit, with dropout on; of several labels a seed, labels told right.
+    /// Labelled seeds whose class had the largest logit, with dropout on. With several labels per seed: correct labels.
     pub correct: usize,
     /// Seeds with a label, or labels.
     pub labelled: usize,
@@ -50,8 +50,8 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// A network with fresh parameters, drawn from `options.seed`, the same on every device. A `task` that is a number
-    /// is that of so many classes, one a node, judged by accuracy.
+    /// A network with fresh parameters, drawn from `options.seed`, the same on every device. A number as `task` means
+    /// that many classes, one per node, judged by accuracy.
     ///
     /// # Errors
     /// [`TrainError::Options`] for an option out of range, a metric that does not fit the labels, no columns or no classes,
@@ -96,7 +96,7 @@ impl Trainer {
         self.input_dim
     }
 
-    /// What it tells of a node.
+    /// Its prediction task.
     pub fn task(&self) -> Task {
         self.task
     }
@@ -106,7 +106,7 @@ impl Trainer {
         self.device
     }
 
-    /// Threads of one libtorch operation, as in force: what a run records beside its losses.
+    /// Threads of one libtorch operation, as in force. A run records this number beside its losses.
     pub fn threads(&self) -> usize {
         self.use_threads();
         usize::try_from(tch::get_num_threads()).unwrap_or(0)
@@ -124,13 +124,13 @@ impl Trainer {
 
     /// Trains on one batch: forward with dropout, loss, `confirm`, gradients, one step of Adam.
     ///
-    /// `input` is a [`crate::BatchInput`]. On a CUDA device the gradients and the step are only enqueued when this
-    /// returns, on libtorch's current stream of the calling thread; they read the batch's memory.
+    /// `input` is a [`crate::BatchInput`]. On a CUDA device this returns once the gradients and the step are enqueued
+    /// on libtorch's current stream of the calling thread. They read the batch's memory.
     ///
     /// # Errors
-    /// [`TrainError::Unconfirmed`] if `confirm` refuses, and [`TrainError::Diverged`] if it does not and the loss is
-    /// not finite; the parameters are then as before. [`TrainError::Input`] for a batch that contradicts itself, the
-    /// model or its task; `confirm` is then not asked.
+    /// [`TrainError::Unconfirmed`] if `confirm` refuses. [`TrainError::Diverged`] if it does not and the loss is not
+    /// finite. In both cases the parameters are unchanged. [`TrainError::Input`] for a batch that contradicts itself,
+    /// the model or its task; `confirm` is then not called.
     pub fn train_batch<'a>(
         &mut self,
         epoch: u32,
@@ -201,7 +201,7 @@ impl Trainer {
         Ok(evaluation)
     }
 
-    /// Remembers the parameters as they are now as the best ones.
+    /// Saves the current parameters as the best ones.
     ///
     /// # Errors
     /// [`TrainError::Torch`] if there is no memory for the copies.
@@ -213,7 +213,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Puts the best parameters back, and says whether there were any. The optimiser's moments stay as they are.
+    /// Restores the best parameters, and returns whether there were any. The optimiser's moments don't change.
     ///
     /// # Errors
     /// [`TrainError::Torch`] if libtorch refuses the copy.
@@ -231,7 +231,7 @@ impl Trainer {
         self.best.is_some()
     }
 
-    /// What batches are prepared for.
+    /// The settings that batches are prepared for.
     pub(crate) fn trains(&self) -> Trains {
         let Self { input_dim, task, kind, device, .. } = *self;
         let TrainerOptions { model, layers, .. } = self.options;

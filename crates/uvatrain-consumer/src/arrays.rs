@@ -70,7 +70,7 @@ impl<'b> BatchArrays<'b> {
         Self::Host(input, blocks)
     }
 
-    /// What the trainer takes.
+    /// The trainer's input.
     pub fn input(&self) -> uva_train::Batch<'_> {
         match self {
             Self::Host(input, blocks) => uva_train::Batch::Host(BatchInput { blocks, ..*input }),

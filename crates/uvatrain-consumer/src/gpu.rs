@@ -25,7 +25,7 @@ pub(crate) fn prepare(receiver: &mut BatchReceiver) -> Result<TrainDevice, Runti
             torch.current_stream(&context).map_err(|error| RuntimeError::Failed(error.to_string()))?;
         slots.use_stream(stream);
     } else {
-        // Only so that a GPU that cannot be used is told now and by its own name.
+        // Only to report an unusable GPU now, under its own name.
         Context::primary(cuda.ordinal)?;
     }
     Ok(TrainDevice::Cuda(cuda.ordinal))
@@ -34,7 +34,7 @@ pub(crate) fn prepare(receiver: &mut BatchReceiver) -> Result<TrainDevice, Runti
 /// Whether libtorch can use a GPU.
 ///
 /// # Errors
-/// What it lacks, and the command that mends it.
+/// What it lacks, and the command that fixes it.
 pub fn torch_on_gpu() -> Result<(), String> {
     TorchCuda::load().map(drop).map_err(|error| error.to_string())
 }

@@ -1,7 +1,7 @@
 //! The built-in consumer: trains a model on the batches, validates, stops, checkpoints, tests.
 //!
-//! What it does with a batch depends on the batch and on its own state only, never on time or on how the batches
-//! travelled. So a run resumed at any batch goes on with the losses that the uninterrupted run had.
+//! Its work on a batch depends only on the batch and on its own state, never on time or on the batches' path. So a run
+//! resumed at any batch continues with the losses of the uninterrupted run.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ use uva_train::{Evaluation, TrainError, Trainer, checkpoint};
 use crate::arrays::BatchArrays;
 use crate::gpu;
 
-/// Trains until the schedule ends, early stopping does, or the run is asked to stop.
+/// Trains until the schedule ends, early stopping triggers, or a stop is requested.
 ///
 /// # Errors
 /// Divergence, a full disk under the checkpoint, a dead producer.
@@ -47,11 +47,11 @@ pub(crate) struct Session<'a> {
     dataset: &'a Dataset,
     options: &'a TrainingOptions,
     trainer: Trainer,
-    /// What is cached: whether hits are told, and which of them apart.
+    /// The caches in use: whether hits are reported, and which separately.
     caches: Caches,
     state: TrainingState,
     outcome: TrainingOutcome,
-    /// Sums of the validation or test pass under way.
+    /// Sums of the current validation or test pass.
     evaluation: Evaluation,
     epochs: u32,
     epoch_began: Instant,
@@ -72,7 +72,7 @@ impl<'a> Session<'a> {
         let mut trainer =
             Trainer::new(&options.trainer, dataset.features().dim, task, device).map_err(train_error)?;
         if let Some(directory) = &options.checkpoint {
-            // Of a run that nobody could clean up behind. One run at a time writes there, and now it is this one.
+            // Leftovers of a run that could not clean up. One run at a time writes there, and now it is this one.
             stored::remove_leftovers(directory).map_err(checkpoint_error)?;
         }
         let mut state = TrainingState::default();
@@ -118,7 +118,7 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// What a resumed run does next, for the person who watches.
+    /// The next step of a resumed run, for the user.
     fn where_it_goes_on(&self, train_batches: u64) -> String {
         let TrainingState { cursor: Cursor { epoch, batch }, epochs_without_gain, .. } = self.state;
         let [epoch_number, batch_number] = [epoch, batch].map(|number| u64::from(number) + 1);
@@ -203,7 +203,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// The epoch whose model is tested: the best one where early stopping was asked for, else the last.
+    /// The epoch whose model is tested: the best one with early stopping, else the last.
     fn tested_epoch(&self) -> Option<u32> {
         let best = self.state.best.filter(|_| self.options.patience.is_some());
         best.map(|best| best.epoch).or(self.state.cursor.epoch.checked_sub(1))
@@ -322,7 +322,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Only the test pass is left; it is the best model's where early stopping was asked for.
+    /// Only the test pass is left; with early stopping it tests the best model.
     fn end_training(&mut self, receiver: &mut BatchReceiver) -> Result<(), RuntimeError> {
         if self.options.patience.is_some() && self.state.best.is_some() {
             self.trainer.restore_best().map_err(train_error)?;
@@ -331,8 +331,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Keeps what was trained since the last checkpoint. Where nothing was, the one that is there stays: an interrupt
-    /// before the first batch must not replace another run's with an untrained model.
+    /// Saves the training since the last checkpoint. If there was none, the existing checkpoint stays: an interrupt
+    /// before the first batch must not replace another run's checkpoint with an untrained model.
     fn interrupt(&mut self) -> Result<(), RuntimeError> {
         self.outcome.interrupted = true;
         if self.since_checkpoint == 0 { Ok(()) } else { self.write_checkpoint() }
@@ -367,7 +367,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What a progress bar shows of an evaluation under way.
+/// The progress bar's view of a running evaluation.
 fn sums_of(evaluation: &Evaluation) -> PassSums {
     PassSums {
         loss: evaluation.loss_sum,

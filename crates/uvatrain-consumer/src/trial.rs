@@ -8,8 +8,8 @@ use uva_runtime::training::{TrainingOptions, TrialOutcome};
 
 use crate::session::Session;
 
-/// Trains the first batch and asks the driver what is left. libtorch keeps what it has taken, so that is what its peak
-/// leaves; the other roles have theirs at that moment too.
+/// Trains the first batch and asks the driver for the free memory. libtorch keeps the memory it has allocated, so the
+/// answer accounts for its peak. The other roles hold their memory at that moment too.
 pub(crate) fn run(
     receiver: &mut BatchReceiver,
     dataset: &Dataset,
@@ -29,7 +29,7 @@ pub(crate) fn run(
     Ok(TrialOutcome { free, total })
 }
 
-/// Hears of a trial: it is no run that anybody keeps metrics of.
+/// Receives the events of a trial and drops them: a trial has no metrics.
 struct Nobody;
 
 impl Observer for Nobody {

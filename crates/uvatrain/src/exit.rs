@@ -1,4 +1,4 @@
-//! What a run's end means to whoever started it: the one place where errors become exit codes.
+//! Exit codes: the only place where errors become exit codes.
 //!
 //! | code | meaning |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | 3 | the machine lacks what was asked for: no GPU, no libtorch, no room on the disk |
 //! | 129, 130, 143 | ended by SIGHUP, by SIGINT, by SIGTERM |
 //!
-//! Commands return `anyhow::Result<()>`. What they put into it decides the code: a [`Problem`] carries its own,
-//! the libraries' public errors are mapped in [`code_of`], anything else is 1.
+//! Commands return `anyhow::Result<()>`. The error decides the code: a [`Problem`] carries its own, [`code_of`] maps
+//! the libraries' public errors, and any other error is 1.
 
 use std::fmt;
 use std::io;
@@ -34,7 +34,7 @@ pub enum Code {
     Failed = 1,
     /// An option, a file or a value has to change.
     BadInput = 2,
-    /// The machine lacks what was asked for.
+    /// The machine lacks a requested resource.
     Lacking = 3,
     /// Ended by SIGHUP.
     HungUp = 129,
@@ -55,7 +55,7 @@ impl Code {
     }
 }
 
-/// An error of the command line's own: what is wrong and what to do, and the code it ends with.
+/// An error of the command line itself: the problem, its remedy, and the exit code.
 #[derive(Debug)]
 pub struct Problem {
     code: Code,
@@ -81,7 +81,7 @@ pub fn of_output(option: &str, path: &Path, error: io::Error) -> anyhow::Error {
     if uva_mem::files::is_about_the_name(&error) { usage(message).into() } else { anyhow::anyhow!(message) }
 }
 
-/// The machine lacks what was asked for; the message says what, and how to get it.
+/// The machine lacks a requested resource; the message says which, and how to get it.
 pub fn lacking(message: impl Into<String>) -> Problem {
     Problem { code: Code::Lacking, message: message.into() }
 }
@@ -97,7 +97,7 @@ pub fn signalled(signal: i32) -> Problem {
     Problem { code, message: format!("stopped by {name}") }
 }
 
-/// Ends the process now, from whatever thread, as [`conclude`] would.
+/// Ends the process now, from any thread, as [`conclude`] would.
 pub fn at_once(problem: &Problem) -> ! {
     out::say(&format!("uvatrain: {problem}"));
     std::process::exit(problem.code as i32)
@@ -143,17 +143,16 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<Code> {
     error.is::<SampleError>().then_some(Code::BadInput)
 }
 
-/// Turns what `main` did into the process's end: prints the error, if any, as one line on stderr.
+/// Turns the result of `main` into an exit code, and prints the error, if any, as one line on stderr.
 ///
-/// A reader that closes our stdout (`uvatrain info DATA | head -1`) has what it wanted, so a broken pipe is a
-/// quiet success, as it is for every tool that SIGPIPE simply ends. Rust ignores SIGPIPE, so it arrives here as an
-/// error of a write.
+/// A reader that closes our stdout (`uvatrain info DATA | head -1`) has read enough, so a broken pipe is a quiet
+/// success, as with tools that SIGPIPE ends. Rust ignores SIGPIPE, so it arrives here as a write error.
 pub fn conclude(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nothing can be done about a closed stderr; the exit code still tells.
+            // A closed stderr cannot be helped; the exit code still reports the failure.
             out::say(&format!("uvatrain: {}", line(&error)));
             ExitCode::from(code_of(&error) as u8)
         }

@@ -51,11 +51,11 @@ fn run(models: Option<Models>) -> ExitCode {
     })
 }
 
-/// Beyond a limit on the size of files (`ulimit -f`) the kernel ends a process that has no handler for it, without a
-/// word. With one the write fails, and its error names the file. (A handler and not a disposition to ignore, which
-/// programs that this one starts would inherit.)
+/// Beyond the file size limit (`ulimit -f`) the kernel silently ends a process that has no handler for the signal. With
+/// a handler the write fails, and its error names the file. (Ignoring the signal is no alternative: child processes
+/// would inherit that disposition.)
 fn errors_for_files_that_may_not_grow() {
     let noticed = Arc::new(AtomicBool::new(false));
-    // Where it cannot be had, the process ends as it would have.
+    // If registration fails, the process ends as it would have.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, noticed);
 }

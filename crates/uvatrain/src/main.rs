@@ -1,4 +1,4 @@
-//! `uvatrain`, the program: all of it is the library's, and nothing of it links libtorch.
+//! `uvatrain`, the program. All its code is in the library, and it does not link libtorch.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

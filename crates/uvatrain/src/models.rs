@@ -2,7 +2,7 @@
 
 use uva_runtime::launcher::Consume;
 
-/// What a program with libtorch brings along.
+/// The functions that a program with libtorch adds.
 #[derive(Clone, Copy, Debug)]
 pub struct Models {
     /// Trains on the batches of a run.

@@ -1,5 +1,5 @@
-//! What all measurements share: buffers large enough for any of them, a stream, the hold; and how zero-copy gathers are
-//! timed.
+//! The shared parts of all measurements: buffers large enough for any of them, a stream, and the hold. Also the timing
+//! of zero-copy gathers.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use super::verify::verify_rows;
 const MOST_IDS: usize = 4 << 20;
 /// A gather that is timed should take about so long: well beyond the resolution of events and the cost of launches.
 const SECONDS_PER_SAMPLE: f64 = 4e-3;
-/// What runs before the samples should take so long: a device that was idle needs some time to raise its clocks.
+/// Duration of the work before the samples: an idle device needs some time to raise its clocks.
 const SECONDS_TO_WARM_UP: f64 = 10e-3;
 const MOST_WARM_UPS: usize = 16;
-/// Output bytes that no gather has written: what is not overwritten is seen.
+/// Fills output bytes before a gather, so that bytes that it does not write are detected.
 const POISON: u8 = 0xee;
 
-/// What a zero-copy gather did.
+/// The result of a zero-copy gather.
 pub(super) struct ZeroCopy {
     /// Rows of a sample.
     pub rows: usize,
@@ -64,7 +64,7 @@ impl Bench {
         options: &PcieOptions,
     ) -> Result<Self, CudaError> {
         let (samples, most_bytes) = (options.samples, options.sample_bytes);
-        // One gather more than are timed, to warm up. Ids are of 8 bytes, and rows of one byte need as many as bytes.
+        // One gather more than are timed, to warm up. An id has 8 bytes, and one-byte rows need one id per byte.
         let gathers = samples + 1;
         let ids = MOST_IDS.min(most_bytes) * 8 * gathers;
         let reports = GatherReport::BYTES * gathers;
@@ -106,7 +106,7 @@ impl Bench {
             _ => None,
         };
         let most = (self.most_bytes / row_bytes).clamp(1, MOST_IDS);
-        // A first gather tells how many rows take long enough to be timed and not longer.
+        // A first gather determines how many rows take just long enough to be timed.
         let pilot_rows = (most / 16).max(1);
         let draws = vec![cell.ids.draw(rows, pilot_rows, 0); 2];
         let pilot = self.gathers(table, cell, green.as_ref(), draws, 1)?;
@@ -138,8 +138,8 @@ impl Bench {
         Ok(partition.stream()?)
     }
 
-    /// Gathers each of `draws` behind the hold; the first only warms up, so many times. Gives the seconds of the
-    /// others.
+    /// Gathers each of `draws` behind the hold. The first only warms up, as often as requested. Returns the seconds of
+    /// the others.
     fn gathers(
         &mut self,
         table: &Table,
@@ -184,8 +184,8 @@ impl Bench {
                 if let Some((began, _)) = timed {
                     began.record(stream)?;
                 }
-                // SAFETY: the table is pinned and held by the caller, the buffers are this value's own and large
-                // enough, and the stream is waited for before anything of it is used again.
+                // SAFETY: the table is pinned and held by the caller. The buffers are this value's own and large
+                // enough. The stream is waited for before any of them is used again.
                 unsafe {
                     let bound = cell.multiprocessors.map_or(GridBound::Device, GridBound::Multiprocessors);
                     kernels.enqueue(stream, cell.kernel, IdWidth::I64, &arguments, stamp(index), bound)?;
@@ -234,7 +234,7 @@ impl Bench {
     /// One gather by `kernel` of rows whose ids have been copied by [`Bench::set_ids`], by all multiprocessors.
     ///
     /// # Safety
-    /// The table lives, and the output's first `count` rows are nobody else's, until the stream has been waited for.
+    /// Until the stream has been waited for, the table lives and nobody else uses the output's first `count` rows.
     pub(super) unsafe fn enqueue_rows(
         &self,
         table: &Table,
@@ -276,13 +276,13 @@ impl Bench {
         poisoned.and(waited)
     }
 
-    /// The most rows of so many bytes that one gather may have.
+    /// The most rows of `row_bytes` bytes that one gather may have.
     pub(super) fn most_rows(&self, row_bytes: usize) -> usize {
         (self.most_bytes / row_bytes).min(MOST_IDS)
     }
 }
 
-/// What gather number `index` behind a hold is stamped with.
+/// The stamp of gather number `index` behind a hold.
 fn stamp(index: usize) -> u64 {
     index as u64 + 1
 }

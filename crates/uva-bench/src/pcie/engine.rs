@@ -1,4 +1,4 @@
-//! The copy engine: what the link carries when nothing but long copies is asked of it.
+//! The copy engine: the throughput of the link with long copies only.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::error::PcieError;
 use super::ids::mix;
 use super::verify::check_bytes;
 
-/// What copies of one size reach.
+/// The rate of copies of one size.
 #[derive(Clone, Debug, Serialize)]
 pub struct CopySize {
     /// Bytes of a copy.

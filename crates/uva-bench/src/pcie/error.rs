@@ -57,7 +57,7 @@ impl PcieError {
         }
     }
 
-    /// Whether it is a refusal of the driver's after which everything goes on as before: no fault on the device.
+    /// Whether the driver merely refused the call, after which all else still works: no fault on the device.
     pub(super) fn is_refusal(&self) -> bool {
         // From 700 on the codes are those of launches and contexts that are lost; 800 and 801 are refusals again.
         matches!(self, Self::Cuda(error) if error.code().is_some_and(|code| code < 700 || (800..=801).contains(&code)))

@@ -1,7 +1,7 @@
-//! Streams held until everything that is timed has been enqueued: nvbandwidth's way.
+//! Streams held until all timed work has been enqueued: nvbandwidth's method.
 //!
-//! What is timed then runs back to back, and no cost of enqueueing is in it. Behind a held stream the host may wait for
-//! nothing that is on the stream: no copy from or to memory that isn't pinned, nothing allocated or freed.
+//! The timed work then runs back to back, without the cost of enqueueing. Behind a held stream the host must not wait
+//! for anything on the stream: no copy from or to memory that isn't pinned, no allocation, no free.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,9 +20,9 @@ impl Hold {
         Ok(Self { flag: PinnedBuffer::new(context, 4, "the word that holds streams")? })
     }
 
-    /// Streams that come to [`Closed::enqueue`] wait from now on, until the value is dropped. Whatever waited since the
-    /// hold was closed the last time must have been waited for, or it may wait again; and all must be before this value
-    /// goes.
+    /// From now on, streams that reach [`Closed::enqueue`] wait until the returned value is dropped. The caller must
+    /// have synchronised all streams that waited since the last close, or they may wait again. It must synchronise all
+    /// of them before this value is dropped.
     pub(super) fn close(&self) -> Closed<'_> {
         let closed = Closed { hold: self };
         closed.set(0);
@@ -38,15 +38,15 @@ pub(super) struct Closed<'h> {
 impl Closed<'_> {
     /// Enqueues the wait.
     pub(super) fn enqueue(&self, kernels: &GatherKernels, stream: &Stream) -> Result<(), CudaError> {
-        // SAFETY: four aligned bytes of pinned memory, which whoever closed the hold keeps until the stream has been
-        // waited for; they're set when this value is dropped, which waits for no stream.
+        // SAFETY: four aligned bytes of pinned memory. The code that closed the hold keeps them until the stream has
+        // been waited for. They are set when this value is dropped, and the drop waits for no stream.
         unsafe { kernels.spin_until(stream, self.hold.flag.address()) }
     }
 
     fn set(&self, value: u32) {
         let word = self.hold.flag.as_ptr().cast::<u32>().cast_mut();
-        // SAFETY: four aligned bytes that live as long as the hold; they are read and written through atomics, and by a
-        // kernel that reads them as a volatile word, and by nothing else.
+        // SAFETY: four aligned bytes that live as long as the hold. Only atomics read and write them, and a kernel that
+        // reads them as a volatile word.
         unsafe { AtomicU32::from_ptr(word) }.store(value, Ordering::Release);
     }
 }

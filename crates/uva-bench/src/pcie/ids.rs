@@ -1,8 +1,8 @@
 //! The rows that a measured gather asks for.
 //!
-//! Told to the letter, since other programs draw the same: `mix` is splitmix64's step and finaliser; the `i`-th number
-//! of the draw with seed `s` is `x = mix(s · 2³² + i)`, and the random id `⌊x · rows / 2⁶⁴⌋`. Sorted ids are these,
-//! sorted.
+//! The exact definition, since other programs draw the same ids: `mix` is splitmix64's step and finaliser. The `i`-th
+//! number of the draw with seed `s` is `x = mix(s · 2³² + i)`, and the random id is `⌊x · rows / 2⁶⁴⌋`. Sorted ids are
+//! these, sorted.
 
 use serde::Serialize;
 
@@ -14,8 +14,8 @@ pub enum IdOrder {
     Sorted,
     /// Each row as likely as any other.
     Random,
-    /// As the input nodes of a batch on a graph whose degrees follow a power law: a few rows are in nearly every draw,
-    /// most in hardly any, no row is twice in one, and popular rows lie anywhere in the table.
+    /// Like the input nodes of a batch on a power-law graph. A few rows are in nearly every draw, most in hardly any.
+    /// No row occurs twice in a draw, and popular rows lie anywhere in the table.
     Trace,
 }
 
@@ -32,8 +32,8 @@ impl IdOrder {
         }
     }
 
-    /// `count` ids of a table of `rows` rows, at least 1; the same for the same seed. Of [`IdOrder::Trace`] there may
-    /// be fewer, where the table has not so many rows or the unpopular ones are hard to meet.
+    /// `count` ids of a table of `rows` rows, at least 1; the same for the same seed. With [`IdOrder::Trace`] there may
+    /// be fewer, if the table has too few rows or the unpopular ones are rarely drawn.
     pub fn draw(self, rows: u64, count: usize, seed: u32) -> Vec<i64> {
         match self {
             Self::Random => (0..count as u64).map(|i| bounded(number(seed, i), rows)).collect(),
@@ -63,7 +63,7 @@ fn bounded(number: u64, rows: u64) -> i64 {
     ((u128::from(number) * u128::from(rows)) >> 64) as i64
 }
 
-/// What tells whether two programs drew the same ids: Σ (id + 1)·(position + 1), modulo 2⁶⁴.
+/// Shows whether two programs drew the same ids: Σ (id + 1)·(position + 1), modulo 2⁶⁴.
 pub fn check_sum(ids: &[i64]) -> u64 {
     let term = |(position, &id): (usize, &i64)| (id as u64).wrapping_add(1).wrapping_mul(position as u64 + 1);
     ids.iter().enumerate().map(term).fold(0, u64::wrapping_add)

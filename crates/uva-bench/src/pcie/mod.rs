@@ -1,8 +1,8 @@
 //! How fast rows of pinned host memory get onto the device, next to what the link itself does in the same run.
 //!
-//! By nvbandwidth's method: everything that is timed is enqueued behind a kernel that holds the stream, after a
-//! warm-up; events stand around each sample; medians count; and what was moved is compared with a plain loop
-//! afterwards, so that a figure for wrong bytes is an error. No two samples gather the same rows. A rate is row bytes
+//! The method is nvbandwidth's. After a warm-up, all timed work is enqueued behind a kernel that holds the stream.
+//! Events surround each sample, and the median is reported. Afterwards the moved bytes are compared with those of a
+//! plain loop, so wrong bytes are an error, not a figure. No two samples gather the same rows. A rate is row bytes
 //! delivered ÷ time: the launches before and after the rows' kernel are part of a gather and of its time.
 
 mod bench;

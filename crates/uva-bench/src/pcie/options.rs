@@ -17,10 +17,10 @@ pub struct PcieOptions {
     pub samples: usize,
     /// Threads of the CPU's gather.
     pub threads: usize,
-    /// Whether the ways with the CPU are measured too.
+    /// Whether the paths with the CPU are measured too.
     pub ways: bool,
     /// Cells that this time does not suffice for are left out.
     pub limit: Option<Duration>,
-    /// What is done with a table for which memory seems too short. One that is refused is left out.
+    /// The policy for a table that seems too large for memory. A refused table is left out.
     pub preflight: PreflightPolicy,
 }

@@ -1,8 +1,8 @@
-//! The other ways by which rows get onto the device, next to zero-copy reads: gathered by the CPU and copied, both ways
-//! at once (the split), and what the two kinds of hardware reach together when nothing is in their way.
+//! The paths to the device besides zero-copy reads: gathered by the CPU and copied, and both paths at once (the split).
+//! Also the rate that the two kinds of hardware reach together without interference.
 //!
-//! The CPU's work cannot be held back, so the first two are timed by the host's clock, from before the first row is
-//! gathered until the device has all of them.
+//! The hold cannot delay the CPU's work. So the host's clock times the first two, from before the first row is gathered
+//! until the device has all of them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,7 +24,7 @@ use uva_rows::cuda::{Balance, Measured, Staged};
 /// Batches before those that count, in which a split's share settles.
 const SETTLING: usize = 12;
 
-/// A way to get rows onto the device.
+/// A path for rows onto the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
@@ -48,10 +48,10 @@ impl Way {
     }
 }
 
-/// What one way reached.
+/// The rate of one path.
 #[derive(Clone, Debug, Serialize)]
 pub struct WayFigure {
-    /// The way.
+    /// The path.
     pub way: Way,
     /// Bytes of a row.
     pub row_bytes: usize,
@@ -69,7 +69,7 @@ pub struct WayFigure {
     pub verified_rows: usize,
 }
 
-/// Measures every way, with rows of `row_bytes` bytes in random order.
+/// Measures every path, with rows of `row_bytes` bytes in random order.
 pub(super) fn measure(
     bench: &mut Bench,
     table: &Table,
@@ -199,8 +199,8 @@ impl Work<'_> {
         times.copies.1.record(&self.path.stream)
     }
 
-    /// Both kinds of hardware at once, behind one hold: rows by zero-copy, and a copy of as many bytes as the copy
-    /// engine moves in the same time by itself.
+    /// Both kinds of hardware at once, behind one hold: rows by zero-copy, and a copy of the bytes that the copy engine
+    /// alone moves in the same time.
     fn together(
         &mut self,
         ids: &[i64],
@@ -264,7 +264,7 @@ impl Work<'_> {
         times.kernel.1.record(stream)?;
         times.copies.0.record(other)?;
         let to = out.address() + (first * self.row_bytes) as u64;
-        // SAFETY: what lies behind those rows is the copy's; as above.
+        // SAFETY: the memory behind those rows is the copy's; as above.
         unsafe { host_to_device(other, &back.as_slice()[..copied], to)? };
         times.copies.1.record(other)
     }

@@ -1,4 +1,4 @@
-//! What came out, and what it is a share of.
+//! The results, and the rates that they are shares of.
 
 use serde::Serialize;
 use uva_cuda::kernels::gather::{IdWidth, Kernel, KernelResources};
@@ -26,7 +26,7 @@ pub struct CellFigure {
     pub share_of_copy_engine: f64,
     /// Of [`PcieReport::zero_copy_ceiling`].
     pub share_of_ceiling: f64,
-    /// What the request model leaves of that ceiling for this kernel and row size; absent without the model.
+    /// The share of that ceiling that the request model allows for this kernel and row size; absent without the model.
     pub model_ceiling: Option<f64>,
     /// The share of the ceiling ÷ that.
     pub share_of_model: Option<f64>,
@@ -64,7 +64,7 @@ pub struct Skipped {
     pub why: String,
 }
 
-/// What a kernel takes of a multiprocessor.
+/// A kernel's use of a multiprocessor.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelReport {
     /// The kernel.
@@ -77,7 +77,7 @@ pub struct KernelReport {
 /// Where it was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceFacts {
-    /// What NVIDIA calls it.
+    /// NVIDIA's name for it.
     pub name: String,
     /// Compute capability.
     pub capability: (u32, u32),
@@ -100,7 +100,7 @@ pub struct PcieReport {
     pub device: DeviceFacts,
     /// Where the kernels' code is from.
     pub module: ModuleReport,
-    /// What the kernels take.
+    /// The kernels' use of resources.
     pub kernels: Vec<KernelReport>,
     /// The point that axes cross in.
     pub base: Cell,
@@ -113,7 +113,7 @@ pub struct PcieReport {
     /// The best rate of the cells whose rows are whole lines, of the base point's table and order of ids: what reads of
     /// 128 bytes reach there. In 10⁹ bytes a second.
     pub zero_copy_ceiling: f64,
-    /// The other ways.
+    /// The other paths.
     pub ways: Vec<WayFigure>,
     /// The tables.
     pub tables: Vec<TableReport>,
@@ -121,7 +121,7 @@ pub struct PcieReport {
     pub cells: Vec<CellFigure>,
     /// Every cell that was not.
     pub skipped: Vec<Skipped>,
-    /// How the figures stand to what is wanted of them; empty under the simulator.
+    /// The figures compared with their goals; empty under the simulator.
     pub reach: Vec<Goal>,
     /// Wall-clock seconds of it all.
     pub seconds: f64,
@@ -130,11 +130,11 @@ pub struct PcieReport {
 /// One thing wanted of the figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Goal {
-    /// What is wanted.
+    /// The goal.
     pub what: &'static str,
     /// At least this.
     pub wanted: f64,
-    /// What was measured: the least of the cells that it's about.
+    /// The measured value: the least of the cells that it's about.
     pub measured: f64,
     /// The cell, or what else it is the figure of.
     pub at: String,
@@ -142,11 +142,11 @@ pub struct Goal {
     pub met: bool,
 }
 
-/// The share of the ceiling that the request model leaves a kernel for rows of so many bytes.
+/// The share of the ceiling that the request model allows a kernel for rows of the given bytes.
 pub type Model<'m> = &'m dyn Fn(Kernel, usize) -> Option<f64>;
 
 impl PcieReport {
-    /// Works out every share, and what is reached.
+    /// Computes every share, and which goals are reached.
     pub(super) fn conclude(&mut self, model: Model<'_>) {
         let Cell { pages, table_bytes, ids, .. } = self.base;
         let whole_lines = self.cells.iter().filter(|figure| {
@@ -182,7 +182,7 @@ impl PcieReport {
         let wide = |figure: &&CellFigure| figure.cell.kernel == Kernel::Wide;
         let lines = |figure: &&CellFigure| figure.cell.row_bytes.is_multiple_of(LINE);
         let others = |figure: &&CellFigure| !lines(figure) && figure.cell.row_bytes >= 100;
-        // A green context of 8 is exactly what is wanted; where there is none, the grid has to stand for it.
+        // A green context of 8 is exact; without one, the grid approximates it.
         let few = |partition| {
             move |figure: &&CellFigure| {
                 figure.cell.multiprocessors == Some(8)
@@ -262,7 +262,7 @@ fn least<'f>(
         .min_by(|(a, _), (b, _)| a.total_cmp(b))
 }
 
-/// What each kernel takes of a multiprocessor, with int64 ids.
+/// Each kernel's use of a multiprocessor, with int64 ids.
 pub(super) fn kernel_reports(
     kernels: &uva_cuda::kernels::gather::GatherKernels,
 ) -> Result<Vec<KernelReport>, CudaError> {

@@ -1,4 +1,4 @@
-//! The whole of it, in order: copy engine, cells table by table, the other ways.
+//! The whole benchmark, in order: copy engine, cells table by table, the other paths.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,14 +14,14 @@ use super::sweep::{Cell, Partition};
 use super::table::Table;
 use super::{engine, paths};
 
-/// What is being done.
+/// The current step.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'p> {
     /// Cells done.
     pub done: usize,
     /// Cells in all.
     pub all: usize,
-    /// What comes now.
+    /// The name of the current step.
     pub now: &'p str,
 }
 

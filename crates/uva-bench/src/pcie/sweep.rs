@@ -6,15 +6,15 @@ use uva_cuda::kernels::gather::Kernel;
 use super::ids::IdOrder;
 use super::table::TablePages;
 
-/// The most cells unless every combination is asked for.
+/// The most cells unless every combination is requested.
 pub const MOST_CELLS: usize = 150;
 
-/// Bytes of the rows that are measured unless others are asked for: powers of two, sizes around 1 KiB that begin
-/// anywhere in a line, and those of known datasets and of the published example (480).
+/// Default row sizes in bytes: powers of two, sizes around 1 KiB whose rows begin anywhere in a line, and those of
+/// known datasets and of the published example (480).
 pub const ROW_BYTES: [usize; 17] =
     [64, 128, 188, 256, 400, 480, 512, 516, 1024, 1028, 1032, 1036, 1040, 1044, 2048, 4096, 8192];
 
-/// Reads of the link are whole lines of so many bytes at best.
+/// Link reads are at best whole lines of this many bytes.
 pub(super) const LINE: usize = 128;
 
 /// Multiprocessors, besides all of them.
@@ -24,16 +24,16 @@ pub const MULTIPROCESSORS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Partition {
-    /// No more blocks than so many multiprocessors hold; the device may spread them over more.
+    /// No more blocks than the given number of multiprocessors holds; the device may spread them over more.
     Grid,
-    /// That, in a green context of exactly so many.
+    /// The same, in a green context of exactly that many.
     Green,
 }
 
 /// One gather to be measured.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Cell {
-    /// What it differs in from the base point, or belongs to.
+    /// The axis on which it differs from the base point, or its group.
     pub axis: &'static str,
     /// The kernel.
     pub kernel: Kernel,
@@ -64,7 +64,7 @@ impl Cell {
         format!("{kernel}, {row_bytes}-byte rows, {limit}, {table_bytes} bytes on {pages} pages, {ids} ids")
     }
 
-    /// Whether it is the same gather, whatever axis it belongs to.
+    /// Whether it is the same gather, on any axis.
     fn same(&self, other: &Self) -> bool {
         let point = |cell: &Self| {
             let Self { kernel, row_bytes, multiprocessors, partition, pages, table_bytes, ids, .. } = *cell;
@@ -124,7 +124,7 @@ impl Sweep {
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = vec![self.base()];
         if !self.row_bytes.iter().any(|row_bytes| row_bytes % LINE == 0) {
-            // What reads of whole lines reach has to be known whichever rows are asked for.
+            // The rate of whole-line reads is needed for any requested rows.
             cells.push(Cell { axis: "ceiling", row_bytes: 8 * LINE, ..self.base() });
         }
         if self.full {

@@ -1,4 +1,4 @@
-//! The table that is gathered from: pages of a wanted kind, filled with bytes that can be told apart, pinned.
+//! The source table of the gathers: on pages of a chosen kind, filled with distinguishable bytes, pinned.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +21,7 @@ const FILL_WORDS: usize = 1 << 18;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TablePages {
-    /// 4 KiB, the kernel told to leave them so.
+    /// 4 KiB; transparent huge pages are disabled for them.
     Base,
     /// 4 KiB, the kernel asked to merge them.
     TransparentHuge,
@@ -50,7 +50,7 @@ pub struct TableReport {
     pub pages: TablePages,
     /// Its bytes.
     pub bytes: u64,
-    /// Bytes of it that are on transparent huge pages, as far as the system tells.
+    /// Bytes of it on transparent huge pages, as far as the system reports them.
     pub transparent_huge_bytes: Option<u64>,
     /// Seconds to have its pages and fill them.
     pub fill_seconds: f64,
@@ -93,12 +93,12 @@ impl TableBytes for WholeRows {
 }
 
 impl Table {
-    /// A table of `bytes` bytes, at least 8, rounded down to whole pages where it has any. `policy` says what is done
-    /// where memory seems too short for it.
+    /// A table of `bytes` bytes, at least 8, rounded down to whole pages if it has at least one. `policy` decides what
+    /// happens if memory seems insufficient.
     ///
     /// # Errors
-    /// [`CudaError::Preflight`], [`CudaError::Unsupported`] or [`CudaError::System`] where such a table cannot be had:
-    /// the text says why; [`CudaError::Call`].
+    /// [`CudaError::Preflight`], [`CudaError::Unsupported`] or [`CudaError::System`] if such a table cannot be
+    /// allocated; the text says why. [`CudaError::Call`].
     pub(super) fn new(
         context: &Arc<Context>,
         pages: TablePages,
@@ -108,7 +108,7 @@ impl Table {
         let what = format!("a table of {bytes} bytes on {} pages", pages.name());
         let bytes = whole_pages(bytes)
             .ok_or_else(|| CudaError::Refused(format!("{what}: this machine cannot address so many")))?;
-        // Reserved pages are not among the free ones: there mmap itself tells.
+        // Free pages don't include reserved ones: for those, mmap itself reports a shortage.
         if pages != TablePages::Hugetlb
             && let Ok(memory) = HostMemory::read()
         {
@@ -141,12 +141,12 @@ impl Table {
         Ok(Self { pinned: Arc::new(pinned), report })
     }
 
-    /// How many rows of so many bytes it has.
+    /// Its number of rows of `row_bytes` bytes.
     pub(super) fn rows(&self, row_bytes: usize) -> u64 {
         (self.pinned.bytes() / row_bytes) as u64
     }
 
-    /// The whole rows of so many bytes, for the CPU.
+    /// The whole rows of `row_bytes` bytes, for the CPU.
     pub(super) fn whole_rows(&self, row_bytes: usize) -> WholeRows {
         WholeRows { table: Arc::clone(&self.pinned), bytes: self.pinned.bytes() / row_bytes * row_bytes }
     }
@@ -178,8 +178,8 @@ fn map(pages: TablePages, bytes: usize, what: &str) -> Result<MmapMut, CudaError
     Ok(memory)
 }
 
-/// Word `i` of the table is `mix(i)`, little-endian, whatever the rows are: so a row that was taken from a wrong place,
-/// or shifted, differs.
+/// Word `i` of the table is `mix(i)`, little-endian, for any row size. So a row from a wrong place, or a shifted one,
+/// differs.
 fn fill(memory: &mut [u8]) {
     memory.par_chunks_mut(FILL_WORDS * 8).enumerate().for_each(|(part, bytes)| {
         for (word, place) in bytes.chunks_mut(8).enumerate() {

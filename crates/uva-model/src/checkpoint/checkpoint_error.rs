@@ -14,19 +14,19 @@ pub enum CheckpointError {
     /// The operating system refused something: no space, no permission, a broken disk.
     #[error("checkpoint: cannot {doing} {}: {source}", path.display())]
     Io {
-        /// What was tried, such as `write`.
+        /// The failed operation, such as `write`.
         doing: &'static str,
         /// On which file or folder.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
     },
-    /// A file is not what was written.
+    /// A file differs from what was written.
     #[error("checkpoint {} cannot be used: {problem}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
     /// The checkpoint is of another model, other options or another dataset. Nothing has been changed.

@@ -1,4 +1,4 @@
-//! Files that are either there with all their bytes or not there, whatever happens in between.
+//! Atomic, durable files: each exists with all its bytes or not at all, even after a crash.
 
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use uva_mem::files::{Replacement, open_directory, target_of_partial};
 
-/// Told after each step that changes the directory, with the step's name: tests look at what a crash there would
-/// leave.
+/// Called after each step that changes the directory, with the step's name: tests inspect the state that a crash there
+/// would leave.
 pub type Observer<'a> = &'a mut dyn FnMut(&'static str);
 
 /// A failed step, with the path it was about.
@@ -20,18 +20,18 @@ pub(super) struct Failure {
     pub(super) source: io::Error,
 }
 
-/// Makes a step's error say what was done to which path.
+/// Adds the operation and its path to a step's error.
 pub(super) fn on<T>(doing: &'static str, path: &Path, result: io::Result<T>) -> Result<T, Failure> {
     result.map_err(|source| Failure { doing, path: path.to_owned(), source })
 }
 
-/// Makes the folder and what is missing above it, for the user only.
+/// Creates the folder and its missing parents, accessible to the user only.
 pub(super) fn create_directory(path: &Path) -> Result<(), Failure> {
     if path.is_dir() {
         return Ok(());
     }
     on("create", path, DirBuilder::new().recursive(true).mode(0o700).create(path))?;
-    // The new name must survive a power failure as well as what is in it.
+    // The new name must survive a power failure, as must the contents.
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => sync_directory(parent),
         _ => sync_directory(Path::new(".")),
@@ -44,7 +44,7 @@ pub(super) fn sync_directory(path: &Path) -> Result<(), Failure> {
 }
 
 /// Puts `contents` at `directory/name` in one step: written to a new file (mode 0600), synced, renamed, and the
-/// directory synced. A crash leaves the old file or the new one, and perhaps a file that [`is_partial`] tells.
+/// directory synced. A crash leaves the old file or the new one, and perhaps a file that [`is_partial`] recognises.
 pub(super) fn replace(
     directory: &Path,
     name: &str,
@@ -65,7 +65,7 @@ pub(super) fn replace(
     on("sync", directory, replacement.sync_directory())
 }
 
-/// Whether [`replace`] may have left a file of this name on its way to a name of which `is_target` holds.
+/// Whether [`replace`] may have left a temporary file of this name, for a target name that satisfies `is_target`.
 pub(super) fn is_partial(name: &str, is_target: impl Fn(&str) -> bool) -> bool {
     target_of_partial(OsStr::new(name)).is_some_and(is_target)
 }

@@ -1,5 +1,5 @@
-//! A folder of checkpoints: what lies there, which of it is ours, and the removal of what a crash left. Nothing but ours is
-//! ever removed.
+//! A folder of checkpoints: its contents, which files are ours, and the removal of leftovers of a crash. Only our own
+//! files are ever removed.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -16,7 +16,7 @@ use super::state_file::{MARKER, MOST_STATE, STATE_FILE, StateFile, TENSORS_PREFI
 /// The header of a file of tensors has a line for each parameter.
 const MOST_HEADER: u64 = 16 << 20;
 
-/// What a person may want to know of a checkpoint before it is replaced.
+/// Facts about a checkpoint that a user may want before it is replaced.
 #[derive(Debug)]
 pub struct Found {
     /// When it was written, if the file system can tell.
@@ -34,7 +34,7 @@ pub struct FoundContent {
     pub state: Value,
 }
 
-/// What lies in `directory` under a checkpoint's name, without a look at its tensors; `None` where nothing does.
+/// The checkpoint in `directory`, without reading its tensors; `None` if there is none.
 pub fn look(directory: &Path) -> Option<Found> {
     let path = directory.join(STATE_FILE);
     let written = fs::symlink_metadata(&path).ok()?.modified().ok();
@@ -46,8 +46,8 @@ pub fn look(directory: &Path) -> Option<Found> {
     Some(Found { written, content })
 }
 
-/// Removes what a crashed run left in `directory`: files on their way to a checkpoint's names, and files of tensors that
-/// are ours and that no checkpoint names. Returns how many. Not to be called while a run writes there.
+/// Removes the leftovers of a crashed run in `directory`: temporary files of checkpoints, and our tensor files that no
+/// checkpoint names. Returns how many. Must not be called while a run writes there.
 ///
 /// # Errors
 /// [`CheckpointError::Io`] if the folder cannot be listed or a file not removed. A missing folder is no error.
@@ -64,7 +64,7 @@ pub fn remove_leftovers(directory: &Path) -> Result<usize, CheckpointError> {
         }
         _ => match named_tensors(directory) {
             Some(current) => Ok(removed + remove_tensors(directory, Some(&current), None)?),
-            // A state that cannot be read may still be mended by hand: its tensors stay.
+            // An unreadable state may still be repaired by hand, so its tensors stay.
             None => Ok(removed),
         },
     }

@@ -1,15 +1,15 @@
-//! Checkpoints: a trainer's tensors as safetensors, and a small JSON state that names them. Here are the files;
-//! `uva-train` packs tensors into them and out of them.
+//! Checkpoints: a trainer's tensors as safetensors, and a small JSON state that names them. This module has the files;
+//! `uva-train` packs and unpacks the tensors.
 //!
-//! A folder holds `checkpoint.json` and the file of tensors that it names with its size and checksum,
-//! `tensors-<checksum>.safetensors`. Both are written beside and renamed; renaming `checkpoint.json` is what makes a
-//! new checkpoint the current one, and only then is the old file of tensors removed. Nothing else in the folder is: a
-//! file counts as ours by its exact name, and one of tensors by its marker besides, or because the former
-//! `checkpoint.json` named it (`folder.rs`). The new one never has the old one's name unless it has its content, so a crash
-//! at any point leaves a pair that belongs together.
+//! A folder holds `checkpoint.json` and the tensor file that it names with its size and checksum,
+//! `tensors-<checksum>.safetensors`. Both are written under temporary names and renamed. Renaming `checkpoint.json`
+//! makes a new checkpoint the current one; only then is the old tensor file removed. No other file in the folder is
+//! removed. A file counts as ours by its exact name. A tensor file also needs its marker, or the former
+//! `checkpoint.json` must name it (`folder.rs`). The new tensor file has the old one's name only if it has its content.
+//! So a crash at any point leaves a matching pair.
 //!
-//! What the JSON holds besides is the caller's: a fingerprint, an object of whatever a resumed run must have in
-//! common with this one, and a state, which it gets back.
+//! The rest of the JSON belongs to the caller. The fingerprint is an object of all that a resumed run must share with
+//! this one. The caller gets the state back.
 //!
 //! One run at a time writes to a folder.
 

@@ -8,7 +8,7 @@ use uva_graph::mix;
 pub(super) const STATE_FILE: &str = "checkpoint.json";
 pub(super) const TENSORS_PREFIX: &str = "tensors-";
 pub(super) const TENSORS_SUFFIX: &str = ".safetensors";
-/// What a file of tensors says of itself in its header: who wrote it.
+/// The marker in the header of a tensor file: who wrote it.
 pub const MARKER: (&str, &str) = ("written_by", "uvatrain");
 /// The state is a few kilobytes: options, sums, and what the caller keeps.
 pub(super) const MOST_STATE: u64 = 16 << 20;
@@ -36,7 +36,7 @@ pub(super) struct TensorsFile {
 /// A trainer's part of `checkpoint.json`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TrainerState {
-    /// What must be equal for the tensors to fit: options and shapes.
+    /// The options and shapes that must match for the tensors to fit.
     pub model: Value,
     /// Optimiser steps done.
     pub adam_steps: u64,

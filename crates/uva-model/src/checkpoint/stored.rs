@@ -17,9 +17,9 @@ use super::state_file::{
     checksum,
 };
 
-/// Writes a checkpoint to the folder `directory`, which is made if it is missing: `tensors` is a whole safetensors file
-/// whose header holds [`MARKER`](super::MARKER), `trainer` says what it fits. `observer` is called after each step that
-/// changes the folder.
+/// Writes a checkpoint to the folder `directory`, which is created if missing. `tensors` is a whole safetensors file
+/// whose header holds [`MARKER`](super::MARKER); `trainer` describes the trainer that it fits. `observer` is called
+/// after each step that changes the folder.
 ///
 /// `fingerprint` is an object, compared field by field before a resume. `state` is anything.
 ///
@@ -71,7 +71,7 @@ pub struct Checkpoint {
 /// Reads the current checkpoint of `directory`, or `None` if there is none.
 ///
 /// # Errors
-/// [`CheckpointError::Damaged`] if a file is not what was written, [`CheckpointError::Io`] if one cannot be read.
+/// [`CheckpointError::Damaged`] if a file differs from what was written, [`CheckpointError::Io`] if one cannot be read.
 pub fn read(directory: &Path) -> Result<Option<Checkpoint>, CheckpointError> {
     let path = directory.join(STATE_FILE);
     let text = match read_regular(&path, MOST_STATE) {
@@ -141,7 +141,7 @@ impl Checkpoint {
             .map_err(|error| self.damaged(format!("its state cannot be read: {error}")))
     }
 
-    /// Compares what a trainer is made of, `model`, and the fingerprint with what was kept.
+    /// Compares a trainer's structure, `model`, and the fingerprint with the stored ones.
     ///
     /// # Errors
     /// [`CheckpointError::Mismatch`] naming every field that differs.
@@ -159,7 +159,7 @@ impl Checkpoint {
         Err(CheckpointError::Mismatch { path: self.path.clone(), differences: differences.join(", ") })
     }
 
-    /// What the trainer was.
+    /// The stored trainer.
     pub fn trainer(&self) -> &TrainerState {
         &self.contents.trainer
     }

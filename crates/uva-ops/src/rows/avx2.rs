@@ -1,7 +1,7 @@
-//! Rows copied or widened by 256-bit vectors; streamed, they go by way of a buffer in the first-level cache.
+//! Rows copied or widened by 256-bit vectors. Streamed rows pass through a buffer in the first-level cache.
 //!
-//! Without byte masks the line that two rows share is not put together in a register. So rows are written one after
-//! another into a small buffer, whose whole lines are then streamed to the output, aligned and in order.
+//! Without byte masks, a line that two rows share cannot be assembled in a register. So rows are written one after
+//! another into a small buffer. Its whole lines are then streamed to the output, aligned and in order.
 
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
@@ -11,7 +11,7 @@ use super::portable::widen;
 use super::sink::{LINE, Sink};
 use super::widening::HalfFloat;
 
-/// What becomes of a value on its way.
+/// The conversion of a value during the copy.
 pub(super) trait Values {
     /// Bytes of one in the table.
     const FROM_BYTES: usize;
@@ -21,7 +21,8 @@ pub(super) trait Values {
     /// Writes `count` values at `from` to `to`, neither of them aligned.
     ///
     /// # Safety
-    /// `from` can be read and `to` written for so many, and they do not overlap; the processor has AVX2 and F16C.
+    /// `from` can be read and `to` written for `count` values, and they do not overlap. The processor has AVX2 and
+    /// F16C.
     unsafe fn move_all(from: *const u8, to: *mut u8, count: usize);
 }
 
@@ -137,7 +138,7 @@ pub(super) struct Direct<V> {
 }
 
 impl<V: Values> Direct<V> {
-    /// For rows of so many values.
+    /// For rows of `row_values` values.
     pub fn new(out: &mut [u8], row_values: usize) -> Self {
         Self { to: out.as_mut_ptr(), row_values, values: PhantomData }
     }
@@ -157,31 +158,31 @@ impl<V: Values> Sink for Direct<V> {
     unsafe fn end(self) {}
 }
 
-/// Bytes at which the buffer is emptied. Some rows, so that loads and streamed stores each come in a run; 8 KiB was
-/// 7 % slower at 400 bytes a row and 10 % at 1028.
+/// Bytes at which the buffer is flushed. It holds several rows, so that loads and streamed stores each come in a run. 8
+/// KiB was 7 % slower at 400 bytes a row and 10 % at 1028.
 const EMPTIED_AT: usize = 2048;
 
-/// A longer row goes through the buffer in parts of so many bytes.
+/// A longer row passes through the buffer in parts of this many bytes.
 const PART_BYTES: usize = 2048;
 
 #[repr(C, align(64))]
 struct Buffer(MaybeUninit<[u8; EMPTIED_AT + PART_BYTES + LINE]>);
 
-/// Writes rows one after another by way of the buffer, past the caches.
+/// Writes consecutive rows through the buffer, past the caches.
 pub(super) struct Staged<V> {
     buffer: Buffer,
     /// Bytes of the buffer that are in use: what goes to `to` and on.
     held: usize,
     /// Where the buffer's first byte belongs: a line's beginning, which may lie before the output's.
     to: *mut u8,
-    /// Bytes of the buffer before the output begins, which are somebody else's; 0 once it has been emptied.
+    /// Bytes of the buffer before the output begins, which are not ours; 0 once it has been flushed.
     foreign: usize,
     row_values: usize,
     values: PhantomData<V>,
 }
 
 impl<V: Values> Staged<V> {
-    /// For rows of so many values.
+    /// For rows of `row_values` values.
     #[inline(always)]
     pub fn new(out: &mut [u8], row_values: usize) -> Self {
         let foreign = out.as_ptr() as usize % LINE;
@@ -199,7 +200,7 @@ impl<V: Values> Staged<V> {
         self.buffer.0.as_mut_ptr().cast()
     }
 
-    /// Streams the buffer's whole lines, of which there is one at least, and keeps the rest.
+    /// Streams the buffer's whole lines (at least one) and keeps the rest.
     ///
     /// # Safety
     /// The output has room for all that is held; the processor has AVX.
@@ -231,7 +232,7 @@ impl<V: Values> Staged<V> {
         self.held -= whole;
     }
 
-    /// Writes what is held of the first `end` bytes by stores that are not streamed, for a line that is not all ours.
+    /// Writes the held part of the first `end` bytes with ordinary stores, for a line that is not entirely ours.
     ///
     /// # Safety
     /// The output has room for it; `end` is at most `held`.
@@ -268,9 +269,9 @@ impl<V: Values> Sink for Staged<V> {
 
     #[inline(always)]
     unsafe fn end(mut self) {
-        // SAFETY: as in `row`. The last line is not streamed where it is not whole: what shares it may be written by
-        // another thread. The fence orders what was streamed before whatever makes the output known to others, for
-        // which a release store would not do.
+        // SAFETY: as in `row`. An incomplete last line is not streamed: another thread may write the rest of it. The
+        // fence orders the streamed stores before any store that publishes the output; a release store would not
+        // suffice.
         unsafe {
             if self.held >= LINE {
                 self.empty();

@@ -1,19 +1,19 @@
 //! Rows put together to whole cache lines in a 512-bit register.
 //!
-//! A row seldom ends where a line does. The rest of it stays in the register until the next row has filled the line up,
-//! so that every line of the output is written once, whole, aligned and in order. Only then can a store bypass the
-//! caches at the speed of memory: a line that is streamed in two parts is written to memory twice.
+//! A row seldom ends where a line does. Its rest stays in the register until the next row has filled the line. So every
+//! line of the output is written once, whole, aligned and in order. Only then can a store bypass the caches at memory
+//! speed: a line that is streamed in two parts is written to memory twice.
 //!
-//! A row's first and last bytes are brought to their places by a permutation. A masked load at the place that the row
-//! would have in the line does the same with fewer instructions, but fetches the line before the row or behind it,
-//! which nobody has asked for: 8.2 GB/s instead of 10.0 for rows of 400 bytes, 9.7 instead of 10.4 for rows of 1028.
+//! A permutation moves a row's first and last bytes to their places. A masked load, offset to the row's place in the
+//! line, needs fewer instructions. But it fetches the line before or behind the row as well: 8.2 GB/s instead of 10.0
+//! for rows of 400 bytes, 9.7 instead of 10.4 for rows of 1028.
 
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
 use super::sink::{LINE, Sink};
 
-/// What a line of the output is made of.
+/// The lanes of an output line.
 pub(super) trait Lanes {
     /// Lanes of a line.
     const COUNT: usize;
@@ -142,10 +142,10 @@ widened_lanes!(FromBf16, |halves| _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(
 pub(super) struct Lines<L, const STREAMED: bool> {
     /// The line of the output that is being filled. The first may begin before the output does.
     to: *mut u8,
-    /// What is in it so far: the first `filled` lanes, but for the first `foreign`.
+    /// Its contents so far: the first `filled` lanes, except the first `foreign`.
     line: __m512i,
     filled: usize,
-    /// Lanes of that line before the output begins, which are somebody else's; 0 behind the first line.
+    /// Lanes of that line before the output begins, which are not ours; 0 behind the first line.
     foreign: usize,
     row_lanes: usize,
     lanes: PhantomData<L>,
@@ -188,7 +188,7 @@ impl<L: Lanes, const STREAMED: bool> Lines<L, STREAMED> {
     #[inline(always)]
     unsafe fn write(&mut self, line: __m512i) {
         // SAFETY: `to` is a multiple of the line's size, and the line is part of the output but for the foreign lanes,
-        // which are written by nobody here. It points one past the end at most afterwards.
+        // which are not written here. It points one past the end at most afterwards.
         unsafe {
             if self.foreign != 0 {
                 _mm512_mask_storeu_epi8(self.to.cast(), Self::bytes_of(self.foreign, L::COUNT), line);
@@ -223,7 +223,7 @@ impl<L: Lanes, const STREAMED: bool> Sink for Lines<L, STREAMED> {
                     (self.line, self.filled) = (line, filled + lanes);
                 } else {
                     self.write(line);
-                    // What did not fit has come to the front.
+                    // The lanes that did not fit are now at the front.
                     (self.line, self.filled) = (row, filled + lanes - L::COUNT);
                 }
                 return;
@@ -237,8 +237,8 @@ impl<L: Lanes, const STREAMED: bool> Sink for Lines<L, STREAMED> {
             }
             self.filled = lanes - done;
             if self.filled != 0 {
-                // The row's last lanes, and not those from `done` on: these would reach into a line that the row may
-                // not be in, and that nobody has asked for.
+                // Loads the row's last lanes, not those from `done` on: these would reach into a line that the row may
+                // not occupy, and fetch it needlessly.
                 let last = L::load(from.add((lanes - L::COUNT) * L::FROM_BYTES));
                 self.line = L::rotate(last, self.filled);
             }
@@ -247,9 +247,9 @@ impl<L: Lanes, const STREAMED: bool> Sink for Lines<L, STREAMED> {
 
     #[inline(always)]
     unsafe fn end(self) {
-        // SAFETY: the lanes that are written are the output's last, not streamed: what shares their line may be written
-        // by another thread. The fence orders what was streamed before whatever makes the output known to others, for
-        // which a release store would not do.
+        // SAFETY: the written lanes are the output's last. They are not streamed: another thread may write the rest of
+        // their line. The fence orders the streamed stores before any store that publishes the output; a release store
+        // would not suffice.
         unsafe {
             if self.filled > self.foreign {
                 _mm512_mask_storeu_epi8(self.to.cast(), Self::bytes_of(self.foreign, self.filled), self.line);

@@ -1,4 +1,4 @@
-//! The loop over the rows: where each lies, when it is asked for, and which instructions move it.
+//! The loop over the rows: where each lies, when it is prefetched, and which instructions move it.
 
 use super::portable;
 use super::sink::{LINE, Sink};
@@ -7,11 +7,11 @@ use super::widening::HalfFloat;
 use crate::prefetch::prefetch;
 use crate::vectors::{Set, Vectors};
 
-/// Rows between the one being copied and the one being asked for.
+/// Prefetch distance: rows between the one being copied and the one being prefetched.
 ///
-/// Random rows of a 1 GiB table into 40 MiB, AVX-512 and streamed, one core of a shared Xeon (family 6, model 207),
-/// ways taken in turns, medians of 5 by thread CPU time, GB/s (`benches/gather.rs`; table and output on 2 MiB pages,
-/// then on 4 KiB):
+/// GB/s for random rows of a 1 GiB table into 40 MiB, AVX-512 and streamed, on one core of a shared Xeon (family 6,
+/// model 207). Variants ran in turns; figures are medians of 5 by thread CPU time (`benches/gather.rs`; table and
+/// output on 2 MiB pages, then on 4 KiB):
 ///
 /// | bytes a row | none | 16 | 32 | 48 | 64 | 96 | 4 KiB: none | 16 | 32 | 48 | 64 | 96 |
 /// |---|---|---|---|---|---|---|---|---|---|---|---|---|
@@ -21,22 +21,22 @@ use crate::vectors::{Set, Vectors};
 /// | 1028 | 7.67 | 9.79 | 10.41 | 10.59 | 10.30 | 9.12 | 7.00 | 8.04 | 8.90 | 8.80 | 9.04 | 8.75 |
 /// | 2408 | 9.13 | 10.45 | 10.52 | 10.57 | 10.36 | 10.25 | 8.33 | 9.55 | 9.56 | 8.94 | 9.13 | 8.75 |
 ///
-/// Into the second-level cache (`prefetcht1`), all lines of a row. In a loop apart, with masked loads, that gave 9.4 at 400
-/// bytes a row and 10.9 at 2408; into the first level 7.5 and 9.2; past the second (`prefetchnta`) 4.8 and 4.2: either
-/// holds one of the few buffers for lines in flight that streamed stores need too. One line asked for with each line
-/// stored, instead of a row at once: the same within 3 %.
+/// All lines of a row are prefetched, into the second-level cache (`prefetcht1`). In a separate loop with masked loads,
+/// that gave 9.4 at 400 bytes a row and 10.9 at 2408. The first level gave 7.5 and 9.2; bypassing the second
+/// (`prefetchnta`) gave 4.8 and 4.2. Both occupy the few buffers for lines in flight, which streamed stores need too.
+/// Prefetching one line with each line stored, instead of a row at once, was the same within 3 %.
 const AHEAD: usize = 48;
 
-/// How a gather moves rows: for measurements and tests. A gather chooses for itself unless told.
+/// How a gather moves rows: for measurements and tests. Without it, a gather chooses for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowCopy {
-    /// The instructions. The bytes that come out are the same.
+    /// The instruction set. It does not change the output bytes.
     ///
-    /// Portable is the standard library's copy, with values widened one by one; it streams nothing. AVX2 moves 32 bytes
-    /// at a time, AVX-512 a line. As for the rows ahead (`AHEAD` in this file), 48 of them, table and output on 2 MiB
-    /// pages, taken in turns with each other (so that an output in no cache is what cached stores find), GB/s written;
-    /// streamed where there are two figures, the second from float16 rows of as many bytes, widened. The last column's
-    /// first figures are of a second run, the others of one before the rotation:
+    /// Portable is the standard library's copy, with values widened one by one, and never streams. AVX2 moves 32 bytes
+    /// at a time, AVX-512 a line. The table shows GB/s written, measured as for the prefetch distance (`AHEAD` in this
+    /// file), here 48, with table and output on 2 MiB pages. Variants ran in turns, so cached stores find their output
+    /// in no cache. Streamed columns have two figures; the second is from float16 rows of as many bytes, widened. The
+    /// last column's first figures are of a second run, the others of one before the rotation:
     ///
     /// | bytes a row | portable, cached | avx2, cached | avx512, cached | avx2, streamed | avx512, streamed |
     /// |---|---|---|---|---|---|
@@ -46,20 +46,20 @@ pub struct RowCopy {
     /// | 1028 | 5.2 | 5.7 | 5.4 | 7.9, 10.2 | 10.4, 14.4 |
     /// | 2408 | 5.8 | 5.8 | 5.8 | 7.6, 10.0 | 10.5, 14.6 |
     pub vectors: Vectors,
-    /// Whether stores go past the caches; by the size of the output where it is `None`.
+    /// Whether stores bypass the caches; `None` decides by the size of the output.
     pub streamed: Option<bool>,
-    /// Rows between the one being copied and the one being asked for; none is asked for at 0.
+    /// Prefetch distance: rows between the one being copied and the one being prefetched; 0 disables prefetching.
     pub ahead: usize,
 }
 
 impl RowCopy {
-    /// What a gather does unless told.
+    /// The default of a gather.
     pub fn best() -> Self {
         Self { vectors: Vectors::widest(), streamed: None, ahead: AHEAD }
     }
 }
 
-/// What rows are, and what is to become of them.
+/// The type of rows, and their conversion.
 #[derive(Clone, Copy, Debug)]
 pub struct RowKind {
     /// Bytes of a row in the table.
@@ -83,7 +83,7 @@ impl RowKind {
     }
 }
 
-/// How one stretch of rows is moved.
+/// How one range of rows is moved.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     /// The instructions.
@@ -101,8 +101,8 @@ pub struct Way {
 pub unsafe fn copy_rows<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64], out: &mut [u8]) -> u64 {
     debug_assert_eq!(out.len(), ids.len() * kind.out_bytes());
     match way.vectors.set() {
-        // SAFETY: by our caller's promise, here and below; the processor has what `Vectors` name, of which the function
-        // takes no more.
+        // SAFETY: by our caller's promise, here and below. The processor has the instructions that `Vectors` names, and
+        // the function uses no others.
         #[cfg(target_arch = "x86_64")]
         Set::Avx2 => return unsafe { with_avx2(way, source, kind, ids, out) },
         #[cfg(target_arch = "x86_64")]
@@ -186,7 +186,7 @@ unsafe fn with_avx512<S: Source>(way: Way, source: S, kind: RowKind, ids: &[i64]
     }
 }
 
-/// Hands each row to the sink, those to come asked for beforehand. Inlined with the sink into a function that is
+/// Passes each row to the sink, and prefetches the following ones. Inlined with the sink into a function that is
 /// compiled for the sink's instructions.
 ///
 /// # Safety

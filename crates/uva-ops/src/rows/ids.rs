@@ -1,7 +1,7 @@
 //! Checks of ids.
 
 crate::vectorized! {
-    /// Whether an id is no row of a table of so many rows.
+    /// Whether any id is outside a table of `rows` rows.
     pub fn any_outside(ids: &[i64], rows: usize) -> bool {
         // No early exit: such a loop is not vectorized. A negative id becomes a number of at least 2^63, more rows
         // than memory can hold.

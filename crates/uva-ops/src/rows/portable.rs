@@ -48,7 +48,8 @@ impl Widened {
 impl Sink for Widened {
     #[inline(always)]
     unsafe fn row(&mut self, from: *const u8) {
-        // SAFETY: `from` is a row of so many values, and as many float32 fit into the output, by our caller's promise.
+        // SAFETY: by our caller's promise, `from` is a row of that many values, and as many float32 fit into the
+        // output.
         unsafe {
             widen(self.from, from, self.to, self.values);
             self.to = self.to.add(self.values * HalfFloat::WIDENED_BYTES);
@@ -62,7 +63,7 @@ impl Sink for Widened {
 /// Widens `values` values at `from` to `to`, neither of them aligned.
 ///
 /// # Safety
-/// `from` can be read and `to` written for so many values, and they do not overlap.
+/// `from` can be read and `to` written for `values` values, and they do not overlap.
 pub(super) unsafe fn widen(half: HalfFloat, from: *const u8, to: *mut u8, values: usize) {
     for value in 0..values {
         // SAFETY: by our caller's promise.

@@ -11,7 +11,7 @@ pub(super) trait Sink {
     /// `from` is a row of the table. The output has room for one more.
     unsafe fn row(&mut self, from: *const u8);
 
-    /// Writes what is still held back. Until then the output is not complete.
+    /// Flushes the held bytes. Until then the output is incomplete.
     ///
     /// # Safety
     /// Every row was one of the table's, and the output had room for it.

@@ -56,8 +56,9 @@ impl<'t> CachedTable<'t> {
 impl Source for CachedTable<'_> {
     #[inline(always)]
     unsafe fn row(self, id: i64) -> (*const u8, u64) {
-        // SAFETY: the map has an entry for each row of the table, by the promise of `new`; a slot in it is a row of the
-        // cache, and the id is one of the table, so the row lies in either and the product does not overflow.
+        // SAFETY: by the promise of `new`, the map has an entry for each row of the table, and a slot in it is a row of
+        // the cache. The id is one of the table. So the row lies in the table or in the cache, and the product does not
+        // overflow.
         unsafe {
             let slot = *self.map.get_unchecked(id as usize);
             if slot < 0 {

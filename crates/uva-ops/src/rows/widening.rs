@@ -2,13 +2,13 @@
 
 use half::f16;
 
-/// A 16-bit floating-point type, of a table whose rows are wanted as float32.
+/// A 16-bit floating-point type of a table whose rows are delivered as float32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HalfFloat {
     /// IEEE 754 half precision. A signalling NaN becomes quiet, as the processor's own conversion makes it, and keeps
     /// the rest of its payload.
     F16,
-    /// The upper half of a float32: its bits, whatever they are, with 16 zeros behind them.
+    /// The upper half of a float32: widening appends 16 zero bits to any bit pattern.
     Bf16,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::source::RowsRead;
 
-/// How many rows were asked for, and how many of them were in the cache.
+/// The number of row lookups, and how many of them hit the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
     /// Rows of the last gather.

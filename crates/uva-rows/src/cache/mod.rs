@@ -6,7 +6,7 @@
 //! or not ([`map_bytes`]).
 //!
 //! A static cache holds the rows that it was made with: PaGraph, GNNLab and others differ only in the choice. A dynamic
-//! one takes in the misses of each batch; [`eviction`] has the policies.
+//! one inserts the misses of each batch; [`eviction`] has the policies.
 
 pub mod eviction;
 mod hits;

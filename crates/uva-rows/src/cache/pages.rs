@@ -1,4 +1,4 @@
-//! Memory for a cache: zeroed pages of its own, large ones where the system gives them.
+//! Memory for a cache: zeroed pages of its own, huge pages if the system provides them.
 
 use uva_mem::ZeroedPages;
 
@@ -7,7 +7,7 @@ use crate::error::GatherError;
 /// `each * count` zeroed bytes.
 ///
 /// # Errors
-/// [`GatherError::CacheMemory`] when there are not so many, or an address can't count them.
+/// [`GatherError::CacheMemory`] when there are not enough, or their number exceeds the address space.
 pub(crate) fn zeroed_pages(each: usize, count: usize) -> Result<ZeroedPages, GatherError> {
     let wanted = each as u128 * count as u128;
     let lack = |reason: String| GatherError::CacheMemory { bytes: wanted, reason };

@@ -11,7 +11,7 @@ pub const MOST_CACHED_ROWS: usize = i32::MAX as usize;
 /// No slot, in a slot map.
 pub(crate) const NO_SLOT: i32 = -1;
 
-/// Bytes of the slot map of a table of so many rows.
+/// Bytes of the slot map of a table of `table_rows` rows.
 pub fn map_bytes(table_rows: usize) -> u64 {
     4 * table_rows as u64
 }

@@ -1,4 +1,4 @@
-//! What a source with a cache must pass besides: the same bytes whatever is cached, and every hit counted.
+//! Further checks for a source with a cache: the bytes don't depend on what is cached, and every hit is counted.
 
 use std::collections::HashSet;
 
@@ -9,11 +9,11 @@ use crate::error::GatherError;
 use crate::host::{HostPlace, HostSource};
 use crate::source::RowSource;
 
-/// A function that makes the source under test over a table, for rows of so many bytes, with these rows cached.
+/// Makes the source under test over a table, for rows of the given bytes, with the given rows cached.
 pub type MakeCached<'f> = dyn for<'t> Fn(&'t [u8], usize, &[i64]) -> Box<dyn HostSource + 't> + 'f;
 
-/// A function that makes the source under test over a table, for rows of so many bytes, with an evicting cache of so
-/// many rows.
+/// Makes the source under test over a table, for rows of the given bytes, with an evicting cache of the given capacity
+/// in rows.
 pub type MakeEvicting<'f> =
     dyn for<'t> Fn(&'static Eviction, &'t [u8], usize, usize) -> Box<dyn HostSource + 't> + 'f;
 
@@ -160,12 +160,12 @@ fn bad_ids(make: &MakeCached<'_>) {
 
 /// A policy in its plainest words, without slots: the rows that are cached, the oldest first.
 pub trait Reference {
-    /// Takes in a batch: its hits are told, and its misses come in, in order.
+    /// Looks up a batch: returns its hits, and inserts its misses in order.
     fn batch(&mut self, ids: &[i64]) -> u64;
 }
 
-/// A source whose cache takes in the misses of each batch by `policy`. `reference` makes the policy's plain form for so
-/// many rows.
+/// A source whose cache inserts the misses of each batch by `policy`. `reference` makes the policy's plain form for a
+/// given capacity in rows.
 ///
 /// # Panics
 /// When it breaks the contract of [`RowSource`], or counts other hits than the policy gives.
@@ -182,7 +182,7 @@ pub fn evicting_cache(
             let mut model = reference(capacity);
             for batch in 0..12_u64 {
                 let count = [40, 0, 1, 130, 300, 5][batch as usize % 6];
-                // Few rows are asked for often, as hubs are, and some more than once in a batch.
+                // A few rows are requested often, as hubs are, and some more than once in a batch.
                 let ids: Vec<i64> = (0..count)
                     .map(|i| {
                         let x = scatter(batch << 32 | i);
@@ -212,7 +212,7 @@ pub struct FifoReference {
 }
 
 impl FifoReference {
-    /// For so many rows.
+    /// For `capacity` rows.
     pub fn boxed(capacity: usize) -> Box<dyn Reference> {
         Box::new(Self { slots: vec![None; capacity], next: 0 })
     }
@@ -240,7 +240,7 @@ pub struct SieveReference {
 }
 
 impl SieveReference {
-    /// For so many rows.
+    /// For `capacity` rows.
     pub fn boxed(capacity: usize) -> Box<dyn Reference> {
         Box::new(Self { capacity, rows: Vec::new(), hand: 0 })
     }

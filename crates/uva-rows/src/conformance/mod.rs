@@ -1,10 +1,10 @@
-//! The checks that every source passes: the same rows as a plain loop, bit for bit, whatever is cached, and every hit
-//! counted.
+//! The checks that every source passes: with any cached rows, the output equals that of a plain loop bit for bit, and
+//! every hit is counted.
 //!
-//! A source's tests call [`run`] (seconds) and [`large_table`] with a function that makes it over a table; those of
+//! A source's tests call [`run`] (seconds) and [`large_table`] with a function that makes it over a table. Tests of
 //! caches and of widening call [`static_cache`], [`evicting_cache`] and [`widening`]. Sources of device memory are
-//! checked through [`ReadBack`](crate::cuda::ReadBack), which is a filler of a run's. Each check panics with the case
-//! that failed.
+//! checked through [`ReadBack`](crate::cuda::ReadBack), with the same filler as a run. Each check panics with the
+//! failed case.
 
 mod cached;
 mod check;

@@ -5,7 +5,7 @@ use crate::error::GatherError;
 use crate::host::{HostPlace, HostSource};
 use crate::source::RowSource;
 
-/// A function that makes the backend under test over a table, for rows of so many bytes.
+/// Makes the backend under test over a table, for rows of the given bytes.
 pub type Make<'f> = dyn for<'t> Fn(&'t [u8], usize) -> Box<dyn HostSource + 't> + 'f;
 
 /// Table sizes in rows: none to many, and about those at which work is split.

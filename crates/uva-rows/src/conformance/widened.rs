@@ -1,4 +1,4 @@
-//! What a backend that widens half-precision rows must pass: float32 of the same value, bit for bit.
+//! Checks for backends that widen half-precision rows: float32 of the same value, bit for bit.
 
 use half::{bf16, f16};
 
@@ -10,8 +10,8 @@ use crate::error::GatherError;
 use crate::host::HostSource;
 use crate::source::RowSource;
 
-/// A function that makes the backend under test over a table, for rows of so many bytes of such values, with these rows
-/// cached where it has a cache.
+/// Makes the backend under test over a table, for rows of the given size and value type. If the backend has a cache, it
+/// holds the given rows.
 pub type MakeWidening<'f> =
     dyn for<'t> Fn(&'t [u8], usize, HalfFloat, &[i64]) -> Box<dyn HostSource + 't> + 'f;
 
@@ -27,7 +27,7 @@ pub fn widening(make: &MakeWidening<'_>) {
     }
 }
 
-/// What a value is as float32, from the definition and not from the backends' own conversion.
+/// A value as float32, from the definition and not from the backends' own conversion.
 fn widened(half: HalfFloat, bits: u16) -> u32 {
     match half {
         HalfFloat::Bf16 => u32::from(bits) << 16,

@@ -1,17 +1,17 @@
-//! How the rows of a batch are divided between two ways that work at the same time.
+//! Divides the rows of a batch between two paths that work at the same time.
 //!
-//! Both ways end together when each gets rows in proportion to its rate, so the share moves towards that after every
-//! batch, by a part of the difference: rates are taken while both ways compete for the same memory and the same link,
-//! one batch tells little, and a step that overshoots would make the next measurement worse. The share is never 0 or 1,
-//! so that both rates stay measured and a way that becomes faster is noticed.
+//! Both paths end together when each gets rows in proportion to its rate. So the share moves towards that proportion
+//! after every batch, by a part of the difference. Rates are measured while both paths compete for the same memory and
+//! the same link, so a single batch is a noisy sample. A step that overshoots would make the next measurement worse.
+//! The share is never 0 or 1: both rates stay measured, and a path that becomes faster is noticed.
 
 /// The part of the difference that one measurement moves the share by.
 const GAIN: f64 = 0.25;
 
-/// The least share of either way.
+/// The smallest share of either path.
 const LEAST: f64 = 1.0 / 32.0;
 
-/// What one way did with its rows of a batch.
+/// The work of one path on its rows of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
     /// Rows.
@@ -28,7 +28,7 @@ impl Measured {
     }
 }
 
-/// The share of the first of two ways.
+/// The share of the first of two paths.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Balance {
     share: f64,
@@ -41,24 +41,25 @@ impl Default for Balance {
 }
 
 impl Balance {
-    /// Starts with `share` of the rows, 0…1, for the first way.
+    /// Starts with `share` of the rows, 0…1, for the first path.
     pub fn new(share: f64) -> Self {
         let share = if share.is_finite() { share } else { 0.5 };
         Self { share: share.clamp(LEAST, 1.0 - LEAST) }
     }
 
-    /// The share of the first way: between 1/32 and 31/32.
+    /// The share of the first path: between 1/32 and 31/32.
     pub fn share(&self) -> f64 {
         self.share
     }
 
-    /// How many of `rows` rows are for the first way; the others are for the second.
+    /// How many of `rows` rows the first path gets; the second gets the others.
     pub fn first_of(&self, rows: usize) -> usize {
         // The share is below 1, so this is below `rows` up to rounding, and `min` sees to that.
         ((rows as f64 * self.share).round() as usize).min(rows)
     }
 
-    /// Takes in what both ways did with a batch. Nothing changes where either had no rows or took no time.
+    /// Updates the share from both paths' measurements of a batch. Nothing changes if either had no rows or took no
+    /// time.
     pub fn measured(&mut self, first: Measured, second: Measured) {
         let (Some(first), Some(second)) = (first.rate(), second.rate()) else { return };
         let wanted = first / (first + second);
@@ -70,7 +71,7 @@ impl Balance {
 mod tests {
     use super::*;
 
-    /// Batches of `rows` rows by two ways of the given rows per second.
+    /// Batches of `rows` rows by two paths of the given rows per second.
     fn settle(balance: &mut Balance, rows: usize, first_rate: f64, second_rate: f64, batches: usize) {
         for _ in 0..batches {
             let first = balance.first_of(rows);

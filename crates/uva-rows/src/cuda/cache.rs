@@ -14,7 +14,7 @@ use crate::error::GatherError;
 use crate::host::{HostPlace, Mapped};
 use crate::source::RowSource;
 
-/// A cache of rows in device memory, static or dynamic: [`crate::cache`] tells how they differ.
+/// A cache of rows in device memory, static or dynamic: [`crate::cache`] explains how they differ.
 ///
 /// The slot map (4 bytes a row of the table) is in device memory too. A dynamic cache decides on the host which row gets
 /// which slot, so it has the map there as well.

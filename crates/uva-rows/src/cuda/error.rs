@@ -7,7 +7,7 @@ use crate::error::GatherError;
 /// Why a slot was not filled.
 #[derive(Debug, thiserror::Error)]
 pub enum FillError {
-    /// Slots, arrays, ids or features lie where they can't.
+    /// Slots, arrays, ids or features have an invalid place.
     #[error("a slot cannot be filled so: {0}")]
     Layout(String),
     /// An id is no row of the table, found by the CPU before anything was enqueued.
@@ -34,7 +34,7 @@ pub enum FillError {
     /// A call of the driver failed.
     #[error(transparent)]
     Cuda(#[from] CudaError),
-    /// An earlier fill failed half way, so that nothing is known of what the device does with the slots.
+    /// An earlier fill failed halfway, so the device's use of the slots is unknown.
     #[error("no slot can be filled any more since an earlier one failed: {0}")]
     Broken(String),
 }

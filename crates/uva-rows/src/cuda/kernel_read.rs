@@ -17,7 +17,7 @@ use crate::stack::Cached;
 
 /// A table that kernels can address.
 pub trait KernelTable {
-    /// What its rows count as.
+    /// The origin that its rows count under.
     const ORIGIN: Origin;
 
     /// Where the first row lies, for a kernel.
@@ -106,8 +106,8 @@ impl<T: KernelTable> KernelRead<T> {
                 slot_map: cache.0,
                 cache: cache.1,
             };
-            // SAFETY: the table is held, at an address that kernels read; ids, output and report are the place's, by
-            // the promise of `DevicePlace::new`; the cache is for this table (`Cached::on_device`) and held.
+            // SAFETY: the table is held, at an address that kernels can read. Ids, output and report are the place's,
+            // by the promise of `DevicePlace::new`. The cache is for this table (`Cached::on_device`) and held.
             unsafe { self.kernels.rows(place.stream, self.kernel, IdWidth::I64, &arguments, self.bound)? };
         }
         Ok(RowsRead::of(T::ORIGIN, count as u64, self.row_bytes))
@@ -132,7 +132,7 @@ impl<T: KernelTable> RowSource<DevicePlace<'_>> for KernelRead<T> {
     }
 }
 
-/// A cache on the device, and page-locked room for the changes of each fill under way.
+/// A cache on the device, and page-locked room for the changes of each fill in flight.
 #[derive(Debug)]
 pub struct LanedCache {
     cache: DeviceCache,
@@ -141,8 +141,8 @@ pub struct LanedCache {
 }
 
 impl Cached<Pinned, LanedCache> {
-    /// Reads cached rows from the device instead of over the link. A dynamic cache takes in the misses of each fill
-    /// behind it, from the place just filled.
+    /// Reads cached rows from the device instead of over the link. Behind each fill, a dynamic cache inserts the
+    /// misses, from the place just filled.
     ///
     /// # Errors
     /// [`FillError::Rows`] for a cache that was made for another table, or on another device.
@@ -187,8 +187,8 @@ impl RowSource<DevicePlace<'_>> for Cached<Pinned, LanedCache> {
         let read = self.source.enqueue(ids.len(), place, cache.addresses())?;
         let insertion = cache.insertion(room.address(), count, place.out);
         // SAFETY: the insertions stay in the lane's buffer until its fill has passed. The cache's own `take_in` decided
-        // them, and every batch of it is carried out in this stream's order, so slots and rows are its own and none
-        // comes twice; the positions are rows that were gathered just now.
+        // them, and all its batches are executed in this stream's order. So slots and rows are its own and none comes
+        // twice. The positions are rows that were gathered just now.
         unsafe { self.source.kernels.insert(place.stream, &insertion, self.source.bound)? };
         Ok(Ticket::of(place.lane, read))
     }

@@ -5,11 +5,11 @@ use uva_cuda::Stream;
 use super::error::FillError;
 use crate::source::{Place, RowSource};
 
-/// Device memory for the rows of a batch, in the order of a stream: the work begins behind everything that the stream
-/// has so far, and all that comes to the stream later finds the rows.
+/// Device memory for the rows of a batch, in stream order: the work runs behind everything already on the stream, and
+/// later work on the stream finds the rows.
 #[derive(Clone, Copy, Debug)]
 pub struct DevicePlace<'p> {
-    /// Which of the fills that are under way side by side.
+    /// Which of the concurrent fills.
     pub(super) lane: usize,
     pub(super) stream: &'p Stream,
     /// The ids on the device.
@@ -24,9 +24,9 @@ impl<'p> DevicePlace<'p> {
     /// The place of fill `lane`.
     ///
     /// # Safety
-    /// In the stream's order, `ids` has the ids that are submitted with this place, `out` room for their rows, and
-    /// `report` a gather's report, which `GatherKernels::begin` has prepared. Nobody else writes to them, and they live,
-    /// until the stream has passed the fill. A lane is used again only after that.
+    /// In stream order, `ids` has the ids that are submitted with this place, `out` has room for their rows, and
+    /// `report` is a gather's report that `GatherKernels::begin` has prepared. Until the stream has passed the fill,
+    /// they live and nobody else writes to them. A lane is reused only after that.
     pub unsafe fn new(lane: usize, stream: &'p Stream, ids: u64, out: u64, report: u64) -> Self {
         Self { lane, stream, ids, out, report }
     }

@@ -17,8 +17,8 @@ use crate::source::{RowSource, RowsRead, Ticket};
 /// Rows and their report begin on these.
 const ALIGNMENT: usize = 128;
 
-/// A [`SlotFiller`] of one slot whose rows are copied back to the host. It waits for each fill. For programs that want
-/// rows of a GPU's caches in host memory, and for the conformance checks, which so test the filler of a run.
+/// A [`SlotFiller`] of one slot whose rows are copied back to the host. It waits for each fill. It serves programs that
+/// want rows of a GPU's caches in host memory, and the conformance checks, which thereby test the filler of a run.
 pub struct ReadBack<S: DeviceSource> {
     /// `None` behind a failure while the slot grew.
     filler: Option<SlotFiller<S>>,
@@ -93,7 +93,7 @@ fn gone() -> FillError {
     FillError::Broken("the slot could not be enlarged".to_owned())
 }
 
-/// A slot for so many rows, and its filler.
+/// A slot for the given number of rows, and its filler.
 fn slot<S: DeviceSource>(
     context: &Arc<Context>,
     kernels: &GatherKernels,

@@ -37,7 +37,7 @@ impl SlotShape {
         Ok(())
     }
 
-    /// Clears the report of every slot, and waits for it: what lay in the memory before must not look like a fill.
+    /// Clears the report of every slot, and waits for it: stale memory must not look like a fill.
     ///
     /// # Errors
     /// [`FillError::Layout`] when the slots don't lie in the buffer; [`FillError::Cuda`].
@@ -46,7 +46,7 @@ impl SlotShape {
         let stream = Stream::new(buffer.context())?;
         for slot in 0..self.slots {
             let at = buffer.address() + (slot * self.stride + self.report_at) as u64;
-            // SAFETY: within the buffer, by the check above; whoever calls this has not handed it to anybody yet.
+            // SAFETY: within the buffer, by the check above. The caller has not handed it to anybody yet.
             unsafe { uva_cuda::memory::fill(&stream, at, 0, GatherReport::BYTES) }?;
         }
         Ok(stream.synchronize()?)
@@ -58,7 +58,7 @@ impl SlotShape {
     }
 }
 
-/// What goes where in one fill: found whole and without overlaps.
+/// The layout of one fill, checked to be complete and without overlaps.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     /// For each array: its bytes in payload and slot, and where they begin in the staging buffer.

@@ -1,4 +1,4 @@
-//! The reading side of slots on a GPU: what a consumer does with a slot that a [`super::SlotFiller`] has filled.
+//! The reading side of slots on a GPU: how a consumer uses a slot that a [`super::SlotFiller`] has filled.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,8 +16,8 @@ const REPORT_BYTES: usize = GatherReport::BYTES;
 /// The stream on which slots are used.
 #[derive(Debug)]
 enum UseStream {
-    /// A stream of our own, waited for on the host before a slot is handed out: for consumers whose work is on no
-    /// stream that we know, or on the CPU.
+    /// A stream of our own; the host waits for it before a slot is handed out. For consumers on the CPU, or on an
+    /// unknown stream.
     Waited(Stream),
     /// The consumer's own stream: its work is enqueued behind the fill, and the host waits for nothing.
     Ordered(Stream),
@@ -25,14 +25,15 @@ enum UseStream {
 
 /// Takes filled slots, and gives them back.
 ///
-/// Whoever calls it keeps the order of the slot ring: [`SlotReader::take`] once the filler has said that it recorded
-/// `ready`, [`SlotReader::give_back`] when nothing more is enqueued on the slot, and only then tells the filler.
+/// Callers keep the order of the slot ring. They call [`SlotReader::take`] once the filler has announced that it
+/// recorded `ready`. They call [`SlotReader::give_back`] after the last work on the slot is enqueued, and only then
+/// notify the filler.
 #[derive(Debug)]
 pub struct SlotReader {
     /// Where slots are taken from now on.
     stream: Mutex<Arc<UseStream>>,
-    /// Where each slot was taken last: there its work is enqueued, and behind it the slot is given back, whatever
-    /// stream others have been taken on since.
+    /// The stream on which each slot was last taken: its work is enqueued there, and the slot is given back behind it,
+    /// even if other slots have been taken on another stream since.
     taken_on: Vec<Mutex<Arc<UseStream>>>,
     /// Reports of the slots taken last, copied here by the device.
     reports: PinnedBuffer,
@@ -46,8 +47,8 @@ impl SlotReader {
     /// A reader of the slots in `buffer` that waits on the host, until [`SlotReader::use_stream`] says otherwise.
     ///
     /// # Errors
-    /// [`FillError::Layout`] when the slots don't lie in the buffer; [`FillError::Cuda`] when the driver gives no stream,
-    /// event or memory.
+    /// [`FillError::Layout`] when the slots don't lie in the buffer; [`FillError::Cuda`] when the driver cannot provide
+    /// a stream, event or memory.
     pub fn new(
         context: &Arc<Context>,
         buffer: Arc<SharedBuffer>,
@@ -73,8 +74,8 @@ impl SlotReader {
         self.buffer.context()
     }
 
-    /// Uses the slots that are taken from now on on this stream: they are handed out before they are filled, and what
-    /// is enqueued on the stream meanwhile finds them so.
+    /// Slots taken from now on are used on this stream. They are handed out before they are filled; work that is
+    /// enqueued on the stream runs after the fill.
     pub fn use_stream(&self, stream: Stream) {
         *lock(&self.stream) = Arc::new(UseStream::Ordered(stream));
     }
@@ -92,7 +93,7 @@ impl SlotReader {
         Arc::clone(&lock(&self.taken_on[slot]))
     }
 
-    /// Makes the stream wait for `ready`, and behind it brings the slot's report to the host.
+    /// Makes the stream wait for `ready`, and behind it copies the slot's report to the host.
     ///
     /// # Errors
     /// [`CudaError`], a fault of the device's among them, where the host waits.
@@ -110,9 +111,9 @@ impl SlotReader {
         let from = self.slice(slot, self.shape.report_at..self.shape.report_at + REPORT_BYTES)?.address();
         let to = self.report_words(slot).cast::<u8>();
         // SAFETY: `to` is this slot's 64 bytes of a buffer that lives until the stream has been waited for (`drop`).
-        // The reference ends with the call; the copy that goes on uses the address, and until it has run the bytes are
-        // read by volatile loads only (`report`), which say nothing wrong: a report without the right stamp counts for
-        // nothing. `from` is the slot's report, written before `ready`.
+        // The reference ends with the call; the copy continues with the address. Until it has run, the bytes are read
+        // by volatile loads only (`report`). These cannot mislead: a report without the right stamp is ignored. `from`
+        // is the slot's report, written before `ready`.
         unsafe { device_to_host(stream, from, std::slice::from_raw_parts_mut(to, REPORT_BYTES)) }?;
         if let UseStream::Waited(stream) = &*taken_on {
             stream.synchronize()?;
@@ -126,8 +127,8 @@ impl SlotReader {
         unsafe { self.reports.as_ptr().add(slot * REPORT_BYTES).cast::<u64>().cast_mut() }
     }
 
-    /// The report of the slot taken last, as far as it has come: its stamp says whether it is that of the fill that is
-    /// asked for. Behind a wait for the stream it is.
+    /// The report of the slot taken last, as far as it has arrived. Its stamp shows whether it belongs to the requested
+    /// fill. After a wait for the stream it does.
     ///
     /// # Panics
     /// When there is no such slot.
@@ -184,13 +185,13 @@ impl SlotReader {
         Ok(match &*self.taken_on(slot) {
             UseStream::Ordered(_) => None,
             // SAFETY: `take` has waited for the fill, and the filler touches the slot again only when it has been given
-            // back, which whoever keeps the slots' order does when it lends these bytes no longer. What a process
-            // outside the protocol writes is its launcher's fault, as with the slots of a ring.
+            // back. The keeper of the slots' order gives it back only after these bytes are no longer lent. Writes by a
+            // process outside the protocol are its launcher's fault, as with the slots of a ring.
             UseStream::Waited(_) => unsafe { slice.as_host() },
         })
     }
 
-    /// Records `free` behind everything that was enqueued so far on the stream that the slot was taken on.
+    /// Records `free` behind all work so far on the stream on which the slot was taken.
     ///
     /// # Errors
     /// [`CudaError`].
@@ -211,7 +212,7 @@ impl UseStream {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while one is held; and what it holds is whole at any time.
+    // Nothing panics while one is held, and its contents are always consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -18,7 +18,7 @@ pub struct Split<A, B> {
     first: A,
     second: B,
     balance: Balance,
-    /// Marks around both ways of each lane.
+    /// Marks around both paths of each lane.
     times: Vec<Times>,
     context: Arc<Context>,
 }

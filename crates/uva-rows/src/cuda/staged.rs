@@ -1,5 +1,5 @@
-//! Rows of a host source on their way to the device: gathered by the CPU into pinned pieces, each of which a copy
-//! engine takes over while the next is gathered.
+//! Rows of a host source on their way to the device. The CPU gathers them into pinned pieces; a copy engine transfers
+//! each piece while the next one is gathered.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::place::DevicePlace;
 use crate::host::{HostPlace, HostSource};
 use crate::source::{Origin, RowSource, RowsRead, Ticket};
 
-/// Bytes of a piece, about: a copy engine is at its full rate well below this, and a piece still fits in a CPU's last
-/// cache on its way.
+/// Approximate bytes of a piece. A copy engine reaches its full rate well below this, and a piece still fits in a CPU's
+/// last-level cache.
 const PIECE_BYTES: usize = 4 << 20;
 
 /// Pieces. With two, a copy and a gather already overlap; two more absorb unevenness.
@@ -43,7 +43,7 @@ struct Piece {
 }
 
 impl<S: HostSource> Staged<S> {
-    /// The rows of `source`, by way of pieces and a stream of its own.
+    /// The rows of `source`, through pieces and a stream of its own.
     ///
     /// # Errors
     /// [`FillError::Cuda`].
@@ -84,8 +84,8 @@ impl<S: HostSource> Staged<S> {
     /// [`CudaError`].
     ///
     /// # Safety
-    /// `to` is device memory for as many rows, which nobody else uses until the stream has passed this; this value lives
-    /// until then.
+    /// `to` is device memory for as many rows. Nobody else uses it until the stream has passed this, and this value
+    /// lives until then.
     pub unsafe fn enqueue(&mut self, ids: &[i64], to: u64) -> Result<(), CudaError> {
         let mut to = to;
         for ids in ids.chunks(self.piece_rows) {
@@ -97,7 +97,7 @@ impl<S: HostSource> Staged<S> {
             }
             let bytes = ids.len() * self.row_bytes;
             let rows = &mut piece.buffer.as_mut_slice()[..bytes];
-            // The ids have been checked, so this is an error of ours if it is one; copies may be under way already.
+            // The ids have been checked, so an error here is a bug of ours. Copies may already be in flight.
             self.source
                 .fill(ids, HostPlace::new(&mut *rows))
                 .map_err(|error| CudaError::System(error.to_string()))?;

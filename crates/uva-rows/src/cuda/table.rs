@@ -7,7 +7,8 @@ use uva_cuda::{Context, CudaError};
 
 use super::upload::{PIECE, Upload};
 
-/// A whole table in device memory: for one that fits there, and to know what a gather over the link costs more.
+/// A whole table in device memory, for tables that fit there, and as the baseline for the cost of a gather over the
+/// link.
 #[derive(Debug)]
 pub struct DeviceTable {
     buffer: DeviceBuffer,
@@ -21,8 +22,8 @@ impl DeviceTable {
     pub fn new(context: &Arc<Context>, bytes: &[u8], what: &str) -> Result<Self, CudaError> {
         let buffer = DeviceBuffer::new(context, bytes.len(), what)?;
         let mut upload = Upload::new(context, PIECE)?;
-        // SAFETY: our own buffer, as large, that nobody else knows yet; the upload is finished below, or waited for
-        // when it is dropped, which is before the buffer.
+        // SAFETY: our own buffer of the same size, which nobody else knows yet. The upload is finished below, or waited
+        // for when it is dropped, which is before the buffer.
         unsafe { upload.send_all(buffer.address(), bytes) }?;
         upload.finish()?;
         Ok(Self { buffer })

@@ -1,4 +1,4 @@
-//! Host memory to the device, a piece at a time, through buffers that are pinned for that: what is sent need not be.
+//! Copies host memory to the device, a piece at a time, through pinned buffers. The source need not be pinned.
 
 use std::sync::Arc;
 
@@ -35,10 +35,10 @@ impl Upload {
     /// [`Upload::finish`].
     ///
     /// # Errors
-    /// What `write` says, with nothing sent; [`CudaError`].
+    /// The error of `write`, with nothing sent; [`CudaError`].
     ///
     /// # Panics
-    /// When the piece is larger than [`Upload::new`] was told.
+    /// When the piece is larger than the size given to [`Upload::new`].
     ///
     /// # Safety
     /// `to` is so many bytes of device memory that nobody else uses until then.
@@ -50,7 +50,7 @@ impl Upload {
     ) -> Result<(), E> {
         let Piece { staging, sent } = &mut self.pieces[self.next];
         self.next = 1 - self.next;
-        // What this buffer held before has to be over. An event that was never recorded is.
+        // The buffer's previous copy must have completed. An event that was never recorded counts as completed.
         sent.synchronize()?;
         let piece = &mut staging.as_mut_slice()[..bytes];
         write(piece)?;

@@ -186,8 +186,8 @@ impl RowCache {
 }
 
 impl<'t> Cached<Mapped<'t>, RowCache> {
-    /// Reads cached rows from `cache`, in the same pass as the others. In host memory that wins nothing but locality; it
-    /// is there so that everything about caches can be run and counted without a GPU.
+    /// Reads cached rows from `cache`, in the same pass as the others. In host memory this gains only locality. It
+    /// exists so that caches can be run and counted without a GPU.
     ///
     /// # Errors
     /// [`GatherError::OtherTable`] for a cache of another number of rows, or of rows of another size.

@@ -11,15 +11,15 @@ use super::place::{HostPlace, InMemory};
 use crate::error::GatherError;
 use crate::source::{Origin, RowSource, RowsRead, Ticket};
 
-/// Bytes that a thread takes at a time: long enough to hide what handing out work costs (a few microseconds against
-/// tens), short enough that threads end together.
+/// Bytes that a thread takes at a time. Large enough to hide the cost of handing out work (a few microseconds against
+/// tens), small enough that threads end together.
 const TASK_BYTES: usize = 256 << 10;
 
-/// Bytes of an output from which on it is written past the caches.
+/// Outputs of at least this many bytes are written with streaming stores, past the caches.
 ///
-/// 400-byte rows into slots used in turns, each then read in full by another thread; GB/s of the gather, of the read,
-/// and of both one after the other, by the threads' own time in a loop apart with masked loads, as medians
-/// (3 slots on 4 KiB pages, the table on 2 MiB):
+/// 400-byte rows are gathered into slots used in turns; another thread then reads each slot in full. Figures are GB/s
+/// of the gather, of the read, and of both one after the other. They are medians by the threads' own time, from a
+/// separate loop with masked loads (3 slots on 4 KiB pages, the table on 2 MiB):
 ///
 /// | a slot's bytes | cached: gather, read, both | streamed: gather, read, both |
 /// |---|---|---|
@@ -30,8 +30,8 @@ const TASK_BYTES: usize = 256 << 10;
 /// | 8 MiB | 5.6, 19, 4.3 | 9.4, 16, 5.9 |
 /// | 40 MiB | 5.1, 17, 3.9 | 9.5, 16, 6.0 |
 ///
-/// A store into a line that no cache has reads it first and writes it back later: three times the bytes, which
-/// streaming spares. What is small enough to stay in the second-level cache is better left there.
+/// A store that misses all caches reads the line first and writes it back later. That is three times the bytes, which
+/// streaming avoids. An output that fits in the second-level cache is better left there.
 const STREAMED_FROM: usize = 4 << 20;
 
 /// A table in this process's memory, such as a mapped file, read by a pool of threads of its own.
@@ -51,12 +51,12 @@ enum Table<'t> {
 }
 
 impl<'t> Mapped<'t> {
-    /// A source of rows of `table`, `row_bytes` bytes each (at least 1) without gaps, read by `threads` threads (0
+    /// A source of the rows of `table`, `row_bytes` bytes each (at least 1) without gaps. `threads` threads read it (0
     /// counts as 1).
     ///
     /// # Errors
-    /// [`GatherError::TableLength`] unless the table is whole rows; [`GatherError::Threads`] when the system has no
-    /// threads to give.
+    /// [`GatherError::TableLength`] unless the table is whole rows; [`GatherError::Threads`] when no thread can be
+    /// spawned.
     pub fn new(table: &'t [u8], row_bytes: usize, threads: usize) -> Result<Self, GatherError> {
         Self::over(Table::Borrowed(table), row_bytes, threads)
     }
@@ -79,7 +79,7 @@ impl<'t> Mapped<'t> {
         Ok(Self { table, row_bytes, rows: length / row_bytes, copy: RowCopy::best(), pool })
     }
 
-    /// Moves rows in this way from now on: for measurements and tests.
+    /// Uses this copy method from now on: for measurements and tests.
     #[must_use]
     pub fn with_copy(mut self, copy: RowCopy) -> Self {
         self.copy = copy;
@@ -150,7 +150,7 @@ impl<'t> Mapped<'t> {
                     for _ in 1..threads {
                         scope.spawn(|_| take_part());
                     }
-                    // Here work begins at once; a thread that sleeps may take as long to wake as a whole task.
+                    // This thread starts work at once: waking a sleeping thread may take as long as a whole task.
                     take_part();
                 });
                 hits.into_inner()

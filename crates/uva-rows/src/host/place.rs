@@ -10,7 +10,7 @@ use crate::source::{Place, RowSource, RowsRead};
 pub struct HostPlace<'p> {
     /// Exactly `ids.len() * row_bytes()` bytes.
     pub out: &'p mut [u8],
-    /// At most so many of the source's threads copy, at least one: for a producer that is ahead of its consumer.
+    /// The maximum of the source's threads that copy, at least one: for a producer that is ahead of its consumer.
     pub threads: usize,
 }
 

@@ -1,12 +1,11 @@
 //! Graph attention (Veličković et al. 2018): layers whose neighbours' weights depend on the rows.
 //!
-//! Per head, with z = W x, a neighbour u of v gets the score LeakyReLU(a·z_u + b·z_v), the weights of a list are the
+//! Per head, with z = W x, a neighbour u of v gets the score LeakyReLU(a·z_u + b·z_v). The weights of a list are the
 //! softmax of its scores, and the head's output is the weighted sum of the z_u. A node is a neighbour of itself, once
-//! more where its list holds it. Only picked neighbours share the softmax, so that a sample of a list attends to what
-//! was picked of it.
+//! more where its list holds it. Only picked neighbours share the softmax, so attention is confined to them.
 //!
-//! All of it is operations on tensors, the same on the host and on a device, which wait for nothing and repeat bit for
-//! bit on the host. Nothing of size edges × width is made but, in the backward pass, of one head's width at a time.
+//! The host and the device run the same tensor operations. They never synchronise, and on the host they repeat bit for
+//! bit. No tensor of edges × width is allocated, except in the backward pass, for one head's width at a time.
 
 use crate::TrainError;
 use crate::aggregate::{Block, weighted_sums};
@@ -49,12 +48,12 @@ pub(crate) struct Lists<'t> {
     pub(crate) offsets: &'t Tensor,
     /// [edges]: rows of the sources' tables.
     pub(crate) indices: &'t Tensor,
-    /// [edges]: whose list each edge is in.
+    /// [edges]: the destination whose list holds each edge.
     pub(crate) destination_of_edge: &'t Tensor,
 }
 
 impl<'t> Lists<'t> {
-    /// Those of a block, each of which holds its destination.
+    /// Those of a block; each holds its destination.
     fn of(block: &'t TensorBlock) -> Self {
         Self {
             offsets: &block.offsets,
@@ -78,16 +77,16 @@ impl<'t> Lists<'t> {
 
 /// The weights of edges and what they came from, [edges, heads] each.
 struct Weights {
-    /// Scores behind LeakyReLU, of which the signs are needed.
+    /// Scores behind LeakyReLU; the backward pass needs their signs.
     scores: Tensor,
     /// The softmax.
     attention: Tensor,
-    /// What dropout multiplied it by.
+    /// The factors of dropout.
     mask: Option<Tensor>,
 }
 
 impl Weights {
-    /// What rows are multiplied by, [heads, edges].
+    /// The factors of rows, [heads, edges].
     fn used(&self) -> Result<Tensor, TrainError> {
         let used = match &self.mask {
             Some(mask) => self.attention.f_mul(mask)?,
@@ -97,7 +96,7 @@ impl Weights {
     }
 }
 
-/// What a forward pass leaves for the backward pass.
+/// The state that the backward pass needs.
 pub(crate) struct Saved {
     /// One table a head, [sources, width].
     tables: Vec<Tensor>,
@@ -123,7 +122,7 @@ impl Attention {
         Ok(Self { weight, of_source, of_destination, bias, heads, dropout })
     }
 
-    /// A copy on `device`; where it is there already, of the same storage.
+    /// A copy on `device`; if it is already there, with the same storage.
     pub(crate) fn on(&self, device: Device) -> Result<Self, TrainError> {
         let copy = |tensor: &Tensor| tensor.f_to_device(device);
         Ok(Self {
@@ -225,7 +224,7 @@ impl Attention {
         Ok(joined.f_add(&self.bias)?)
     }
 
-    /// The result for the destinations of `lists`, of which `destinations` are the parts of scores, without dropout.
+    /// The result for the destinations of `lists`, without dropout. `destinations` are their parts of the scores.
     pub(crate) fn evaluate(
         &self,
         tables: &[Tensor],
@@ -252,7 +251,7 @@ impl Attention {
         Ok((out, Saved { tables, lists, weights }))
     }
 
-    /// Gradients of the parameters, in their order, and of `x` where asked for, from that of the result.
+    /// Gradients of the parameters, in their order, and of `x` if requested, from that of the result.
     pub(crate) fn backward(
         &self,
         x: &Tensor,

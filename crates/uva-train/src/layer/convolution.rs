@@ -30,7 +30,7 @@ pub(crate) enum Convolution {
     },
 }
 
-/// What a forward pass leaves for the backward pass, by the order that was taken.
+/// The state that the backward pass needs, by the order taken.
 pub(crate) enum Saved {
     /// Aggregated first: the weighted sums, [destinations, inputs].
     Aggregated(Tensor),
@@ -38,16 +38,16 @@ pub(crate) enum Saved {
     MultipliedFirst,
 }
 
-/// Cost of one element of a neighbour's row, in multiply-adds of a matrix product, and of its way back as a multiple
-/// of that: 0.13 to 0.41 ns against 0.013 to 0.04 ns, and 1.7 to 5 times, by the measurement in `aggregate.rs`.
+/// Cost of one element of a neighbour's row, in multiply-adds of a matrix product, and of its backward as a multiple of
+/// that. Measured in `aggregate.rs`: 0.13 to 0.41 ns against 0.013 to 0.04 ns, and 1.7 to 5 times.
 const GATHER_COST: f64 = 10.0;
 const GATHER_BACKWARD: f64 = 2.0;
 
-/// Whether a layer had better multiply its sources' rows by the weight first and aggregate the products: the two
-/// orders give the same up to rounding, as aggregation is linear. First multiplying is a product over all sources
-/// instead of the destinations alone, and in exchange aggregates narrower rows if the layer narrows.
+/// Whether a layer is cheaper if it multiplies its sources' rows by the weight first and then aggregates the products.
+/// Both orders give the same result up to rounding, as aggregation is linear. Multiplying first needs a product over
+/// all sources instead of the destinations alone. In exchange, it aggregates narrower rows if the layer narrows.
 ///
-/// It depends on shapes only, so that a repeated run takes the same way.
+/// The choice depends on shapes only, so a repeated run makes the same one.
 pub(crate) fn projects_first(
     destinations: usize,
     sources: usize,
@@ -91,7 +91,7 @@ impl Convolution {
         Ok(Self::Gcn { weight, bias: Tensor::f_zeros([outputs as i64], options)? })
     }
 
-    /// A copy on `device`; where it is there already, of the same storage.
+    /// A copy on `device`; if it is already there, with the same storage.
     pub(crate) fn on(&self, device: Device) -> Result<Self, TrainError> {
         let copy = |tensor: &Tensor| tensor.f_to_device(device);
         Ok(match self {
@@ -112,7 +112,7 @@ impl Convolution {
     }
 
     /// From [sources, inputs] to [destinations, outputs], and what [`Convolution::backward`] needs besides `x`.
-    /// `input_gradient` says whether it will be asked for that of `x`; it decides nothing but the order.
+    /// `input_gradient` announces that the gradient of `x` will be requested; it affects only the order.
     pub(crate) fn forward(
         &self,
         x: &Tensor,
@@ -149,11 +149,11 @@ impl Convolution {
         Ok((out, saved))
     }
 
-    /// Gradients of the parameters, in their order, and of `x` where asked for, from that of the result.
+    /// Gradients of the parameters, in their order, and of `x` if requested, from that of the result.
     ///
-    /// Written out instead of recorded by autograd, whose backward of the bag is 1.5 to 17 times slower than the
-    /// transposed bag (`aggregate.rs`), and whose graph would hold on to the slot's memory. `tests/gradients.rs`
-    /// compares every element with finite differences.
+    /// Written by hand instead of recorded by autograd. Autograd's backward of the bag is 1.5 to 17 times slower than
+    /// the transposed bag (`aggregate.rs`), and its graph would keep the slot's memory. `tests/gradients.rs` compares
+    /// every element with finite differences.
     pub(crate) fn backward(
         &self,
         x: &Tensor,

@@ -21,7 +21,7 @@ pub(crate) struct Isomorphism {
     second_bias: Tensor,
 }
 
-/// What a forward pass leaves for the backward pass.
+/// The state that the backward pass needs.
 pub(crate) struct Saved {
     /// (1 + ε) x_v + Σ x_u, [destinations, inputs].
     sums: Tensor,
@@ -45,7 +45,7 @@ impl Isomorphism {
         })
     }
 
-    /// A copy on `device`; where it is there already, of the same storage.
+    /// A copy on `device`; if it is already there, with the same storage.
     pub(crate) fn on(&self, device: Device) -> Result<Self, TrainError> {
         let copy = |tensor: &Tensor| tensor.f_to_device(device);
         Ok(Self {
@@ -87,7 +87,7 @@ impl Isomorphism {
         Ok((out, Saved { sums, hidden }))
     }
 
-    /// Gradients of the parameters, in their order, and of `x` where asked for, from that of the result.
+    /// Gradients of the parameters, in their order, and of `x` if requested, from that of the result.
     pub(crate) fn backward(
         &self,
         x: &Tensor,

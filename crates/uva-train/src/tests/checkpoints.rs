@@ -146,7 +146,7 @@ fn a_first_checkpoint_that_was_not_finished_is_none() {
     for name in names(&target) {
         assert_eq!(fs::metadata(target.join(name)).unwrap().permissions().mode() & 0o777, 0o600);
     }
-    // Without the state nobody knows the tensors: they are left over.
+    // Without the state nothing names the tensors: they are leftovers.
     fs::remove_file(target.join("checkpoint.json")).unwrap();
     assert!(stored::read(&target).unwrap().is_none());
     assert_eq!(stored::remove_leftovers(&target).unwrap(), 1);

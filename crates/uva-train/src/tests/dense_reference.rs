@@ -1,4 +1,4 @@
-//! Each model's forward pass against loops in plain Rust that know nothing of blocks, bags or libtorch.
+//! Each model's forward pass against loops in plain Rust, independent of blocks, bags or libtorch.
 
 use super::support::{Graph, MODELS, SHAPES_OF_NETS, fill_biases, options, parameters};
 use crate::device::TrainDevice;

@@ -1,4 +1,4 @@
-//! What a network is said to take, beside what it has.
+//! The computed footprint of a network, compared with its real one.
 
 use super::support::MODELS;
 use crate::device::TrainDevice;

@@ -131,7 +131,7 @@ proptest! {
         prop_assert_eq!(numbers(&found.destination_of_edge), destinations);
     }
 
-    /// What a producer that died half way may have left.
+    /// The possible leftovers of a producer that died halfway.
     #[test]
     fn numbers_out_of_range_never_leave_the_block(
         indptr in proptest::collection::vec(any::<i32>(), 2..9),

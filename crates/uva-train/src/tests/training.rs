@@ -123,7 +123,7 @@ fn gradients_with_dropout_equal_those_of_autograd_over_the_same_mask() {
             h = h.relu().dropout(0.4, true);
         }
         let [own, neighbours, bias] = &leaves[3 * index..][..3] else { unreachable!() };
-        // As a matrix, for autograd knows nothing of our loops.
+        // As a matrix, since autograd cannot see our loops.
         let unit = Tensor::eye(block.sources as i64, (Kind::Double, tch::Device::Cpu));
         let means = block.aggregate(&unit).unwrap().mm(&h).linear::<&Tensor>(neighbours, None);
         h = h.narrow(0, 0, block.destinations as i64).linear(own, Some(bias)) + means;

@@ -1,4 +1,4 @@
-//! `uvatrain doctor`: what this machine has, what is missing, and the command that mends it.
+//! `uvatrain doctor`: what this machine has, what is missing, and the command that fixes it.
 //!
 //! It looks and never touches: no setting is changed, and CUDA is loaded by a process of its own. Each check is one
 //! function that returns one
@@ -27,13 +27,13 @@ struct Report {
     checks: Vec<Check>,
 }
 
-/// Looks at everything and prints it. What is missing is a finding, not a failure of this command.
+/// Runs all checks and prints them. A missing part is a finding, not a failure of this command.
 pub fn run(flags: &DoctorFlags) -> anyhow::Result<()> {
     let mut checks = host::checks();
     let (torch, program) = torch::checks(flags.libtorch.as_deref());
     checks.extend(torch);
     let trains_on_cpu = checks.iter().all(|check| check.status != Status::Missing);
-    // A probe that cannot be had is a finding too: nothing is known then.
+    // A failed probe is a finding too: the GPU is then unknown.
     let probed = Probe::in_child(&[], false).ok();
     let probed = match &program {
         Some(program) => probed.and_then(|probed| program.probe(probed).ok()),

@@ -1,4 +1,4 @@
-//! `--dry-run`: what a run would start and take.
+//! `--dry-run`: the processes that a run would start, and the resources it would take.
 
 use uva_runtime::dry_run::{DryRun, MemoryKind};
 use uva_runtime::spec::ByteSize;

@@ -1,5 +1,5 @@
-//! Signals that end a command which writes a directory: what is half written goes first, and the signal's exit code is
-//! the one that counts.
+//! Signals that end a command which writes a directory: it first removes half-written files, then exits with the
+//! signal's exit code.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,10 +15,10 @@ use crate::exit;
 /// Whether a signal is ending this process.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// From now on SIGINT, SIGTERM and SIGHUP end the process with their exit codes, after what is half written was
-/// removed. For the commands that write datasets; a training run handles its signals itself.
+/// From now on SIGINT, SIGTERM and SIGHUP end the process with their exit codes, after it has removed half-written
+/// files. For the commands that write datasets; a training run handles its signals itself.
 pub fn clean_up_on_signals() -> anyhow::Result<()> {
-    // Whoever started this under `nohup` wants it to go on without a terminal.
+    // Under `nohup` the run should continue without a terminal.
     let wanted =
         [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| signal != SIGHUP || !is_ignored(signal));
     let mut signals = Signals::new(wanted).context("cannot listen for signals")?;

@@ -11,7 +11,7 @@ use crate::ui::work::Work;
 use crate::ui::{format, out};
 use uva_runtime::spec::ByteSize;
 
-/// Says what the graph will take, writes it, and says what it is and how long that took.
+/// Prints the graph's expected size, writes it, and prints a summary and the time taken.
 pub fn run(flags: &GenerateFlags) -> anyhow::Result<()> {
     let recipe = flags.recipe()?;
     let estimate = generate::estimate(&*recipe)?;
@@ -34,8 +34,8 @@ pub fn run(flags: &GenerateFlags) -> anyhow::Result<()> {
     written::say(&flags.out, start.elapsed())
 }
 
-/// What to say of a graph with fewer edges than were asked for: how many came, and why. Nothing of one that chance alone
-/// made a little smaller.
+/// The message for a graph with fewer edges than requested: how many it has, and why. None if chance alone made it
+/// slightly smaller.
 fn shortfall(recipe: &dyn Recipe, summary: &Summary) -> Option<String> {
     let asked = recipe.common().average_degree;
     let came = summary.edges as f64 / summary.nodes.max(1) as f64;

@@ -12,7 +12,7 @@ use crate::flags::{EdgeListFlags, EdgeListIds, ImportFlags, SelfLoops, ThirdColu
 use crate::ui::work::Work;
 use crate::ui::{format, out};
 
-/// Reads the graph, writes the dataset, and says what it is and how long that took.
+/// Reads the graph, writes the dataset, and prints a summary and the time taken.
 pub fn run(flags: &ImportFlags) -> anyhow::Result<()> {
     super::clean_up_on_signals()?;
     let options = ImportOptions {

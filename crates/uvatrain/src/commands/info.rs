@@ -1,4 +1,4 @@
-//! `uvatrain info`: what a dataset holds.
+//! `uvatrain info`: the contents of a dataset.
 
 use serde::Serialize;
 use uva_graph::{Csc, Dataset, Labels, Split, Verification, Verify};
@@ -8,7 +8,7 @@ use crate::ui::table::Table;
 use crate::ui::{format, out};
 use uva_runtime::spec::ByteSize;
 
-/// Opens the dataset, checks it, and prints what it holds.
+/// Opens the dataset, checks it, and prints its contents.
 pub fn run(flags: &InfoFlags) -> anyhow::Result<()> {
     let how = if flags.verify { Verify::FullWithFeatures } else { Verify::Stamp };
     let dataset = Dataset::open_verified(&flags.data, how)?;

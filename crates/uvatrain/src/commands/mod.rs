@@ -28,7 +28,7 @@ use self::ending::clean_up_on_signals;
 use crate::flags::{BenchCommand, Command};
 use crate::models::Models;
 
-/// What a command needs of the machine, to be looked for before it starts.
+/// The machine's resources that a command needs, checked before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Needs {
     /// It starts or looks for processes.
@@ -62,7 +62,7 @@ fn needs(command: &Command) -> Needs {
     Needs { proc, threads }
 }
 
-/// Runs the command that was asked for, in a program with these models.
+/// Runs the given command, in a program with these models.
 pub fn run(command: Command, models: Option<Models>) -> anyhow::Result<()> {
     let done = run_to_its_end(command, models);
     ending::leave_to_signal();

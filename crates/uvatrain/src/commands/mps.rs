@@ -8,7 +8,7 @@ use uva_runtime::mps::{self, MpsError, Running, Status, Stopped};
 use crate::flags::{MpsCommand, MpsCommon, MpsStartFlags};
 use crate::ui::out;
 
-/// Does what was asked for.
+/// Runs the given command.
 pub fn run(command: &MpsCommand) -> anyhow::Result<()> {
     match command {
         MpsCommand::Start(flags) => start(flags),
@@ -82,7 +82,7 @@ struct Started {
     advice: Option<String>,
 }
 
-/// What a program has to have in its environment to use the daemon. The share is each program's own matter.
+/// The environment variables with which a program uses the daemon. Each program sets its own share.
 fn exports(running: &Running) -> Vec<(String, String)> {
     let all = running.client_environment(100).into_iter();
     all.filter(|(name, _)| name != "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE").collect()

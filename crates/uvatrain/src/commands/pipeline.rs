@@ -1,4 +1,4 @@
-//! What the commands share that start the whole pipeline: `train` and `run`.
+//! Shared code of the commands that start the whole pipeline: `train` and `run`.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -47,8 +47,8 @@ pub fn loader_options(
     Ok(options)
 }
 
-/// The backend's flags as the runtime takes them. With caches on a GPU it is measured where to sample, unless that was
-/// said: a cache of lists is of use to a sampler on the GPU only.
+/// The backend's flags as the runtime takes them. With caches on a GPU, a measurement decides where to sample, unless a
+/// flag does: only a sampler on the GPU can use a list cache.
 pub fn backend_options(backend: &BackendFlags, cache: &CacheFlags) -> BackendOptions {
     let mut options = backend.options();
     let cached = cache.gpu_cache.is_some() || cache.plan.is_some();
@@ -58,7 +58,7 @@ pub fn backend_options(backend: &BackendFlags, cache: &CacheFlags) -> BackendOpt
     options
 }
 
-/// The metrics' file and port, the timeline and the view, all told everything.
+/// The metrics' file and port, the timeline and the view; each receives all events.
 pub struct Observers<'a> {
     metrics: Option<MetricsFile>,
     trace: Option<TraceFile>,
@@ -66,7 +66,7 @@ pub struct Observers<'a> {
     view: &'a mut progress::Training,
 }
 
-/// Where a run is told besides the terminal.
+/// Where a run is reported besides the terminal.
 pub struct Outputs<'f> {
     pub metrics: Option<&'f Path>,
     /// The metrics go on where they ended.
@@ -76,10 +76,10 @@ pub struct Outputs<'f> {
 }
 
 impl<'a> Observers<'a> {
-    /// Opens what is asked for, and says where figures can be had.
+    /// Opens the requested outputs, and prints where the figures are served.
     ///
     /// # Errors
-    /// Naming the option whose file or address cannot be had.
+    /// Names the option whose file or address is unavailable.
     pub fn open(outputs: &Outputs<'_>, view: &'a mut progress::Training) -> Result<Self, RuntimeError> {
         let metrics = outputs.metrics.map(|path| MetricsFile::open(path, outputs.append)).transpose()?;
         let trace = outputs.trace.map(TraceFile::create).transpose()?;
@@ -90,7 +90,7 @@ impl<'a> Observers<'a> {
         Ok(Self { metrics, trace, listener, view })
     }
 
-    /// Whether somebody besides the terminal wants to hear of each batch.
+    /// Whether any observer besides the terminal needs an event per batch.
     pub fn want_events(&self) -> bool {
         self.metrics.is_some() || self.trace.is_some() || self.listener.is_some()
     }

@@ -20,7 +20,7 @@ use crate::flags::PlanFlags;
 use crate::ui::out;
 use crate::ui::work::Work;
 
-/// Plans, prints, and writes what was asked for.
+/// Plans, prints, and writes the requested files.
 pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     flags.loader.check()?;
     flags.backend.check()?;
@@ -76,7 +76,7 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What would fail only behind all the work.
+/// Early checks for errors that would otherwise appear only after all the work.
 fn check_outputs(flags: &PlanFlags) -> anyhow::Result<()> {
     for (option, path) in [("--out", &flags.out), ("--svg", &flags.svg)] {
         let folder = path.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());

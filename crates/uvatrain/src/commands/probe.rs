@@ -7,7 +7,7 @@ use crate::flags::ProbeArgs;
 use crate::models::Models;
 use crate::ui::out;
 
-/// Looks and prints. A program without models says nothing of libtorch.
+/// Probes and prints. A program without models omits libtorch.
 pub fn run(args: &ProbeArgs, models: Option<Models>) -> anyhow::Result<()> {
     let torch_on_gpu = models.map_or((|| Ok(())) as fn() -> _, |models| models.torch_on_gpu);
     out::json(&if args.driver_only { Probe::of_driver() } else { Probe::here(torch_on_gpu) })

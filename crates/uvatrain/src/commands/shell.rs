@@ -13,7 +13,7 @@ pub fn completions(flags: &CompletionsFlags) -> anyhow::Result<()> {
     out::script(&String::from_utf8(script).context("the completions are no text")?)
 }
 
-/// What people call. That a command is hidden from help does not hide it from every shell.
+/// The commands for users. Hiding a command from help does not hide it from every shell.
 fn without_roles() -> Command {
     let all = Cli::command();
     let shown = all.get_subcommands().filter(|command| !command.is_hide_set());

@@ -17,7 +17,7 @@ use crate::models::Models;
 use crate::ui::{log, out, progress, summary};
 use uva_runtime::machine::share_of_cores;
 
-/// Trains a built-in model: in processes, of which `uvatrain-consumer` has the model, or with `--in-process` in that
+/// Trains a built-in model: in processes, where `uvatrain-consumer` has the model, or with `--in-process` in that
 /// program alone.
 pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
     flags.check()?;
@@ -135,13 +135,13 @@ fn training_options(flags: &TrainFlags) -> TrainingOptions {
     }
 }
 
-/// Threads of the model's arithmetic where nobody has asked for a number: half the cores.
+/// Default number of threads for the model's arithmetic: half the cores.
 fn usual_threads() -> usize {
     share_of_cores(2)
 }
 
-/// Trains in this process, which has the models: starts it anew unless its environment holds these variables already,
-/// since libtorch reads them when it is loaded, before `main`.
+/// Trains in this process, which has the models. It re-executes itself unless its environment already holds these
+/// variables, since libtorch reads them when it is loaded, before `main`.
 fn restart_with(environment: Vec<(String, String)>) -> anyhow::Result<()> {
     if environment.iter().all(|(name, value)| std::env::var_os(name).is_some_and(|is| is == value.as_str())) {
         return Ok(());

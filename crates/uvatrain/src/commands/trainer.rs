@@ -1,5 +1,5 @@
-//! The program that trains the built-in models, `uvatrain-consumer`, and the libtorch that it loads. Both are found, and
-//! the program is asked for its version, before a run starts anything.
+//! The program that trains the built-in models, `uvatrain-consumer`, and the libtorch that it loads. Before a run
+//! starts anything, both are located, and the program's version is checked.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,12 +14,12 @@ use crate::exit;
 
 /// Its name, beside `uvatrain`.
 pub const PROGRAM: &str = "uvatrain-consumer";
-/// What installs both programs.
+/// The command that installs both programs.
 pub const INSTALL: &str = "./scripts/setup/libtorch.sh && cargo install --path crates/uvatrain";
-/// What brings a libtorch.
+/// The command that installs libtorch.
 pub const LIBTORCH: &str = "./scripts/setup/libtorch.sh, or python3 -m pip install torch==2.11.0";
 
-/// What `uvatrain-consumer --version` prints: launcher and consumer share layouts that no message describes.
+/// The output of `uvatrain-consumer --version`. It must match, because launcher and consumer share implicit layouts.
 pub fn identity() -> String {
     format!("{PROGRAM} {} (protocol {PROTOCOL})", env!("CARGO_PKG_VERSION"))
 }
@@ -33,7 +33,7 @@ pub fn path() -> anyhow::Result<PathBuf> {
 /// The libtorch in force.
 ///
 /// # Errors
-/// What the machine lacks, with every place that was looked at.
+/// What the machine lacks, with every searched place.
 pub fn libtorch(option: Option<&Path>) -> anyhow::Result<Libtorch> {
     libtorch::find(option, AskPython::Yes).map_err(|missing| {
         exit::lacking(format!(
@@ -44,10 +44,10 @@ pub fn libtorch(option: Option<&Path>) -> anyhow::Result<Libtorch> {
     })
 }
 
-/// The program, and what it needs in its environment to load the libtorch that `option` names or that is found.
+/// The program, and the environment that it needs to load libtorch: the one that `option` names, or the one found.
 ///
 /// # Errors
-/// What the machine lacks: the program, one of this version, or libtorch.
+/// What the machine lacks: the program, its matching version, or libtorch.
 pub fn find(option: Option<&Path>) -> anyhow::Result<TrainerProgram> {
     let path = path()?;
     if !path.is_file() {

@@ -1,4 +1,4 @@
-//! What is said after a dataset was written.
+//! The message after a dataset was written.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use uva_graph::{Dataset, Labels, Split, Verify};
 use crate::ui::{format, out};
 use uva_runtime::spec::ByteSize;
 
-/// Says what lies in `path` now, how long it took, and what to do with it.
+/// Prints the contents of `path`, the time taken, and the next steps.
 pub fn say(path: &Path, took: Duration) -> anyhow::Result<()> {
     let dataset = Dataset::open_verified(path, Verify::HeadersOnly)?;
     let count = |n: usize| format::count(n as u64);
@@ -28,7 +28,7 @@ pub fn say(path: &Path, took: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What can be done with a dataset, and what cannot for want of labels or training nodes.
+/// The possible next steps with a dataset, and those that it lacks labels or training nodes for.
 fn next(dataset: &Dataset, path: &Path) -> Vec<String> {
     let path = path.display();
     let labelled = match dataset.labels() {
@@ -58,7 +58,7 @@ fn next(dataset: &Dataset, path: &Path) -> Vec<String> {
     lines
 }
 
-/// Bytes of the files in a directory, or nothing where that cannot be told.
+/// Bytes of the files in a directory, or `None` if they cannot be read.
 fn bytes(directory: &Path) -> Option<u64> {
     std::fs::read_dir(directory).ok()?.map(|entry| Some(entry.ok()?.metadata().ok()?.len())).sum()
 }

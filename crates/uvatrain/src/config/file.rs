@@ -53,11 +53,11 @@ impl File {
     }
 }
 
-/// Reads the file, and checks every section and every name, also those of other commands than the one that runs: a
-/// mistyped name would else be found when it is missed.
+/// Reads the file, and checks every section and every name, also of commands other than the one that runs. Otherwise a
+/// mistyped name would go unnoticed until its option is missed.
 ///
 /// # Errors
-/// Where the file cannot be read, is no TOML, or names a command or an option that there is not.
+/// If the file cannot be read, is not TOML, or names an unknown command or option.
 pub fn read(root: &Command, path: &Path) -> Result<File, Problem> {
     let text = read_regular_text(path, MOST_BYTES).map_err(|error| unreadable(path, &error))?;
     parse(root, path, &text)
@@ -162,7 +162,7 @@ pub fn options(command: &Command) -> impl Iterator<Item = &Arg> {
     })
 }
 
-/// What the item sets the option to, or what it should have been.
+/// The option's value from the item, or an error that names the expected type.
 fn setting(argument: &Arg, item: &Item) -> Result<Setting, &'static str> {
     let value = item.as_value().ok_or("one value")?;
     if matches!(argument.get_action(), ArgAction::SetTrue) {

@@ -1,9 +1,9 @@
 //! `--config FILE` and `--print-config`: options kept in a file, under the names that they have on the command line.
 //!
 //! A file has a section for each command, `[train]`, `[bench.sample]`, and in it options without their dashes. [`file`]
-//! reads it; what it says becomes words of the command line, in front of those that were typed, and only options that
-//! were not typed, so that there is one parser and one set of checks for both ([`words`]). [`print`] writes the options
-//! in force as such a section.
+//! reads it. Its options become words of the command line, in front of the typed ones, unless they were typed too
+//! ([`words`]). So both share one parser and one set of checks. [`print`] writes the options in force as such a
+//! section.
 
 mod file;
 mod print;
@@ -18,7 +18,7 @@ use uva_graph::shown;
 use crate::flags::Cli;
 use crate::{exit, ui};
 
-/// What the command line asks for.
+/// The request of the command line.
 #[derive(Debug)]
 pub enum Asked {
     /// To run a command.
@@ -30,16 +30,16 @@ pub enum Asked {
 /// Why it asks for nothing.
 #[derive(Debug)]
 pub enum Refusal {
-    /// What clap says of it, help and version among it, and where the option stands that it is about, if in a file.
+    /// Clap's answer, including help and version, and the place of the option in question if it is in a file.
     Usage(clap::Error, Option<String>),
-    /// What is wrong with the file.
+    /// A problem with the file.
     Problem(exit::Problem),
 }
 
 /// Reads the command line, and the file that it names.
 ///
 /// # Errors
-/// Where help is asked for, and where anything is wrong.
+/// For help and version, and for any mistake.
 pub fn parse(typed: Vec<OsString>) -> Result<Asked, Refusal> {
     let root = Cli::command();
     let line = words::Line::new(&root, &typed);
@@ -69,8 +69,8 @@ pub fn parse(typed: Vec<OsString>) -> Result<Asked, Refusal> {
     Cli::try_parse_from(&all).map(|cli| Asked::Command(Box::new(cli))).map_err(at_fault)
 }
 
-/// The error as a terminal may have it. Clap repeats words of the command line as they stand, between colours of its own:
-/// where a word has control characters, the same mistake is made with the words as they are shown.
+/// The error, safe for a terminal. Clap repeats words of the command line verbatim, between colours of its own. If a
+/// word has control characters, parsing is repeated with the escaped words to get the same error.
 fn fit_for_a_terminal(error: clap::Error, words: &[OsString]) -> clap::Error {
     let shown: Vec<OsString> = words
         .iter()
@@ -83,14 +83,14 @@ fn fit_for_a_terminal(error: clap::Error, words: &[OsString]) -> clap::Error {
         return error;
     }
     Cli::try_parse_from(shown).err().unwrap_or_else(|| {
-        // With other words there is no mistake. Without the colours nothing is left but text.
+        // The escaped words parse without error. Stripping the colours leaves plain text.
         clap::Error::raw(error.kind(), shown::lines(&error.to_string()).into_owned())
     })
 }
 
 impl Refusal {
-    /// Says it; returns the exit code. Help and version go to stdout and are a success, all else goes to stderr. A
-    /// write may fail (a closed pipe): there is nobody left to tell.
+    /// Prints it and returns the exit code. Help and version go to stdout and are a success; all else goes to stderr. A
+    /// failed write (a closed pipe) is ignored: there is no reader left.
     pub fn say(self) -> u8 {
         match self {
             Refusal::Usage(error, place) => {

@@ -12,7 +12,7 @@ use super::file::options;
 /// there: what they are is no option.
 ///
 /// # Errors
-/// What clap says where a word is wrong.
+/// Clap's error for a wrong word.
 pub fn in_force(root: Command, path: &[String], words: Vec<OsString>) -> Result<String, clap::Error> {
     let mut root = without_requirements(root, path);
     let matches = root.try_get_matches_from_mut(words)?;

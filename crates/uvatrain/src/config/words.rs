@@ -1,4 +1,4 @@
-//! The command line as words: what stands in it, before anything is parsed.
+//! The command line as words, before anything is parsed.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;

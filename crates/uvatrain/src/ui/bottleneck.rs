@@ -1,4 +1,4 @@
-//! What held a run up, by what its roles did with their time: the one rule of the report and of a run's last lines.
+//! Finds a run's bottleneck from how its roles spent their time. The report and a run's last lines share this rule.
 
 use uva_runtime::metrics::{RoleTimes, Roles};
 
@@ -17,7 +17,7 @@ pub struct RoleSum {
 }
 
 impl RoleSum {
-    /// What a run's end tells of a role.
+    /// A role's sums from the run's end.
     pub fn of(times: &RoleTimes) -> RoleSum {
         RoleSum {
             processes: times.processes,
@@ -49,7 +49,7 @@ pub fn bottleneck(sums: &[RoleSum; 3]) -> Option<usize> {
     (sums[busiest].working() > 0.0).then_some(busiest)
 }
 
-/// What held a run up.
+/// A run's bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldUpBy {
     /// The others wait for this role.
@@ -60,7 +60,7 @@ pub enum HeldUpBy {
     Elsewhere(usize),
 }
 
-/// What held the run up whose roles did this; `None` where none did anything.
+/// The bottleneck of a run whose roles have these sums; `None` if no role did anything.
 pub fn held_up_by(sums: &[RoleSum; 3]) -> Option<HeldUpBy> {
     let busiest = bottleneck(sums)?;
     Some(if sums[busiest].working() >= 0.6 {

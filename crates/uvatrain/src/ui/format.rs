@@ -32,7 +32,7 @@ pub fn seconds(seconds: f64) -> String {
 
 /// Seconds that are only guessed, as a clock shows them: `0:42`, `3:05`, `3:07:12`.
 pub fn clock(seconds: f64) -> String {
-    // What is beyond numbers is beyond clocks.
+    // The conversion saturates.
     let whole = seconds.max(0.0).round() as u64;
     let (hours, minutes, seconds) = (whole / 3600, whole % 3600 / 60, whole % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }

@@ -1,7 +1,7 @@
-//! The program's own trace on stderr: warnings, and what `UVATRAIN_LOG` or `RUST_LOG` asks for besides.
+//! The program's own trace on stderr: warnings, and all that `UVATRAIN_LOG` or `RUST_LOG` enables.
 //!
-//! Every process of a run inherits the variables and has its own trace, so each line says whose it is: the role, as
-//! [`name_process`] was told it, or the thread's where roles are threads.
+//! Every process of a run inherits the variables and has its own trace. So each line names its origin: the role given
+//! to [`name_process`], or the thread where roles are threads.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -19,12 +19,12 @@ use uva_graph::shown;
 
 use super::out;
 
-/// The variables that say what is shown, in `tracing-subscriber`'s directives: `debug`, or `uva_runtime=trace`. The
-/// first that is set counts, whatever the second says.
+/// The variables that select the output, in `tracing-subscriber`'s directives: `debug`, or `uva_runtime=trace`. The
+/// first one set takes precedence.
 const FILTERS: [&str; 2] = ["UVATRAIN_LOG", "RUST_LOG"];
 /// The variable that says how: `text` or `json`.
 const FORMAT: &str = "UVATRAIN_LOG_FORMAT";
-/// What is shown where nothing was said.
+/// The default filter.
 const USUAL: &str = "warn";
 
 /// Who this process is.
@@ -36,8 +36,9 @@ pub fn name_process(name: impl Into<String>) {
     let _ = NAME.set(name.into());
 }
 
-/// Sends traces to stderr. They are coloured where what clap says is: on a terminal, unless `NO_COLOR`, `CLICOLOR` or
-/// `TERM` say otherwise, and where `CLICOLOR_FORCE` does. A variable that cannot be read is told and passed over.
+/// Sends traces to stderr. They are coloured under the same conditions as clap's output: on a terminal, unless
+/// `NO_COLOR`, `CLICOLOR` or `TERM` say otherwise, or if `CLICOLOR_FORCE` says so. An invalid variable is reported and
+/// ignored.
 pub fn install() {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let (json, complaint) = match variable(FORMAT).as_deref() {
@@ -61,18 +62,18 @@ pub fn install() {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(coloured)
-        // It would tell of a stderr that is closed on that very stderr, and panic.
+        // It would report a closed stderr on that same stderr, and panic.
         .log_internal_errors(false)
         .event_format(Line { json });
     // A second call would fail, and changes nothing.
     let _ = log.try_init();
-    // Whoever started a role has said it.
+    // The process that started a role has reported it.
     if !is_role() {
         complaint.iter().chain(&misread).for_each(|line| out::say(&format!("uvatrain: {line}")));
     }
 }
 
-/// Whether a launcher has started this process; it is asked before the command line is parsed.
+/// Whether a launcher has started this process. Called before the command line is parsed.
 fn is_role() -> bool {
     std::env::args_os().skip(2).any(|word| word.to_str().is_some_and(|word| word.starts_with("--channel=")))
 }

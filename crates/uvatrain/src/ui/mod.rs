@@ -1,4 +1,4 @@
-//! What people see: lines and bars on stderr, tables and JSON on stdout.
+//! The user interface: lines and bars on stderr, tables and JSON on stdout.
 
 pub mod bottleneck;
 pub mod format;

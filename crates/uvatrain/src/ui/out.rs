@@ -1,5 +1,5 @@
-//! Results on stdout, where nothing else is ever written, and lines for people on stderr. What others have put into
-//! names and messages is made fit for a terminal here ([`uva_graph::shown`]).
+//! Results go to stdout, and nothing else does; lines for people go to stderr. Names and messages from outside are made
+//! safe for a terminal here ([`uva_graph::shown`]).
 
 use std::io::{self, IsTerminal, Write};
 

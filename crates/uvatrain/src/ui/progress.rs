@@ -1,4 +1,4 @@
-//! What one sees while a model trains: a bar that moves on a terminal, and a line per epoch everywhere.
+//! The view of a training run: a moving bar on a terminal, and a line per epoch everywhere.
 
 use std::time::Instant;
 
@@ -17,13 +17,13 @@ pub struct Training {
     /// Hidden where stderr is no terminal; then only whole lines are printed.
     bar: ProgressBar,
     pass: Option<Pass>,
-    /// What epochs have taken, for how long the others will.
+    /// The epochs' durations so far, to estimate the others.
     timed: Epochs,
     /// Batches per second of the last training pass, for its epoch's line.
     rate: f64,
     epochs: u32,
     bottleneck: String,
-    /// Only batches are seen: whoever trains keeps losses and accuracies to itself.
+    /// Only batches are visible: the trainer does not share losses and accuracies.
     batches_alone: bool,
 }
 
@@ -137,8 +137,8 @@ fn prefix(progress: &Progress) -> String {
     }
 }
 
-/// One figure of the pass, so that a terminal of 80 columns has room for what follows: the loss of training, whose
-/// accuracy the epoch's line has, and the accuracy of an evaluation.
+/// One figure per pass, so that the rest fits in a terminal of 80 columns. In training it is the loss (the epoch's line
+/// has the accuracy), in an evaluation the accuracy.
 fn message(progress: &Progress, rate: f64, left: Option<f64>, busiest: &str) -> String {
     let figure = match progress.split {
         Split::Train => format!("loss {:.4}", progress.loss),

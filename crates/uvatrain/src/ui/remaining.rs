@@ -5,7 +5,7 @@ use std::time::Instant;
 use uva_graph::Split;
 use uva_runtime::metrics::Progress;
 
-/// What an epoch takes.
+/// The duration of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EpochTime {
     /// Seconds from one epoch's first batch to the next one's.
@@ -17,7 +17,7 @@ pub struct EpochTime {
 /// The epochs of a run as they go by.
 #[derive(Debug, Default)]
 pub struct Epochs {
-    /// The epoch under way.
+    /// The current epoch.
     current: Option<Current>,
     /// The last one that was seen whole, or as much as is known of the first.
     known: Option<EpochTime>,
@@ -59,15 +59,15 @@ impl Epochs {
         self.current = Some(Current { trained: if done { Some(now) } else { current.trained }, ..current });
     }
 
-    /// What an epoch of this run takes, once there is something to tell by.
+    /// The duration of an epoch of this run, once it can be estimated.
     pub fn known(&self) -> Option<EpochTime> {
         self.known
     }
 }
 
-/// Seconds that a run will still take: the pass under way at `rate` batches a second (0: not known yet), and the epochs
-/// behind it. Where early stopping may end it, that is the most. `None` where there is nothing to tell by, or nobody
-/// knows how many epochs follow.
+/// Remaining seconds of a run: the current pass at `rate` batches a second (0: not known yet), and the epochs behind
+/// it. With early stopping it is an upper bound. `None` if there is no basis for an estimate, or the number of epochs
+/// is unknown.
 pub fn remaining(progress: &Progress, rate: f64, known: Option<EpochTime>) -> Option<f64> {
     let Progress { split, epoch, epochs, batch, batches, .. } = *progress;
     if epochs == 0 {
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(remaining(&at(Split::Test, 0, 1), 0.0, KNOWN), None);
         let endless = Progress { epochs: 0, ..at(Split::Train, 7, 50) };
         assert_eq!(remaining(&endless, 5.0, KNOWN), None);
-        // At the first batch of a pass its speed is not known, and what an epoch takes is.
+        // At the first batch of a pass its speed is unknown, but the duration of an epoch is known.
         assert_eq!(remaining(&at(Split::Train, 3, 1), 0.0, KNOWN), Some(60.0));
         assert_eq!(remaining(&at(Split::Valid, 3, 1), 0.0, KNOWN), Some(40.0));
     }
@@ -158,7 +158,7 @@ mod tests {
         };
         assert_eq!(seen(3, 80, 0), None);
         assert_eq!(seen(3, 100, 10), Some(50.0));
-        // Its own length says nothing of the others.
+        // Its own length does not predict the others'.
         assert_eq!(seen(4, 1, 12), Some(50.0));
     }
 }

@@ -1,4 +1,4 @@
-//! The end of a run: what came out, where the time went, where the metrics are.
+//! The end of a run: its results, where the time went, where the metrics are.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::format;
 use super::table::Table;
 use uva_runtime::spec::ByteSize;
 
-/// What else is known of a run at its end.
+/// Further facts about a run at its end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Besides<'p> {
     /// The file that `--metrics` asked for.
@@ -36,7 +36,7 @@ pub fn of_run(end: &End, besides: &Besides<'_>) -> String {
     text
 }
 
-/// One row per role: its processes, the three ways its time went, its memory.
+/// One row per role: its processes, its time in three parts, its memory.
 pub fn roles(roles: &Roles) -> String {
     let mut table = Table::with_heading(&[
         "role",
@@ -64,8 +64,7 @@ pub fn roles(roles: &Roles) -> String {
     table.render()
 }
 
-/// One row per process: what it had of memory as its work ended. Only of what is its own there is as much as the rows
-/// come to.
+/// One row per process: its memory at the end of its work. Only private memory adds up over the rows.
 pub fn memory(processes: &[ProcessMemory]) -> String {
     let mut table =
         Table::with_heading(&["process", "resident", "its own", "mapped files", "shared memory", "peak"]);
@@ -148,7 +147,7 @@ fn more_threads(end: &End, besides: &Besides<'_>) -> Option<(usize, u64)> {
     Some((threads, more_train_threads(held_up, threads as u64)?))
 }
 
-/// What caches hit, those epochs apart that they were chosen by.
+/// The caches' hits, without the epochs from which the caches were chosen.
 fn caches(cache: &CacheOutcome, fact: &mut dyn FnMut(&str, String)) {
     let hit = |what: &str, got: Option<f64>, expected: f64| {
         let expected = format::percent(expected);
@@ -252,7 +251,7 @@ mod tests {
         assert!(text.contains("3, stopped early"), "{text}");
         assert!(text.contains("run.jsonl"), "{text}");
         assert!(!text.contains("best validation") && !text.contains("checkpoint"), "{text}");
-        // What was not trained has no speed.
+        // Without training there is no speed.
         let idle = End { batches: 0, batches_per_second: None, bottleneck: None, ..end() };
         let text = of_run(&idle, &besides);
         assert!(!text.contains("speed") && !text.contains("bottleneck") && !text.contains("NaN"), "{text}");

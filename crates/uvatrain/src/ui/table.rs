@@ -2,7 +2,7 @@
 
 use uva_graph::shown;
 
-/// A table of text: the first column flush left, the others flush right unless told otherwise.
+/// A table of text: the first column flush left, the others flush right by default.
 #[derive(Debug, Default)]
 pub struct Table {
     rows: Vec<Vec<String>>,
@@ -23,7 +23,7 @@ impl Table {
         table
     }
 
-    /// Adds a row. A cell is one line, whatever it holds.
+    /// Adds a row. A cell always stays one line.
     pub fn row<S: AsRef<str>>(&mut self, cells: &[S]) {
         self.rows.push(cells.iter().map(|cell| shown::word(cell.as_ref()).into_owned()).collect());
     }

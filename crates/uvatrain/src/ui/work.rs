@@ -14,7 +14,7 @@ const TICK: Duration = Duration::from_millis(125);
 #[derive(Debug)]
 pub struct Work {
     bar: ProgressBar,
-    /// What moves it, where nothing else does: it ends with the sender.
+    /// The thread that ticks it, if nothing else does: it ends with the sender.
     ticks: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
 }
 
@@ -40,7 +40,7 @@ impl Work {
         Work { bar, ticks }
     }
 
-    /// Does something that writes to the terminal, with the bar out of its way.
+    /// Runs `say`, which writes to the terminal, with the bar hidden.
     pub fn beside(&self, say: impl FnOnce()) {
         self.bar.suspend(say);
     }

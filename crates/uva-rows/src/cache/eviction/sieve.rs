@@ -1,9 +1,9 @@
 //! SIEVE (Zhang et al., NSDI 2024): first in, first out, except that a hand passes over rows that were hit.
 //!
 //! Rows queue in the order in which they came. A hit marks its row as visited and moves nothing. For an eviction the
-//! hand goes from the oldest row (the tail) towards the newest (the head): it clears the mark of each visited row and
-//! evicts the first row without one. It stays where it is until the next eviction, and begins at the tail again when it
-//! has passed the head.
+//! hand moves from the oldest row (the tail) towards the newest (the head). It clears the mark of each visited row and
+//! evicts the first row without one. It then stays there until the next eviction, and wraps to the tail when it has
+//! passed the head.
 
 use super::policy::Eviction;
 use super::slots::Order;
@@ -110,7 +110,7 @@ mod tests {
         // The hand clears the mark of 1, and evicts 2.
         slots.insert_misses(&[4]);
         assert_eq!(cached(&slots), [1, 3, 4]);
-        // It goes on from there: 3, then 4; past the head it begins at the tail, with 1.
+        // The hand continues from there: 3, then 4. Past the head it wraps to the tail, at 1.
         slots.insert_misses(&[5]);
         assert_eq!(cached(&slots), [1, 4, 5]);
         slots.insert_misses(&[6]);

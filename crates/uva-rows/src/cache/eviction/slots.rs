@@ -5,18 +5,18 @@ use uva_cuda::kernels::cache::CacheInsertion;
 use crate::cache::slot_map::{NO_SLOT, SlotMap, check_capacity};
 use crate::error::GatherError;
 
-/// The order in which slots are used: what a policy adds to [`Slots`].
+/// The order in which slots are used, which a policy adds to [`Slots`].
 pub(super) trait Order: Send + std::fmt::Debug + 'static {
     /// Whether [`Order::hit`] does anything: otherwise hits are not passed on.
     const SEES_HITS: bool;
 
-    /// For so many slots, all free; at least one.
+    /// For `capacity` free slots, at least one.
     fn new(capacity: usize) -> Self;
 
     /// A lookup found a row in this slot.
     fn hit(&mut self, slot: usize);
 
-    /// The slot for a row that comes in: a free one, or else one whose row is evicted.
+    /// The slot for an inserted row: a free one, or else one whose row is evicted.
     fn next_slot(&mut self) -> usize;
 }
 
@@ -28,11 +28,11 @@ pub trait EvictingSlots: Send + std::fmt::Debug {
     /// The slot of each row of the table; negative for a row that has none.
     fn map(&self) -> &[i32];
 
-    /// Takes in the misses of a batch, in the order of the batch, after all its rows have been looked up: a row that
-    /// this very batch evicts was still a hit. An id that is no row of the table leaves everything as it is.
+    /// Inserts the misses of a batch, in batch order, after all its rows have been looked up. So a row that this batch
+    /// itself evicts still counted as a hit. An id that is no row of the table changes nothing.
     ///
-    /// Returns the slots that changed, each once, with the row before the batch and the row after it. No row is among
-    /// them twice, neither as evicted nor as inserted.
+    /// Returns each changed slot once, with its row before and after the batch. No row occurs twice, neither as evicted
+    /// nor as inserted.
     fn insert_misses(&mut self, ids: &[i64]) -> &[CacheInsertion];
 }
 

@@ -13,12 +13,12 @@ use crate::cuda::slot::{Plan, SlotShape};
 use crate::source::{Origin, Ticket};
 
 pub(super) struct Held<S> {
-    /// Dropped before the stream and the buffer that its work uses; nothing of it is under way then.
+    /// Dropped before the stream and the buffer that its work uses. None of its work is in flight then.
     pub source: S,
     pub stream: Stream,
     pub kernels: GatherKernels,
     pub slots: Vec<Slot>,
-    /// Completed fills that nobody has asked for yet, by their numbers.
+    /// Completed fills that have not been collected yet, by their numbers.
     pub finished: Vec<(u64, Fill)>,
     pub fills: u64,
     pub shape: SlotShape,
@@ -83,12 +83,12 @@ impl<S: DeviceSource> Held<S> {
         }
         // SAFETY: the report's bytes in the slot, as above.
         unsafe { kernels.begin(stream, report_address)? };
-        // SAFETY: the ids were copied to their place before, in this stream; the rows are the slot's own and end within
-        // it (`Plan::new`); the report was prepared just now. A slot is its own lane, used again behind `reclaim`.
+        // SAFETY: the ids were copied to their place before, in this stream. The rows are the slot's own and end within
+        // it (`Plan::new`). The report was prepared just now. A slot is its own lane, reused only after `reclaim`.
         let on_device = unsafe { DevicePlace::new(slot, stream, ids_address, features, report_address) };
         let ticket = source.submit(ids, on_device).map_err(|error| match error {
             FillError::Cuda(error) => error,
-            // Work is under way already.
+            // Work is already in flight.
             error => CudaError::System(error.to_string()),
         })?;
         *pending = Some(Pending { number: self.fills, stamp: place.stamp, rows: plan.count, ticket });
@@ -114,9 +114,8 @@ impl<S: DeviceSource> Held<S> {
         self.harvest(slot)
     }
 
-    /// Whether the slot's staging buffer has room for that batch. It is not made here: the driver may let whoever takes
-    /// or frees page-locked memory wait for all that is queued, other streams' work too, and that may wait for this
-    /// host.
+    /// Whether the slot's staging buffer has room for that batch. It is not allocated here: allocating or freeing
+    /// page-locked memory may wait for all queued work, on other streams too, and that work may wait for this host.
     pub fn check_room(&self, slot: usize, plan: &Plan) -> Result<(), FillError> {
         let room = self.slots[slot].staging.as_ref().map(PinnedBuffer::bytes);
         let needed = plan.staged;
@@ -130,7 +129,7 @@ impl<S: DeviceSource> Held<S> {
         )))
     }
 
-    /// Takes in the report of a fill that has run, whose `done` has been reached.
+    /// Reads the report of a completed fill, whose `done` has been reached.
     fn harvest(&mut self, slot: usize) -> Result<(), FillError> {
         let state = &mut self.slots[slot];
         let Some(pending) = state.pending.take() else { return Ok(()) };

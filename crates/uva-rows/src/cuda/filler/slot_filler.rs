@@ -17,9 +17,8 @@ use crate::source::{RowSource, RowsRead, Ticket};
 
 /// Fills slots of device memory: a batch's arrays, copied, and the rows of its ids, from a source.
 ///
-/// Everything is enqueued, on streams whose order the device keeps; the host goes on at once. It waits for the GPU only
-/// where a staging buffer that it must write next is still being read. A source on the CPU gathers its rows before
-/// `submit` returns.
+/// All work is enqueued on streams, and the host continues at once. It waits for the GPU only if the staging buffer
+/// that it writes next is still being read. A source on the CPU gathers its rows before `submit` returns.
 ///
 /// A producer submits batch after batch and asks for [`finished`](SlotFiller::finished) fills;
 /// [`wait`](RowSource::wait) is for one at a time.
@@ -33,7 +32,7 @@ pub struct SlotFiller<S: DeviceSource> {
 }
 
 impl<S: DeviceSource> SlotFiller<S> {
-    /// A filler of the slots in `buffer` with rows of `source`, on `stream`, which may be one of a partition.
+    /// A filler of the slots in `buffer` with rows of `source`. `stream` may belong to a partition.
     ///
     /// # Errors
     /// [`FillError::Layout`] when the slots don't lie in the buffer; [`FillError::Cuda`].
@@ -81,9 +80,9 @@ impl<S: DeviceSource> SlotFiller<S> {
         &mut self.held.source
     }
 
-    /// Makes room in every slot for arrays of so many bytes in all, each rounded up to 64, and in the source for the ids
-    /// that these can hold. It comes before the first fill: no fill takes page-locked memory, since that may make the
-    /// whole device wait.
+    /// Allocates staging room in every slot for arrays of `bytes` bytes in total, each array counted rounded up to 64.
+    /// The source gets room for as many ids as these can hold. Call it before the first fill: fills never allocate
+    /// page-locked memory, since that may stall the whole device.
     ///
     /// # Errors
     /// [`FillError::Layout`] after the first fill; [`FillError::Cuda`].
@@ -115,9 +114,9 @@ impl<S: DeviceSource> SlotFiller<S> {
         self.note(result)
     }
 
-    /// Waits for all that was enqueued, and gives the fills that have completed since the last call, in order.
+    /// Waits for all enqueued work, and returns the fills that have completed since the last call, in order.
     ///
-    /// Only where whoever records the events waited for is alive: see [`SlotFiller::abandon`].
+    /// Call it only while the process that records the awaited events is alive: see [`SlotFiller::abandon`].
     ///
     /// # Errors
     /// As [`SlotFiller::finished`].
@@ -127,9 +126,9 @@ impl<S: DeviceSource> SlotFiller<S> {
         self.note(result)
     }
 
-    /// Lets go of everything without a word to the driver, and without freeing it: for the death of the process that
-    /// records the events which fills wait for. The device may wait for such an event for ever, and a wait for the
-    /// device as well. What is let go comes back when this process ends, which should be soon.
+    /// Leaks everything, without a driver call. It is for the death of the process that records the events that fills
+    /// wait for. The device may wait for such an event for ever, and so would a wait for the device. The memory is
+    /// freed when this process ends, which should be soon.
     pub fn abandon(mut self) {
         self.broken = Some("it was abandoned".to_owned());
     }
@@ -142,7 +141,7 @@ impl<S: DeviceSource> SlotFiller<S> {
         self.sound()?;
         self.held.stream.synchronize()?;
         self.broken = Some("its source was taken out".to_owned());
-        // SAFETY: taken once: `drop` leaves a broken filler's state alone. Nothing is under way.
+        // SAFETY: taken once: `drop` leaves a broken filler's state alone. Nothing is in flight.
         let held = unsafe { ManuallyDrop::take(&mut self.held) };
         Ok(held.source)
     }
@@ -154,7 +153,7 @@ impl<S: DeviceSource> SlotFiller<S> {
         }
     }
 
-    /// Remembers a failure of the driver: whatever was enqueued before it may still run, on buffers that must stay.
+    /// Records a failure of the driver: work enqueued before it may still run, on buffers that must stay allocated.
     fn note<T>(&mut self, result: Result<T, FillError>) -> Result<T, FillError> {
         if let Err(FillError::Cuda(error)) = &result {
             self.broken = Some(error.to_string());
@@ -166,12 +165,12 @@ impl<S: DeviceSource> SlotFiller<S> {
 /// In this order on the device: wait for `after`; copy the arrays; gather the rows; take misses into a dynamic cache;
 /// complete the report, the stamp last; record `ready`. The payload is free when `submit` returns.
 ///
-/// An id that is no row: a kernel's finding is in the report and in [`Fill::bad`], and an error of `wait`; a source on
+/// An id that is no row: a kernel notes it in the report and in [`Fill::bad`], and `wait` returns an error. A source on
 /// the CPU refuses it as [`FillError::Rows`] before anything is enqueued.
 ///
-/// `submit` gives [`FillError::Layout`], also where less was [reserved](SlotFiller::reserve_bytes), and
-/// [`FillError::Rows`] with nothing enqueued: the slot can be filled otherwise. After [`FillError::Cuda`], a failure of
-/// the driver, there is only [`FillError::Broken`].
+/// `submit` returns [`FillError::Layout`], also where less was [reserved](SlotFiller::reserve_bytes), and
+/// [`FillError::Rows`]. Nothing is enqueued then, and the slot can be filled in another way. After [`FillError::Cuda`],
+/// a failure of the driver, every call returns [`FillError::Broken`].
 impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
     fn rows(&self) -> usize {
         self.held.source.rows()
@@ -218,8 +217,8 @@ impl<S: DeviceSource> RowSource<SlotPlace<'_>> for SlotFiller<S> {
 
 impl<S: DeviceSource> Drop for SlotFiller<S> {
     fn drop(&mut self) {
-        // After a failure, or where a peer has died, the streams may never come to an end, and the device may yet use
-        // what is held here: then it stays until the process ends.
+        // After a failure or a peer's death, the streams may never finish, and the device may still use these buffers.
+        // Then they stay allocated until the process ends.
         if self.broken.is_none() && self.held.stream.synchronize().is_ok() {
             // SAFETY: dropped once, here, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.held) };

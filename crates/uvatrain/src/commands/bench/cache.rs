@@ -92,7 +92,7 @@ struct PolicyReport {
 }
 
 impl PolicyReport {
-    /// `rows` and `row_bytes`: what an epoch gathers.
+    /// `rows` and `row_bytes` describe the gathers of an epoch.
     fn of(hits: PolicyHits, rows: f64, row_bytes: f64) -> Self {
         let point = |point: &PolicyPoint| Point {
             size_percent: point.percent,
@@ -110,7 +110,7 @@ struct AllocationReport {
     budget_bytes: u64,
     lists: u64,
     rows: u64,
-    /// What a batch costs with it: milliseconds, or bytes over the link where no line fits (`in_bytes`).
+    /// The cost of a batch with it: milliseconds, or bytes over the link where no line fits (`in_bytes`).
     cost: f64,
     in_bytes: bool,
     prediction: Prediction,
@@ -119,7 +119,7 @@ struct AllocationReport {
     over_best: f64,
     /// And over that of the better single cache.
     over_single: f64,
-    /// What a list that is cached in part could add to the value of both caches, at most: its share.
+    /// Upper bound of the value that a partially cached list could add, as a share of the value of both caches.
     partial_list_gain: f64,
     /// Why lines did not fit, if they did not.
     notes: Vec<String>,
@@ -145,8 +145,8 @@ fn allocation(
     let cost_of = |points: &[SweepPoint]| points.iter().map(|point| point.cost).fold(f64::INFINITY, f64::min);
     let single = sweep.first().into_iter().chain(sweep.last()).map(|point| point.cost);
     let chosen = profile.allocate(budget, &plan.model);
-    // Picks are even over a list, so each of its bytes has the same value: the part of it that still fits is all that
-    // caching in part could add.
+    // Picks are uniform over a list, so each of its bytes has the same value. Partial caching could add at most the
+    // part of the list that still fits.
     let partial_list_gain = chosen.misfit.map_or(0.0, |(list, left)| {
         list.value as f64 * left as f64 / list.bytes.max(1) as f64 / chosen.value.max(1) as f64
     });

@@ -1,4 +1,4 @@
-//! `uvatrain bench pcie`: what the link to a GPU gives to gathers, next to what it gives to plain copies.
+//! `uvatrain bench pcie`: the throughput of gathers over the link to a GPU, compared with plain copies.
 
 mod plot;
 mod text;
@@ -119,8 +119,7 @@ impl Model {
     }
 }
 
-/// The share of what reads of whole lines reach that is left for rows of so many bytes, on a table that begins on a
-/// line.
+/// The share of the rate of whole-line reads that rows of the given bytes can reach, on a table that begins on a line.
 #[cfg(feature = "request-model")]
 fn ceiling(kernel: Kernel, row_bytes: usize) -> Option<f64> {
     use uva_kernel_sim::requests::{LINE_BYTES, Requests, of_rows};

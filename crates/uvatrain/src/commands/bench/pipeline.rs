@@ -23,7 +23,7 @@ struct Report {
     /// From one batch to the next, as the consumer gets them.
     batch_ms: Spread,
     bottleneck: &'static str,
-    /// What was counted: everything behind the first batch, whose wait is the start of the pipeline.
+    /// The counted batches: all after the first, whose wait is the start of the pipeline.
     batches: u64,
     input_nodes: u64,
     edges: u64,
@@ -53,7 +53,7 @@ pub fn run(flags: &PipelineBenchFlags) -> anyhow::Result<()> {
         (0_u64, 0_u64, 0_u64, 0_u64, 0_u64);
     // When each batch was let go, the first one included.
     let mut taken: Vec<Instant> = Vec::new();
-    // What the roles had done by then.
+    // The roles' counters at that time.
     let mut before = None;
     while flags.batches.is_none_or(|most| batches < most)
         && let Some(batch) = runtime.next_batch()?

@@ -1,5 +1,5 @@
-//! `uvatrain bench requests`: what a row costs on the link, from the kernels themselves, and what a GPU needs to fill
-//! it.
+//! `uvatrain bench requests`: the link cost of a row, derived from the kernels themselves, and what a GPU needs to
+//! saturate the link.
 
 use serde::Serialize;
 use uva_cuda::partition::{Reach, reads_in_flight};
@@ -75,7 +75,7 @@ fn text(report: &Report, total: Requests) -> String {
     format!("{}\n{}{need}", rows.render(), facts.render())
 }
 
-/// What is known of a GPU and its link; published figures, none of them measured by us.
+/// Published figures of a GPU and its link; none of them are our measurements.
 struct Facts {
     name: &'static str,
     multiprocessors: u32,
@@ -132,7 +132,7 @@ struct Need {
     warps_per_multiprocessor: u32,
     /// With one read in flight a warp and every warp in use: for the reads above, and for the most.
     multiprocessors_at_one_read_a_warp: [f64; 3],
-    /// What this kernel has in flight on a multiprocessor: warps of the blocks that fit, and reads of each.
+    /// This kernel's work in flight on a multiprocessor: warps of the blocks that fit, and reads of each.
     kernel_warps_per_multiprocessor: u32,
     kernel_reads_per_warp: u32,
     multiprocessors_of_kernel: [f64; 3],

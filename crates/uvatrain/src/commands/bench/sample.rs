@@ -80,7 +80,7 @@ fn options(flags: &SampleBenchFlags) -> SamplerOptions {
     flags.sampling.given.options().sampling()
 }
 
-/// What one batch came to.
+/// The result of one batch.
 #[derive(Clone, Copy)]
 struct Sampled {
     time: Duration,
@@ -96,7 +96,7 @@ struct Run {
     seconds: f64,
 }
 
-/// Where threads wait for each other: a barrier that can be given up when one of them cannot be had.
+/// A barrier for the threads that can be abandoned when one of them cannot be spawned.
 struct Gate {
     /// How many are still to come; `None` once it is given up.
     missing: Mutex<Option<usize>>,
@@ -144,7 +144,7 @@ fn sample(
             }
             Ok((sampler, memory))
         });
-        // Before the error is looked at: the others wait for this thread either way.
+        // Before the error check: the others wait for this thread in any case.
         let opened = warm.wait();
         let (mut sampler, mut memory) = prepared?;
         if !opened {
@@ -200,7 +200,7 @@ fn verified(
     let mut batch = MiniBatch::with_bounds(&bounds(&loader, dataset)?);
     let graph = GraphView { weights: dataset.weights(), ..dataset.csc().into() };
     sampler(graph, &options)?.sample_into(*key, seeds, &mut batch)?;
-    // The hash knows nothing of edge ids.
+    // The hash does not cover edge ids.
     ensure!(
         batch.hash() == first.hash,
         "{key} had the hash {:016x}, and now {:016x}",
@@ -231,7 +231,7 @@ struct Report {
     seconds: f64,
     /// Sum of the batches' hashes: the same for any number of threads.
     hash: String,
-    /// What was compared with the graph of the first batch.
+    /// The comparison of the first batch with the graph.
     verified: Option<Verified>,
 }
 

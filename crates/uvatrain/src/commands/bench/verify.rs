@@ -1,4 +1,4 @@
-//! Whether a batch is what it should be: its blocks compared with the graph, edge by edge.
+//! Verifies a batch: compares its blocks with the graph, edge by edge.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use uva_graph::Csc;
 use uva_sample::{BlockRef, SamplerOptions};
 
-/// What was compared with the graph. A difference is an error.
+/// Counts of the comparisons with the graph. A difference is an error.
 #[derive(Serialize, Debug, PartialEq, Eq)]
 pub struct Verified {
     pub hops: usize,
@@ -15,10 +15,10 @@ pub struct Verified {
     pub input_nodes: usize,
 }
 
-/// Refuses a batch with a node twice, a local id out of range, an edge that the graph has not got, an entry of a list
-/// picked twice without replacement, or, of a kind that picks so many out of each list, more or fewer than that.
+/// Refuses a batch with a duplicate node, a local id out of range, an edge that the graph lacks, or a list entry picked
+/// twice without replacement. For kinds with a fixed number of picks per list, that number must match.
 ///
-/// Edges are compared where the blocks have edge ids, as they do of every kind that picks in lists.
+/// Edges are compared where the blocks have edge ids, as with every kind that picks in lists.
 pub fn verify(
     csc: Csc<'_>,
     options: &SamplerOptions,

@@ -1,17 +1,17 @@
-//! One finding, with what mends it.
+//! One finding and its fix.
 
 use serde::Serialize;
 
 /// One thing looked at.
 #[derive(Debug, Serialize)]
 pub struct Check {
-    /// What was looked at.
+    /// The checked part.
     pub name: &'static str,
     /// How it stands.
     pub status: Status,
-    /// What was found.
+    /// The finding.
     pub finding: String,
-    /// The command, or the step, that mends or improves it.
+    /// The command or step that fixes or improves it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }

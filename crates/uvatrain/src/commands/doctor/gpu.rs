@@ -1,5 +1,5 @@
-//! An NVIDIA GPU: its driver and devices, MPS, NVRTC. CUDA is never loaded into this process: what only CUDA can tell
-//! comes from a process of its own, `uvatrain probe`, which may fail or hang without harm.
+//! An NVIDIA GPU: its driver and devices, MPS, NVRTC. CUDA is never loaded into this process. A separate process,
+//! `uvatrain probe`, queries CUDA; it may fail or hang without harm.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use uva_runtime::spec::ByteSize;
 
 const NO_GPU: &str = "nothing to do: without a GPU everything runs on the CPU";
 
-/// All checks of this file, given what a probe found.
+/// All checks of this file, given the result of a probe.
 pub fn checks(probed: Option<&Probe>) -> Vec<Check> {
     let mut checks = vec![driver(probed), nvrtc(probed)];
     checks.extend(probed.and_then(torch));
@@ -161,7 +161,7 @@ fn mps_daemon() -> Check {
     }
 }
 
-/// What each GPU calls itself, from the driver's files.
+/// The model name of each GPU, from the driver's files.
 fn models(gpus: &Path) -> Vec<String> {
     let Ok(folders) = std::fs::read_dir(gpus) else { return Vec::new() };
     let mut models: Vec<String> = folders
@@ -199,7 +199,7 @@ fn nvrtc_within(folder: &Path) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Where the dynamic linker would find a library, looked up by hand so that nothing of it runs.
+/// Where the dynamic linker would find a library. The lookup is our own, so that none of the library's code runs.
 fn find_library(name: &str) -> Option<PathBuf> {
     let wanted = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let usual = [

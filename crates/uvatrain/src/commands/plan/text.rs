@@ -1,4 +1,4 @@
-//! A plan as text: a table of what is cached, and both curves as a plot.
+//! A plan as text: a table of the cached lists and rows, and both curves as a plot.
 
 use uva_plan::{Basis, CachePlan, CurvePoint, Prediction};
 
@@ -38,7 +38,7 @@ fn caches(plan: &CachePlan) -> String {
     table.render()
 }
 
-/// What each division of the budget would cost.
+/// The cost of each division of the budget.
 fn expectations(plan: &CachePlan) -> String {
     let mut table = Table::with_heading(&[
         "the budget for",
@@ -112,7 +112,7 @@ fn plot(plan: &CachePlan) -> String {
     text
 }
 
-/// What a cache of so many bytes would hit, and what a batch would then take: each cache by itself.
+/// The expected hit rate and time per batch for each cache size in bytes, for each cache alone.
 fn by_bytes(plan: &CachePlan) -> String {
     let mut table = Table::with_heading(&["a cache of", "lists hit", "sampling", "rows hit", "gathering"]);
     let hit_rate = |points: &[CurvePoint], bytes: u64| {
@@ -234,7 +234,7 @@ mod tests {
     fn hit_rates_and_costs_are_shown_by_bytes() {
         let text = by_bytes(&plan());
         let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
-        // One of the two lines does not fit, so both are told in bytes.
+        // One of the two lines does not fit, so both are given in bytes.
         assert!(line("0 B").contains("0.0 %") && line("0 B").contains("320 B missed"), "{text}");
         assert!(line("500 B").contains("50.0 %") && line("500 B").contains("160 B missed"), "{text}");
         assert!(line("1000 B").contains("75.0 %") && line("1000 B").contains("640 B missed"), "{text}");

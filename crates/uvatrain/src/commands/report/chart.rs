@@ -11,8 +11,8 @@ use serde::Serialize;
 
 /// Units of a picture for a pixel of the page: plotters places everything at whole units.
 pub const UNIT: u32 = 4;
-/// Every colour of a picture by day, with the name of its variable in the style. Lines are told apart also by those who see
-/// no difference between red and green; they begin anew behind the last of eight.
+/// Every colour of a picture in the light theme, with the name of its variable in the style. Lines stay distinguishable
+/// with red-green colour blindness. Their colours repeat after eight.
 pub const PALETTE: [(&str, RGBColor); 15] = [
     ("s0", RGBColor(0, 114, 178)),
     ("s1", RGBColor(213, 94, 0)),
@@ -58,16 +58,16 @@ pub struct Figure {
     /// Begins the names of its parts; no other figure of the page has it.
     pub id: String,
     pub title: String,
-    /// What it shows, for people who do not see it.
+    /// A description for people who cannot see it.
     pub description: String,
     pub legend: Vec<Key>,
     /// One, or one for wide screens and one for narrow ones.
     pub pictures: Vec<Picture>,
-    /// What stands below the horizontal axis.
+    /// The label below the horizontal axis.
     pub axis: String,
 }
 
-/// An SVG without its outermost element, and what is told of rectangles (x, y, width, height) when one points at them.
+/// An SVG without its outermost element, and the tooltips of its rectangles (x, y, width, height).
 #[derive(Debug, Serialize)]
 pub struct Picture {
     width: u32,
@@ -76,9 +76,9 @@ pub struct Picture {
     hovers: Vec<([i32; 4], String)>,
 }
 
-/// A stretch of the horizontal axis, and what is told of it.
+/// A stretch of the horizontal axis and its tooltip.
 pub type Told = (f64, f64, String);
-/// What shapes are drawn on.
+/// The canvas for shapes.
 pub type Canvas<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 /// A pair of axes and their size on the page, in pixels.
@@ -153,7 +153,7 @@ fn sound(range: &Range<f64>) -> Range<f64> {
 pub struct Chart {
     pub figure: Figure,
     pub x: Range<f64>,
-    /// Whether there is nothing between two whole numbers of the horizontal axis.
+    /// Whether the horizontal axis has whole numbers only.
     pub whole: bool,
     /// The vertical axis; around the lines where it is not given.
     pub y: Option<Range<f64>>,
@@ -176,7 +176,7 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// The line of this number, of what is known at places along the axis.
+    /// The line with this number, through known points along the axis.
     pub fn of(name: &str, number: usize, points: impl IntoIterator<Item = (f64, Option<f64>)>) -> Self {
         let points: Vec<_> = points.into_iter().map(|(x, y)| (x, y.filter(|y| y.abs() < 1e300))).collect();
         let known = points.split(|(_, y)| y.is_none()).filter(|piece| !piece.is_empty());
@@ -206,7 +206,7 @@ impl Curve {
 }
 
 impl Chart {
-    /// The chart as a figure; `None` where there is nothing to draw.
+    /// The chart as a figure; `None` if it has no data.
     ///
     /// # Errors
     /// When plotters cannot draw.
@@ -249,7 +249,7 @@ pub fn draw_marks(chart: &mut Canvas<'_, '_>, marks: &[f64]) -> anyhow::Result<(
     Ok(())
 }
 
-/// What the legend says of them.
+/// Their legend entry.
 pub fn key_of_marks(marks: &[f64]) -> Option<Key> {
     (!marks.is_empty()).then(|| ("line", hex(MARK), "resumed".to_owned()))
 }

@@ -18,7 +18,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// For so many runs on a page.
+    /// For the given number of runs on a page.
     pub fn of(runs: usize) -> Self {
         let share = |all: usize, least: usize, most: usize| (all / runs.max(1)).clamp(least, most);
         Self { windows: share(600, 24, 120), points: share(1600, 40, 240), hovers: share(300, 12, 60) }
@@ -46,7 +46,7 @@ pub fn figures(runs: &Named<'_>, id: &str, scale: Scale) -> anyhow::Result<Vec<F
     charts.into_iter().filter_map(figure).collect()
 }
 
-/// The unit of time for so many microseconds: its name, and how many it has.
+/// The unit of time for this many microseconds: its name, and how many microseconds it has.
 pub fn unit(microseconds: u64) -> (&'static str, f64) {
     match microseconds {
         0..500_000 => ("milliseconds", 1e3),
@@ -97,7 +97,7 @@ fn speed(runs: &Named<'_>, scale: Scale) -> Option<Chart> {
     Some(chart)
 }
 
-/// Losses of batches by epochs of training, or by batches where it is not told how many an epoch has.
+/// Losses of batches by epochs of training, or by batches if the number of batches per epoch is unknown.
 fn loss(runs: &Named<'_>, scale: Scale) -> Chart {
     let by_epoch = runs.iter().all(|(_, run)| run.batches_an_epoch().is_some());
     let unit = |run: &Run| if by_epoch { run.batches_an_epoch().unwrap_or(1) as f64 } else { 1.0 };
@@ -184,7 +184,7 @@ fn accuracy(runs: &Named<'_>, scale: Scale) -> Chart {
     Chart { figure, x: 1.0..end, whole: true, percent: true, curves, told, ..Chart::default() }
 }
 
-/// How much of what was asked of the caches they had, over the run's time; of one run alone.
+/// Hit rates of the caches over the run's time, for a single run.
 fn hits(runs: &Named<'_>, scale: Scale) -> Option<Chart> {
     let [(_, run)] = runs else { return None };
     run.totals.cache?;
@@ -233,7 +233,8 @@ fn last(curve: &Curve, when: &str) -> Option<String> {
     Some(format!("{} {when}", format::percent(curve.points().next_back()?.1)))
 }
 
-/// At most so many stretches, of ten batches each: with fewer a line shows how batches fall into them.
+/// At most `most` stretches, of ten batches each: with fewer batches per stretch, the line shows artefacts of the
+/// division.
 fn enough(run: &Run, most: usize) -> Vec<Stretch> {
     let batches = usize::try_from(run.totals.batches).unwrap_or(usize::MAX);
     run.timeline.stretches(most.min((batches / 10).max(5)))

@@ -68,7 +68,7 @@ impl Histogram {
         })
     }
 
-    /// At most about so many bars of one width, from the least number to the largest, with ends that are round.
+    /// About `wanted` bars of equal width, or fewer, from the least number to the largest, with round ends.
     pub fn bars(&self, wanted: u64) -> Vec<Bar> {
         let Some((least, most)) = self.range() else { return Vec::new() };
         let width = round_width((most - least) / wanted.max(1) + 1).max(1 << self.shift);

@@ -34,7 +34,7 @@ use crate::ui::out;
 use crate::ui::work::Work;
 use uva_runtime::spec::ByteSize;
 
-/// More than can be told apart in one picture; the page has no more than a browser likes.
+/// More than can be distinguished in one picture. It bounds the page to a size that browsers handle well.
 const MOST_RUNS: usize = 24;
 
 /// Reads the runs, writes the page, and says where it is.
@@ -50,7 +50,7 @@ pub fn run(flags: &ReportFlags) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What would fail only behind all the work, or destroy what was to be read.
+/// Early checks for errors that would otherwise appear only after all the work, or would overwrite an input.
 fn check(flags: &ReportFlags) -> anyhow::Result<()> {
     let out = &flags.out;
     if flags.runs.len() > MOST_RUNS {

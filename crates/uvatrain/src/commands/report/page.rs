@@ -12,12 +12,12 @@ use super::run::Run;
 use super::{chart, view};
 use crate::ui::format;
 
-/// What is on the page, and in which words.
+/// The page's contents and wording.
 const TEMPLATE: &str = include_str!("page.html");
-/// Colours, sizes and what is different on a phone, in the dark and on paper.
+/// Colours, sizes, and the variants for phones, dark mode and paper.
 const STYLE: &str = include_str!("style.css");
-/// Shows what lies under the pointer. The template names its hash: nothing else runs, whatever a file's names might have
-/// made of the page.
+/// Shows the tooltip under the pointer. The template names its hash, so no other script runs, even if names in a file
+/// inject markup into the page.
 const SCRIPT: &str = include_str!("point.js");
 
 /// The report on these runs.
@@ -110,7 +110,7 @@ fn short(text: &str, most: usize) -> String {
     }
 }
 
-/// Text as it may stand between tags and within quotes, of well-formed XML too. What XML has no place for becomes a
+/// Escapes text for use between tags and within quotes, also in well-formed XML. Characters that XML forbids become a
 /// replacement character.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

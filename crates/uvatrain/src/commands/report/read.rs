@@ -1,4 +1,4 @@
-//! A metrics file, read line by line: what is not understood is told with file and line.
+//! Reads a metrics file line by line. Errors name file and line.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -16,10 +16,10 @@ const EVENTS: [&str; 4] = ["start", "batch", "epoch", "end"];
 const WHAT_DOES: &str =
     "give it files that `uvatrain train --metrics FILE` or `uvatrain run --metrics FILE` wrote";
 
-/// The run that this file tells of, in memory that does not grow with it. A last line that is cut is noted.
+/// The run that this file records, in memory that does not grow with it. A truncated last line is noted.
 ///
 /// # Errors
-/// Bad input that names file and line: what is no metrics file, or a damaged one.
+/// Bad input that names file and line: not a metrics file, or a damaged one.
 pub fn run(path: &Path) -> anyhow::Result<Run> {
     let unreadable = |error: std::io::Error| exit::usage(format!("{}: {error}: {WHAT_DOES}", path.display()));
     let file = open_regular(path).map_err(unreadable)?;

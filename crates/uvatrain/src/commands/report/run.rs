@@ -18,12 +18,12 @@ const MOST_LAYERS: usize = 64;
 /// More than a machine starts.
 const MOST_SAMPLERS: u64 = 4096;
 
-/// A run. What is not skipped is what the page's template sees of it.
+/// A run. The page's template sees all fields that are not skipped.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
     /// Its file.
     pub path: String,
-    /// What it began with; where it was resumed, what it last began with.
+    /// Its start record; for a resumed run, the last one.
     pub start: Start,
     /// How often it was resumed.
     pub resumed: u32,
@@ -52,7 +52,7 @@ pub struct Run {
     pub end: Option<End>,
 }
 
-/// What a run's training batches come to, those that were trained again after a resume counted twice.
+/// Totals of a run's training batches. Batches trained again after a resume count twice.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Totals {
     pub batches: u64,
@@ -68,10 +68,10 @@ pub const VALID_ACCURACY: usize = 2;
 pub const VALID_ROC_AUC: usize = 3;
 
 impl Run {
-    /// One of which nothing but its beginning is known.
+    /// A run of which only the start is known.
     ///
     /// # Errors
-    /// What of it makes no sense.
+    /// The inconsistency in it.
     pub fn new(path: &Path, start: Start) -> Result<Self, String> {
         Ok(Self {
             path: path.display().to_string(),
@@ -94,7 +94,7 @@ impl Run {
     /// Takes in the next event.
     ///
     /// # Errors
-    /// What of it makes no sense.
+    /// The inconsistency in it.
     pub fn take(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Start(start) => self.resume(start),
@@ -130,7 +130,7 @@ impl Run {
         self.timeline.resume(samplers(&start)?);
         self.start = start;
         self.resumed = self.resumed.saturating_add(1);
-        // What was trained behind the checkpoint is trained again, and the later line counts.
+        // Batches behind the checkpoint are trained again, and the later line counts.
         let from = |name: &str| self.start.in_force["start"][name].as_u64().unwrap_or(0);
         let (epoch, batch) = (from("epoch"), from("batch"));
         self.losses.cut(self.place(epoch, batch));

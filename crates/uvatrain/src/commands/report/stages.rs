@@ -15,7 +15,7 @@ use crate::ui::format;
 /// A strip is 1 high; the room above it, for its name, is this.
 const NAME: f64 = 0.54;
 
-/// The figure, of at most so many stretches; for a phone it is drawn once more.
+/// The figure, with a limited number of stretches. A second drawing serves phones.
 ///
 /// # Errors
 /// When plotters cannot draw.

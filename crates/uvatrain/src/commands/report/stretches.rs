@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-/// What can be summed, field by field.
+/// Values that can be summed, field by field.
 pub trait Sum: Clone + Default {
     /// Adds another.
     fn add(&mut self, other: &Self);
@@ -23,7 +23,7 @@ where
     }
 }
 
-/// Sums over equal stretches of an axis. When they become too many, each two become one of twice the width.
+/// Sums over equal stretches of an axis. When there are too many, neighbouring pairs merge into one of twice the width.
 #[derive(Clone, Debug)]
 pub struct Stretches<T> {
     width: u64,
@@ -32,7 +32,7 @@ pub struct Stretches<T> {
 }
 
 impl<T: Sum> Stretches<T> {
-    /// None yet; at most so many (two or more), of width 1 at first.
+    /// No stretches yet; at most `most` (two or more), of width 1 at first.
     pub fn new(most: usize) -> Self {
         Self { width: 1, most, sums: Vec::new() }
     }
@@ -71,7 +71,7 @@ impl<T: Sum> Stretches<T> {
         self.sums.truncate(usize::try_from(position.div_ceil(self.width)).unwrap_or(usize::MAX));
     }
 
-    /// At most so many stretches with their width, wider ones where there are more.
+    /// At most `wanted` stretches with their width; if there are more, they are merged into wider ones.
     pub fn at_most(&self, wanted: usize) -> (u64, Vec<T>) {
         let together = self.sums.len().div_ceil(wanted.max(1)).max(1);
         (self.width * together as u64, joined(&self.sums, together))

@@ -1,20 +1,20 @@
-//! What sampler, producer and consumer did with their time, stretch by stretch, out of when each began with a batch and
-//! how long it took.
+//! How sampler, producer and consumer spent their time, stretch by stretch, computed from the begin and duration of
+//! each batch.
 //!
-//! Between two batches of an epoch a role waits, and for what follows from the hand-over (docs/architecture.md): a
-//! sampler for a slot to be free; the producer for the batch to be sampled, and from then on for a slot. The consumer
-//! waits for the batch to be gathered; what else lies between two of its batches is work too, as the run itself counts
-//! it. Between two epochs it works on validation batches, or waits, and no line tells which: that time, as
-//! that before a role's first batch and behind its last, is put down to nothing.
+//! Between two batches of an epoch a role waits; the hand-over determines for what (docs/architecture.md). A sampler
+//! waits for a free slot. The producer waits for the batch to be sampled, and from then on for a slot. The consumer
+//! waits for the batch to be gathered; all other time between two of its batches counts as work, as in the run itself.
+//! Between two epochs it works on validation batches or waits, and no line says which. That time is not attributed, nor
+//! is the time before a role's first batch and behind its last.
 
 use uva_runtime::metrics::BatchEvent;
 
 use super::stretches::{Stretches, Sum};
 use crate::ui::format;
 
-/// The roles in the order of a batch's way.
+/// The roles in pipeline order.
 pub const ROLES: [&str; 3] = ["sampler", "producer", "consumer"];
-/// What a role does, as far as it is known.
+/// A role's known activities.
 pub const DOINGS: [&str; 3] = ["working", "waiting for input", "waiting for output"];
 
 const SAMPLER: usize = 0;
@@ -24,17 +24,17 @@ const WORKING: usize = 0;
 const WAITING_INPUT: usize = 1;
 const WAITING_OUTPUT: usize = 2;
 
-/// Stretches kept; half as many at least, once the run is longer than so many microseconds.
+/// Stretches kept; at least half as many, once the run is longer than this many microseconds.
 const MOST: usize = 1024;
 
-/// What went on in a stretch of the run's time.
+/// The activity in a stretch of the run's time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
     /// Microseconds of each role in each of [`DOINGS`]; of samplers the mean.
     pub spent: [[f64; 3]; 3],
     /// Training batches, each spread over the time that it took the consumer.
     pub batches: f64,
-    /// What was asked of the caches by those: list reads, hits, rows, hits.
+    /// Their cache lookups: list reads, list hits, rows, row hits.
     pub cache: [f64; 4],
 }
 
@@ -60,7 +60,7 @@ impl Stretch {
         self.window.spent[role].map(|spent| (spent / (self.to - self.from)).clamp(0.0, 1.0))
     }
 
-    /// Batches a second while training; `None` where too little of the stretch was training to tell.
+    /// Batches per second while training; `None` if too little of the stretch was training.
     pub fn speed(&self) -> Option<f64> {
         let training = self.window.spent[CONSUMER].iter().sum::<f64>();
         (training > 0.2 * (self.to - self.from)).then(|| 1e6 * self.window.batches / training)
@@ -81,7 +81,7 @@ pub struct Timeline {
     windows: Stretches<Window>,
     /// Of each sampler, the producer and the consumer.
     last: Vec<Last>,
-    /// What the clock showed where this sitting begins; `None` before its first batch.
+    /// The clock at the beginning of this sitting; `None` before its first batch.
     origin: Option<u64>,
     /// Where on the axis this sitting begins.
     begin: u64,
@@ -92,7 +92,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Of a run with so many samplers.
+    /// For a run with `samplers` samplers.
     pub fn new(samplers: usize) -> Self {
         Self {
             windows: Stretches::new(MOST),
@@ -122,7 +122,7 @@ impl Timeline {
             (batch.train_at_us, batch.train_us),
         ];
         let origin = *self.origin.get_or_insert(stages[SAMPLER].0);
-        // Whatever the clock shows, it does not go backwards on the axis.
+        // On the axis, time never goes backwards, even if the clock does.
         let place = |at: u64| self.begin.saturating_add(at.saturating_sub(origin));
         let stages = stages.map(|(at, took)| (place(at), place(at.saturating_add(took))));
         let samplers = self.samplers();
@@ -144,8 +144,8 @@ impl Timeline {
         });
     }
 
-    /// A role worked from one moment to another, on a batch that was ready for it at `ready`. What lies between that
-    /// and its last batch of the epoch it waited. Returns the time from that batch on.
+    /// A role worked from one moment to another, on a batch that was ready for it at `ready`. It waited between its
+    /// last batch of the epoch and that time. Returns the time from that batch on.
     fn work(
         &mut self,
         role: usize,
@@ -156,7 +156,7 @@ impl Timeline {
         share: f64,
     ) -> (u64, u64) {
         let before = self.last.get(place).copied().flatten();
-        // Work of a GPU's is told as the device saw it, and two batches' may overlap there by a little.
+        // GPU work is reported in device time, where two batches may overlap slightly.
         let from = before.map_or(from, |(_, end)| from.max(end));
         let to = to.max(from);
         let since = before.filter(|(of, _)| *of == epoch).map_or(from, |(_, end)| end);
@@ -195,7 +195,7 @@ impl Timeline {
         &self.resumed
     }
 
-    /// At most so many stretches of one width; the last ends with the run.
+    /// At most `wanted` stretches of equal width; the last ends with the run.
     pub fn stretches(&self, wanted: usize) -> Vec<Stretch> {
         let (width, windows) = self.windows.at_most(wanted);
         let stretch = |(index, window)| {

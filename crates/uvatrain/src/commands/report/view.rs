@@ -1,4 +1,4 @@
-//! What the page's template sees of a run: figures, rows of tables and pictures. Words and order are the template's.
+//! The template's view of a run: figures, table rows and pictures. The template decides wording and order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::ui::bottleneck::{HeldUpBy, RoleSum, held_up_by};
 
 /// Rows of the table of epochs, and of the one of the stages.
 const MOST_ROWS: [usize; 2] = [40, 12];
-/// Options listed: a file can say what it likes, and the page stays small.
+/// Options listed at most, so that the page stays small for any file.
 const MOST_OPTIONS: usize = 200;
 
 fn seen(value: impl Serialize) -> Seen {
@@ -59,7 +59,7 @@ pub fn of(named: &(String, &Run), number: usize, scale: Scale) -> anyhow::Result
         budget => caches["budget_bytes"].as_u64(),
         cached => seen([&caches["policy"], &caches["lists"]["count"], &caches["rows"]["count"]]),
         roles => ROLES.into_iter().zip(&sums).map(role).collect::<Vec<_>>(),
-        // What held the run up, and the role that worked most.
+        // The run's bottleneck, and the busiest role.
         held_up => held_up_by(&sums).map(|held_up| match held_up {
             HeldUpBy::Role(busiest) => ("role", busiest),
             HeldUpBy::None(busiest) => ("none", busiest),
@@ -90,7 +90,7 @@ pub fn of(named: &(String, &Run), number: usize, scale: Scale) -> anyhow::Result
     })
 }
 
-/// The three roles: as the run's end tells them, else what its batches come to.
+/// The three roles: from the run's end record, else summed over its batches.
 fn sums(run: &Run) -> [RoleSum; 3] {
     if let Some(end) = &run.end {
         return RoleSum::of_all(&end.roles);
@@ -103,7 +103,7 @@ fn sums(run: &Run) -> [RoleSum; 3] {
     })
 }
 
-/// What the run has learnt, the most telling first: a name, a share, and whose epoch's, from 0.
+/// The run's results, the most informative first: a name, a share, and its epoch, from 0.
 fn results(run: &Run) -> Vec<(&'static str, f64, Option<u64>)> {
     let parts = [serde_json::to_value(&run.end), serde_json::to_value(&run.last_epoch)]
         .map(Result::unwrap_or_default);
@@ -141,7 +141,7 @@ fn flat(run: &Run) -> Vec<(String, &Value)> {
     flat
 }
 
-/// What is said of several runs: the names of results that any has, and the options that not all have alike.
+/// The comparison of several runs: the names of results that any run has, and the options in which they differ.
 pub fn of_all(named: &[(String, &Run)], scale: Scale) -> anyhow::Result<Seen> {
     let mut names = Vec::new();
     for (name, ..) in named.iter().flat_map(|(_, run)| results(run)) {

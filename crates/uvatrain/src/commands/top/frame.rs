@@ -1,4 +1,4 @@
-//! What one sees of a run: the figures of now, and against those of a while ago how fast they change.
+//! The view of a run: the current figures, and their rates of change since earlier ones.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ impl History {
         }
     }
 
-    /// The view as plain text, for a terminal of so many columns. Without them every part stands under the one before.
+    /// The view as plain text, for a terminal of `columns` columns. Without a width, all parts are stacked.
     pub fn frame(&self, columns: Option<usize>) -> String {
         let Some((_, now)) = self.looks.back() else { return String::new() };
         let parts = [self.head(now, columns), self.roles(now), rings(now), caches(now), memory(now)];
@@ -110,7 +110,7 @@ impl History {
         Some(facts.render())
     }
 
-    /// What each role did lately, or where nothing was counted lately, since the run began.
+    /// Each role's recent activity; if nothing was counted recently, its activity since the start of the run.
     fn roles(&self, now: &Figures) -> Option<String> {
         let before = self.looks.front().map(|(_, figures)| figures).filter(|_| self.looks.len() > 1);
         let mut shares = Vec::new();
@@ -246,7 +246,7 @@ mod tests {
             producer.contains("25 %") && producer.contains("75 %") && producer.ends_with("bottleneck"),
             "{frame}"
         );
-        // Nothing counted since: what was before it is shown.
+        // Nothing counted since, so the earlier values are shown.
         for second in 5..40 {
             history.take(figures(40, 101.0, 3.0), at(second));
         }

@@ -1,11 +1,10 @@
-//! Blocks of lines laid out for a terminal's width: side by side where there is room, and long lines folded where there
-//! is not.
+//! Lays out blocks of lines for a terminal's width: side by side if they fit, with long lines folded if not.
 
 /// Columns between two blocks.
 const GAP: usize = 4;
 
-/// The blocks, each a text of lines, under each other; with a `width` as many beside each other as fit into it, with an
-/// empty line between the rows.
+/// Lays out blocks of text lines. Without a `width` they are stacked. With one, as many as fit stand beside each other,
+/// with an empty line between the rows.
 pub fn of(blocks: &[String], width: Option<usize>) -> String {
     let Some(width) = width else { return blocks.join("\n") };
     let mut rows: Vec<Vec<&str>> = Vec::new();
@@ -48,8 +47,8 @@ fn columns(block: &str) -> usize {
     block.lines().map(|line| line.chars().count()).max().unwrap_or(0)
 }
 
-/// The parts with commas between them, in lines of at most `width` characters where there is one and a part is not
-/// longer by itself.
+/// Joins the parts with commas. With a `width`, lines have at most that many characters, unless a single part is
+/// longer.
 pub fn folded(parts: &[String], width: Option<usize>) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts {

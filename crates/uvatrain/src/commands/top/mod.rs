@@ -1,5 +1,5 @@
-//! `uvatrain top`: a run as it goes on. It reads what `--metrics-listen` tells, so it needs nothing of the run but its
-//! port, and works from another machine too.
+//! `uvatrain top`: a live view of a run. It reads the figures of `--metrics-listen`, so it needs only the run's port,
+//! and works from another machine too.
 
 mod frame;
 mod layout;
@@ -17,7 +17,7 @@ use crate::exit;
 use crate::flags::TopFlags;
 use crate::ui::out;
 
-/// Shows the run until it ends, or somebody wants no more of it.
+/// Shows the run until it ends or the user quits.
 pub fn run(flags: &TopFlags) -> anyhow::Result<()> {
     let source = Source::new(&flags.address)?;
     let mut history = History::new(source.shown());
@@ -66,7 +66,7 @@ fn watch(
             }
         }
         let figures = match source.ask() {
-            // What ends in the middle of an answer is the run; whether it has is seen by asking again.
+            // An answer that breaks off may mean that the run ended; a second request shows whether it has.
             Err(Trouble::Broken(_)) => source.ask()?,
             other => other?,
         };
@@ -75,7 +75,7 @@ fn watch(
 }
 
 impl Trouble {
-    /// What it means where nothing was heard of a run before.
+    /// Its meaning if no run has answered before.
     fn at_first(self, source: &Source) -> exit::Problem {
         let shown = source.shown();
         let how = "start it with --metrics-listen 9184, and name that port, or the address that it prints";

@@ -37,7 +37,7 @@ impl Figures {
         self.all(name).next()?.0.get(label).map(String::as_str)
     }
 
-    /// The samples of a name, in the order in which they were told.
+    /// The samples of a name, in the order of the answer.
     pub fn all(&self, name: &str) -> impl Iterator<Item = (&BTreeMap<String, String>, f64)> {
         self.0.iter().filter(move |sample| sample.name == name).map(|sample| (&sample.labels, sample.value))
     }

@@ -1,5 +1,5 @@
-//! A terminal for a view that is drawn again and again: another screen while it lasts, keys without Enter, and all as
-//! it was behind it, however it ends.
+//! A terminal for a view that is redrawn repeatedly: it uses the alternate screen and reads keys without Enter. However
+//! it ends, it restores the terminal.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -16,7 +16,7 @@ use uva_graph::shown;
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// What came while nothing was drawn.
+/// The input that arrived between two drawings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// The time has passed.
@@ -42,7 +42,7 @@ impl Screen {
     /// Takes the terminal of stdout, and the keys of stdin where that is one too.
     ///
     /// # Errors
-    /// Where signals or the terminal cannot be had.
+    /// If signals or the terminal are unavailable.
     pub fn open() -> io::Result<Self> {
         let (ends, from_ends) = UnixStream::pair()?;
         let (resizes, from_resizes) = UnixStream::pair()?;
@@ -58,7 +58,7 @@ impl Screen {
             at_once.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
             tcsetattr(io::stdin(), OptionalActions::Now, &at_once)?;
         }
-        // From here on dropping it restores what was changed.
+        // From here on, dropping it restores the terminal.
         let screen = Self { ends, resizes, keyboard, deaf: false };
         let mut out = io::stdout().lock();
         out.write_all(ENTER.as_bytes())?;
@@ -67,7 +67,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Draws text in the place of what was there, cut to the terminal's size. `text` makes it for so many columns.
+    /// Replaces the screen's text, cut to the terminal's size. `text` makes it for a given number of columns.
     ///
     /// # Errors
     /// Where it cannot be written.
@@ -109,13 +109,13 @@ impl Screen {
         }
         if heard[1] {
             let mut word = [0; 64];
-            // What cannot be read was read before.
+            // If nothing can be read, it was read before.
             let _ = io::Read::read(&mut &self.resizes, &mut word);
             return Ok(Heard::Resized);
         }
         if heard.get(2) == Some(&true) {
             let mut keys = [0; 64];
-            // Of the descriptor itself: what a buffer keeps, no poll tells of.
+            // Reads the descriptor itself: poll does not report buffered bytes.
             let count = rustix::io::read(&stdin, &mut keys)?;
             self.deaf = count == 0;
             if keys[..count].iter().any(|key| matches!(key, b'q' | b'Q')) {

@@ -12,10 +12,10 @@ use crate::ui::listen;
 
 /// How long a run may take to answer. It never works on an answer for longer than a few milliseconds.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// More than a run of the most samplers tells.
+/// More than the answer of a run with the most samplers.
 const MOST: usize = 4 << 20;
 
-/// Where a run is asked.
+/// The address of a run's figures.
 pub struct Source {
     address: SocketAddr,
 }
@@ -25,7 +25,7 @@ pub struct Source {
 pub enum Trouble {
     /// Nobody listens there: there is no run, or no longer one.
     Refused,
-    /// What came is no answer of a run's.
+    /// The answer is not a run's.
     Other(String),
     /// No answer came, or not all of it.
     Broken(String),
@@ -52,7 +52,7 @@ impl Source {
     /// Of an address as people have it: a port, a host and a port, or what the run printed.
     ///
     /// # Errors
-    /// Bad usage, with what an address is.
+    /// Bad usage; the message explains the form of an address.
     pub fn new(text: &str) -> Result<Self, exit::Problem> {
         let bare = text.strip_prefix("http://").unwrap_or(text);
         let bare = bare.strip_suffix("/metrics").unwrap_or(bare).trim_end_matches('/');
@@ -144,7 +144,7 @@ fn of_answer(answer: &[u8]) -> Result<Figures, Trouble> {
     }
     let figures =
         Figures::parse(body).map_err(|line| Trouble::Other(format!("it tells \"{}\"", shown(&line))))?;
-    // Before a run has begun it tells its counters already.
+    // A run reports its counters even before it has begun.
     if figures.value("uvatrain_batches_total", &[]).is_none() {
         return Err(Trouble::Other("it tells figures of something else".to_owned()));
     }

@@ -1,8 +1,8 @@
-//! Whoever asks for the figures: many at once, on one thread, and none that holds up another.
+//! Clients that request the figures: many at once, on one thread, and none delays another.
 //!
-//! Everybody in the network may connect who reaches the port. So each client has a bounded time for all of its request
-//! and answer, and there is a bounded number of clients, of which the oldest makes room for the newest. Where
-//! descriptors run out, the oldest goes too, and nobody is accepted for a moment.
+//! Anyone who reaches the port may connect. So each client has a bounded time for its request and answer. The number of
+//! clients is bounded too: the newest replaces the oldest. If descriptors run out, the oldest is dropped as well, and
+//! accepting pauses for a moment.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -20,10 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const MOST_CLIENTS: usize = 32;
 /// More than any request of a metrics reader has.
 const MOST_REQUEST: usize = 8 << 10;
-/// For how long nobody is accepted where it failed: the system says at once again that somebody waits.
+/// The pause after a failed accept: the system would report the waiting client again at once.
 const BACK_OFF: Duration = Duration::from_millis(100);
 
-/// A client under way.
+/// A connected client.
 struct Client {
     stream: TcpStream,
     until: Instant,
@@ -32,7 +32,7 @@ struct Client {
     answer: Option<Vec<u8>>,
 }
 
-/// What is left to do for a client.
+/// The remaining work for a client.
 #[derive(PartialEq, Eq)]
 enum Left {
     Something,
@@ -64,7 +64,7 @@ pub fn serve(socket: &TcpListener, answer: impl Fn(&[u8]) -> Vec<u8>) -> io::Res
     }
 }
 
-/// Waits until something can be done; says whether somebody waits to be accepted, and who of the clients can go on.
+/// Waits for an event; returns whether a connection waits to be accepted, and which clients are ready.
 fn wait(
     socket: &TcpListener,
     clients: &VecDeque<Client>,
@@ -90,15 +90,15 @@ fn wait(
     Ok(ready)
 }
 
-/// Takes in whoever waits. False: that failed, and would at once again.
+/// Accepts all waiting clients. False: accepting failed, and would fail again at once.
 fn accept(socket: &TcpListener, clients: &mut VecDeque<Client>, answer: &impl Fn(&[u8]) -> Vec<u8>) -> bool {
     loop {
         match socket.accept() {
             Ok((stream, _)) => {
                 let until = Instant::now() + PATIENCE;
                 let mut client = Client { stream, until, request: Vec::new(), answer: None };
-                // Most have sent their request by now, and are through here. One that cannot be had without waiting is
-                // not had at all.
+                // Most have sent their request by now and are served here. A client whose socket cannot be made
+                // non-blocking is dropped.
                 let without_waiting = client.stream.set_nonblocking(true);
                 if without_waiting.is_ok() && matches!(client.go_on(answer), Ok(Left::Something)) {
                     if clients.len() == MOST_CLIENTS {
@@ -117,7 +117,7 @@ fn accept(socket: &TcpListener, clients: &mut VecDeque<Client>, answer: &impl Fn
 }
 
 impl Client {
-    /// Reads and writes what is possible without waiting.
+    /// Reads and writes as much as possible without blocking.
     fn go_on(&mut self, answer: &impl Fn(&[u8]) -> Vec<u8>) -> io::Result<Left> {
         loop {
             let done = match &mut self.answer {

@@ -6,7 +6,7 @@ use uva_graph::Split;
 use uva_runtime::gauges::Gauges;
 use uva_runtime::metrics::{BatchEvent, CacheCounts, EpochEvent, Event, Progress};
 
-/// What is shown.
+/// The served figures.
 #[derive(Default)]
 pub struct Figures {
     /// Version and dataset, once the run has begun.
@@ -21,7 +21,7 @@ pub struct Figures {
     epochs: u64,
     last_epoch: Option<EpochEvent>,
     cache: Option<CacheCounts>,
-    /// How far the pass under way has come.
+    /// The progress of the current pass.
     pub progress: Option<Progress>,
     /// The roles, once they are there.
     pub gauges: Option<Gauges>,
@@ -131,7 +131,7 @@ impl Figures {
 /// Takes a family's name, kind and help, and its samples with their labels.
 type Family<'f> = &'f mut dyn FnMut(&str, &str, &str, &[(&str, f64)]);
 
-/// Where the pass under way is. Loss and accuracy where somebody tells them.
+/// The position in the current pass. Loss and accuracy if the trainer reports them.
 fn of_progress(progress: &Progress, trains: bool, family: Family<'_>) {
     let split = format!("{{split=\"{}\"}}", progress.split.name());
     family("epoch", "gauge", "Epoch under way, from 1.", &[("", f64::from(progress.epoch) + 1.0)]);
@@ -148,7 +148,7 @@ fn of_progress(progress: &Progress, trains: bool, family: Family<'_>) {
     }
 }
 
-/// What is to be seen of the roles now.
+/// The roles' current state.
 fn of_roles(gauges: &Gauges, family: Family<'_>) {
     let mut samples: Vec<(String, f64)> = Vec::new();
     let mut give = |name: &str, kind: &str, help: &str, samples: &mut Vec<(String, f64)>| {

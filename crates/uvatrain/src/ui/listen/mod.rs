@@ -1,7 +1,7 @@
-//! `--metrics-listen`: the figures of a run under way over HTTP, as Prometheus reads them.
+//! `--metrics-listen`: serves the figures of a running run over HTTP, in Prometheus format.
 //!
-//! One thread answers all who ask ([`clients`]), and never holds the run up: it shows what the last event left, and
-//! what is to be seen of the roles at that moment.
+//! One thread answers all requests ([`clients`]) and never delays the run. It shows the state after the last event and
+//! the roles' current state.
 
 mod clients;
 mod figures;
@@ -37,7 +37,7 @@ impl Listener {
     /// Listens from now on, for as long as the process lives.
     ///
     /// # Errors
-    /// [`RuntimeError::Input`] naming the address, when it cannot be had.
+    /// [`RuntimeError::Input`] naming the address, if it is unavailable.
     pub fn start(address: SocketAddr) -> Result<Self, RuntimeError> {
         let failed =
             |error: std::io::Error| RuntimeError::Input(format!("--metrics-listen {address}: {error}"));

@@ -53,7 +53,7 @@ fn draw(report: &PcieReport, backend: SVGBackend<'_>) -> Drawn {
     Ok(())
 }
 
-/// The rates of a kernel at what is otherwise the base point, by whatever `x` gives a cell.
+/// The rates of a kernel at the base point, along the axis that `x` reads from a cell.
 fn points(report: &PcieReport, kernel: Kernel, x: impl Fn(&Cell) -> Option<f64>) -> Vec<(f64, f64)> {
     let base = &report.base;
     let of_axis = |cell: &Cell| {

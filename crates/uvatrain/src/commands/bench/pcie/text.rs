@@ -95,7 +95,7 @@ fn facts(report: &PcieReport) -> String {
     facts.render()
 }
 
-/// The figure of a cell, whatever axis it was measured for.
+/// The figure of a cell, measured for any axis.
 fn find<'r>(report: &'r PcieReport, wanted: &Cell) -> Option<&'r CellFigure> {
     let point = |cell: &Cell| {
         (
