@@ -1,6 +1,7 @@
 //! `uvatrain bench`.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::{Args, Subcommand, ValueEnum};
 use uva_bench::pcie::{IdOrder, TablePages};
@@ -261,7 +262,7 @@ pub struct PcieBenchFlags {
         long,
         value_name = "K,K,…",
         value_delimiter = ',',
-        default_values_t = Kernel::ALL,
+        default_value = EVERY_KERNEL.as_str(),
         value_parser = pcie_kernel
     )]
     pub kernels: Vec<Kernel>,
@@ -352,6 +353,9 @@ pub struct PcieBenchFlags {
 
 /// A number of multiprocessors, or all of them (`None`). A name of its own, since clap gives `Option` a meaning.
 pub type Multiprocessors = std::option::Option<u32>;
+
+/// What `--kernels` is unless given, as a user would write it.
+static EVERY_KERNEL: LazyLock<String> = LazyLock::new(|| Kernel::ALL.map(Kernel::name).join(","));
 
 fn pcie_kernel(text: &str) -> Result<Kernel, String> {
     one_of(text, &Kernel::ALL, Kernel::name)
