@@ -17,8 +17,8 @@ use crate::nvrtc::Nvrtc;
 /// if it is missing. No device is needed.
 ///
 /// # Errors
-/// [`CudaError::Unsupported`] where NVRTC makes no machine code for that capability; [`CudaError::Compile`];
-/// [`CudaError::System`] where the folder cannot be written.
+/// [`CudaError::Unsupported`] if NVRTC makes no machine code for that capability; [`CudaError::Compile`];
+/// [`CudaError::System`] if the folder cannot be written.
 pub fn carry_kernels(
     nvrtc: &Nvrtc,
     capability: (u32, u32),

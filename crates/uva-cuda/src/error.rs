@@ -138,7 +138,7 @@ impl CudaError {
         }
     }
 
-    /// The CUresult, where a call of the driver failed.
+    /// The CUresult, if a call of the driver failed.
     pub fn code(&self) -> Option<u32> {
         match self {
             Self::Call { code, .. } | Self::Unavailable(Unavailable::NotReady { code, .. }) => Some(*code),

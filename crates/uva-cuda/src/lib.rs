@@ -1,6 +1,8 @@
-//! Everything that calls CUDA, behind typed functions: detection of the driver and of device features, contexts,
-//! streams, events that processes share, kernels compiled for the device at hand, pinned tables, buffers shared between
-//! processes, and partitions of the multiprocessors.
+//! Everything that calls CUDA, behind typed functions:
+//! - detection of the driver and of device features
+//! - contexts, streams, and events that processes share
+//! - kernels compiled for the device at hand
+//! - pinned tables, buffers shared between processes, and partitions of the multiprocessors
 //!
 //! One binary runs with and without a driver. Nothing links to libcuda or NVRTC: both are opened on first use
 //! ([`Driver::load`], [`nvrtc::Nvrtc::find`]). A missing component is a typed reason ([`Unavailable`]), never a panic.

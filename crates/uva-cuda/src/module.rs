@@ -261,6 +261,7 @@ pub(crate) struct Shape {
 impl Function {
     /// Enqueues the kernel.
     ///
+    /// # Safety
     /// `arguments` point to the kernel's parameters, in order and by type. Everything that these name stays valid, and
     /// the module loaded, until the kernel has run.
     pub(crate) unsafe fn launch(

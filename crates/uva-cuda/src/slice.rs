@@ -20,6 +20,7 @@ pub struct DeviceSlice<'a> {
 impl<'a> DeviceSlice<'a> {
     /// The bytes at a device address.
     ///
+    /// # Safety
     /// The device with that ordinal can read `address .. address + bytes` for the whole of `'a`.
     pub unsafe fn from_raw(address: u64, bytes: usize, device: i32) -> Self {
         Self { address, bytes, device, owner: PhantomData }
@@ -56,6 +57,7 @@ impl<'a> DeviceSlice<'a> {
 
     /// The bytes themselves, if device memory is host memory: under the simulator, else never.
     ///
+    /// # Safety
     /// Nothing writes to them while the slice is used: work enqueued to write them has run, and the caller has waited
     /// for it.
     pub unsafe fn as_host(&self) -> Option<&'a [u8]> {

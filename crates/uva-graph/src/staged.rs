@@ -6,8 +6,8 @@
 //!
 //! | file | what it is for |
 //! |---|---|
-//! | `sibling` | a sibling's name, the marker in it that says that it is ours and alive, those that nobody writes any more |
-//! | `replaced` | which directory may make way for a new dataset, and how it goes |
+//! | `sibling` | a sibling's name, the marker that shows that it is ours and being written, removal of abandoned ones |
+//! | `replaced` | which directory a new dataset may replace, and its removal |
 
 mod replaced;
 mod sibling;

@@ -4,7 +4,7 @@
 //! another struct of the header, with or without `unsigned`, `const` and an array bound. Anything else fails to
 //! compile.
 
-/// Declares a struct that kernels and launchers share, and compares it with `$text`, the header that declares it in C++.
+/// Declares a struct that kernels and launchers share, and compares it with the C++ declaration in the header `$text`.
 macro_rules! shared_struct {
     (in $text:path; $(#[$about:meta])* pub struct $name:ident {
         $($(#[$of_field:meta])* pub $field:ident: $type:ty,)*

@@ -103,6 +103,7 @@ impl SampleKernels {
 
     /// Enqueues one layer. Layers come in order, behind [`SampleKernels::begin`]. Their arguments are the same but for
     /// the layer, its fanout, its group and its block.
+    ///
     /// # Errors
     /// As [`SampleKernels::begin`].
     ///

@@ -33,7 +33,7 @@ impl DeviceBuffer {
         Ok(Self { context: Arc::clone(context), address, bytes })
     }
 
-    /// Where it begins, as the device sees it.
+    /// Its device address.
     pub fn address(&self) -> u64 {
         self.address
     }

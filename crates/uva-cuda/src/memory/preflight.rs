@@ -93,9 +93,9 @@ impl fmt::Display for PreflightError {
 /// Compares what pinning `bytes` bytes needs with what `memory` has.
 ///
 /// # Errors
-/// [`PreflightError`] unless `policy` is [`PreflightPolicy::Off`], when the table is larger than the machine's memory or,
-/// for a copy, than a control group's limit. With [`PreflightPolicy::Refuse`] also when the machine or a control group
-/// leaves less than the table and a reserve of a sixteenth of it, 512 MiB at most.
+/// [`PreflightError`], unless `policy` is [`PreflightPolicy::Off`], if the table is larger than the machine's memory or,
+/// for a copy, than a control group's limit. With [`PreflightPolicy::Refuse`] it also results if the machine or a
+/// control group leaves less than the table and a reserve of a sixteenth of it, 512 MiB at most.
 pub fn preflight(
     what: &str,
     bytes: u64,

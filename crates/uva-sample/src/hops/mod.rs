@@ -87,6 +87,7 @@ pub trait Picks<'g>: Send + Sized {
 
     /// Gives the sink the positions picked for a list: as many as [`prepare`](Self::prepare) set. If the kind [weighs
     /// edges](SamplerKind::weighs_edges), it gives as many weights too. The lists of a group come in order, each once.
+    ///
     /// # Errors
     /// An invalid graph, and a full batch.
     fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut Sink<'_>) -> Sampled;

@@ -3,6 +3,7 @@
 
 /// Coefficients of q in log₂(1 + t) ≈ t + t·(1 − t)·q(t) for 0 ≤ t < 1, in units of 2⁻³², their signs alternating from
 /// plus.
+///
 /// q interpolates (log₂(1 + t) − t) / (t·(1 − t)) at the eleven Chebyshev points of [0, 1]. The coefficients are part
 /// of the contract (docs/reproducible-batches.md): another approximation, however good, would sometimes pick other
 /// neighbours.

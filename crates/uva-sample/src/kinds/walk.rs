@@ -27,7 +27,7 @@ impl SamplerKind {
 
 /// Steps buffered at a time. The walks of several destinations, of about this many steps in all, go side by side, so no
 /// step waits for another one's memory access. At 40 steps from a node that is a whole group: `bench sample
-/// --sampler-kind walk --fanouts 10,5` on the demo's graph takes 19.6 ms a batch on one core so, and 24.9 ms with one
+/// --sampler-kind walk --fanouts 10,5` on the demo's graph takes 19.6 ms a batch on one core, and 24.9 ms with one
 /// destination at a time.
 const STEPS: usize = 1 << 14;
 

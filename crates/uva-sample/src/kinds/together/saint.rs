@@ -27,6 +27,7 @@ pub trait Unit: Send + Sized {
 
     /// Calls `member` for each node of the draw with this number, which is below the sum of all. It also passes how
     /// much of that sum draws the node.
+    ///
     /// # Errors
     /// An invalid graph.
     fn members<I: NodeId>(
