@@ -1,11 +1,11 @@
-//! The one way from here into the driver.
+//! The only path from this crate into the driver.
 
-/// Calls one function of the driver and turns its CUresult into a [`CudaError`](crate::CudaError) that names the call
-/// and what it was for: `driver_call!(cuMemAlloc_v2(&mut address, bytes), "allocating {what}")`.
+/// Calls one function of the driver and turns its CUresult into a [`CudaError`](crate::CudaError). The error names the
+/// call and its purpose: `driver_call!(cuMemAlloc_v2(&mut address, bytes), "allocating {what}")`.
 ///
-/// Expands to an unsafe call: the caller writes the `unsafe` block and argues why the arguments are what the function
-/// wants. Only code that holds proof of a loaded driver (a [`Context`](crate::Context), or what was made from one) may
-/// use it: without one it panics.
+/// Expands to an unsafe call: the caller writes the `unsafe` block and argues that the arguments meet the function's
+/// contract. Only code that holds proof of a loaded driver may use it: a [`Context`](crate::Context), or a value made
+/// from one. Without a driver it panics.
 macro_rules! driver_call {
     ($function:ident($($argument:expr),* $(,)?), $($doing:tt)+) => {
         $crate::error::check(

@@ -1,8 +1,8 @@
-//! Kernels compiled before the program runs, and carried with it.
+//! Kernels compiled before the program runs, and shipped with it.
 //!
-//! A machine need then have no NVRTC, and the first run compiles nothing. They lie in the folder that `UVATRAIN_KERNELS`
-//! names, else in `kernels` beside the running program, as entries of a [`CubinCache`]: whatever was not made of exactly
-//! these sources with these options for exactly this architecture counts as not there.
+//! A machine then needs no NVRTC, and the first run compiles nothing. The kernels lie in the folder that
+//! `UVATRAIN_KERNELS` names, else in `kernels` beside the running program, as entries of a [`CubinCache`]. An entry
+//! made from other sources, with other options or for another architecture counts as missing.
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +13,12 @@ use crate::error::CudaError;
 use crate::image::{key, label, machine_code};
 use crate::nvrtc::Nvrtc;
 
-/// Compiles all kernels for devices of exactly this compute capability, and puts them into `folder`, which is made if it
-/// is not there. No device is needed.
+/// Compiles all kernels for devices of exactly this compute capability and writes them into `folder`, which is created
+/// if it is missing. No device is needed.
 ///
 /// # Errors
-/// [`CudaError::Unsupported`] where NVRTC makes no machine code for that capability; [`CudaError::Compile`];
-/// [`CudaError::System`] where the folder cannot be written.
+/// [`CudaError::Unsupported`] if NVRTC makes no machine code for that capability; [`CudaError::Compile`];
+/// [`CudaError::System`] if the folder cannot be written.
 pub fn carry_kernels(
     nvrtc: &Nvrtc,
     capability: (u32, u32),
@@ -49,7 +49,7 @@ pub fn carry_kernels(
     Ok(files)
 }
 
-/// The machine code of a source that was carried for this compute capability.
+/// The machine code of a source, if it was shipped for this compute capability.
 pub(crate) fn find(source: &KernelSource<'_>, capability: (u32, u32)) -> Option<Vec<u8>> {
     let target = machine_code(capability);
     CubinCache::new(folder()?).load(&label(source, target), key(source, target, None))

@@ -1,4 +1,4 @@
-//! The context in which everything on a device lives.
+//! The context that owns all objects on a device.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use cudarc::driver::sys;
 use crate::device::Device;
 use crate::error::CudaError;
 
-/// A device's primary context, the one that libtorch uses too, so that both sides' addresses, streams and events are
-/// valid on the other. Held while the value lives.
+/// A device's primary context, held while the value lives. libtorch uses the same one, so addresses, streams and events
+/// of either side are valid on the other.
 ///
-/// CUDA keeps a current context per thread; every call of every object here makes its own context current first, and
-/// leaves it so. Code that has another context current on the thread, as libtorch for another device may, must set its
-/// own again.
+/// CUDA keeps a current context per thread. Every call of every object here first makes its own context current, and
+/// leaves it current. Code that has another context current on the thread, such as libtorch for another device, must
+/// set its own again.
 #[derive(Debug)]
 pub struct Context {
     device: Device,
@@ -25,7 +25,7 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Retains the primary context of a device, which is made if nobody had it, and makes it current on this thread.
+    /// Retains the primary context of a device, creating it if nobody had it, and makes it current on this thread.
     ///
     /// # Errors
     /// As [`Device::new`]; [`CudaError::Call`], for instance when the device is held by another process, or MPS
@@ -61,10 +61,10 @@ impl Context {
         }
     }
 
-    /// Waits until all that was enqueued in this context, by anyone in this process, has run.
+    /// Waits for all work enqueued in this context, by anyone in this process.
     ///
     /// # Errors
-    /// [`CudaError::Call`]: also an error of something enqueued earlier.
+    /// [`CudaError::Call`], which may also report an error of earlier work.
     pub fn synchronize(&self) -> Result<(), CudaError> {
         self.bind()?;
         // SAFETY: acts on the current context, just set.
@@ -99,8 +99,8 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: retained once in `primary`, released once here; what lives in the context holds an Arc of it.
-        // An error is let go: the process ends or the context is lost already, and nobody could mend either.
+        // SAFETY: retained once in `primary`, released once here. All objects in the context hold an Arc of it.
+        // An error is ignored: the process ends or the context is already lost, and nobody could recover from either.
         let _ = unsafe {
             driver_call!(cuDevicePrimaryCtxRelease_v2(self.device.handle()), "releasing a context")
         };

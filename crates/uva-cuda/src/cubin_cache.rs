@@ -1,9 +1,9 @@
-//! Compiled kernels kept on disk, so that a second run starts without compiling.
+//! A disk cache of compiled kernels, so that a second run starts without compiling.
 //!
-//! An entry is one file, named by its key, with its length and a checksum: whatever is found there that is not exactly
-//! what was once put there (a file cut short, a flipped bit, something else's file) counts as not found. It is written
-//! beside and renamed, so readers see the whole of it or nothing, and of two processes that write it at once the later
-//! one wins with the same bytes. A folder that cannot be written costs only the next compilation.
+//! An entry is one file, named by its key, with its length and a checksum. Content that differs from what was stored
+//! counts as a miss: a truncated file, a flipped bit, a foreign file. Entries are written beside their final name and
+//! renamed, so readers see a whole entry or none. If two processes write one at the same time, the later one wins with
+//! the same bytes. An unwritable folder costs only the next compilation.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,11 +16,11 @@ use uva_mem::files::{Replacement, is_word, read_regular, target_of_partial};
 /// Where compiled kernels are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum CacheKind {
-    /// `kernels` in the user's cache folder for this program: `$UVATRAIN_CACHE`, else `$XDG_CACHE_HOME/uvatrain`,
-    /// else `~/.cache/uvatrain`. Where none of these can be told, nowhere.
+    /// `kernels` in the user's cache folder for this program: `$UVATRAIN_CACHE`, else `$XDG_CACHE_HOME/uvatrain`, else
+    /// `~/.cache/uvatrain`. Nowhere if none of these is known.
     #[default]
     User,
-    /// A folder of the caller's.
+    /// The caller's own folder.
     Folder(PathBuf),
     /// Nowhere.
     Off,
@@ -49,9 +49,9 @@ fn folder_from(absolute: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     })
 }
 
-/// What an entry depends on, as one name. The parts are told apart: ("ab", "c") is not ("a", "bc").
+/// The dependencies of an entry, as one name. Boundaries between parts count: ("ab", "c") is not ("a", "bc").
 ///
-/// Not against forgery: whoever can write into a user's cache folder can replace the program too.
+/// No protection against forgery: an attacker who can write into a user's cache folder can replace the program too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key(u128);
 
@@ -61,7 +61,7 @@ impl Key {
     }
 }
 
-/// 128 bits: two hashes that begin differently. Another compiler's hash of another value costs one compilation.
+/// 128 bits: two hashes with different initial values. A collision costs one compilation.
 fn digest(feed: impl Fn(&mut DefaultHasher)) -> u128 {
     let half = |which: u8| {
         let mut hasher = DefaultHasher::new();
@@ -75,9 +75,9 @@ fn digest(feed: impl Fn(&mut DefaultHasher)) -> u128 {
 const MAGIC: &[u8; 8] = b"uvakern1";
 /// Magic, key, length of the image, checksum of key and image.
 const HEADER: usize = 8 + 16 + 8 + 16;
-/// No image of ours comes near it; a larger file is not read.
+/// Larger than any image of ours; larger files are not read.
 const LARGEST: u64 = 256 << 20;
-/// After that long, what a killed process left half written is removed.
+/// Age after which half-written files of killed processes are removed.
 const STALE: Duration = Duration::from_secs(24 * 3600);
 
 /// A folder of entries.
@@ -91,7 +91,7 @@ impl CubinCache {
         Self { folder }
     }
 
-    /// The file of an entry; `label` is for people.
+    /// The file of an entry; `label` is for human readers.
     pub(crate) fn path(&self, label: &str, key: Key) -> PathBuf {
         self.folder.join(format!("{label}-{:032x}.kernels", key.0))
     }
@@ -107,7 +107,7 @@ impl CubinCache {
     /// Keeps an image.
     ///
     /// # Errors
-    /// What the file system said; nothing is left half written.
+    /// The file system's error; no half-written file stays.
     pub(crate) fn store(&self, label: &str, key: Key, image: &[u8]) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         self.remove_stale();
@@ -130,7 +130,7 @@ impl CubinCache {
         header
     }
 
-    /// Removes what killed processes left. Nobody minds if it cannot be done.
+    /// Removes leftovers of killed processes. Failure is harmless.
     fn remove_stale(&self) {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let is_ours = target_of_partial(&entry.file_name()).is_some_and(is_entry);
@@ -141,7 +141,7 @@ impl CubinCache {
     }
 }
 
-/// Whether an entry could be called so: `LABEL-<32 hex digits>.kernels`.
+/// Whether this can be the name of an entry: `LABEL-<32 hex digits>.kernels`.
 fn is_entry(name: &str) -> bool {
     let key = name.strip_suffix(".kernels").and_then(|name| name.rsplit_once('-'));
     key.and_then(|(_, key)| key.split_at_checked(16)).is_some_and(|(high, low)| is_word(high) && is_word(low))

@@ -1,4 +1,4 @@
-//! A device: what it is and what it can do. Asking makes no context.
+//! A device: its identity and its features. Queries create no context.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -7,12 +7,12 @@ use cudarc::driver::sys::{self, CUdevice_attribute};
 use crate::driver::Driver;
 use crate::error::CudaError;
 
-/// Something that a device and its driver can do or not.
+/// A feature that a device and its driver may support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
     /// Memory made by cuMemCreate and exported as a POSIX file descriptor.
     SharedByFd,
-    /// Memory made by cuMemAlloc and exported by cuIpcGetMemHandle. There is no attribute for it: this one says that
+    /// Memory made by cuMemAlloc and exported by cuIpcGetMemHandle. It has no attribute of its own: this one says that
     /// host and device share one address space, which the call needs.
     SharedByHandle,
     /// Events that processes share.
@@ -21,8 +21,8 @@ pub enum Feature {
     HostRegister,
     /// cuMemHostRegister of memory that is mapped read-only.
     ReadOnlyHostRegister,
-    /// Green contexts: work kept to some of the multiprocessors within one process. There is no attribute for it: the
-    /// driver is asked for the multiprocessors as a resource that can be split.
+    /// Green contexts: work limited to some of the multiprocessors within one process. There is no attribute for it, so
+    /// the driver is asked whether the multiprocessors can be split as a resource.
     GreenContexts,
 }
 
@@ -54,7 +54,7 @@ impl Feature {
     }
 }
 
-/// A device that this process sees. A small value to pass around: it holds what never changes.
+/// A device visible to this process. A small value to pass around: it holds only constant properties.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     ordinal: usize,
@@ -79,7 +79,7 @@ impl Driver {
 }
 
 impl Device {
-    /// The device of that ordinal among those that this process sees.
+    /// The device with this ordinal among those visible to this process.
     ///
     /// # Errors
     /// [`CudaError::Unavailable`] without a driver; [`CudaError::Refused`] if there is no such device;
@@ -147,7 +147,7 @@ impl Device {
         self.ordinal
     }
 
-    /// What NVIDIA calls it.
+    /// NVIDIA's product name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -157,7 +157,7 @@ impl Device {
         self.capability
     }
 
-    /// How many multiprocessors this process may use: under MPS, those of its share.
+    /// Multiprocessors that this process may use: under MPS, those of its share.
     pub fn multiprocessors(&self) -> u32 {
         self.multiprocessors
     }
@@ -177,13 +177,13 @@ impl Device {
         &self.uuid
     }
 
-    /// Whether this process is a client of an MPS server for this device. CUDA goes on silently without MPS when it
-    /// cannot reach the daemon, so whoever wants MPS asks here.
+    /// Whether this process is a client of an MPS server for this device. CUDA silently continues without MPS if it
+    /// cannot reach the daemon, so code that requires MPS checks here.
     pub fn mps_enabled(&self) -> bool {
         self.mps_enabled
     }
 
-    /// Whether it can do that.
+    /// Whether it supports this feature.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -243,7 +243,7 @@ fn attribute_of(
             "asking {attribute:?} of device {ordinal}"
         )
     }?;
-    // Those that are asked for are counts and flags, never negative.
+    // All attributes queried here are counts and flags, never negative.
     Ok(u32::try_from(value).unwrap_or(0))
 }
 

@@ -6,15 +6,15 @@ use cudarc::driver::sys;
 
 use crate::error::{self, MINIMUM_VERSION, Unavailable};
 
-/// The driver's library as the loader knows it. Not `libcuda.so`, which may be a toolkit's stub for linking.
+/// The library's name for the loader. Not `libcuda.so`, which may be a toolkit's stub for linking.
 const LIBRARY: &str = "libcuda.so.1";
 
-/// Declares the table of the driver's functions: the one list of all that this program calls.
+/// Declares the table of the driver's functions: the only list of all functions that this program calls.
 ///
-/// A CUresult is taken as the number it is. cudarc's own entry points return it as a Rust enum, and a driver newer than
-/// cudarc may answer with a number that the enum lacks, which would be undefined behaviour; they also panic where the
+/// A CUresult is stored as a plain number. cudarc's own entry points return it as a Rust enum. A driver newer than
+/// cudarc may return a number that the enum lacks, which would be undefined behaviour. cudarc also panics if the
 /// library or a function is missing. The line marked "same type" makes the compiler compare each signature here with
-/// cudarc's, generated from cuda.h, so none can be mistyped.
+/// cudarc's, which is generated from cuda.h, so none can be mistyped.
 macro_rules! functions {
     ($($function:ident($($argument:ty),*);)*) => {
         /// The driver's functions, by the names under which libcuda exports them.
@@ -29,9 +29,9 @@ macro_rules! functions {
 
             fn find(library: &libloading::Library) -> Result<Self, &'static str> {
                 Ok(Self {
-                    // SAFETY: the type is the function's own (see "same type"; a CUresult is a C enum of non-negative
-                    // values, which the ABI passes as a u32), and the pointer is used only while the library is open,
-                    // which `Driver` keeps it for ever.
+                    // SAFETY: the type is the function's own: see "same type"; a CUresult is a C enum of non-negative
+                    // values, which the ABI passes as a u32. The pointer is used only while the library is open, and
+                    // `Driver` keeps it open for ever.
                     $($function: *unsafe { library.get(concat!(stringify!($function), "\0")) }
                         .map_err(|_| stringify!($function))?,)*
                 })
@@ -114,7 +114,7 @@ functions! {
     cuGreenCtxDestroy(CUgreenCtx);
 }
 
-/// The NVIDIA driver, loaded, started and found new enough. There is one for the process and it is never closed.
+/// The NVIDIA driver: loaded, initialised, and checked for its version. One per process, never closed.
 pub struct Driver {
     functions: Functions,
     finish_loading: Option<FinishLoading>,
@@ -124,8 +124,8 @@ pub struct Driver {
     simulates_device_draws: bool,
 }
 
-/// cuFuncLoad: loads a kernel that the driver would else load at its first launch. Every driver that is new enough has
-/// it; a stand-in need not, since only a device's driver is lazy.
+/// cuFuncLoad: loads a kernel that the driver would otherwise load at its first launch. Every supported driver has it.
+/// A stand-in need not, since only a real driver loads lazily.
 pub(crate) type FinishLoading = unsafe extern "C" fn(CUfunction) -> u32;
 const _: unsafe fn(CUfunction) -> CUresult = sys::cuFuncLoad;
 
@@ -134,7 +134,7 @@ static DRIVER: OnceLock<Result<Driver, Unavailable>> = OnceLock::new();
 /// The loaded driver's functions.
 ///
 /// # Panics
-/// If no driver is loaded. Nobody gets a device, a context or anything made from one without it.
+/// If no driver is loaded. Devices, contexts and everything made from them exist only with a loaded driver.
 pub(crate) fn loaded() -> &'static Functions {
     match DRIVER.get() {
         Some(Ok(driver)) => &driver.functions,
@@ -143,14 +143,14 @@ pub(crate) fn loaded() -> &'static Functions {
 }
 
 impl Driver {
-    /// Opens and starts the driver, the first time; afterwards gives the same answer again, a refusal included: a
-    /// process in which cuInit has failed must be started again to see a mended driver.
+    /// Opens and initialises the driver the first time. Later calls return the same result, refusals included: after
+    /// cuInit has failed, only a new process can see a repaired driver.
     ///
-    /// Asked in this order: is the library there, has it every function that this program calls, does it start, does
-    /// it serve CUDA 13.0 or newer, has it a device.
+    /// Checks in this order: the library exists, it has every function that this program calls, it initialises, it
+    /// serves CUDA 13.0 or newer, it has a device.
     ///
     /// # Errors
-    /// [`Unavailable`], with the first answer that was no.
+    /// [`Unavailable`], for the first check that failed.
     pub fn load() -> Result<&'static Self, Unavailable> {
         DRIVER.get_or_init(Self::open).as_ref().map_err(Clone::clone)
     }
@@ -159,10 +159,10 @@ impl Driver {
         // SAFETY: the library's initialisers are NVIDIA's (or the simulator's) and may run at any time.
         let library = unsafe { libloading::Library::new(LIBRARY) }
             .map_err(|error| Unavailable::NoDriver { reason: error::loader_said(&error) })?;
-        // Never closed: threads of the driver run in it, and its functions' addresses are kept.
+        // Never closed: the driver's threads run in it, and we keep its functions' addresses.
         let library: &'static libloading::Library = Box::leak(Box::new(library));
         let functions = Functions::find(library).map_err(|symbol| {
-            // The version says more than the name of a function, if it can be asked.
+            // If the version is known, it says more than the name of a function.
             match version_of(library) {
                 Some(found) if found < MINIMUM_VERSION => Unavailable::OldDriver { found },
                 _ => Unavailable::MissingSymbol { symbol },
@@ -203,8 +203,8 @@ impl Driver {
         })
     }
 
-    /// The driver's functions that this program calls, by the names under which libcuda exports them: what a stand-in
-    /// must have, and what a sweep of injected errors goes through.
+    /// The driver's functions that this program calls, by their names in libcuda. A stand-in must have them all, and a
+    /// sweep of injected errors iterates over them.
     pub fn functions() -> &'static [&'static str] {
         Functions::NAMES
     }
@@ -223,12 +223,12 @@ impl Driver {
         self.finish_loading
     }
 
-    /// Whether this is the simulator, whose device addresses are host addresses: its memory may be read by the CPU.
+    /// Whether this is the simulator. Its device addresses are host addresses, so the CPU may read its memory.
     pub fn device_memory_is_host_memory(&self) -> bool {
         self.memory_is_host_memory
     }
 
-    /// Whether this is the simulator, and was told that dropout there is to differ from the CPU's, as it does on a GPU.
+    /// Whether this is the simulator with dropout configured to differ from the CPU's, as it does on a GPU.
     pub fn simulates_device_draws(&self) -> bool {
         self.simulates_device_draws
     }
@@ -251,7 +251,7 @@ fn split_version(version: c_int) -> (u32, u32) {
     (version / 1000, version % 1000 / 10)
 }
 
-/// What an incomplete library says about its version; it may be asked before cuInit.
+/// The version that an incomplete library reports; may be called before cuInit.
 fn version_of(library: &libloading::Library) -> Option<(u32, u32)> {
     // SAFETY: the function's type in every cuda.h since the first.
     let ask =
@@ -261,7 +261,7 @@ fn version_of(library: &libloading::Library) -> Option<(u32, u32)> {
     (unsafe { ask(&mut version) } == error::SUCCESS).then(|| split_version(version))
 }
 
-/// What the simulator answers to a question that only it knows: no NVIDIA driver has these functions.
+/// A query that only the simulator answers: no NVIDIA driver has these functions.
 fn simulator_says(library: &libloading::Library, question: &str) -> bool {
     // SAFETY: the type of each of these functions in crates/cuda-sim.
     match unsafe { library.get::<unsafe extern "C" fn() -> c_int>(question) } {

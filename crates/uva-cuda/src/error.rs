@@ -1,16 +1,16 @@
-//! What can go wrong, told so that one knows what to do: which call failed and what it was for.
+//! Errors, worded so that users know what to do: the call that failed and its purpose.
 
-/// The least CUDA version, major and minor, that the driver must serve.
+/// The oldest supported CUDA version of a driver, major and minor.
 pub(crate) const MINIMUM_VERSION: (u32, u32) = (13, 0);
 
-/// What a caller can do about an error; the program's exit code follows from it.
+/// The user's remedy for an error; the program's exit code follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The machine lacks what was asked for: exit code 3.
+    /// The machine lacks something: exit code 3.
     Missing,
-    /// What was asked for cannot be had anywhere: exit code 2.
+    /// The request can be met on no machine: exit code 2.
     Usage,
-    /// It went wrong on the way: exit code 1.
+    /// A failure at run time: exit code 1.
     Failed,
 }
 
@@ -20,7 +20,7 @@ pub enum Unavailable {
     /// The driver's library cannot be opened.
     #[error("no NVIDIA driver: libcuda.so.1 cannot be opened ({reason})")]
     NoDriver {
-        /// What the loader said.
+        /// The loader's message.
         reason: String,
     },
     /// The driver's library lacks a function that this program calls.
@@ -41,7 +41,7 @@ pub enum Unavailable {
         /// The CUDA version it serves, major and minor.
         found: (u32, u32),
     },
-    /// The driver would not start, or would not answer the first questions.
+    /// The driver failed to initialise, or failed the first queries.
     #[error("the NVIDIA driver does not answer: {call}: {} ({code}){}", name(*code), hint(*code))]
     NotReady {
         /// The call that failed.
@@ -49,12 +49,12 @@ pub enum Unavailable {
         /// Its CUresult.
         code: u32,
     },
-    /// The driver is there and knows no device.
+    /// The driver works but sees no device.
     #[error("the NVIDIA driver sees no device (is CUDA_VISIBLE_DEVICES empty?)")]
     NoDevice,
 }
 
-/// Why something that needs CUDA did not happen.
+/// Why an operation that needs CUDA failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CudaError {
     /// There is no CUDA here.
@@ -69,10 +69,10 @@ pub enum CudaError {
         code: u32,
         /// The CUresult's name in cuda.h.
         name: &'static str,
-        /// What it was for, as a phrase after "while".
+        /// The purpose of the call, as a phrase after "while".
         doing: String,
     },
-    /// The device's memory does not suffice for a buffer.
+    /// The device has too little free memory for a buffer.
     #[error(
         "{call} failed while allocating {what}: CUDA_ERROR_OUT_OF_MEMORY (2): it needs {bytes} bytes, and {free} of the device's {total} bytes are free{}",
         hint(OUT_OF_MEMORY)
@@ -84,7 +84,7 @@ pub enum CudaError {
         what: String,
         /// Its bytes.
         bytes: u64,
-        /// Bytes of device memory that were free when it was refused.
+        /// Bytes of device memory that were free at that moment.
         free: u64,
         /// Bytes of device memory in all.
         total: u64,
@@ -92,7 +92,7 @@ pub enum CudaError {
     /// NVRTC, which compiles the kernels, is not on this machine or does not work.
     #[error("{reason}")]
     NoNvrtc {
-        /// Where it was looked for and what was found, and what to do.
+        /// Where the search looked, what it found, and the remedy.
         reason: String,
     },
     /// The kernels did not compile.
@@ -104,25 +104,25 @@ pub enum CudaError {
         architecture: String,
         /// NVRTC's version.
         nvrtc: String,
-        /// What NVRTC said.
+        /// NVRTC's log.
         log: String,
     },
-    /// The machine cannot pin what was asked for; found before anything was pinned.
+    /// The machine cannot pin this much memory; detected before anything was pinned.
     #[error("{0}")]
     Preflight(String),
-    /// What was asked for is refused before the driver is asked: a size, a range, an ordinal.
+    /// Refused before any call of the driver: a size, a range, an ordinal.
     #[error("{0}")]
     Refused(String),
-    /// The device or the driver cannot do what was asked for.
+    /// The device or the driver does not support the request.
     #[error("{0}")]
     Unsupported(String),
-    /// The system refused something that CUDA does not see: a file, a mapping.
+    /// The system refused an operation outside CUDA: a file, a mapping.
     #[error("{0}")]
     System(String),
 }
 
 impl CudaError {
-    /// What a caller can do about it.
+    /// The user's remedy.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Unavailable(_) | Self::NoNvrtc { .. } | Self::Preflight(_) | Self::Unsupported(_) => {
@@ -138,7 +138,7 @@ impl CudaError {
         }
     }
 
-    /// The CUresult, where a call of the driver failed.
+    /// The CUresult, if a call of the driver failed.
     pub fn code(&self) -> Option<u32> {
         match self {
             Self::Call { code, .. } | Self::Unavailable(Unavailable::NotReady { code, .. }) => Some(*code),
@@ -157,12 +157,12 @@ pub(crate) const STUB_LIBRARY: u32 = 34;
 pub(crate) const INSUFFICIENT_DRIVER: u32 = 35;
 /// CUDA_ERROR_NO_DEVICE.
 pub(crate) const NO_DEVICE: u32 = 100;
-/// CUDA_ERROR_NOT_READY: no error, an answer of the queries.
+/// CUDA_ERROR_NOT_READY: not an error but an answer of the queries.
 pub(crate) const NOT_READY: u32 = 600;
 /// CUDA_ERROR_NOT_SUPPORTED.
 pub(crate) const NOT_SUPPORTED: u32 = 801;
 
-/// Turns a CUresult into a result. `symbol` is the function as libcuda exports it; `doing` is asked only on an error.
+/// Turns a CUresult into a result. `symbol` is the function's name in libcuda; `doing` is called only for an error.
 pub(crate) fn check(
     symbol: &'static str,
     code: u32,
@@ -174,7 +174,7 @@ pub(crate) fn check(
     Err(CudaError::Call { call: documented_name(symbol), code, name: name(code), doing: doing() })
 }
 
-/// As [`check`], for the queries: whether what was asked about has happened.
+/// As [`check`], for the queries: whether the event or the work in question is complete.
 pub(crate) fn check_query(
     symbol: &'static str,
     code: u32,
@@ -196,12 +196,12 @@ pub(crate) fn documented_name(symbol: &'static str) -> &'static str {
     }
 }
 
-/// What the loader said when it would not open a library: libloading's own text says only that it would not.
+/// The loader's message when it could not open a library: libloading's own text says only that it failed.
 pub(crate) fn loader_said(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), |source| source.to_string())
 }
 
-/// What to do about an error, where the code tells; begins with `; `, or is empty.
+/// The remedy for an error, if its code tells one; begins with `; `, or is empty.
 fn hint(code: u32) -> &'static str {
     match code {
         OUT_OF_MEMORY => {
@@ -230,8 +230,8 @@ fn hint(code: u32) -> &'static str {
     }
 }
 
-/// The names of CUresult, from cuda.h 13.0. Our own, since the driver's cuGetErrorName cannot be asked when there is no
-/// driver.
+/// The names of CUresult, from cuda.h 13.0. This table is our own, since without a driver cuGetErrorName cannot be
+/// called.
 pub(crate) fn name(code: u32) -> &'static str {
     match NAMES.binary_search_by_key(&code, |(known, _)| *known) {
         Ok(found) => NAMES[found].1,

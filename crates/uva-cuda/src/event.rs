@@ -1,4 +1,4 @@
-//! Marks in streams, by which streams and processes wait for each other.
+//! Events, by which streams and processes wait for each other.
 
 use std::ffi::c_char;
 use std::sync::Arc;
@@ -12,24 +12,23 @@ use crate::stream::Stream;
 /// Bytes by which an interprocess event travels to a peer.
 pub const EVENT_HANDLE_BYTES: usize = 64;
 
-/// An event: a mark that is set anew by each [`Event::record`].
+/// An event: each [`Event::record`] sets it anew.
 ///
 /// An event shared with another process lives in memory that both have. The process that made it must outlive the
-/// peer's use of it, and after a peer's death none of its events may be touched, not even destroyed: see
-/// [`Event::forget`].
+/// peer's use of it. After a peer's death none of its events may be touched, not even destroyed: see [`Event::forget`].
 #[derive(Debug)]
 pub struct Event {
     context: Arc<Context>,
     raw: sys::CUevent,
 }
 
-// SAFETY: a CUevent is a handle that any thread may use while its context lives, which the Arc sees to.
+// SAFETY: a CUevent is a handle that any thread may use while its context lives; the Arc keeps it alive.
 unsafe impl Send for Event {}
 // SAFETY: as above; the driver orders records and queries.
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// An event for order alone, within this process: cheaper than one that takes the time.
+    /// An event for ordering alone, within this process: cheaper than one with timing.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -37,7 +36,7 @@ impl Event {
         Self::new(context, CUevent_flags::CU_EVENT_DISABLE_TIMING as u32, "an event")
     }
 
-    /// An event that takes the time when it is reached.
+    /// An event that records the time when it is reached.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -45,7 +44,7 @@ impl Event {
         Self::new(context, CUevent_flags::CU_EVENT_DEFAULT as u32, "an event that takes the time")
     }
 
-    /// An event that another process can open. The driver wants it made without timing.
+    /// An event that another process can open. The driver requires it to be made without timing.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -69,8 +68,8 @@ impl Event {
         Ok(Self { context: Arc::clone(context), raw })
     }
 
-    /// Sets the mark behind all that is on the stream now, which is of the event's context or of a green context of its
-    /// device. Waits enqueued before this call keep to the mark as it was.
+    /// Records all work on the stream so far. The stream is of the event's context, or of a green context of its
+    /// device. Waits enqueued before this call keep to the previous record.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -80,10 +79,10 @@ impl Event {
         unsafe { driver_call!(cuEventRecord(self.raw, stream.handle()), "recording an event") }
     }
 
-    /// Whether all that the last record captured has run. True for an event that was never recorded.
+    /// Whether all work captured by the last record has run. True for an event that was never recorded.
     ///
     /// # Errors
-    /// [`CudaError::Call`]: also an error of something enqueued earlier.
+    /// [`CudaError::Call`], which may also report an error of earlier work.
     pub fn query(&self) -> Result<bool, CudaError> {
         self.context.bind()?;
         // SAFETY: the handle lives.
@@ -91,24 +90,24 @@ impl Event {
         check_query("cuEventQuery", code, || "asking whether an event has been reached".to_owned())
     }
 
-    /// Waits until all that the last record captured has run. The wait is the driver's and heeds nobody: a peer that
-    /// dies meanwhile may leave it waiting, so an event of a peer is polled by [`Event::query`] beside a look at the
-    /// peer.
+    /// Waits for all work captured by the last record. The driver's wait cannot be interrupted: if a peer dies
+    /// meanwhile, it may never return. So poll a peer's event with [`Event::query`], and check the peer's liveness
+    /// beside it.
     ///
     /// # Errors
-    /// [`CudaError::Call`]: also an error of something enqueued earlier.
+    /// [`CudaError::Call`], which may also report an error of earlier work.
     pub fn synchronize(&self) -> Result<(), CudaError> {
         self.context.bind()?;
         // SAFETY: the handle lives.
         unsafe { driver_call!(cuEventSynchronize(self.raw), "waiting for an event") }
     }
 
-    /// Milliseconds between two events made by [`Event::timing`], both recorded and reached; a resolution of about
+    /// Milliseconds between two events made by [`Event::timing`], both recorded and reached. The resolution is about
     /// half a microsecond.
     ///
     /// # Errors
-    /// [`CudaError::Call`]: for instance CUDA_ERROR_NOT_READY if one has not been reached, CUDA_ERROR_INVALID_HANDLE
-    /// if one takes no time or was never recorded.
+    /// [`CudaError::Call`]: for instance CUDA_ERROR_NOT_READY if one has not been reached, CUDA_ERROR_INVALID_HANDLE if
+    /// one has no timing or was never recorded.
     pub fn elapsed_ms(start: &Self, end: &Self) -> Result<f32, CudaError> {
         start.context.bind()?;
         let mut milliseconds = 0.0;
@@ -122,7 +121,8 @@ impl Event {
         Ok(milliseconds)
     }
 
-    /// What a peer needs to open this event, made by [`Event::interprocess`]. Valid while this value lives.
+    /// The bytes a peer needs to open this event, which was made by [`Event::interprocess`]. Valid while this value
+    /// lives.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -136,7 +136,7 @@ impl Event {
         Ok(handle.reserved.map(|byte| byte as u8))
     }
 
-    /// Opens an event of another process, made by [`Event::interprocess`]; CUDA does not promise that a process can
+    /// Opens an event of another process, made by [`Event::interprocess`]. CUDA does not promise that a process can
     /// open its own.
     ///
     /// # Errors
@@ -145,26 +145,26 @@ impl Event {
         context.bind()?;
         let handle = sys::CUipcEventHandle { reserved: handle.map(|byte| byte as c_char) };
         let mut raw = std::ptr::null_mut();
-        // SAFETY: writes one handle; any 64 bytes may be asked about, wrong ones are refused.
+        // SAFETY: writes one handle; any 64 bytes may be passed, and the driver refuses invalid ones.
         unsafe {
             driver_call!(cuIpcOpenEventHandle(&mut raw, handle), "opening an event of another process")
         }?;
         Ok(Self { context: Arc::clone(context), raw })
     }
 
-    /// Lets go of the event without a call to the driver: for events shared with a process that has died, whose
-    /// destruction NVIDIA leaves undefined. Its few bytes come back when this process ends.
+    /// Drops the event without a call to the driver. It is for events shared with a process that has died, whose
+    /// destruction NVIDIA leaves undefined. Its few bytes are freed when this process ends.
     pub fn forget(self) {
         let event = std::mem::ManuallyDrop::new(self);
-        // The context is ours and may be released all the same.
+        // The context is ours and may still be released.
         // SAFETY: the value is never used or dropped again, so its Arc is read out exactly once.
         drop(unsafe { std::ptr::read(&event.context) });
     }
 }
 
 impl Stream {
-    /// Makes what is enqueued from now on wait for what the event's *last record before this call* captured; an event
-    /// that was never recorded is waited for no time at all. No host thread waits.
+    /// Makes later work on this stream wait for the work captured by the event's *last record before this call*. An
+    /// event that was never recorded causes no wait. No host thread waits.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -179,7 +179,7 @@ impl Stream {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // Without the context the event is gone already, so errors are let go.
+        // Without the context the event is already gone, so errors are ignored.
         if self.context.bind().is_ok() {
             // SAFETY: made or opened by us, destroyed once; waits already enqueued on it stay valid (cuda.h).
             let _ = unsafe { driver_call!(cuEventDestroy_v2(self.raw), "destroying an event") };

@@ -1,22 +1,22 @@
-//! What compiled kernels are called, and what they depend on.
+//! Names of compiled kernels, and their dependencies.
 
 use uva_kernels::{KernelSource, OPTIONS};
 
 use crate::cubin_cache::Key;
 use crate::nvrtc::Target;
 
-/// Kernels are carried as machine code: the driver would compile PTX at each start.
+/// Kernels are shipped as machine code: the driver would compile PTX at each start.
 pub(crate) fn machine_code(capability: (u32, u32)) -> Target {
     Target::Cubin(capability.0, capability.1)
 }
 
-/// What an entry is called, for people.
+/// An entry's label for human readers.
 pub(crate) fn label(source: &KernelSource<'_>, target: Target) -> String {
     format!("{}-{}", source.name.trim_end_matches(".cu"), target.name())
 }
 
-/// Everything that the compiled kernels depend on. Not the output: PTX has random names in it. `nvrtc` is the version of
-/// the one at hand; kernels that are carried serve whatever NVRTC a machine has, or none.
+/// All inputs of a compilation. Not the output: PTX has random names in it. `nvrtc` is the version at hand. Shipped
+/// kernels work with any NVRTC, or with none.
 pub(crate) fn key(source: &KernelSource<'_>, target: Target, nvrtc: Option<(u32, u32)>) -> Key {
     let target = target.name();
     let version = nvrtc.map_or("carried".to_owned(), |(major, minor)| format!("{major}.{minor}"));

@@ -1,13 +1,15 @@
-//! All that is CUDA, behind typed calls: is there a driver and what can its devices do, contexts, streams, events that
-//! processes share, kernels compiled for the device at hand, pinned tables, buffers shared between processes, and parts
-//! of the multiprocessors.
+//! Everything that calls CUDA, behind typed functions:
+//! - detection of the driver and of device features
+//! - contexts, streams, and events that processes share
+//! - kernels compiled for the device at hand
+//! - pinned tables, buffers shared between processes, and partitions of the multiprocessors
 //!
-//! One binary runs with and without a driver: nothing links to libcuda or NVRTC, both are opened when they are first
-//! asked for ([`Driver::load`], [`nvrtc::Nvrtc::find`]), and what is missing is a typed reason ([`Unavailable`]), never
-//! a panic. No error's text asks the driver anything.
+//! One binary runs with and without a driver. Nothing links to libcuda or NVRTC: both are opened on first use
+//! ([`Driver::load`], [`nvrtc::Nvrtc::find`]). A missing component is a typed reason ([`Unavailable`]), never a panic.
+//! No error's text asks the driver anything.
 //!
-//! This crate must not know what a graph or a batch is, nor which process it runs in: it moves opaque bytes. It must
-//! not be used after `fork` without `exec`; a process that only launches others has no reason to call it at all.
+//! This crate must not know graphs, batches, or its process's role: it moves opaque bytes. It must not be used after
+//! `fork` without `exec`. A process that only launches others has no reason to call it.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -1,6 +1,6 @@
-//! Where a libtorch lies on this machine. Found by file names alone: nothing of it is loaded here.
+//! Finds libtorch on this machine by file names alone: nothing is loaded here.
 //!
-//! The program that trains gets its folder in `LD_LIBRARY_PATH`, and NVRTC may lie beside it.
+//! The program that trains gets its folder in `LD_LIBRARY_PATH`. NVRTC may lie beside it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 
 use crate::cubin_cache::user_folder;
 
-/// The series that the built-in models are made for; a program of another one does not load.
+/// The series that the built-in models are made for. A program built for another series does not load.
 pub const SERIES: &str = "2.11";
 /// The variable that names a folder.
 pub const VARIABLE: &str = "UVATRAIN_LIBTORCH";
 
-/// The library that every libtorch has.
+/// The library that every libtorch installation has.
 const LIBRARY: &str = "libtorch_cpu.so";
 
 /// A libtorch of the right series.
@@ -21,9 +21,9 @@ const LIBRARY: &str = "libtorch_cpu.so";
 pub struct Libtorch {
     /// The folder of its libraries.
     pub lib: PathBuf,
-    /// Its version, where it says one.
+    /// Its version, if it states one.
     pub version: Option<String>,
-    /// Where it was looked for: the option, the variable or the place.
+    /// How it was found: the option, the variable or the place.
     pub found_by: String,
 }
 
@@ -34,7 +34,7 @@ impl Libtorch {
     }
 }
 
-/// Every place that was looked at and has none, with the reason.
+/// Every place that was searched without success, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoLibtorch {
     /// Place and reason, in the order of the search.
@@ -47,23 +47,23 @@ impl fmt::Display for NoLibtorch {
     }
 }
 
-/// Whether a Python may be asked for its package `torch`, which starts a process.
+/// Whether the search may start a Python process to ask for its package `torch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskPython {
-    /// Last, where nothing else has one.
+    /// Yes: last, if no other place has one.
     Yes,
-    /// Only the site-packages of an active environment are looked at.
+    /// No: only the site-packages of an active environment are searched.
     No,
 }
 
-/// Looks for a libtorch: where `option` says, else where [`VARIABLE`] says, and then nowhere else. Without either where
-/// `LIBTORCH` says, beside this program, in the user's cache folder, in the active virtual or conda environment, and in
-/// the packages of `python3`.
+/// Searches for libtorch. `option` decides if it is given, else [`VARIABLE`] if it is set; then no other place is
+/// searched. Without either, the order is: `LIBTORCH`, beside this program, the user's cache folder, the active virtual
+/// or conda environment, the packages of `python3`.
 ///
 /// A place is a folder that holds `lib/libtorch_cpu.so`, or `lib` itself.
 ///
 /// # Errors
-/// [`NoLibtorch`] with every place that was looked at.
+/// [`NoLibtorch`] with every place that was searched.
 pub fn find(option: Option<&Path>, python: AskPython) -> Result<Libtorch, NoLibtorch> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let named =
@@ -102,7 +102,7 @@ pub fn find(option: Option<&Path>, python: AskPython) -> Result<Libtorch, NoLibt
 
 /// The libtorch in this folder, or why there is none.
 fn look(path: &Path, by: &str) -> Result<Libtorch, String> {
-    // A relative path would mean another folder to a program that is started elsewhere.
+    // A relative path would mean another folder to a program started elsewhere.
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let lib = [path.join("lib"), path.clone(), path.join("torch/lib")]
         .into_iter()
@@ -132,8 +132,8 @@ fn version(root: &Path) -> Option<String> {
     Some(line.split_once('=')?.1.trim().trim_matches(['\'', '"']).to_owned())
 }
 
-/// Places beside a program: in its folder, in the `lib` of its prefix, and for a build in a checkout where
-/// `scripts/setup/libtorch.sh` leads.
+/// Places beside a program: its folder, the `lib` of its prefix, and, for a build in a checkout, the target of
+/// `scripts/setup/libtorch.sh`.
 fn beside(program: &Path) -> Vec<PathBuf> {
     let Some(folder) = program.parent() else { return Vec::new() };
     let mut places = vec![folder.join("libtorch")];
@@ -160,7 +160,7 @@ fn torch_packages(root: &Path) -> Vec<PathBuf> {
     pythons.into_iter().map(|python| python.join("site-packages/torch")).collect()
 }
 
-/// The entries of a folder whose names begin so, in falling order.
+/// The entries of a folder whose names begin with this, in descending order.
 fn matching(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut found: Vec<PathBuf> = entries
@@ -172,7 +172,7 @@ fn matching(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Where `python3` has its package `torch`, which is not imported. The current folder is no place for packages here.
+/// The folder of `python3`'s package `torch`, which is not imported. The current folder is not searched for packages.
 fn of_python() -> Result<PathBuf, String> {
     const CODE: &str = "import sys; sys.path = [place for place in sys.path if place]; import importlib.util as u; \
                         s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')";

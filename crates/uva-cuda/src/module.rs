@@ -1,4 +1,4 @@
-//! Kernels on a device: the embedded sources, compiled for it, loaded into a context.
+//! Kernels on a device: the embedded sources, compiled for it and loaded into a context.
 
 use std::ffi::{CStr, CString, c_void};
 use std::path::PathBuf;
@@ -17,38 +17,38 @@ use crate::error::{CudaError, check};
 use crate::image::{key, label, machine_code};
 use crate::nvrtc::{Nvrtc, Target};
 
-/// What the simulator takes for an image: it has every kernel compiled for the host already.
+/// The simulator's image: it already has every kernel compiled for the host.
 const SIMULATED_IMAGE: &CStr = c"uva-kernel-sim";
 
-/// Where compiled kernels come from.
+/// The sources of compiled kernels.
 #[derive(Debug, Clone, Default)]
 pub struct ModuleOptions {
-    /// The folder of NVRTC, or the library itself; looked for if absent: [`Nvrtc::find`].
+    /// The folder of NVRTC, or the library itself; [`Nvrtc::find`] searches if absent.
     pub nvrtc: Option<PathBuf>,
-    /// Where compiled kernels are kept.
+    /// The cache of compiled kernels.
     pub cache: CacheKind,
 }
 
-/// How a module came to be.
+/// The origin of a module.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ModuleReport {
-    /// Where its code is from.
+    /// The source of its code.
     pub origin: Origin,
-    /// What it was compiled for, `sm_90`; absent under the simulator without NVRTC.
+    /// Its target, `sm_90`; absent under the simulator without NVRTC.
     pub target: Option<String>,
-    /// NVRTC's version and where it was found; absent under the simulator without NVRTC.
+    /// NVRTC's version and path; absent under the simulator without NVRTC.
     pub nvrtc: Option<String>,
-    /// Seconds from the question to the loaded module.
+    /// Seconds from the request to the loaded module.
     pub seconds: f64,
-    /// Why it will be compiled again the next time, or what was wrong with what the cache held.
+    /// Why the next run compiles again, or what was wrong with the cached entry.
     pub note: Option<String>,
 }
 
-/// Where a module's code is from.
+/// The source of a module's code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
-    /// Compiled before the program ran, and carried with it.
+    /// Compiled before the program ran, and shipped with it.
     Carried,
     /// The cache on disk.
     Cache,
@@ -71,7 +71,7 @@ struct Loaded {
     raw: sys::CUmodule,
 }
 
-// SAFETY: a CUmodule is a handle that any thread may use while its context lives, which the Arc sees to.
+// SAFETY: a CUmodule is a handle that any thread may use while its context lives; the Arc keeps it alive.
 unsafe impl Send for Loaded {}
 // SAFETY: as above; nothing here is mutated.
 unsafe impl Sync for Loaded {}
@@ -92,12 +92,12 @@ unsafe impl Sync for Function {}
 impl Module {
     /// The gather kernels, for the context's device.
     ///
-    /// From what was carried with the program ([`crate::carry_kernels`]), unless the options name an NVRTC; else from the
-    /// cache; else compiled and put there. Under the simulator NVRTC is used in the same way
-    /// if it can be found, so that this path is tried; where it cannot, the simulator's own compilation serves.
+    /// They come from the kernels shipped with the program ([`crate::carry_kernels`]), unless the options name an
+    /// NVRTC; else from the cache; else they are compiled and cached. Under the simulator NVRTC is used in the same way
+    /// if it is found, so that this path is tested. Otherwise the simulator's own compilation serves.
     ///
     /// # Errors
-    /// [`CudaError::NoNvrtc`], [`CudaError::Compile`], [`CudaError::Unsupported`] as [`Nvrtc::target`] has it;
+    /// [`CudaError::NoNvrtc`], [`CudaError::Compile`], [`CudaError::Unsupported`] as for [`Nvrtc::target`];
     /// [`CudaError::Call`] if the driver refuses the image.
     pub fn gather(context: &Arc<Context>, options: &ModuleOptions) -> Result<Self, CudaError> {
         Self::of(context, &GATHER, options)
@@ -129,7 +129,7 @@ impl Module {
         };
         let capability = context.device().capability();
         let mut note = None;
-        // Whoever names an NVRTC wants what that one makes.
+        // An explicitly named NVRTC must be the one that compiles.
         if options.nvrtc.is_none()
             && let Some(image) = carried::find(source, capability)
         {
@@ -145,7 +145,7 @@ impl Module {
         }
         let nvrtc = match Nvrtc::find(options.nvrtc.as_deref()) {
             Ok(nvrtc) => nvrtc,
-            // Whoever names an NVRTC wants that one, under the simulator too.
+            // An explicitly named NVRTC must be used, under the simulator too.
             Err(_) if options.nvrtc.is_none() && Driver::load()?.device_memory_is_host_memory() => {
                 let loaded = Loaded::new(context, SIMULATED_IMAGE.to_bytes_with_nul(), source.name)?;
                 return Ok(finish(loaded, Origin::Simulator, None, None, None));
@@ -158,13 +158,13 @@ impl Module {
         if let Some(image) = cache.as_ref().and_then(|cache| cache.load(&label, key)) {
             match Loaded::new(context, &image, source.name) {
                 Ok(loaded) => return Ok(finish(loaded, Origin::Cache, Some(target), Some(&nvrtc), note)),
-                // Whole by its checksum, and still not what this driver takes: compiled anew once.
+                // The checksum matches, but this driver refuses the image: compiled anew once.
                 Err(error) => note = Some(format!("the driver refused what the kernel cache held: {error}")),
             }
         }
         let mut image = nvrtc.compile(source, target, &OPTIONS)?;
         if matches!(target, Target::Ptx(..)) && image.last() != Some(&0) {
-            // The driver finds the end of PTX by a zero; a cubin tells its own length.
+            // The driver finds the end of PTX by a zero; a cubin states its own length.
             image.push(0);
         }
         let loaded = Loaded::new(context, &image, source.name)?;
@@ -176,12 +176,12 @@ impl Module {
         Ok(finish(loaded, Origin::Compiled, Some(target), Some(&nvrtc), note))
     }
 
-    /// How it came to be.
+    /// Its origin.
     pub fn report(&self) -> &ModuleReport {
         &self.report
     }
 
-    /// The context it is loaded into.
+    /// The context that holds it.
     pub fn context(&self) -> &Arc<Context> {
         &self.loaded.context
     }
@@ -200,8 +200,8 @@ impl Module {
                 "looking for the kernel {name}"
             )
         }?;
-        // The driver may leave a kernel unloaded until its first launch, and then wait for the device to load it: for
-        // ever, if what runs there is `spin_until`, held until more is enqueued. So it is loaded now.
+        // The driver may leave a kernel unloaded until its first launch, and then wait for the device to load it. If
+        // `spin_until` runs there until more work is enqueued, that wait never ends. So it is loaded now.
         if let Some(load) = Driver::load()?.finish_loading() {
             // SAFETY: the function was just found in a module that lives.
             check("cuFuncLoad", unsafe { load(raw) }, || format!("loading the kernel {name}"))?;
@@ -220,7 +220,7 @@ impl Loaded {
     fn new(context: &Arc<Context>, image: &[u8], name: &str) -> Result<Self, CudaError> {
         context.bind()?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: writes one handle; the context is current; the image is one that NVRTC made, kept whole by a checksum
+        // SAFETY: writes one handle; the context is current. The image is one that NVRTC made, kept whole by a checksum
         // on its way through the cache, or a text that ends in zero, so the driver finds its end. No options.
         unsafe {
             driver_call!(
@@ -242,8 +242,8 @@ impl Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // Unloading waits for nothing: whoever launches a kernel must keep what it runs on until it has run, and the
-        // code is a part of that. Without the context the module is gone already, so errors are let go.
+        // Unloading waits for nothing: the code is among the things that a launch must keep until the kernel has run.
+        // Without the context the module is already gone, so errors are ignored.
         if self.context.bind().is_ok() {
             // SAFETY: loaded once, unloaded once; every Function holds an Arc of this.
             let _ = unsafe { driver_call!(cuModuleUnload(self.raw), "unloading kernels") };
@@ -262,7 +262,7 @@ impl Function {
     /// Enqueues the kernel.
     ///
     /// # Safety
-    /// `arguments` point to what the kernel's parameters are, in order and by type; what these name stays valid, and
+    /// `arguments` point to the kernel's parameters, in order and by type. Everything that these name stays valid, and
     /// the module loaded, until the kernel has run.
     pub(crate) unsafe fn launch(
         &self,
@@ -271,7 +271,7 @@ impl Function {
         arguments: &mut [*mut c_void],
     ) -> Result<(), CudaError> {
         self.module.context.bind()?;
-        // SAFETY: function and stream live; the driver copies the parameters before it returns; the rest is the
+        // SAFETY: function and stream live. The driver copies the parameters before it returns. The rest is the
         // caller's promise. No dynamic shared memory, no extra options.
         unsafe {
             driver_call!(
@@ -296,7 +296,7 @@ impl Function {
         }
     }
 
-    /// How many blocks of so many threads a multiprocessor holds at once.
+    /// Resident blocks of this many threads per multiprocessor.
     pub(crate) fn blocks_per_multiprocessor(&self, threads: u32) -> Result<u32, CudaError> {
         self.module.context.bind()?;
         let mut blocks = 0;
@@ -333,7 +333,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs where NVRTC is; CI brings it and sets UVATRAIN_REQUIRE_NVRTC.
+    /// Runs if NVRTC is present; CI brings it and sets UVATRAIN_REQUIRE_NVRTC.
     #[test]
     fn nvrtc_compiles_the_kernels_for_every_architecture() {
         let nvrtc = match Nvrtc::find(None) {
@@ -352,12 +352,13 @@ mod tests {
                 assert_eq!(&image[..4], b"\x7fELF", "{} {}", source.name, target.name());
             }
         }
-        // A device newer than NVRTC gets portable code, one older than it is refused with what is the oldest.
+        // A device newer than NVRTC gets portable code. An older one is refused, and the message names the oldest
+        // supported.
         assert!(matches!(nvrtc.target((99, 0)).unwrap(), Target::Ptx(..)));
         assert!(nvrtc.target((3, 5)).unwrap_err().to_string().contains("7.5"));
         let ptx = nvrtc.compile(&GATHER, Target::Ptx(9, 0), &OPTIONS).unwrap();
         assert!(ptx.starts_with(b"//") && String::from_utf8_lossy(&ptx).contains(".target sm_90"));
-        // What does not compile is told with the line.
+        // A compile error names the line.
         let wrong = KernelSource {
             name: "wrong.cu",
             text: "extern \"C\" __global__ void f() { nothing(); }",

@@ -1,4 +1,5 @@
-//! NVRTC, NVIDIA's compiler as a library: found where toolkits and PyTorch's wheels put it, and opened at run time.
+//! NVRTC, NVIDIA's compiler as a library: searched where toolkits and PyTorch's wheels install it, and opened at run
+//! time.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -13,9 +14,9 @@ use crate::libtorch::{self, AskPython};
 
 /// The library's names, newest first. CUDA 12's serves as well: a newer driver runs what it compiles.
 const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
-/// Where the library lies in a folder that was named: the folder itself, a toolkit's, the wheels' of CUDA 13 and 12.
+/// Paths of the library in a named folder: the folder itself, a toolkit's, the wheels' of CUDA 13 and 12.
 const WITHIN: [&str; 5] = [".", "lib64", "lib", "nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"];
-/// How one gets it, for messages.
+/// How to get it, for messages.
 const ADVICE: &str = "install it by `python3 -m pip install nvidia-cuda-nvrtc==13.0.88`, and name its folder by \
                       --nvrtc or UVATRAIN_NVRTC if it is in none of these places";
 
@@ -54,13 +55,13 @@ struct Functions {
     ptx: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
 }
 
-/// What to compile for.
+/// A compile target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// Machine code for exactly this compute capability.
     Cubin(u32, u32),
-    /// Portable code of this compute capability, which the driver translates when it is loaded: for devices newer than
-    /// the NVRTC at hand.
+    /// Portable code of this compute capability, which the driver translates at load time: for devices newer than the
+    /// NVRTC at hand.
     Ptx(u32, u32),
 }
 
@@ -75,13 +76,16 @@ impl Target {
 }
 
 impl Nvrtc {
-    /// Looks for NVRTC and opens the first that works: where `option` says (a folder, or the library itself), else
-    /// where `UVATRAIN_NVRTC` says, and then nowhere else; else beside the libtorch of this process, the one
-    /// that [`libtorch::find`] finds or that of `LIBTORCH`, in the toolkit of `CUDA_HOME` or `CUDA_PATH`, in `/usr/local/cuda`, where the loader looks, and in this
-    /// program's cache folder.
+    /// Searches for NVRTC and opens the first that works. `option` (a folder, or the library itself) decides if it is
+    /// given, else `UVATRAIN_NVRTC` if it is set; then no other place is searched. Without either, the order is:
+    /// - beside the libtorch of this process, the one that [`libtorch::find`] finds, or that of `LIBTORCH`
+    /// - the toolkit of `CUDA_HOME` or `CUDA_PATH`
+    /// - `/usr/local/cuda`
+    /// - the loader's search path
+    /// - this program's cache folder
     ///
     /// # Errors
-    /// [`CudaError::NoNvrtc`], with every place that was looked at.
+    /// [`CudaError::NoNvrtc`], with every place that was searched.
     pub fn find(option: Option<&Path>) -> Result<Self, CudaError> {
         let named = option.map(|path| (path.to_owned(), "the option --nvrtc")).or_else(|| {
             let path = std::env::var_os("UVATRAIN_NVRTC").filter(|path| !path.is_empty())?;
@@ -134,17 +138,17 @@ impl Nvrtc {
         })
     }
 
-    /// The library as the loader finds it by name.
+    /// The library by its name, as the loader finds it.
     fn open_by_loader() -> Result<Self, String> {
         let mut first = None;
         for name in NAMES {
             match Self::open(name.as_ref(), name.to_owned()) {
                 Ok(nvrtc) => {
-                    // The builtins are asked for by name later, and lie beside the library, wherever that was.
+                    // NVRTC later opens the builtins by name. They lie beside the library, wherever that is.
                     if let Some(folder) =
                         mapped("libnvrtc.so").and_then(|path| Some(path.parent()?.to_owned()))
                     {
-                        // If they cannot be loaded from there, the loader may still find them; compiling will tell.
+                        // If they don't load from there, the loader may still find them; compiling will show.
                         let _ = preload_builtins(&folder);
                     }
                     return Ok(nvrtc);
@@ -159,7 +163,7 @@ impl Nvrtc {
         // SAFETY: the library's initialisers are NVIDIA's and may run at any time.
         let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) }
             .map_err(|error| loader_said(&error))?;
-        // Never closed: its functions' addresses are kept, and it is opened once or twice in a process.
+        // Never closed: we keep its functions' addresses, and a process opens it once or twice.
         let library: &'static Library = Box::leak(Box::new(library));
         macro_rules! function {
             ($name:literal) => {
@@ -199,16 +203,16 @@ impl Nvrtc {
         self.version
     }
 
-    /// The path or name by which it was opened.
+    /// The path or name that was opened.
     pub fn found(&self) -> &str {
         &self.found
     }
 
-    /// What to compile for so that a device of this compute capability can run it.
+    /// The compile target that a device of this compute capability can run.
     ///
     /// # Errors
-    /// [`CudaError::Unsupported`] if the device is older than what this NVRTC compiles for; [`CudaError::NoNvrtc`] if
-    /// it does not tell.
+    /// [`CudaError::Unsupported`] if the device is older than NVRTC's oldest target; [`CudaError::NoNvrtc`] if NVRTC
+    /// does not list its targets.
     pub fn target(&self, capability: (u32, u32)) -> Result<Target, CudaError> {
         let supported = self.supported()?;
         let number = |(major, minor): (u32, u32)| major * 10 + minor;
@@ -255,9 +259,8 @@ impl Nvrtc {
         options: &[&str],
     ) -> Result<Vec<u8>, CudaError> {
         let architecture = format!("-arch={}", target.name());
-        // Since 12.9 NVRTC keeps what it compiled in the driver's cache, by an undocumented table of functions that it
-        // asks of whatever libcuda is loaded, and crashes where there is none. What this crate compiles has its own
-        // cache.
+        // Since 12.9 NVRTC caches its output in the driver's cache. It gets there by an undocumented function table of
+        // the loaded libcuda, and crashes if there is none. This crate has its own cache for its kernels.
         let no_cache = (self.version >= (12, 9)).then_some("--no-cache");
         let options = std::iter::once(architecture.as_str()).chain(no_cache).chain(options.iter().copied());
         let options = options.map(c_string).collect::<Result<Vec<_>, _>>()?;
@@ -269,8 +272,8 @@ impl Nvrtc {
             (pointers(&names), pointers(&texts), pointers(&options));
 
         let mut program = std::ptr::null_mut();
-        // SAFETY: the strings end in zero and live until the call returns, which copies them; the lists are as long as
-        // the count says.
+        // SAFETY: the strings end in zero and live until the call returns, which copies them. The lists have as many
+        // entries as the count says.
         let result = unsafe {
             (self.functions.create)(
                 &mut program,
@@ -343,7 +346,7 @@ impl OpenProgram<'_> {
         // SAFETY: writes one size; the program is open.
         self.nvrtc.must(unsafe { size(self.program, &mut bytes) }, "telling the size of its output")?;
         let mut output = vec![0u8; bytes];
-        // SAFETY: writes as many bytes as it just told.
+        // SAFETY: writes as many bytes as it just reported.
         self.nvrtc.must(unsafe { read(self.program, output.as_mut_ptr().cast()) }, "giving its output")?;
         Ok(output)
     }
@@ -361,7 +364,7 @@ fn c_string(text: &str) -> Result<CString, CudaError> {
         .map_err(|_| CudaError::Refused("a kernel's source or option has a zero byte in it".to_owned()))
 }
 
-/// The library's file, where `path` is it or a folder that holds it.
+/// The library's file: `path` itself, or a file in the folder `path`.
 fn library_in(path: &Path) -> Option<PathBuf> {
     if path.is_file() {
         return Some(path.to_owned());
@@ -371,8 +374,8 @@ fn library_in(path: &Path) -> Option<PathBuf> {
     folders.flat_map(|folder| NAMES.map(|name| folder.join(name))).find(|file| file.is_file())
 }
 
-/// Loads the library of built-in functions that lies beside NVRTC. NVRTC asks for it by its bare name, and has no run
-/// path of its own: what is loaded already is what it then gets.
+/// Loads the library of built-in functions beside NVRTC. NVRTC opens it by its bare name and has no run path of its
+/// own, so it gets the one already loaded.
 fn preload_builtins(folder: &Path) -> Result<(), String> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .map_err(|error| format!("{}: {error}", folder.display()))?
@@ -392,7 +395,7 @@ fn preload_builtins(folder: &Path) -> Result<(), String> {
         // SAFETY: the library's initialisers are NVIDIA's and may run at any time.
         let library = unsafe { Library::open(Some(&file), RTLD_NOW | RTLD_GLOBAL) }
             .map_err(|error| loader_said(&error))?;
-        // Kept open for NVRTC, which never lets go either.
+        // Kept open for NVRTC, which never closes it either.
         std::mem::forget(library);
     }
     Ok(())
@@ -454,7 +457,7 @@ mod tests {
         std::fs::write(&file, b"not a library").unwrap();
         let text = Nvrtc::find(Some(folder.path())).unwrap_err().to_string();
         assert!(text.contains(&file.display().to_string()), "{text}");
-        // No builtins beside it: said too, since that is what is often forgotten.
+        // No builtins beside it: reported too, since they are often forgotten.
         assert!(text.contains("libnvrtc-builtins"), "{text}");
     }
 

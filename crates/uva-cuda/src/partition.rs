@@ -1,8 +1,9 @@
-//! Parts of the multiprocessors: how many a gather needs, and a green context that holds so many.
+//! Partitions of the multiprocessors: how many a gather needs, and a green context that holds them.
 //!
-//! Three ways limit what the producer takes. MPS caps a process from outside (not here: see the runtime). A [bounded
-//! grid](crate::kernels::gather) launches no more blocks than so many multiprocessors hold. A [`GreenPartition`] owns
-//! multiprocessors of its own, disjoint from those of other partitions of the same split, within one process.
+//! Three mechanisms limit the producer's share. MPS caps a process from outside (not here: see the runtime). A [bounded
+//! grid](crate::kernels::gather) launches no more blocks than a given number of multiprocessors holds. A
+//! [`GreenPartition`] owns multiprocessors of its own, disjoint from those of other partitions of the same split,
+//! within one process.
 
 use std::sync::Arc;
 
@@ -12,13 +13,13 @@ use crate::context::Context;
 use crate::error::CudaError;
 use crate::stream::Stream;
 
-/// What one link and one kernel make of a multiprocessor.
+/// The figures of a link and a kernel that determine a multiprocessor's throughput.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reach {
     /// Multiprocessors of the whole device.
     pub multiprocessors: u32,
-    /// Warps that a multiprocessor keeps resident with this kernel: 48 or 64 for whole devices, fewer where registers
-    /// or shared memory bound it.
+    /// Resident warps per multiprocessor with this kernel: 48 or 64 for whole devices, fewer if registers or shared
+    /// memory limit it.
     pub warps: u32,
     /// Reads over the link that one warp keeps in flight.
     pub reads_per_warp: u32,
@@ -29,14 +30,14 @@ pub const LARGEST_READ: f64 = 128.0;
 
 /// Reads of 128 bytes in flight that fill a link: bandwidth × round trip ÷ 128.
 ///
-/// `bytes_per_second` is what the link carries one way, `round_trip_seconds` the time from a read's start to its
-/// answer.
+/// `bytes_per_second` is the link's bandwidth in one direction, `round_trip_seconds` the time from a read's start to
+/// its answer.
 pub fn reads_in_flight(bytes_per_second: f64, round_trip_seconds: f64) -> f64 {
     bytes_per_second * round_trip_seconds / LARGEST_READ
 }
 
 impl Reach {
-    /// The fraction of the device that keeps `reads` in flight, as multiprocessors, not rounded.
+    /// The multiprocessors that keep `reads` in flight, as a fraction, not rounded.
     pub fn multiprocessors_exactly(&self, reads: f64) -> f64 {
         let each = f64::from(self.warps.max(1)) * f64::from(self.reads_per_warp.max(1));
         reads / each
@@ -49,9 +50,9 @@ impl Reach {
     }
 }
 
-/// The smallest whole percentage of `all` multiprocessors under which MPS leaves at least `wanted`: it rounds down.
+/// The smallest whole percentage of `all` multiprocessors under which MPS leaves at least `wanted`. MPS rounds down.
 ///
-/// 1…100; 100 when more are wanted than there are.
+/// 1…100; 100 if `wanted` exceeds `all`.
 pub fn mps_percentage(wanted: u32, all: u32) -> u32 {
     (100 * u64::from(wanted)).div_ceil(u64::from(all.max(1))).clamp(1, 100) as u32
 }
@@ -61,10 +62,10 @@ pub fn mps_multiprocessors(percentage: u32, all: u32) -> u32 {
     ((u64::from(all) * u64::from(percentage.min(100)) / 100) as u32).max(1)
 }
 
-/// Multiprocessors of its own for the work of some streams, within this process: a green context.
+/// Dedicated multiprocessors for the work of some streams, within this process: a green context.
 ///
-/// No other partition of the same split has them; streams outside any partition may still use them, and under MPS with
-/// a percentage a partition's work may spread over more.
+/// No other partition of the same split has them. Streams outside any partition may still use them. Under MPS with a
+/// percentage, a partition's work may spread over more.
 #[derive(Debug)]
 pub struct GreenPartition {
     /// Destroyed when the last stream in it and this value are gone.
@@ -79,18 +80,18 @@ struct GreenContext {
     raw: sys::CUgreenCtx,
 }
 
-// SAFETY: a CUgreenCtx is a handle. It's never made current, which only one thread at a time may do: it's used to make
+// SAFETY: a CUgreenCtx is a handle. It's never made current, which only one thread at a time may do. It's used to make
 // streams, behind `&self` of a value whose calls the driver locks, and destroyed once.
 unsafe impl Send for GreenContext {}
 // SAFETY: as above.
 unsafe impl Sync for GreenContext {}
 
 impl GreenPartition {
-    /// Sets at least `wanted` multiprocessors of the device apart. The device rounds up: on compute capability 9.0 to 8
-    /// and multiples of 8.
+    /// Sets at least `wanted` multiprocessors of the device apart. The device rounds up: compute capability 9.0 gives
+    /// at least 8, in multiples of 8.
     ///
     /// # Errors
-    /// [`CudaError::Refused`] when none or more are wanted than there are; [`CudaError::Unsupported`] when the device
+    /// [`CudaError::Refused`] if `wanted` is 0 or exceeds the device's count; [`CudaError::Unsupported`] if the device
     /// makes no such group; [`CudaError::Call`].
     pub fn new(context: &Arc<Context>, wanted: u32) -> Result<Self, CudaError> {
         context.bind()?;
@@ -115,7 +116,7 @@ impl GreenPartition {
         }
         let mut group = empty();
         let mut groups = 1;
-        // SAFETY: room for the one group that is asked for, and counted; what remains isn't wanted, which null says.
+        // SAFETY: room for the one group that is requested, and counted; null says that the remainder isn't wanted.
         unsafe {
             driver_call!(
                 cuDevSmResourceSplitByCount(&mut group, &mut groups, &all, std::ptr::null_mut(), 0, wanted),
@@ -139,7 +140,7 @@ impl GreenPartition {
             )
         }?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: writes one handle; the flag is the one that must be given.
+        // SAFETY: writes one handle; the flag is mandatory.
         unsafe {
             driver_call!(
                 cuGreenCtxCreate(
@@ -155,7 +156,7 @@ impl GreenPartition {
         Ok(Self { green, asked: wanted, multiprocessors })
     }
 
-    /// A stream whose work runs on the partition's multiprocessors. It keeps the partition.
+    /// A stream whose work runs on the partition's multiprocessors. It keeps the partition alive.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -175,16 +176,16 @@ impl GreenPartition {
                 "making a stream in a green context"
             )
         }?;
-        // SAFETY: just made, ours alone to destroy, and it needs the green context, which it's given to keep.
+        // SAFETY: just made, ours alone to destroy. It needs the green context, and holds it from here on.
         Ok(unsafe { Stream::within(context, raw, Arc::clone(&self.green) as Arc<_>) })
     }
 
-    /// How many multiprocessors were wanted.
+    /// The number of multiprocessors requested.
     pub fn asked(&self) -> u32 {
         self.asked
     }
 
-    /// How many it has.
+    /// The number of multiprocessors it has.
     pub fn multiprocessors(&self) -> u32 {
         self.multiprocessors
     }
@@ -192,21 +193,21 @@ impl GreenPartition {
 
 impl Drop for GreenContext {
     fn drop(&mut self) {
-        // Every stream in it held this value, so none is left: the order that the driver asks for. An error is let go.
+        // Every stream in it held this value, so none is left: the driver requires this order. An error is ignored.
         // SAFETY: made by us, destroyed once.
         let _ = unsafe { driver_call!(cuGreenCtxDestroy(self.raw), "destroying a green context") };
     }
 }
 
 fn empty() -> CUdevResource {
-    // SAFETY: a C struct of integers and bytes (and none of its types lacks a value 0): all zero is "no resource".
+    // SAFETY: a C struct of integers and bytes (and each of its types has a value 0): all zero is "no resource".
     unsafe { std::mem::zeroed() }
 }
 
 /// The number of multiprocessors in a resource of that type.
 fn multiprocessors_of(resource: &CUdevResource) -> u32 {
-    // SAFETY: the resource is of the type SM (asked for or split from one), for which `sm` is the field that counts;
-    // and it's three integers, of which any bits are values.
+    // SAFETY: the resource is of the type SM (asked for or split from one), for which `sm` is the valid field. It's
+    // three integers, and any bits are values of these.
     unsafe { resource.__bindgen_anon_1.sm.smCount }
 }
 

@@ -1,5 +1,5 @@
-//! What CUDA is on this machine, told without a failure: for `doctor`, for the first lines of a run, for `auto`
-//! options.
+//! Reports the CUDA installation of this machine, and never fails: for `doctor`, for the first lines of a run, for
+//! `auto` options.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,25 +7,25 @@ use crate::device::{Device, Feature};
 use crate::driver::Driver;
 use crate::error::CudaError;
 
-/// What was found.
+/// The result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeReport {
     /// The CUDA version that the driver serves, `13.0`; absent without a usable driver.
     pub driver: Option<String>,
     /// Whether the driver is the simulator of the tests.
     pub simulator: bool,
-    /// The devices that this process sees; none where `unavailable` tells why.
+    /// The devices that this process sees; empty if `unavailable` gives a reason.
     pub devices: Vec<DeviceReport>,
-    /// Why there is no CUDA.
+    /// Why CUDA is unavailable.
     pub unavailable: Option<String>,
 }
 
-/// A device, as [`ProbeReport`] tells of it.
+/// A device in a [`ProbeReport`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceReport {
     /// Its number among those that this process sees.
     pub ordinal: usize,
-    /// What NVIDIA calls it.
+    /// NVIDIA's product name.
     pub name: String,
     /// Compute capability, major and minor.
     pub capability: (u32, u32),
@@ -39,11 +39,11 @@ pub struct DeviceReport {
     pub uuid: String,
     /// Whether this process is a client of an MPS server for it.
     pub mps_enabled: bool,
-    /// What it can do.
+    /// Its features.
     pub supports: Supports,
 }
 
-/// What a device can do: see [`Feature`].
+/// The features of a device: see [`Feature`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "each is the feature of that name")]
 pub struct Supports {
@@ -56,14 +56,14 @@ pub struct Supports {
 }
 
 impl ProbeReport {
-    /// Whether there is a device to work with.
+    /// Whether there is a usable device.
     pub fn available(&self) -> bool {
         self.unavailable.is_none()
     }
 }
 
-/// Looks. Loads and starts the driver if there is one, so a process that only launches others must not ask; makes no
-/// context. Never fails: what is missing is in the report.
+/// Probes. Loads and initialises the driver if there is one, so a process that only launches others must not call it.
+/// Makes no context. Never fails: the report names what is missing.
 pub fn probe() -> ProbeReport {
     let mut report = ProbeReport { driver: None, simulator: false, devices: Vec::new(), unavailable: None };
     let driver = match Driver::load() {
@@ -108,7 +108,7 @@ fn describe(device: &Device) -> Result<DeviceReport, CudaError> {
 mod tests {
     use super::*;
 
-    /// The whole way down on a machine without a driver, which is where most tests run.
+    /// All steps on a machine without a driver, where most tests run.
     #[test]
     fn without_a_driver_everything_says_so_and_nothing_panics() {
         let Err(reason) = Driver::load() else { return };

@@ -8,7 +8,7 @@ use crate::error::CudaError;
 
 /// Bytes that a device can read, for as long as `'a`: device memory, or pinned host memory at its device address.
 ///
-/// It says where they lie, not what they hold by now: whoever reads orders the read after the write, on a stream.
+/// It describes an address range, not its current content. The reader orders its read after the write, on a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceSlice<'a> {
     address: u64,
@@ -21,17 +21,17 @@ impl<'a> DeviceSlice<'a> {
     /// The bytes at a device address.
     ///
     /// # Safety
-    /// `address .. address + bytes` can be read by the device of that ordinal, and stays so for `'a`.
+    /// The device with that ordinal can read `address .. address + bytes` for the whole of `'a`.
     pub unsafe fn from_raw(address: u64, bytes: usize, device: i32) -> Self {
         Self { address, bytes, device, owner: PhantomData }
     }
 
-    /// Where it begins, as the device sees it.
+    /// Its device address.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -41,7 +41,7 @@ impl<'a> DeviceSlice<'a> {
         self.device
     }
 
-    /// A part of it, by bytes from its beginning.
+    /// A part of it, as a byte range.
     ///
     /// # Errors
     /// [`CudaError::Refused`] if the range is reversed or reaches beyond the end.
@@ -55,11 +55,11 @@ impl<'a> DeviceSlice<'a> {
         Ok(Self { address: self.address + range.start as u64, bytes: range.end - range.start, ..*self })
     }
 
-    /// The bytes themselves, where device memory is host memory: under the simulator, else never.
+    /// The bytes themselves, if device memory is host memory: under the simulator, else never.
     ///
     /// # Safety
-    /// Nothing writes to them while the slice is used: what was enqueued to write them has run, and the caller has
-    /// waited for it.
+    /// Nothing writes to them while the slice is used: work enqueued to write them has run, and the caller has waited
+    /// for it.
     pub unsafe fn as_host(&self) -> Option<&'a [u8]> {
         if !Driver::load().is_ok_and(Driver::device_memory_is_host_memory) {
             return None;
@@ -67,8 +67,8 @@ impl<'a> DeviceSlice<'a> {
         if self.bytes == 0 {
             return Some(&[]);
         }
-        // SAFETY: `from_raw` was promised that the device can read these bytes for 'a, the simulator's device addresses
-        // are host addresses, and the caller promises that nothing writes to them.
+        // SAFETY: `from_raw` was promised that the device can read these bytes for 'a. The simulator's device addresses
+        // are host addresses. The caller promises that nothing writes to them.
         Some(unsafe { std::slice::from_raw_parts(self.address as *const u8, self.bytes) })
     }
 }

@@ -1,4 +1,4 @@
-//! A queue of work for the device, which runs in the order it was enqueued.
+//! A queue of work for the device, which runs in order.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -9,7 +9,7 @@ use cudarc::driver::sys;
 use crate::context::Context;
 use crate::error::{CudaError, check_query};
 
-/// A stream. What is enqueued on one runs in order; different streams are ordered only by events.
+/// A stream. Its work runs in order; only events order different streams.
 #[derive(Debug)]
 pub struct Stream {
     context: Arc<Context>,
@@ -21,23 +21,23 @@ pub struct Stream {
 enum Ownership {
     /// Destroyed with the value.
     Own,
-    /// Destroyed with the value, before what it needs to live.
+    /// Destroyed with the value, before the objects it depends on.
     OwnWithin(#[allow(dead_code, reason = "held, not read")] Arc<dyn Keep>),
-    /// Somebody else's: never destroyed here.
+    /// Borrowed: never destroyed here.
     Foreign,
 }
 
-/// What a stream may have to hold: anything that outlives it and can be shown.
+/// An object that a stream can keep alive: of any type that can outlive the stream and be shown.
 pub(crate) trait Keep: Any + Send + Sync + std::fmt::Debug {}
 impl<T: Any + Send + Sync + std::fmt::Debug> Keep for T {}
 
-// SAFETY: a CUstream is a handle that any thread may use while its context lives, which the Arc sees to.
+// SAFETY: a CUstream is a handle that any thread may use while its context lives; the Arc keeps it alive.
 unsafe impl Send for Stream {}
 // SAFETY: as above; the driver locks a stream's queue.
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    /// A stream of its own, which does not wait for the legacy default stream, nor that for it.
+    /// A new stream. It does not wait for the legacy default stream, nor that for it.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -56,8 +56,8 @@ impl Stream {
         Ok(Self { context: Arc::clone(context), raw, ownership: Ownership::Own })
     }
 
-    /// Takes over a stream that was made within something, a green context for instance, which is kept until the
-    /// stream is destroyed.
+    /// Takes over a stream that was made within another object, such as a green context, which is kept until the stream
+    /// is destroyed.
     ///
     /// # Safety
     /// `raw` is a stream of the context's device that nobody else destroys and that lives at least as long as `within`.
@@ -65,8 +65,8 @@ impl Stream {
         Self { context: Arc::clone(context), raw, ownership: Ownership::OwnWithin(within) }
     }
 
-    /// A stream of somebody else in this process, libtorch's for instance; null is the legacy default stream. It is
-    /// not destroyed with the value.
+    /// A borrowed stream of this process, such as libtorch's; null is the legacy default stream. It is not destroyed
+    /// with the value.
     ///
     /// # Safety
     /// `raw` is null or a stream of this context, and stays one while the value lives.
@@ -74,20 +74,20 @@ impl Stream {
         Self { context: Arc::clone(context), raw: raw.cast(), ownership: Ownership::Foreign }
     }
 
-    /// Waits until all that was enqueued has run.
+    /// Waits until all enqueued work has run.
     ///
     /// # Errors
-    /// [`CudaError::Call`]: also an error of something enqueued earlier.
+    /// [`CudaError::Call`], which may also report an error of earlier work.
     pub fn synchronize(&self) -> Result<(), CudaError> {
         self.context.bind()?;
         // SAFETY: the handle lives.
         unsafe { driver_call!(cuStreamSynchronize(self.raw), "waiting for a stream") }
     }
 
-    /// Whether all that was enqueued has run.
+    /// Whether all enqueued work has run.
     ///
     /// # Errors
-    /// [`CudaError::Call`]: also an error of something enqueued earlier.
+    /// [`CudaError::Call`], which may also report an error of earlier work.
     pub fn query(&self) -> Result<bool, CudaError> {
         self.context.bind()?;
         // SAFETY: the handle lives.
@@ -95,12 +95,12 @@ impl Stream {
         check_query("cuStreamQuery", code, || "asking whether a stream has finished".to_owned())
     }
 
-    /// The context it is in.
+    /// Its context.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// The CUstream, for those who enqueue by other means; it is this value that owns it.
+    /// The CUstream, for callers that enqueue by other means; this value still owns it.
     pub fn raw(&self) -> *mut c_void {
         self.raw.cast()
     }
@@ -116,7 +116,7 @@ impl Drop for Stream {
         if matches!(self.ownership, Ownership::Foreign) {
             return;
         }
-        // Destroying needs the context current; without it the stream goes with the context, so errors are let go.
+        // Destroying needs the context current. Without it the stream goes with the context, so errors are ignored.
         if self.context.bind().is_ok() {
             // SAFETY: made by us, destroyed once. Work still enqueued runs on; the driver frees the queue after it.
             let _ = unsafe { driver_call!(cuStreamDestroy_v2(self.raw), "destroying a stream") };

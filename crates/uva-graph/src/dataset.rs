@@ -1,4 +1,4 @@
-//! A dataset that is open.
+//! An open dataset.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -10,37 +10,37 @@ use crate::stamp::Stamp;
 use crate::{Csc, FeatureTable, GraphError, Indices, Labels, Meta, Split};
 use crate::{fingerprint, meta, names, verify};
 
-/// How much is checked when a dataset is opened.
+/// The checks done when a dataset is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verify {
-    /// Everything but feature values; where a stamp says that these very files have been checked before, the pass over
-    /// the edges is left out.
+    /// Everything but feature values. The pass over the edges is skipped if a stamp says that these very files have
+    /// been checked before.
     Stamp,
-    /// Everything but feature values, whatever a stamp says.
+    /// Everything but feature values, regardless of stamps.
     Full,
-    /// Everything: no feature value may be NaN or infinite either.
+    /// Everything, including that no feature value is NaN or infinite.
     FullWithFeatures,
-    /// Types, shapes and sizes only: for a role whose launcher has checked the dataset already.
+    /// Types, shapes and sizes only: for a role whose launcher has already checked the dataset.
     HeadersOnly,
 }
 
-/// What was checked when a dataset was opened, and how long that took.
+/// The checks done when a dataset was opened, and their duration.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Verification {
     /// Wall-clock time of all checks.
     pub seconds: f64,
-    /// Whether every edge was looked at in this run.
+    /// Whether this run checked every edge.
     pub edges_checked: bool,
-    /// Whether a stamp of an earlier run stood in for the pass over the edges.
+    /// Whether a stamp of an earlier run replaced the pass over the edges.
     pub from_stamp: bool,
-    /// Whether every feature value was looked at in this run.
+    /// Whether this run checked every feature value.
     pub features_checked: bool,
-    /// Where this run left a stamp for the next one; `None` where it did not, for instance because the files were
+    /// Where this run left a stamp for the next one. `None` if it left none, for instance because the files were
     /// written a moment ago.
     pub stamp: Option<PathBuf>,
 }
 
-/// An open dataset: its files, mapped, and what is known of them.
+/// An open dataset: its mapped files and their metadata.
 #[derive(Debug)]
 pub struct Dataset {
     path: PathBuf,
@@ -54,18 +54,18 @@ impl Dataset {
     /// Opens the dataset in the directory `path` and checks it, with [`Verify::Stamp`].
     ///
     /// # Errors
-    /// Where a file is missing or its content is wrong; the message says which, where, and what was found.
+    /// If a file is missing or its content is wrong. The message names the file, the offset and the value.
     pub fn open(path: &Path) -> Result<Dataset, GraphError> {
         Dataset::open_verified(path, Verify::Stamp)
     }
 
-    /// Opens the dataset in the directory `path` and checks it as `how` says.
+    /// Opens the dataset in the directory `path` and checks it according to `how`.
     ///
     /// # Errors
-    /// Where a file is missing or its content is wrong; the message says which, where, and what was found.
+    /// If a file is missing or its content is wrong. The message names the file, the offset and the value.
     pub fn open_verified(path: &Path, how: Verify) -> Result<Dataset, GraphError> {
         let start = Instant::now();
-        // Before the files are read, so that a change meanwhile shows in the next comparison.
+        // Taken before the files are read, so that a change meanwhile shows in the next comparison.
         let stamp = Stamp::of(path);
         let files = Files::open(path)?;
         let mut verification = Verification::default();
@@ -111,13 +111,13 @@ impl Dataset {
         self.csc().edges()
     }
 
-    /// How many classes there are: what `meta.json` says, or the largest label + 1, or the columns of `label.npy`
-    /// where a node may have several. 0 where no node has a label.
+    /// How many classes there are: the number in `meta.json`, or the largest label + 1, or, if a node may have several,
+    /// the columns of `label.npy`. 0 if no node has a label.
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// Where [`classes`](Self::classes) is from, in words that name the file.
+    /// The source of [`classes`](Self::classes), in words that name the file.
     pub fn classes_from(&self) -> String {
         let file = |name: &str| self.path.join(name).display().to_string();
         match (self.labels(), self.files.meta.classes) {
@@ -165,32 +165,32 @@ impl Dataset {
         self.files.splits[split as usize].values()
     }
 
-    /// The id that each node had before the dataset was reordered; `None` where it never was.
+    /// The id that each node had before the dataset was reordered; `None` if it never was.
     pub fn original_ids(&self) -> Option<&[i64]> {
         self.files.original_ids.as_ref().map(|ids| ids.values())
     }
 
-    /// What `meta.json` says.
+    /// The content of `meta.json`.
     pub fn meta(&self) -> &Meta {
         &self.files.meta
     }
 
-    /// 16 hex digits that name the content: equal for every copy of the dataset, whatever it is called and wherever it
-    /// lies. Shapes and classes count whole, each array by a sample of at most 16,384 words.
+    /// 16 hex digits that identify the content: equal for every copy of the dataset, regardless of its name and
+    /// location. Shapes and classes count completely, each array by a sample of at most 16,384 words.
     pub fn fingerprint(&self) -> String {
         fingerprint::of(&self.files)
     }
 
-    /// The weights of the edges, in the order of the lists; `None` where the dataset has none.
+    /// The weights of the edges, in the order of the lists; `None` if the dataset has none.
     pub fn weights(&self) -> Option<&[f32]> {
         self.files.weights.as_ref().map(|weights| weights.values())
     }
 
-    /// The same for samplers that pick edges by their weights, after one parallel pass over them. A dataset opened with
-    /// [`Verify::HeadersOnly`] has left such passes to who opened it first.
+    /// The same for samplers that pick edges by their weights, after one parallel pass over them. With
+    /// [`Verify::HeadersOnly`] there is no such pass: the process that opened the dataset first has done it.
     ///
     /// # Errors
-    /// Where the dataset has no weights, and where one is negative: with the file, the offset and the value.
+    /// If the dataset has no weights, or one is negative: with the file, the offset and the value.
     pub fn weights_to_pick_by(&self) -> Result<&[f32], GraphError> {
         let Some(weights) = &self.files.weights else {
             let missing = std::io::Error::new(
@@ -205,7 +205,7 @@ impl Dataset {
         Ok(weights.values())
     }
 
-    /// Looks at every edge, weight and original id unless this run has done so: for what writes them anew, since a
+    /// Checks every edge, weight and original id unless this run has done so. Needed before they are rewritten, since a
     /// stamp may be older than the files.
     ///
     /// # Errors
@@ -214,23 +214,23 @@ impl Dataset {
         if self.verification.edges_checked { Ok(()) } else { verify::edges(&self.files) }
     }
 
-    /// The error about entry `position` of `indices.npy`, which has been found to be no node.
+    /// The error about entry `position` of `indices.npy`, which is no node.
     pub(crate) fn wrong_neighbour(&self, position: usize) -> GraphError {
         verify::wrong_neighbour(&self.files, position, self.csc().indices.get(position))
     }
 
-    /// The same of a split.
+    /// The same for a split.
     pub(crate) fn wrong_split_id(&self, split: Split, position: usize) -> GraphError {
         let ids = &self.files.splits[split as usize];
         verify::wrong_id(ids.array(), position, ids.values()[position], self.nodes())
     }
 
-    /// The files behind the views, for what copies them.
+    /// The files behind the views, for code that copies them.
     pub(crate) fn files(&self) -> &Files {
         &self.files
     }
 
-    /// What was checked when the dataset was opened, and how long that took.
+    /// The checks done when the dataset was opened, and their duration.
     pub fn verification(&self) -> &Verification {
         &self.verification
     }

@@ -1,10 +1,10 @@
-//! What can go wrong, told apart by what the user can do about it.
+//! Errors, grouped by what the user can do about them.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a dataset could not be opened or written. Its display is one line that names the file, the place and the value.
+/// Why a dataset could not be opened or written. Its display is one line with the file, the place and the value.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GraphError {
@@ -13,17 +13,17 @@ pub enum GraphError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was tried, as a verb: `open`, `write`, …
+        /// The attempted action, as a verb: `open`, `write`, …
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file's content is wrong: it has to be written again, or differently.
+    /// A file's content is wrong: it must be rewritten or corrected.
     #[error("{}: {problem}", file.display())]
     Invalid {
         /// The file.
         file: PathBuf,
-        /// What is wrong in it, with offset and value.
+        /// The fault, with offset and value.
         problem: Problem,
     },
     /// An option or an argument is wrong.
@@ -31,22 +31,22 @@ pub enum GraphError {
     Usage {
         /// The option or argument.
         option: String,
-        /// What is wrong with it and what would do.
+        /// The fault, and valid alternatives.
         message: String,
     },
-    /// The machine has not got what the work needs: room on the disk, for one. Nothing has been written.
+    /// The machine lacks a resource that the work needs, such as disk space. Nothing has been written.
     #[error("{}: {message}", path.display())]
     Lacking {
         /// Where it would be needed.
         path: PathBuf,
-        /// What is needed, what is there, and what mends it.
+        /// The need, the available amount, and the remedy.
         message: String,
     },
 }
 
 impl GraphError {
-    /// Whether the input or an option is at fault, not the system: what a command line answers with exit code 2.
-    /// A missing file counts as bad input, and so does a name that leads to something else than a file.
+    /// Whether the input or an option is at fault, not the system: a command line then exits with code 2. A missing
+    /// file counts as bad input, and so does a name that is not a file.
     pub fn is_bad_input(&self) -> bool {
         match self {
             GraphError::Io { source, .. } => uva_mem::files::is_about_the_name(source),
@@ -55,7 +55,7 @@ impl GraphError {
         }
     }
 
-    /// The file or directory that it is about.
+    /// The file or directory concerned.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -94,7 +94,7 @@ impl GraphError {
     }
 }
 
-/// What is wrong in a file. The enums behind it are this crate's own and grow with it; what it says is for people.
+/// A fault in a file. The enums behind it are this crate's own and grow with it; its text is for human readers.
 #[derive(Debug)]
 pub struct Problem(Box<dyn std::error::Error + Send + Sync>);
 

@@ -1,4 +1,4 @@
-//! How feature values are stored: the array's type, and the metadata where the array cannot say.
+//! The element type of feature values: from the array's type, and from the metadata if that is ambiguous.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ enum ElementProblem {
 /// The element type of `features`, from its `.npy` type and from `meta`, the metadata of the dataset in `directory`.
 ///
 /// # Errors
-/// Where a dataset cannot have features of that type, or the metadata contradict the array.
+/// If a dataset cannot have features of that type, or the metadata contradict the array.
 pub fn feature_element(
     directory: &Path,
     meta: &Meta,
@@ -37,7 +37,7 @@ pub fn feature_element(
         NpyType::F16 => ElementType::F16,
         NpyType::U8 => ElementType::U8,
         NpyType::I8 => ElementType::I8,
-        // `.npy` has no bfloat16, so uint16 stands in, and only `meta.json` can tell.
+        // `.npy` has no bfloat16, so uint16 stands in, and only `meta.json` distinguishes them.
         NpyType::U16 if matches!(said, Some((_, ElementType::Bf16))) => ElementType::Bf16,
         NpyType::U16 => {
             return Err(features.wrong_type(

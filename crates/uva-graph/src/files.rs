@@ -1,5 +1,5 @@
-//! The files of a dataset, mapped, their shapes and types checked against each other. What is in them is not looked
-//! at here.
+//! The files of a dataset, mapped, their shapes and types checked against each other. Their content is not checked
+//! here.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::feature_element::feature_element;
 use crate::npy::{NpyArray, NpyType, TypedArray};
 use crate::{ElementType, GraphError, Meta, Split, meta, names};
 
-/// `indices.npy`, in the width it has.
+/// `indices.npy`, in the width of the file.
 #[derive(Debug)]
 pub(crate) enum IndexArray {
     I32(TypedArray<i32>),
@@ -23,7 +23,7 @@ impl IndexArray {
     }
 }
 
-/// `label.npy`: one class a node, or a row of zeros and ones a node.
+/// `label.npy`: one class per node, or a row of zeros and ones per node.
 #[derive(Debug)]
 pub(crate) enum LabelArray {
     Single(TypedArray<i64>),
@@ -147,7 +147,7 @@ impl Files {
         self.indptr.values().len() - 1
     }
 
-    /// What `meta.json` says, or the largest label + 1, or the columns of `label.npy`.
+    /// The number in `meta.json`, or the largest label + 1, or the columns of `label.npy`.
     pub(crate) fn classes(&self) -> usize {
         match (&self.labels, self.meta.classes) {
             (LabelArray::Multi { classes, .. }, _) => *classes,

@@ -1,8 +1,8 @@
-//! A short name for a dataset's content, the same for every copy of it.
+//! A short identifier of a dataset's content, the same for every copy of it.
 //!
-//! Shapes, types and the class count go in whole; of each array at most [`SAMPLES`] words, spread evenly, so that it
-//! takes milliseconds at any size. It tells datasets apart that somebody mixed up; it does not detect a single changed
-//! value in a large file.
+//! Shapes, types and the class count are included completely, and of each array at most [`SAMPLES`] words, spread
+//! evenly. So it takes milliseconds at any size. It detects a mix-up of datasets, but not a single changed value in a
+//! large file.
 
 use crate::files::Files;
 use crate::hash;

@@ -1,4 +1,4 @@
-//! The small closed sets everything else speaks of: which split, which element type.
+//! The small closed sets used everywhere: splits and element types.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum Split {
-    /// Nodes whose labels train the model.
+    /// Nodes that the model trains on.
     Train = 0,
-    /// Nodes that choose the epoch to keep.
+    /// Nodes that select the best epoch.
     Valid = 1,
-    /// Nodes that are only reported on.
+    /// Nodes that are only evaluated.
     Test = 2,
 }
 
@@ -87,7 +87,7 @@ impl ElementType {
         }
     }
 
-    /// The type that `name` means, numpy's longer spellings included.
+    /// Parses a type name; accepts numpy's longer spellings too.
     pub fn from_name(name: &str) -> Option<ElementType> {
         Some(match name {
             "f32" | "float32" => ElementType::F32,

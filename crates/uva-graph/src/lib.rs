@@ -1,4 +1,4 @@
-//! Graph datasets on disk: opening, checking and reordering them, and the writers that every dataset goes through.
+//! Graph datasets on disk: opening, checking and reordering them, and the writers that all datasets pass through.
 //!
 //! A dataset is a directory of `.npy` files: in-neighbours as compressed sparse columns (CSC), feature rows, labels and
 //! three splits. [`Dataset`] maps the files, checks them once and lends typed views. [`reorder`] renumbers nodes.

@@ -1,4 +1,4 @@
-//! `meta.json`: what a dataset says about itself.
+//! `meta.json`: a dataset's description of itself.
 
 use std::path::Path;
 
@@ -12,11 +12,11 @@ use crate::quote;
 /// The file's name in a dataset.
 pub const FILE_NAME: &str = "meta.json";
 
-/// It is for people to read: more than any of them will, licences and tables of class names included. Keys that are not
-/// known are kept in memory.
+/// The size limit. The file is for human readers, and this is more than anyone reads, including licences and tables of
+/// class names. Unknown keys are kept in memory.
 pub(crate) const MOST_BYTES: u64 = 16 << 20;
 
-/// Why a file is no such JSON. The parser's message may quote the file.
+/// Why a file is not valid JSON of this form. The parser's message may quote the file.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct NotMeta(String);
@@ -25,31 +25,31 @@ fn invalid(path: &Path, error: &serde_json::Error) -> GraphError {
     GraphError::invalid(path, NotMeta(quote::message(&error.to_string())))
 }
 
-/// The content of `meta.json`. Every key is optional, and so is the file; keys not known here are kept.
+/// The content of `meta.json`. Every key is optional, and so is the file; unknown keys are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
-    /// What the dataset is called; the directory's name where it is missing.
+    /// The dataset's name; the directory's if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How many classes there are; largest label + 1 where it is missing.
+    /// The number of classes; largest label + 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<u64>,
-    /// How feature values are stored. Needed for `bf16` only, which `.npy` cannot say.
+    /// The element type of the features. Needed for `bf16` only, which `.npy` cannot express.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feat_dtype: Option<String>,
     /// The data's licence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub licence: Option<String>,
-    /// Everything else.
+    /// All other keys.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
 
 impl Meta {
-    /// Reads `meta.json` of the dataset in `directory`; all defaults where there is none.
+    /// Reads `meta.json` of the dataset in `directory`; all defaults if there is none.
     ///
     /// # Errors
-    /// Where the file is there but cannot be read, is not JSON, or a known key has a value of another kind.
+    /// If the file exists but cannot be read, is not JSON, or a known key has a value of the wrong type.
     pub fn read(directory: &Path) -> Result<Meta, GraphError> {
         let path = directory.join(FILE_NAME);
         match read_regular(&path, MOST_BYTES) {
@@ -62,7 +62,7 @@ impl Meta {
     /// Writes `meta.json` into `directory`.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<(), GraphError> {
         let path = directory.join(FILE_NAME);
         let mut text = serde_json::to_string_pretty(self).map_err(|e| GraphError::invalid(&path, e))?;

@@ -1,4 +1,4 @@
-//! Work done a bounded piece at a time, with its progress told.
+//! Splits work into bounded steps and reports progress.
 
 use std::ops::Range;
 
@@ -7,19 +7,19 @@ use crate::GraphError;
 /// Bytes of output that one step holds in memory before it is written.
 pub const STEP_BYTES: usize = 64 << 20;
 
-/// How far a generator, an importer or a reordering is.
+/// The progress of a generator, an importer or a reordering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done: `edges`, `features`, …
+    /// The current stage: `edges`, `features`, …
     pub stage: &'static str,
-    /// Steps of this stage that are done.
+    /// Completed steps of this stage.
     pub done: u64,
-    /// Steps of this stage in all.
+    /// All steps of this stage.
     pub total: u64,
 }
 
-/// Calls `work` for one run of 0..`total` after the other, each about [`STEP_BYTES`] of output where one of them takes
-/// `bytes`, and reports progress.
+/// Calls `work` for consecutive runs of 0..`total` and reports progress. Each run makes about [`STEP_BYTES`] of output,
+/// at `bytes` per item.
 pub fn in_steps(
     stage: &'static str,
     total: u64,
@@ -27,7 +27,7 @@ pub fn in_steps(
     progress: &dyn Fn(Progress),
     mut work: impl FnMut(Range<u64>) -> Result<(), GraphError>,
 ) -> Result<(), GraphError> {
-    // Runs depend on the sizes only, never on the threads; a run is never so long that nobody sees progress.
+    // Runs depend on the sizes only, never on the threads. They are short enough that progress stays visible.
     let step = ((STEP_BYTES / bytes.max(1)) as u64).clamp(1, (total / 32).max(1024));
     let mut done = 0;
     progress(Progress { stage, done, total });

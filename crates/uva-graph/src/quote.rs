@@ -1,27 +1,27 @@
-//! What messages show of a file's own words: little of it, on one line, and nothing that a terminal would obey.
+//! Quotes of a file's content for messages: short, on one line, and without control characters for a terminal.
 
 use crate::shown;
 
-/// Characters that are shown of a word or a line.
+/// The most characters quoted from a word or a line.
 const SHOWN: usize = 60;
 
-/// Characters that are shown of a message of another library, which may quote the file.
+/// The most characters quoted from another library's message, which may itself quote the file.
 const SHOWN_OF_MESSAGE: usize = 200;
 
-/// Words that are shown of a list.
+/// The most words quoted from a list.
 const LISTED: usize = 8;
 
-/// The beginning of a word or a line, fit for a terminal.
+/// The beginning of a word or a line, safe for a terminal.
 pub fn shown(text: impl AsRef<[u8]>) -> String {
     up_to(text.as_ref(), SHOWN)
 }
 
-/// The first line of a message of another library, likewise.
+/// The first line of another library's message, likewise.
 pub fn message(text: &str) -> String {
     up_to(text.lines().next().unwrap_or_default().as_bytes(), SHOWN_OF_MESSAGE)
 }
 
-/// The first words of a list, each likewise, and how many more there are.
+/// The first words of a list, each likewise, and the number of further ones.
 pub fn listed<W: AsRef<[u8]>>(words: impl IntoIterator<Item = W>) -> String {
     let mut words = words.into_iter();
     let first: Vec<String> = words.by_ref().take(LISTED).map(shown).collect();
@@ -32,7 +32,7 @@ pub fn listed<W: AsRef<[u8]>>(words: impl IntoIterator<Item = W>) -> String {
 }
 
 fn up_to(text: &[u8], most: usize) -> String {
-    // No character has more than 4 bytes; the rest of a long line is not looked at.
+    // A character has at most 4 bytes; the rest of a long line is not read.
     let beginning = &text[..text.len().min(4 * (most + 1))];
     let text = String::from_utf8_lossy(beginning);
     match text.char_indices().nth(most) {

@@ -1,14 +1,16 @@
-//! Text as a terminal may have it. Names, licences, errors and answers come from files and from others, and a control
-//! character in them would be a command to the terminal: it could move the cursor, hide a line, or set the title.
+//! Makes text safe for a terminal. Names, licences, errors and answers come from files and from other parties. A
+//! control character in them would be a command to the terminal: it could move the cursor, hide a line, or set the
+//! title.
 //!
-//! Everything that is written for people passes here: what the command line prints, says, logs and draws, and the messages
-//! of Python's exceptions. Our own colours and bars are put around what was made fit, and never go through it.
+//! All text for human readers passes through here: the command line's output, messages, logs and charts, and the
+//! messages of Python's exceptions. Our own colours and bars are added around the sanitised text, and never go through
+//! it.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Text of lines. Control characters are shown as `\x1b`, those that change the direction of writing as `\u{202e}`; line
-/// ends and tabs stay.
+/// Text of several lines. Control characters are shown as `\x1b`, bidirectional controls as `\u{202e}`; line ends and
+/// tabs stay.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(
         text,
@@ -22,7 +24,7 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// The same for what is no more than a part of a line, where an end of line would forge another: a name, a cell.
+/// The same for a part of a line, where a line end would forge another line: a name, a cell.
 pub fn word(text: &str) -> Cow<'_, str> {
     match lines(text) {
         shown if shown.contains('\n') => Cow::Owned(shown.replace('\n', "\\n")),
@@ -30,9 +32,9 @@ pub fn word(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// JSON text with the same characters in JSON's own escapes: it means what it meant before.
+/// JSON text with the same characters as JSON escapes: its meaning stays the same.
 pub fn json(text: &str) -> Cow<'_, str> {
-    // What serde writes has none of them outside of strings, and all of them are of sixteen bits.
+    // serde writes none of them outside of strings, and all of them have sixteen bits.
     escaped(text, is_command, |out, c| {
         let _ = write!(out, "\\u{:04x}", u32::from(c));
     })
@@ -53,8 +55,8 @@ fn escaped(text: &str, wrong: impl Fn(char) -> bool, escape: impl Fn(&mut String
     Cow::Owned(out)
 }
 
-/// C0, DEL and C1; marks, embeddings, overrides and isolates of direction; the separators that some programs take for
-/// ends of lines.
+/// C0, DEL and C1; bidirectional marks, embeddings, overrides and isolates; the separators that some programs treat as
+/// line ends.
 fn is_command(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -1,13 +1,13 @@
 //! A directory that appears whole or not at all.
 //!
-//! Files are written into a sibling, `OUT.partial-<16 hex digits>`, which [`StagedDirectory::commit`] flushes and renames
-//! to `OUT`. Dropping it instead removes it. A process that was killed leaves its sibling behind; the next one with the
-//! same `OUT` removes it.
+//! Files are written into a sibling, `OUT.partial-<16 hex digits>`. [`StagedDirectory::commit`] flushes it and renames
+//! it to `OUT`; dropping it removes it. A killed process leaves its sibling behind, and the next one with the same
+//! `OUT` removes it.
 //!
 //! | file | what it is for |
 //! |---|---|
-//! | `sibling` | a sibling's name, the marker in it that says that it is ours and alive, those that nobody writes any more |
-//! | `replaced` | which directory may make way for a new dataset, and how it goes |
+//! | `sibling` | a sibling's name, the marker that shows that it is ours and being written, removal of abandoned ones |
+//! | `replaced` | which directory a new dataset may replace, and its removal |
 
 mod replaced;
 mod sibling;
@@ -24,10 +24,10 @@ use uva_mem::files::{open_directory, open_regular};
 use self::sibling::Sibling;
 use crate::GraphError;
 
-/// Siblings of this process that are being written, for [`remove_unfinished`].
+/// Siblings that this process is writing, for [`remove_unfinished`].
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A directory on its way to its final name.
+/// A directory that gets its final name later.
 #[derive(Debug)]
 pub struct StagedDirectory {
     out: PathBuf,
@@ -35,16 +35,15 @@ pub struct StagedDirectory {
     /// Missing parents of `out` that were created, outermost first.
     created_parents: Vec<PathBuf>,
     committed: bool,
-    /// Whether a dataset that is at `out` makes way.
+    /// Whether a dataset at `out` is replaced.
     replaces: bool,
 }
 
 impl StagedDirectory {
-    /// Creates the sibling of `out`, and parents of it that are missing. Abandoned siblings of earlier runs are
-    /// removed.
+    /// Creates the sibling of `out` and its missing parents. Abandoned siblings of earlier runs are removed.
     ///
     /// # Errors
-    /// Where `out` exists already, even as an empty directory, or the sibling cannot be created.
+    /// If `out` exists, even as an empty directory, or the sibling cannot be created.
     pub fn new(out: &Path) -> Result<StagedDirectory, GraphError> {
         let Some(name) = out.file_name() else {
             return Err(GraphError::usage("OUT", format!("{} names no directory to create", out.display())));
@@ -53,12 +52,11 @@ impl StagedDirectory {
         StagedDirectory::beside(out, name, false)
     }
 
-    /// The same, and a dataset that is at `out` makes way for it in [`commit`](Self::commit): it is there, whole, until
-    /// then.
+    /// The same, but [`commit`](Self::commit) replaces a dataset at `out`. Until then, the old one stays complete.
     ///
     /// # Errors
-    /// Where `out` is there and is something else than a whole dataset, or holds anything besides a dataset's own files,
-    /// which are the only ones that are ever removed; where the sibling cannot be created.
+    /// If `out` exists and is not a complete dataset, or holds files that no dataset has: only a dataset's own files
+    /// are ever removed. If the sibling cannot be created.
     pub fn replacing(out: &Path) -> Result<StagedDirectory, GraphError> {
         let Some(name) = out.file_name() else {
             return Err(GraphError::usage("OUT", format!("{} names no directory to create", out.display())));
@@ -74,7 +72,7 @@ impl StagedDirectory {
         };
         let created_parents = create_parents(parent)?;
         sibling::remove_abandoned(parent, name);
-        // Held from before it is made, so that `remove_unfinished` misses none.
+        // Locked before it is created, so that `remove_unfinished` misses none.
         let mut unfinished = unfinished();
         let sibling = Sibling::create(parent, name).map_err(|error| {
             remove_created(&created_parents);
@@ -85,12 +83,12 @@ impl StagedDirectory {
         Ok(StagedDirectory { out: out.to_owned(), sibling, created_parents, committed: false, replaces })
     }
 
-    /// Where to write files.
+    /// The directory to write files into.
     pub fn path(&self) -> &Path {
         self.sibling.path()
     }
 
-    /// Where they will be found.
+    /// Their final directory.
     pub fn out(&self) -> &Path {
         &self.out
     }
@@ -98,14 +96,14 @@ impl StagedDirectory {
     /// Flushes every file to the disk and gives the directory its final name.
     ///
     /// # Errors
-    /// Where the system refuses, or `out` has come into being meanwhile; the sibling is then removed.
+    /// If the system refuses, or `out` has been created meanwhile; the sibling is then removed.
     pub fn commit(mut self) -> Result<(), GraphError> {
         let partial = self.sibling.path().to_owned();
         flush(&partial)?;
-        // By descriptor, so that it is this directory that loses its marker, whatever has its name by then.
+        // By descriptor, so that this very directory loses its marker, even if its name now belongs to another.
         let directory = open_directory(&partial).map_err(GraphError::io(&partial, "flush"))?;
         directory.sync_all().map_err(GraphError::io(&partial, "flush"))?;
-        // Held over the rename, so that `remove_unfinished` sees either an unfinished directory or none.
+        // Locked during the rename, so that `remove_unfinished` sees either an unfinished directory or none.
         let mut unfinished = unfinished();
         let replaced = match &self.out {
             out if self.replaces && fs::symlink_metadata(out).is_ok() => {
@@ -142,7 +140,7 @@ impl Drop for StagedDirectory {
     fn drop(&mut self) {
         if !self.committed {
             let mut unfinished = unfinished();
-            // Nothing to be done where it fails: the next run for the same OUT tries again.
+            // A failure has no remedy here: the next run with the same OUT tries again.
             let _ = sibling::remove(self.sibling.path());
             unfinished.retain(|path| path != self.sibling.path());
             remove_created(&self.created_parents);
@@ -150,11 +148,11 @@ impl Drop for StagedDirectory {
     }
 }
 
-/// Removes every staged directory that this process has not committed yet: for a signal handler thread that is about to
-/// end the process while others are still writing. Writers that go on get an error.
+/// Removes every staged directory that this process has not committed yet. It is for a signal-handling thread that is
+/// about to end the process while others still write. Writers that continue get an error.
 pub fn remove_unfinished() {
     for path in unfinished().drain(..) {
-        // A writer may create files while the tree is being removed, so one failure is no reason to give up.
+        // A writer may create files while the tree is being removed, so retry after a failure.
         for _ in 0..10 {
             match sibling::remove(&path) {
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
@@ -165,7 +163,7 @@ pub fn remove_unfinished() {
 }
 
 fn unfinished() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
-    // A list of paths is as good after a panic as before.
+    // A list of paths is still valid after a panic.
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -185,7 +183,7 @@ fn rename_without_replacing(from: &Path, to: &Path) -> Result<(), GraphError> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::EXIST) => refuse_existing(to),
-        // Some file systems know no such flag: then look first, and trust that nobody is quicker.
+        // Some file systems do not support this flag: then check first, and accept the race.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
             refuse_existing(to)?;
             fs::rename(from, to).map_err(GraphError::io(to, "create"))
@@ -194,7 +192,7 @@ fn rename_without_replacing(from: &Path, to: &Path) -> Result<(), GraphError> {
     }
 }
 
-/// Creates `parent` and what is missing above it; returns what was created.
+/// Creates `parent` and its missing ancestors; returns the created ones.
 fn create_parents(parent: &Path) -> Result<Vec<PathBuf>, GraphError> {
     let mut missing: Vec<&Path> = Vec::new();
     for ancestor in parent.ancestors().take_while(|path| !path.as_os_str().is_empty()) {
@@ -217,7 +215,7 @@ fn create_parents(parent: &Path) -> Result<Vec<PathBuf>, GraphError> {
     Ok(created)
 }
 
-/// Removes parents that were created and are still empty.
+/// Removes created parents that are still empty.
 fn remove_created(created: &[PathBuf]) {
     for directory in created.iter().rev() {
         if fs::remove_dir(directory).is_err() {

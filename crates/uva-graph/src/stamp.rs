@@ -1,8 +1,8 @@
-//! The stamp: a note that these very files have been checked, so that the next open need not look at every edge.
+//! The stamp: a record that these very files have been checked, so that the next open skips the pass over the edges.
 //!
-//! It holds the size and modification time of every file and the version of the checks. It lies beside the files, or
-//! under the user's cache directory where those are read-only. It is a convenience: a stamp that cannot be read or
-//! written is as good as none, and never an error.
+//! It holds the size and modification time of every file and the version of the checks. It lies beside the files, or,
+//! if those are read-only, under the user's cache directory. It is a convenience: an unreadable or unwritable stamp
+//! counts as none, and is never an error.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,14 +17,14 @@ use crate::names;
 /// The stamp's name beside the files.
 pub(crate) const FILE_NAME: &str = ".uvatrain-stamp.json";
 
-/// A stamp has a line or two for each of at most a dozen files.
+/// The size limit: a stamp has a line or two for each of at most a dozen files.
 const MOST_BYTES: u64 = 64 << 10;
 
 /// Raised whenever the checks become stricter, so that older stamps stop counting.
 const VERSION: u32 = 1;
 
-/// A file changed so shortly ago could change again without a new modification time: the kernel's clock for those
-/// moves in ticks, and some file systems count whole seconds.
+/// A file modified this recently could change again with the same modification time: the kernel's clock for it advances
+/// in ticks, and some file systems count whole seconds.
 const TICK: Duration = Duration::from_millis(100);
 const WHOLE_SECONDS: Duration = Duration::from_secs(2);
 
@@ -32,7 +32,7 @@ const WHOLE_SECONDS: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamp {
     version: u32,
-    /// Where the dataset is, links resolved. Only a stamp in the cache directory needs it.
+    /// The dataset's path, links resolved. Only a stamp in the cache directory needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dataset: Option<PathBuf>,
     files: BTreeMap<String, FileState>,
@@ -46,7 +46,7 @@ struct FileState {
 }
 
 impl Stamp {
-    /// The state of the files in `directory` now; `None` where it cannot be told.
+    /// The current state of the files in `directory`; `None` if it is unknown.
     ///
     /// Take it before the files are read: a change during the checks then shows as another state.
     pub(crate) fn of(directory: &Path) -> Option<Stamp> {
@@ -64,7 +64,7 @@ impl Stamp {
         Some(Stamp { version: VERSION, dataset: None, files })
     }
 
-    /// Whether a stamp with this very state was left for the dataset in `directory`.
+    /// Whether a stamp with this very state exists for the dataset in `directory`.
     pub(crate) fn is_left(&self, directory: &Path) -> bool {
         let read = |path: &Path| -> Option<Stamp> {
             serde_json::from_slice(&files::read_regular(path, MOST_BYTES).ok()?).ok()
@@ -76,7 +76,7 @@ impl Stamp {
         read(&path).is_some_and(|stamp| stamp == Stamp { dataset: Some(dataset), ..self.clone() })
     }
 
-    /// Leaves the stamp beside the files, or else in the cache directory. Returns where, if anywhere.
+    /// Writes the stamp beside the files, or else in the cache directory. Returns its path, if any.
     pub(crate) fn leave(&self, directory: &Path) -> Option<PathBuf> {
         if self.is_fresh(SystemTime::now()) {
             return None;
@@ -91,7 +91,7 @@ impl Stamp {
         Some(path)
     }
 
-    /// Whether a file was changed so shortly before `now` that it could change again unnoticed.
+    /// Whether a file was modified so shortly before `now` that it could change again unnoticed.
     fn is_fresh(&self, now: SystemTime) -> bool {
         let Some(now) = nanoseconds(now) else { return true };
         let whole_seconds = self.files.values().all(|file| file.modified_ns % 1_000_000_000 == 0);
@@ -100,13 +100,13 @@ impl Stamp {
     }
 }
 
-/// Puts the stamp there in one step, so that no reader sees half of one. The dataset may be somebody else's: what lies
-/// under the name is replaced, and never written through.
+/// Writes the stamp atomically, so that no reader sees half of one. The dataset may belong to another user: an existing
+/// entry of that name is replaced, and never written through.
 fn write(path: &Path, stamp: &Stamp) -> Option<()> {
     files::replace(path, 0o666, &serde_json::to_vec_pretty(stamp).ok()?).ok()
 }
 
-/// Where the stamp of the dataset in `directory` lies in the user's cache directory, and the directory's full path.
+/// The path of the stamp for the dataset in `directory` in the user's cache directory, and the directory's full path.
 fn cached(directory: &Path) -> Option<(PathBuf, PathBuf)> {
     let absolute_path =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

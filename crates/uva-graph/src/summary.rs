@@ -1,6 +1,6 @@
-//! The sizes of a dataset that has been written.
+//! The sizes of a written dataset.
 
-/// What was written.
+/// The sizes.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Summary {
     /// How many nodes.

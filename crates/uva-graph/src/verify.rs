@@ -1,6 +1,6 @@
-//! The checks of what a dataset's files hold. All of them read in parallel; each names the first wrong value.
+//! The checks of the content of a dataset's files. All of them read in parallel, and each names the first wrong value.
 //!
-//! Importers hold the arrays of a source to the same checks, so that a message names the source's own file.
+//! Importers apply the same checks to the arrays of a source, so that a message names the source's own file.
 
 use std::path::Path;
 
@@ -12,13 +12,13 @@ use crate::files::{Files, IndexArray, LabelArray};
 use crate::npy::{NpyArray, TypedArray};
 use crate::{ElementType, GraphError, Split};
 
-/// Values that one task looks at: enough to make a task's cost vanish, few enough to spread over the cores.
+/// Values per task: enough to make a task's cost vanish, few enough to spread over the cores.
 const CHUNK: usize = 1 << 16;
 
 /// The largest original id + 1: the random keys have 40 bits for a node.
 const ORIGINAL_ID_LIMIT: i64 = 1 << 40;
 
-/// What is wrong with a value. `at` is the byte offset in the file.
+/// A wrong value. `at` is the byte offset in the file.
 #[derive(Debug, thiserror::Error)]
 enum ContentProblem {
     #[error("entry 0 at offset {at} is {value}, it has to be 0")]
@@ -57,7 +57,7 @@ enum ContentProblem {
     Feature { row: usize, column: usize, at: usize, value: f32 },
 }
 
-/// What a message says of an id that is none of `nodes` nodes.
+/// The message about an id that is none of `nodes` nodes.
 pub fn outside(nodes: u64) -> String {
     match nodes.checked_sub(1) {
         Some(last) => format!("outside the ids 0 to {last}"),
@@ -65,15 +65,15 @@ pub fn outside(nodes: u64) -> String {
     }
 }
 
-/// Where element `position` of `array` lies in its file.
+/// The byte offset of element `position` of `array` in its file.
 fn offset(array: &NpyArray, position: usize) -> usize {
     array.header().data_offset + position * array.kind().bytes()
 }
 
-/// The first position whose value `is_wrong`, looked for in parallel.
+/// The first position whose value `is_wrong`, searched in parallel.
 ///
-/// Chunks are scanned without a branch per value, so that the compiler can use vector instructions; the position is
-/// looked for only in a chunk that has one.
+/// Chunks are scanned without a branch per value, so that the compiler can use vector instructions. The exact position
+/// is searched only in a chunk that has one.
 fn first_wrong<T: Copy + Sync>(values: &[T], is_wrong: impl Fn(T) -> bool + Sync) -> Option<usize> {
     values.par_chunks(CHUNK).enumerate().find_map_first(|(chunk, values)| {
         let any = values.iter().fold(false, |any, &value| any | is_wrong(value));
@@ -81,7 +81,7 @@ fn first_wrong<T: Copy + Sync>(values: &[T], is_wrong: impl Fn(T) -> bool + Sync
     })
 }
 
-/// Checks all files of the dataset in `directory` but its feature values, and leaves no stamp.
+/// Checks all files of the dataset in `directory` except its feature values, and leaves no stamp.
 ///
 /// # Errors
 /// As [`Dataset::open_verified`](crate::Dataset::open_verified).
@@ -91,7 +91,7 @@ pub fn directory(directory: &Path) -> Result<(), GraphError> {
     edges(&files)
 }
 
-/// Checks everything whose size is that of the nodes: `indptr`, labels, splits.
+/// Checks everything whose size grows with the nodes: `indptr`, labels, splits.
 pub(crate) fn nodes(files: &Files) -> Result<(), GraphError> {
     indptr(files.indptr.array(), files.indptr.values(), files.indices.array().shape()[0])?;
     match &files.labels {
@@ -105,11 +105,11 @@ pub(crate) fn nodes(files: &Files) -> Result<(), GraphError> {
     Ok(())
 }
 
-/// Checks what a stamp may stand in for: neighbour ids, weights and original ids. `indptr` has been checked.
+/// Runs the checks that a stamp may replace: neighbour ids, weights and original ids. `indptr` has been checked.
 pub(crate) fn edges(files: &Files) -> Result<(), GraphError> {
     match &files.indices {
         IndexArray::I32(ids) => {
-            // Seen as unsigned, a negative id is larger than any node.
+            // Cast to unsigned, a negative id is larger than any node.
             let nodes = u32::try_from(files.nodes()).unwrap_or(u32::MAX);
             neighbours(files, ids, |id| id.cast_unsigned() >= nodes, i64::from)?;
         }
@@ -132,10 +132,10 @@ pub(crate) fn weights(array: &NpyArray, values: &[f32]) -> Result<(), GraphError
     weights_from(array, 0, values)
 }
 
-/// Checks that edge weights are finite: those of a part of the array, whose first element is number `first` there.
+/// Checks that edge weights are finite, for a part of the array that begins with element `first`.
 ///
 /// # Errors
-/// About the first value that is wrong.
+/// About the first wrong value.
 pub fn weights_from(array: &NpyArray, first: usize, values: &[f32]) -> Result<(), GraphError> {
     match first_wrong(values, |weight| !weight.is_finite()) {
         None => Ok(()),
@@ -147,8 +147,8 @@ pub fn weights_from(array: &NpyArray, first: usize, values: &[f32]) -> Result<()
     }
 }
 
-/// Checks that edges can be picked by their weights: none may be negative. That they are finite has been checked, but
-/// perhaps by an earlier run, and the file may be another by now.
+/// Checks that edges can be picked by their weights: none may be negative. An earlier check has found them finite, but
+/// perhaps in an earlier run, and the file may have changed since.
 pub(crate) fn weights_to_pick_by(array: &NpyArray, values: &[f32]) -> Result<(), GraphError> {
     match first_wrong(values, |weight| !(0.0..=f32::MAX).contains(&weight)) {
         None => Ok(()),
@@ -168,7 +168,7 @@ pub(crate) fn weights_to_pick_by(array: &NpyArray, values: &[f32]) -> Result<(),
 /// Checks that no feature is NaN or infinite.
 pub(crate) fn features(files: &Files) -> Result<(), GraphError> {
     let array = &files.features;
-    // Feature bytes may lie anywhere, so they are read as bytes, not cast.
+    // Feature bytes may be unaligned, so they are read as bytes, not cast.
     let wrong = match files.element {
         ElementType::U8 | ElementType::I8 => None,
         ElementType::F32 => first_not_finite(array.bytes(), f32::from_le_bytes),
@@ -194,13 +194,13 @@ fn first_not_finite<const SIZE: usize>(
     Some((position, decode(values[position])))
 }
 
-/// Checks that `values`, which `array` holds in whatever width, are the list ends of a graph of `edges` edges.
+/// Checks that `values`, which `array` holds in any width, are the list ends of a graph of `edges` edges.
 ///
 /// # Errors
-/// About the first value that is wrong.
+/// About the first wrong value.
 ///
 /// # Panics
-/// Where `values` is empty.
+/// If `values` is empty.
 pub fn indptr(array: &NpyArray, values: &[i64], edges: usize) -> Result<(), GraphError> {
     let at = |position| offset(array, position);
     if values[0] != 0 {
@@ -248,11 +248,11 @@ pub(crate) fn wrong_id(array: &NpyArray, position: usize, value: i64, nodes: usi
     invalid(array, ContentProblem::Id { position, at: offset(array, position), value, nodes })
 }
 
-/// Checks the labels of nodes that have one class each; `array` holds `values` in whatever width. Without `classes` any
-/// label that fits a class count will do, since the largest one then says how many there are.
+/// Checks the labels of nodes that have one class each; `array` holds `values` in any width. Without `classes`, any
+/// label that fits a class count is valid, since the largest one then determines their number.
 ///
 /// # Errors
-/// About the first value that is wrong.
+/// About the first wrong value.
 pub fn class_labels(array: &NpyArray, values: &[i64], classes: Option<u64>) -> Result<(), GraphError> {
     let classes = classes.map_or(i64::from(u32::MAX), |classes| classes as i64);
     match first_wrong(values, |label| label < -1 || label >= classes) {
@@ -277,14 +277,14 @@ pub(crate) fn label_bits(array: &NpyArray, bits: &[u8]) -> Result<(), GraphError
     }
 }
 
-/// Checks the node ids of a split; `array` holds `values` in whatever width.
+/// Checks the node ids of a split; `array` holds `values` in any width.
 ///
 /// # Errors
-/// About the first value that is wrong.
+/// About the first wrong value.
 pub fn split_ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), GraphError> {
     let at = |position| offset(array, position);
     ids(array, values, nodes)?;
-    // One bit a node. Splits written in ascending order, as most are, need none.
+    // One bit per node. Splits in ascending order, as most are, need none.
     if values.is_sorted_by(|a, b| a < b) {
         return Ok(());
     }
@@ -299,7 +299,7 @@ pub fn split_ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), G
     Ok(())
 }
 
-/// Checks that `values`, which `array` holds in whatever width, are ids of nodes.
+/// Checks that `values`, which `array` holds in any width, are ids of nodes.
 pub(crate) fn ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), GraphError> {
     match first_wrong(values, |id| id.cast_unsigned() >= nodes as u64) {
         None => Ok(()),
@@ -307,10 +307,10 @@ pub(crate) fn ids(array: &NpyArray, values: &[i64], nodes: usize) -> Result<(), 
     }
 }
 
-/// Checks that original ids fit the random keys and are each one node's; `array` holds `values` in whatever width.
+/// Checks that original ids fit the random keys and that each belongs to one node; `array` holds `values` in any width.
 ///
 /// # Errors
-/// About the first value that is wrong.
+/// About the first wrong value.
 pub fn original_ids(array: &NpyArray, values: &[i64]) -> Result<(), GraphError> {
     let at = |node| offset(array, node);
     if let Some(node) = first_wrong(values, |id| !(0..ORIGINAL_ID_LIMIT).contains(&id)) {

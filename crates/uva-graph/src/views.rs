@@ -1,11 +1,11 @@
-//! Typed views of a dataset's arrays. They borrow, so they cost nothing to pass on.
+//! Typed views of a dataset's arrays. They borrow, so they are free to pass on.
 //!
-//! Every view can also be built by hand over arrays of one's own, which is what tests and library users do; only
-//! [`Dataset`](crate::Dataset) promises that the values in them have been checked.
+//! Every view can also be built over other arrays, as tests and library users do. Only [`Dataset`](crate::Dataset)
+//! promises that its values have been checked.
 
 use crate::ElementType;
 
-/// Neighbour ids, in the width the file has.
+/// Neighbour ids, in the width of the file.
 #[derive(Debug, Clone, Copy)]
 pub enum Indices<'a> {
     /// 32-bit ids.
@@ -31,7 +31,7 @@ impl Indices<'_> {
     /// The id at position `i`.
     ///
     /// # Panics
-    /// Where `i` is not below [`len`](Self::len).
+    /// If `i` is not below [`len`](Self::len).
     #[inline]
     pub fn get(&self, i: usize) -> i64 {
         match self {
@@ -40,7 +40,7 @@ impl Indices<'_> {
         }
     }
 
-    /// Bytes that one id takes: 4 or 8.
+    /// Bytes per id: 4 or 8.
     pub fn id_bytes(&self) -> usize {
         match self {
             Indices::I32(_) => 4,
@@ -53,11 +53,11 @@ impl Indices<'_> {
 /// whose features `v` aggregates.
 #[derive(Debug, Clone, Copy)]
 pub struct Csc<'a> {
-    /// Where each node's list starts and ends; `nodes + 1` entries, the first 0, never falling, the last `edges`.
+    /// The bounds of each node's list; `nodes + 1` entries, the first 0, never falling, the last `edges`.
     pub indptr: &'a [i64],
     /// The lists, one after the other.
     pub indices: Indices<'a>,
-    /// The id that each node had before the dataset was reordered; `None` where it never was.
+    /// The id that each node had before the dataset was reordered; `None` if it never was.
     pub original_ids: Option<&'a [i64]>,
 }
 
@@ -77,23 +77,23 @@ impl Csc<'_> {
     /// How many in-neighbours `node` has.
     ///
     /// # Panics
-    /// Where `node` is not below [`nodes`](Self::nodes).
+    /// If `node` is not below [`nodes`](Self::nodes).
     #[inline]
     pub fn degree(&self, node: usize) -> usize {
         (self.indptr[node + 1] - self.indptr[node]) as usize
     }
 }
 
-/// One feature row a node, row after row, as opaque bytes.
+/// One feature row per node, row after row, as opaque bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct FeatureTable<'a> {
     /// `rows * dim` values, little-endian.
     pub bytes: &'a [u8],
-    /// How many rows: one a node.
+    /// The number of rows: one per node.
     pub rows: usize,
     /// Values in a row.
     pub dim: usize,
-    /// How a value is stored.
+    /// The element type of a value.
     pub element: ElementType,
 }
 
@@ -105,12 +105,12 @@ impl FeatureTable<'_> {
     }
 }
 
-/// What is to be predicted for each node.
+/// The prediction targets of the nodes.
 #[derive(Debug, Clone, Copy)]
 pub enum Labels<'a> {
-    /// One class a node, −1 for none.
+    /// One class per node, −1 for none.
     Single(&'a [i64]),
-    /// A row of `classes` zeros and ones a node.
+    /// A row of `classes` zeros and ones per node.
     Multi {
         /// Values in a row.
         classes: usize,
@@ -128,7 +128,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Bytes in one node's label: 8, or the number of classes where a node may have several.
+    /// Bytes per node's label: 8, or the number of classes if a node may have several.
     pub fn row_bytes(&self) -> usize {
         match self {
             Labels::Single(_) => 8,

@@ -1,4 +1,4 @@
-//! Whether a disk has the room for what is to be written, asked before anything is.
+//! Checks for free disk space before anything is written.
 
 use std::fmt;
 use std::path::Path;
@@ -6,11 +6,10 @@ use std::path::Path;
 use rustix::fs::statvfs;
 use uva_graph::GraphError;
 
-/// Refuses where the file system that `out` will be on has less than `needs` bytes for us; `what` says what takes them,
-/// and what else would do. A file system that does not say how much it has, or a parent that cannot be looked at, is no
-/// reason to refuse: writing will tell.
+/// Refuses if the file system of `out` has less than `needs` bytes for us; `what` names the consumer of the space, and
+/// alternatives. If the free space is unknown, or a parent cannot be examined, it does not refuse: writing will tell.
 pub(crate) fn check(out: &Path, needs: u64, what: impl fmt::Display) -> Result<(), GraphError> {
-    // `out` need not exist yet, and parents of it may be missing.
+    // `out` need not exist yet, and its parents may be missing.
     let there = out.ancestors().find(|parent| parent.as_os_str().is_empty() || parent.exists());
     let there = match there {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -25,13 +24,13 @@ pub(crate) fn check(out: &Path, needs: u64, what: impl fmt::Display) -> Result<(
     Err(GraphError::Lacking { path: out.to_owned(), message })
 }
 
-/// Bytes as people read them where disks are meant.
+/// A byte count in the units customary for disks.
 pub(crate) struct BytesOnDisk(pub u64);
 
 impl fmt::Display for BytesOnDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-        // Sizes below the smallest unit are given in it.
+        // Sizes below the smallest unit are shown in it.
         let (size, unit) = units.into_iter().find(|(size, _)| self.0 >= *size).unwrap_or(units[2]);
         write!(f, "{:.1} {unit}", self.0 as f64 / size as f64)
     }

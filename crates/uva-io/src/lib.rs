@@ -1,9 +1,9 @@
-//! Graph datasets from elsewhere and for others: importers, exporters, generators.
+//! Import, export and generation of graph datasets.
 //!
-//! [`import`] reads what other programs left, [`export`] writes what they read, [`generate`] makes graphs with planted
+//! [`import`] reads other programs' files, [`export`] writes files for them, [`generate`] makes graphs with planted
 //! classes. All write through the bounded-memory writers of `uva-graph`; an output appears only when it is complete.
-//! This crate must not know of processes, sampling, training, or any GPU. Next: `uva-graph` for what a dataset is,
-//! `docs/datasets.md` for the formats.
+//! This crate must not know of processes, sampling, training, or any GPU. Next: `uva-graph` for the definition of a
+//! dataset, `docs/datasets.md` for the formats.
 //!
 //! ```
 //! use uva_graph::Dataset;

@@ -1,6 +1,6 @@
-//! The arrays that a kernel's arguments name: what launchers check, and what simulators look up.
+//! The arrays that a kernel's arguments name: launchers check them, and simulators look them up.
 
-/// What a kernel does with an array.
+/// A kernel's access to an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Reads it.
@@ -12,9 +12,9 @@ pub enum Access {
 /// An array of a kernel's arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelArray {
-    /// What it is, for messages.
+    /// Its name in messages.
     pub name: &'static str,
-    /// The device address; 0 where there is none.
+    /// The device address; 0 if absent.
     pub address: u64,
     /// Entries.
     pub count: u64,
@@ -22,14 +22,14 @@ pub struct KernelArray {
     pub entry_bytes: u64,
     /// Its address is a multiple of this.
     pub alignment: u64,
-    /// What the kernel does with it.
+    /// The kernel's access to it.
     pub access: Access,
-    /// Whether it ends behind `count` entries. The arguments do not say where the others end; their `count` is 1.
+    /// Whether it ends behind `count` entries. The arguments do not state the ends of other arrays; their `count` is 1.
     pub bounded: bool,
 }
 
 impl KernelArray {
-    /// An array that is read, of entries aligned to their own size, to 8 bytes at most.
+    /// A read array of entries aligned to their own size, to 8 bytes at most.
     pub(crate) const fn read(name: &'static str, address: u64, count: u64, entry_bytes: u64) -> Self {
         let alignment = if entry_bytes < 8 { entry_bytes } else { 8 };
         Self { name, address, count, entry_bytes, alignment, access: Access::Read, bounded: true }
@@ -45,17 +45,17 @@ impl KernelArray {
         Self { alignment: 1, ..self }
     }
 
-    /// An array whose end the arguments do not tell.
+    /// An array whose end the arguments do not state.
     pub(crate) const fn unbounded(self) -> Self {
         Self { count: 1, bounded: false, ..self }
     }
 
-    /// The same array without entries where it has no address.
+    /// The same array, without entries if it has no address.
     pub(crate) const fn if_any(self) -> Self {
         Self { count: if self.address == 0 { 0 } else { self.count }, ..self }
     }
 
-    /// Why no memory can be this array; none where some can.
+    /// Why no memory can be this array, if so.
     pub(crate) fn refusal(&self) -> Option<String> {
         let Self { name, address, count, entry_bytes, alignment, .. } = *self;
         if count.checked_mul(entry_bytes).and_then(|bytes| address.checked_add(bytes)).is_none() {

@@ -1,16 +1,16 @@
-//! A FIFO cache of rows takes in what a gather missed: `kernels/cache.cuh`.
+//! Insertion of missed rows into a FIFO cache: `kernels/cache.cuh`.
 
 use crate::arrays::KernelArray;
 use crate::source::CACHE_CUH;
 
-/// The entry point: a FIFO cache takes rows in.
+/// The entry point: inserts rows into a FIFO cache.
 pub const CACHE_INSERT: &str = "cache_insert";
 
 shared_struct! {
     in CACHE_CUH;
-    /// One row that comes into a cache.
+    /// One row inserted into a cache.
     pub struct CacheInsertion {
-        /// The row of the table that loses the slot; -1 if the slot was free.
+        /// The row of the table that is evicted; -1 if the slot was free.
         pub evicted: i64,
         /// The row of the table that gets the slot.
         pub inserted: i64,
@@ -22,7 +22,7 @@ shared_struct! {
 }
 
 impl CacheInsertion {
-    /// As it lies in memory.
+    /// Its layout in memory.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         bytemuck::cast(*self)
     }
@@ -30,9 +30,9 @@ impl CacheInsertion {
 
 shared_struct! {
     in CACHE_CUH;
-    /// What an insertion reads and writes. Addresses are the device's.
+    /// The arguments of an insertion. Addresses are the device's.
     pub struct InsertArguments {
-        /// [`CacheInsertion`]s, aligned to a line of 128 bytes: four of them are one read.
+        /// [`CacheInsertion`]s, aligned to a line of 128 bytes: one read fetches four of them.
         pub insertions: u64,
         /// Number of insertions.
         pub count: u64,
@@ -66,7 +66,7 @@ impl InsertArguments {
     }
 
     /// # Errors
-    /// Why no memory can be what these arguments name.
+    /// The reason why no memory can match these arguments.
     pub fn check(&self) -> Result<(), String> {
         let refuse = |what: String| Err(format!("rows cannot be cached: {what}"));
         if self.row_bytes == 0 {

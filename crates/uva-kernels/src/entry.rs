@@ -1,4 +1,4 @@
-//! The kernels' entry points, and what each takes.
+//! The kernels' entry points and their parameters.
 
 use crate::cache::{CACHE_INSERT, InsertArguments};
 use crate::gather::{GATHER_BEGIN, GatherArguments, IdWidth, Kernel, SPIN_UNTIL, finish_entry};
@@ -18,7 +18,7 @@ pub struct EntryPoint {
 pub enum Takes {
     /// The address of a [`crate::gather::GatherReport`].
     Report,
-    /// The same, the address of the ids, and the stamp.
+    /// The same, the address of the ids, and the report stamp.
     Finish,
     /// The address of a word that the kernel waits for.
     Flag,

@@ -1,4 +1,4 @@
-//! Rows of a table in host memory, picked by id, written to device memory: `kernels/gather.cu`.
+//! Gathers rows of a table in host memory, selected by id, into device memory: `kernels/gather.cu`.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,15 +8,15 @@ use crate::source::{GATHER_CUH, TUNING_CUH};
 
 /// The entry point that resets the report of a gather.
 pub const GATHER_BEGIN: &str = "gather_begin";
-/// The entry point that holds the stream until a word of host memory changes.
+/// The entry point that blocks the stream until a word of host memory changes.
 pub const SPIN_UNTIL: &str = "spin_until";
 
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = constant(TUNING_CUH, "UVA_GATHER_BLOCK_THREADS") as u32;
-/// Blocks that a multiprocessor holds at once, at least.
+/// Minimum of resident blocks per multiprocessor.
 pub const BLOCKS_PER_MULTIPROCESSOR: u32 =
     constant(TUNING_CUH, "UVA_GATHER_BLOCKS_PER_MULTIPROCESSOR") as u32;
-/// Bytes of a line: no read of the link crosses from one into the next.
+/// Bytes of a line: no read over the link crosses a line boundary.
 pub const LINE_BYTES: u64 = constant(GATHER_CUH, "LINE_BYTES");
 
 const NARROW_DEPTH: u32 = constant(TUNING_CUH, "UVA_GATHER_NARROW_DEPTH") as u32;
@@ -25,7 +25,7 @@ const WIDE_DEPTH: u32 = constant(TUNING_CUH, "UVA_GATHER_WIDE_DEPTH") as u32;
 /// Declares [`Kernel`] from one row for each gather kernel.
 macro_rules! gather_kernels {
     ($($kernel:ident { name: $name:literal, help: $help:literal, reads_per_warp: $reads:expr, },)*) => {
-        /// A gather kernel: how rows are read. docs/kernels.md explains them.
+        /// A gather kernel: a way of reading rows. docs/kernels.md explains them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Kernel {
             $(#[doc = $help] #[serde(rename = $name)] $kernel,)*
@@ -35,7 +35,7 @@ macro_rules! gather_kernels {
             /// Every kernel, in the order of the table.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kernel),*];
 
-            /// As options and reports have it.
+            /// Its name in options and reports.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$kernel => $name,)* }
             }
@@ -45,12 +45,12 @@ macro_rules! gather_kernels {
                 match self { $(Self::$kernel => $help,)* }
             }
 
-            /// Reads of the link that a warp has in flight at once, at least.
+            /// Minimum of reads over the link that a warp keeps in flight.
             pub const fn reads_per_warp(self) -> u32 {
                 match self { $(Self::$kernel => $reads,)* }
             }
 
-            /// The entry point for ids of this width; `cached` is the form with a slot map.
+            /// The entry point for ids of this width; `cached` selects the form with a slot map.
             pub const fn entry(self, width: IdWidth, cached: bool) -> &'static str {
                 match self {
                     $(Self::$kernel => match (width, cached) {
@@ -65,7 +65,7 @@ macro_rules! gather_kernels {
     };
 }
 
-// One row a kernel. Options, help, reports, simulators and tests iterate them.
+// One row per kernel. Options, help, reports, simulators and tests iterate over them.
 gather_kernels! {
     Naive {
         name: "naive",
@@ -80,7 +80,7 @@ gather_kernels! {
     Wide {
         name: "wide",
         help: "16-byte reads laid out from 128-byte lines, whatever the row's size",
-        // A load of a warp covers four lines.
+        // One load of a warp covers four lines.
         reads_per_warp: 4 * WIDE_DEPTH,
     },
 }
@@ -124,7 +124,7 @@ impl IdWidth {
         }
     }
 
-    /// As in options.
+    /// The name in options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::I32 => "i32",
@@ -152,10 +152,10 @@ pub const fn finish_entry(width: IdWidth) -> &'static str {
 
 shared_struct! {
     in GATHER_CUH;
-    /// What a gather reads and writes. Addresses are the device's.
+    /// The arguments of a gather. Addresses are the device's.
     pub struct GatherArguments {
-        /// Row 0 of the table; any alignment. The aligned 16-byte pieces around its first and last byte are readable too,
-        /// as they are wherever memory is mapped in pages.
+        /// Row 0 of the table; any alignment. The aligned 16-byte pieces around its first and last byte are readable
+        /// too, as always in memory mapped in pages.
         pub table: u64,
         /// Rows of the table: ids are `0..rows`.
         pub rows: u64,
@@ -171,7 +171,8 @@ shared_struct! {
         pub report: u64,
         /// int32 for each row of the table: its slot in `cache`, negative for none. 0 when there is no cache.
         pub slot_map: u64,
-        /// Cached rows in device memory, `row_bytes` each; any alignment, readable as the table is. 0 when there is none.
+        /// Cached rows in device memory, `row_bytes` each; any alignment, readable like the table. 0 when there is
+        /// none.
         pub cache: u64,
     }
 }
@@ -190,7 +191,7 @@ impl GatherArguments {
     }
 
     /// # Errors
-    /// Why no memory can be what these arguments name.
+    /// The reason why no memory can match these arguments.
     pub fn check(&self, width: IdWidth) -> Result<(), String> {
         let refuse = |what: String| Err(format!("a gather cannot be launched: {what}"));
         if self.row_bytes == 0 {
@@ -208,23 +209,23 @@ impl GatherArguments {
 
 shared_struct! {
     in GATHER_CUH;
-    /// How a gather went. It lies in device memory and is read by a copy.
+    /// The result of a gather. It lies in device memory and is read by a copy.
     pub struct GatherReport {
-        /// The stamp that the launcher gave, once everything else is complete; 0 from the gather's beginning until then.
+        /// The launcher's report stamp, written after everything else; 0 from the gather's beginning until then.
         pub stamp: u64,
         /// The device's clock at the beginning, nanoseconds.
         pub began_ns: u64,
         /// The device's clock at the end, nanoseconds.
         pub ended_ns: u64,
-        /// The first position whose id is no row; all ones when there is none.
+        /// The first position with an invalid id; all ones when there is none.
         pub bad_position: u64,
         /// That id.
         pub bad_id: i64,
-        /// The kernels' own counter.
+        /// A counter that only the kernels use.
         pub next: u64,
         /// Rows that were read from the cache.
         pub hits: u64,
-        /// The kernels' own counter.
+        /// A counter that only the kernels use.
         pub next_hit: u64,
     }
 }
@@ -235,7 +236,7 @@ impl GatherReport {
         bytemuck::pod_read_unaligned(bytes)
     }
 
-    /// The first position whose id is no row of the table, and that id.
+    /// The first position with an id that is no row of the table, and that id.
     pub fn bad(&self) -> Option<(u64, i64)> {
         (self.bad_position != u64::MAX).then_some((self.bad_position, self.bad_id))
     }

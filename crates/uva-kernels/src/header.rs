@@ -1,9 +1,10 @@
-//! Reads the CUDA headers while this crate is compiled: constants, and where the fields of a struct lie.
+//! Parses the CUDA headers while this crate is compiled: constants, and the offsets of struct fields.
 //!
-//! The reader knows declarations as the headers have them: one field each, of a pointer, `long long`, `int`, or another struct
-//! of the header, with or without `unsigned`, `const` and an array bound. Anything else fails to compile.
+//! The parser supports only the declarations in the headers: one field each, of a pointer, `long long`, `int`, or
+//! another struct of the header, with or without `unsigned`, `const` and an array bound. Anything else fails to
+//! compile.
 
-/// Declares a struct that kernels and launchers share, and compares it with `$text`, the header that declares it in C++.
+/// Declares a struct that kernels and launchers share, and compares it with the C++ declaration in the header `$text`.
 macro_rules! shared_struct {
     (in $text:path; $(#[$about:meta])* pub struct $name:ident {
         $($(#[$of_field:meta])* pub $field:ident: $type:ty,)*
@@ -34,7 +35,7 @@ macro_rules! shared_struct {
     };
 }
 
-/// The number that `#define NAME 1` or `constexpr … NAME = 1;` gives.
+/// The number that `#define NAME 1` or `constexpr … NAME = 1;` defines.
 pub(crate) const fn constant(text: &str, name: &str) -> u64 {
     let text = text.as_bytes();
     let mut token = next(text, 0);
@@ -51,7 +52,7 @@ pub(crate) const fn constant(text: &str, name: &str) -> u64 {
     panic!("a constant is missing in a CUDA header")
 }
 
-/// The offset of a field and its bytes.
+/// The offset and the size of a field.
 pub(crate) const fn field(text: &str, structure: &str, name: &str) -> (usize, usize) {
     let (place, _) = layout(text, structure, name);
     match place {
@@ -60,13 +61,13 @@ pub(crate) const fn field(text: &str, structure: &str, name: &str) -> (usize, us
     }
 }
 
-/// The bytes of a struct.
+/// The size of a struct.
 pub(crate) const fn struct_bytes(text: &str, structure: &str) -> usize {
     let (_, bytes) = layout(text, structure, "");
     bytes
 }
 
-/// Where the field `wanted` lies and how many bytes it has, and the bytes of the struct.
+/// The offset and the size of the field `wanted`, and the size of the struct.
 const fn layout(header: &str, structure: &str, wanted: &str) -> (Option<(usize, usize)>, usize) {
     let text = header.as_bytes();
     let mut at = body(text, structure);
@@ -77,7 +78,7 @@ const fn layout(header: &str, structure: &str, wanted: &str) -> (Option<(usize, 
         if is(text, token, "}") {
             return (place, offset.next_multiple_of(alignment));
         }
-        // The words of a declaration that are not the language's own: a struct's name, and the field's.
+        // The identifiers in a declaration that are no keywords: a struct's name, and the field's.
         let (mut words, mut longs) = ([(0, 0); 2], 0);
         let (mut pointer, mut int, mut count) = (false, false, 1);
         while !is(text, token, ";") {
@@ -140,7 +141,7 @@ const fn body(text: &[u8], name: &str) -> usize {
     panic!("a struct is missing in a CUDA header")
 }
 
-/// The word, number or sign from `at` on, as its beginning and end: equal at the end of the text. Passes over blanks and
+/// The start and the end of the word, number or symbol from `at` on: equal at the end of the text. Skips blanks and
 /// comments.
 const fn next(text: &[u8], mut at: usize) -> (usize, usize) {
     while at < text.len() {
@@ -165,7 +166,7 @@ const fn is_word(text: &[u8], token: (usize, usize)) -> bool {
     token.0 < token.1 && (text[token.0].is_ascii_alphabetic() || text[token.0] == b'_')
 }
 
-/// Types that fields only point to.
+/// Types that occur only behind pointers.
 const fn is_unsized(text: &[u8], token: (usize, usize)) -> bool {
     is(text, token, "void") || is(text, token, "char")
 }

@@ -9,23 +9,23 @@ use crate::source::SAMPLE_CUH;
 pub const BLOCK_THREADS: u32 = constant(SAMPLE_CUH, "UVA_SAMPLE_BLOCK_THREADS") as u32;
 /// Most layers of a batch.
 pub const LAYERS: usize = constant(SAMPLE_CUH, "UVA_SAMPLE_LAYERS") as usize;
-/// A fanout that takes every list as it stands.
+/// A fanout that takes every list whole.
 pub const WHOLE_LISTS: u32 = u32::MAX;
 /// Most nodes of a batch, and most picks of a layer: local ids and offsets are int32.
 pub const MOST_LOCAL: u64 = i32::MAX as u64;
 
-/// What [`SampleReport::failure`] says; `failed_layer` says in which layer, but for [`failure::SEEDS`].
+/// The values of [`SampleReport::failure`]. `failed_layer` names the layer, except for [`failure::SEEDS`].
 pub mod failure {
     use crate::header::constant;
     use crate::source::SAMPLE_CUH;
 
     /// None.
     pub const NONE: u64 = 0;
-    /// A seed that cannot be: `bad_seed`.
+    /// An invalid seed: `bad_seed`.
     pub const SEEDS: u64 = constant(SAMPLE_CUH, "FAILED_SEEDS");
-    /// More destinations than there is room for.
+    /// More destinations than the array holds.
     pub const DESTINATIONS: u64 = constant(SAMPLE_CUH, "FAILED_DESTINATIONS");
-    /// More kept picks than there is room for.
+    /// More kept picks than the array holds.
     pub const KEPT: u64 = constant(SAMPLE_CUH, "FAILED_KEPT");
     /// One of `bad_list`, `bad_home`, `overflow`, `bad_entry`, `bad_edge` and `no_room`.
     pub const LAYER: u64 = constant(SAMPLE_CUH, "FAILED_LAYER");
@@ -49,7 +49,7 @@ macro_rules! sample_kernels {
                 match self { $(Self::$kernel => $name,)* }
             }
 
-            /// The width of the neighbour ids that it reads, if it reads them.
+            /// The width of the neighbour ids, if it reads any.
             pub fn width(self) -> Option<IdWidth> {
                 match self { $(Self::$kernel => sample_kernels!(@width $($width)?),)* }
             }
@@ -62,19 +62,19 @@ macro_rules! sample_kernels {
 sample_kernels! {
     /// Resets the report.
     Begin = "sample_begin",
-    /// Makes the seeds the first nodes.
+    /// Makes the seeds the first nodes of the batch.
     Seeds = "sample_seeds",
     /// Finds repeated seeds.
     Check = "sample_check",
     /// Finds the lists.
     Lists = "sample_lists",
-    /// Counts the entries that exist, where picks are by weight.
+    /// Counts the entries that exist, for picks by weight.
     Weigh = "sample_weigh",
-    /// Adds up the picks, where they are by weight.
+    /// Adds up the picks, for picks by weight.
     Totals = "sample_totals",
     /// Writes the block's `indptr`.
     Offsets = "sample_offsets",
-    /// Picks positions, each entry alike.
+    /// Picks positions uniformly.
     Picks = "sample_picks",
     /// Picks by LABOR, int32 ids.
     LaborI32 = "sample_labor_i32" reads I32,
@@ -88,7 +88,7 @@ sample_kernels! {
     IdsI32 = "sample_ids_i32" reads I32,
     /// Reads int64 ids at the picked positions.
     IdsI64 = "sample_ids_i64" reads I64,
-    /// Finds the picks that are a node's first.
+    /// Finds the first pick of each node.
     Fresh = "sample_fresh",
     /// Assigns local ids.
     Assign = "sample_assign",
@@ -118,9 +118,9 @@ impl SampleKernel {
 
 shared_struct! {
     in SAMPLE_CUH;
-    /// What the sampling kernels read and write. Addresses are the device's; all arrays are aligned to their entries.
+    /// The arguments of the sampling kernels. Addresses are the device's; all arrays are aligned to their entries.
     pub struct SampleArguments {
-        /// int64, `nodes + 1` entries: where each node's list begins and ends in `indices`.
+        /// int64, `nodes + 1` entries: the bounds of each node's list in `indices`.
         pub indptr: u64,
         /// The lists, `edges` ids.
         pub indices: u64,
@@ -128,26 +128,26 @@ shared_struct! {
         pub nodes: u64,
         /// Edges of the graph.
         pub edges: u64,
-        /// The first `cached_lists + 1` entries of `indptr` in device memory; 0 where no list is cached.
+        /// The first `cached_lists + 1` entries of `indptr` in device memory; 0 without a list cache.
         pub cached_indptr: u64,
         /// The first `cached_edges` of `indices` in device memory.
         pub cached_indices: u64,
         /// Lists of nodes below this are read from the cache.
         pub cached_lists: u64,
-        /// Where they end in `indices`.
+        /// The end of the cached lists in `indices`.
         pub cached_edges: u64,
-        /// An id a node: what random words and hashes are keyed by. 0 where that is the node itself.
+        /// An id per node: the key of random words and hashes. 0 if that is the node itself.
         pub original_ids: u64,
-        /// An id a node: what the batch's nodes are called when all is done. 0 where that is the node itself.
+        /// An id per node: its id in the finished batch. 0 if that is the node itself.
         pub dataset_ids: u64,
         /// 1 where `original_ids` are int64, 0 where they are int32.
         pub original_ids_wide: u64,
-        /// The same of `dataset_ids`.
+        /// The same for `dataset_ids`.
         pub dataset_ids_wide: u64,
-        /// int64, `nodes + 1` entries: where each node's list begins in the dataset's indices, by the dataset's ids. 0
-        /// where the lists are at home where they lie.
+        /// int64, `nodes + 1` entries: the start of each node's list in the dataset's indices, by the dataset's ids. 0
+        /// if the graph has the dataset's own order.
         pub home_indptr: u64,
-        /// float32, one an edge of the dataset, where picks are by weight.
+        /// float32, one per edge of the dataset, for picks by weight.
         pub weights: u64,
         /// The run's seed.
         pub seed: u64,
@@ -155,25 +155,25 @@ shared_struct! {
         pub batch: u32,
         /// The last word of the random counter: epoch, and split in the two highest bits.
         pub epoch_and_split: u32,
-        /// For how many batches a node's picks stay, at least 1.
+        /// The number of batches for which a node's picks stay, at least 1.
         pub batch_dependency: u32,
-        /// Never the same twice, and rising, while `local_ids` are kept; not 0.
+        /// Strictly increasing while `local_ids` are kept; not 0.
         pub stamp: u32,
         /// The hop, 0 at the seeds.
         pub layer: u32,
-        /// Picks out of a longer list: at least 1; [`WHOLE_LISTS`] takes all.
+        /// Picks from a longer list: at least 1; [`WHOLE_LISTS`] takes all.
         pub fanout: u32,
         /// 1 where a neighbour may be picked more than once, else 0.
         pub replace: u32,
-        /// Destinations that are looked at before any of them is picked for, at least 1: decides which of several errors is
-        /// told.
+        /// Destinations whose lists are read before any of them is picked for, at least 1. Among several errors, it
+        /// decides which one is reported.
         pub group: u32,
-        /// 1 where a list is read whole whatever is picked from it, else 0: for the counts of reads.
+        /// 1 if every visit of a list reads all of its entries, else 0: for the counts of reads.
         pub reads_whole_lists: u64,
         /// Seeds, which lie in `batch_nodes`.
         pub seeds: u64,
-        /// `block_indptr` of the layer before, whose picks are kept: this block begins with that one. 0 where each
-        /// destination gets picks of its own.
+        /// `block_indptr` of the layer before, whose picks are kept: this block begins with that one. 0 if each
+        /// destination gets new picks.
         pub kept_indptr: u64,
         /// `block_indices` of the layer before; 0 as `kept_indptr`.
         pub kept_indices: u64,
@@ -183,19 +183,19 @@ shared_struct! {
         pub batch_nodes: u64,
         /// At most 2³¹ − 1, at least `seeds`.
         pub nodes_room: u64,
-        /// int32, as many as `batch_nodes`: the in-degrees of these nodes. 0 where nobody asks.
+        /// int32, as many as `batch_nodes`: the in-degrees of these nodes. 0 if not requested.
         pub node_degrees: u64,
         /// int32, `destinations_room + 1` entries.
         pub block_indptr: u64,
-        /// Destinations that this layer has room for.
+        /// The most destinations of this layer.
         pub destinations_room: u64,
         /// int32, `edges_room` entries.
         pub block_indices: u64,
-        /// Picks that this layer has room for; at most 2³¹ − 1.
+        /// The most picks of this layer; at most 2³¹ − 1.
         pub edges_room: u64,
-        /// int64, `edges_room` entries: the position of each pick in the dataset's indices. 0 where nobody asks.
+        /// int64, `edges_room` entries: the position of each pick in the dataset's indices. 0 if not requested.
         pub edge_ids: u64,
-        /// uint64, one a node: all ones at first, then the kernels' own from batch to batch.
+        /// uint64, one per node: initially all ones; the kernels keep it from batch to batch.
         pub local_ids: u64,
         /// int64, one a pick: scratch.
         pub slots: u64,
@@ -220,9 +220,9 @@ shared_struct! {
     in SAMPLE_CUH;
     /// The size of one block of the batch.
     pub struct SampleLayer {
-        /// Nodes that aggregate.
+        /// Nodes that aggregate (destinations).
         pub destinations: u64,
-        /// Nodes that are aggregated, destinations included.
+        /// Sources, destinations included.
         pub sources: u64,
         /// Picks.
         pub edges: u64,
@@ -231,9 +231,10 @@ shared_struct! {
 
 shared_struct! {
     in SAMPLE_CUH;
-    /// How a batch went. It lies in device memory and is read by a copy. Where there is no "first" one its number is all ones.
+    /// The result of a batch. It lies in device memory and is read by a copy. Without a "first" one, its number is all
+    /// ones.
     pub struct SampleReport {
-        /// The batch's stamp, once everything else is complete; 0 from its beginning until then.
+        /// The batch's report stamp, written after everything else; 0 from its beginning until then.
         pub stamp: u64,
         /// The device's clock at the beginning, nanoseconds.
         pub began_ns: u64,
@@ -241,9 +242,9 @@ shared_struct! {
         pub ended_ns: u64,
         /// The batch's hash.
         pub hash: u64,
-        /// Reads of lists: one of a list's place, and one for each neighbour picked from it.
+        /// Reads of lists: one for a list's bounds, and one for each neighbour picked from it.
         pub reads: u64,
-        /// Those of cached lists.
+        /// Reads of cached lists.
         pub cached_reads: u64,
         /// Nodes of the batch.
         pub nodes: u64,
@@ -251,46 +252,46 @@ shared_struct! {
         pub failure: u64,
         /// The layer of failures from 2 on.
         pub failed_layer: u64,
-        /// The first destination there whose picks are not kept, of failure 3.
+        /// The first destination in that layer whose picks are not kept, for failure 3.
         pub failed_first: u64,
-        /// Twice the position of the first seed that cannot be, one more where it is a repetition.
+        /// Twice the position of the first invalid seed, plus one if it is a duplicate.
         pub bad_seed: u64,
-        /// The first destination whose list is no range of the edges.
+        /// The first destination with a list that is no range of the edges.
         pub bad_list: u64,
         /// That node.
         pub bad_node: u64,
-        /// The first destination that the dataset has no weights for.
+        /// The first destination without weights in the dataset.
         pub bad_home: u64,
         /// That node.
         pub bad_home_node: u64,
-        /// Where its list should begin in the dataset.
+        /// The position in the dataset where its list should begin.
         pub bad_home_begin: u64,
-        /// The first destination whose picks have no room.
+        /// The first destination whose picks do not fit.
         pub overflow: u64,
-        /// The first pick whose id is no node.
+        /// The first pick with an id that is no node.
         pub bad_edge: u64,
         /// Its position in `indices`.
         pub bad_position: u64,
-        /// The first pick whose node is new and has no room.
+        /// The first pick with a new node that does not fit.
         pub no_room: u64,
-        /// The first entry that was looked at for its name and is no node: its destination in the upper half, its place in
-        /// the list in the lower.
+        /// The first entry that was looked up by its original id and is no node: its destination in the upper half, its
+        /// position in the list in the lower.
         pub bad_entry: u64,
-        /// The first pick of the destinations that were looked at together with that one.
+        /// The first pick of the destinations in the same group.
         pub bad_entry_edge: u64,
         /// The entry's position in `indices`.
         pub bad_entry_position: u64,
-        /// The kernels' own.
+        /// Only for the kernels.
         pub destinations: u64,
-        /// The kernels' own.
+        /// Only for the kernels.
         pub known: u64,
-        /// The kernels' own.
+        /// Only for the kernels.
         pub picking: u64,
-        /// The kernels' own.
+        /// Only for the kernels.
         pub edges: u64,
-        /// The kernels' own.
+        /// Only for the kernels.
         pub base: u64,
-        /// The kernels' own.
+        /// Only for the kernels.
         pub done: u64,
         /// The blocks' sizes, from the seeds outward.
         pub layers: [SampleLayer; LAYERS],
@@ -305,7 +306,7 @@ impl SampleReport {
 }
 
 impl SampleArguments {
-    /// The arrays that these arguments name; `width` where neighbour ids are read.
+    /// The arrays that these arguments name; `width` if neighbour ids are read.
     pub fn arrays(&self, width: Option<IdWidth>) -> [KernelArray; 25] {
         let nodes = self.nodes;
         let ends = nodes.saturating_add(1);
@@ -353,7 +354,7 @@ impl SampleArguments {
     }
 
     /// # Errors
-    /// Why no memory can be what these arguments name, or which numbers no batch has.
+    /// The reason why no memory can match these arguments, or the numbers that no batch has.
     pub fn check(&self, width: Option<IdWidth>) -> Result<(), String> {
         let refuse = |what: String| Err(format!("a batch cannot be sampled: {what}"));
         if let Some(refusal) = self.arrays(width).iter().find_map(KernelArray::refusal) {

@@ -1,4 +1,4 @@
-//! The kernels' sources, and how they are compiled.
+//! The kernels' sources and compile options.
 
 /// A program for NVRTC and the headers that it includes, each by the name after `#include`.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +23,7 @@ const INTRINSICS: (&str, &str) = file!("intrinsics.cuh");
 /// Every program.
 pub const SOURCES: [&KernelSource<'static>; 2] = [&GATHER, &SAMPLE];
 
-/// Gathers, and rows that a cache takes in.
+/// Gathers, and insertions into a cache.
 pub const GATHER: KernelSource<'static> = KernelSource {
     name: "gather.cu",
     text: file!("gather.cu").1,
@@ -51,7 +51,7 @@ pub const SAMPLE: KernelSource<'static> = KernelSource {
     ],
 };
 
-/// Compile options, beside the architecture. Line numbers are for profilers and sanitizers and cost nothing.
+/// Compile options, besides the architecture. Line numbers are for profilers and sanitizers and cost nothing.
 pub const OPTIONS: [&str; 2] = ["-std=c++17", "-lineinfo"];
 
 pub(crate) const CACHE_CUH: &str = file!("cache.cuh").1;

@@ -1,36 +1,35 @@
-//! A mini-batch: the memory it is written to, and the views of it.
+//! A mini-batch: its memory, and views of it.
 //!
-//! `nodes` holds dataset-internal ids: the seeds first, then every other node in the order in which it was first
-//! picked. Layer 0 is the hop at the seeds. The sources of a layer are the first `sources` of `nodes`, its
-//! destinations the first `destinations`; the destinations of layer `l + 1` are the sources of layer `l`. A block is
-//! in CSC form over local ids (positions in `nodes`): the picks of destination `d` are
-//! `indices[indptr[d]..indptr[d + 1]]`.
+//! `nodes` holds dataset-internal ids: the seeds first, then every other node in the order of its first pick. Layer 0
+//! is the hop at the seeds. The sources of a layer are the first `sources` of `nodes`, its destinations the first
+//! `destinations`. The destinations of layer `l + 1` are the sources of layer `l`. A block is in CSC form over local
+//! ids (positions in `nodes`): the picks of destination `d` are `indices[indptr[d]..indptr[d + 1]]`.
 
 use crate::{BatchBounds, MAX_LAYERS};
 
-/// Memory for a batch, lent by the caller. Its content behind the counts is unspecified afterwards.
+/// Memory for a batch, lent by the caller. Afterwards its content beyond the counts is unspecified.
 pub struct BatchMut<'a> {
     /// Room for the node ids.
     pub nodes: &'a mut [i64],
-    /// Room for the blocks, one a fanout.
+    /// Room for the blocks, one per fanout.
     pub layers: &'a mut [BlockMut<'a>],
 }
 
-/// Memory that one block is written to.
+/// Memory for one block.
 #[derive(Default)]
 pub struct BlockMut<'a> {
     /// Room for `destinations + 1` offsets.
     pub indptr: &'a mut [i32],
     /// Room for the local ids of `edges` picks.
     pub indices: &'a mut [i32],
-    /// Room for as many edge ids, where [`SamplerOptions::edge_ids`](crate::SamplerOptions::edge_ids) asks for them.
+    /// Room for as many edge ids, if [`SamplerOptions::edge_ids`](crate::SamplerOptions::edge_ids) requests them.
     pub edge_ids: &'a mut [i64],
-    /// Room for as many weights, where the kind of sampler [weighs edges](crate::SamplerKind::weighs_edges).
+    /// Room for as many weights, if the kind of sampler [weighs edges](crate::SamplerKind::weighs_edges).
     pub weights: &'a mut [f32],
 }
 
 impl BlockMut<'_> {
-    /// The block of these counts that it holds.
+    /// The block of these counts in this memory.
     pub(crate) fn used(&self, counts: &LayerCounts) -> BlockRef<'_> {
         let LayerCounts { destinations, sources, edges } = *counts;
         let (indptr, indices) = (&self.indptr[..=destinations], &self.indices[..edges]);
@@ -39,19 +38,19 @@ impl BlockMut<'_> {
     }
 }
 
-/// The edge ids or weights of a block of so many edges; none where there is no room for them.
+/// The edge ids or weights of a block with this many edges; none if there is no room for them.
 fn used<T>(of_edges: &[T], edges: usize) -> &[T] {
     of_edges.get(..edges).unwrap_or_default()
 }
 
-/// How much of a batch's memory is in use, and the hash of it.
+/// How much of a batch's memory is used, and the batch's hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchCounts {
     /// Seeds: the first of the nodes.
     pub seeds: usize,
     /// All nodes, seeds included.
     pub nodes: usize,
-    /// One entry a layer; the first `layer_count` count.
+    /// One entry per layer; the first `layer_count` are valid.
     pub layers: [LayerCounts; MAX_LAYERS],
     /// Layers in the batch.
     pub layer_count: usize,
@@ -61,13 +60,13 @@ pub struct BatchCounts {
     pub list_reads: ListReads,
 }
 
-/// Reads of lists: one of a list's place, and one for each neighbour picked from it, or for each that it has where the
-/// kind of sampler [reads whole lists](crate::SamplerKind::reads_whole_lists).
+/// Reads of lists: one for a list's bounds, and one for each neighbour picked from it. If the kind of sampler [reads
+/// whole lists](crate::SamplerKind::reads_whole_lists), every neighbour of the list counts instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListReads {
-    /// All of them.
+    /// All reads.
     pub all: u64,
-    /// Those of cached lists ([`GraphView::cached_lists`](crate::GraphView::cached_lists)).
+    /// Reads of cached lists ([`GraphView::cached_lists`](crate::GraphView::cached_lists)).
     pub cached: u64,
 }
 
@@ -88,32 +87,32 @@ impl BatchCounts {
 /// The size of one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LayerCounts {
-    /// Nodes that aggregate: the first of the batch's nodes.
+    /// Nodes that aggregate (destinations): the first of the batch's nodes.
     pub destinations: usize,
-    /// Nodes that are aggregated, destinations included.
+    /// Sources, destinations included.
     pub sources: usize,
     /// Picks.
     pub edges: usize,
 }
 
-/// One block, to be read.
+/// One block, for reading.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockRef<'a> {
-    /// Nodes that aggregate.
+    /// Nodes that aggregate (destinations).
     pub destinations: usize,
-    /// Nodes that are aggregated, destinations included; every local id is below it.
+    /// Sources, destinations included; every local id is below it.
     pub sources: usize,
     /// `destinations + 1` offsets into `indices`, the first 0.
     pub indptr: &'a [i32],
     /// Local ids of the picks.
     pub indices: &'a [i32],
-    /// Where each pick stands in the dataset's `indices.npy`; empty unless asked for
+    /// The position of each pick in the dataset's `indices.npy`; empty unless requested
     /// ([`SamplerOptions::edge_ids`](crate::SamplerOptions::edge_ids)).
     pub edge_ids: &'a [i64],
     /// The weight of each pick. The sum over a destination's picks of weight times row estimates the mean over its
     /// complete list. For kinds that do not [pick in lists](crate::SamplerKind::picks_in_lists) it is the mean over the
-    /// nodes found. Empty where the kind [weighs no edges](crate::SamplerKind::weighs_edges): there the mean of the
-    /// picks stands for it.
+    /// nodes found. Empty if the kind [weighs no edges](crate::SamplerKind::weighs_edges): the plain mean of the picks
+    /// is then the estimate.
     pub weights: &'a [f32],
 }
 
@@ -132,7 +131,7 @@ struct BlockBuffers {
 }
 
 impl MiniBatch {
-    /// Empty, with room for any batch within `bounds`. The system gives the memory when it is first touched.
+    /// Empty, with room for any batch within `bounds`. The system allocates the pages on first touch.
     #[must_use]
     pub fn with_bounds(bounds: &BatchBounds) -> Self {
         let layers = bounds.layers.iter().map(|layer| BlockBuffers {
@@ -144,13 +143,13 @@ impl MiniBatch {
         Self { nodes: vec![0; bounds.nodes], layers: layers.collect(), counts: BatchCounts::default() }
     }
 
-    /// Lends the memory to `fill`, whose counts are the batch's from then on. After an error the batch is empty.
+    /// Lends the memory to `fill`, whose counts then describe the batch. After an error the batch is empty.
     ///
     /// # Errors
-    /// The error of `fill`.
+    /// Errors of `fill`.
     ///
     /// # Panics
-    /// Later, where the counts were more than the memory lent.
+    /// Later, if the counts exceed the memory lent.
     pub fn fill<E>(
         &mut self,
         fill: impl FnOnce(&mut BatchMut<'_>) -> Result<BatchCounts, E>,
@@ -180,7 +179,7 @@ impl MiniBatch {
         &self.nodes[..self.counts.seeds]
     }
 
-    /// The block of one layer, 0 being the one at the seeds; `None` where the batch has no such layer.
+    /// The block of one layer, 0 being the one at the seeds; `None` if the batch has no such layer.
     #[must_use]
     pub fn block(&self, layer: usize) -> Option<BlockRef<'_>> {
         let counts = self.counts.layers().get(layer)?;
@@ -200,7 +199,7 @@ impl MiniBatch {
         (0..self.counts.layer_count).map_while(|layer| self.block(layer))
     }
 
-    /// How much is in use.
+    /// How much is used.
     #[must_use]
     pub fn counts(&self) -> &BatchCounts {
         &self.counts

@@ -7,7 +7,7 @@ use uva_graph::Split;
 /// Names one batch of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BatchKey {
-    /// Where the seeds come from.
+    /// The split of the seeds.
     pub split: Split,
     /// The epoch, from 0, at most [`MAX_EPOCH`](crate::MAX_EPOCH).
     pub epoch: u32,
@@ -15,7 +15,7 @@ pub struct BatchKey {
     pub batch: u32,
 }
 
-/// For people, who count epochs and batches from 1.
+/// For human readers, who count epochs and batches from 1.
 impl fmt::Display for BatchKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [batch, epoch] = [self.batch, self.epoch].map(|number| u64::from(number) + 1);

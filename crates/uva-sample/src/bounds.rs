@@ -1,9 +1,9 @@
-//! How large a batch can become, known before the first one is sampled.
+//! The maximum size of a batch, known before the first one is sampled.
 
 use crate::options::check_fanouts;
 use crate::{Capacity, Expand, InvalidOption, SampleError, SamplerKind, SamplerOptions, Walks};
 
-/// The maximum size of a batch, which sizes its memory.
+/// The maximum size of a batch, which determines its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchBounds {
     /// Seeds.
@@ -21,9 +21,9 @@ pub struct BatchBounds {
 /// The maximum size of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerBounds {
-    /// Nodes that aggregate.
+    /// Nodes that aggregate (destinations).
     pub destinations: usize,
-    /// Nodes that are aggregated, destinations included.
+    /// Sources, destinations included.
     pub sources: usize,
     /// Picks.
     pub edges: usize,
@@ -34,15 +34,15 @@ const MOST: usize = i32::MAX as usize;
 
 impl BatchBounds {
     /// Bounds of the batches that `options` make of at most `batch_size` seeds, in a graph of `nodes` nodes and `edges`
-    /// edges: [`new`](Self::new), or [`within`](Self::within) `bytes` where they are given. Those two are for
-    /// [`Expand::All`] and kinds of sampler that draw list by list without replacement, this is for all.
+    /// edges. Without `bytes` it is [`new`](Self::new), else [`within`](Self::within). Those two cover [`Expand::All`]
+    /// and kinds of sampler that draw list by list without replacement; this one covers all.
     ///
-    /// With replacement a list gives as many picks as the fanout says, however short it is, so that a layer's bound is
-    /// `destinations · fanout` edges, also where the graph has fewer.
+    /// With replacement a list gives as many picks as the fanout says, however short it is. So a layer's bound is
+    /// `destinations · fanout` edges, even if the graph has fewer.
     ///
     /// A layer of a kind that [draws together](crate::SamplerKind::draws_together) has at most the graph's edges, since
-    /// any entry of any list may name a drawn node. It has as many more sources than destinations (of one subgraph:
-    /// than seeds) as its fanout's draws bring.
+    /// any entry of any list may name a drawn node. Its sources exceed its destinations by at most the nodes that its
+    /// fanout's draws bring. In one subgraph, they exceed the seeds by that number.
     ///
     /// # Errors
     /// As [`new`](Self::new) or [`within`](Self::within).
@@ -69,8 +69,8 @@ impl BatchBounds {
     /// edges.
     ///
     /// # Errors
-    /// Refuses options that no batch can be built with; a fanout of −1, for which there is [`within`](Self::within); and
-    /// bounds beyond what 32-bit local ids can count.
+    /// Refuses options that no batch can be built with; a fanout of −1, which needs [`within`](Self::within); and
+    /// bounds beyond 32-bit local ids.
     pub fn new(batch_size: usize, fanouts: &[i32], nodes: usize, edges: usize) -> Result<Self, SampleError> {
         if let Some(layer) = fanouts.iter().position(|&fanout| fanout == -1) {
             return Err(InvalidOption::Unbounded { layer }.into());
@@ -81,13 +81,12 @@ impl BatchBounds {
     }
 
     /// Bounds whose arrays take at most `bytes` bytes together ([`bytes`](Self::bytes)), for `--slot-bytes` and for
-    /// fanouts of −1. A batch may then turn out larger than its memory, which is
-    /// [`SampleError::BatchTooLarge`].
+    /// fanouts of −1. A batch may then exceed its memory, which is [`SampleError::BatchTooLarge`].
     ///
-    /// Where the graph's own bounds take more, nodes and edges shrink by one common factor; the seeds always fit.
+    /// If the graph's own bounds take more, nodes and edges shrink by one common factor; the seeds always fit.
     ///
     /// # Errors
-    /// Refuses options that no batch can be built with, and `bytes` that cannot even hold the seeds.
+    /// Refuses options that no batch can be built with, and `bytes` too small for the seeds.
     pub fn within(
         bytes: usize,
         batch_size: usize,
@@ -98,15 +97,15 @@ impl BatchBounds {
         Self::of_graph(&list_by_list(fanouts), batch_size, nodes, edges)?.shrunk(bytes, false)
     }
 
-    /// These bounds, reduced to fit `bytes`. `nodes_first`: batches come near the bound on nodes but not near the one on
-    /// edges, so the nodes keep their bound if `bytes` holds it.
+    /// These bounds, reduced to fit `bytes`. With `nodes_first`, nodes keep their bound if `bytes` holds it: such
+    /// batches come near the bound on nodes but not near the one on edges.
     fn shrunk(&self, bytes: usize, nodes_first: bool) -> Result<Self, SampleError> {
         let needed = self.scaled(0, false).bytes();
         if needed > bytes {
             return Err(InvalidOption::SlotTooSmall { bytes, needed }.into());
         }
         let keeps_nodes = nodes_first && self.scaled(0, true).bytes() <= bytes;
-        // The largest factor that fits: bytes grow with it, so it can be searched bit by bit.
+        // The largest factor that fits: bytes grow with it, so a binary search finds it bit by bit.
         let mut factor = 0;
         for bit in (0..=FACTOR_BITS).rev() {
             let larger = factor | 1 << bit;
@@ -128,7 +127,7 @@ impl BatchBounds {
         self.nodes.saturating_mul(8).saturating_add(blocks.saturating_mul(4))
     }
 
-    /// The bounds that options and graph imply; −1 picks every edge.
+    /// The bounds that follow from options and graph; −1 picks every edge.
     fn of_graph(
         options: &SamplerOptions,
         batch_size: usize,
@@ -142,9 +141,9 @@ impl BatchBounds {
         }
         let seeds = batch_size.min(nodes);
         let mut destinations = seeds;
-        // Picks that are kept from the hop before, and the destinations they are not kept for.
+        // Picks kept from the hop before, and the destinations without kept picks.
         let (mut kept, mut new) = (0, seeds);
-        // The length of lists bounds picks without replacement out of them, and no others.
+        // The length of lists bounds only picks without replacement from these lists.
         let most = if kind.picks_in_lists() && !replace { edges } else { usize::MAX };
         let mut layers = Vec::with_capacity(fanouts.len());
         for &fanout in fanouts {
@@ -161,7 +160,7 @@ impl BatchBounds {
             // All layers share the drawn nodes of a subgraph.
             let before = if kind.draws_one_subgraph() { seeds } else { destinations };
             let sources = before.saturating_add(drawn).min(nodes);
-            // Without replacement a list is picked from once at most, for it and its copies.
+            // Without replacement, each list is picked from at most once, copies of kept picks included.
             let of_block = picks.saturating_add(kept).min(most);
             layers.push(LayerBounds { destinations, sources, edges: of_block });
             match expand {
@@ -185,8 +184,8 @@ impl BatchBounds {
         }
     }
 
-    /// Nodes (unless they are kept) and edges times `factor / 2^FACTOR_BITS`, though no fewer nodes than seeds, and no
-    /// more than 32-bit local ids can count.
+    /// Nodes (unless they are kept) and edges times `factor / 2^FACTOR_BITS`. There are at least as many nodes as
+    /// seeds, and no more than 32-bit local ids can count.
     fn scaled(&self, factor: u64, keeps_nodes: bool) -> Self {
         // The product is of 64 and 33 bits; the quotient is no larger than `count`, so it fits again.
         let scale = |count: usize| ((count as u128 * u128::from(factor)) >> FACTOR_BITS) as usize;
@@ -201,7 +200,7 @@ impl BatchBounds {
     }
 }
 
-/// Options of these fanouts, all others such that they add nothing to a bound.
+/// Options with these fanouts; all others add nothing to a bound.
 fn list_by_list(fanouts: &[i32]) -> SamplerOptions {
     SamplerOptions {
         kind: SamplerKind::LIST_BY_LIST,
@@ -259,7 +258,7 @@ mod tests {
             };
             assert_eq!(layers(&full), layers(&less), "{kind}");
             assert!(less.bytes() <= 2000 && less.bytes() > 1900 && less.layers[0].edges > 20, "{less:?}");
-            // Not even the nodes: what there is is divided.
+            // Not even the nodes fit: the available bytes are divided.
             let tiny = with(Some(300));
             assert!(tiny.nodes < nodes && tiny.nodes >= 10 && tiny.bytes() <= 300, "{tiny:?}");
         }
@@ -319,9 +318,9 @@ mod tests {
         };
         assert_eq!(with(&[3, 2], Expand::All, None), [layer(10, 35, 30), layer(35, 35, 70)]);
         assert_eq!(with(&[9, 4], Expand::All, None), [layer(10, 35, 90), layer(35, 35, 140)]);
-        // Of the second hop's picks each of the 35 nodes may be new, and the first hop's stay.
+        // Each of the 35 nodes of the second hop may be new, and the first hop's picks stay.
         assert_eq!(with(&[9, 4], Expand::New, None), [layer(10, 35, 90), layer(35, 35, 90 + 35 * 4)]);
-        // A fanout of −1 takes lists as they stand.
+        // A fanout of −1 takes lists whole.
         let whole = with(&[9, -1], Expand::All, Some(usize::MAX));
         assert_eq!(whole, [layer(10, 35, 90), layer(35, 35, 50)]);
     }
@@ -398,7 +397,7 @@ mod tests {
             let full = BatchBounds::within(usize::MAX, 10, &fanouts, nodes, edges).unwrap();
             let bounds = BatchBounds::within(bytes, 10, &fanouts, nodes, edges).unwrap();
             prop_assert!(bounds.bytes() <= bytes);
-            // What is lost is rounding, at most a few words for each array.
+            // Only rounding is lost, at most a few words per array.
             prop_assert!(bounds == full || bounds.bytes() + 16 * (2 * fanouts.len() + 1) > bytes);
         }
     }

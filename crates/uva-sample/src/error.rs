@@ -9,7 +9,7 @@ use crate::{BatchKey, SamplerKind};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SampleError {
-    /// The batch does not fit the memory it was to be written to.
+    /// The batch does not fit the provided memory.
     #[error(
         "{key} needs room for more than {capacity} {what}, all that its slot holds: \
          raise `slot_bytes`, or lower `batch_size` or `fanouts`"
@@ -22,7 +22,7 @@ pub enum SampleError {
         /// Its length.
         capacity: usize,
     },
-    /// The system has no memory for the per-node arrays of a sampler.
+    /// The system lacks memory for the per-node arrays of a sampler.
     #[error("a sampler needs {bytes} bytes for the graph's nodes, and the system refuses them: {reason}")]
     Memory {
         /// Bytes asked for.
@@ -45,14 +45,14 @@ pub enum SampleError {
         /// Nodes in the graph.
         nodes: usize,
     },
-    /// A seed stands twice in one batch.
+    /// A seed occurs twice in one batch.
     #[error(
         "seed {position} of {key} is node {seed}, which is a seed of this batch already: list each node once"
     )]
     SeedRepeated {
         /// The batch.
         key: BatchKey,
-        /// Position, among the batch's seeds, of the repetition.
+        /// Position of the duplicate among the batch's seeds.
         position: usize,
         /// The seed.
         seed: i64,
@@ -62,11 +62,11 @@ pub enum SampleError {
         "indptr.npy: the list of node {node} goes from {begin} to {end}, which is no range of the {edges} edges"
     )]
     InvalidList {
-        /// The node whose list it is.
+        /// The node of the list.
         node: i64,
-        /// Where the list begins.
+        /// The start of the list.
         begin: i64,
-        /// Where it ends.
+        /// Its end.
         end: i64,
         /// Edges in the graph.
         edges: usize,
@@ -81,7 +81,7 @@ pub enum SampleError {
         /// Nodes in the graph.
         nodes: usize,
     },
-    /// The memory given has another number of layers than there are fanouts.
+    /// The number of layers in the provided memory is not that of the fanouts.
     #[error("the batch memory has {given} layers, but there are {expected} fanouts")]
     LayerMismatch {
         /// Fanouts of the sampler.
@@ -91,7 +91,7 @@ pub enum SampleError {
     },
 }
 
-/// An array of a batch that has a fixed length.
+/// A fixed-length array of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Capacity {
     /// The node ids.
@@ -119,7 +119,7 @@ impl fmt::Display for Capacity {
 }
 
 impl SampleError {
-    /// The option to change, where there is one.
+    /// The option to change, if there is one.
     #[must_use]
     pub fn field(&self) -> Option<&'static str> {
         match self {
@@ -143,7 +143,7 @@ pub enum InvalidOption {
         /// Fanouts given.
         given: usize,
     },
-    /// A fanout that means nothing.
+    /// A meaningless fanout.
     #[error("`fanouts`: hop {layer} has fanout {fanout}; give 1 or more, or -1 for all neighbours")]
     Fanout {
         /// The hop, 0 at the seeds.
@@ -151,7 +151,7 @@ pub enum InvalidOption {
         /// The value given.
         fanout: i32,
     },
-    /// More picks out of one list than a random stream has words for.
+    /// More picks from one list than a random stream has words for.
     #[error(
         "`fanouts`: hop {layer} would pick {fanout} of the {degree} neighbours of node {node}; \
          {MAX_PICKS} is the most that can be picked at random (-1 takes all)"
@@ -191,7 +191,7 @@ pub enum InvalidOption {
     /// κ is 0.
     #[error("`batch_dependency=0`: picks are kept for 1 batch (the ordinary case) or more")]
     BatchDependency,
-    /// A kind of sampler that a device does not have.
+    /// A kind of sampler without GPU kernels.
     #[error(
         "`sampler_kind={kind}`: it is for samplers on the CPU, not for one on a GPU: use `sampler=cpu`, or \
          `sampler_kind={instead}`"
@@ -199,18 +199,18 @@ pub enum InvalidOption {
     KindOnDevice {
         /// The kind.
         kind: SamplerKind,
-        /// The kinds that a device has.
+        /// The kinds with GPU kernels.
         instead: String,
     },
-    /// Options of one kind of sampler, given to another.
+    /// Options that belong to another kind of sampler.
     #[error("options of the {asked} sampler were given to the {this} sampler")]
     OtherKind {
-        /// The kind that the options name.
+        /// The kind in the options.
         asked: SamplerKind,
-        /// The kind of the sampler that was to be made.
+        /// The kind of the requested sampler.
         this: SamplerKind,
     },
-    /// Picks with replacement, of a kind that has only one way.
+    /// Picks with replacement, for a kind that supports only one way.
     #[error(
         "`replace`: the {kind} sampler leaves no choice between picks with and without replacement; leave `replace` \
          out, or use `sampler_kind={instead}`"
@@ -218,10 +218,10 @@ pub enum InvalidOption {
     Replace {
         /// The kind.
         kind: SamplerKind,
-        /// The kinds that have both.
+        /// The kinds that support both.
         instead: String,
     },
-    /// Picks that are kept over hops, of a kind that draws for all destinations of a hop together.
+    /// Picks kept over hops, for a kind that draws for all destinations of a hop together.
     #[error(
         "`expand=new`: the {kind} sampler draws the nodes of a layer for all of its destinations together; use \
          `expand=all`, or `sampler_kind={instead}`"
@@ -229,10 +229,10 @@ pub enum InvalidOption {
     ExpandNew {
         /// The kind.
         kind: SamplerKind,
-        /// The kinds that can.
+        /// The kinds that support it.
         instead: String,
     },
-    /// More draws than a sampler keeps memory for.
+    /// More draws than a sampler allocates memory for.
     #[error(
         "`fanouts`: hop {layer} has {fanout} draws; with `sampler_kind={kind}` there are {MAX_DRAWN} at most (-1 takes \
          all)"
@@ -245,7 +245,7 @@ pub enum InvalidOption {
         /// Its fanout.
         fanout: i32,
     },
-    /// Fanouts that differ, of a kind that makes one subgraph for all hops.
+    /// Fanouts that differ, for a kind that makes one subgraph for all hops.
     #[error(
         "`fanouts`: hop {layer} has fanout {fanout}; with `sampler_kind={kind}` all hops are over one subgraph, so give \
          the number of its draws for each of them, as in 4000,4000"
@@ -258,19 +258,19 @@ pub enum InvalidOption {
         /// Its fanout.
         fanout: i32,
     },
-    /// Walks that are too many, too long or likelier to end than can be.
+    /// Walk options out of range: count, length or chance to end.
     #[error("`{what}={given}`: give {least} to {most}")]
     Walks {
         /// The option's name.
         what: &'static str,
         /// The value given.
         given: u32,
-        /// The least it can be.
+        /// The minimum.
         least: u32,
-        /// The most it can be.
+        /// The maximum.
         most: u32,
     },
-    /// A fanout that no number of found nodes can be.
+    /// A fanout that is not a valid number of found nodes.
     #[error(
         "`fanouts`: hop {layer} has fanout {fanout}; with `sampler_kind={kind}` it is how many of the nodes found around \
          each destination are taken, 1 to {MAX_PICKS}"
@@ -283,7 +283,7 @@ pub enum InvalidOption {
         /// The value given.
         fanout: i32,
     },
-    /// Edge ids of a kind whose picks are no edges of their nodes.
+    /// Edge ids, for a kind whose picks are no edges of their nodes.
     #[error(
         "`edge_ids`: with `sampler_kind={kind}` an edge of a block leads to a node that was found, near or far, and is no \
          edge of the graph; leave `edge_ids` out, or use another kind"
@@ -292,7 +292,7 @@ pub enum InvalidOption {
         /// The kind.
         kind: SamplerKind,
     },
-    /// Chances of nodes that are too many to be summed up.
+    /// A sum of node importances that overflows.
     #[error(
         "`sampler_kind={kind}`: the sum of all nodes' importance is beyond 2^64 in a graph of {nodes} nodes; use \
          `sampler_kind=ladies`, which needs no sum over the graph"
@@ -303,13 +303,13 @@ pub enum InvalidOption {
         /// Nodes in the graph.
         nodes: usize,
     },
-    /// Picks by weights that there are none of.
+    /// A kind that picks by weight, for a graph without weights.
     #[error("`sampler_kind={kind}`: it picks by weight.npy, and the dataset has none")]
     NoWeights {
         /// The kind.
         kind: SamplerKind,
     },
-    /// Weights of another number of edges.
+    /// A number of weights that is not that of the edges.
     #[error("weight.npy has {given} entries, but the graph has {edges} edges")]
     Weights {
         /// Entries in it.
@@ -334,7 +334,7 @@ pub enum InvalidOption {
         /// The epoch.
         epoch: u32,
     },
-    /// A fanout of −1, whose batches have no bound but the graph.
+    /// A fanout of −1, whose batches are bounded only by the graph.
     #[error(
         "`fanouts`: hop {layer} takes all neighbours (-1), so a batch has no bound of its own: \
          say with `slot_bytes` how large its slot may be"
@@ -350,24 +350,24 @@ pub enum InvalidOption {
         i32::MAX
     )]
     BoundTooLarge {
-        /// The array that could be too long.
+        /// The array that could become too long.
         what: Capacity,
-        /// How many there could be.
+        /// Its possible length.
         bound: usize,
     },
-    /// Not even the seeds fit.
+    /// Memory too small even for the seeds.
     #[error("`slot_bytes`: {bytes} bytes cannot hold a batch; its seeds alone take {needed}")]
     SlotTooSmall {
         /// Bytes given.
         bytes: usize,
-        /// Bytes that the smallest batch takes.
+        /// Bytes of the smallest batch.
         needed: usize,
     },
 }
 
 impl InvalidOption {
-    /// The option that is refused; `None` where it is the graph. Messages begin with it, and have options as
-    /// `` `slot_bytes` `` or `` `expand=all` ``: front ends write them in their own way.
+    /// The refused option; `None` if the graph is at fault. Messages begin with it, and spell options as ``
+    /// `slot_bytes` `` or `` `expand=all` ``: front ends rewrite them in their own notation.
     #[must_use]
     pub fn field(&self) -> Option<&'static str> {
         match self {

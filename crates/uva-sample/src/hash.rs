@@ -1,6 +1,6 @@
-//! One number that names a batch's content.
+//! The hash of a batch's content.
 //!
-//! The hash is a sum over all values, each mixed with its place, so it has no order: a GPU, or several threads, can
+//! The hash is a sum over all values, each mixed with its position, so it has no order. A GPU, or several threads, can
 //! compute it in any order and get the same.
 
 use uva_graph::mix;
@@ -10,7 +10,7 @@ use crate::BlockRef;
 
 const TAG_SEEDS: u64 = 0;
 const TAG_NODES: u64 = 1;
-/// The first layer's; the blocks have 16 to 79.
+/// The tag of the first layer; the blocks have 16 to 79.
 const TAG_WEIGHTS: u64 = 128;
 
 /// The sum of one array: `mix(mix(tag · 2⁵⁶ + i) xor value)` over its positions `i`, modulo 2⁶⁴.
@@ -18,7 +18,7 @@ const TAG_WEIGHTS: u64 = 128;
 fn array<const LANES: usize, T: Copy>(tag: u64, values: &[T], widened: impl Fn(T) -> u64) -> u64 {
     let (chunks, rest) = values.as_chunks::<LANES>();
     let mut place = tag << 56;
-    // A sum of its own for each lane: the chain of additions is as long as the array otherwise.
+    // One sum per lane: otherwise the chain of additions would be as long as the array.
     let mut sums = [0_u64; LANES];
     for chunk in chunks {
         for lane in 0..LANES {
@@ -66,7 +66,7 @@ pub(crate) fn nodes(original_ids: &[i64], seeds: usize) -> u64 {
     ))
 }
 
-/// The same of nodes that have other ids in the graph at hand: `original_ids[node]` is that of `node`.
+/// The same for nodes with other ids in this graph: `original_ids[node]` is the original id of `node`.
 pub(crate) fn nodes_by_original_id(nodes: &[i64], original_ids: &[i64], seeds: usize) -> u64 {
     let named = |node: i64| original_ids[node as usize] as u64;
     array::<4, _>(TAG_SEEDS, &nodes[..seeds], named).wrapping_add(array::<4, _>(TAG_NODES, nodes, named))
@@ -84,10 +84,11 @@ pub(crate) fn weights(layer: usize, weights: &[f32]) -> u64 {
     weight_bits(Vectors::widest(), TAG_WEIGHTS + layer as u64, weights)
 }
 
-/// The hash of a batch: `nodes` are the *original* ids of its nodes, the first `seeds` of them its seeds; `blocks`
+/// The hash of a batch. `nodes` are the *original* ids of its nodes, the first `seeds` of them its seeds; `blocks`
 /// start at the seeds. Printed as 16 hexadecimal digits.
 ///
-/// [`BatchCounts::hash`](crate::BatchCounts::hash) is this number; call it to check a batch that came from elsewhere.
+/// [`BatchCounts::hash`](crate::BatchCounts::hash) is the same number. Call this function to check a batch from
+/// elsewhere.
 #[must_use]
 pub fn batch_hash(original_ids: &[i64], seeds: usize, blocks: &[BlockRef<'_>]) -> u64 {
     let nodes = nodes(original_ids, seeds);

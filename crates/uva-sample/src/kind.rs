@@ -1,6 +1,6 @@
-//! A kind of sampler as everything below the kinds knows it: a row of facts.
+//! A kind of sampler as all code below the kinds sees it: a row of facts.
 //!
-//! A kind's own file (`kinds/`) writes its row and its algorithm, and `kinds/table.rs` lists all of them. Code that
+//! A kind's own file (`kinds/`) contains its row and its algorithm, and `kinds/table.rs` lists all of them. Code that
 //! depends on the kind asks the row; nothing matches on kinds.
 
 use std::fmt;
@@ -10,8 +10,7 @@ use uva_cuda::kernels::sample::PickKind;
 
 use crate::limits::LOCAL_ID_BYTES;
 
-/// Which neighbours a sampler picks: a handle to the row of facts about one kind. Two handles are equal if their names
-/// are.
+/// Which neighbours a sampler picks: a handle to the row of facts about one kind. Handles are equal if their names are.
 #[derive(Clone, Copy)]
 pub struct SamplerKind(&'static KindRow);
 
@@ -30,31 +29,32 @@ pub(crate) struct KindRow {
     pub(crate) replaces: bool,
     /// It needs the weights of edges.
     pub(crate) needs_weights: bool,
-    /// It takes the options of random walks.
+    /// It uses the options of random walks.
     pub(crate) walks: bool,
-    /// The GPU kernels that pick as it does.
+    /// The GPU kernels that make the same picks.
     pub(crate) kernels: Option<PickKind>,
-    /// Bytes that a sampler takes for each node of the graph, local ids of the batch included.
+    /// Bytes that a sampler allocates for each node of the graph, local ids of the batch included.
     pub(crate) node_bytes: usize,
-    /// Bytes a node that a reordered graph adds.
+    /// Additional bytes per node for a reordered graph.
     pub(crate) reordered_bytes: usize,
 }
 
 /// The meaning of a fanout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fanout {
-    /// Picks out of each list.
+    /// Picks from each list.
     Picks,
     /// Draws for all destinations of a hop together; each draw brings `nodes` nodes at most.
     Draws { nodes: usize },
-    /// The same, and the draws for the seeds are those of all hops: a batch is one subgraph.
+    /// The same, and the draws for the seeds serve all hops: a batch is one subgraph.
     SubgraphDraws { nodes: usize },
-    /// Nodes found around each destination, which need not be in its list.
+    /// Nodes found around each destination; they need not be in its list.
     Found,
 }
 
 impl KindRow {
-    /// Picks without replacement out of each list on its own, and no more. Rows begin with it and name what differs.
+    /// Independent picks without replacement from each list, and nothing else. Rows begin with it and name their
+    /// differences.
     pub(crate) const LIST_BY_LIST: Self = Self {
         name: "list by list",
         help: "",
@@ -90,26 +90,25 @@ impl SamplerKind {
         self.0.help
     }
 
-    /// Whether each visit of a list reads all of its entries, and not only those that it picks.
+    /// Whether each visit of a list reads all of its entries, not only the picked ones.
     #[must_use]
     pub const fn reads_whole_lists(self) -> bool {
         self.0.reads_whole_lists
     }
 
-    /// Whether a fanout is a number of draws for all destinations of a hop together, and not that of the picks for
-    /// each of them.
+    /// Whether a fanout is a number of draws for all destinations of a hop together, not of picks for each of them.
     #[must_use]
     pub const fn draws_together(self) -> bool {
         matches!(self.0.fanout, Fanout::Draws { .. } | Fanout::SubgraphDraws { .. })
     }
 
-    /// Whether the draws for the seeds are those of all hops: a batch is one subgraph, and its fanouts are the same.
+    /// Whether the draws for the seeds serve all hops: a batch is one subgraph, and its fanouts are equal.
     #[must_use]
     pub const fn draws_one_subgraph(self) -> bool {
         matches!(self.0.fanout, Fanout::SubgraphDraws { .. })
     }
 
-    /// The most nodes that a draw brings, of a kind that [draws together](Self::draws_together).
+    /// The most nodes per draw, for a kind that [draws together](Self::draws_together).
     #[must_use]
     pub const fn nodes_a_draw(self) -> usize {
         match self.0.fanout {
@@ -130,7 +129,7 @@ impl SamplerKind {
         !matches!(self.0.fanout, Fanout::Picks)
     }
 
-    /// Whether it can pick with replacement ([`SamplerOptions::replace`](crate::SamplerOptions::replace)).
+    /// Whether it supports picks with replacement ([`SamplerOptions::replace`](crate::SamplerOptions::replace)).
     #[must_use]
     pub const fn replaces(self) -> bool {
         self.0.replaces
@@ -148,20 +147,20 @@ impl SamplerKind {
         self.0.needs_weights
     }
 
-    /// Whether it takes the options of random walks ([`Walks`](crate::Walks)).
+    /// Whether it uses the options of random walks ([`Walks`](crate::Walks)).
     #[must_use]
     pub const fn walks(self) -> bool {
         self.0.walks
     }
 
-    /// The GPU kernels that pick as it does; `None` where it runs on the CPU only.
+    /// The GPU kernels that make the same picks; `None` if it runs on the CPU only.
     #[must_use]
     pub const fn kernels(self) -> Option<PickKind> {
         self.0.kernels
     }
 
-    /// Memory that a sampler takes for each node of the graph, in bytes. `reordered`: the graph has
-    /// [original ids](uva_graph::Csc::original_ids).
+    /// Memory of a sampler for each node of the graph, in bytes. `reordered`: the graph has [original
+    /// ids](uva_graph::Csc::original_ids).
     #[must_use]
     pub const fn bytes_a_node(self, reordered: bool) -> usize {
         self.0.node_bytes + if reordered { self.0.reordered_bytes } else { 0 }

@@ -2,7 +2,7 @@
 //!
 //! A batch is a function of the graph, the options and its [`BatchKey`] alone. Random numbers are counter-based
 //! ([`philox`]) and keyed by their purpose, never by thread, process or earlier batches. So any number of samplers, in
-//! any order, produces the same batches bit for bit. `docs/reproducible-batches.md` is the contract to the letter,
+//! any order, produces the same batches bit for bit. `docs/reproducible-batches.md` is the exact contract,
 //! `docs/test-vectors.json` its test vectors.
 //!
 //! There are several kinds of sampler ([`SamplerKind`], listed in `kinds/table.rs`) behind one trait, [`BatchSampler`].
@@ -12,8 +12,8 @@
 //! [`cuda`] makes the same batches on a GPU. The driver is loaded when a sampler asks for it, so the module costs
 //! nothing without a GPU.
 //!
-//! This crate must not know: processes, slots and how a batch travels; features, labels and models; which lists are
-//! worth caching. Start at [`BatchSampler`] and [`SamplerKind`]; `uva-plan` and `uva-runtime` build on it.
+//! This crate must not know: processes, slots and the transport of batches; features, labels and models; which lists
+//! are worth caching. Start at [`BatchSampler`] and [`SamplerKind`]; `uva-plan` and `uva-runtime` build on it.
 // Only the CUDA half enqueues work on memory that the compiler cannot follow.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

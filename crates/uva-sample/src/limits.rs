@@ -1,23 +1,23 @@
-//! Limits of the options: the bits of the random key, and the memory that is sized by them.
+//! Limits of the options: the bits of the random key, and memory sized by options.
 
 use crate::philox;
 
 /// Most hops that a batch may have: the random key has five bits for the hop.
 pub const MAX_LAYERS: usize = 32;
 
-/// The last epoch that can be named: the random key has thirty bits for it.
+/// The largest epoch number: the random key has thirty bits for it.
 pub const MAX_EPOCH: u32 = (1 << 30) - 1;
 
-/// Most neighbours drawn out of a list; a larger fanout is fine where it takes every list whole.
+/// Most neighbours drawn from a list; a larger fanout is valid if it takes every list whole.
 ///
 /// A stream of random words ends after [`STREAM_WORDS`](crate::philox::STREAM_WORDS), and a draw may take more than
-/// one. A quarter of them is always enough in practice, since a draw is rejected with a chance below one half.
+/// one. A quarter of them is always enough in practice, since a draw is rejected with probability below one half.
 pub(crate) const MAX_PICKS: usize = 1 << 16;
 
-// The most picks must leave the stream words to spare for rejected draws.
+// The most picks must leave spare words in the stream for rejected draws.
 const _: () = assert!(MAX_PICKS * 4 <= philox::STREAM_WORDS);
 
-/// Most draws for a layer, of the kinds that draw together: a sampler's memory is sized by it.
+/// Most draws for a layer, for the kinds that draw together: a sampler's memory is sized by it.
 pub(crate) const MAX_DRAWN: i32 = 1 << 24;
 
 /// Bytes that local ids of a batch take for each node of the graph.

@@ -1,4 +1,4 @@
-//! Which local id a node has in the batch at hand.
+//! The local ids of the nodes in the current batch.
 
 use std::hint::select_unpredictable;
 
@@ -8,10 +8,10 @@ use uva_mem::ZeroedPages;
 use crate::SampleError;
 use crate::limits::LOCAL_ID_BYTES;
 
-/// A direct map from node to local id, 4 bytes a node, emptied in constant time.
+/// A direct map from node to local id, 4 bytes a node, cleared in constant time.
 ///
-/// The entry of a node of this batch is `base + local id`; entries of earlier batches are below `base`, which rises by
-/// as many local ids as a batch gave. So an entry is of this batch exactly if it is not below `base`.
+/// The entry of a node of this batch is `base + local id`. Entries of earlier batches are below `base`, which each
+/// batch raises by its number of local ids. So an entry belongs to this batch if and only if it is at least `base`.
 pub(crate) struct LocalIds {
     entries: ZeroedPages,
     nodes: usize,
@@ -21,12 +21,12 @@ pub(crate) struct LocalIds {
     given: u32,
 }
 
-/// Why ids could not be relabelled; `at` is the position in the slice given.
+/// Why ids could not be relabelled; `at` is the position in the given slice.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RelabelError {
-    /// The id there is no node.
+    /// That id is no node.
     NotANode { at: usize },
-    /// The id there is a new node, and there is no room for it.
+    /// That id is a new node without room.
     NoRoom,
 }
 
@@ -34,7 +34,7 @@ impl LocalIds {
     /// For the ids `0..nodes`.
     ///
     /// # Errors
-    /// [`SampleError::Memory`] where the system has none for it.
+    /// [`SampleError::Memory`] if the system lacks memory for it.
     pub(crate) fn new(nodes: usize) -> Result<Self, SampleError> {
         let bytes = nodes.saturating_mul(LOCAL_ID_BYTES);
         let entries = ZeroedPages::new(bytes)
@@ -44,11 +44,11 @@ impl LocalIds {
 
     /// Forgets every local id.
     pub(crate) fn begin_batch(&mut self) {
-        // A batch has at most as many local ids as nodes, and at most as 31 bits count.
+        // A batch has at most as many local ids as nodes, and at most 2^31 − 1.
         let most = self.nodes.min(i32::MAX as usize) as u32;
         match self.base.checked_add(self.given).filter(|base| base.checked_add(most).is_some()) {
             Some(base) => self.base = base,
-            // Thousands of large batches later.
+            // Happens after thousands of large batches.
             None => {
                 self.entries.bytes_mut().fill(0);
                 self.base = 1;
@@ -57,7 +57,7 @@ impl LocalIds {
         self.given = 0;
     }
 
-    /// Gives `node`, which must be in range, the id `local`. False where it has one already.
+    /// Gives `node`, which must be in range, the id `local`. False if it already has one.
     pub(crate) fn insert(&mut self, node: usize, local: u32) -> bool {
         let base = self.base;
         let entry = &mut cast_slice_mut::<_, u32>(self.entries.bytes_mut())[node];
@@ -69,7 +69,7 @@ impl LocalIds {
         is_new
     }
 
-    /// The local id of `node`; `None` where it has none, and an error where it is no node.
+    /// The local id of `node`; `None` if it has none, and an error if it is no node.
     #[inline]
     pub(crate) fn get(&self, node: i64) -> Result<Option<usize>, RelabelError> {
         let entries: &[u32] = cast_slice(self.entries.bytes());
@@ -79,8 +79,8 @@ impl LocalIds {
 
     /// Replaces node ids by local ids: `locals[i]` is that of `ids[i]`.
     ///
-    /// A node met for the first time gets the next local id, `first + *found`, and is appended to `fresh`, of which
-    /// `*found` entries are taken. The entry of `fresh` behind the last one taken holds anything afterwards.
+    /// A node seen for the first time gets the next local id, `first + *found`, and is appended to `fresh`, of which
+    /// `*found` entries are used. The entry of `fresh` behind the last used one is undefined afterwards.
     ///
     /// `first + fresh.len()` must not exceed `i32::MAX`.
     pub(crate) fn relabel(
@@ -101,7 +101,7 @@ impl LocalIds {
                 break;
             };
             // Without a branch on the entry's content, which is unpredictable. A mispredicted branch discards the loads
-            // of the entries that follow, where the time goes on a graph larger than the caches.
+            // of the entries that follow, and these loads dominate the time on a graph larger than the caches.
             let is_new = *entry < base;
             let of_node = select_unpredictable(is_new, base + (first + next) as u32, *entry);
             *entry = of_node;
@@ -116,7 +116,7 @@ impl LocalIds {
                 None => {}
             }
         }
-        // After an error too: the ids given must be below the next batch's base.
+        // After an error too: the assigned ids must be below the next batch's base.
         self.given = self.given.max((first + next) as u32);
         *found = next;
         relabelled

@@ -1,4 +1,4 @@
-//! The options of a sampler, and how a hop of them is worked off.
+//! The options of a sampler, and how a hop is processed under them.
 
 use std::fmt;
 
@@ -10,37 +10,37 @@ use crate::{InvalidOption, SamplerKind};
 /// How a [`BatchSampler`](crate::BatchSampler) samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SamplerOptions {
-    /// Which neighbours are picked.
+    /// The kind of sampler.
     pub kind: SamplerKind,
-    /// Neighbours a node gets in each hop, written from the seeds outward; −1 takes all. 1 to [`MAX_LAYERS`] hops. Of a
-    /// kind that [draws together](SamplerKind::draws_together): draws for all destinations of the hop, and the same
-    /// number in each hop where they are for [one subgraph](SamplerKind::draws_one_subgraph).
+    /// Neighbours per node in each hop, from the seeds outward; −1 takes all. 1 to [`MAX_LAYERS`] hops. For a kind that
+    /// [draws together](SamplerKind::draws_together): draws for all destinations of the hop. They are equal in all hops
+    /// if the draws are for [one subgraph](SamplerKind::draws_one_subgraph).
     pub fanouts: Vec<i32>,
-    /// Whether a neighbour may be picked more than once. Then every list with entries gives as many picks as its
-    /// fanout says, a short one too; a fanout of −1 takes lists as they stand. For kinds that
-    /// [replace](SamplerKind::replaces).
+    /// Whether a neighbour may be picked more than once. Then every nonempty list gives as many picks as its fanout
+    /// says, even a short one; a fanout of −1 takes lists whole. For kinds that [replace](SamplerKind::replaces).
     pub replace: bool,
     /// The run's seed.
     pub seed: u64,
-    /// κ, at least 1: a node's picks change every κ batches only, so that consecutive batches share rows. 1 is the
+    /// κ, at least 1: a node's picks change only every κ batches, so that consecutive batches share rows. 1 is the
     /// ordinary case: they change with every batch.
     pub batch_dependency: u32,
     /// Which nodes a hop draws picks for.
     pub expand: Expand,
-    /// Whether blocks say where each pick stands in the dataset's `indices.npy`. It changes nothing else of a batch.
+    /// Whether blocks state the position of each pick in the dataset's `indices.npy`. It changes nothing else of a
+    /// batch.
     pub edge_ids: bool,
-    /// The random walks of kinds that [walk](SamplerKind::walks). It changes nothing of other kinds.
+    /// The random walks of kinds that [walk](SamplerKind::walks). Other kinds ignore it.
     pub walks: Walks,
 }
 
-/// Random walks, of kinds that [walk](SamplerKind::walks).
+/// Random walks, for kinds that [walk](SamplerKind::walks).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Walks {
     /// Walks from each node, 1 to [`MOST_COUNT`](Self::MOST_COUNT).
     pub count: u32,
     /// The most steps of a walk, 1 to [`MOST_LENGTH`](Self::MOST_LENGTH).
     pub length: u32,
-    /// The chance, in per cent, that a walk ends before each step but its first: 0 to 100.
+    /// The probability, in per cent, that a walk ends before each step but its first: 0 to 100.
     pub stop: u32,
 }
 
@@ -57,7 +57,7 @@ impl Walks {
     }
 }
 
-// Two draws a step leave the stream words to spare for rejected ones.
+// Two draws per step leave spare words in the stream for rejected ones.
 const _: () = assert!(2 * (Walks::MOST_COUNT * Walks::MOST_LENGTH) as usize <= MAX_PICKS);
 
 impl Default for Walks {
@@ -67,14 +67,14 @@ impl Default for Walks {
     }
 }
 
-/// Which of the nodes so far a hop draws picks for. Every one of them is a destination of the hop's block either way.
+/// For which of the nodes so far a hop draws picks. All of them are destinations of the hop's block either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Expand {
-    /// All of them, with fresh random words in each hop: DGL's way.
+    /// All of them, with fresh random words in each hop, as in DGL.
     #[default]
     All,
-    /// Those that the hop before found; the others keep their picks. So a block begins with the block before, and a
-    /// node has the same neighbours in every layer: PyG's way, and what its `trim_to_layer` needs.
+    /// Those found by the hop before; the others keep their picks. So a block begins with the block before, and a node
+    /// has the same neighbours in every layer, as in PyG; its `trim_to_layer` needs that.
     New,
 }
 
@@ -105,21 +105,21 @@ impl fmt::Display for Expand {
 }
 
 impl SamplerOptions {
-    /// Number, length and chance to end of the walks, where the kind walks.
+    /// The options of the walks, if the kind walks.
     #[must_use]
     pub fn walks_in_force(&self) -> Option<[u32; 3]> {
         let Walks { count, length, stop } = self.walks;
         self.kind.walks().then_some([count, length, stop])
     }
 
-    /// How many picks a list of `entries` entries gives in a hop of this fanout, of a kind that picks a number out of each
-    /// list. Entries that cannot be picked (of weight 0) are none.
+    /// The number of picks from a list of `entries` entries in a hop of this fanout, for a kind that picks from each
+    /// list. Entries that cannot be picked (of weight 0) don't count.
     #[must_use]
     pub fn picks_of_list(&self, entries: usize, fanout: i32) -> usize {
         picks_of_list(entries, usize::try_from(fanout).unwrap_or(usize::MAX), self.replace)
     }
 
-    /// The most picks of one list in a hop of this fanout, or its draws, of a kind that draws together; `None` where
+    /// The most picks from one list in a hop of this fanout, or, for a kind that draws together, its draws; `None` if
     /// lists are taken whole.
     pub(crate) fn picks_a_list(&self, fanout: i32) -> Option<usize> {
         let picks = usize::try_from(fanout).ok()?;
@@ -127,8 +127,8 @@ impl SamplerOptions {
     }
 }
 
-/// Whether picks are drawn out of a list of `entries` entries, which is otherwise taken as it stands. A fanout of
-/// `usize::MAX` takes every list so.
+/// Whether picks are drawn from a list of `entries` entries; otherwise it is taken whole. A fanout of `usize::MAX`
+/// takes every list whole.
 #[inline]
 pub(crate) fn draws(entries: usize, fanout: usize, replace: bool) -> bool {
     if replace { entries > 0 && fanout < usize::MAX } else { entries > fanout }
@@ -140,20 +140,20 @@ pub(crate) fn picks_of_list(entries: usize, fanout: usize, replace: bool) -> usi
     if draws(entries, fanout, replace) { fanout } else { entries }
 }
 
-/// The batch that the picks of the node with this original id are keyed by in `batch`: ⌊(batch + h mod κ) / κ⌋, h being
+/// The batch number that keys the picks of the node with this original id in `batch`: ⌊(batch + h mod κ) / κ⌋, h being
 /// `mix(node)`. So the picks of a node stay for κ batches, and each batch changes those of a κ-th of the nodes
 /// ("batch-dependent sampling", docs/reproducible-batches.md).
 #[must_use]
 pub fn batch_of_picks(batch: u32, node: u64, batch_dependency: u32) -> u32 {
     let kappa = u64::from(batch_dependency);
-    // At most batch for κ = 1 and below it for a larger κ but at 0: no more than 32 bits.
+    // At most `batch` for κ = 1; for a larger κ less than `batch`, except at 0. So 32 bits suffice.
     ((u64::from(batch) + mix(node) % kappa) / kappa) as u32
 }
 
 /// Most destinations in a group.
 ///
-/// It hardly matters. With [`GROUP_PICKS`] below, milliseconds of CPU time a batch of 1000 seeds with fanouts 15,10,5,
-/// the least of three runs of 60 batches in turns (two cores of a Xeon with AVX-512):
+/// It hardly matters. With [`GROUP_PICKS`] below, milliseconds of CPU time per batch of 1000 seeds with fanouts
+/// 15,10,5, the least of three runs of 60 batches in turns (two cores of a Xeon with AVX-512):
 ///
 /// | destinations, picks | 128, 1024 | **256, 2048** | 512, 4096 | 1024, 8192 |
 /// |---|---|---|---|---|
@@ -161,17 +161,17 @@ pub fn batch_of_picks(batch: u32, node: u64, batch_dependency: u32) -> u32 {
 /// | 2.4 M nodes, 124 M edges | 13.17 | 12.93 | 12.68 | 12.83 |
 pub(crate) const GROUP: usize = 256;
 
-/// Picks that a group should have at most, so that its scratch stays in the caches near the core.
+/// The target for a group's picks, so that its scratch stays in the caches near the core.
 pub(crate) const GROUP_PICKS: usize = 2048;
 
-/// How the destinations of a hop are worked off.
+/// How the destinations of a hop are processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopShape {
-    /// Neighbours drawn out of a list that has more, or, with replacement, any; `None`: every list is taken as it
-    /// stands.
+    /// Neighbours drawn from each list that has more, or, with replacement, from any; `None`: every list is taken
+    /// whole.
     pub limit: Option<usize>,
-    /// Destinations whose lists are looked at before any of them is picked for. Where a batch has several faults, this
-    /// decides which one is reported, so a sampler on a GPU needs it to report the same.
+    /// Destinations whose lists are read before any of them is picked for. If a batch has several faults, this decides
+    /// which one is reported, so a sampler on a GPU needs it to report the same.
     pub group: usize,
 }
 
@@ -179,13 +179,13 @@ impl HopShape {
     /// The shape of a hop with this fanout.
     #[must_use]
     pub fn of(fanout: i32) -> Self {
-        // Fanouts beyond MAX_PICKS have been checked to take every list whole too.
+        // Fanouts beyond MAX_PICKS were checked to take every list whole too.
         let limit = usize::try_from(fanout).ok().filter(|&fanout| fanout <= MAX_PICKS);
         let group = limit.map_or(GROUP, |fanout| (GROUP_PICKS / fanout.max(1)).clamp(1, GROUP));
         Self { limit, group }
     }
 
-    /// The shape of a hop with so many draws, of a kind that draws together.
+    /// The shape of a hop with this many draws, for a kind that draws together.
     pub(crate) fn of_layer(drawn: i32) -> Self {
         Self { limit: usize::try_from(drawn).ok(), group: GROUP }
     }

@@ -1,9 +1,8 @@
 //! Philox 4x32-10, the counter-based generator behind every random choice.
 //!
-//! A word is a function of a key and a counter, so "the third draw for node 17 in hop 1 of batch 4" can be computed in
+//! A word is a function of a key and a counter. So "the third draw for node 17 in hop 1 of batch 4" can be computed in
 //! any order, without the draws before it. The generator is that of Salmon, Moraes, Dror and Shaw, "Parallel random
-//! numbers: as easy as 1, 2, 3" (SC'11); how counter and key are laid out is the contract in
-//! `docs/reproducible-batches.md`.
+//! numbers: as easy as 1, 2, 3" (SC'11). `docs/reproducible-batches.md` defines the layout of counter and key.
 
 use uva_graph::{Split, mix};
 
@@ -11,7 +10,7 @@ const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
-/// Words that one stream holds before its 16-bit block number wraps and the words come again.
+/// Words of one stream before its 16-bit block number wraps and the words repeat.
 pub const STREAM_WORDS: usize = 4 << 16;
 
 /// The purpose of random words: a part of the counter, so streams of different purposes never meet.
@@ -68,7 +67,7 @@ pub(crate) fn lanes<const L: usize>(
     [c0, c1, c2, c3]
 }
 
-/// Which stream of random words is meant. The fields are the bits of the Philox key and counter.
+/// Identifies a stream of random words. The fields are the bits of the Philox key and counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamKey {
     /// The run's seed: the Philox key, low word first.
@@ -83,7 +82,7 @@ pub struct StreamKey {
     pub batch: u32,
     /// The epoch. The low 30 bits count.
     pub epoch: u32,
-    /// The split that the seeds come from.
+    /// The split of the seeds.
     pub split: Split,
 }
 
@@ -120,7 +119,7 @@ impl StreamKey {
 
 /// The words of one [`StreamKey`] in order: blocks 0, 1, 2, …, four words a block.
 ///
-/// After [`STREAM_WORDS`] words it starts over.
+/// After [`STREAM_WORDS`] words it repeats.
 #[derive(Clone, Debug)]
 pub struct Stream {
     key: StreamKey,
@@ -151,7 +150,7 @@ impl Stream {
     pub fn bounded(&mut self, bound: u32) -> u32 {
         let mut product = u64::from(self.next_u32()) * u64::from(bound);
         if (product as u32) < bound {
-            // 2^32 mod bound: below it lie the products that some results would have one more of.
+            // 2^32 mod bound: products below it would favour some results.
             let threshold = bound.wrapping_neg() % bound;
             while (product as u32) < threshold {
                 product = u64::from(self.next_u32()) * u64::from(bound);
@@ -160,7 +159,7 @@ impl Stream {
         (product >> 32) as u32
     }
 
-    /// The same for bounds of 64 bits, out of words taken two by two, the low one first.
+    /// The same for bounds of 64 bits, from pairs of words, the low one first.
     #[inline]
     pub fn bounded_u64(&mut self, bound: u64) -> u64 {
         let mut draw = || {
@@ -178,8 +177,8 @@ impl Stream {
     }
 }
 
-/// The first two words (low, high) of the streams of many nodes; `batch` says which batch each is keyed by. The other
-/// fields are those of `like`.
+/// The first two words (low, high) of the streams of many nodes; `batch` returns the batch number that keys each. The
+/// other fields are those of `like`.
 #[inline]
 pub(crate) fn first_longs(like: &StreamKey, nodes: &[u64], batch: impl Fn(u64) -> u32, out: &mut [u64]) {
     let [_, c1, _, c3] = StreamKey { node: 0, ..*like }.counter(0);
@@ -196,8 +195,8 @@ pub(crate) fn first_longs(like: &StreamKey, nodes: &[u64], batch: impl Fn(u64) -
 }
 
 /// The words of one node from position `first` on, a multiple of 4, for lists of any length. Word `p` is word `p mod
-/// 2¹⁸` of the stream whose seed is `seed xor mix(⌊p / 2¹⁸⌋)`. (mix(0) is 0, so a stream begins as it does elsewhere.)
-/// The words asked for at once do not go over the end of a stream.
+/// 2¹⁸` of the stream whose seed is `seed xor mix(⌊p / 2¹⁸⌋)`. mix(0) is 0, so the words begin with the node's ordinary
+/// stream. A request does not cross the end of a stream.
 #[inline]
 pub(crate) fn words_from(key: &StreamKey, first: u64, out: &mut [u32]) {
     let streams = STREAM_WORDS as u64;
@@ -219,10 +218,10 @@ pub(crate) fn words_from(key: &StreamKey, first: u64, out: &mut [u32]) {
 
 /// Blocks of words for many nodes of one (seed, epoch, split, layer, purpose), generated side by side.
 ///
-/// Ask for blocks with [`push`](Self::push), then [`generate`](Self::generate), then read [`words`](Self::words):
-/// the words lie in the order of asking.
+/// Request blocks with [`push`](Self::push), then call [`generate`](Self::generate), then read [`words`](Self::words):
+/// the words lie in the order of the requests.
 pub(crate) struct BlockBatch {
-    /// First counter word of each block asked for: the node's low word.
+    /// First counter word of each requested block: the node's low word.
     c0: Vec<u32>,
     /// Second counter word of each.
     c1: Vec<u32>,
@@ -232,12 +231,12 @@ pub(crate) struct BlockBatch {
     asked: usize,
 }
 
-/// Counters computed side by side. Four chains fill the multiplier and nearly fit the registers; 8 are no faster, and
+/// Counters computed side by side. Four chains fill the multiplier and nearly fit the registers. 8 are no faster, and
 /// 32 in vectors of two (x86-64 without extensions) are slower.
 const LANES: usize = 4;
 
 impl BlockBatch {
-    /// Room for `blocks` blocks, the most that may be asked for between two calls of [`clear`](Self::clear).
+    /// Room for `blocks` blocks, the most requests between two calls of [`clear`](Self::clear).
     pub(crate) fn with_capacity(blocks: usize) -> Self {
         let blocks = blocks.next_multiple_of(LANES);
         let words = || vec![0; blocks];
@@ -248,7 +247,7 @@ impl BlockBatch {
         self.asked = 0;
     }
 
-    /// Asks for the first `blocks` blocks of `node` in `batch`; the other fields are those of `like`.
+    /// Requests the first `blocks` blocks of `node` in `batch`; the other fields are those of `like`.
     #[inline]
     pub(crate) fn push(&mut self, like: &StreamKey, node: u64, batch: u32, blocks: usize) {
         let [c0, c1, c2, _] = StreamKey { node, batch, ..*like }.counter(0);
@@ -261,7 +260,7 @@ impl BlockBatch {
         self.asked += blocks;
     }
 
-    /// Computes the words of every block asked for.
+    /// Computes the words of every requested block.
     pub(crate) fn generate(&mut self, like: &StreamKey) {
         let [_, _, _, c3] = like.counter(0);
         let groups = self.asked.div_ceil(LANES);

@@ -1,23 +1,23 @@
-//! The interface of all samplers, and the graph as they see it.
+//! The interface of all samplers, and their view of the graph.
 
 use uva_graph::Csc;
 
 use crate::{BatchCounts, BatchKey, BatchMut, InvalidOption, MiniBatch, SampleError, SamplerOptions};
 
-/// Makes mini-batches. A batch is a function of the graph, the options and its [`BatchKey`] alone, whatever the sampler
-/// did before, so samplers share nothing: for several threads, make several.
+/// Makes mini-batches. A batch is a function of the graph, the options and its [`BatchKey`] alone, independent of
+/// earlier batches. Samplers share nothing: make one per thread.
 ///
 /// A sampler allocates when it is made ([`sampler`](crate::sampler())) and not afterwards.
 pub trait BatchSampler: Send {
-    /// The options that the sampler was made with.
+    /// The sampler's options.
     fn options(&self) -> &SamplerOptions;
 
-    /// Samples the batch `key` around `seeds` (ids of the graph, each once) into the caller's memory, which
-    /// [`BatchBounds`](crate::BatchBounds) sizes.
+    /// Samples the batch `key` around `seeds` (ids of the graph, each once) into the caller's memory, sized by
+    /// [`BatchBounds`](crate::BatchBounds).
     ///
     /// # Errors
-    /// [`SampleError::BatchTooLarge`] where `out` is too short for the batch, and a precise error for seeds or a
-    /// graph that cannot be. The content of `out` is unspecified then, and the sampler can be used on.
+    /// [`SampleError::BatchTooLarge`] if `out` is too short for the batch, and a precise error for invalid seeds or an
+    /// invalid graph. The content of `out` is unspecified then, and the sampler stays usable.
     fn sample(
         &mut self,
         key: BatchKey,
@@ -39,25 +39,24 @@ pub trait BatchSampler: Send {
     }
 }
 
-/// The graph as a sampler sees it.
+/// A sampler's view of the graph.
 #[derive(Clone, Copy, Debug)]
 pub struct GraphView<'g> {
     /// The lists.
     pub csc: Csc<'g>,
-    /// The weight of each edge, in the order of the *dataset's* `indices.npy`, for kinds that
-    /// [need weights](crate::SamplerKind::needs_weights). An edge whose weight is not above 0 does not exist for
-    /// them.
+    /// The weight of each edge, in the order of the *dataset's* `indices.npy`, for kinds that [need
+    /// weights](crate::SamplerKind::needs_weights). For them, an edge exists only if its weight is positive.
     pub weights: Option<&'g [f32]>,
-    /// Where `csc` is the dataset's graph in another order: the way back.
+    /// If `csc` is the dataset's graph in another order: the way back.
     pub home: Option<Home<'g>>,
-    /// Lists of nodes below this are counted as cached ([`ListReads`](crate::ListReads)). In host memory a cache of
-    /// lists is where the graph itself begins, once it is ordered by how often lists are read, so only the counting
-    /// differs.
+    /// Lists of nodes below this are counted as cached ([`ListReads`](crate::ListReads)). In host memory, the cached
+    /// lists are simply the first lists of the graph, once it is ordered by how often lists are read. So only the
+    /// counting differs.
     pub cached_lists: usize,
 }
 
-/// From a graph in another order back to the dataset's edges. A list keeps the order of its entries, so that where it
-/// begins says all.
+/// From a graph in another order back to the dataset's edges. A list keeps the order of its entries, so its start in
+/// the dataset is enough.
 #[derive(Clone, Copy, Debug)]
 pub struct Home<'g> {
     /// The dataset's `indptr`.
@@ -73,11 +72,11 @@ impl<'g> From<Csc<'g>> for GraphView<'g> {
 }
 
 impl GraphView<'_> {
-    /// Where the list of `node`, which is in range, begins in the dataset's `indices.npy`.
+    /// The start of the list of `node`, which is in range, in the dataset's `indices.npy`.
     #[inline]
     pub(crate) fn begin_at_home(&self, node: usize) -> usize {
         match self.home {
-            // A node that is no node of the dataset has its list nowhere; readers look whether there is one.
+            // An id that is no node of the dataset has no list; readers check that.
             Some(home) => {
                 let begin = usize::try_from(home.nodes[node]).ok().and_then(|id| home.indptr.get(id));
                 begin.map_or(usize::MAX, |&begin| begin as usize)

@@ -1,4 +1,4 @@
-//! In which order, and in which batches, an epoch visits the nodes of a split.
+//! The order and the batches in which an epoch visits the nodes of a split.
 
 use rayon::prelude::*;
 use uva_graph::Split;
@@ -10,33 +10,32 @@ use crate::{InvalidOption, SampleError};
 /// Below this many seeds one thread is faster than waking others.
 const PARALLEL_FROM: usize = 1 << 15;
 
-/// About how many seeds share a bucket of the shuffle. Only a bucket's keys are in memory at a time, 256 KiB a thread;
-/// keys of all seeds would take 16 bytes each.
+/// The approximate number of seeds per bucket of the shuffle. Only a bucket's keys are in memory at a time, 256 KiB a
+/// thread; keys of all seeds would take 16 bytes each.
 const BUCKET: usize = 1 << 14;
-/// The most buckets, as a power of two: the shuffle writes into all of them in turns.
+/// The most buckets, as a power of two: the shuffle writes to all of them alternately.
 const MOST_BUCKETS: u32 = 12;
 
 /// The batches of an epoch, as positions in the split's index file.
 ///
-/// Training seeds are shuffled anew each epoch: every position gets a 64-bit random key and positions are sorted by
-/// (key, position), so the order depends on neither threads nor earlier epochs. Validation and test keep the order
-/// of their files.
+/// Training seeds are shuffled anew each epoch. Every position gets a 64-bit random key and positions are sorted by
+/// (key, position), so the order depends on neither threads nor earlier epochs. Validation and test keep the order of
+/// their files.
 pub struct SeedOrder {
     seed: u64,
     split: Split,
     shuffle: bool,
     batch_size: usize,
-    /// Seeds that are in a batch: all, or those of the full batches.
+    /// Seeds in batches: all, or those of the full batches.
     used: usize,
-    /// Scratch of the shuffle of few seeds: a key and the position it belongs to. Empty where there is none.
+    /// Scratch of the shuffle of few seeds: a key and its position. Empty if not needed.
     keys: Vec<(u64, u32)>,
     order: Vec<u32>,
 }
 
 impl SeedOrder {
-    /// For a split of `len` nodes. Starts in the order of the file; [`prepare`](Self::prepare) shuffles for an
-    /// epoch. `shuffle` counts for the training split only. With `drop_last` a last batch smaller than `batch_size`
-    /// is left out.
+    /// For a split of `len` nodes. Starts in the order of the file; [`prepare`](Self::prepare) shuffles for an epoch.
+    /// `shuffle` affects only the training split. `drop_last` omits a last batch smaller than `batch_size`.
     ///
     /// # Errors
     /// Refuses a batch size of 0, and a split of 2³² nodes or more.
@@ -66,7 +65,7 @@ impl SeedOrder {
         })
     }
 
-    /// Whether [`prepare`](Self::prepare) uses the current rayon pool, which has to be there then.
+    /// Whether [`prepare`](Self::prepare) uses the current rayon pool, which must then exist.
     #[must_use]
     pub fn uses_threads(&self) -> bool {
         self.shuffle && self.order.len() >= PARALLEL_FROM
@@ -120,8 +119,8 @@ impl SeedOrder {
         self.used
     }
 
-    /// Positions, in the split's index file, of the seeds of batch `batch` in the epoch prepared last; empty for a
-    /// batch that does not exist.
+    /// Positions, in the split's index file, of the seeds of batch `batch` in the epoch prepared last; empty if there
+    /// is no such batch.
     #[must_use]
     pub fn batch(&self, batch: usize) -> &[u32] {
         let begin = batch.saturating_mul(self.batch_size).min(self.used);
@@ -130,7 +129,7 @@ impl SeedOrder {
     }
 }
 
-/// Sorts pairs of key and position, and puts the positions into their order.
+/// Sorts pairs of key and position, and writes the positions in that order.
 fn sort_into(pairs: &mut [(u64, u32)], order: &mut [u32]) {
     // No two pairs are equal, so an unstable sort has one result.
     pairs.sort_unstable();
@@ -139,12 +138,12 @@ fn sort_into(pairs: &mut [(u64, u32)], order: &mut [u32]) {
     }
 }
 
-/// Puts all positions into the order of their pairs. A bucket holds those whose keys begin with the same bits; each is
-/// sorted on its own, with keys that are worked out anew. So the order of the whole is that of one sort.
+/// Orders all positions by their pairs. A bucket holds those whose keys begin with the same bits. Each bucket is sorted
+/// on its own, with recomputed keys. So the result is that of one sort.
 fn sort_in_buckets(order: &mut [u32], keyed: impl Fn(u32) -> (u64, u32) + Sync) {
     let bits = (order.len() / BUCKET).max(2).ilog2().min(MOST_BUCKETS);
     let bucket = |position: u32| (keyed(position).0 >> (64 - bits)) as usize;
-    // Cannot be cut: `SeedOrder::new` refused more.
+    // Not truncated: `SeedOrder::new` refused more.
     let positions = 0..order.len() as u32;
     let counts = positions
         .clone()
@@ -235,7 +234,7 @@ mod tests {
             sort_into(&mut pairs, &mut whole);
             sort_in_buckets(&mut in_buckets, keyed);
             assert!(whole == in_buckets, "{len}");
-            // Keys that are all alike at their front make one bucket of all.
+            // Keys with equal leading bits make one bucket of all.
             let keyed = |position: u32| (u64::from(!position), position);
             sort_in_buckets(&mut in_buckets, keyed);
             assert!(in_buckets.iter().copied().eq((0..len as u32).rev()), "{len}");

@@ -1,4 +1,4 @@
-//! Launches of the kernel by which a FIFO cache of rows takes in what a gather missed.
+//! Launches of the kernel that inserts missed rows into a FIFO cache.
 
 use uva_kernels::cache::INSERTIONS_AT_ONCE;
 
@@ -9,18 +9,19 @@ use crate::stream::Stream;
 pub use uva_kernels::cache::{CacheInsertion, InsertArguments};
 
 impl GatherKernels {
-    /// Enqueues that a cache takes rows in: each insertion's row is copied from among the gathered ones to its slot,
-    /// and the slot map follows. No insertions: nothing is enqueued. Returns without waiting.
+    /// Enqueues the insertions into a cache: each insertion's row is copied from the gathered rows to its slot, and the
+    /// slot map is updated. Without insertions nothing is enqueued. Returns without waiting.
     ///
     /// # Errors
     /// [`CudaError::Refused`] for arguments that no memory can satisfy; [`CudaError::Call`] if the launch fails.
     ///
     /// # Safety
-    /// From this call until the stream has passed it, on the stream's device: `insertions` is `count` readable
-    /// [`CacheInsertion`]s that stay as they are, `slot_map` and `cache` are as large as these say, writable, and
-    /// nobody else uses them, and each position is a row of `gathered`, which was written before in stream order and
-    /// which nobody writes. No slot is named twice, nor any row, be it as evicted or as inserted. These kernels' module
-    /// lives until then, and the stream is as [`GatherKernels::enqueue`] has it.
+    /// The following holds from this call until the stream has passed it, on the stream's device:
+    /// - `insertions` is `count` readable [`CacheInsertion`]s, and nobody changes them.
+    /// - `slot_map` and `cache` have the sizes that the arguments state. Both are writable, and nobody else uses them.
+    /// - Each position is a row of `gathered`, which was written before in stream order and which nobody writes.
+    /// - No slot is named twice. No row is named twice either, neither as evicted nor as inserted.
+    /// - The module of these kernels lives, and the stream is as [`GatherKernels::enqueue`] requires.
     pub unsafe fn insert(
         &self,
         stream: &Stream,
@@ -33,8 +34,8 @@ impl GatherKernels {
         arguments.check().map_err(CudaError::Refused)?;
         let shape = self.shape(&self.insert, bound, arguments.count.div_ceil(INSERTIONS_AT_ONCE));
         let mut copy = *arguments;
-        // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises all that
-        // they name.
+        // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises everything
+        // that they name.
         unsafe { self.insert.function.launch(stream, shape, &mut [pointer(&mut copy)]) }
     }
 }

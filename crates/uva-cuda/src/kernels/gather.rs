@@ -1,4 +1,4 @@
-//! Launches of the gather kernels: rows of a table in host memory, picked by id, written to device memory.
+//! Launches of the gather kernels: they copy rows of a table in host memory, selected by id, to device memory.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ pub use uva_kernels::gather::{BLOCK_THREADS, GatherArguments, GatherReport, IdWi
 /// Threads of a warp.
 const WARP: u32 = 32;
 
-/// How many blocks a gather may have at once, which bounds the share of the device that it takes.
+/// The most blocks of a gather, which bounds its share of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GridBound {
-    /// As many as the multiprocessors that this process may use hold at once.
+    /// As many as fit at once on the multiprocessors that this process may use.
     Device,
-    /// As many as so many multiprocessors hold at once. Which multiprocessors they run on is the device's choice.
+    /// As many as fit at once on this many multiprocessors. The device chooses which ones.
     Multiprocessors(u32),
-    /// So many.
+    /// This many.
     Blocks(u32),
 }
 
-/// What a kernel takes of a multiprocessor.
+/// A kernel's resource use on a multiprocessor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct KernelResources {
     /// Registers of a thread.
     pub registers: u32,
-    /// Bytes of local memory of a thread: other than 0 where registers spill.
+    /// Bytes of local memory of a thread: nonzero if registers spill.
     pub local_bytes: u32,
     /// Bytes of shared memory of a block.
     pub shared_bytes: u32,
@@ -41,7 +41,7 @@ pub struct KernelResources {
     pub blocks_per_multiprocessor: u32,
 }
 
-/// A kernel that takes any grid.
+/// A kernel that runs with any grid.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) function: Function,
@@ -60,7 +60,7 @@ pub struct GatherKernels {
     multiprocessors: u32,
 }
 
-/// What `gather_begin` and `gather_finish` are launched with.
+/// The launch configuration of `gather_begin` and `gather_finish`.
 const SINGLE: Shape = Shape { blocks: 1, threads: 1 };
 
 impl GatherKernels {
@@ -98,22 +98,30 @@ impl GatherKernels {
         })
     }
 
-    /// Enqueues a gather: the report is reset, row `ids[i]` of the table (or of the cache, where both `slot_map` and
-    /// `cache` are given and the row has a slot) goes to row `i` of the output, the report is completed and gets
-    /// `stamp`, which should be other than 0. An id that is no row is in the report; its output row stays as it was.
-    /// Three launches; returns without waiting.
+    /// Enqueues a gather of three launches, and returns without waiting:
+    /// - The report is reset.
+    /// - Row `ids[i]` of the table goes to row `i` of the output. If both `slot_map` and `cache` are given and the row
+    ///   has a slot, it is read from the cache instead.
+    /// - The report is completed and gets `stamp`, which should be nonzero.
+    ///
+    /// An invalid id is recorded in the report, and its output row stays unchanged.
     ///
     /// # Errors
-    /// [`CudaError::Refused`] for arguments that no memory can satisfy (a row of no bytes, a size beyond 64 bits, a wrong
-    /// alignment, a cache without a map); [`CudaError::Call`] if a launch fails: what was enqueued before it runs.
+    /// [`CudaError::Refused`] for arguments that no memory can satisfy (a row of no bytes, a size beyond 64 bits, a
+    /// wrong alignment, a cache without a map). [`CudaError::Call`] if a launch fails: launches enqueued before it
+    /// still run.
     ///
     /// # Safety
-    /// From this call until the stream has passed the gather, on the stream's device: `table` is `rows * row_bytes`
-    /// readable bytes and the aligned pieces of 16 around them, which nobody writes; `ids` is `count` readable ids,
-    /// written before (in stream order) and not during; `out` is `count * row_bytes` writable bytes and `report` 64,
-    /// which nobody else reads or writes and which overlap nothing else; `slot_map` and `cache`, unless 0, are readable
-    /// as [`GatherArguments`] has them, with every slot in the map a row of the cache. A clone of these kernels, or the
-    /// module, lives until then. The stream is of the module's context, or of a green context of its device.
+    /// The following holds from this call until the stream has passed the gather, on the stream's device:
+    /// - `table` is `rows * row_bytes` readable bytes and the aligned pieces of 16 around them, and nobody writes them.
+    /// - `ids` is `count` readable ids. They were written before (in stream order) and are not written during the
+    ///   gather.
+    /// - `out` is `count * row_bytes` writable bytes and `report` 64. Nobody else reads or writes them, and they
+    ///   overlap nothing else.
+    /// - `slot_map` and `cache`, unless 0, are readable as [`GatherArguments`] requires. Every slot in the map is a row
+    ///   of the cache.
+    /// - A clone of these kernels, or the module, lives until then.
+    /// - The stream is of the module's context, or of a green context of its device.
     pub unsafe fn enqueue(
         &self,
         stream: &Stream,
@@ -132,22 +140,22 @@ impl GatherKernels {
         }
     }
 
-    /// Enqueues the first step of [`GatherKernels::enqueue`] alone: the report at that device address is reset. For
-    /// those who have something else to enqueue between the steps, or no rows at all.
+    /// Enqueues only the first step of [`GatherKernels::enqueue`]: resets the report at that device address. For
+    /// callers that enqueue something else between the steps, or have no rows at all.
     ///
     /// # Errors
     /// [`CudaError::Call`].
     ///
     /// # Safety
-    /// As [`GatherKernels::enqueue`] has it for the report.
+    /// As [`GatherKernels::enqueue`] requires for the report.
     pub unsafe fn begin(&self, stream: &Stream, report: u64) -> Result<(), CudaError> {
         let mut report = report;
         // SAFETY: one parameter, the report's address; the caller promises the report.
         unsafe { self.begin.launch(stream, SINGLE, &mut [pointer(&mut report)]) }
     }
 
-    /// Enqueues the middle step of [`GatherKernels::enqueue`] alone: the rows. None to gather: nothing is enqueued. The
-    /// report must have been reset before, in stream order, for each call anew.
+    /// Enqueues only the middle step of [`GatherKernels::enqueue`]: the rows. Without rows nothing is enqueued. The
+    /// report must have been reset before each call, in stream order.
     ///
     /// # Errors
     /// As [`GatherKernels::enqueue`].
@@ -170,18 +178,18 @@ impl GatherKernels {
         let entry = &self.gather[kernel as usize][width as usize][usize::from(cached)];
         let shape = self.shape(entry, bound, arguments.count);
         let mut copy = *arguments;
-        // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises all that
-        // they name.
+        // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises everything
+        // that they name.
         unsafe { entry.function.launch(stream, shape, &mut [pointer(&mut copy)]) }
     }
 
-    /// Enqueues the last step of [`GatherKernels::enqueue`] alone: the report is completed, `stamp` last.
+    /// Enqueues only the last step of [`GatherKernels::enqueue`]: the report is completed, `stamp` last.
     ///
     /// # Errors
     /// [`CudaError::Call`].
     ///
     /// # Safety
-    /// As [`GatherKernels::enqueue`] has it for the report; `ids` are those of the rows step, still as they were.
+    /// As [`GatherKernels::enqueue`] requires for the report; `ids` are those of the rows step, unchanged.
     pub unsafe fn finish(
         &self,
         stream: &Stream,
@@ -196,22 +204,22 @@ impl GatherKernels {
         unsafe { self.finish[width as usize].launch(stream, SINGLE, &mut parameters) }
     }
 
-    /// Holds the stream until a word of pinned host memory is other than 0: so all that is to be timed can be enqueued
-    /// first. Occupies one multiprocessor's one thread meanwhile.
+    /// Blocks the stream until a word of pinned host memory is nonzero, so that all timed work can be enqueued first.
+    /// Occupies one thread of one multiprocessor meanwhile.
     ///
     /// # Errors
     /// [`CudaError::Call`].
     ///
     /// # Safety
-    /// `flag` is the device address of 4 aligned readable bytes until the stream has passed this; somebody makes them
-    /// other than 0, without waiting for the stream first.
+    /// `flag` is the device address of 4 aligned readable bytes until the stream has passed this. Somebody sets them to
+    /// a nonzero value, without waiting for the stream first.
     pub unsafe fn spin_until(&self, stream: &Stream, flag: u64) -> Result<(), CudaError> {
         let mut flag = flag;
         // SAFETY: one parameter, the flag's address, which the caller promises.
         unsafe { self.spin_until.launch(stream, SINGLE, &mut [pointer(&mut flag)]) }
     }
 
-    /// What a kernel takes of a multiprocessor; `cached` is the form with a slot map.
+    /// A kernel's resource use on a multiprocessor; `cached` selects the form with a slot map.
     ///
     /// # Errors
     /// [`CudaError::Call`].
@@ -231,7 +239,7 @@ impl GatherKernels {
         })
     }
 
-    /// A grid for work that `warps` warps can share.
+    /// A grid for work that divides among `warps` warps.
     pub(super) fn shape(&self, entry: &Entry, bound: GridBound, warps: u64) -> Shape {
         let most = bound.blocks(entry.blocks_per_multiprocessor, self.multiprocessors);
         Shape { blocks: blocks_for(warps, most), threads: BLOCK_THREADS }
@@ -239,7 +247,7 @@ impl GatherKernels {
 }
 
 impl GridBound {
-    /// The most blocks, where a multiprocessor holds `each` and there are `multiprocessors`.
+    /// The most blocks, if each of `multiprocessors` multiprocessors holds `each`.
     pub(crate) fn blocks(self, each: u32, multiprocessors: u32) -> u32 {
         match self {
             Self::Device => each.saturating_mul(multiprocessors),
@@ -249,7 +257,7 @@ impl GridBound {
     }
 }
 
-/// One block at least; no more than there are rows for its warps.
+/// At least one block; no more than the rows can occupy with their warps.
 fn blocks_for(count: u64, most: u32) -> u32 {
     let useful = count.div_ceil(u64::from(BLOCK_THREADS / WARP));
     u32::try_from(useful).unwrap_or(u32::MAX).min(most).max(1)

@@ -17,10 +17,10 @@ pub use uva_kernels::sample::{
 /// Threads of a warp.
 const WARP: u32 = 32;
 
-/// How positions are picked: `SamplerKind` of the samplers, as far as there are kernels for it.
+/// How positions are picked: `SamplerKind` of the samplers, for those kinds that have kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PickKind {
-    /// Each entry alike, each list's picks on their own.
+    /// Each entry with equal probability, independently for each list.
     Neighbor,
     /// The entries with the smallest variates, which lists share.
     Labor,
@@ -33,7 +33,7 @@ pub enum PickKind {
 pub struct SampleKernels {
     /// In the order of [`SampleKernel::ALL`].
     functions: Arc<[Function]>,
-    /// Blocks that a multiprocessor holds at once, of the kernel that it holds fewest of.
+    /// Resident blocks per multiprocessor, for the kernel with the fewest.
     blocks_per_multiprocessor: u32,
     multiprocessors: u32,
 }
@@ -62,25 +62,29 @@ impl SampleKernels {
         Ok(Self { functions: functions.into(), blocks_per_multiprocessor, multiprocessors })
     }
 
-    /// Most blocks of a launch within `bound`: as many entries `totals` must have. At least 1.
+    /// The most blocks of a launch within `bound`: `totals` must have this many entries. At least 1.
     pub fn blocks(&self, bound: GridBound) -> u32 {
         bound.blocks(self.blocks_per_multiprocessor, self.multiprocessors).max(1)
     }
 
-    /// Enqueues the beginning of a batch: the report is reset, and the seeds become its first nodes. Returns without
-    /// waiting, as do the others.
+    /// Enqueues the beginning of a batch: the report is reset, and the seeds become its first nodes. Like the other
+    /// launches, it returns without waiting.
     ///
     /// # Errors
-    /// [`CudaError::Refused`] for arguments that no memory can satisfy; [`CudaError::Call`] if a launch fails: what was
-    /// enqueued before it runs.
+    /// [`CudaError::Refused`] for arguments that no memory can satisfy. [`CudaError::Call`] if a launch fails: launches
+    /// enqueued before it still run.
     ///
     /// # Safety
-    /// From this call until the stream has passed the launches of the batch, on the stream's device: the arrays of the
-    /// arguments are as [`SampleArguments`] has them, those of the graph and its names readable and written by nobody,
-    /// the others writable, apart from each other and used by nobody else; `local_ids` hold what the batches before
-    /// left there, `batch_nodes` begins with `seeds` ids of any value; scratch has as many entries as any layer has
-    /// room for, `totals` as many as [`SampleKernels::blocks`] of this bound says. A clone of these kernels, or the
-    /// module, lives until then. The stream is of the module's context, or of a green context of its device.
+    /// The following holds from this call until the stream has passed the launches of the batch, on the stream's
+    /// device:
+    /// - The arrays of the arguments are as [`SampleArguments`] describes them.
+    /// - Those of the graph and its names are readable, and nobody writes them. The others are writable, disjoint, and
+    ///   used by nobody else.
+    /// - `local_ids` hold what earlier batches left there. `batch_nodes` begins with `seeds` ids of any value.
+    /// - Scratch has at least as many entries as any layer has room for, and `totals` as many as
+    ///   [`SampleKernels::blocks`] returns for this bound.
+    /// - A clone of these kernels, or the module, lives until then.
+    /// - The stream is of the module's context, or of a green context of its device.
     pub unsafe fn begin(
         &self,
         stream: &Stream,
@@ -97,14 +101,14 @@ impl SampleKernels {
         }
     }
 
-    /// Enqueues one layer. Layers come in order, behind [`SampleKernels::begin`], with the same arguments but for the
-    /// layer, its fanout, its group and its block.
+    /// Enqueues one layer. Layers come in order, behind [`SampleKernels::begin`]. Their arguments are the same but for
+    /// the layer, its fanout, its group and its block.
     ///
     /// # Errors
     /// As [`SampleKernels::begin`].
     ///
     /// # Safety
-    /// As [`SampleKernels::begin`]; `indices` are of that width.
+    /// As [`SampleKernels::begin`]; `indices` have that width.
     pub unsafe fn layer(
         &self,
         stream: &Stream,
@@ -167,7 +171,7 @@ impl SampleKernels {
         unsafe { self.launch(stream, SampleKernel::Nodes, shape, arguments) }
     }
 
-    /// Blocks for at most `count` things, `each` a block.
+    /// Blocks for at most `count` items, `each` per block.
     fn shape(&self, bound: GridBound, count: u64, each: u32) -> Shape {
         let useful = u32::try_from(count.div_ceil(each.into())).unwrap_or(u32::MAX);
         Shape { blocks: useful.clamp(1, self.blocks(bound)), threads: BLOCK_THREADS }
@@ -184,8 +188,8 @@ impl SampleKernels {
     ) -> Result<(), CudaError> {
         let mut copy = *arguments;
         let pointer: *mut c_void = std::ptr::from_mut(&mut copy).cast();
-        // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises all that
-        // they name.
+        // SAFETY: one parameter, the arguments by value, whose layout the header shares; the caller promises everything
+        // that they name.
         unsafe { self.functions[kernel as usize].launch(stream, shape, &mut [pointer]) }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A number of bytes as people read it: exact below 1 KiB, else three figures in a binary unit.
+/// A byte count for human readers: exact below 1 KiB, else three figures in a binary unit.
 pub(crate) struct Bytes(pub u64);
 
 impl fmt::Display for Bytes {

@@ -1,17 +1,17 @@
-//! Copies, enqueued on a stream. They return at once and the bytes move later, so each is unsafe: the compiler can't
+//! Copies, enqueued on a stream. They return at once, and the bytes move later. So each is unsafe: the compiler can't
 //! see how long the GPU needs them.
 
 use crate::error::CudaError;
 use crate::stream::Stream;
 
-/// Enqueues a copy of `from` to the device address `to`. No bytes: nothing is enqueued.
+/// Enqueues a copy of `from` to the device address `to`. Without bytes nothing is enqueued.
 ///
 /// # Errors
 /// [`CudaError::Call`].
 ///
 /// # Safety
-/// `to` is `from.len()` bytes of memory that the stream's device may write, nobody else uses them until the copy has
-/// run, and until then `from` stays where it is and unchanged.
+/// `to` is `from.len()` bytes of memory that the stream's device may write. Until the copy has run, nobody else uses
+/// them, and `from` stays in place and unchanged.
 pub unsafe fn host_to_device(stream: &Stream, from: &[u8], to: u64) -> Result<(), CudaError> {
     if from.is_empty() {
         return Ok(());
@@ -27,14 +27,14 @@ pub unsafe fn host_to_device(stream: &Stream, from: &[u8], to: u64) -> Result<()
     }
 }
 
-/// Enqueues a copy of the bytes at the device address `from` into `to`. No bytes: nothing is enqueued.
+/// Enqueues a copy of the bytes at the device address `from` into `to`. Without bytes nothing is enqueued.
 ///
 /// # Errors
 /// [`CudaError::Call`].
 ///
 /// # Safety
-/// `from` is `to.len()` bytes of memory that the stream's device may read, nobody writes them until the copy has run,
-/// and until then `to` stays where it is and nobody else touches it.
+/// `from` is `to.len()` bytes of memory that the stream's device may read. Until the copy has run, nobody writes them,
+/// `to` stays in place, and nobody else touches it.
 pub unsafe fn device_to_host(stream: &Stream, from: u64, to: &mut [u8]) -> Result<(), CudaError> {
     if to.is_empty() {
         return Ok(());
@@ -50,14 +50,14 @@ pub unsafe fn device_to_host(stream: &Stream, from: u64, to: &mut [u8]) -> Resul
     }
 }
 
-/// Enqueues a copy of `bytes` bytes within the device. No bytes: nothing is enqueued.
+/// Enqueues a copy of `bytes` bytes within the device. Without bytes nothing is enqueued.
 ///
 /// # Errors
 /// [`CudaError::Call`].
 ///
 /// # Safety
-/// Both ranges are memory of the stream's device and don't overlap, and nobody writes either, or reads `to`, until the
-/// copy has run.
+/// Both ranges are memory of the stream's device and don't overlap. Until the copy has run, nobody writes either, or
+/// reads `to`.
 pub unsafe fn device_to_device(stream: &Stream, from: u64, to: u64, bytes: usize) -> Result<(), CudaError> {
     if bytes == 0 {
         return Ok(());
@@ -72,7 +72,7 @@ pub unsafe fn device_to_device(stream: &Stream, from: u64, to: u64, bytes: usize
     }
 }
 
-/// Enqueues that `bytes` bytes at the device address `to` be set to `value`. No bytes: nothing is enqueued.
+/// Enqueues a fill of `bytes` bytes at the device address `to` with `value`. Without bytes nothing is enqueued.
 ///
 /// # Errors
 /// [`CudaError::Call`].

@@ -7,9 +7,9 @@ use crate::error::CudaError;
 use crate::memory::lack::explain_lack;
 use crate::slice::DeviceSlice;
 
-/// Memory on the device, uninitialised, for this process alone. It begins on 256 bytes at least.
+/// Memory on the device, uninitialised, for this process alone. It is aligned to at least 256 bytes.
 ///
-/// Freed when dropped; the driver waits then for whatever is enqueued on the device.
+/// Freed when dropped; the driver then waits for all work enqueued on the device.
 #[derive(Debug)]
 pub struct DeviceBuffer {
     context: Arc<Context>,
@@ -18,14 +18,14 @@ pub struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// Takes `bytes` bytes of device memory. `what` names the buffer in messages.
+    /// Allocates `bytes` bytes of device memory. `what` names the buffer in messages.
     ///
     /// # Errors
-    /// [`CudaError::OutOfMemory`], with what is free; [`CudaError::Call`].
+    /// [`CudaError::OutOfMemory`], with the free bytes; [`CudaError::Call`].
     pub fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, CudaError> {
         context.bind()?;
         let mut address = 0;
-        // The driver refuses to allocate nothing.
+        // The driver refuses allocations of 0 bytes.
         let asked = bytes.max(1);
         // SAFETY: writes one address; the context is current.
         unsafe { driver_call!(cuMemAlloc_v2(&mut address, asked), "allocating {bytes} bytes for {what}") }
@@ -33,7 +33,7 @@ impl DeviceBuffer {
         Ok(Self { context: Arc::clone(context), address, bytes })
     }
 
-    /// Where it begins, as the device sees it.
+    /// Its device address.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -52,7 +52,7 @@ impl DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        // Without the context the memory is gone already, so errors are let go.
+        // Without the context the memory is already gone, so errors are ignored.
         if self.context.bind().is_ok() {
             // SAFETY: allocated by us, freed once.
             let _ = unsafe { driver_call!(cuMemFree_v2(self.address), "freeing device memory") };

@@ -1,4 +1,4 @@
-//! What this machine lets this process pin: free memory, reserved huge pages, lock limit and control groups.
+//! This process's limits on pinning: free memory, reserved huge pages, lock limit and control groups.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::memory::bytes::Bytes;
 
-/// Bytes of a huge page as a copy may take them.
+/// Bytes of a huge page that a copy may use.
 const HUGE_PAGE: u64 = 2 << 20;
 
 /// The capability that lifts `RLIMIT_MEMLOCK`: its bit in `CapEff` of `/proc/self/status`.
@@ -17,25 +17,24 @@ const CAP_IPC_LOCK: u32 = 14;
 /// A limit on memory from a control group that holds this process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CgroupLimit {
-    /// The file that sets it.
+    /// The file that defines it.
     pub file: PathBuf,
     /// Bytes allowed.
     pub limit: u64,
-    /// Bytes of it still to be had: what isn't used, and what is used by file pages that can be dropped.
+    /// Bytes still available under it: unused ones, and those of file pages that can be dropped.
     pub available: u64,
 }
 
-/// What this machine lets this process pin, as it said when asked.
+/// The limits on pinning in this process, as the system reported them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HostMemory {
-    /// Bytes of memory to be had without swapping (`MemAvailable`).
+    /// Bytes available without swapping (`MemAvailable`).
     pub available: u64,
     /// Bytes of memory in all.
     pub total: u64,
-    /// Bytes of huge pages of 2 MiB that were reserved beforehand and that nobody has asked for. They are none of
-    /// `available`.
+    /// Bytes of reserved 2 MiB huge pages that nobody has claimed. They are not part of `available`.
     pub huge_pages: u64,
-    /// Bytes that an unprivileged process may lock (`RLIMIT_MEMLOCK`); `None`: any number.
+    /// Bytes that an unprivileged process may lock (`RLIMIT_MEMLOCK`); `None`: unlimited.
     pub lock_limit: Option<u64>,
     /// Whether this process may lock more than that (`CAP_IPC_LOCK`).
     pub may_lock_any: bool,
@@ -47,8 +46,7 @@ impl HostMemory {
     /// Asks the system.
     ///
     /// # Errors
-    /// When `/proc/meminfo` can't be read or says nothing of available memory. Whatever else is missing is taken as no
-    /// limit.
+    /// If `/proc/meminfo` can't be read or lacks the available memory. Any other missing file counts as no limit.
     pub fn read() -> io::Result<Self> {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
         Self::read_below(Path::new("/"), limit.current)
@@ -79,18 +77,18 @@ impl HostMemory {
         Ok(Self { available, total, huge_pages, lock_limit, may_lock_any, cgroups: cgroup_limits(root) })
     }
 
-    /// Bytes to be had under every limit: the machine's own, and those of the control groups that this process is in.
+    /// Bytes available under every limit: the machine's own, and those of this process's control groups.
     pub fn to_be_had(&self) -> u64 {
         self.tightest().0
     }
 
-    /// The bytes to be had under every limit, and what sets that limit, in words for a message.
+    /// The bytes available under every limit, and the source of the tightest one, worded for a message.
     pub fn tightest_limit(&self) -> (u64, String) {
         let (bytes, bound) = self.tightest();
         (bytes, bound.to_string())
     }
 
-    /// The bytes to be had under every limit, and the one that sets them.
+    /// The bytes available under every limit, and the tightest limit.
     fn tightest(&self) -> (u64, Bound<'_>) {
         let machine = (self.available, Bound::Machine { total: self.total });
         let cgroups = self.cgroups.iter().map(|cgroup| (cgroup.available, Bound::Cgroup(cgroup)));
@@ -139,7 +137,7 @@ fn cgroup_limits(root: &Path) -> Vec<CgroupLimit> {
             continue;
         };
         let top = root.join(version.mount);
-        // Inside a container the path may be the host's, of which nothing is mounted here: then the mount's top is this
+        // Inside a container the path may be the host's and not mounted here. Then the top of the mount is this
         // process's own group. A path that leaves the mount upwards (a shared namespace) has nothing to read either.
         let inner = path.trim_start_matches('/');
         let mut folder =
@@ -157,12 +155,12 @@ fn cgroup_limits(root: &Path) -> Vec<CgroupLimit> {
     limits
 }
 
-/// Where a version of control groups keeps its figures.
+/// Where one version of control groups keeps its figures.
 struct CgroupVersion {
     mount: &'static str,
     limit: &'static str,
     used: &'static str,
-    /// Lines of `memory.stat` whose pages can be dropped: file pages, of the group and those below it.
+    /// Lines of `memory.stat` whose pages can be dropped: file pages of the group and its subgroups.
     droppable: [&'static str; 2],
 }
 

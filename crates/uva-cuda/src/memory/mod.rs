@@ -7,8 +7,8 @@
 //! | [`PinnedBuffer`] | the host's, to copy from or for the device to read | cuMemHostAlloc |
 //! | [`PinnedTable`] | a mapping that was there already, such as a file's | cuMemHostRegister |
 //!
-//! Each value frees its memory when it is dropped, and nobody but its owner knows what the device still does with it:
-//! whoever enqueues work on it drops it only after that work has run.
+//! Each value frees its memory when it is dropped. Only its owner knows what the device still does with it, so the
+//! owner drops it after the enqueued work has run.
 
 mod bytes;
 mod copy;

@@ -1,4 +1,4 @@
-//! Page-locked host memory: what a copy engine reads at full speed and without the CPU, and a kernel without a copy.
+//! Page-locked host memory. A copy engine reads it at full speed without the CPU, and a kernel reads it without a copy.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use cudarc::driver::sys::CU_MEMHOSTALLOC_DEVICEMAP;
 use crate::context::Context;
 use crate::error::{CudaError, OUT_OF_MEMORY};
 
-/// Host memory that the driver has page-locked, zeroed at first. It begins on a page.
+/// Host memory that the driver has page-locked, initially zeroed. It begins on a page boundary.
 ///
 /// Not write-combined: the CPU reads it too, and some links are slower with it.
 #[derive(Debug)]
@@ -19,20 +19,20 @@ pub struct PinnedBuffer {
     bytes: usize,
 }
 
-// SAFETY: the memory belongs to the process, not to a thread; only `&mut self` gives it out to be written.
+// SAFETY: the memory belongs to the process, not to a thread; only `&mut self` lends it for writing.
 unsafe impl Send for PinnedBuffer {}
 // SAFETY: as above: `&self` only reads.
 unsafe impl Sync for PinnedBuffer {}
 
 impl PinnedBuffer {
-    /// Takes `bytes` bytes of page-locked memory. `what` names the buffer in messages.
+    /// Allocates `bytes` bytes of page-locked memory. `what` names the buffer in messages.
     ///
     /// # Errors
-    /// [`CudaError::System`] when the machine hasn't so much to lock; [`CudaError::Call`].
+    /// [`CudaError::System`] if the machine can't lock this much; [`CudaError::Call`].
     pub fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, CudaError> {
         context.bind()?;
         let mut host: *mut c_void = std::ptr::null_mut();
-        // The driver refuses to allocate nothing.
+        // The driver refuses allocations of 0 bytes.
         let asked = bytes.max(1);
         // SAFETY: writes one pointer; the context is current.
         unsafe {
@@ -56,7 +56,7 @@ impl PinnedBuffer {
         Ok(buffer)
     }
 
-    /// Where the device finds the first byte.
+    /// The device address of the first byte.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -71,13 +71,13 @@ impl PinnedBuffer {
         self.host
     }
 
-    /// The bytes. Whoever lets a device write them waits for it first.
+    /// The bytes. Callers that let a device write them wait for it first.
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: `bytes` initialised bytes of our own; writers need `&mut self`, or `unsafe` with a promise.
         unsafe { std::slice::from_raw_parts(self.host, self.bytes) }
     }
 
-    /// The bytes, to be written. Whoever lets a device read or write them waits for it first.
+    /// The bytes, for writing. Callers that let a device read or write them wait for it first.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as above, and borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.host, self.bytes) }
@@ -86,7 +86,7 @@ impl PinnedBuffer {
 
 impl Drop for PinnedBuffer {
     fn drop(&mut self) {
-        // Without the context the driver has nothing to unlock; the pages go with the process. Errors are let go.
+        // Without the context the driver has nothing to unlock, and the pages go with the process. Errors are ignored.
         if self.context.bind().is_ok() {
             // SAFETY: allocated by us, freed once.
             let _ = unsafe { driver_call!(cuMemFreeHost(self.host.cast()), "freeing page-locked memory") };
@@ -94,7 +94,7 @@ impl Drop for PinnedBuffer {
     }
 }
 
-/// The driver says "out of memory" of host memory with the same code as of the device's; the way out differs.
+/// The driver returns the same "out of memory" code for host memory as for device memory; the remedy differs.
 fn host_lack(what: &str, bytes: usize, error: CudaError) -> CudaError {
     if error.code() != Some(OUT_OF_MEMORY) {
         return error;

@@ -1,13 +1,13 @@
-//! Whether a table can be pinned here, asked before minutes are spent on trying.
+//! Checks whether a table can be pinned here before minutes are spent on the attempt.
 //!
-//! Pinned pages must all be in memory at once and can't be reclaimed. That a table doesn't fit is certain only where it
-//! is larger than the machine's whole memory, or a copy of it larger than a control group may have. What is left at the
-//! moment is no more than a sign: a guest whose memory grows says that it has little, and caches that others hold may
-//! go. So a shortage is a warning unless [`PreflightPolicy`] says otherwise.
+//! Pinned pages must all be in memory at once and can't be reclaimed. A failure is certain in two cases only: the table
+//! is larger than the machine's whole memory, or a copy of it is larger than a control group's limit. The memory
+//! available now is no more than a hint: a guest whose memory grows reports little, and caches that others hold may
+//! shrink. So a shortage is a warning unless [`PreflightPolicy`] says otherwise.
 //!
-//! `RLIMIT_MEMLOCK` is another matter. NVIDIA's kernel driver takes the pages with `get_user_pages`, which doesn't count
-//! against it, so most machines pin hundreds of gigabytes under a limit of 8 MiB. A low limit is therefore a
-//! [doubt](Preflight::doubts), told when a registration is refused, and no refusal.
+//! `RLIMIT_MEMLOCK` is different. NVIDIA's kernel driver takes the pages with `get_user_pages`, which doesn't count
+//! against it. So most machines pin hundreds of gigabytes under a limit of 8 MiB. A low limit is therefore only a
+//! [doubt](Preflight::doubts): it is reported when a registration is refused, and never causes a refusal.
 
 use std::fmt;
 
@@ -16,58 +16,58 @@ use serde::{Deserialize, Serialize};
 use crate::memory::bytes::Bytes;
 use crate::memory::host_memory::HostMemory;
 
-/// Bytes that are left to everything else, at most: less for small tables, of which nobody needs to be afraid.
+/// Reserve for everything else, at most: less for small tables, which are no risk.
 const RESERVE: u64 = 512 << 20;
 
-/// What the pages are for.
+/// How the pages come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PinWay {
-    /// The pages of a mapping are pinned where they are. For a mapped file they're the file's cached pages, which count
-    /// as available until they're pinned.
+    /// The pages of a mapping are pinned in place. For a mapped file they're the file's cached pages, which count as
+    /// available until they're pinned.
     InPlace,
     /// The bytes are copied into new memory, which is pinned. The file's cached pages are dropped as memory is needed.
     Copy {
-        /// Whether the copy takes huge pages that were reserved beforehand, where there are enough of them.
+        /// Whether the copy uses reserved huge pages, if there are enough of them.
         huge_pages: bool,
     },
 }
 
-/// What is done where memory seems too short for a table.
+/// Reaction to memory that seems too short for a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PreflightPolicy {
-    /// It is said, and tried all the same, unless it is certain to fail.
+    /// A warning; pinning is tried unless it is certain to fail.
     #[default]
     Warn,
-    /// It is refused.
+    /// A refusal.
     Refuse,
-    /// Nobody looks.
+    /// No check.
     Off,
 }
 
-/// A preflight that refused nothing.
+/// The result of a preflight that refused nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Preflight {
-    /// What is short, and what may come of it, in words.
+    /// The shortage and its possible consequences, in words.
     pub warning: Option<String>,
-    /// Limits that may stand in the way on some system, in words: worth telling if a registration is refused.
+    /// Limits that may interfere on some systems, in words: worth reporting if a registration is refused.
     pub doubts: Vec<String>,
 }
 
 /// A table needs more memory than can be pinned here, or seems to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct PreflightError {
-    /// What was to be pinned.
+    /// The table.
     pub what: String,
-    /// How.
+    /// How it was to be pinned.
     pub way: PinWay,
-    /// Bytes it needs, with what is left to everything else.
+    /// Bytes it needs, the reserve for everything else included.
     pub need: u64,
-    /// Bytes there are.
+    /// Bytes available.
     pub available: u64,
-    /// What sets that limit.
+    /// The source of that limit.
     pub limit: String,
-    /// Whether it can't be had whatever others give back.
+    /// Whether it fails even if others free their memory.
     pub certain: bool,
 }
 
@@ -93,9 +93,9 @@ impl fmt::Display for PreflightError {
 /// Compares what pinning `bytes` bytes needs with what `memory` has.
 ///
 /// # Errors
-/// [`PreflightError`] unless `policy` is [`PreflightPolicy::Off`], when the table is larger than the machine's memory or,
-/// for a copy, than a control group's limit. With [`PreflightPolicy::Refuse`] also when the machine or a control group
-/// leaves less than the table and a reserve of a sixteenth of it, 512 MiB at most.
+/// [`PreflightError`], unless `policy` is [`PreflightPolicy::Off`], if the table is larger than the machine's memory or,
+/// for a copy, than a control group's limit. With [`PreflightPolicy::Refuse`] it also results if the machine or a
+/// control group leaves less than the table and a reserve of a sixteenth of it, 512 MiB at most.
 pub fn preflight(
     what: &str,
     bytes: u64,
@@ -127,7 +127,7 @@ pub fn preflight(
     Ok(Preflight { warning, doubts })
 }
 
-/// What is short, if anything is.
+/// The shortage, if any.
 fn shortage(what: &str, bytes: u64, way: PinWay, memory: &HostMemory) -> Option<PreflightError> {
     let lacks = |need, available, limit, certain| {
         Some(PreflightError { what: what.to_owned(), way, need, available, limit, certain })
@@ -138,7 +138,7 @@ fn shortage(what: &str, bytes: u64, way: PinWay, memory: &HostMemory) -> Option<
     if bytes > memory.total {
         return lacks(bytes, memory.total, "this machine's memory".to_owned(), true);
     }
-    // A file's cached pages count for the group that read them first, which may be another.
+    // A file's cached pages are charged to the group that read them first, which may be another.
     let copied = way != PinWay::InPlace;
     if let Some(cgroup) = memory.cgroups.iter().find(|cgroup| copied && bytes > cgroup.limit) {
         let limit = format!("the control group's limit ({})", cgroup.file.display());
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!((error.need, error.available, error.certain), (need, need - 1, false));
     }
 
-    /// As on a guest whose memory grows: it says that it has 1 GiB, and would have had the 16.
+    /// As on a guest whose memory grows: it reports 1 GiB but could have had all 16.
     #[test]
     fn a_table_that_does_not_fit_what_is_free_now_is_warned_of_and_goes_on_unless_told_otherwise() {
         let asked = |policy| preflight("t", 16 * GIB, PinWay::InPlace, &machine(GIB), policy);

@@ -1,4 +1,4 @@
-//! Host pages as the driver registers them: in chunks, and back again.
+//! Host pages registered with the driver in chunks, and their release.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -14,9 +14,8 @@ pub(super) fn page_bytes() -> usize {
     rustix::param::page_size()
 }
 
-/// Has the kernel read pages of a file before they're touched one by one: a mapping whose reads are expected to jump
-/// about is read a page at a time otherwise, which takes a disk hours. Advice only, and none to memory that is no
-/// file's.
+/// Makes the kernel read a file's pages ahead of single accesses: a mapping with random-access advice is otherwise read
+/// a page at a time, which takes a disk hours. It is only advice, and has no effect on memory without a file.
 pub(super) fn read_ahead(bytes: &[u8]) {
     let page = page_bytes();
     let lead = bytes.as_ptr() as usize % page;
@@ -25,14 +24,15 @@ pub(super) fn read_ahead(bytes: &[u8]) {
     let _ = unsafe { rustix::mm::madvise(from.cast(), lead + bytes.len(), rustix::mm::Advice::WillNeed) };
 }
 
-/// Host pages that are registered with the driver, chunk by chunk. Unregistered in reverse when dropped, also half way.
+/// Host pages registered with the driver, chunk by chunk. Dropping it unregisters them in reverse, also after half the
+/// work.
 pub(super) struct Registered {
     context: Arc<Context>,
     /// The first page on the host.
     host: *mut u8,
-    /// The same for the device.
+    /// The device address of the same page.
     address: u64,
-    /// Length of each chunk, in the order in which they were registered; they follow each other without gaps.
+    /// Length of each chunk, in order of registration; they are contiguous.
     chunks: Vec<usize>,
 }
 
@@ -46,7 +46,7 @@ impl Registered {
         Self { context: Arc::clone(context), host: std::ptr::null_mut(), address: 0, chunks: Vec::new() }
     }
 
-    /// Registers `bytes` bytes from `host` on in chunks of `chunk` bytes, and finds out where the device sees them.
+    /// Registers `bytes` bytes from `host` on in chunks of `chunk` bytes, and finds their device address.
     ///
     /// # Safety
     /// `host` begins a page, `bytes` is whole pages, all mapped, and they stay mapped while the value lives.
@@ -62,7 +62,7 @@ impl Registered {
         let chunk = (chunk / page * page).max(page);
         let count = bytes.div_ceil(chunk);
         context.bind()?;
-        // From here on `registered` takes back what was done on an error.
+        // From here on, `registered` undoes on an error what was done.
         let mut registered = Self::none(context);
         registered.host = host;
         for part in 0..count {
@@ -87,7 +87,7 @@ impl Registered {
         Ok(registered)
     }
 
-    /// Where the device sees the first page, if it sees all the others behind it in the same order.
+    /// The device address of the first page, if all the others follow it contiguously.
     fn device_address(&self, chunk: usize, what: &str) -> Result<u64, CudaError> {
         let mut first = 0;
         for part in 0..self.chunks.len() {
@@ -111,8 +111,8 @@ impl Registered {
         Ok(first)
     }
 
-    /// The host's own address, which joins up by nature. A device may use it instead of the other (cuda.h) if it has
-    /// the attribute asked for here; it's only used where the other doesn't do, never both.
+    /// The host's own address, which is contiguous by nature. A device may use it instead of the other (cuda.h) if it
+    /// has the attribute asked for here. It's only used if the other fails, never both.
     fn host_address(&self, what: &str) -> Result<u64, CudaError> {
         let device = self.context.device();
         let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM;
@@ -137,17 +137,17 @@ impl Registered {
         self.chunks.len()
     }
 
-    /// Where the device sees the first page.
+    /// The device address of the first page.
     pub(super) fn address(&self) -> u64 {
         self.address
     }
 
-    /// The context they are registered in.
+    /// The context of the registrations.
     pub(super) fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
-    /// Where the device sees the first of `bytes`, which lie within what is registered.
+    /// The device address of the first of `bytes`, which lie within the registered range.
     pub(super) fn address_of(&self, bytes: &[u8]) -> u64 {
         self.address + (bytes.as_ptr() as u64 - self.host as u64)
     }
@@ -155,15 +155,15 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // Without the context nothing is registered in it any more; errors are let go.
+        // Without the context nothing is registered in it any more; errors are ignored.
         if self.chunks.is_empty() || self.context.bind().is_err() {
             return;
         }
         let mut end = self.bytes();
         for &length in self.chunks.iter().rev() {
             end -= length;
-            // SAFETY: the start of a registration of ours, taken back once; that no kernel reads it any more is the
-            // owner's promise.
+            // SAFETY: the start of a registration of ours, undone once. The owner promises that no kernel reads it any
+            // more.
             let _ = unsafe {
                 driver_call!(
                     cuMemHostUnregister(self.host.wrapping_add(end).cast::<c_void>()),

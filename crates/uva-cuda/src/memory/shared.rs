@@ -1,9 +1,13 @@
 //! Device memory that several processes map.
 //!
-//! Two ways. By file descriptor (VMM): the memory is made by cuMemCreate, exported as a descriptor that goes over a
-//! socket, and lives until the last mapping, handle and descriptor are gone, so the death of the process that made it
-//! takes nothing from under the others. By handle (legacy): 64 bytes that name memory from cuMemAlloc; its maker must
-//! outlive all who opened it. Each importer sees the memory at an address of its own.
+//! There are two ways:
+//! - **By file descriptor** (VMM): cuMemCreate makes the memory, and its exported descriptor goes over a socket. The
+//!   memory lives until the last mapping, handle and descriptor are gone. So the death of the process that made it
+//!   takes nothing from the others.
+//! - **By handle** (legacy): 64 bytes that name memory from cuMemAlloc. Its maker must outlive all processes that
+//!   opened it.
+//!
+//! Each importer sees the memory at an address of its own.
 
 use std::ffi::{c_char, c_void};
 use std::ops::Range;
@@ -25,15 +29,15 @@ use crate::slice::DeviceSlice;
 /// CUDA_ERROR_NOT_PERMITTED.
 const NOT_PERMITTED: u32 = 800;
 
-/// Legacy allocations are whole blocks of this size: the driver packs smaller ones together, and opening a handle
-/// maps the whole block into the other process.
+/// Legacy allocations are whole blocks of this size. The driver packs smaller ones together, and opening a handle maps
+/// the whole block into the other process.
 const LEGACY_BLOCK: usize = 2 << 20;
 
-/// Which way to share is asked for.
+/// The requested way of sharing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IpcKind {
-    /// By file descriptor where the device can do it, else by handle.
+    /// By file descriptor if the device supports it, else by handle.
     #[default]
     Auto,
     /// By file descriptor.
@@ -42,7 +46,7 @@ pub enum IpcKind {
     Legacy,
 }
 
-/// Which way a buffer is shared.
+/// The way in which a buffer is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SharedKind {
@@ -62,14 +66,14 @@ impl SharedKind {
     }
 }
 
-/// What an importer has to know of a buffer, but for its file descriptor, which travels apart.
+/// An importer's description of a buffer, without the file descriptor, which travels separately.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedMetadata {
     /// Which way.
     pub kind: SharedKind,
-    /// Bytes that were asked for.
+    /// Requested bytes.
     pub bytes: u64,
-    /// Bytes that the allocation has.
+    /// Bytes of the allocation.
     pub allocated: u64,
     /// The device's PCI address: ordinals may differ between processes, this doesn't.
     pub device: String,
@@ -77,19 +81,19 @@ pub struct SharedMetadata {
     pub handle: Vec<u8>,
 }
 
-/// A buffer on its way to another process.
+/// A buffer exported to another process.
 #[derive(Debug)]
 pub struct Exported {
-    /// What to tell.
+    /// The description to send.
     pub metadata: SharedMetadata,
-    /// What to pass with it, over a socket: for [`SharedKind::Vmm`] only. Closed on exec.
+    /// The descriptor to send with it, over a socket: for [`SharedKind::Vmm`] only. Closed on exec.
     pub fd: Option<OwnedFd>,
 }
 
-/// Device memory that this process made for others, or that another made and this one maps.
+/// Device memory that this process made for others, or that another process made and this one maps.
 ///
-/// Dropping it unmaps it here. Whoever made legacy memory drops it only after everybody else has: the driver leaves the
-/// other order undefined.
+/// Dropping it unmaps it here. The maker of legacy memory drops it after all others have: the driver leaves the other
+/// order undefined.
 #[derive(Debug)]
 pub struct SharedBuffer {
     context: Arc<Context>,
@@ -114,15 +118,15 @@ enum Memory {
 }
 
 impl SharedBuffer {
-    /// Takes `bytes` bytes of device memory (at least one), uninitialised, that other processes can map. `what` names
-    /// the buffer in messages.
+    /// Allocates `bytes` bytes of device memory (at least one), uninitialised, that other processes can map. `what`
+    /// names the buffer in messages.
     ///
-    /// With [`IpcKind::Auto`] the export is tried as well, since some containers forbid it, and where the way by
-    /// descriptor is not supported or not permitted the way by handle is taken.
+    /// With [`IpcKind::Auto`] the export is tried as well, since some containers forbid it. If sharing by descriptor is
+    /// not supported or not permitted, the buffer is shared by handle.
     ///
     /// # Errors
-    /// [`CudaError::OutOfMemory`], with what is free; [`CudaError::Unsupported`] when [`IpcKind::Vmm`] was asked for and
-    /// the device can't; [`CudaError::Call`].
+    /// [`CudaError::OutOfMemory`], with the free bytes; [`CudaError::Unsupported`] if [`IpcKind::Vmm`] was requested
+    /// and the device lacks it; [`CudaError::Call`].
     pub fn create(
         context: &Arc<Context>,
         bytes: usize,
@@ -183,7 +187,7 @@ impl SharedBuffer {
             )
         }
         .map_err(|error| explain_lack(context, what, allocated as u64, error))?;
-        // The handle is kept: it is what an export is made from.
+        // The handle is kept, because exports are made from it.
         let mapping = Mapping::new(context, handle, allocated, what)?;
         Ok(Self { context: Arc::clone(context), what: what.to_owned(), bytes, memory: Memory::Vmm(mapping) })
     }
@@ -206,7 +210,7 @@ impl SharedBuffer {
         Ok(Self { context: Arc::clone(context), what: what.to_owned(), bytes, memory })
     }
 
-    /// What another process needs to map this buffer. May be asked for any number of times.
+    /// The data that another process needs to map this buffer. It can be exported any number of times.
     ///
     /// # Errors
     /// [`CudaError::Refused`] for a buffer that was itself opened by handle; [`CudaError::Call`];
@@ -231,7 +235,8 @@ impl SharedBuffer {
                 }?;
                 // SAFETY: the call has succeeded, so the descriptor is open, and it is ours alone to close.
                 let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-                // The driver doesn't promise it, and a child that inherits the descriptor would keep the memory alive.
+                // The driver doesn't promise close-on-exec, and a child that inherits the descriptor would keep the
+                // memory alive.
                 rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).map_err(|error| {
                     CudaError::System(format!(
                         "marking the descriptor of {what} to be closed on exec: {error}"
@@ -270,8 +275,8 @@ impl SharedBuffer {
     /// the buffer in messages.
     ///
     /// # Errors
-    /// [`CudaError::Refused`] when what arrived isn't whole: another device, no descriptor, a handle or sizes that can't
-    /// be; [`CudaError::Call`].
+    /// [`CudaError::Refused`] for an inconsistent export: another device, no descriptor, an impossible handle or size;
+    /// [`CudaError::Call`].
     pub fn import(context: &Arc<Context>, exported: Exported, what: &str) -> Result<Self, CudaError> {
         let Exported { metadata, fd } = exported;
         let refused =
@@ -293,8 +298,8 @@ impl SharedBuffer {
             SharedKind::Vmm => {
                 let fd = fd.ok_or_else(|| refused("its file descriptor did not arrive".to_owned()))?;
                 let mut handle = 0;
-                // SAFETY: writes one handle; for this handle type the "pointer" is the descriptor's number, and any
-                // open descriptor may be asked about. The driver keeps a reference of its own, so ours is closed below.
+                // SAFETY: writes one handle. For this handle type the "pointer" is the descriptor's number, and any
+                // open descriptor may be passed. The driver keeps a reference of its own, so ours is closed below.
                 unsafe {
                     driver_call!(
                         cuMemImportFromShareableHandle(
@@ -314,8 +319,8 @@ impl SharedBuffer {
                 })?;
                 let handle = sys::CUipcMemHandle { reserved: reserved.map(|byte| byte as c_char) };
                 let mut address = 0;
-                // SAFETY: writes one address; any 64 bytes may be asked about, wrong ones are refused. The only flag
-                // that exists must be given.
+                // SAFETY: writes one address. Any 64 bytes may be passed, and the driver refuses invalid ones. The only
+                // flag that exists must be given.
                 unsafe {
                     driver_call!(
                         cuIpcOpenMemHandle_v2(
@@ -332,19 +337,19 @@ impl SharedBuffer {
         Ok(Self { context: Arc::clone(context), what: what.to_owned(), bytes, memory })
     }
 
-    /// Lets go of the memory without a call to the driver: for memory opened by handle whose maker has died, which
+    /// Drops the memory without a call to the driver. It is for memory opened by handle whose maker has died, which
     /// NVIDIA leaves undefined. By descriptor there is no need, since the memory outlives its maker: it's unmapped as
     /// by a drop.
     pub fn forget(self) {
         if matches!(self.memory, Memory::LegacyOpened { .. }) {
             let buffer = std::mem::ManuallyDrop::new(self);
             // SAFETY: the value is never used or dropped again, so its Arc is read out exactly once. The context is
-            // ours and may be released all the same; the name's few bytes are let go.
+            // ours and may still be released. The name's few bytes are leaked.
             drop(unsafe { std::ptr::read(&buffer.context) });
         }
     }
 
-    /// Which way it's shared.
+    /// The way it's shared.
     pub fn kind(&self) -> SharedKind {
         match self.memory {
             Memory::Vmm(_) => SharedKind::Vmm,
@@ -352,12 +357,12 @@ impl SharedBuffer {
         }
     }
 
-    /// How many bytes were asked for.
+    /// The requested bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many bytes of device memory it takes: those asked for, rounded up to the driver's steps (2 MiB).
+    /// The device memory that it takes: the requested bytes, rounded up to the driver's granularity (2 MiB).
     pub fn allocated(&self) -> usize {
         match &self.memory {
             Memory::Vmm(mapping) => mapping.bytes,
@@ -365,7 +370,7 @@ impl SharedBuffer {
         }
     }
 
-    /// Where it begins, as the device sees it from this process.
+    /// Its device address in this process.
     pub fn address(&self) -> u64 {
         match &self.memory {
             Memory::Vmm(mapping) => mapping.address,
@@ -373,7 +378,7 @@ impl SharedBuffer {
         }
     }
 
-    /// A part of it, by bytes from its beginning.
+    /// A part of it, as a byte range.
     ///
     /// # Errors
     /// [`CudaError::Refused`] if the range is reversed or reaches beyond the bytes asked for.
@@ -391,14 +396,14 @@ impl SharedBuffer {
 
 impl Drop for SharedBuffer {
     fn drop(&mut self) {
-        // Without the context the memory is gone already, so errors are let go. A `Mapping` sees to itself.
+        // Without the context the memory is already gone, so errors are ignored. A `Mapping` releases itself.
         if self.context.bind().is_err() {
             return;
         }
         match self.memory {
             Memory::Vmm(_) => {}
             Memory::LegacyOwned { address, .. } => {
-                // SAFETY: allocated by us, freed once; that the others have closed it is the owner's promise.
+                // SAFETY: allocated by us, freed once; the owner promises that the others have closed it.
                 let _ = unsafe { driver_call!(cuMemFree_v2(address), "freeing {}", self.what) };
             }
             Memory::LegacyOpened { address, .. } => {
@@ -409,8 +414,8 @@ impl Drop for SharedBuffer {
     }
 }
 
-/// An allocation's handle, and where it's mapped. Each step that was taken is undone, in reverse, when this is dropped:
-/// also the steps of a mapping that failed half way.
+/// An allocation's handle and its mapping. Dropping it undoes each completed step in reverse, also after a mapping that
+/// failed half-way.
 #[derive(Debug)]
 struct Mapping {
     /// The mapping calls need no current context, but a driver with one.
@@ -440,8 +445,8 @@ impl Mapping {
             )
         }?;
         mapping.reserved = true;
-        // SAFETY: the range was just reserved with this size, nothing is mapped in it, and the allocation has as many
-        // bytes (one that has fewer is refused). Offset and flags must be 0.
+        // SAFETY: the range was just reserved with this size, and nothing is mapped in it. The allocation has as many
+        // bytes (the driver refuses a smaller one). Offset and flags must be 0.
         unsafe { driver_call!(cuMemMap(mapping.address, bytes, 0, handle, 0), "mapping {what}") }?;
         mapping.mapped = true;
         let access = CUmemAccessDesc {
@@ -461,7 +466,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // Nothing can be done about an error here: the addresses or the memory stay until the process ends.
+        // An error has no remedy here: the addresses or the memory stay until the process ends.
         if self.mapped {
             // SAFETY: the very range that was mapped, whole, once.
             let _ = unsafe { driver_call!(cuMemUnmap(self.address, self.bytes), "unmapping shared memory") };
@@ -478,7 +483,7 @@ impl Drop for Mapping {
 fn location(context: &Context) -> CUmemLocation {
     CUmemLocation {
         type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-        // The driver's handle of a device is its ordinal, and this is what the call wants.
+        // The driver's handle of a device is its ordinal, which this call expects.
         id: context.device().handle(),
     }
 }
@@ -486,7 +491,7 @@ fn location(context: &Context) -> CUmemLocation {
 fn properties(context: &Context) -> CUmemAllocationProp {
     CUmemAllocationProp {
         type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-        // Must be said at creation: an allocation without it can't be exported.
+        // Must be requested at creation: an allocation without it can't be exported.
         requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
         location: location(context),
         win32HandleMetaData: std::ptr::null_mut(),

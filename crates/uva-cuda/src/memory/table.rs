@@ -17,25 +17,25 @@ use crate::memory::host_memory::HostMemory;
 use crate::memory::preflight::{PinWay, PreflightPolicy, preflight};
 use crate::memory::registered::{Registered, page_bytes, read_ahead};
 
-/// Bytes pinned by one call unless said otherwise. Drivers since R580 refuse one call of 512 GiB of 4 KiB pages, and a
-/// refusal after 64 GiB comes sooner than one after all.
+/// Bytes pinned by one call by default. Drivers since R580 refuse one call for 512 GiB of 4 KiB pages, and a refusal
+/// after 64 GiB comes sooner than one at the end.
 pub const CHUNK_BYTES: usize = 64 << 30;
 
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Bytes that a thread copies at a time: enough to read a file in one stream, and to keep threads from waiting for the
-/// last.
+/// Bytes that a thread copies at a time: enough to read a file in one stream, and few enough that threads finish
+/// together.
 const COPY_PIECE: usize = 32 << 20;
 
-/// Who holds a table's bytes in place while the device reads them.
+/// The owner of a table's bytes: it keeps them in place while the device reads them.
 ///
 /// The slice is used until the pinned table is dropped, which holds the owner for as long.
 pub trait TableBytes: Send + Sync {
     /// The bytes: the same slice each time.
     fn bytes(&self) -> &[u8];
 
-    /// Whether the pages are mapped to be written too. The pages of a file mapped read-only can be pinned by a device
-    /// and a driver that know read-only registration, others by any.
+    /// Whether the pages are mapped writable too. Any device and driver can pin these. The pages of a file mapped
+    /// read-only need a device and a driver that support read-only registration.
     fn is_writable(&self) -> bool {
         false
     }
@@ -60,18 +60,18 @@ impl TableBytes for Vec<u8> {
 /// How a table is to be pinned.
 #[derive(Clone, Debug)]
 pub struct PinOptions {
-    /// What it is, for messages: "the feature table …/feat.npy".
+    /// Its name in messages: "the feature table …/feat.npy".
     pub what: String,
-    /// Whether the owner's own pages are tried first. Otherwise they're copied at once.
+    /// Whether to try the owner's own pages first. Otherwise they're copied at once.
     pub in_place: bool,
-    /// Whether a copy asks for reserved huge pages (2 MiB). Where there are none it gets what the machine has.
+    /// Whether a copy asks for reserved huge pages (2 MiB). If there are none, it gets ordinary pages.
     pub huge_pages: bool,
-    /// Bytes pinned by one call at most, rounded down to whole pages, one at least.
+    /// The most bytes pinned by one call, rounded down to whole pages, at least one.
     pub chunk_bytes: usize,
-    /// What is done where memory seems too short. [`PreflightPolicy::Off`] for pages that are in memory already and
-    /// cannot be dropped: they are none of what is available, and nothing more is needed.
+    /// Reaction to memory that seems too short. Use [`PreflightPolicy::Off`] for pages that are already in memory and
+    /// cannot be dropped: they don't count as available, and pinning needs nothing more.
     pub preflight: PreflightPolicy,
-    /// Told of a shortage before anything is pinned.
+    /// Called with a shortage before anything is pinned.
     pub warn: fn(&str),
 }
 
@@ -92,17 +92,17 @@ impl Default for PinOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PinHow {
-    /// Where it was mapped, for the device to read only.
+    /// In place, for the device to read only.
     InPlaceReadOnly,
-    /// Where it was mapped.
+    /// In place.
     InPlace,
     /// In a copy in shared memory.
     Copied,
-    /// There was nothing to pin: the table has no bytes.
+    /// Nothing was pinned: the table has no bytes.
     Empty,
 }
 
-/// What pinning a table took.
+/// The cost of pinning a table.
 #[derive(Clone, Debug, Serialize)]
 pub struct PinReport {
     /// Bytes of the table.
@@ -115,25 +115,25 @@ pub struct PinReport {
     pub how: PinHow,
     /// `base`, `transparent-huge` or `hugetlb`; `None` in place, where the pages are the owner's.
     pub pages: Option<&'static str>,
-    /// Calls that it took.
+    /// Registration calls.
     pub chunks: usize,
-    /// Why the owner's own pages were not pinned, where that was tried.
+    /// Why the owner's own pages were not pinned, if that was tried.
     pub refused: Option<String>,
 }
 
-/// A table whose pages are pinned, and whom they belong to.
+/// A table with pinned pages, and the owner of these pages.
 ///
-/// The device reads it at [`PinnedTable::address`], the CPU at [`PinnedTable::host`]. Whoever lets a kernel read it
-/// drops it only after the kernel has run. Dropping it unpins the pages before their owner is let go.
+/// The device reads it at [`PinnedTable::address`], the CPU at [`PinnedTable::host`]. Callers that let a kernel read it
+/// drop it only after the kernel has run. Dropping it unpins the pages before it releases their owner.
 pub struct PinnedTable {
-    // The order of the fields is that of their end: first unpinned, then unmapped.
+    // Fields drop in this order: first unpinned, then unmapped.
     registered: Registered,
     backing: Backing,
     address: u64,
     report: PinReport,
 }
 
-/// Whoever keeps the pinned pages mapped.
+/// Keeps the pinned pages mapped.
 enum Backing {
     Owner(Arc<dyn TableBytes>),
     Copy(SharedRegion),
@@ -142,15 +142,18 @@ enum Backing {
 impl PinnedTable {
     /// Pins the bytes of `owner`.
     ///
-    /// In place first, unless the options say otherwise: for the device to read only where it can do that, which is the
-    /// only way for a file mapped read-only, else as it is, if it's writable. Where that is refused (file systems and
-    /// kernels differ in what they let a driver pin), in a copy. A refusal for any other reason, such as a lost device,
-    /// ends it at once. What was pinned of a table before a refusal is unpinned again, the last first.
+    /// Unless the options say otherwise, it first tries to pin in place. It registers read-only if the device supports
+    /// that, which is the only way for a file mapped read-only; else normally, if the pages are writable. If that is
+    /// refused (file systems and kernels differ in what they let a driver pin), it pins a copy. Any other refusal, such
+    /// as a lost device, ends the attempt at once. Chunks of a table pinned before a refusal are unpinned again, the
+    /// last first.
     ///
     /// # Errors
-    /// [`CudaError::Preflight`] before anything is pinned, as the [`PreflightPolicy`] has it;
-    /// [`CudaError::System`] when there are no pages for a copy; [`CudaError::Unsupported`] when the device can't read
-    /// host memory at all, or would see the parts of the table at addresses that don't join; [`CudaError::Call`].
+    /// - [`CudaError::Preflight`] before anything is pinned, as the [`PreflightPolicy`] decides.
+    /// - [`CudaError::System`] if there are no pages for a copy.
+    /// - [`CudaError::Unsupported`] if the device can't read host memory at all, or would see the parts of the table at
+    ///   addresses that don't join.
+    /// - [`CudaError::Call`].
     pub fn new(
         context: &Arc<Context>,
         owner: Arc<dyn TableBytes>,
@@ -158,9 +161,9 @@ impl PinnedTable {
     ) -> Result<Self, CudaError> {
         let start = Instant::now();
         let bytes: *const [u8] = owner.bytes();
-        // SAFETY: the slice borrows from `*owner`, which the Arc keeps in place and shared for as long as it's held: no
-        // safe code can end such a borrow or change bytes under it. It's used only while `owner` is held: in this
-        // function and, in `host`, while `backing` is.
+        // SAFETY: the slice borrows from `*owner`. The Arc keeps that in place and shared for as long as it's held: no
+        // safe code can end such a borrow or change bytes under it. The slice is used only while `owner` is held: in
+        // this function and, in `host`, while `backing` is.
         let bytes: &[u8] = unsafe { &*bytes };
         let chunk = options.chunk_bytes;
         if bytes.is_empty() {
@@ -210,8 +213,8 @@ impl PinnedTable {
         let pages = if options.huge_pages { Pages::Hugetlb } else { Pages::Normal };
         let region = copy_of(bytes, pages, &options.what)?;
         let unit = if region.pages() == PageKind::Hugetlb { HUGE_PAGE } else { page_bytes() };
-        // SAFETY: the region has whole pages of that size from its start on, all mapped, and lives longer than what is
-        // registered (`Backing::Copy`, after it).
+        // SAFETY: the region has whole pages of that size from its start on, all mapped. It lives longer than the
+        // registration (`Backing::Copy`, after it).
         let registered = unsafe {
             Registered::new(
                 context,
@@ -223,7 +226,7 @@ impl PinnedTable {
             )
         }
         .map_err(|error| {
-            // The same limits stood in the way of both, and are named once.
+            // The same limits blocked both attempts, and are named once.
             let before = refused.as_ref().map(|(error, _)| error.as_str());
             explain_refusal(error, before, &doubts)
         })?;
@@ -234,7 +237,7 @@ impl PinnedTable {
             PageKind::Hugetlb => "hugetlb",
         };
         let bytes = bytes.len();
-        // The owner isn't needed any more: the copy is what the device and the CPU read from now on.
+        // The owner isn't needed any more: from now on the device and the CPU read the copy.
         drop(owner);
         Ok(Self::pinned(
             registered,
@@ -271,7 +274,7 @@ impl PinnedTable {
         Self { registered, backing, address, report }
     }
 
-    /// Where the device finds the first byte; 0 for a table without bytes.
+    /// The device address of the first byte; 0 for a table without bytes.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -281,22 +284,22 @@ impl PinnedTable {
         self.report.bytes as usize
     }
 
-    /// The bytes, as the CPU reads them.
+    /// The bytes, for the CPU.
     pub fn host(&self) -> &[u8] {
         match &self.backing {
             Backing::Owner(owner) => owner.bytes(),
-            // SAFETY: `bytes` bytes, written before this value was made; the region is ours alone, its descriptor was
+            // SAFETY: `bytes` bytes, written before this value was made. The region is ours alone: its descriptor was
             // given to nobody, and nothing writes it from then on.
             Backing::Copy(region) => unsafe { std::slice::from_raw_parts(region.as_ptr(), self.bytes()) },
         }
     }
 
-    /// What pinning it took.
+    /// The cost of pinning it.
     pub fn report(&self) -> &PinReport {
         &self.report
     }
 
-    /// The context in which it's pinned.
+    /// The context of its registration.
     pub fn context(&self) -> &Arc<Context> {
         self.registered.context()
     }
@@ -312,9 +315,9 @@ impl std::fmt::Debug for PinnedTable {
     }
 }
 
-/// Asks whether there is room, and returns what may yet stand in the way.
+/// Checks for room, and returns the limits that may still interfere.
 fn check_room(options: &PinOptions, bytes: usize, way: PinWay) -> Result<Vec<String>, CudaError> {
-    // Without /proc nothing is known, and a registration that fails says so itself.
+    // Without /proc nothing is known, and a failed registration reports itself.
     let Ok(memory) = HostMemory::read() else { return Ok(Vec::new()) };
     let found = preflight(&options.what, bytes as u64, way, &memory, options.preflight)
         .map_err(|error| CudaError::Preflight(error.to_string()))?;
@@ -338,7 +341,7 @@ fn pin_in_place(
     let from = bytes.as_ptr().wrapping_sub(lead).cast_mut();
     let length = (lead + bytes.len()).next_multiple_of(page);
     let register = |flags| {
-        // SAFETY: whole pages, each of which holds a byte of `bytes` and so is mapped; the owner keeps them so for
+        // SAFETY: whole pages, each of which holds a byte of `bytes` and so is mapped. The owner keeps them mapped for
         // longer than the registration (`Backing::Owner`, after it).
         unsafe { Registered::new(context, from, length, chunk, CU_MEMHOSTREGISTER_DEVICEMAP | flags, what) }
     };
@@ -362,7 +365,7 @@ fn pin_in_place(
     }))
 }
 
-/// Whether a refusal to pin pages in place may be due to those pages, so that others are worth a try.
+/// Whether a refusal to pin pages in place may be due to these pages, so that a copy is worth a try.
 fn may_be_copied(error: &CudaError) -> bool {
     // CUDA_ERROR_INVALID_VALUE, OUT_OF_MEMORY, OPERATING_SYSTEM, HOST_MEMORY_ALREADY_REGISTERED, NOT_PERMITTED,
     // NOT_SUPPORTED.
@@ -381,7 +384,7 @@ fn with_doubts(mut text: String, doubts: &[String]) -> String {
     text
 }
 
-/// Puts what is known of limits, and of the try before, into the refusal of the last try.
+/// Adds the known limits and the earlier attempt to the refusal of the last attempt.
 fn explain_refusal(error: CudaError, before: Option<&str>, doubts: &[String]) -> CudaError {
     match error {
         CudaError::Call { call, code, name, mut doing } => {
@@ -401,7 +404,7 @@ fn copy_of(bytes: &[u8], pages: Pages, what: &str) -> Result<SharedRegion, CudaE
     };
     let region =
         SharedRegion::create_with("uvatrain-table", bytes.len(), pages).map_err(|error| system(&error))?;
-    // Now, so that a lack of memory is an error here and not a SIGBUS in the middle of the copy.
+    // Allocated now, so that a lack of memory is an error here and not a SIGBUS in the middle of the copy.
     region.populate().map_err(|error| system(&error))?;
     // SAFETY: the region has `bytes.len()` zeroed bytes, and nobody else knows of it yet.
     let copy = unsafe { std::slice::from_raw_parts_mut(region.as_ptr(), bytes.len()) };
@@ -418,7 +421,7 @@ fn copy_of(bytes: &[u8], pages: Pages, what: &str) -> Result<SharedRegion, CudaE
     };
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            // A thread that can't be had is one less: this one copies too.
+            // A thread that fails to start is one less: this one copies too.
             let _ = std::thread::Builder::new().name("table-copy".to_owned()).spawn_scoped(scope, work);
         }
         work();

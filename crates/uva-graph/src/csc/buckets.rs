@@ -1,4 +1,4 @@
-//! Records kept apart by bucket, in memory while they fit and in one temporary file beyond that.
+//! Records grouped by bucket: in memory while they fit, beyond that in one temporary file.
 
 use std::fs::File;
 use std::io::Write;
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use crate::GraphError;
 
-/// Bytes that memory is taken in. A multiple of every record's size is used of them.
+/// Granularity of memory in bytes. Each chunk uses the largest multiple of the record size.
 pub(super) const CHUNK_BYTES: usize = 1 << 16;
 
 /// Bytes of the temporary file that are read at a time.
 const READ_BYTES: usize = 4 << 20;
 
-/// Records of one size in so-and-so many buckets, each in the order in which they came.
+/// Records of one size in a fixed number of buckets, each in the order of arrival.
 #[derive(Debug)]
 pub(super) struct Buckets {
     record_bytes: usize,
-    /// What a chunk takes at most: whole records.
+    /// The most bytes that a chunk holds: whole records.
     chunk_bytes: usize,
     chunks: Vec<Vec<Vec<u8>>>,
     chunks_left: usize,
@@ -26,7 +26,7 @@ pub(super) struct Buckets {
     spill: Option<Spill>,
 }
 
-/// The temporary file. It has no name any more, so nothing of it stays, however the process ends.
+/// The temporary file. It is already unlinked, so it disappears however the process ends.
 #[derive(Debug)]
 struct Spill {
     file: File,
@@ -37,14 +37,14 @@ struct Spill {
 }
 
 impl Buckets {
-    /// `count` empty buckets for records of `record_bytes` bytes, of which about `memory` bytes are kept in memory; the
+    /// `count` empty buckets for records of `record_bytes` bytes, of which about `memory` bytes stay in memory. The
     /// rest goes to a file in `directory`.
     pub(super) fn new(directory: &Path, count: usize, record_bytes: usize, memory: u64) -> Buckets {
         Buckets {
             record_bytes,
             chunk_bytes: CHUNK_BYTES / record_bytes * record_bytes,
             chunks: vec![Vec::new(); count],
-            // Every bucket has to have one.
+            // Every bucket needs a chunk.
             chunks_left: usize::try_from(memory / CHUNK_BYTES as u64).unwrap_or(usize::MAX).max(count),
             spare: Vec::new(),
             directory: directory.to_owned(),
@@ -52,7 +52,7 @@ impl Buckets {
         }
     }
 
-    /// Appends a record, which has the right size.
+    /// Appends a record, which must have the right size.
     #[inline]
     pub(super) fn push(&mut self, bucket: usize, record: &[u8]) -> Result<(), GraphError> {
         match self.chunks[bucket].last_mut() {
@@ -106,7 +106,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// Says that no more records come. Where some are in the file, all go there, and the memory is given back.
+    /// Ends the input. If some records are in the file, all others follow, and the memory is freed.
     pub(super) fn seal(&mut self) -> Result<(), GraphError> {
         if self.spill.is_some() {
             self.spill()?;
@@ -144,12 +144,12 @@ impl Buckets {
                 }
             }
         }
-        // What is in memory came last.
+        // The records in memory came last.
         self.chunks[bucket].iter().for_each(|chunk| work(chunk));
         Ok(())
     }
 
-    /// Gives back the memory of a bucket that is done with.
+    /// Frees the memory of a finished bucket.
     pub(super) fn forget(&mut self, bucket: usize) {
         self.chunks[bucket] = Vec::new();
     }

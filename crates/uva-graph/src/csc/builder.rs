@@ -12,20 +12,20 @@ use crate::Progress;
 use crate::names;
 use crate::npy::{NpyType, NpyWriter};
 
-/// Buckets there are at most: enough that one of a large graph fits the caches' neighbourhood while it is sorted, few
-/// enough that each has memory worth writing at once.
+/// The most buckets: enough that a large graph's bucket is sorted within a cache-sized range, few enough that each has
+/// memory worth writing at once.
 const MOST_BUCKETS: u64 = 256;
 
 /// Lists that one task sorts.
 const NODES_PER_TASK: usize = 4096;
 
-/// The least memory that is accepted: a chunk for every bucket, twice, and as much again to sort in.
+/// The least accepted memory: a chunk for every bucket, twice, and as much again for sorting.
 pub(super) const LEAST_MEMORY: u64 = 4 * MOST_BUCKETS * CHUNK_BYTES as u64;
 
 /// Builds the lists of all nodes, in two halves: [`push`](CscBuilder::push) every edge, then
 /// [`finish`](CscBuilder::finish).
 ///
-/// Half of the memory holds edges before they go to the temporary file, the other half the lists that are being sorted.
+/// Half of the memory holds edges before they go to the temporary file. The other half holds the lists being sorted.
 #[derive(Debug)]
 pub struct CscBuilder {
     directory: PathBuf,
@@ -61,12 +61,11 @@ impl NeighbourId for i64 {
 }
 
 impl CscBuilder {
-    /// For a graph of `nodes` nodes whose lists are written to `directory`, which also takes the temporary file.
-    /// `weighted` edges have a weight each, which only unchanged edges can keep. `memory` is in bytes, for all of the
-    /// work.
+    /// For a graph of `nodes` nodes. The lists are written to `directory`, which also takes the temporary file. With
+    /// `weighted`, each edge has a weight; only unchanged edges can keep it. `memory` is in bytes, for all of the work.
     ///
     /// # Errors
-    /// Where `memory` is less than `LEAST_MEMORY`.
+    /// If `memory` is less than `LEAST_MEMORY`.
     pub fn new(
         directory: &Path,
         nodes: u64,
@@ -88,12 +87,12 @@ impl CscBuilder {
         Ok(CscBuilder { directory, nodes, changes, weighted, memory, shift, narrow, buckets })
     }
 
-    /// Takes an edge, with the changes that were asked for. Both ends are below the number of nodes; an edge without a
-    /// weight has any.
+    /// Adds an edge, after the requested changes. Both ends are below the number of nodes. The weight of an unweighted
+    /// edge is ignored.
     #[inline]
     pub fn push(&mut self, source: u64, destination: u64, weight: f32) -> Result<(), GraphError> {
         if source == destination {
-            // Those that are added come with the lists; a self-loop is its own other direction.
+            // Added self-loops come with the lists. A self-loop is its own reverse edge.
             return match self.changes.self_loops {
                 SelfLoops::Keep => self.put(source, destination, weight),
                 SelfLoops::Add | SelfLoops::Remove => Ok(()),
@@ -123,10 +122,10 @@ impl CscBuilder {
         self.buckets.push(bucket, &record[..length])
     }
 
-    /// Writes the lists, ids in 32 bits where they fit, and returns how many edges there are.
+    /// Writes the lists, with 32-bit ids if they fit, and returns the number of edges.
     ///
     /// # Errors
-    /// Where the system refuses to write or read, or one node has more in-neighbours than the memory holds.
+    /// If the system refuses to write or read, or one node has more in-neighbours than the memory holds.
     pub fn finish(self, progress: &dyn Fn(Progress)) -> Result<u64, GraphError> {
         if self.nodes > i32::MAX as u64 { self.write::<i64>(progress) } else { self.write::<i32>(progress) }
     }
@@ -157,7 +156,8 @@ impl CscBuilder {
         Ok(lists.edges)
     }
 
-    /// Sorts a bucket and appends its lists; in several runs of nodes, each read anew, where it is too large for one.
+    /// Sorts a bucket and appends its lists. A bucket too large for memory takes several runs of nodes, each with a
+    /// pass of its own.
     fn write_bucket<I: NeighbourId>(&self, bucket: u64, lists: &mut Lists<I>) -> Result<(), GraphError> {
         let first = bucket << self.shift;
         let nodes = (self.nodes - first).min(1 << self.shift) as usize;
@@ -197,7 +197,7 @@ impl CscBuilder {
         degrees: &[u64],
         lists: &mut Lists<I>,
     ) -> Result<(), GraphError> {
-        // Where each list starts; while it is filled, where its next entry goes.
+        // The start of each list; while the lists are filled, the position of the next entry.
         let mut next = Vec::with_capacity(degrees.len() + 1);
         let mut edges = 0;
         next.push(0);
@@ -305,7 +305,7 @@ fn for_each_list<I: Send>(starts: &[usize], ids: &mut [I], work: impl Fn(&mut [I
     });
 }
 
-/// Keeps the first of equal neighbours in each list, which ascends.
+/// Keeps the first of equal neighbours in each list, which is sorted.
 fn deduplicate<I: Copy + PartialEq>(starts: &mut [usize], ids: &mut Vec<I>) {
     let mut kept = 0;
     let mut start = 0;

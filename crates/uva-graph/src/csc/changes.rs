@@ -1,6 +1,6 @@
-//! What may be changed about edges on their way into lists.
+//! Changes to edges on their way into lists.
 
-/// What to do with edges from a node to itself.
+/// Treatment of self-loops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SelfLoops {
     /// Leave them as they are.
@@ -12,7 +12,7 @@ pub enum SelfLoops {
 }
 
 impl SelfLoops {
-    /// The choice that `name` means: `keep`, `add` or `remove`.
+    /// Parses `keep`, `add` or `remove`.
     pub fn from_name(name: &str) -> Option<SelfLoops> {
         Some(match name {
             "keep" => SelfLoops::Keep,
@@ -23,14 +23,14 @@ impl SelfLoops {
     }
 }
 
-/// What to change about the edges.
+/// The changes to the edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Changes {
     /// Give every edge its other direction.
     pub symmetrise: bool,
-    /// Keep one of edges with equal ends.
+    /// Keep one of several equal edges.
     pub deduplicate: bool,
-    /// What to do with edges from a node to itself.
+    /// Treatment of self-loops.
     pub self_loops: SelfLoops,
 }
 

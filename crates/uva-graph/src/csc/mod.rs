@@ -1,9 +1,9 @@
-//! Edges turned into compressed sparse columns, in memory that is bounded by the caller.
+//! Builds compressed sparse columns from edges, in memory bounded by the caller.
 //!
-//! Edges go into `buckets` of nodes that follow each other, by destination. What does not fit the memory is written
-//! to one temporary file. When all are there, [`CscBuilder::finish`] takes bucket after bucket, sorts it by a counting
-//! sort, and appends it to `indptr.npy`, `indices.npy` and `weight.npy`. So the source is read once, in its own order,
-//! and edges of one destination keep that order.
+//! Edges go into `buckets` of consecutive nodes, by destination. Edges that exceed the memory are written to one
+//! temporary file. At the end, [`CscBuilder::finish`] takes bucket after bucket, sorts it by a counting sort, and
+//! appends it to `indptr.npy`, `indices.npy` and `weight.npy`. So the source is read once, in its own order, and edges
+//! of one destination keep that order.
 
 mod buckets;
 mod builder;

@@ -1,4 +1,4 @@
-//! A `.npy` file mapped and used in place.
+//! A mapped `.npy` file, used in place.
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -9,7 +9,7 @@ use uva_mem::MappedFile;
 use super::header::{Header, NpyType};
 use crate::GraphError;
 
-/// What is wrong with an array, beyond its header.
+/// Faults of an array beyond its header.
 #[derive(Debug, thiserror::Error)]
 enum ArrayProblem {
     #[error(
@@ -42,8 +42,8 @@ impl NpyArray {
     /// Maps the file and reads its header.
     ///
     /// # Errors
-    /// Where it cannot be opened, its header is malformed or not supported (see the module of this crate on headers),
-    /// or the file is shorter or longer than the header says.
+    /// If it cannot be opened, its header is malformed or not supported (see the module of this crate on headers), or
+    /// the file is shorter or longer than the header says.
     pub fn open(path: &Path) -> Result<NpyArray, GraphError> {
         let file = MappedFile::open(path).map_err(GraphError::io(path, "open"))?;
         let header = Header::parse(file.bytes()).map_err(|e| GraphError::invalid(path, e))?;
@@ -66,7 +66,7 @@ impl NpyArray {
         Ok(NpyArray { file, header })
     }
 
-    /// Where the file is.
+    /// The file's path.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
@@ -76,7 +76,7 @@ impl NpyArray {
         &self.file
     }
 
-    /// What the header says.
+    /// The header.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -96,10 +96,10 @@ impl NpyArray {
         &self.file.bytes()[self.header.data_offset..]
     }
 
-    /// The elements, where their type is `kind`.
+    /// The elements, if their type is `kind`.
     ///
     /// # Errors
-    /// Where the type is another, or the elements are not aligned in the file.
+    /// If the type is another, or the elements are not aligned in the file.
     pub fn elements<T: AnyBitPattern>(&self, kind: NpyType) -> Result<&[T], GraphError> {
         if self.header.kind != kind {
             return Err(self.wrong_type(kind.name()));
@@ -110,19 +110,19 @@ impl NpyArray {
         })
     }
 
-    /// The error that says which types would do.
+    /// The error that lists the accepted types.
     pub fn wrong_type(&self, wanted: impl Into<String>) -> GraphError {
         GraphError::invalid(self.path(), ArrayProblem::Type { found: self.kind(), wanted: wanted.into() })
     }
 
-    /// The error that says which shape would do.
+    /// The error that describes the accepted shape.
     pub fn wrong_shape(&self, wanted: impl Into<String>) -> GraphError {
         let found = self.shape().to_vec();
         GraphError::invalid(self.path(), ArrayProblem::Shape { found, wanted: wanted.into() })
     }
 }
 
-/// A `.npy` file whose elements have been found to be `T`s, aligned.
+/// A `.npy` file whose elements were found to be aligned `T`s.
 #[derive(Debug)]
 pub(crate) struct TypedArray<T> {
     array: NpyArray,
@@ -130,7 +130,7 @@ pub(crate) struct TypedArray<T> {
 }
 
 impl<T: AnyBitPattern> TypedArray<T> {
-    /// Takes `array` where its elements are of type `kind` and aligned for `T`.
+    /// Takes `array` if its elements are of type `kind` and aligned for `T`.
     pub(crate) fn new(array: NpyArray, kind: NpyType) -> Result<TypedArray<T>, GraphError> {
         array.elements::<T>(kind)?;
         Ok(TypedArray { array, element: PhantomData })
@@ -142,7 +142,7 @@ impl<T: AnyBitPattern> TypedArray<T> {
         bytemuck::cast_slice(self.array.bytes())
     }
 
-    /// The array as it is in the file.
+    /// The array as stored in the file.
     pub(crate) fn array(&self) -> &NpyArray {
         &self.array
     }

@@ -1,8 +1,8 @@
 //! The header of a `.npy` file, versions 1 and 2.
 //!
-//! The header is a Python literal. It is read by a small parser for exactly that literal, which evaluates nothing.
-//! Layout: `\x93NUMPY`, major, minor, header length (u16 in version 1, u32 in version 2, little-endian), then
-//! `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`, padded with spaces, closed by a newline.
+//! The header is a Python literal. A small parser reads exactly that literal and evaluates nothing. Layout:
+//! `\x93NUMPY`, major, minor, header length (u16 in version 1, u32 in version 2, little-endian), then `{'descr': '<f4',
+//! 'fortran_order': False, 'shape': (3, 4), }`, padded with spaces, closed by a newline.
 
 use std::fmt;
 
@@ -10,8 +10,7 @@ use crate::quote::shown;
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// numpy itself refuses headers longer than 10,000 characters; structured types, which we refuse anyway, are the
-/// only ones that come near.
+/// numpy itself refuses headers longer than 10,000 characters. Only structured types come near, which we refuse anyway.
 const LONGEST_HEADER: usize = 64 * 1024;
 
 /// More axes than numpy allows.
@@ -64,7 +63,7 @@ impl NpyType {
         }
     }
 
-    /// What `descr` says in a file.
+    /// Its `descr` in a file.
     pub fn descr(self) -> &'static str {
         match self {
             NpyType::Bool => "|b1",
@@ -116,7 +115,7 @@ impl fmt::Display for NpyType {
     }
 }
 
-/// What is wrong with a header. Offsets count from the start of the file.
+/// Faults of a header. Offsets count from the start of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum HeaderProblem {
@@ -147,7 +146,7 @@ pub enum HeaderProblem {
 }
 
 impl HeaderProblem {
-    /// How long the header is at least, where more of it has to be looked at to tell what is wrong, if anything.
+    /// The minimum length of the header, if more bytes are needed to check it.
     pub fn bytes_needed(&self) -> Option<usize> {
         match self {
             HeaderProblem::Truncated { needed, .. } => Some(*needed),
@@ -156,7 +155,7 @@ impl HeaderProblem {
     }
 }
 
-/// What a `.npy` header says.
+/// The content of a `.npy` header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// The element type.
@@ -204,7 +203,8 @@ impl Header {
         let fortran = literal.fortran_order.ok_or(HeaderProblem::MissingKey { key: "fortran_order" })?;
         let shape = literal.shape.ok_or(HeaderProblem::MissingKey { key: "shape" })?;
         let kind = NpyType::from_descr(&descr)?;
-        // One axis, or axes of length 1, look the same either way round; numpy marks such arrays C order itself.
+        // A single axis, or axes of length 1, have the same layout in both orders; numpy marks such arrays C order
+        // itself.
         if fortran && shape.iter().filter(|&&axis| axis > 1).count() > 1 {
             return Err(HeaderProblem::FortranOrder);
         }
@@ -227,7 +227,7 @@ impl Header {
         self.shape.iter().product()
     }
 
-    /// How many bytes the elements take. Reading the header has checked that this does not overflow.
+    /// The size of the elements in bytes. Reading the header has checked that this does not overflow.
     pub fn data_bytes(&self) -> usize {
         self.elements() * self.kind.bytes()
     }
@@ -279,7 +279,7 @@ impl Parser<'_> {
         Ok(literal)
     }
 
-    /// `'<f4'`, or the list of a structured type, which is named and then refused.
+    /// `'<f4'`, or the list of a structured type, which is named in the refusal.
     fn descr(&mut self) -> Result<String, HeaderProblem> {
         self.skip_space();
         if self.text.get(self.at) == Some(&b'[') {
@@ -301,7 +301,7 @@ impl Parser<'_> {
             return Err(self.syntax("the end of a quoted string"));
         };
         let inner = &rest[..length];
-        // An escape never occurs in the strings a header of a plain array has.
+        // The header of a plain array never contains an escape in a string.
         if inner.iter().any(|&c| c == b'\\' || !(b' '..=b'~').contains(&c)) {
             return Err(self.syntax("a string of plain characters"));
         }

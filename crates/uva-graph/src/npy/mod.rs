@@ -1,6 +1,6 @@
 //! `.npy` arrays: headers, mapped reading, streamed writing.
 //!
-//! Versions 1 and 2, little-endian, C order. Everything else is refused with what was found and what would do.
+//! Versions 1 and 2, little-endian, C order. Everything else is refused, with the value found and the accepted ones.
 
 mod array;
 mod header;

@@ -1,4 +1,4 @@
-//! Arrays written as a stream, so that one larger than memory can be made.
+//! Streamed writing, so that arrays can be larger than memory.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -9,15 +9,15 @@ use bytemuck::NoUninit;
 use super::header::NpyType;
 use crate::GraphError;
 
-/// Bytes kept for the header: a multiple of 64, as numpy aligns, with room for two axes of 20 digits each.
+/// Bytes reserved for the header: a multiple of 64, as numpy aligns, with room for two axes of 20 digits each.
 const HEADER_BYTES: usize = 128;
 
-/// Bytes written at once, at a multiple of as many. A file system that can then keeps them in one page of this size,
-/// and whoever maps the file has them on one, which is what random reads of a large array wait for otherwise: sampling
+/// Size and alignment of each write. A file system that is able to then keeps each piece in one page of this
+/// size, and mappings of the file use that page. Random reads of a large array wait less with such pages: sampling
 /// 15,10,5 from 124 M edges took 21.5 ms a batch on 4 KiB pages and 19.3 ms on these (ext4, Linux 6.18, page cache).
 const PIECE_BYTES: usize = 2 << 20;
 
-/// What a caller did wrong with a writer. A bug of the caller, told as an error so that no half array is left behind.
+/// Misuse of a writer. It is a bug of the caller, reported as an error so that no half-written array stays.
 #[derive(Debug, thiserror::Error)]
 enum WriterProblem {
     #[error("elements of {found} bytes were written to an array of {kind}")]
@@ -28,13 +28,13 @@ enum WriterProblem {
     HeaderSpace { shape: Vec<u64> },
 }
 
-/// Writes one `.npy` file, version 1, row after row. The number of rows need not be known: the header is written last,
-/// into space that was left for it. A file that [`finish`](Self::finish) was not called on is not an array yet.
+/// Writes one `.npy` file, version 1, row after row. The number of rows need not be known in advance: the header is
+/// written last, into reserved space. Without [`finish`](Self::finish) the file is not a valid array.
 #[derive(Debug)]
 pub struct NpyWriter {
     path: PathBuf,
     file: File,
-    /// What is written but does not fill a piece yet: less than [`PIECE_BYTES`], and the file ends at a multiple of it.
+    /// Written data that does not fill a piece yet: less than [`PIECE_BYTES`]. The file ends at a multiple of that.
     rest: Vec<u8>,
     kind: NpyType,
     row_shape: Vec<usize>,
@@ -45,13 +45,13 @@ impl NpyWriter {
     /// Creates the file at `path`, which must not exist, for rows of shape `row_shape` (`[]`: each row is one element).
     ///
     /// # Errors
-    /// Where the file exists or cannot be created.
+    /// If the file exists or cannot be created.
     pub fn create(path: &Path, kind: NpyType, row_shape: &[usize]) -> Result<NpyWriter, GraphError> {
         let file = File::create_new(path).map_err(GraphError::io(path, "create"))?;
         Ok(NpyWriter::onto(file, path, kind, row_shape))
     }
 
-    /// The same onto a file that is open for writing and empty; errors call it `path`.
+    /// The same for an empty file open for writing; errors call it `path`.
     pub fn onto(file: File, path: &Path, kind: NpyType, row_shape: &[usize]) -> NpyWriter {
         let rest = vec![0; HEADER_BYTES];
         NpyWriter { path: path.to_owned(), file, rest, kind, row_shape: row_shape.to_vec(), written: 0 }
@@ -60,7 +60,7 @@ impl NpyWriter {
     /// Appends elements. They may be any number, not only whole rows.
     ///
     /// # Errors
-    /// Where the system refuses to write them, or they have another size than the array's elements.
+    /// If the system refuses to write them, or their size is not that of the array's elements.
     pub fn write<T: NoUninit>(&mut self, elements: &[T]) -> Result<(), GraphError> {
         let found = size_of::<T>();
         if found != self.kind.bytes() {
@@ -73,7 +73,7 @@ impl NpyWriter {
     /// Appends elements as bytes, little-endian.
     ///
     /// # Errors
-    /// Where the system refuses to write them.
+    /// If the system refuses to write them.
     pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), GraphError> {
         self.write_pieces(bytes).map_err(GraphError::io(&self.path, "write"))?;
         self.written += bytes.len() as u64;
@@ -97,19 +97,18 @@ impl NpyWriter {
         Ok(())
     }
 
-    /// Writes the header and returns how many rows there are. The bytes reach the disk when the directory they are in
-    /// is committed.
+    /// Writes the header and returns the number of rows. The bytes reach the disk when their directory is committed.
     ///
     /// # Errors
-    /// Where the system refuses to write, or the last row is not whole.
+    /// If the system refuses to write, or the last row is incomplete.
     pub fn finish(self) -> Result<u64, GraphError> {
         self.write_header(None)
     }
 
-    /// The same where rows may be of no bytes, and so cannot be counted: `rows` says how many there are.
+    /// The same for rows that may have no bytes, and so cannot be counted: `rows` is their number.
     ///
     /// # Errors
-    /// As [`finish`](Self::finish), and where it is another number of rows that was written.
+    /// As [`finish`](Self::finish), and if the number of rows written differs.
     pub fn finish_with_rows(self, rows: u64) -> Result<(), GraphError> {
         self.write_header(Some(rows)).map(drop)
     }
@@ -145,10 +144,10 @@ impl NpyWriter {
     }
 }
 
-/// A whole array at once.
+/// Writes a whole array at once.
 ///
 /// # Errors
-/// Where the file exists or cannot be written, or the elements are no whole number of rows.
+/// If the file exists or cannot be written, or the elements are not a whole number of rows.
 pub fn write_array<T: NoUninit>(
     path: &Path,
     kind: NpyType,

@@ -1,4 +1,4 @@
-//! Lists moved to their nodes' new places.
+//! Moves lists to their nodes' new places.
 
 use std::ops::Range;
 
@@ -6,14 +6,14 @@ use rayon::prelude::*;
 
 use super::NodeOrder;
 
-/// Entries that one task moves. By entries, not by nodes, so that a hub's list is shared among threads too.
+/// Entries that one task moves. Tasks are split by entries, not by nodes, so that threads share a hub's list too.
 const CHUNK: usize = 1 << 16;
 
-/// Writes where each list starts and ends in the new order: `out` has one entry more than there are nodes.
+/// Writes the bounds of the lists in the new order: `out` has one entry more than there are nodes.
 pub(super) fn write_ends(indptr: &[i64], order: &NodeOrder, out: &mut [i64]) {
     let Some((start, ends)) = out.split_first_mut() else { return };
     *start = 0;
-    // The lengths are fetched from all over the graph, in parallel; adding them up runs through memory once.
+    // Fetching the lengths is random access, so it runs in parallel; adding them up is one pass through memory.
     super::order::by_place(order, 0, ends, |node| indptr[node + 1] - indptr[node]);
     let mut end = 0;
     for length in ends {
@@ -24,7 +24,7 @@ pub(super) fn write_ends(indptr: &[i64], order: &NodeOrder, out: &mut [i64]) {
 
 /// Both sides of a move.
 pub(super) struct Lists<'a> {
-    /// Ends of the lists as they are.
+    /// Ends of the lists in the old order.
     pub(super) from: &'a [i64],
     /// Ends in the new order, from [`write_ends`].
     pub(super) to: &'a [i64],
@@ -32,10 +32,10 @@ pub(super) struct Lists<'a> {
 }
 
 impl Lists<'_> {
-    /// Writes entries `range` of the new order, each as `change` makes it of the entry in `values`; in parallel.
+    /// Writes entries `range` of the new order: `change` maps each entry of `values`. Runs in parallel.
     ///
     /// # Errors
-    /// The position in `values` of the first entry of the new order that `change` makes nothing of.
+    /// The position in `values` of the first entry, in the new order, for which `change` has no result.
     pub(super) fn write<T: Copy + Sync, U: Send>(
         &self,
         range: Range<usize>,

@@ -1,4 +1,4 @@
-//! Which node comes at which place.
+//! The order of the nodes.
 
 use rayon::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::GraphError;
 /// Values that one task moves.
 const CHUNK: usize = 1 << 16;
 
-/// Numbers below some bound, in 32 bits each where that bound allows.
+/// Numbers below some bound, in 32 bits each if that bound allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Compact {
     U32(Vec<u32>),
@@ -61,7 +61,7 @@ pub struct NodeOrder {
 }
 
 impl NodeOrder {
-    /// Every node at the place that its id says.
+    /// Every node at the place given by its id.
     #[must_use]
     pub fn identity(nodes: usize) -> NodeOrder {
         let mut order = Compact::zeros(nodes);
@@ -71,11 +71,11 @@ impl NodeOrder {
         NodeOrder { nodes: order, identity: true }
     }
 
-    /// The nodes of `first` in front, in that order, all others behind them in ascending order. `nodes` is how many
-    /// there are in the graph.
+    /// The nodes of `first` in front, in that order, then all others in ascending order. `nodes` is the number of nodes
+    /// in the graph.
     ///
     /// # Errors
-    /// Where `first` names a node that is not there, or one twice.
+    /// If `first` names a node that does not exist, or one twice.
     pub fn from_first(nodes: usize, first: &[i64]) -> Result<NodeOrder, GraphError> {
         let refuse = |message: String| GraphError::usage("the order of nodes", message);
         let mut order = Compact::zeros(nodes);
@@ -98,7 +98,7 @@ impl NodeOrder {
                 place += 1;
             }
         }
-        // Those behind ascend, so nothing moved exactly where the first ones are at home.
+        // The others ascend, so nothing moved if and only if the first ones are at their own places.
         let identity = first.iter().enumerate().all(|(place, &node)| node == place as i64);
         Ok(NodeOrder { nodes: order, identity })
     }
@@ -124,7 +124,7 @@ impl NodeOrder {
     /// The node at `place`.
     ///
     /// # Panics
-    /// Where `place` is not below [`len`](Self::len).
+    /// If `place` is not below [`len`](Self::len).
     #[inline]
     #[must_use]
     pub fn node(&self, place: usize) -> usize {
@@ -136,11 +136,11 @@ impl NodeOrder {
         (0..self.len()).map(|place| self.nodes.get(place) as i64)
     }
 
-    /// The other way round: where each node went. As many bytes again as the order itself.
+    /// The inverse: the place of each node. It takes as many bytes again as the order itself.
     #[must_use]
     pub fn places(&self) -> Places {
         let mut places = Compact::zeros(self.len());
-        // A scatter: every write goes somewhere else, so threads would mostly share cache lines and wait on memory.
+        // A scatter: every write goes to another place, so threads would mostly share cache lines and wait on memory.
         for place in 0..self.len() {
             places.set(self.nodes.get(place), place);
         }
@@ -156,7 +156,7 @@ impl Places {
     /// The place of `node`.
     ///
     /// # Panics
-    /// Where `node` is no node of the order.
+    /// If `node` is no node of the order.
     #[inline]
     #[must_use]
     pub fn of(&self, node: i64) -> usize {
@@ -164,7 +164,7 @@ impl Places {
         self.0.get(node as usize)
     }
 
-    /// The place of `node`; `None` where the order has no such node.
+    /// The place of `node`; `None` if the order has no such node.
     #[inline]
     #[must_use]
     pub fn find(&self, node: i64) -> Option<usize> {
@@ -174,7 +174,7 @@ impl Places {
     /// Writes the place of every node of `nodes`, in parallel.
     ///
     /// # Errors
-    /// The first position in `nodes` where there is no node.
+    /// The first position in `nodes` that holds no node.
     pub(super) fn of_all(&self, nodes: &[i64], out: &mut [i64]) -> Result<(), usize> {
         let chunks = out.par_chunks_mut(CHUNK).zip(nodes.par_chunks(CHUNK)).enumerate();
         let wrong = chunks.find_map_first(|(chunk, (out, nodes))| {

@@ -1,4 +1,4 @@
-//! A graph in another order, in one region of memory that the caller provides: several processes can share it.
+//! A reordered graph in one region of memory provided by the caller, so that several processes can share it.
 
 use std::ops::Range;
 
@@ -8,15 +8,20 @@ use super::order::by_place;
 use super::write::{check_length, original_id};
 use crate::{Csc, Dataset, GraphError, Indices, Split};
 
-/// Where every array starts: a cache line, and half of what a GPU reads at once.
+/// The alignment of every array: a cache line, and half of a GPU's read.
 const ALIGNMENT: usize = 64;
 
-/// Where the arrays of a reordered graph lie in a region. A function of the dataset alone, so every process that opens
-/// the same one computes the same layout.
+/// The layout of a reordered graph in a region. It depends on the dataset alone, so every process that opens the same
+/// one computes the same layout.
 ///
-/// The region holds, each from a multiple of 64 bytes: `indptr`, 64-bit; the neighbours, 32-bit below 2³¹ nodes and
-/// 64-bit from there on, whatever the file has; for every place the dataset's id of the node there, and its original
-/// id where that is another (the dataset has an `orig_id.npy`); the three splits. Ids within the region are places.
+/// The region holds these arrays, each aligned to 64 bytes:
+/// - `indptr`, 64-bit
+/// - the neighbours: 32-bit below 2³¹ nodes and 64-bit from there on, independent of the file's width
+/// - for every place, the dataset's id of its node
+/// - for every place, the original id of its node, if the dataset has an `orig_id.npy`
+/// - the three splits
+///
+/// Ids within the region are places.
 ///
 /// ```
 /// use uva_graph::reorder::{NodeOrder, ReorderedLayout};
@@ -49,7 +54,7 @@ pub struct ReorderedLayout {
     /// Whether neighbours take 4 bytes.
     narrow: bool,
     to_dataset: Range<usize>,
-    /// Only where the dataset has original ids of its own.
+    /// Only if the dataset has original ids of its own.
     original_ids: Option<Range<usize>>,
     splits: [Range<usize>; 3],
     bytes: usize,
@@ -58,7 +63,7 @@ pub struct ReorderedLayout {
 /// A reordered graph in a region.
 #[derive(Debug, Clone, Copy)]
 pub struct ReorderedView<'a> {
-    /// The graph; nodes and neighbours are places. Its original ids are those that random keys and hashes use.
+    /// The graph; nodes and neighbours are places. Its original ids are the ones used by random keys and hashes.
     pub csc: Csc<'a>,
     /// The dataset's id of the node at each place.
     pub to_dataset: &'a [i64],
@@ -74,13 +79,13 @@ impl<'a> ReorderedView<'a> {
 }
 
 impl ReorderedLayout {
-    /// The layout for `dataset`, in whatever order.
+    /// The layout for `dataset`, in any order.
     #[must_use]
     pub fn new(dataset: &Dataset) -> ReorderedLayout {
         let (nodes, edges) = (dataset.nodes(), dataset.edges());
         let narrow = nodes <= i32::MAX as usize;
         let mut end = 0_usize;
-        // Every array is in a mapped file already, in no less space, so the sums stay far from overflow.
+        // Every array already lies in a mapped file of at least this size, so the sums stay far from overflow.
         let mut take = |bytes: usize| {
             let start = end.next_multiple_of(ALIGNMENT);
             end = start + bytes;
@@ -95,41 +100,41 @@ impl ReorderedLayout {
         ReorderedLayout { nodes, indptr, indices, narrow, to_dataset, original_ids, splits, bytes }
     }
 
-    /// How large the region has to be, in bytes; a multiple of 64.
+    /// The size of the region in bytes; a multiple of 64.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Where `indptr` lies in the region: int64, one a node and one more.
+    /// The offset of `indptr` in the region: int64, one per node and one more.
     #[must_use]
     pub fn indptr_range(&self) -> Range<usize> {
         self.indptr.clone()
     }
 
-    /// Where `indices` lies in the region: integers of [`id_bytes`](Self::id_bytes).
+    /// The offset of `indices` in the region: integers of [`id_bytes`](Self::id_bytes).
     #[must_use]
     pub fn indices_range(&self) -> Range<usize> {
         self.indices.clone()
     }
 
-    /// Bytes that one neighbour takes: 4 or 8.
+    /// Bytes per neighbour: 4 or 8.
     #[must_use]
     pub fn id_bytes(&self) -> usize {
         if self.narrow { 4 } else { 8 }
     }
 
-    /// Writes the graph of `dataset` in `order` into `region`, with the current rayon pool. Beside the region it holds
+    /// Writes the graph of `dataset` in `order` into `region`, with the current rayon pool. Besides the region it takes
     /// as much memory as the order: 4 bytes a node, 8 from 2³² nodes on.
     ///
     /// # Errors
-    /// Where the order is of another number of nodes, or the region is of another size than
-    /// [`bytes`](Self::bytes) or starts at no multiple of 8. Where an id of the dataset is no node, which nobody may
-    /// have looked at before: a stamp can be older than the file.
+    /// - If the order has another number of nodes.
+    /// - If the region has another size than [`bytes`](Self::bytes) or is not aligned to 8 bytes.
+    /// - If an id of the dataset is no node. This may be the first check, because a stamp can be older than the file.
     ///
     /// # Panics
-    /// Where `dataset` is not the layout's, or was opened with [`Verify::HeadersOnly`](crate::Verify::HeadersOnly) and
-    /// its `indptr` is wrong.
+    /// If `dataset` is not the layout's, or was opened with [`Verify::HeadersOnly`](crate::Verify::HeadersOnly) and its
+    /// `indptr` is wrong.
     pub fn fill(&self, dataset: &Dataset, order: &NodeOrder, region: &mut [u8]) -> Result<(), GraphError> {
         assert_eq!(*self, ReorderedLayout::new(dataset), "the layout is of another dataset");
         check_length(dataset, order)?;
@@ -137,7 +142,7 @@ impl ReorderedLayout {
         let places = order.places();
         let csc = dataset.csc();
 
-        // The arrays in the order in which they lie, each cut off the front of what is left.
+        // The arrays in the order of the layout, each split off the front of the rest.
         let (mut rest, mut cut) = (region, 0);
         let mut array = |range: &Range<usize>| {
             let (_, from_start) = std::mem::take(&mut rest).split_at_mut(range.start - cut);
@@ -184,10 +189,10 @@ impl ReorderedLayout {
         Ok(())
     }
 
-    /// The graph in `region`, which [`fill`](Self::fill) has written, in this process or another.
+    /// The graph in `region`, written by [`fill`](Self::fill) in this process or another.
     ///
     /// # Errors
-    /// Where the region is of another size than [`bytes`](Self::bytes) or starts at no multiple of 8.
+    /// If the region has another size than [`bytes`](Self::bytes) or is not aligned to 8 bytes.
     pub fn view<'a>(&self, region: &'a [u8]) -> Result<ReorderedView<'a>, GraphError> {
         self.check_region(region)?;
         let longs = |range: &Range<usize>| -> &'a [i64] { bytemuck::cast_slice(&region[range.clone()]) };
@@ -201,7 +206,7 @@ impl ReorderedLayout {
                 } else {
                     Indices::I64(bytemuck::cast_slice(ids))
                 },
-                // A dataset that was never reordered before has its own ids as the original ones.
+                // In a dataset that was never reordered, the original ids are its own ids.
                 original_ids: Some(self.original_ids.as_ref().map_or(to_dataset, longs)),
             },
             to_dataset,
@@ -215,7 +220,7 @@ impl ReorderedLayout {
             let (found, wanted, nodes) = (region.len(), self.bytes, self.nodes);
             return refuse(format!("it has {found} bytes, a graph of {nodes} nodes needs {wanted}"));
         }
-        // The offsets are multiples of 64, so the start decides.
+        // The offsets are multiples of 64, so the start decides the alignment.
         if !(region.as_ptr() as usize).is_multiple_of(align_of::<i64>()) {
             return refuse(format!("it starts at {:p}, which is no multiple of 8", region.as_ptr()));
         }

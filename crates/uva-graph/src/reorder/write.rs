@@ -1,4 +1,4 @@
-//! A dataset written in another order.
+//! Writes a dataset in another order.
 
 use std::path::Path;
 use std::time::Instant;
@@ -21,19 +21,22 @@ const ROWS_PER_TASK: usize = 256;
 
 /// Writes `dataset` with its nodes in `order` to the directory `out`, which must not exist.
 ///
-/// Every array moves along: lists (their neighbours renumbered, in the order they had, in the width they had),
-/// weights, feature rows, labels, splits (the same nodes at the same positions, renumbered). `orig_id.npy` says which
-/// id each node had, the one before the first reordering where there was one; `meta.json` is copied. `progress` is
-/// called now and then, from this thread; the work is done by the current rayon pool.
+/// Every array is reordered:
+/// - lists: their neighbours are renumbered, and keep their order and width
+/// - weights, feature rows and labels: moved with their lists and nodes
+/// - splits: the same nodes at the same positions, renumbered
 ///
-/// Beside about 64 MiB of output, 16 bytes a node are held in memory (24 from 2³² nodes on).
+/// `orig_id.npy` holds each node's previous id, or, if there is one, the id before the first reordering. `meta.json` is
+/// copied. `progress` is called now and then, from this thread; the current rayon pool does the work.
+///
+/// Besides about 64 MiB of output, it holds 16 bytes a node in memory (24 from 2³² nodes on).
 ///
 /// # Errors
-/// Where the order is of another number of nodes, an id of the dataset is no node (its stamp is older than the file),
-/// `out` exists, or the system refuses to write; nothing is left behind then.
+/// If the order has another number of nodes, an id of the dataset is no node (its stamp is older than the file), `out`
+/// exists, or the system refuses to write. Nothing is left behind then.
 ///
 /// # Panics
-/// Where the dataset was opened with [`Verify::HeadersOnly`](crate::Verify::HeadersOnly) and its `indptr` is wrong.
+/// If the dataset was opened with [`Verify::HeadersOnly`](crate::Verify::HeadersOnly) and its `indptr` is wrong.
 pub fn write_reordered(
     dataset: &Dataset,
     order: &NodeOrder,
@@ -45,7 +48,7 @@ pub fn write_reordered(
     Ok(summary)
 }
 
-/// The same, up to where it would get its name: for more files that are to appear with it, or not at all.
+/// The same, but not yet renamed to `out`: for callers that add files to the dataset before it appears.
 ///
 /// # Errors
 /// As [`write_reordered`].
@@ -83,7 +86,7 @@ pub fn stage_reordered(
     Ok((staged, summary))
 }
 
-/// Refuses an order that cannot be this dataset's.
+/// Refuses an order that does not fit this dataset.
 pub(super) fn check_length(dataset: &Dataset, order: &NodeOrder) -> Result<(), GraphError> {
     if order.len() == dataset.nodes() {
         return Ok(());
@@ -95,7 +98,7 @@ pub(super) fn check_length(dataset: &Dataset, order: &NodeOrder) -> Result<(), G
     ))
 }
 
-/// One dataset on its way into another order.
+/// One dataset while it is reordered.
 struct Copy<'a> {
     dataset: &'a Dataset,
     order: &'a NodeOrder,
@@ -114,7 +117,7 @@ impl Copy<'_> {
         let places = &self.places;
         match csc.indices {
             Indices::I32(ids) => self.entries(&lists, "edges", names::INDICES, NpyType::I32, ids, |id| {
-                // A place is below the number of nodes, as the id was that fitted.
+                // A place is below the number of nodes, so it fits wherever the id did.
                 places.find(id.into()).map(|place| place as i32)
             })?,
             Indices::I64(ids) => self.entries(&lists, "edges", names::INDICES, NpyType::I64, ids, |id| {
@@ -127,7 +130,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Writes an array with one value an edge.
+    /// Writes an array with one value per edge.
     fn entries<T: bytemuck::NoUninit + Default + Send + Sync>(
         &self,
         lists: &Lists<'_>,
@@ -149,7 +152,7 @@ impl Copy<'_> {
         writer.finish().map(drop)
     }
 
-    /// Writes an array with one row a node.
+    /// Writes an array with one row per node.
     fn rows(
         &self,
         stage: &'static str,
@@ -201,7 +204,7 @@ impl Copy<'_> {
     }
 }
 
-/// The id that `node` had at first.
+/// The original id of `node`.
 #[inline]
 pub(super) fn original_id(original_ids: Option<&[i64]>, node: usize) -> i64 {
     original_ids.map_or(node as i64, |ids| ids[node])

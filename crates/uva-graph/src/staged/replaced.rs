@@ -1,4 +1,4 @@
-//! The dataset that makes way for a new one: it is removed, so it has to be a dataset and nothing else.
+//! The dataset that is replaced by a new one. It is removed, so it must be a dataset and nothing else.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::GraphError;
 use crate::files::Files;
 use crate::names;
 
-/// The names of all files that a dataset may have, by which alone they are removed.
+/// The names of all files that a dataset may have. Only files with these names are removed.
 fn file_names() -> impl Iterator<Item = &'static str> {
     let others = [names::NODE_IDS, names::NODE_NAMES, crate::stamp::FILE_NAME, sibling::MARKER];
     names::of_an_open_dataset().chain(others)
@@ -23,7 +23,8 @@ fn is_of_dataset(name: &OsStr) -> bool {
     file_names().any(|known| name == known)
 }
 
-/// Refuses what is there and is no whole dataset, or holds a file that a dataset has not. An empty directory may go.
+/// Refuses a directory that is not a complete dataset, or holds a file that no dataset has. An empty directory is
+/// accepted.
 pub(super) fn refuse_other_than_dataset(out: &Path) -> Result<(), GraphError> {
     let refuse = |what: String| {
         Err(GraphError::usage(
@@ -46,19 +47,19 @@ pub(super) fn refuse_other_than_dataset(out: &Path) -> Result<(), GraphError> {
             return refuse(format!("{} in it is no file of a dataset", entry.file_name().display()));
         }
     }
-    // Names alone do not make a dataset: numpy users call their arrays `label.npy` too.
+    // Names alone do not make a dataset: numpy users have files called `label.npy` too.
     match Files::open(out) {
         Err(error) if !empty => refuse(format!("it does not open as a dataset ({error})")),
         _ => Ok(()),
     }
 }
 
-/// Gives `from` the name `to`, which is taken by another directory; where that one is afterwards.
+/// Renames `from` to `to`, which is the name of another directory; returns the new path of that one.
 pub(super) fn exchange(from: &Path, to: &Path) -> Result<PathBuf, GraphError> {
     refuse_other_than_dataset(to)?;
     match renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(from.to_owned()),
-        // Some file systems know no such flag: then for a moment there is none.
+        // Some file systems do not support this flag: then `to` is missing for a moment.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
             let mut aside = sibling::prefix(to.file_name().unwrap_or_default());
             aside.push(format!("{:016x}", random_word().map_err(GraphError::io(to, "move aside"))?));
@@ -74,13 +75,13 @@ pub(super) fn exchange(from: &Path, to: &Path) -> Result<PathBuf, GraphError> {
     }
 }
 
-/// Removes the files of the dataset that made way, and their directory. What is not of a dataset stays, with the
-/// directory: it came there in the meantime.
+/// Removes the files of the replaced dataset, and their directory. Any other file stays, with the directory: it was
+/// added in the meantime.
 pub(super) fn remove(replaced: &Path) {
-    // Marked, so that the next run goes on where this one is killed.
+    // Marked, so that the next run finishes the removal if this one is killed.
     let marker = sibling::mark(replaced);
     for name in file_names() {
-        // Not there, or not to be removed: then the directory stays, which has a name that says what it was.
+        // Missing, or not removable: then the directory stays, under a name that says what it was.
         let _ = fs::remove_file(replaced.join(name));
     }
     let _ = fs::remove_dir(replaced);

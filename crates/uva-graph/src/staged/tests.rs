@@ -170,7 +170,7 @@ fn what_is_no_dataset_is_never_replaced() {
     };
     fs::write(out.join("thesis.tex"), "years").unwrap();
     refused("thesis.tex in it is no file of a dataset");
-    // An array of somebody's, by whatever name.
+    // A user's own array, under any name.
     for (name, says) in [
         ("measured.npy", "measured.npy in it is no file of a dataset"),
         ("label.npy", "it does not open as a dataset"),

@@ -1,4 +1,4 @@
-//! A dataset on its way out, and the files that several formats share.
+//! An export in progress, and the files that several formats share.
 
 use std::fs::File;
 use std::io;
@@ -8,27 +8,27 @@ use uva_graph::npy::{NpyType, NpyWriter};
 use uva_graph::{Csc, Dataset, GraphError, Progress, Split, meta, names};
 use uva_mem::files::open_regular;
 
-/// What an export may be asked for beside its format.
+/// Options of an export besides its format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExportOptions {
     /// Compress lines of text.
     pub gzip: bool,
 }
 
-/// Edges that are written at a time.
+/// Edges written at a time.
 pub(super) const CHUNK: usize = 1 << 16;
 
-/// A dataset on its way out.
+/// An export in progress.
 pub(super) struct Export<'e> {
     pub(super) dataset: &'e Dataset,
-    /// The directory that is written.
+    /// The output directory.
     pub(super) to: &'e Path,
     pub(super) options: ExportOptions,
     pub(super) progress: &'e dyn Fn(Progress),
 }
 
 impl Export<'_> {
-    /// Copies files of the dataset; those that it need not have only where it has them.
+    /// Copies files of the dataset; optional files are copied if they exist.
     pub(super) fn copy(&self, required: &[&str], optional: &[&str]) -> Result<(), GraphError> {
         let all = required.iter().map(|name| (name, true)).chain(optional.iter().map(|name| (name, false)));
         for (name, required) in all {

@@ -1,4 +1,4 @@
-//! What the table of exporters says of each.
+//! The facts about each exporter.
 
 use std::fmt;
 use std::path::Path;
@@ -16,18 +16,18 @@ pub struct Exporter {
     pub name: &'static str,
     /// One line of help, without a full stop.
     pub help: &'static str,
-    /// Whether it has lines of text, which `--gzip` compresses.
+    /// Whether it writes lines of text, which `--gzip` compresses.
     pub(super) has_lines: bool,
-    /// Writes the files. Gives the options that an import of them needs.
+    /// Writes the files. Returns the options for importing them again.
     pub(super) write: fn(&Export<'_>) -> Result<Vec<&'static str>, GraphError>,
 }
 
 impl Exporter {
-    /// Writes `dataset` into the directory `out`, which must not exist. Returns the options that an import of it needs.
+    /// Writes `dataset` into the directory `out`, which must not exist. Returns the options for importing it again.
     ///
     /// # Errors
-    /// An option that does not suit the format; a system that refuses to write; an `out` that exists; a wrong edge,
-    /// weight or original id of the dataset (its stamp may be older than the files). Nothing is left behind then.
+    /// An option that does not suit the format; a system that refuses to write; an existing `out`; a wrong edge, weight
+    /// or original id of the dataset (its stamp may be older than the files). Nothing is left behind then.
     pub fn run(
         &self,
         dataset: &Dataset,

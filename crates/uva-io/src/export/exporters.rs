@@ -1,4 +1,4 @@
-//! The table of exporters, in the order in which `--help` lists them.
+//! The table of exporters, in the order of `--help`.
 
 use super::exporter::Exporter;
 use super::{to_edgelist, to_graphbolt, to_npy};

@@ -1,7 +1,7 @@
-//! Datasets turned into what other programs read: one file and one row of [`EXPORTERS`] a format.
+//! Conversion of datasets into other programs' formats: one file and one row of [`EXPORTERS`] per format.
 //!
-//! An export can be imported again and gives the same files; the tests hold every exporter to that. Like an import, an
-//! export writes beside its final name and renames at the end.
+//! An export can be imported again and gives the same files; the tests check that for every exporter. Like an import,
+//! an export writes beside its final name and renames at the end.
 
 mod export_files;
 mod exporter;

@@ -1,4 +1,4 @@
-//! A line an edge: source, tab, destination, and tab and weight where there are weights. Ids are those that an import
+//! One line per edge: source, tab, destination, and, for weighted graphs, tab and weight. Ids are those that an import
 //! has kept in `node_id.npy` or `node_names.txt`, else the nodes' numbers.
 
 use std::fs::File;
@@ -19,7 +19,7 @@ enum NamesProblem {
     Lines { found: usize, nodes: usize },
 }
 
-/// What nodes are called.
+/// The names of the nodes.
 enum NodeIds {
     Numbers,
     Integers(Vec<i64>),
@@ -41,7 +41,7 @@ fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
     let file = File::create_new(&path).map_err(GraphError::io(&path, "create"))?;
     let file = BufWriter::with_capacity(1 << 18, file);
     let written = if gzip {
-        // Two buffers: what is compressed at a time, and what is written.
+        // Two buffers: uncompressed input, and output.
         let mut encoder = BufWriter::with_capacity(1 << 16, GzEncoder::new(file, Compression::default()));
         lines(export, &ids, &mut encoder)
             .and_then(|()| encoder.into_inner().map_err(io::IntoInnerError::into_error))
@@ -74,7 +74,7 @@ fn ids(export: &Export<'_>) -> Result<NodeIds, GraphError> {
         return array.elements::<i64>(NpyType::I64).map(|ids| NodeIds::Integers(ids.to_vec()));
     }
     if of_names.exists() {
-        // As large as the graph has nodes: mapped, so that it takes no memory beside the names.
+        // It grows with the graph's nodes: mapped, so that it takes no memory beside the names.
         let file = MappedFile::open(&of_names).map_err(GraphError::io(&of_names, "open"))?;
         let text = file.bytes().strip_suffix(b"\n").unwrap_or(file.bytes());
         let names: Vec<Vec<u8>> = text.split(|&c| c == b'\n').map(<[u8]>::to_vec).collect();
@@ -99,7 +99,7 @@ fn lines(export: &Export<'_>, ids: &NodeIds, file: &mut impl Write) -> io::Resul
         file.write_all(b"\t")?;
         id(file, destination)?;
         if let Some(weights) = weights {
-            // The shortest text that reads as the same number.
+            // The shortest text that parses to the same number.
             write!(file, "\t{}", weights[edge])?;
         }
         file.write_all(b"\n")?;

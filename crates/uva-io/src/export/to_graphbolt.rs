@@ -1,7 +1,7 @@
 //! DGL GraphBolt's `OnDiskDataset`: `metadata.yaml`, and the arrays that it names.
 //!
-//! The labels of all nodes are a feature called `label`, and those of the seeds stand in the sets too, as GraphBolt
-//! wants them.
+//! The labels of all nodes are a feature called `label`. The sets also contain the labels of the seeds, as GraphBolt
+//! requires.
 
 use std::fmt::Write;
 
@@ -34,7 +34,7 @@ fn write(export: &Export<'_>) -> Result<Vec<&'static str>, GraphError> {
         dataset.nodes()
     );
     let mut feature = |domain: &str, name: &str, path: &str, in_memory: bool| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(
             yaml,
             "  - domain: {domain}\n    name: {name}\n    format: numpy\n    in_memory: {in_memory}\n    path: {path}\n"

@@ -1,4 +1,4 @@
-//! `.npy` files with the edges as PyG has them, and everything else as it is in the dataset.
+//! `.npy` files with the edges in PyG's layout, and everything else as in the dataset.
 
 use uva_graph::{GraphError, names};
 

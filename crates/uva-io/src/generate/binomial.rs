@@ -1,17 +1,17 @@
-//! How many of n things happen that happen with probability p each: list lengths of graphs whose edges are drawn alone.
+//! Binomial random numbers: list lengths of graphs whose edges are drawn independently.
 
 use super::random::Stream;
 
-/// From this mean on a normal number is as good as the sum it stands for.
+/// From this mean on, a normal number is as good as the sum that it replaces.
 const NORMAL_FROM: f64 = 32.0;
 
-/// The largest number that inversion gives. That more than this happen where 32 do on average has a chance of 10⁻⁵⁰.
+/// The largest number that inversion returns. At a mean of 32, the probability of more is 10⁻⁵⁰.
 const MOST_BY_INVERSION: u64 = 160;
 
-/// A number of Binomial(`n`, `p`). Below a mean of 32 it is exact but for rounding (of n · 2⁻⁵³ in the chance of none).
-/// Above, it is a rounded normal number, off by less than a hundredth of a standard deviation.
+/// A number of Binomial(`n`, `p`). Below a mean of 32 it is exact except for rounding (of n · 2⁻⁵³ in the probability
+/// of none). Above, it is a rounded normal number, off by less than a hundredth of a standard deviation.
 ///
-/// Only +, −, ×, ÷ and √ decide, each correctly rounded, so it is the same on every machine.
+/// It uses only +, −, ×, ÷ and √, each correctly rounded, so it is the same on every machine.
 pub(super) fn binomial(n: u64, p: f64, stream: &mut Stream) -> u64 {
     if n == 0 || p <= 0.0 {
         return 0;
@@ -26,14 +26,14 @@ pub(super) fn binomial(n: u64, p: f64, stream: &mut Stream) -> u64 {
     if mean < NORMAL_FROM {
         return by_inversion(n, p, stream);
     }
-    // The sum of twelve uniform numbers, which reaches out to six standard deviations.
+    // The sum of twelve uniform numbers, whose range is six standard deviations on either side.
     let normal = f64::from(stream.normal()) + f64::from(stream.normal()) + f64::from(stream.normal());
     let drawn = mean + (mean * (1.0 - p)).sqrt() * normal / 3.0_f64.sqrt();
     // A negative number becomes 0 by the cast.
     ((drawn + 0.5) as u64).min(n)
 }
 
-/// Takes the chances of 0, 1, 2, … from a uniform number until it is used up.
+/// Subtracts the probabilities of 0, 1, 2, … from a uniform number until it is used up.
 fn by_inversion(n: u64, p: f64, stream: &mut Stream) -> u64 {
     let odds = p / (1.0 - p);
     let most = n.min(MOST_BY_INVERSION);
@@ -48,7 +48,7 @@ fn by_inversion(n: u64, p: f64, stream: &mut Stream) -> u64 {
     drawn
 }
 
-/// `base` to the power of `exponent`, by squaring: a library's may differ in its last bit between machines.
+/// `base` to the power of `exponent`, by squaring: a library's result may differ in its last bit between machines.
 fn power(base: f64, mut exponent: u64) -> f64 {
     let (mut result, mut square) = (1.0, base);
     while exponent > 0 {

@@ -1,32 +1,32 @@
 //! The citation generator: the shape of papers100M.
 //!
-//! Ids run in time, and a node cites older nodes only: the list of a node, its in-neighbours, is what it cites. Every
-//! node belongs to a field, its id modulo the number of fields, so the members of a field older than a node can be
-//! counted without a table. One field a class is *labelled*. It is covered well: its lists are longer, and so its nodes
-//! are cited more. The splits are drawn from its newest part, train before valid before test. In papers100M too, only
-//! the papers of arXiv have labels, 1.4 % of all. What is popular in the whole graph is then not what a training set
-//! reaches.
+//! Ids run in time, and a node cites older nodes only: the list of a node, its in-neighbours, is its references. Every
+//! node belongs to a field, its id modulo the number of fields. So the members of a field older than a node can be
+//! counted without a table. One field per class is *labelled*. Its coverage is good: its lists are longer, and so its
+//! nodes are cited more. The splits are drawn from its newest part, train before valid before test. In papers100M too,
+//! only the papers of arXiv have labels, 1.4 % of all. So the popular nodes of the whole graph are not the ones that a
+//! training set reaches.
 //!
-//! A citation goes to the node's own field (`within_field`), else to any. Within the field its age is either recent,
+//! A citation goes to the node's own field (`within_field`), else to any. Within the field, its age is either recent,
 //! with P(age < a) ~ a^(1/4), or uniform. From there it may climb to a famous work nearby (`fame`), which is
 //! preferential attachment without a history. The older members of a field form a binary tree of blocks, and each
 //! block's most cited member is that of one of its halves. A citation climbs one level with probability `fame`, and
 //! again, as long as the block is older than the node. A work that leads blocks of 2^l members then gets ~ (2 ·
 //! fame)^l, so the r-th of a field ~ r^−(1 + log2 fame). A citation of another field goes to a leader of at least 2^12
-//! members, or of the largest block there is: only famous works are known elsewhere.
+//! members, or of the largest block there is: other fields know only its famous works.
 //!
 //! Lists are `c/√u` long with u uniform (an exponent of 3), at most 20 times the mean, growing with time from half the
 //! mean to one and a half.
 //!
-//! # What it is for
+//! # Purpose
 //! It reproduces the pattern that GNNLab found on papers100M (Yang et al. 2022). Take the defaults, 1 M nodes, fanouts
 //! 15, 10, 5, batches of 1000 and a feature cache of 10 % of the nodes. Rows chosen by the counts of a sampled epoch
-//! get 98 % of later reads, rows chosen by out-degree 46 %, rows chosen at random 10 %. A test of uva-sample measures
-//! it. Batches that reach much of a small graph flatten it (94 and 47 % at 250,000 nodes and batches of 256); at 4 M
-//! nodes it is 99 and 54 %.
+//! then get 98 % of later reads, rows chosen by out-degree 46 %, rows chosen at random 10 %. A test of uva-sample
+//! measures it. Batches that reach much of a small graph flatten the pattern (94 and 47 % at 250,000 nodes and batches
+//! of 256). At 4 M nodes it is 99 and 54 %.
 //!
-//! Only integers and correctly rounded operations (+, −, ×, ÷, √) decide, and every number is keyed by seed, purpose
-//! and node: the bytes are the same for any number of threads, on any machine.
+//! The result depends only on integers and correctly rounded operations (+, −, ×, ÷, √), and every number is keyed by
+//! seed, purpose and node. So the bytes are the same for any number of threads, on any machine.
 
 use serde_json::{Map, Value, json};
 use uva_graph::{GraphError, Split, mix};
@@ -36,11 +36,11 @@ use super::planted::{Shape, draw_list, list_length};
 use super::random::{Purpose, Stream};
 use super::recipe::{Generator, Recipe};
 
-/// A citation of another field goes to the leader of a block of 2^this members at least, where there is one.
+/// A citation of another field goes to the leader of a block of at least 2^this members, if there is one.
 const KNOWN_ELSEWHERE: u32 = 12;
 
-/// A graph in the shape of papers100M, with planted classes; the knobs beyond [`Common`] have the defaults that
-/// reproduce how caches behave there.
+/// A graph in the shape of papers100M, with planted classes. The defaults of the options beyond [`Common`] reproduce
+/// how caches behave there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Citation {
     /// The options that all shapes share. By default lists have 14 entries on average, and 1.09 % of the nodes train,
@@ -51,14 +51,14 @@ pub struct Citation {
     pub fields_per_class: u64,
     /// Share of citations that stay within the field.
     pub within_field: f64,
-    /// Share of citations within the field that go to recent nodes; the others do not mind the age.
+    /// Share of citations within the field that go to recent nodes; the others ignore age.
     pub recent: f64,
-    /// Chance to climb from a work to the most cited one of a block twice as large; below 1.
+    /// Probability of a climb from a work to the most cited one of a block twice as large; below 1.
     pub fame: f64,
-    /// How many times longer than the mean lists of labelled fields are; those of the others are shorter, so that the
+    /// How many times longer than the mean lists of labelled fields are. Those of the others are shorter, so that the
     /// mean stays.
     pub coverage: f64,
-    /// The newest share of all time that the splits are drawn from; more where they would not fit.
+    /// The newest share of all time that the splits are drawn from; more if they would not fit.
     pub window: f64,
 }
 
@@ -110,7 +110,7 @@ impl Recipe for Citation {
     }
 }
 
-/// The options, checked, with what follows from them.
+/// The checked options and derived values.
 struct Plan<'o> {
     options: &'o Citation,
     fields: u64,
@@ -118,7 +118,7 @@ struct Plan<'o> {
     coverage_elsewhere: f64,
     /// The first node that may be in a split.
     from: u64,
-    /// The chance that a node of a labelled field from there on is in one.
+    /// The probability that a node of a labelled field from there on is in one.
     drawn: f64,
 }
 
@@ -167,21 +167,21 @@ impl<'o> Plan<'o> {
         })
     }
 
-    /// The first fields are the labelled ones, one of each class.
+    /// The first fields are the labelled ones, one per class.
     fn is_labelled(&self, field: u64) -> bool {
         field < self.options.common.classes
     }
 
-    /// How many members of `field` are older than `node`: those at `field`, `field` + `fields`, … below it.
+    /// The number of members of `field` older than `node`: those at `field`, `field` + `fields`, … below it.
     fn older_members(&self, field: u64, node: u64) -> u64 {
         node.saturating_sub(field).div_ceil(self.fields)
     }
 
-    /// The most cited one of the 2^`level` members of `field` that `member` is among.
+    /// The most cited one of the 2^`level` members of `field` whose block contains `member`.
     fn leader(&self, field: u64, member: u64, level: u32) -> u64 {
         let mut block = member >> level;
         for level in (0..level).rev() {
-            // Which half of the block it is in.
+            // The half of the block that contains it.
             let key = mix(field | u64::from(level) << 56) ^ block;
             let half = Stream::new(self.options.common.seed, Purpose::Fame, key).next() >> 63;
             block = block << 1 | half;
@@ -189,7 +189,7 @@ impl<'o> Plan<'o> {
         block
     }
 
-    /// One citation of `node`; `None` where there is nothing to cite.
+    /// One citation of `node`; `None` if there is nothing to cite.
     fn cited(&self, node: u64, stream: &mut Stream) -> Option<u64> {
         let options = self.options;
         let own = node % self.fields;
@@ -204,7 +204,7 @@ impl<'o> Plan<'o> {
         let member = older - 1 - ((age * older as f64) as u64).min(older - 1);
         let mut level = if within { 0 } else { KNOWN_ELSEWHERE };
         let mut chance = options.fame;
-        // No field has 2^40 members, and the chance shrinks.
+        // No field has 2^40 members, and the probability shrinks.
         while climb < chance && level < 40 {
             level += 1;
             chance *= options.fame;

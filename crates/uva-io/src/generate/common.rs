@@ -1,4 +1,4 @@
-//! The options that graphs of every shape share.
+//! The options shared by all shapes.
 
 use uva_graph::{ElementType, GraphError, Split};
 
@@ -15,11 +15,11 @@ pub struct Common {
     pub feature_dim: usize,
     /// How many classes, 1 to `nodes`.
     pub classes: u64,
-    /// What all random numbers are keyed by.
+    /// The key of all random numbers.
     pub seed: u64,
-    /// How features are stored: f32, f16 or bf16.
+    /// The element type of features: f32, f16 or bf16.
     pub feature_element: ElementType,
-    /// How many threads to use; as many as there are cores where `None`. The bytes are the same for any number.
+    /// Number of threads; `None` uses all cores. The bytes are the same for any number.
     pub threads: Option<usize>,
     /// Distance of a class centre from 0 in each dimension, where the noise has variance 1. `None`: 2/√`feature_dim`.
     pub feature_signal: Option<f64>,
@@ -31,11 +31,11 @@ pub struct Common {
     pub valid_share: f64,
     /// Share of nodes in the test split. Nodes left over have a label but are in no split.
     pub test_share: f64,
-    /// The name in `meta.json`; the directory's where `None`.
+    /// The name in `meta.json`; `None` uses the directory's.
     pub name: Option<String>,
 }
 
-/// The defaults that all shapes start from: 200,000 nodes, 20 neighbours, 100 features, 12 classes, and the splits of a
+/// The common defaults of all shapes: 200,000 nodes, 20 neighbours, 100 features, 12 classes, and the splits of a
 /// benchmark graph, 40, 10 and 10 %.
 impl Default for Common {
     fn default() -> Common {
@@ -58,7 +58,7 @@ impl Default for Common {
 }
 
 impl Common {
-    /// Refuses what no shape can do.
+    /// Refuses options that no shape supports.
     pub(super) fn check(&self) -> Result<(), GraphError> {
         let &Common { nodes, average_degree, feature_dim, classes, .. } = self;
         let refuse = |option: &str, message: String| Err(GraphError::usage(option, message));
@@ -123,13 +123,13 @@ impl Common {
         self.train_share + self.valid_share + self.test_share
     }
 
-    /// The distance that matters, between two centres, grows with the root of the dimensions: signal² · dim is what
-    /// makes features tell classes apart as well in 10 dimensions as in 1000.
+    /// The distance between two centres grows with the root of the dimensions. With a constant signal² · dim, features
+    /// distinguish classes as well in 10 dimensions as in 1000.
     pub(super) fn signal(&self) -> f64 {
         self.feature_signal.unwrap_or_else(|| 2.0 / (self.feature_dim as f64).sqrt())
     }
 
-    /// A split drawn for `node` alone: where `share` in [0, 1) falls.
+    /// A split drawn for `node` alone, from the position of `share` in [0, 1).
     pub(super) fn split_at(&self, share: f64) -> Option<Split> {
         if share < self.train_share {
             Some(Split::Train)
@@ -142,7 +142,7 @@ impl Common {
         }
     }
 
-    /// A split drawn for every node alike.
+    /// A split drawn with the same probabilities for every node.
     pub(super) fn uniform_split(&self, node: u64) -> Option<Split> {
         self.split_at(Stream::new(self.seed, Purpose::Split, node).unit())
     }

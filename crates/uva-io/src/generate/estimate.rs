@@ -1,24 +1,24 @@
-//! What making a graph takes, before anything is written.
+//! The cost of generating a graph, before anything is written.
 
 use uva_graph::progress::STEP_BYTES;
 
 use super::common::Common;
 
-/// What making a graph takes.
+/// The cost of generating a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GeneratorEstimate {
     /// How many nodes.
     pub nodes: u64,
-    /// How many edges at most, but for the spread of what is drawn.
+    /// The most edges, except for random variation.
     pub edges: u64,
-    /// Bytes of all files, a little more than will be written.
+    /// Bytes of all files, slightly more than will be written.
     pub disk_bytes: u64,
-    /// Resident memory while it is made. It does not grow with the edges: what is written is made a piece at a time.
+    /// Resident memory of the generator. It does not grow with the edges: output is made a piece at a time.
     pub memory_bytes: u64,
 }
 
 impl GeneratorEstimate {
-    /// For options that [`Common::check`] has let through, so that nothing overflows.
+    /// For options that [`Common::check`] has accepted, so that nothing overflows.
     pub(super) fn of(common: &Common) -> GeneratorEstimate {
         let &Common { nodes, feature_dim, average_degree, .. } = common;
         let edges = (average_degree * nodes as f64) as u64;
@@ -32,8 +32,8 @@ impl GeneratorEstimate {
     }
 }
 
-/// Program, threads' stacks, and what one step holds: its lists as 64-bit numbers, in vectors that double, and what is
-/// on its way to the file. A web's hosts are 8 bytes in 40 nodes.
+/// Program, threads' stacks, and the memory of one step: its lists as 64-bit numbers, in vectors that double, and the
+/// output on its way to the file. A web's hosts are 8 bytes in 40 nodes.
 const MEMORY_BYTES: u64 = 4 * STEP_BYTES as u64;
 
 /// Bytes of a neighbour's id: ids that fit 32 bits take half the space, and half the reads.

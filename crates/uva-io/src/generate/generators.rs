@@ -1,4 +1,4 @@
-//! The table of generators, and what is done with any of them.
+//! The table of generators, and the operations on any of them.
 
 use std::path::Path;
 
@@ -16,17 +16,16 @@ pub static GENERATORS: [&Generator; 5] =
 
 /// Writes the graph to the directory `out`, which must not exist. `progress` is called now and then, from this thread.
 ///
-/// Memory stays bounded for any size: about 64 MiB of output is held at a time, or the lists of 1,024 nodes where
-/// those are larger.
+/// Memory stays bounded for any size: about 64 MiB of output, or the lists of 1,024 nodes if those are larger.
 ///
 /// # Errors
-/// Where an option is out of its range, `out` exists, or the system refuses to write; nothing is left behind then.
+/// If an option is out of its range, `out` exists, or the system refuses to write; nothing is left behind then.
 pub fn write(out: &Path, recipe: &dyn Recipe, progress: &dyn Fn(Progress)) -> Result<Summary, GraphError> {
     let shape = recipe.plan()?;
     planted::write(out, recipe.generator().name, &recipe.common(), &*shape, progress)
 }
 
-/// The memory and disk space that making the graph takes.
+/// The memory and disk space for generating the graph.
 ///
 /// # Errors
 /// An option that all shapes share is out of its range.
@@ -36,10 +35,10 @@ pub fn estimate(recipe: &dyn Recipe) -> Result<GeneratorEstimate, GraphError> {
     Ok(GeneratorEstimate::of(&common))
 }
 
-/// Sets the options that only some generators take.
+/// Sets the options specific to some generators.
 ///
 /// # Errors
-/// An option that the recipe's generator does not take, with those that do.
+/// An option that the recipe's generator does not take, with the list of those that it takes.
 pub fn shape(recipe: &mut dyn Recipe, options: &ShapeOptions) -> Result<(), GraphError> {
     let takes = recipe.generator().takes;
     if let Some(option) = options.given().find(|option| !takes.contains(option)) {

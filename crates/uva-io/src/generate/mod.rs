@@ -1,5 +1,5 @@
-//! Generated graphs, with classes planted in them so that there is something to learn. A generator has one file and one
-//! row of [`GENERATORS`].
+//! Generated graphs, with planted classes so that a model can learn them. A generator has one file and one row of
+//! [`GENERATORS`].
 
 mod binomial;
 mod citation;

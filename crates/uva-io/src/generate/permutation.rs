@@ -1,4 +1,4 @@
-//! A shuffle of 0..n that needs no memory: position to id and back, each in a few steps.
+//! A shuffle of 0..n without memory: position to id and back, each in a few steps.
 
 use uva_graph::mix;
 
@@ -6,8 +6,8 @@ use super::random::{Purpose, Stream};
 
 const ROUNDS: usize = 4;
 
-/// A keyed bijection of 0..`len`: a Feistel network over the next even number of bits, walked on until it lands inside
-/// (Black and Rogaway 2002, "cycle walking"). A walk takes less than four steps on average.
+/// A keyed bijection of 0..`len`: a Feistel network over the next even number of bits, iterated until the result is in
+/// range (Black and Rogaway 2002, "cycle walking"). A walk takes less than four steps on average.
 #[derive(Debug, Clone)]
 pub(super) struct Permutation {
     len: u64,
@@ -44,7 +44,7 @@ impl Permutation {
         })
     }
 
-    /// Both ways the network is a bijection of a larger range, so a walk from inside gets back inside.
+    /// In both directions the network is a bijection of a larger range, so a walk from inside the range returns to it.
     fn walk(&self, mut value: u64, step: impl Fn(u64) -> u64) -> u64 {
         debug_assert!(value < self.len);
         loop {

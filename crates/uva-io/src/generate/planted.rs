@@ -1,8 +1,8 @@
-//! What all generators share: the options, and how a shape's lists, features, labels and splits get into files.
+//! The common part of all generators: options, and how a shape's lists, features, labels and splits get into files.
 //!
-//! Features are the centre of the node's class (±`feature_signal` a dimension) plus noise of variance 1; a share of
-//! `label_noise` of the labels is drawn anew. So features alone tell the class only so well, and a mean over neighbours
-//! of the same class, which averages the noise away, tells it better.
+//! Features are the centre of the node's class (±`feature_signal` a dimension) plus noise of variance 1. A share of
+//! `label_noise` of the labels is drawn anew. So features alone identify the class only to a degree. A mean over
+//! neighbours of the same class averages the noise away and identifies it better.
 
 use std::ops::Range;
 use std::path::Path;
@@ -21,11 +21,11 @@ use super::estimate::{GeneratorEstimate, id_bytes};
 use super::random::{Purpose, Stream};
 use crate::disk_space::{self, BytesOnDisk};
 
-/// What a generator decides, node by node: each answer is a function of the options and the node alone.
+/// The decisions of a generator, node by node: each depends on the options and the node alone.
 pub trait Shape: Sync {
-    /// Appends the in-neighbours of `node`, ascending, none twice, `node` not among them.
+    /// Appends the in-neighbours of `node`, ascending, without repeats and without `node` itself.
     fn neighbours_of(&self, node: u64, list: &mut Vec<u64>);
-    /// The class that its features and edges carry.
+    /// The class behind its features and edges.
     fn class_of(&self, node: u64) -> u64;
     /// The split it is in.
     fn split_of(&self, node: u64) -> Option<Split>;
@@ -33,7 +33,7 @@ pub trait Shape: Sync {
     fn description(&self) -> Map<String, Value>;
 }
 
-/// The length of a list: `c/√u` with u uniform, at most 20 times the mean, with c such that the mean is `mean`;
+/// The length of a list: `c/√u` with u uniform, at most 20 times the mean, with c such that the mean is `mean`. It is
 /// rounded up or down at random. P(longer than l) ~ l^(−2).
 pub(super) fn list_length(mean: f64, stream: &mut Stream) -> u64 {
     // ∫ min(c/√u, 20 · mean) du = 2c − c²/(20 · mean), which is the mean at c = (20 − √380) · mean, about half of it.
@@ -43,8 +43,8 @@ pub(super) fn list_length(mean: f64, stream: &mut Stream) -> u64 {
     ((c / u.sqrt()).min(20.0 * mean) + stream.unit()) as u64
 }
 
-/// Appends up to `count` different nodes of those that `draw` gives, ascending. Hubs come up again and again, so what
-/// is missing after sorting out repeats is drawn anew, a few times; a draw of `None` counts as missing.
+/// Appends up to `count` distinct nodes drawn by `draw`, ascending. Hubs repeat often, so after removing repeats the
+/// missing nodes are redrawn a few times; a `None` from `draw` counts as missing.
 pub(super) fn draw_list(list: &mut Vec<u64>, count: u64, mut draw: impl FnMut() -> Option<u64>) {
     let start = list.len();
     for _ in 0..4 {
@@ -114,12 +114,12 @@ struct Writer<'o> {
     common: &'o Common,
     shape: &'o dyn Shape,
     directory: &'o Path,
-    /// The threads that were asked for; those of the whole process where `None`.
+    /// The requested threads; with `None`, those of the whole process.
     pool: Option<rayon::ThreadPool>,
 }
 
 impl Writer<'_> {
-    /// Does the work on the threads that are its.
+    /// Runs the work on its threads.
     fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         match &self.pool {
             Some(pool) => pool.install(work),
@@ -127,7 +127,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes `indptr.npy` and `indices.npy` side by side, a run of nodes at a time. Returns the number of edges.
+    /// Writes `indptr.npy` and `indices.npy` together, a run of nodes at a time. Returns the number of edges.
     fn edges(&self, progress: &dyn Fn(Progress)) -> Result<u64, GraphError> {
         let nodes = self.common.nodes;
         let narrow = id_bytes(nodes) == 4;

@@ -1,19 +1,20 @@
 //! The power-law generator.
 //!
 //! Nodes have positions 0..N, a keyed shuffle of their ids. A node's class is its position modulo the number of
-//! classes, so that the members of a class can be counted through without a table. Low positions are hubs, both ways:
+//! classes, so that the members of a class can be enumerated without a table. Low positions are hubs, both ways:
 //! - In-degree at position p is `scale · u^(−5/8)` with u = (p + ½)/N, capped. So P(degree > d) ~ d^(−1.6), an exponent
 //!   of 2.6 as web and citation graphs have. The scale follows from the mean degree.
 //! - A neighbour is the m-th member of its class with m = members · w³, w uniform, so P(member m) ~ m^(−2/3) (exponent
 //!   2.5). Its class is the node's own with probability `homophily`, and any class otherwise.
 //!
-//! The graph is directed: each list is drawn for its node, and no reverse edge is planted. A list has no self-loop,
-//! names no neighbour twice, and ascends. Features are the centre of the class (±`feature_signal` a dimension) plus
-//! noise of variance 1; a share of `label_noise` of the labels is drawn anew. So features alone tell the class only so
-//! well, and a mean over neighbours, which averages the noise away, tells it better.
+//! The graph is directed: each list is drawn for its node, and no reverse edge is planted. A list has no self-loop and
+//! no repeats, and ascends. Features are the centre of the class (±`feature_signal` a dimension) plus noise of variance
+//! 1. A share of `label_noise` of the labels is drawn anew. So features alone identify the class only to a degree. A
+//! mean over neighbours averages the noise away and identifies it better.
 //!
-//! Only integers and correctly rounded operations (+, −, ×, ÷, √) decide, never a library's pow, and every number is
-//! keyed by seed, purpose and node: the bytes are the same for any number of threads, on any machine.
+//! The result depends only on integers and correctly rounded operations (+, −, ×, ÷, √), never on a library's pow.
+//! Every number is keyed by seed, purpose and node. So the bytes are the same for any number of threads, on any
+//! machine.
 
 use serde_json::{Map, Value, json};
 use uva_graph::{GraphError, Split};
@@ -25,19 +26,19 @@ use super::random::{Purpose, Stream};
 use super::recipe::{Generator, Recipe};
 use super::shape_options::ShapeOptions;
 
-/// A power-law graph with planted classes. [`PowerLaw::default`] has the knobs' defaults, which keep the best
-/// classifier of features alone well below one that sees neighbours too.
+/// A power-law graph with planted classes. With the defaults of [`PowerLaw::default`], the best classifier of features
+/// alone stays well below one that sees neighbours too.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PowerLaw {
-    /// The options that all shapes share. Unless `feature_signal` is set, features alone tell the label of 58 % of the
-    /// nodes at best with the other defaults.
+    /// The options shared by all shapes. Unless `feature_signal` is set, features alone predict the label of at most 58
+    /// % of the nodes with the other defaults.
     pub common: Common,
     /// Share of neighbours drawn from the node's own class; the others are drawn from all classes.
     pub homophily: f64,
 }
 
 impl PowerLaw {
-    /// With these options, and the default of its own.
+    /// With these options, and its own default.
     pub fn of(common: Common) -> PowerLaw {
         PowerLaw { common, homophily: 0.5 }
     }
@@ -80,7 +81,7 @@ impl Recipe for PowerLaw {
     }
 }
 
-/// The options, checked, with what follows from them.
+/// The checked options and derived values.
 struct Plan<'o> {
     options: &'o PowerLaw,
     permutation: Permutation,
@@ -109,7 +110,7 @@ impl Shape for Plan<'_> {
         let mut stream = Stream::new(seed, Purpose::Neighbours, node);
         draw_list(list, degree, || {
             let class = if stream.unit() < self.options.homophily { class } else { stream.below(classes) };
-            // Positions class, class + classes, …: that many members.
+            // Positions class, class + classes, …: the number of members.
             let members = (nodes - class).div_ceil(classes);
             let w = stream.unit();
             let member = ((w * w * w * members as f64) as u64).min(members - 1);
@@ -141,11 +142,11 @@ pub(super) struct Degrees {
 
 impl Degrees {
     pub(super) fn new(nodes: u64, average: f64) -> Degrees {
-        // A hub that a quarter of all nodes point to is large enough for any graph; small graphs need more room.
+        // A hub with in-edges from a quarter of all nodes is large enough for any graph; small graphs need more room.
         let others = (nodes - 1) as f64;
         let cap = (others / 4.0).max(4.0 * average).min(others);
-        // With t = (scale/cap)^(1/5) the mean, ∫ min(scale · u^(−5/8), cap) du over 0..1, is cap · (8t⁵ − 5t⁸)/3. It
-        // rises with t from 0 to cap, so halving finds t; 64 times is all a double can tell.
+        // With t = (scale/cap)^(1/5), the mean, ∫ min(scale · u^(−5/8), cap) du over 0..1, is cap · (8t⁵ − 5t⁸)/3. It
+        // rises with t from 0 to cap, so bisection finds t; 64 steps exhaust the precision of a double.
         let mean = |t: f64| {
             let fifth = t * t * t * t * t;
             cap * (8.0 * fifth - 5.0 * fifth * t * t * t) / 3.0
@@ -162,7 +163,7 @@ impl Degrees {
         Degrees { nodes, scale: cap * low * low * low * low * low, cap }
     }
 
-    /// The degree at `position`, rounded up or down at random (`unit` in [0, 1)) such that the mean is kept.
+    /// The degree at `position`, rounded up or down at random (`unit` in [0, 1)) such that the mean is preserved.
     pub(super) fn at(&self, position: u64, unit: f64) -> u64 {
         let u = (position as f64 + 0.5) / self.nodes as f64;
         let (root, eighth) = (u.sqrt(), u.sqrt().sqrt().sqrt());

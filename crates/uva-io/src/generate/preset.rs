@@ -1,8 +1,8 @@
-//! The sizes of the graphs that papers measure on, for graphs made up in their shape.
+//! The sizes of published benchmark graphs, for generated graphs of their shape.
 //!
-//! Nodes, edges, features, classes and splits are the published ones; which shape comes nearest is our choice. What is
-//! made has the graph's size and skew, and nothing of its content. Where the published graph is directed, edges are
-//! counted as they are; where it is not, both directions of each edge count, as they do in a dataset.
+//! Nodes, edges, features, classes and splits are the published ones; the choice of the closest shape is ours. The
+//! generated graph has the original's size and skew, but not its content. Edges of published directed graphs are
+//! counted as they are. Undirected edges count in both directions, as in a dataset.
 //!
 //! Sources of the figures:
 //! - `products`, `papers100m`: Hu et al. 2020, "Open Graph Benchmark", and the split sizes that the loader of `ogb`
@@ -11,10 +11,10 @@
 //!   test-dev and test-challenge together.
 //! - `reddit`: Hamilton et al. 2017, in the counts of DGL's `RedditDataset`.
 //! - `twitter`: twitter-2010 (Kwak et al. 2010; Laboratory for Web Algorithmics). `uk-2006`: uk-2006-05 (Boldi et al.).
-//!   Neither has features or labels; rows of 256, 150 classes and the splits are those that GNNLab (Yang et al. 2022)
+//!   Neither has features or labels. Rows of 256, 150 classes and the splits are those that GNNLab (Yang et al. 2022)
 //!   gave them. `uk-2007`: uk-2007-05, 105,896,555 pages, with the rows, classes and splits of uk-2006.
-//! - `igb-tiny` … `igb-full`: Khatua et al. 2023, "IGB", table 2: the homogeneous graphs, 19 classes, the first 60 % of
-//!   the labelled papers train, the next 20 % validate, the rest test. The count of igb-full's edges is that of the
+//! - `igb-tiny` … `igb-full`: Khatua et al. 2023, "IGB", table 2: the homogeneous graphs, 19 classes. The first 60 % of
+//!   the labelled papers train, the next 20 % validate, the rest test. The edge count of igb-full is that of the
 //!   heterogeneous graph's citations as DGL's loader asserts it; 227,130,858 of its papers have a label.
 
 use uva_graph::{ElementType, GraphError};
@@ -28,9 +28,9 @@ use super::web::{self, Web};
 /// A known graph's size and shape.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preset {
-    /// What it is asked for by.
+    /// Its name as an option.
     pub name: &'static str,
-    /// What the graph is.
+    /// Its description.
     pub about: &'static str,
     /// How many nodes.
     pub nodes: u64,
@@ -38,7 +38,7 @@ pub struct Preset {
     pub edges: u64,
     /// Features a node.
     pub feature_dim: usize,
-    /// How they are stored.
+    /// Their element type.
     pub feature_element: ElementType,
     /// How many classes.
     pub classes: u64,
@@ -47,18 +47,18 @@ pub struct Preset {
     shape: Shape,
 }
 
-/// The shape that comes nearest.
+/// The closest shape.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Shape {
     PowerLaw,
-    /// With labels in one field of sixteen; where that leaves fields too small to cite within, of fewer.
+    /// With labels in one field of sixteen, or of fewer if the fields would be too small to cite within.
     FewLabels,
     /// With labels everywhere.
     AllLabelled,
     Web,
 }
 
-/// A preset whose rows are float32.
+/// A preset with float32 rows.
 const fn preset(
     name: &'static str,
     about: &'static str,
@@ -83,7 +83,7 @@ const fn in_half_precision(preset: Preset) -> Preset {
     Preset { feature_element: ElementType::F16, ..preset }
 }
 
-/// The fewest nodes of a field.
+/// The minimum number of nodes per field.
 const FIELD: u64 = 256;
 
 /// All presets, the small ones first.
@@ -167,11 +167,12 @@ impl Preset {
         }
     }
 
-    /// The graph at `scale`, 1 being the published size: so many times the nodes, with as many neighbours each, as many
-    /// features, and the same shares in the splits. Classes are as many, or as many as there are nodes.
+    /// The graph at `scale`, 1 being the published size: that many times the nodes, with the same neighbours and
+    /// features per node, and the same shares in the splits. The number of classes stays, but is at most that of the
+    /// nodes.
     ///
     /// # Errors
-    /// Where `scale` is no number above 0, or leaves fewer than 2 nodes.
+    /// If `scale` is not a number above 0, or leaves fewer than 2 nodes.
     pub fn recipe(&self, scale: f64) -> Result<Box<dyn Recipe>, GraphError> {
         let nodes = (self.nodes as f64 * scale).round();
         if !(scale > 0.0 && (2.0..=(1_u64 << 40) as f64).contains(&nodes)) {
@@ -200,7 +201,7 @@ impl Preset {
                 let defaults = Citation::default();
                 let most = defaults.fields_per_class;
                 let fields_per_class = (nodes / (common.classes * FIELD)).clamp(1, most);
-                // With one field a class there are no others to be covered less.
+                // With one field per class there are no others to be covered less.
                 let others = (fields_per_class - 1) as f64 / (most - 1) as f64;
                 let coverage = 1.0 + (defaults.coverage - 1.0) * others;
                 Box::new(Citation { common, fields_per_class, coverage, ..defaults })

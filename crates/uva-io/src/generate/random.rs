@@ -1,8 +1,8 @@
-//! Random numbers keyed by what they are for, so that no order of work and no number of threads shows in them.
+//! Random numbers keyed by their purpose, so that they do not depend on the order of work or the number of threads.
 
 use uva_graph::mix;
 
-/// What a stream of random numbers is for. The numbers are part of what a seed means, so they never change.
+/// The purpose of a stream of random numbers. The numbers are part of the meaning of a seed, so they never change.
 #[derive(Debug, Clone, Copy)]
 #[repr(u64)]
 pub(super) enum Purpose {
@@ -26,8 +26,8 @@ pub(super) struct Stream(u64);
 
 impl Stream {
     pub(super) fn new(seed: u64, purpose: Purpose, key: u64) -> Stream {
-        // Odd constants keep the three inputs apart; each passes the finaliser, so that neighbouring keys have nothing
-        // in common.
+        // Odd constants separate the three inputs. Each passes the finaliser, so that neighbouring keys have nothing in
+        // common.
         let start = mix(seed.wrapping_add((purpose as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         Stream(mix(start ^ mix(key.wrapping_mul(0xd1b5_4a32_d192_ed03))))
     }

@@ -1,4 +1,4 @@
-//! A generator, and the options of one graph that it makes.
+//! A generator, and the options of one generated graph.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::common::Common;
 use super::planted::Shape;
 use super::shape_options::ShapeOptions;
 
-/// A shape of graph that can be made: a row of [`GENERATORS`](super::GENERATORS).
+/// A shape of graph: a row of [`GENERATORS`](super::GENERATORS).
 #[derive(Debug)]
 pub struct Generator {
     /// The name on the command line and in `meta.json`.
@@ -28,16 +28,16 @@ pub trait Recipe: fmt::Debug {
     /// The generator.
     fn generator(&self) -> &'static Generator;
 
-    /// The options that all shapes share, with what follows from others.
+    /// The options shared by all shapes, with derived values filled in.
     fn common(&self) -> Common;
 
-    /// The same as they were given, to be changed.
+    /// The same as given, for changes.
     fn common_mut(&mut self) -> &mut Common;
 
-    /// Takes over the given options; those that its generator does not take have been refused.
+    /// Applies the given options; unsupported ones have been refused.
     fn shape(&mut self, _: &ShapeOptions) {}
 
-    /// Checks the options and computes what follows from them.
+    /// Checks the options and computes derived values.
     ///
     /// # Errors
     /// An option that is out of its range.

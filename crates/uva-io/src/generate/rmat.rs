@@ -3,29 +3,29 @@
 //! The adjacency matrix is cut into four quadrants, sources by destinations. An edge falls into one of them with
 //! probability a (first half to first half), b (first half of the sources to the second of the destinations), c (the
 //! reverse) or d (second to second). The quadrant is cut again, until one cell is left. With Graph500's 0.57, 0.19,
-//! 0.19, 0.05 few nodes have very many edges, both ways.
+//! 0.19, 0.05, few nodes have very many edges, both ways.
 //!
-//! Here the matrix is never cut edge by edge but read destination by destination, which gives the same edges. A
-//! destination has Binomial(E, P(destination)) of them, P being the product of a + c or b + d over the levels. Each
-//! source's half at a level has the probability of its quadrant given the destination's half. So a list needs nothing
-//! but its node, and memory does not grow with the edges.
+//! This implementation reads the matrix destination by destination instead of cutting it edge by edge, which gives the
+//! same edges. A destination has Binomial(E, P(destination)) of them, P being the product of a + c or b + d over the
+//! levels. Each source's half at a level has the probability of its quadrant given the destination's half. So a list
+//! depends only on its node, and memory does not grow with the edges.
 //!
-//! - **Any number of nodes**: a run of ids is cut into halves that differ by at most one, the larger one first. Where
-//!   one side of a cell is a single id before the other is, the other alone is cut, by its own sums (a + b, or a + c).
-//!   For a power of two that is R-MAT to the letter.
-//! - **Noise**: with equal probabilities at all levels degrees come in waves, since all nodes with as many second
-//!   halves have the same. Each level gets μ, uniform in ±`noise`: b and c become b + μ and c + μ, a and d lose 2μ
-//!   between them in proportion (Seshadhri, Pinar and Kolda 2011).
-//! - **Ids** are a keyed shuffle of the positions in the matrix, as Graph500 asks for: where a node stands tells
-//!   nothing of its degree.
-//! - **Classes** are positions modulo their number. R-MAT knows none. So a share `homophily` of the sources moves to a
-//!   member of the destination's class: the one in the same run of as many positions as there are classes. 0 leaves
-//!   R-MAT as it is. How long lists are does not change with it.
-//! - Repeats and self-loops are drawn anew a few times and then left out, so a little less than the mean degree is
-//!   reached.
+//! - **Any number of nodes**: a run of ids is cut into halves that differ by at most one, the larger one first. If one
+//!   side of a cell is a single id before the other is, only the other is cut, by its own sums (a + b, or a + c). For a
+//!   power of two that is exactly R-MAT.
+//! - **Noise**: with equal probabilities at all levels degrees come in waves, since all nodes with the same number of
+//!   second halves have the same degree. Each level gets μ, uniform in ±`noise`: b and c become b + μ and c + μ, and a
+//!   and d lose 2μ between them in proportion (Seshadhri, Pinar and Kolda 2011).
+//! - **Ids** are a keyed shuffle of the positions in the matrix, as Graph500 requires: a node's id says nothing about
+//!   its degree.
+//! - **Classes** are positions modulo their number. R-MAT itself has none. So a share `homophily` of the sources moves
+//!   to a member of the destination's class: the one in the same run of as many positions as there are classes. 0 gives
+//!   plain R-MAT. List lengths do not depend on it.
+//! - Repeats and self-loops are redrawn a few times and then dropped, so the mean degree is slightly lower than
+//!   requested.
 //!
-//! Only integers and correctly rounded operations decide, and every number is keyed by seed, purpose and node: the
-//! bytes are the same for any number of threads, on any machine.
+//! The result depends only on integers and correctly rounded operations, and every number is keyed by seed, purpose and
+//! node. So the bytes are the same for any number of threads, on any machine.
 
 use serde_json::{Map, Value, json};
 use uva_graph::{GraphError, Split};
@@ -41,14 +41,14 @@ use super::shape_options::ShapeOptions;
 /// An R-MAT graph with planted classes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rmat {
-    /// The options that all shapes share.
+    /// The options shared by all shapes.
     pub common: Common,
     /// The probabilities of the quadrants: a (first half of the sources to first half of the destinations), b (first to
     /// second), c (second to first), d (second to second). They add up to 1.
     pub quadrants: [f64; 4],
-    /// How far b and c may be off at a level, up or down; at most the smallest of b, c and (a + d)/2.
+    /// The most by which b and c may deviate at a level, up or down; at most the smallest of b, c and (a + d)/2.
     pub noise: f64,
-    /// Share of the sources that move to the destination's class; some of the others are of it by chance.
+    /// Share of the sources that move to the destination's class; some of the others belong to it by chance.
     pub homophily: f64,
 }
 
@@ -92,29 +92,29 @@ impl Recipe for Rmat {
     }
 }
 
-/// One cut of the matrix. Chances of the first half, in units of 2⁻³² where a 32-bit number is held against them.
+/// One cut of the matrix. Probabilities of the first half, in units of 2⁻³² if a 32-bit number is compared with them.
 #[derive(Debug, Clone, Copy)]
 struct Level {
     /// That a destination is in the first half.
     destination: f64,
     /// That a source is, where the destination is in the first half, in the second.
     source_given: [u64; 2],
-    /// That a source is, where the destination is not cut any more.
+    /// That a source is, if the destination is not cut any more.
     source: u64,
 }
 
-/// Where a destination is, cut by cut.
+/// The position of a destination, cut by cut.
 #[derive(Debug, Clone, Copy)]
 struct Way {
-    /// The chance that an edge gets there.
+    /// The probability of an edge to it.
     chance: f64,
     /// Bit l: whether it is in the second half at level l.
     halves: u64,
-    /// How many cuts it took.
+    /// The number of cuts.
     cuts: usize,
 }
 
-/// The options, checked, with what follows from them.
+/// The checked options and derived values.
 struct Plan<'o> {
     options: &'o Rmat,
     permutation: Permutation,
@@ -152,7 +152,7 @@ impl<'o> Plan<'o> {
         })
     }
 
-    /// Where the destination at `position` is.
+    /// The path to the destination at `position`.
     fn way_to(&self, position: u64) -> Way {
         let mut way = Way { chance: 1.0, halves: 0, cuts: 0 };
         let mut run = Run { start: 0, len: self.options.common.nodes };
@@ -194,10 +194,10 @@ impl Level {
         let [a, b, c, d] = options.quadrants;
         let unit = Stream::new(options.common.seed, Purpose::Quadrants, level.into()).unit();
         let mu = options.noise * (2.0 * unit - 1.0);
-        // Where a and d are 0 there is no noise, which is at most half of what they are.
+        // If a and d are 0 there is no noise, since it is at most half of them.
         let rest = if a + d > 0.0 { 1.0 - 2.0 * mu / (a + d) } else { 1.0 };
         let (a, b, c, d) = (a * rest, b + mu, c + mu, d * rest);
-        // A half that no edge gets to has no sources; any number does.
+        // A half without edges has no sources; any number does.
         let share = |part: f64, whole: f64| {
             let share = if whole > 0.0 { part / whole } else { 0.5 };
             (share * (1_u64 << 32) as f64) as u64

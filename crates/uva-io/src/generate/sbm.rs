@@ -1,14 +1,14 @@
 //! The stochastic block model (Holland, Laskey and Leinhardt 1983): communities, and nothing else.
 //!
-//! Every ordered pair of two nodes is an edge on its own, with probability p_in where both are of one class and p_out
-//! where they are not. So degrees are all alike, and edges tell as much of the classes as one asks for. Either the two
-//! probabilities are given, or they follow from the mean degree and the share of edges that stay within a class.
+//! Every ordered pair of two nodes is an edge independently, with probability p_in if both are of one class and p_out
+//! if they are not. So degrees are all alike, and the informativeness of edges about classes is adjustable. Either the
+//! two probabilities are given, or they follow from the mean degree and the share of edges within a class.
 //!
-//! A node's class is its id modulo the number of classes, so that the members of a class, and the nodes that are none,
-//! can be counted through without a table. A list is drawn for its node: so many of its class, Binomial(members − 1,
-//! p_in), and so many others, Binomial(others, p_out), each a uniform choice without repeats. Every number is keyed by
-//! seed, purpose and node, and only integers and correctly rounded operations decide: the bytes are the same for any
-//! number of threads, on any machine.
+//! A node's class is its id modulo the number of classes, so that members and non-members of a class can be enumerated
+//! without a table. A list is drawn for its node: Binomial(members − 1, p_in) nodes of its class and Binomial(others,
+//! p_out) other nodes, each a uniform choice without repeats. Every number is keyed by seed, purpose and node, and only
+//! integers and correctly rounded operations are used. So the bytes are the same for any number of threads, on any
+//! machine.
 
 use serde_json::{Map, Value, json};
 use uva_graph::{GraphError, Split};
@@ -23,8 +23,8 @@ use super::shape_options::ShapeOptions;
 /// A graph of communities, which are its classes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sbm {
-    /// The options that all shapes share. The mean degree is reached as it is, since all repeats are drawn anew; with
-    /// [`Mixing::Probabilities`] it follows from them, and the value here is ignored.
+    /// The options shared by all shapes. The mean degree is reached in full, since all repeats are redrawn. With
+    /// [`Mixing::Probabilities`] it follows from these, and the value here is ignored.
     pub common: Common,
     /// How edges divide between a class and the others.
     pub mixing: Mixing,
@@ -33,7 +33,7 @@ pub struct Sbm {
 /// How edges divide between a class and the others.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mixing {
-    /// This share of all edges stays within a class.
+    /// The share of all edges within a class.
     Homophily(f64),
     /// The probability of an edge from any node to any other.
     Probabilities {
@@ -90,12 +90,12 @@ impl Recipe for Sbm {
     }
 }
 
-/// Nodes of a class, on average over the classes.
+/// Nodes per class, on average.
 fn mean_members(common: &Common) -> f64 {
     common.nodes as f64 / common.classes as f64
 }
 
-/// The options, checked, with what follows from them.
+/// The checked options and derived values.
 struct Plan {
     common: Common,
     within: f64,
@@ -120,7 +120,7 @@ impl Plan {
             Mixing::Probabilities { within, between } => {
                 check_share("--p-in", within)?;
                 check_share("--p-out", between)?;
-                // What is wrong with the mean degree is then wrong with them.
+                // An error about the mean degree is then about them.
                 let most = (common.nodes.saturating_sub(1)) as f64 / 2.0;
                 if !(common.average_degree > 0.0 && common.average_degree <= most) {
                     return Err(GraphError::usage(
@@ -144,7 +144,7 @@ impl Plan {
     }
 }
 
-/// The probability that makes `wanted` neighbours of `candidates` nodes on average.
+/// The probability that gives `wanted` neighbours of `candidates` nodes on average.
 fn probability(wanted: f64, candidates: f64, which: &str, share: f64) -> Result<f64, GraphError> {
     if wanted == 0.0 {
         return Ok(0.0);
@@ -160,7 +160,7 @@ fn probability(wanted: f64, candidates: f64, which: &str, share: f64) -> Result<
     Ok(wanted / candidates)
 }
 
-/// Appends `count` of 0..`population`, each set of so many as likely as any other, none twice.
+/// Appends `count` of 0..`population` without repeats; all such sets are equally likely.
 fn choose(list: &mut Vec<u64>, count: u64, population: u64, stream: &mut Stream) {
     let start = list.len();
     if count > population / 2 {
@@ -194,7 +194,7 @@ impl Shape for Plan {
         let start = list.len();
         choose(list, of_class, members - 1, &mut stream);
         for neighbour in &mut list[start..] {
-            // The members but for the node itself, counted through.
+            // The members except the node itself, enumerated.
             *neighbour = (*neighbour + u64::from(*neighbour >= place)) * classes + class;
         }
         let middle = list.len();

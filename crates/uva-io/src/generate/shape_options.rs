@@ -1,6 +1,6 @@
-//! The options that only some generators take.
+//! The options specific to some generators.
 
-/// The options that only some generators take; `None` leaves the default.
+/// The options specific to some generators; `None` keeps the default.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ShapeOptions {
     /// Share of edges within a class.
@@ -9,12 +9,12 @@ pub struct ShapeOptions {
     pub probabilities: Option<[f64; 2]>,
     /// The probabilities of R-MAT's quadrants.
     pub quadrants: Option<[f64; 4]>,
-    /// How far R-MAT's quadrants may be off at a level.
+    /// The most by which R-MAT's quadrants may deviate at a level.
     pub noise: Option<f64>,
 }
 
 impl ShapeOptions {
-    /// The names of the options that are given.
+    /// The names of the given options.
     pub(super) fn given(&self) -> impl Iterator<Item = &'static str> {
         let all = [
             ("--homophily", self.homophily.is_some()),

@@ -1,11 +1,11 @@
-//! What holds for a graph of every shape, for the shapes' tests.
+//! Checks common to all shapes, for the shapes' tests.
 
 use tempfile::TempDir;
 use uva_graph::{Dataset, Verify};
 
 use super::{Common, Recipe, write};
 
-/// The graph of this recipe, checked to its last byte, in a directory that goes with the first of the two.
+/// The graph of this recipe, fully verified, in a directory that is removed with the first of the two.
 pub fn generated(recipe: &dyn Recipe) -> (TempDir, Dataset) {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("graph");
@@ -27,7 +27,7 @@ pub fn list(dataset: &Dataset, node: usize) -> Vec<i64> {
     (csc.indptr[node]..csc.indptr[node + 1]).map(|edge| csc.indices.get(edge as usize)).collect()
 }
 
-/// Every file is the same for any number of threads, and another one for another seed.
+/// Every file is the same for any number of threads, and differs for another seed.
 pub fn assert_bytes_depend_on_the_seed_alone(recipe: &(impl Recipe + Clone)) {
     let of = |change: &dyn Fn(&mut Common)| {
         let mut recipe = recipe.clone();

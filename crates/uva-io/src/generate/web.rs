@@ -1,23 +1,22 @@
 //! The web generator: the shape of uk-2006.
 //!
-//! Nodes are pages, sorted by address: the pages of a host are a run of ids, and within it the pages of a directory, 64
-//! ids each. The list of a page, its in-neighbours, is what it links to. Hosts come from cutting 0..N in two, at random
-//! in the middle half, again and again. A piece of at most N/64 pages (4096 on small graphs) stays whole with
-//! probability 1/8, one of fewer than 64 pages always. Their sizes span several orders of magnitude. A host is of one
-//! class.
+//! Nodes are pages, sorted by address. The pages of a host are a run of ids, and within it the pages of a directory, 64
+//! ids each. The list of a page, its in-neighbours, is its links. Hosts come from cutting 0..N in two, at random in the
+//! middle half, again and again. A piece of at most N/64 pages (4096 on small graphs) stays whole with probability 1/8,
+//! one of fewer than 64 pages always. Their sizes span several orders of magnitude. All pages of a host have one class.
 //!
-//! A link stays on the host (`within_host`) or not. On the host it is
-//! - one of the eight links that all pages of the directory carry (`copied`): navigation, what the copying model of the
-//!   web explains by authors who take over lists of links (Kleinberg et al. 1999). Each goes to a hub of the host;
-//! - or one to a page near by (`near`), at a distance of up to 512 ids, 1 + 511 · w³ with w uniform;
-//! - or one to a hub: the page at len · w⁴ from the front, so the r-th page of a host gets ~ r^(−3/4).
+//! A link stays on the host (`within_host`) or not. On the host it is one of:
+//! - One of the eight links that all pages of the directory carry (`copied`): navigation, which the web's copying model
+//!   explains by authors who take over lists of links (Kleinberg et al. 1999). Each goes to a hub of the host.
+//! - A link to a page near by (`near`), at a distance of up to 512 ids, 1 + 511 · w³ with w uniform.
+//! - A link to a hub: the page at len · w⁴ from the front, so the r-th page of a host gets ~ r^(−3/4).
 //!
 //! A link to another host names page N · w² of a keyed shuffle, so that large hosts are popular and some are more so.
 //! It goes to a hub of that page's host or, one time in four, to its front page.
 //!
-//! Lists have the lengths of the [citation](super::Citation) generator, without the growth in time. Only integers and
-//! correctly rounded operations (+, −, ×, ÷, √) decide, and every number is keyed by seed, purpose and node: the bytes
-//! are the same for any number of threads, on any machine.
+//! Lists have the lengths of the [citation](super::Citation) generator, without the growth in time. The result depends
+//! only on integers and correctly rounded operations (+, −, ×, ÷, √), and every number is keyed by seed, purpose and
+//! node. So the bytes are the same for any number of threads, on any machine.
 
 use serde_json::{Map, Value, json};
 use uva_graph::{GraphError, Split, mix};
@@ -31,21 +30,21 @@ use super::recipe::{Generator, Recipe};
 /// Pages of a directory.
 const DIRECTORY: u64 = 64;
 
-/// Links that all pages of a directory carry.
+/// Links shared by all pages of a directory.
 const NAVIGATION: u64 = 8;
 
-/// The farthest that a page is near.
+/// The largest distance of a near page.
 const NEAR: u64 = 512;
 
 /// A graph in the shape of uk-2006, with planted classes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Web {
-    /// The options that all shapes share. By default 1.3 % of the nodes train, as is usual for uk-2006, 0.2 % validate
-    /// and 0.3 % test; all drawn alike.
+    /// The options shared by all shapes. By default 1.3 % of the nodes train, as is usual for uk-2006, 0.2 % validate
+    /// and 0.3 % test; all are drawn uniformly.
     pub common: Common,
     /// Share of links that stay on their host.
     pub within_host: f64,
-    /// Share of the links on a host that the pages of a directory have in common.
+    /// Share of the links on a host that all pages of a directory have in common.
     pub copied: f64,
     /// Share of the links on a host that go to a page near by; with `copied` at most 1, the rest goes to the host's
     /// hubs.
@@ -104,14 +103,14 @@ struct Host {
 }
 
 impl Host {
-    /// A page that others like to link to: the nearer to the front, the more.
+    /// A popular page of the host: more likely near the front.
     fn hub(self, stream: &mut Stream) -> u64 {
         let w = stream.unit();
         self.start + ((w * w * w * w * self.pages as f64) as u64).min(self.pages - 1)
     }
 }
 
-/// The options, checked, with what follows from them.
+/// The checked options and derived values.
 struct Plan<'o> {
     options: &'o Web,
     permutation: Permutation,
@@ -137,7 +136,7 @@ impl<'o> Plan<'o> {
         })
     }
 
-    /// The host that `page` is on.
+    /// The host of `page`.
     fn host_of(&self, page: u64) -> Host {
         let next = self.host_starts.partition_point(|&start| start <= page);
         let start = self.host_starts[next - 1];
@@ -145,7 +144,7 @@ impl<'o> Plan<'o> {
         Host { start, pages: end - start }
     }
 
-    /// One link of `page`, which is on `host`; `None` for one that leads nowhere.
+    /// One link of `page`, which is on `host`; `None` if it leads nowhere.
     fn link(&self, page: u64, host: Host, stream: &mut Stream) -> Option<u64> {
         let options = self.options;
         let target = if stream.unit() >= options.within_host {
@@ -164,7 +163,7 @@ impl<'o> Plan<'o> {
                 let w = stream.unit();
                 let distance = 1 + (w * w * w * (NEAR - 1) as f64) as u64;
                 let target = if stream.below(2) == 0 { page.checked_sub(distance)? } else { page + distance };
-                // Past either end of the host there is nothing.
+                // Outside the host's range there are no pages.
                 target.checked_sub(host.start).filter(|&place| place < host.pages)?;
                 target
             } else {
@@ -179,7 +178,7 @@ impl<'o> Plan<'o> {
 fn host_starts(nodes: u64, seed: u64) -> Vec<u64> {
     let most_pages = (nodes / 64).max(4096);
     let mut starts = Vec::new();
-    // Pieces to look at, the first on top.
+    // Pieces still to be cut, the first on top.
     let mut pieces = vec![(0, nodes)];
     while let Some((start, end)) = pieces.pop() {
         let pages = end - start;

@@ -1,6 +1,6 @@
-//! Feature rows on their way to `feat.npy`: converted where a dataset has no such type, and checked.
+//! Feature rows on their way to `feat.npy`: checked, and converted if a dataset has no such type.
 //!
-//! Every importer writes its rows through [`FeatureWriter`], so that none takes a value that `info --verify` refuses.
+//! Every importer writes its rows through [`FeatureWriter`], so that none accepts a value that `info --verify` refuses.
 
 use std::path::{Path, PathBuf};
 
@@ -17,31 +17,31 @@ enum FeatureProblem {
     TooLarge { row: u64, column: u64, at: String, value: f64 },
 }
 
-/// Where features are from, for messages.
+/// The source of features, for messages.
 #[derive(Debug, Clone)]
 pub(super) struct FeatureSource {
     /// The file, or archive and member.
     pub(super) place: PathBuf,
-    /// Where the values begin in it, where they lie one after the other.
+    /// The offset of its values, if they are contiguous.
     pub(super) data_offset: Option<u64>,
 }
 
-/// Writes rows in their order.
+/// Writes rows in order.
 #[derive(Debug)]
 pub(super) struct FeatureWriter {
     writer: NpyWriter,
     source: FeatureSource,
     columns: u64,
-    /// The type that the values have in the source, and in the file.
+    /// The type of the values in the source, and in the file.
     kind: NpyType,
     element: ElementType,
     target: NpyType,
-    /// Values that have been written.
+    /// Number of written values.
     position: u64,
 }
 
 impl FeatureWriter {
-    /// For rows of `columns` values of type `kind`; `bf16` says that uint16 stands for bfloat16.
+    /// For rows of `columns` values of type `kind`; `bf16` means that uint16 stores bfloat16.
     pub(super) fn create(
         path: &Path,
         source: FeatureSource,
@@ -54,16 +54,16 @@ impl FeatureWriter {
         Ok(FeatureWriter { writer, source, columns: columns as u64, kind, element, target, position: 0 })
     }
 
-    /// What becomes other than it is, in a line; nothing where the values are kept.
+    /// The conversion, in one line; nothing if the values are kept.
     pub(super) fn conversion(&self) -> Option<String> {
         let kept = self.kind == self.target || self.kind == NpyType::Bool;
         (!kept).then(|| format!("{}: {} becomes float32", self.source.place.display(), self.kind))
     }
 
-    /// Writes values as the source has them.
+    /// Writes values in the source's type.
     ///
     /// # Errors
-    /// Where one is not finite, or not as float32.
+    /// If one is not finite, or not as float32.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), GraphError> {
         if self.kind == self.target || self.kind == NpyType::Bool {
             let wrong = match self.element {
@@ -89,10 +89,10 @@ impl FeatureWriter {
         self.writer.write(&narrowed)
     }
 
-    /// Writes float32 values that an importer has made itself.
+    /// Writes float32 values computed by an importer.
     ///
     /// # Errors
-    /// Where one is not finite.
+    /// If one is not finite.
     pub(super) fn write_floats(&mut self, values: &[f32]) -> Result<(), GraphError> {
         if values.iter().fold(false, |any, value| any | !value.is_finite())
             && let Some(at) = values.iter().position(|value| !value.is_finite())
@@ -103,7 +103,7 @@ impl FeatureWriter {
         self.writer.write(values)
     }
 
-    /// The error about the value that is `ahead` values behind those that have been written.
+    /// The error about the value `ahead` positions behind the written ones.
     fn refusal(&self, ahead: usize, value: f64) -> GraphError {
         let position = self.position + ahead as u64;
         let (row, column) = (position / self.columns, position % self.columns);
@@ -126,7 +126,7 @@ impl FeatureWriter {
     }
 }
 
-/// How values of a type are kept: as they are where a dataset may have them, else as float32.
+/// The stored type of values of a type: the same if a dataset supports it, else float32.
 pub(super) fn feature_type(kind: NpyType, bf16: bool) -> (ElementType, NpyType) {
     match kind {
         NpyType::F16 => (ElementType::F16, NpyType::F16),
@@ -142,7 +142,7 @@ fn first_not_finite<const SIZE: usize>(
     decode: impl Fn([u8; SIZE]) -> f32,
 ) -> Option<(usize, f32)> {
     let (values, _) = bytes.as_chunks::<SIZE>();
-    // Without a branch a value, so that the compiler can use vector instructions.
+    // Without a branch per value, so that the compiler can use vector instructions.
     let any = values.iter().fold(false, |any, &value| any | !decode(value).is_finite());
     let at = any.then(|| values.iter().position(|&value| !decode(value).is_finite()))??;
     Some((at, decode(values[at])))

@@ -25,7 +25,7 @@ use super::request::Request;
 use super::split::SplitRule;
 use super::stream::{Archive, ArrayStream};
 
-/// More columns than any such matrix has; keeps a wrong shape from asking for a row of terabytes.
+/// More columns than any such matrix has; prevents a wrong shape from requesting a row of terabytes.
 const MOST_COLUMNS: i64 = 1 << 24;
 
 /// The row in the table.
@@ -97,9 +97,9 @@ fn missing(archive: &Archive, what: &str, name: &str) -> GraphError {
     GraphError::usage("SRC", message)
 }
 
-/// A matrix in compressed rows, of which only the ends of the rows are in memory.
+/// A matrix in compressed rows, with only the row ends in memory.
 struct Rows {
-    /// Where each row ends, 0 first.
+    /// The end of each row, 0 first.
     ends: Vec<i64>,
     columns: u64,
     indices: ArrayStream,
@@ -107,7 +107,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// The matrix under the first of `names` that exists.
+    /// The matrix under the first existing name of `names`.
     fn open(archive: &Archive, names: &[&str]) -> Result<Option<Rows>, GraphError> {
         for name in names {
             for dot in ["_", "."] {
@@ -165,7 +165,7 @@ impl Rows {
         self.ends.len() as u64 - 1
     }
 
-    /// Calls `work` with row, column and value of everything stored, row after row.
+    /// Calls `work` with row, column and value of every stored entry, row after row.
     fn each(
         &mut self,
         mut work: impl FnMut(u64, u64, f64) -> Result<(), GraphError>,
@@ -192,7 +192,7 @@ impl Rows {
         }
     }
 
-    /// Calls `work` with every row, all columns of it; a column stored twice adds up, as scipy has it.
+    /// Calls `work` with every dense row; entries of the same column add up, as in scipy.
     fn each_row(&mut self, mut work: impl FnMut(&[f32]) -> Result<(), GraphError>) -> Result<(), GraphError> {
         let rows = self.rows();
         let mut dense = vec![0_f32; self.columns as usize];

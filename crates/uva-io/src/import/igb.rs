@@ -1,10 +1,10 @@
 //! The homogeneous graphs of the Illinois Graph Benchmark (Khatua et al. 2023): `processed/paper/node_feat.npy`,
 //! `node_label_19.npy` or `node_label_2K.npy`, and `processed/paper__cites__paper/edge_index.npy` [E, 2], pairs of
-//! source and destination. The tables of `large` and `full` have no `.npy` header: they are float32 as numpy's memmap
-//! left them.
+//! source and destination. The tables of `large` and `full` have no `.npy` header: they are raw float32, written by
+//! numpy's memmap.
 //!
-//! Splits are those of IGB's own loader: the first 60 % of the nodes train, the next 20 % validate, the rest test; of
-//! `full` the same of those first nodes that have a label. Like that loader, every node gets one self-loop.
+//! Splits are those of IGB's own loader: the first 60 % of the nodes train, the next 20 % validate, the rest test. For
+//! `full` the same applies to the first nodes, those with a label. As in that loader, every node gets one self-loop.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ use super::stream::ArrayStream;
 /// Columns of a table without a header.
 const RAW_COLUMNS: usize = 1024;
 
-/// Nodes of `full`, and how many of them have a label, by the two sets of classes: IGB's README and loader.
+/// Nodes of `full`, and how many of them have a label, for the two sets of classes: from IGB's README and loader.
 const FULL_NODES: u64 = 269_346_174;
 const FULL_LABELLED: [u64; 2] = [227_130_858, 157_675_969];
 
@@ -37,7 +37,7 @@ pub(super) const IMPORTER: Importer = Importer {
     import,
 };
 
-/// Imports one graph. The source is the directory of its size, or `processed` in it.
+/// Imports one graph. The source is the directory of its size, or its subdirectory `processed`.
 fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let (which, classes) = match request.options.variant.as_deref() {
         None | Some("19") => (0, 19),
@@ -102,7 +102,7 @@ fn processed(source: &Path) -> PathBuf {
     if inner.is_dir() { inner } else { source.to_owned() }
 }
 
-/// A table with a header, or one of rows of shape `row` without.
+/// A table with a header, or one with rows of shape `row` without a header.
 fn table(path: &Path, row: &[usize]) -> Result<ArrayStream, GraphError> {
     let row_bytes = 4 * row.iter().product::<usize>() as u64;
     let mut start = [0; 6];

@@ -1,4 +1,4 @@
-//! What the table of importers says of each.
+//! The facts about each importer.
 
 use std::fmt;
 use std::fs;
@@ -18,7 +18,7 @@ pub struct Importer {
     pub help: &'static str,
     /// The kind of source.
     pub(super) source: SourceKind,
-    /// The options it takes beside those that all take.
+    /// The options specific to this format.
     pub(super) takes: &'static [Extra],
     pub(super) import: fn(&Request<'_>) -> Result<(), GraphError>,
 }
@@ -29,7 +29,7 @@ pub(super) enum SourceKind {
     Directory(&'static str),
     File(&'static str),
     Either(&'static str),
-    /// The start of several files' names: the importer looks for them itself.
+    /// The prefix of several files' names: the importer searches for them itself.
     Prefix,
 }
 
@@ -37,7 +37,7 @@ impl Importer {
     /// Imports `source` into the directory `out`, which must not exist.
     ///
     /// # Errors
-    /// Where files are missing, malformed or inconsistent, an option does not suit the format, the disk lacks room, or
+    /// If files are missing, malformed or inconsistent, an option does not suit the format, the disk lacks room, or
     /// `out` exists. Nothing is left behind then.
     pub fn run(
         &self,
@@ -47,7 +47,7 @@ impl Importer {
         watch: &Watch<'_>,
     ) -> Result<(), GraphError> {
         self.check_source(source)?;
-        // An option that changes nothing would look as if it had been obeyed.
+        // An ignored option would look as if it had taken effect.
         let unused =
             options.extras().into_iter().find(|(extra, given)| *given && !self.takes.contains(extra));
         if let Some((extra, _)) = unused {
@@ -56,7 +56,7 @@ impl Importer {
         (self.import)(&Request { source, out, options, watch })
     }
 
-    /// Refuses a source that does not exist, or is a file where the format is a directory and the other way round.
+    /// Refuses a source that does not exist, or is a file for a format that expects a directory, or vice versa.
     fn check_source(&self, source: &Path) -> Result<(), GraphError> {
         let (SourceKind::Directory(reads) | SourceKind::File(reads) | SourceKind::Either(reads)) =
             self.source

@@ -1,4 +1,4 @@
-//! The table of importers, in the order in which `--help` lists them.
+//! The table of importers, in the order of `--help`.
 
 use super::importer::Importer;
 #[cfg(feature = "parquet")]

@@ -1,4 +1,4 @@
-//! Which ids a source may name, and who says so: what messages about another id tell.
+//! The valid ids of a source, and what defines them, for messages about invalid ids.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Nodes {
     pub(super) count: u64,
-    /// Where the count is from: `feat.npy has 6 rows`.
+    /// The origin of the count: `feat.npy has 6 rows`.
     from: String,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for Nodes {
     }
 }
 
-/// Which end of which edge stands at `position` of sources that destinations follow, `edges` of each.
+/// The end and the number of the edge at `position`, if sources come first, then destinations, `edges` of each.
 pub(super) fn end_in_rows(position: u64, edges: u64) -> String {
     match position.checked_sub(edges) {
         None => format!("the source of edge {position}"),
@@ -37,7 +37,7 @@ pub(super) fn end_in_rows(position: u64, edges: u64) -> String {
     }
 }
 
-/// Which end of which edge stands at `position` of pairs of source and destination.
+/// The end and the number of the edge at `position` of pairs of source and destination.
 pub(super) fn end_in_pairs(position: u64) -> String {
     let end = if position.is_multiple_of(2) { "source" } else { "destination" };
     format!("the {end} of edge {}", position / 2)

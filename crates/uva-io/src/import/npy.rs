@@ -1,4 +1,4 @@
-//! A directory of `.npy` files, in our own layout or in one of those that other libraries leave.
+//! A directory of `.npy` files, in our own layout or in that of another library.
 //!
 //! | what | names, the first found is taken | shape and types |
 //! |---|---|---|
@@ -51,8 +51,8 @@ pub(super) const IMPORTER: Importer = Importer {
     import,
 };
 
-/// Imports the `.npy` files in a directory; the module's table says which are looked for. The edges stay as they are
-/// unless the options say otherwise.
+/// Imports the `.npy` files in a directory; the module's table lists the names. The edges stay unchanged unless the
+/// options say otherwise.
 fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let changes = request.options.changes(Changes::NONE);
     let arrays = Arrays::open(request.source, request.watch)?;
@@ -98,7 +98,7 @@ impl Arrays {
         Ok(Arrays { source, features, labels, splits, original_ids })
     }
 
-    /// How many nodes there are: the features have a row for each.
+    /// The number of nodes: the features have a row for each.
     pub(super) fn nodes(&self) -> usize {
         self.features.array.shape()[0]
     }
@@ -110,7 +110,7 @@ impl Arrays {
         Nodes::new(nodes, format!("{name} has {nodes} rows"))
     }
 
-    /// What is known of the output.
+    /// The known sizes of the output.
     pub(super) fn sizes(&self) -> Sizes {
         let label_row_bytes = match &self.labels {
             ImportedLabels::Single(_) => 8,
@@ -124,7 +124,7 @@ impl Arrays {
         }
     }
 
-    /// Ids that nodes have elsewhere, as an earlier import left them.
+    /// The external ids of nodes, as an earlier import kept them.
     pub(super) fn node_ids(&self) -> Result<Option<Vec<i64>>, GraphError> {
         let Some(array) = self.source.optional(&["node_id"])? else { return Ok(None) };
         if array.shape() != [self.nodes()] {
@@ -133,7 +133,7 @@ impl Arrays {
         integers(&array).map(Some)
     }
 
-    /// Writes the arrays, and returns what `meta.json` says.
+    /// Writes the arrays, and returns the content of `meta.json`.
     pub(super) fn write(self, output: &Output<'_>) -> Result<Meta, GraphError> {
         self.features.write(output)?;
         self.labels.write(&output.path(names::LABELS))?;
@@ -147,7 +147,7 @@ impl Arrays {
     }
 }
 
-/// The directory that is imported.
+/// The source directory.
 struct Source {
     directory: PathBuf,
     meta: Meta,
@@ -182,7 +182,7 @@ impl Source {
         }
         let said = self.meta.feat_dtype.as_deref().and_then(ElementType::from_name);
         let element = match array.kind() {
-            // What meta.json says of these has to be true.
+            // The claims of meta.json about these must be true.
             NpyType::F32 | NpyType::F16 | NpyType::I8 | NpyType::U8 => {
                 feature_element(&self.directory, &self.meta, &array)?
             }
@@ -191,7 +191,7 @@ impl Source {
         Ok(Features { array, element })
     }
 
-    /// The labels; −1 for every node, and a note, where there are none.
+    /// The labels; −1 for every node, and a note, if there are none.
     fn labels(&self, nodes: usize, watch: &Watch<'_>) -> Result<ImportedLabels, GraphError> {
         let Some(array) = self.optional(&["label", "labels", "y", "node_label"])? else {
             let names = ["label.npy", "labels.npy", "y.npy", "node_label.npy"];
@@ -337,7 +337,7 @@ impl Edges {
         }
     }
 
-    /// Gives all edges to `lists`, a piece at a time, each checked before.
+    /// Passes all edges to `lists`, a piece at a time, each checked before.
     fn push_into(
         &self,
         lists: &mut CscBuilder,
@@ -346,7 +346,7 @@ impl Edges {
         output: &Output<'_>,
     ) -> Result<(), GraphError> {
         let count = self.count();
-        // Which node's list the edges have come to, where they are lists already.
+        // The node whose list the edges have reached, if they are already lists.
         let mut node = 0;
         for first in (0..count).step_by(CHUNK) {
             let last = (first + CHUNK).min(count);
@@ -406,7 +406,7 @@ impl Edges {
     }
 }
 
-/// Features as they are in the source, and how they are to be stored.
+/// The source's features, and their stored type.
 struct Features {
     array: NpyArray,
     element: ElementType,
@@ -450,7 +450,7 @@ fn weights_of(weights: &NpyArray, first: usize, last: usize) -> Result<Vec<f32>,
     Ok(values)
 }
 
-/// The elements as integers, where that is what they are.
+/// The elements as integers, if they are integers.
 fn integers(array: &NpyArray) -> Result<Vec<i64>, GraphError> {
     integers_of(array, 0, array.header().elements())
 }
@@ -467,7 +467,7 @@ fn integers_of(array: &NpyArray, first: usize, last: usize) -> Result<Vec<i64>, 
     })
 }
 
-/// The elements as doubles, whatever number type they have.
+/// The elements as doubles, for any number type.
 fn floats(array: &NpyArray) -> Vec<f64> {
     values::floats(array.kind(), array.bytes())
 }

@@ -1,4 +1,4 @@
-//! Which node an id means.
+//! Maps ids to nodes.
 //!
 //! | what is known | the nodes |
 //! |---|---|
@@ -22,10 +22,10 @@ use super::options::{EdgeList, Ids};
 use super::output::Output;
 use super::text::{LineError, each_line, integer};
 
-/// Ids that are collected before repeated ones are looked for.
+/// Ids collected before duplicates are removed.
 const COLLECTED: usize = 1 << 22;
 
-/// What each id means.
+/// The meaning of the ids.
 pub(super) enum Numbering {
     /// Ids are their numbers.
     Dense(Nodes),
@@ -33,7 +33,7 @@ pub(super) enum Numbering {
     Names {
         places: HashMap<Box<[u8]>, u64>,
         in_order: Vec<Box<[u8]>>,
-        /// What says which names there are, for messages.
+        /// What defines the names, for messages.
         said_by: &'static str,
     },
 }
@@ -43,11 +43,11 @@ pub(super) struct Integers {
     /// The id of each node.
     ids: Vec<i64>,
     lookup: Lookup,
-    /// What says which ids there are, for messages.
+    /// What defines the ids, for messages.
     said_by: &'static str,
 }
 
-/// Two nodes that have one id.
+/// Two nodes with the same id.
 #[derive(Debug)]
 pub(super) struct Twice {
     pub(super) first: u64,
@@ -56,9 +56,9 @@ pub(super) struct Twice {
 }
 
 enum Lookup {
-    /// Ids lie close together: the place of each, from the smallest on; `u32::MAX` where no node has it.
+    /// Ids are dense: the place of each, from the smallest on; `u32::MAX` if no node has it.
     Table { smallest: i64, places: Vec<u32> },
-    /// They don't: id and place, by id.
+    /// Ids are sparse: pairs of id and place, by id.
     Sorted(Vec<(i64, u64)>),
 }
 
@@ -113,7 +113,7 @@ pub(super) fn known(
     }
 }
 
-/// Names as an earlier import left them.
+/// Names kept by an earlier import.
 fn named(path: &Path) -> Result<Numbering, GraphError> {
     let mut survey = Survey::new(Ids::Name);
     each_line(path, &|_| {}, |line, name| {
@@ -128,7 +128,7 @@ fn named(path: &Path) -> Result<Numbering, GraphError> {
 }
 
 impl Numbering {
-    /// The node at place k has the k-th of `ids`, each of which may occur once.
+    /// The node at place k has the k-th of `ids`, which must be distinct.
     pub(super) fn of_numbers(ids: Vec<i64>) -> Result<Numbering, Twice> {
         let mut sorted: Vec<(i64, u64)> = ids.iter().copied().zip(0..).collect();
         sorted.sort_unstable();
@@ -141,7 +141,7 @@ impl Numbering {
         Ok(Numbering::Integers(Integers { ids, lookup, said_by: names::NODE_IDS }))
     }
 
-    /// The same where `by` lists the ids, for messages.
+    /// The same if `by` lists the ids, for messages.
     #[cfg(feature = "parquet")]
     pub(super) fn said_by(mut self, by: &'static str) -> Numbering {
         match &mut self {
@@ -159,7 +159,7 @@ impl Numbering {
         }
     }
 
-    /// The node that an id means, which is an edge's `end`: its source or its destination.
+    /// The node of an id, which is an edge's `end`: its source or its destination.
     #[inline]
     pub(super) fn place(&self, id: &[u8], end: &str) -> Result<u64, LineError> {
         match self {
@@ -168,7 +168,7 @@ impl Numbering {
         }
     }
 
-    /// The same of an integer. What is wrong with it is said in words that follow file and line.
+    /// The same for an integer. The error is worded to follow file and line.
     #[inline]
     pub(super) fn place_of_number(&self, id: i64, end: &str) -> Result<u64, String> {
         match self {
@@ -183,7 +183,7 @@ impl Numbering {
         }
     }
 
-    /// The same of a name.
+    /// The same for a name.
     #[inline]
     pub(super) fn place_of_name(&self, id: &[u8], end: &str) -> Result<u64, String> {
         let (found, said_by) = match self {
@@ -195,7 +195,7 @@ impl Numbering {
         })
     }
 
-    /// Writes the ids of all nodes, where they are not their numbers.
+    /// Writes the ids of all nodes, unless they are the nodes' numbers.
     pub(super) fn write(&self, output: &Output<'_>) -> Result<(), GraphError> {
         match self {
             Numbering::Dense(_) => Ok(()),
@@ -265,7 +265,7 @@ impl Lookup {
 pub(super) struct Survey {
     ids: Ids,
     integers: Vec<i64>,
-    /// When repeated ones are looked for next.
+    /// When to remove duplicates next.
     next_look: usize,
     names: HashMap<Box<[u8]>, u64>,
     in_order: Vec<Box<[u8]>>,
@@ -307,7 +307,7 @@ impl Survey {
         }
     }
 
-    /// How many names there have been.
+    /// The number of names so far.
     pub(super) fn nodes(&self) -> u64 {
         self.in_order.len() as u64
     }
@@ -325,7 +325,7 @@ impl Survey {
                 let ids = self.integers;
                 let nodes = ids.len() as u64;
                 let dense = |nodes| Numbering::Dense(Nodes::new(nodes, "those that occur"));
-                // Distinct and ascending: they are 0..N where the ends are.
+                // Distinct and ascending: they are 0..N if and only if the ends are.
                 match (ids.first(), ids.last()) {
                     (None, _) | (_, None) => dense(0),
                     (Some(0), Some(&last)) if last as u64 == nodes - 1 => dense(nodes),

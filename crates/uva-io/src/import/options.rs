@@ -1,4 +1,4 @@
-//! What an import is asked for.
+//! The options of an import.
 
 use std::path::PathBuf;
 
@@ -10,27 +10,27 @@ use super::split::SplitRule;
 /// Default memory of an import for edges.
 pub const DEFAULT_MEMORY: u64 = 4 << 30;
 
-/// What to change on the way in, and what the source does not say itself. `None` does what suits the source; the table
-/// in docs/datasets.md says what that is.
+/// Changes during the import, and facts that the source does not state. `None` selects the default for the source; the
+/// table in docs/datasets.md lists these.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportOptions {
-    /// Give every edge its other direction. Neighbours then ascend in each list.
+    /// Give every edge its other direction. Each list is then sorted.
     pub symmetrise: Option<bool>,
-    /// Keep one of several equal edges. Neighbours then ascend in each list.
+    /// Keep one of several equal edges. Each list is then sorted.
     pub deduplicate: Option<bool>,
-    /// What to do with edges from a node to itself.
+    /// Treatment of self-loops.
     pub self_loops: Option<SelfLoops>,
-    /// The name in `meta.json`; for `planetoid` also which of several graphs in the directory is meant.
+    /// The name in `meta.json`; for `planetoid` it also selects one of several graphs in the directory.
     pub name: Option<String>,
-    /// Bytes that edges take in memory at most; what is more goes through a temporary file beside the output.
+    /// The most bytes of memory for edges; the rest goes through a temporary file beside the output.
     pub memory: u64,
-    /// How splits are made where the source has none.
+    /// The rule for splits, if the source has none.
     pub split: Option<SplitRule>,
-    /// What random splits are keyed by.
+    /// The key of random splits.
     pub seed: u64,
-    /// What lines of text mean; for `edgelist` only.
+    /// The meaning of lines of text; for `edgelist` only.
     pub edge_list: EdgeList,
-    /// Which of several is taken: the scheme of an `ogb` split, the task of a `graphbolt` dataset, `19` or `2K` for the
+    /// Selects one of several: the scheme of an `ogb` split, the task of a `graphbolt` dataset, `19` or `2K` for the
     /// labels of `igb`.
     pub variant: Option<String>,
 }
@@ -52,7 +52,7 @@ impl Default for ImportOptions {
 }
 
 impl ImportOptions {
-    /// The changes to make where `default` suits the source.
+    /// The changes to make; `default` is what suits the source.
     pub(super) fn changes(&self, default: Changes) -> Changes {
         Changes {
             symmetrise: self.symmetrise.unwrap_or(default.symmetrise),
@@ -61,7 +61,7 @@ impl ImportOptions {
         }
     }
 
-    /// The options that only some importers take, and whether each was given.
+    /// The options specific to some importers, and whether each was given.
     pub(super) fn extras(&self) -> [(Extra, bool); 3] {
         [
             (Extra::Split, self.split.is_some()),
@@ -74,7 +74,7 @@ impl ImportOptions {
 /// Refuses changes of edges that have weights: `weights` names them in the message.
 ///
 /// # Errors
-/// Where there are changes.
+/// If there are changes.
 pub(super) fn refuse_changes_of_weighted(changes: Changes, weights: &str) -> Result<(), GraphError> {
     if changes.is_none() {
         return Ok(());
@@ -86,7 +86,7 @@ pub(super) fn refuse_changes_of_weighted(changes: Changes, weights: &str) -> Res
     Err(GraphError::usage("--symmetrise, --dedup or --self-loops", message))
 }
 
-/// An option, or several that belong together, that only some importers take.
+/// An option, or a group of options, specific to some importers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extra {
     /// [`ImportOptions::split`].
@@ -98,7 +98,7 @@ pub enum Extra {
 }
 
 impl Extra {
-    /// The options as they are called on the command line.
+    /// The options' names on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
             Extra::Split => "--split",
@@ -108,36 +108,36 @@ impl Extra {
     }
 }
 
-/// What the lines of an edge list mean.
+/// The meaning of an edge list's lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EdgeList {
-    /// What ids are.
+    /// The kind of ids.
     pub ids: Ids,
-    /// How many nodes there are, for ids that are their numbers; some may have no edge.
+    /// The number of nodes, for ids that are node numbers; some may have no edge.
     pub nodes: Option<u64>,
     /// Lines to skip at the beginning: a header.
     pub skip_lines: u64,
-    /// What a third column is.
+    /// The meaning of a third column.
     pub third_column: Option<ThirdColumn>,
     /// The directory with features, labels and splits, named as for `npy`.
     pub arrays: Option<PathBuf>,
 }
 
-/// What the ids of an edge list are.
+/// The kind of ids in an edge list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Ids {
-    /// Integers. Where the number of nodes is not known otherwise, the nodes are those that occur, in ascending order.
+    /// Integers. If the number of nodes is not known otherwise, the nodes are the occurring ids, in ascending order.
     #[default]
     Number,
-    /// Text. The nodes are those that occur, in order of their first appearance.
+    /// Text. The nodes are the occurring names, in order of first appearance.
     Name,
 }
 
-/// What the third column of an edge list is.
+/// The meaning of an edge list's third column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThirdColumn {
     /// The edge's weight.
     Weight,
-    /// Nothing to us, and nor are further ones.
+    /// Ignored, like further columns.
     Ignore,
 }

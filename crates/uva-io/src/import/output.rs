@@ -1,4 +1,4 @@
-//! The dataset that an import writes: what all formats do alike.
+//! The output dataset of an import: the steps that all formats share.
 
 use std::path::PathBuf;
 
@@ -14,22 +14,22 @@ use super::stream::ArrayStream;
 use super::values;
 use crate::disk_space::{self, BytesOnDisk};
 
-/// Elements that are converted at a time.
+/// Elements converted at a time.
 pub(super) const CHUNK: usize = 1 << 16;
 
 /// Bytes of an edge on its way through the temporary file.
 const EDGE_BYTES: u64 = 8;
 
-/// What the output will hold, as far as it is known before.
+/// The known sizes of the output.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sizes {
     pub(super) nodes: Option<u64>,
-    /// Those of the source.
+    /// The number of edges in the source.
     pub(super) edges: Option<u64>,
     pub(super) feature_row_bytes: u64,
     pub(super) label_row_bytes: u64,
     pub(super) weighted: bool,
-    /// Time to read the source, where it is large enough to ask.
+    /// Time to read the source, if it is large enough to estimate.
     pub(super) seconds: Option<f64>,
 }
 
@@ -52,7 +52,7 @@ impl Sizes {
             edges,
             disk,
             temporary: if in_memory { 0 } else { records },
-            // How many edges there are may be known only when they have been read.
+            // The number of edges may be known only after they have been read.
             memory: if in_memory && edges.is_some() {
                 (2 * records).min(options.memory)
             } else {
@@ -63,7 +63,7 @@ impl Sizes {
     }
 }
 
-/// A dataset on its way to its final name.
+/// A dataset being written, before its final rename.
 pub(super) struct Output<'r> {
     staged: StagedDirectory,
     request: &'r Request<'r>,
@@ -71,17 +71,17 @@ pub(super) struct Output<'r> {
 }
 
 impl<'r> Output<'r> {
-    /// Tells the estimate, and begins.
+    /// Reports the estimate, and begins.
     ///
     /// # Errors
-    /// Where the disk has not got the room, or the output exists.
+    /// If the disk lacks room, or the output exists.
     pub(super) fn begin(
         request: &'r Request<'r>,
         sizes: Sizes,
         changes: Changes,
     ) -> Result<Output<'r>, GraphError> {
         let estimate = sizes.estimate(request.options, changes);
-        // An output that exists is refused before anything is said about it.
+        // An existing output is refused before anything is reported.
         let staged = StagedDirectory::new(request.out)?;
         (request.watch.estimate)(&estimate);
         let what = format!(
@@ -98,7 +98,7 @@ impl<'r> Output<'r> {
         self.staged.path().join(name)
     }
 
-    /// What takes the edges.
+    /// The sink of the edges.
     pub(super) fn lists(&self, nodes: u64, weighted: bool) -> Result<CscBuilder, GraphError> {
         CscBuilder::new(self.staged.path(), nodes, self.changes, weighted, self.request.options.memory)
     }
@@ -108,18 +108,18 @@ impl<'r> Output<'r> {
         builder.finish(self.request.watch.progress)
     }
 
-    /// Progress within something that has so many parts.
+    /// Progress within a stage of this many parts.
     pub(super) fn progress(&self, stage: &'static str, done: u64, total: u64) {
         (self.request.watch.progress)(Progress { stage, done, total });
     }
 
-    /// Says a line about what becomes other than it is in the source.
+    /// Reports a conversion of source values, in one line.
     pub(super) fn note(&self, line: &str) {
         (self.request.watch.note)(line);
     }
 
-    /// Copies a table of features [nodes, columns], in the type it has where a dataset may have that, else as float32;
-    /// `bf16` says that uint16 stands for bfloat16.
+    /// Copies a table of features [nodes, columns], in its own type if a dataset supports it, else as float32; `bf16`
+    /// means that uint16 stores bfloat16.
     pub(super) fn features(
         &self,
         mut table: ArrayStream,
@@ -143,7 +143,7 @@ impl<'r> Output<'r> {
         writer.finish()
     }
 
-    /// What takes rows of `columns` features of type `kind`, and says what becomes of them.
+    /// The sink of rows of `columns` features of type `kind`; reports their conversion.
     pub(super) fn feature_writer(
         &self,
         source: FeatureSource,
@@ -158,7 +158,7 @@ impl<'r> Output<'r> {
         Ok(writer)
     }
 
-    /// One feature a node, always 1: for a source that has none.
+    /// One feature per node, always 1: for a source without features.
     pub(super) fn constant_features(&self, nodes: u64) -> Result<ElementType, GraphError> {
         let mut writer = NpyWriter::create(&self.path(names::FEATURES), NpyType::F32, &[1])?;
         self.repeat(&mut writer, 1_f32, nodes)?;
@@ -166,7 +166,7 @@ impl<'r> Output<'r> {
         Ok(ElementType::F32)
     }
 
-    /// −1 for every node: for a source that has no labels.
+    /// −1 for every node: for a source without labels.
     pub(super) fn no_labels(&self, nodes: u64) -> Result<(), GraphError> {
         let mut writer = NpyWriter::create(&self.path(names::LABELS), NpyType::I64, &[])?;
         self.repeat(&mut writer, -1_i64, nodes)?;
@@ -189,8 +189,8 @@ impl<'r> Output<'r> {
         Ok(())
     }
 
-    /// Copies labels: one class a node, [nodes] or [nodes, 1], integers or floats of which NaN means none; or zeros and
-    /// ones, [nodes, classes].
+    /// Copies labels. They are one class per node, [nodes] or [nodes, 1], integers or floats with NaN for none. Or they
+    /// are zeros and ones, [nodes, classes].
     pub(super) fn labels(
         &self,
         mut labels: ArrayStream,
@@ -229,8 +229,9 @@ impl<'r> Output<'r> {
         Ok(())
     }
 
-    /// Writes `meta.json`, checks all of it as any reader would, and gives it its name. The sources have been checked
-    /// before, so that their own names and places are in the messages; what is found here is a mistake of ours.
+    /// Writes `meta.json`, runs a reader's checks on the whole dataset, and renames it to its final name. The sources
+    /// have been checked before, so that messages contain their own names and places; an error found here is a bug of
+    /// ours.
     pub(super) fn finish(self, meta: Meta) -> Result<(), GraphError> {
         meta.write(self.staged.path())?;
         self.progress("checks", 0, 1);
@@ -239,7 +240,7 @@ impl<'r> Output<'r> {
     }
 }
 
-/// What is said of a source without labels.
+/// The note about a source without labels.
 pub(super) fn no_labels(source: &std::path::Path, names: &[&str]) -> String {
     format!(
         "{} has no labels (none of {}): every node gets -1, which means none",
@@ -248,7 +249,7 @@ pub(super) fn no_labels(source: &std::path::Path, names: &[&str]) -> String {
     )
 }
 
-/// Checks that a table is one of features; how many columns it has.
+/// Checks the shape of a table of features; returns the number of columns.
 pub(super) fn feature_columns(table: &ArrayStream, nodes: Option<u64>) -> Result<u64, GraphError> {
     match *table.shape() {
         [rows, columns] if columns > 0 && nodes.is_none_or(|nodes| rows as u64 == nodes) => {
@@ -261,8 +262,7 @@ pub(super) fn feature_columns(table: &ArrayStream, nodes: Option<u64>) -> Result
     }
 }
 
-/// Checks that an array is one of labels of so many nodes; how many columns it has where nodes may have several
-/// classes.
+/// Checks the shape of labels for this many nodes; returns the number of columns if nodes may have several classes.
 pub(super) fn label_columns(labels: &ArrayStream, nodes: u64) -> Result<Option<usize>, GraphError> {
     match *labels.shape() {
         [rows] | [rows, 1] if rows as u64 == nodes => Ok(None),

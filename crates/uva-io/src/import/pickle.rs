@@ -1,14 +1,14 @@
 //! A reader of Python pickles that never runs anything.
 //!
-//! A pickle is a program for a small stack machine, and Python's own reader lets it import and call whatever it names.
-//! This one builds plain values only: numbers, strings, tuples, lists and dictionaries. A global name becomes a value
-//! that is nothing but its name, if it is one of a short list; calling it becomes a record of name and arguments. What
-//! that means (an array, a sparse matrix) is for the caller to see. Any other name is refused.
+//! A pickle is a program for a small stack machine, and Python's own reader lets it import and call anything it names.
+//! This reader builds plain values only: numbers, strings, tuples, lists and dictionaries. A global name from a short
+//! list becomes a value that holds only its name. A call of it becomes a record of name and arguments. The caller
+//! interprets the record (an array, a sparse matrix). Any other name is refused.
 //!
-//! Protocols 0, 1 and 2, which is what Python 2 wrote and what the Planetoid files are. Values live in an arena and
-//! refer to each other by index, so shared and even cyclic ones are harmless, and memory stays within a small multiple
-//! of the file's length. Who copies values out of the arena has to keep to it too: [`Pickle::bytes`] says how long the
-//! file is.
+//! It supports protocols 0, 1 and 2, which Python 2 wrote and the Planetoid files use. Values live in an arena and
+//! refer to each other by index. So shared and even cyclic ones are harmless, and memory stays within a small multiple
+//! of the file's length. Code that copies values out of the arena must keep this bound too: [`Pickle::bytes`] is the
+//! file's length.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ pub(crate) enum Value {
     Dict(Vec<(Ref, Ref)>),
     /// One of [`GLOBALS`]: module and name.
     Global(&'static str, &'static str),
-    /// What calling a global would have made, and the state it was then given.
+    /// The result of calling a global, and the state it was then given, as a record.
     Object {
         class: Ref,
         arguments: Ref,
@@ -41,7 +41,7 @@ pub(crate) enum Value {
     },
 }
 
-/// The names a pickle may mention. None is ever looked up.
+/// The names that a pickle may mention. None is ever looked up.
 const GLOBALS: [(&str, &str); 9] = [
     ("scipy.sparse.csr", "csr_matrix"),
     ("scipy.sparse._csr", "csr_matrix"),
@@ -71,7 +71,7 @@ pub(crate) enum PickleProblem {
     Malformed { offset: usize, what: &'static str },
 }
 
-/// A pickle, read.
+/// A parsed pickle.
 #[derive(Debug)]
 pub(crate) struct Pickle {
     values: Vec<Value>,
@@ -94,7 +94,7 @@ impl Pickle {
         Ok(Pickle { values: machine.values, root, bytes: bytes.len() })
     }
 
-    /// How long the pickle is.
+    /// The pickle's length.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -116,7 +116,7 @@ enum Slot {
 struct Machine<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Offset of the instruction being run, for messages.
+    /// Offset of the current instruction, for messages.
     opcode_at: usize,
     values: Vec<Value>,
     stack: Vec<Slot>,
@@ -268,7 +268,7 @@ impl<'a> Machine<'a> {
                 }
 
                 b'c' => self.global()?,
-                // REDUCE and NEWOBJ: what a call would have made is recorded, nothing is called.
+                // REDUCE and NEWOBJ: the call is recorded, nothing is called.
                 b'R' | 0x81 => {
                     let (arguments, class) = (self.pop()?, self.pop()?);
                     if !matches!(self.values[class.0 as usize], Value::Global(..)) {
@@ -315,7 +315,7 @@ impl<'a> Machine<'a> {
         self.push(value)
     }
 
-    /// LONG1: two's complement, little-endian, of a length that comes first.
+    /// LONG1: two's complement, little-endian, preceded by its length.
     fn long(&mut self) -> Result<(), PickleProblem> {
         let length = self.byte()?;
         let bytes = self.take(length.into())?;
@@ -333,7 +333,7 @@ impl<'a> Machine<'a> {
         self.push(Value::Bytes(bytes))
     }
 
-    /// What Python's `repr` of a byte string stands for.
+    /// The byte string of a Python `repr`.
     fn unescape(&self, line: &[u8]) -> Result<Vec<u8>, PickleProblem> {
         let quoted = |quote: u8| line.strip_prefix(&[quote]).and_then(|rest| rest.strip_suffix(&[quote]));
         let inner = quoted(b'\'')

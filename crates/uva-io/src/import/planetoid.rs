@@ -1,8 +1,8 @@
 //! The Planetoid files (Yang, Cohen and Salakhutdinov 2016; Kipf and Welling's copies): Cora, Citeseer, Pubmed.
 //!
 //! `ind.NAME.{x,y,tx,ty,allx,ally,graph}` are pickles of Python 2, `ind.NAME.test.index` is text. The nodes of `allx`
-//! come first; row k of `tx` belongs to the node that line k of `test.index` names. Citeseer's test indices have gaps:
-//! nodes of the graph that no file describes. They get a row of zeros and no label (−1).
+//! come first; row k of `tx` belongs to the node on line k of `test.index`. Citeseer's test indices have gaps: nodes of
+//! the graph that no file describes. They get a row of zeros and no label (−1).
 //!
 //! Splits are the published ones: the rows of `y` train, the next 500 validate, `test.index` tests.
 
@@ -28,8 +28,8 @@ use super::scipy::SparseRows;
 /// Nodes that validate, after those that train.
 const VALID_NODES: usize = 500;
 
-/// How many nodes there may be for each that the files describe. The published graphs have 15 in 3,327 that none does;
-/// without a limit a test index of a few bytes asks for a table of terabytes.
+/// The most nodes per described node. The published graphs have 15 undescribed ones in 3,327. Without a limit, a test
+/// index of a few bytes could request a table of terabytes.
 const NODES_PER_DESCRIBED: usize = 2;
 
 /// The kind of source.
@@ -39,15 +39,15 @@ const READS: &str = "--from planetoid reads a directory with ind.NAME.x, .y, .tx
 /// More features and classes than the largest file could describe.
 const MOST_COLUMNS: usize = 1 << 24;
 
-/// These files are read whole, and a pickle takes several times its bytes while it is read. The published ones have
-/// megabytes.
+/// The size limit: these files are read whole, and a pickle takes several times its bytes while it is read. The
+/// published ones have megabytes.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// What every user of these graphs does with their edges.
+/// The customary treatment of these graphs' edges.
 pub(super) const UNDIRECTED: Changes =
     Changes { symmetrise: true, deduplicate: true, self_loops: SelfLoops::Remove };
 
-/// What is wrong with the files, taken together.
+/// Inconsistencies between the files.
 #[derive(Debug, thiserror::Error)]
 enum PlanetoidProblem {
     #[error("{rows} rows, but {other} has {other_rows}")]
@@ -77,9 +77,8 @@ pub(super) const IMPORTER: Importer = Importer {
     import,
 };
 
-/// Imports one Planetoid graph. `source` is the directory with the files, or any of the files, or their common start
-/// (`…/ind.cora`). Where the directory has several graphs, the name that was asked for says which, or else that of the
-/// output.
+/// Imports one Planetoid graph. `source` is the directory with the files, or any of the files, or their common prefix
+/// (`…/ind.cora`). If the directory has several graphs, the requested name selects one, or else that of the output.
 fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let (directory, name) = resolve(request.source, request.out, request.options)?;
     let changes = request.options.changes(UNDIRECTED);
@@ -123,7 +122,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
 
     let mut labels = all_y.labels.clone();
     labels.resize(nodes, -1);
-    // Which row of tx each node has; nodes in the gaps have none.
+    // The row in tx of each node; nodes in the gaps have none.
     let mut test_row = vec![None; nodes];
     for (row, &node) in test.iter().enumerate() {
         labels[node] = test_y.labels[row];
@@ -144,7 +143,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
         lists.push(source as u64, destination as u64, 0.0)?;
     }
     output.finish_lists(lists)?;
-    // Values are those of two files; allx has all rows but the last ones.
+    // Values come from two files; allx has all rows but the last ones.
     let source = |part: &str| FeatureSource { place: file(part), data_offset: None };
     let mut features = output.feature_writer(source("allx"), NpyType::F32, all_x.columns, false)?;
     for (node, test_row) in test_row.iter().enumerate() {
@@ -174,7 +173,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     output.finish(meta)
 }
 
-/// The directory of the files and the graph's name in theirs.
+/// The directory of the files and the graph's name in their names.
 fn resolve(source: &Path, out: &Path, options: &ImportOptions) -> Result<(PathBuf, String), GraphError> {
     if source.is_dir() {
         let names = names_in(source)?;
@@ -185,7 +184,7 @@ fn resolve(source: &Path, out: &Path, options: &ImportOptions) -> Result<(PathBu
                 let message = format!("{} has no ind.NAME.graph; {READS}", source.display());
                 return Err(GraphError::usage("SRC", message));
             }
-            // With one graph in the directory the name is free to be what the user likes.
+            // With one graph in the directory the user may choose any name.
             (_, 1) => names.first().cloned(),
             (Some(name), _) => called(name),
             (None, _) => out_name.as_deref().and_then(called),
@@ -246,7 +245,7 @@ fn sparse_rows(path: &Path) -> Result<SparseRows, GraphError> {
     Ok(matrix)
 }
 
-/// Labels out of rows with a single one.
+/// Labels from one-hot rows.
 struct Classes {
     classes: usize,
     labels: Vec<i64>,

@@ -1,4 +1,4 @@
-//! How long reading a large source will take, told from how fast its beginning is read.
+//! Estimates how long reading a large source takes, from the speed at its beginning.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,16 +8,16 @@ use uva_graph::GraphError;
 use super::stream::ArrayStream;
 use super::text::{self, LineError};
 
-/// Smaller sources take seconds: asking would take as long as doing.
+/// Smaller sources take seconds: measuring would take as long as reading.
 const LARGE: u64 = 256 << 20;
 
-/// How long a beginning is read.
+/// The duration of the measurement.
 const SAMPLE: Duration = Duration::from_millis(700);
 
-/// Chunks between two looks at the clock.
+/// Chunks between two checks of the clock.
 const PER_LOOK: u64 = 256;
 
-/// Seconds to read and parse a text of numbers; nothing where it is small.
+/// Seconds to read and parse a text of numbers; nothing if it is small.
 pub(super) fn of_text(path: &Path) -> Result<Option<f64>, GraphError> {
     let bytes = std::fs::metadata(path).map_err(GraphError::io(path, "open"))?.len();
     if bytes < LARGE {
@@ -33,7 +33,7 @@ pub(super) fn of_text(path: &Path) -> Result<Option<f64>, GraphError> {
     Ok(extrapolated(start.elapsed(), position.get(), bytes))
 }
 
-/// Seconds to read an array of an archive that takes `compressed` bytes there; nothing where it is small.
+/// Seconds to read an array of `compressed` bytes in an archive; nothing if it is small.
 pub(super) fn of_array(mut array: ArrayStream, compressed: u64) -> Result<Option<f64>, GraphError> {
     if compressed < LARGE {
         return Ok(None);
@@ -51,7 +51,7 @@ fn extrapolated(took: Duration, done: u64, total: u64) -> Option<f64> {
     (done > 0).then(|| took.as_secs_f64() * total as f64 / done as f64)
 }
 
-/// The sum, where any is known.
+/// The sum, if any is known.
 pub(super) fn sum(seconds: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     seconds.into_iter().flatten().reduce(|sum, seconds| sum + seconds)
 }

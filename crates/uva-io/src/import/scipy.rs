@@ -1,4 +1,4 @@
-//! What the values of a pickle mean: numpy arrays, scipy's sparse rows, dictionaries of lists.
+//! Interprets a pickle's values: numpy arrays, scipy's sparse rows, dictionaries of lists.
 
 use uva_graph::quote::shown;
 
@@ -7,7 +7,7 @@ use super::pickle::{Pickle, Ref, Value};
 /// The most axes of an array.
 const MOST_AXES: usize = 64;
 
-/// Why a pickle's values are not what was expected.
+/// Why a pickle's values are not as expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum MeaningProblem {
     #[error("the pickle does not hold {0}")]
@@ -25,7 +25,7 @@ pub(super) enum MeaningProblem {
     Sparse { what: &'static str, position: usize, value: i64 },
 }
 
-/// An array as a pickle holds it.
+/// An array as stored in a pickle.
 pub(super) struct Array<'p> {
     pub(super) shape: Vec<usize>,
     kind: String,
@@ -33,7 +33,7 @@ pub(super) struct Array<'p> {
     bytes: &'p [u8],
 }
 
-/// Rows of which only the nonzero values are stored.
+/// Rows with only the nonzero values stored.
 #[derive(Debug)]
 pub(super) struct SparseRows {
     pub(super) rows: usize,
@@ -44,7 +44,7 @@ pub(super) struct SparseRows {
 }
 
 impl SparseRows {
-    /// Column and value of everything stored in row `row`. A column stored twice adds up, as scipy has it.
+    /// Column and value of every stored entry in row `row`. Entries of the same column add up, as in scipy.
     pub(super) fn row(&self, row: usize) -> impl Iterator<Item = (usize, f32)> {
         let stored = self.indptr[row] as usize..self.indptr[row + 1] as usize;
         stored.map(|i| (self.indices[i] as usize, self.values[i]))
@@ -106,8 +106,8 @@ impl Pickle {
         self.array_of(self.root())
     }
 
-    /// A dictionary from integers to lists of integers, entries in the order of the file. Takes memory by the length of
-    /// the file, whatever its values share.
+    /// A dictionary from integers to lists of integers, entries in the order of the file. Memory is bounded by the
+    /// length of the file, even if values are shared.
     pub(super) fn lists(&self) -> Result<Vec<(i64, Vec<i64>)>, MeaningProblem> {
         let other = || MeaningProblem::Other("a dictionary of lists of node ids");
         let entries = match self.root() {
@@ -123,7 +123,7 @@ impl Pickle {
         let mut lists = Vec::with_capacity(entries.len());
         for &(key, value) in entries {
             let (Value::List(items) | Value::Tuple(items)) = self.get(value) else { return Err(other()) };
-            // Every entry may be the same list, which the file then holds once.
+            // Every entry may be the same list, which the file then stores once.
             total += items.len();
             if total > self.bytes() {
                 return Err(MeaningProblem::Shared { items: total, bytes: self.bytes() });
@@ -177,7 +177,7 @@ impl Pickle {
     }
 
     fn shape(&self, at: Ref) -> Option<Vec<usize>> {
-        // numpy has no more axes, and messages show them all.
+        // numpy has no more axes, and messages show all of them.
         self.tuple(at)
             .filter(|axes| axes.len() <= MOST_AXES)?
             .iter()
@@ -236,7 +236,7 @@ impl Array<'_> {
         }
         let (chunks, _) = self.bytes.as_chunks::<SIZE>();
         if chunks.is_empty() {
-            // Also any shape with an axis of length 0, however long the others are said to be.
+            // Also for any shape with an axis of length 0, regardless of the other lengths.
             return Ok(Vec::new());
         }
         match (self.fortran, self.shape.as_slice()) {

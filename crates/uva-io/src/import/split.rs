@@ -2,24 +2,24 @@
 
 use uva_graph::{GraphError, mix};
 
-/// How nodes are divided into those that train, validate and test.
+/// The division of nodes into training, validation and test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SplitRule {
-    /// Not at all: three empty splits.
+    /// None: three empty splits.
     None,
-    /// So many of every class train, so many validate, all others that have a label test (Shchur et al. 2018, "Pitfalls
+    /// This many of every class train, this many validate, all others with a label test (Shchur et al. 2018, "Pitfalls
     /// of Graph Neural Network Evaluation", §3: 20 and 30).
     PerClass {
-        /// How many of a class train.
+        /// Training nodes per class.
         train: u32,
-        /// How many of a class validate.
+        /// Validation nodes per class.
         valid: u32,
     },
-    /// Shares of the nodes that have a label train and validate; the others test.
+    /// Shares of the labelled nodes train and validate; the others test.
     Random {
-        /// The share that trains.
+        /// The training share.
         train: f64,
-        /// The share that validates.
+        /// The validation share.
         valid: f64,
     },
 }
@@ -30,7 +30,7 @@ impl SplitRule {
     /// 60, 20 and 20 %.
     pub const RANDOM: SplitRule = SplitRule::Random { train: 0.6, valid: 0.2 };
 
-    /// The rule that `text` means: `none`, `per-class`, `per-class:20,30`, `random` or `random:0.6,0.2`.
+    /// Parses `none`, `per-class`, `per-class:20,30`, `random` or `random:0.6,0.2`.
     pub fn from_text(text: &str) -> Option<SplitRule> {
         let (name, numbers) = match text.split_once(':') {
             Some((name, numbers)) => (name, Some(numbers.split_once(',')?)),
@@ -52,7 +52,7 @@ impl SplitRule {
         }
     }
 
-    /// What `meta.json` says about it.
+    /// Its entry in `meta.json`.
     pub(super) fn describe(self, seed: u64) -> String {
         match self {
             SplitRule::None => "none".to_owned(),
@@ -61,8 +61,8 @@ impl SplitRule {
         }
     }
 
-    /// The splits, each ascending. Which nodes they are depends on the seed, the labels and the nodes' ids alone. Where
-    /// nodes may have several classes, `labels` is `None` and every one of `nodes` takes part.
+    /// The splits, each ascending. They depend on the seed, the labels and the nodes' ids alone. If nodes may have
+    /// several classes, `labels` is `None` and every one of `nodes` takes part.
     pub(super) fn divide(
         self,
         nodes: usize,
@@ -74,7 +74,7 @@ impl SplitRule {
             return Ok(splits);
         }
         let key = |node: usize| mix(mix(seed ^ 0x5b11_7c05_0000_0001) ^ mix(node as u64));
-        // In random order. Equal keys there are none: mixing is a bijection.
+        // In random order. Keys are distinct, because mixing is a bijection.
         let mut order: Vec<usize> =
             (0..nodes).filter(|&node| labels.is_none_or(|labels| labels[node] >= 0)).collect();
         order.sort_unstable_by_key(|&node| key(node));
@@ -98,7 +98,7 @@ impl SplitRule {
             }
             (SplitRule::Random { train, valid }, _) => {
                 let count = order.len() as f64;
-                // Of the sum, so that nothing is left over where the shares add up to 1.
+                // Rounded from the cumulative share, so that no node is left over if the shares add up to 1.
                 let (train, both) = ((count * train).round(), (count * (train + valid)).round());
                 for (place, node) in order.into_iter().enumerate() {
                     let place = place as f64;

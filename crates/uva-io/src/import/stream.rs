@@ -1,5 +1,5 @@
-//! Arrays read as streams: `.npy` files, and the `.npy` members of an `.npz`, which is a zip archive. Never more than
-//! what is asked for is in memory, and two streams can read one member side by side.
+//! Streamed arrays: `.npy` files, and the `.npy` members of an `.npz`, which is a zip archive. Only the requested part
+//! is in memory, and two streams can read one member side by side.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,10 +17,10 @@ use super::features::FeatureSource;
 use super::nodes::Nodes;
 use super::values;
 
-/// Bytes that are read from a file at a time.
+/// Bytes read from a file at a time.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// Bytes of a header that are looked at: its own limit, and what comes before it.
+/// The most bytes read for a header: its own limit, and the preamble.
 const MOST_HEADER: usize = (64 << 10) + 12;
 
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +64,7 @@ struct Member {
     compressed: u64,
     bytes: u64,
     crc: u32,
-    /// `None` where it is neither stored nor deflated.
+    /// `None` if it is neither stored nor deflated.
     deflated: Option<bool>,
     method: String,
 }
@@ -110,12 +110,12 @@ impl Archive {
         self.members.contains_key(name)
     }
 
-    /// What a member takes in the archive.
+    /// A member's size in the archive.
     pub(super) fn compressed_bytes(&self, name: &str) -> u64 {
         self.members.get(name).map_or(0, |member| member.compressed)
     }
 
-    /// The first of `names` that is there.
+    /// The first existing one of `names`.
     pub(super) fn first(&self, names: &[&str]) -> Result<Option<ArrayStream>, GraphError> {
         names.iter().find(|name| self.has(name)).map(|name| self.array(name)).transpose()
     }
@@ -123,7 +123,7 @@ impl Archive {
     /// The array called `name`.
     ///
     /// # Errors
-    /// Where there is none, or it is no `.npy` file that we read.
+    /// If there is none, or it is not a supported `.npy` file.
     pub(super) fn array(&self, name: &str) -> Result<ArrayStream, GraphError> {
         let Some(member) = self.members.get(name) else {
             let found = listed(self.members.keys());
@@ -154,7 +154,7 @@ impl Archive {
     }
 }
 
-/// Whether an error of a read is about what was read, and not about reading.
+/// Whether a read error is due to the content, not the system.
 pub(super) fn is_of_content(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -181,14 +181,14 @@ impl Read for Content {
 /// One array, read from its first element to its last.
 pub(super) struct ArrayStream {
     place: PathBuf,
-    /// Boxed, because decompressing takes a state that would make every holder large.
+    /// Boxed, because a decompressor's state would make every holder large.
     content: Box<Content>,
     header: Header,
-    /// Bytes that come before the content's end by what is known of its size.
+    /// The content's known size in bytes.
     bytes: u64,
-    /// Elements that have been read or skipped.
+    /// Number of elements read or skipped.
     position: u64,
-    /// Of everything read; `None` where something was skipped, or there is nothing to compare with.
+    /// The checksum of everything read; `None` if something was skipped, or there is nothing to compare with.
     crc: Option<(Crc, u32)>,
     buffer: Vec<u8>,
 }
@@ -202,7 +202,7 @@ impl ArrayStream {
         ArrayStream::new(path.to_owned(), content, bytes, None)
     }
 
-    /// Little-endian elements without a header, as numpy's memmap leaves them.
+    /// Little-endian elements without a header, as written by numpy's memmap.
     pub(super) fn open_raw(path: &Path, kind: NpyType, shape: Vec<usize>) -> Result<ArrayStream, GraphError> {
         let mut file = open_regular(path).map_err(GraphError::io(path, "open"))?;
         let bytes = file.metadata().map_err(GraphError::io(path, "look at"))?.len();
@@ -227,7 +227,7 @@ impl ArrayStream {
         bytes: u64,
         crc: Option<u32>,
     ) -> Result<ArrayStream, GraphError> {
-        // Grown until the header is whole; each try says how much it lacks.
+        // Grown until the header is complete; each attempt reports the missing bytes.
         let mut start = vec![0; 10];
         let mut filled = 0;
         let header = loop {
@@ -287,17 +287,17 @@ impl ArrayStream {
         &self.header.shape
     }
 
-    /// How many elements there are.
+    /// The number of elements.
     pub(super) fn len(&self) -> u64 {
         self.header.elements() as u64
     }
 
-    /// How many have been read or skipped.
+    /// The number of elements read or skipped.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
 
-    /// Leaves out the next `elements` elements, of which there have to be as many.
+    /// Skips the next `elements` elements, all of which must exist.
     pub(super) fn skip(&mut self, elements: u64) -> Result<(), GraphError> {
         let bytes = elements * self.kind().bytes() as u64;
         self.crc = None;
@@ -317,7 +317,7 @@ impl ArrayStream {
         Ok(())
     }
 
-    /// The next `elements` elements as bytes, or as many as there are; none at the end.
+    /// The next `elements` elements as bytes, or fewer at the end; none after the end.
     pub(super) fn bytes(&mut self, elements: usize) -> Result<&[u8], GraphError> {
         let elements = (elements as u64).min(self.len() - self.position);
         let bytes = elements as usize * self.kind().bytes();
@@ -342,7 +342,7 @@ impl ArrayStream {
         GraphError::invalid(&self.place, StreamProblem::Truncated { missing: wanted - read, at })
     }
 
-    /// The next `elements` elements, or as many as there are, of whatever integer type.
+    /// The next `elements` elements, or fewer at the end, of any integer type.
     pub(super) fn integers(&mut self, elements: usize) -> Result<Vec<i64>, GraphError> {
         if !values::is_integer(self.kind()) {
             return Err(self.wrong_type("an integer type"));
@@ -355,9 +355,9 @@ impl ArrayStream {
         })
     }
 
-    /// All elements that are left, of whatever integer type.
+    /// All remaining elements, of any integer type.
     pub(super) fn all_integers(&mut self) -> Result<Vec<i64>, GraphError> {
-        // Not what the header promises at once: it may promise anything.
+        // Allocated step by step: the header may promise anything.
         let mut all = Vec::new();
         loop {
             let more = self.integers(1 << 20)?;
@@ -368,13 +368,13 @@ impl ArrayStream {
         }
     }
 
-    /// The next `elements` elements, or as many as there are, of whatever type, as doubles.
+    /// The next `elements` elements, or fewer at the end, of any type, as doubles.
     pub(super) fn floats(&mut self, elements: usize) -> Result<Vec<f64>, GraphError> {
         let kind = self.kind();
         Ok(values::floats(kind, self.bytes(elements)?))
     }
 
-    /// Checks that `ids`, which were read last, are those of nodes. `end` says what stands at a position of the array.
+    /// Checks that `ids`, the elements read last, are node ids. `end` describes a position of the array.
     pub(super) fn check_ids(
         &self,
         ids: &[i64],
@@ -397,7 +397,7 @@ impl ArrayStream {
         Ok(())
     }
 
-    /// Where its elements are from, as messages about features tell it.
+    /// The source of its elements, for messages about features.
     pub(super) fn as_features(&self) -> FeatureSource {
         FeatureSource { place: self.place.clone(), data_offset: Some(self.header.data_offset as u64) }
     }
@@ -423,13 +423,13 @@ impl ArrayStream {
         self.header.data_offset as u64 + position * self.kind().bytes() as u64
     }
 
-    /// The error that says which types would do.
+    /// The error that lists the accepted types.
     pub(super) fn wrong_type(&self, wanted: impl Into<String>) -> GraphError {
         let problem = StreamProblem::Type { found: self.kind(), wanted: wanted.into() };
         GraphError::invalid(&self.place, problem)
     }
 
-    /// The error that says which shape would do.
+    /// The error that describes the accepted shape.
     pub(super) fn wrong_shape(&self, wanted: impl Into<String>) -> GraphError {
         let problem = StreamProblem::Shape { found: self.shape().to_vec(), wanted: wanted.into() };
         GraphError::invalid(&self.place, problem)

@@ -15,16 +15,16 @@ use uva_mem::files::open_regular;
 
 use super::stream::is_of_content;
 
-/// Bytes of text that are read at a time.
+/// Bytes of text read at a time.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// No line is longer: a row of 100,000 features takes 2 MB.
+/// The longest accepted line: a row of 100,000 features takes 2 MB.
 const LONGEST_LINE: usize = 64 << 20;
 
-/// Lines between two reports of progress.
+/// Lines between two progress reports.
 const LINES_PER_REPORT: u64 = 1 << 16;
 
-/// What is wrong with a text.
+/// Faults of a text.
 #[derive(Debug, thiserror::Error)]
 enum TextProblem {
     #[error("line {line} is '{text}': {problem}")]
@@ -35,7 +35,7 @@ enum TextProblem {
     TooLong { line: u64 },
 }
 
-/// How far a text has been read, in bytes of the file.
+/// The read position, in bytes of the file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Position {
     pub(super) done: u64,
@@ -43,10 +43,10 @@ pub(super) struct Position {
 }
 
 /// Calls `work` with every line (its number, from 1, and its bytes without the end), and `report` now and then. `work`
-/// may say in a few words what is wrong with a line; file, line and text are added here.
+/// may return a short description of a line's fault; file, line and text are added here.
 ///
 /// # Errors
-/// Where the file cannot be read or decompressed, or `work` refuses a line.
+/// If the file cannot be read or decompressed, or `work` refuses a line.
 pub(super) fn each_line(
     path: &Path,
     report: &dyn Fn(Position),
@@ -55,7 +55,7 @@ pub(super) fn each_line(
     each_line_until(path, report, |line, text| work(line, text).map(|()| true))
 }
 
-/// What a line's reader may answer: something is wrong with the line, or elsewhere.
+/// The errors of a line's reader: a fault of the line, or any other error.
 #[derive(Debug)]
 pub(super) enum LineError {
     Line(String),
@@ -68,7 +68,7 @@ impl From<GraphError> for LineError {
     }
 }
 
-/// The same, and `work` says whether it wants more.
+/// The same, and `work` returns whether to continue.
 pub(super) fn each_line_until(
     path: &Path,
     report: &dyn Fn(Position),
@@ -87,10 +87,10 @@ pub(super) fn each_line_until(
     let position = || Position { done: done.load(Ordering::Relaxed), total: metadata.len() };
 
     let mut buffer = vec![0; BLOCK_BYTES];
-    // buffer[start..end] has been read and not been looked at.
+    // buffer[start..end] has been read and not yet processed.
     let (mut start, mut end, mut line) = (0, 0, 0);
     loop {
-        // Whole lines first.
+        // Complete lines first.
         while let Some(length) = memchr::memchr(b'\n', &buffer[start..end]) {
             line += 1;
             if !one_line(path, line, &buffer[start..start + length], &mut work)? {
@@ -144,7 +144,7 @@ fn one_line(
     })
 }
 
-/// A decimal integer, nothing where the bytes are something else or it does not fit.
+/// A decimal integer; nothing for other bytes, or if it does not fit.
 #[inline]
 pub(super) fn integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -161,13 +161,13 @@ pub(super) fn integer(text: &[u8]) -> Option<i64> {
         if digit > 9 {
             return None;
         }
-        // Downwards, since there is one negative number more.
+        // Accumulated downwards, since there is one more negative number.
         value = value.checked_mul(10)?.checked_sub(digit.into())?;
     }
     if negative { Some(value) } else { value.checked_neg() }
 }
 
-/// A decimal number, NaN and infinities among them.
+/// A decimal number, including NaN and infinities.
 pub(super) fn float<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
@@ -186,7 +186,7 @@ impl Read for Counted {
     }
 }
 
-/// Zstandard frames, one after the other, those to be skipped among them.
+/// Consecutive Zstandard frames, including skippable ones.
 pub(super) struct Zstd<R> {
     source: R,
     decoder: FrameDecoder,
@@ -199,7 +199,7 @@ impl<R: io::BufRead> Zstd<R> {
         Zstd { source, decoder: FrameDecoder::new(), open: false }
     }
 
-    /// Begins the next frame; false where there is none.
+    /// Begins the next frame; false if there is none.
     fn next_frame(&mut self) -> io::Result<bool> {
         while !self.source.fill_buf()?.is_empty() {
             match self.decoder.reset(&mut self.source) {

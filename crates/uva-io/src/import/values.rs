@@ -1,8 +1,8 @@
-//! Elements of arrays in whatever type they have, as the few types that importers work with.
+//! Converts array elements of any type to the few types that importers use.
 
 use uva_graph::npy::NpyType;
 
-/// An unsigned integer that no signed one of 64 bits holds.
+/// An unsigned integer too large for a signed one of 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooLarge {
     pub(super) position: usize,
@@ -35,12 +35,12 @@ pub(super) fn integers(kind: NpyType, bytes: &[u8]) -> Result<Vec<i64>, TooLarge
             }
             values
         }
-        // Callers ask first; what is no integer has none.
+        // Callers check first; other types have none.
         NpyType::Bool | NpyType::F16 | NpyType::F32 | NpyType::F64 => Vec::new(),
     })
 }
 
-/// Elements as doubles, whatever number type they have.
+/// Elements as doubles, for any number type.
 pub(super) fn floats(kind: NpyType, bytes: &[u8]) -> Vec<f64> {
     match kind {
         NpyType::Bool | NpyType::U8 => each(bytes, |bytes| u8::from_le_bytes(bytes).into()),
@@ -57,7 +57,7 @@ pub(super) fn floats(kind: NpyType, bytes: &[u8]) -> Vec<f64> {
     }
 }
 
-/// The class that a label means which may be stored as a float: −1 where it is NaN, nothing where it is no class.
+/// The class of a label that may be stored as a float: −1 for NaN, nothing for an invalid class.
 pub(super) fn class(value: f64) -> Option<i64> {
     if value.is_nan() {
         Some(-1)

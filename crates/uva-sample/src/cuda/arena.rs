@@ -1,10 +1,10 @@
 //! Device memory cut into arrays.
 
-/// Where arrays lie that share one allocation, each on a boundary that suits any access.
+/// Places arrays in one allocation, each aligned for any access.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     bytes: usize,
-    /// Whether the arrays together are more than addresses can tell.
+    /// Whether the arrays together exceed the address space.
     overflows: bool,
 }
 
@@ -12,7 +12,7 @@ pub(crate) struct Arena {
 const ALIGNMENT: usize = 256;
 
 impl Arena {
-    /// Room for `count` entries of `each` bytes; where it begins.
+    /// Reserves room for `count` entries of `each` bytes; returns its start.
     pub(crate) fn take(&mut self, count: usize, each: usize) -> usize {
         let begin = self.bytes;
         let end = count

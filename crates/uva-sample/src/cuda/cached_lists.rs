@@ -18,7 +18,7 @@ pub(crate) struct CachedLists {
 }
 
 impl CachedLists {
-    /// Copies the lists of the first nodes, of which there are as many, to the device.
+    /// Copies the lists of the first nodes to the device.
     pub(crate) fn new(stream: &Stream, graph: &GraphSource, lists: usize) -> Result<Self, CudaSampleError> {
         let csc = graph.csc();
         let end = csc.indptr[lists];

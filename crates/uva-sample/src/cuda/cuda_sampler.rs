@@ -22,7 +22,7 @@ use crate::cuda::source::{GraphSource, PinnedArray};
 
 /// Samples the neighbours of batches of seeds on a GPU.
 ///
-/// Each call waits for the device before it returns, so nothing is under way between calls.
+/// Each call waits for the device before it returns, so no work is in flight between calls.
 #[derive(Debug)]
 pub struct CudaSampler {
     kernels: SampleKernels,
@@ -30,10 +30,10 @@ pub struct CudaSampler {
     kind: PickKind,
     options: SamplerOptions,
     grid: GridBound,
-    /// The arguments that every batch shares; those of each layer are made from them.
+    /// The arguments shared by all batches; those of each layer are derived from them.
     common: SampleArguments,
     layers: Vec<LayerPlace>,
-    /// Arguments of the batch at hand, one a layer.
+    /// Arguments of the current batch, one per layer.
     launched: Vec<SampleArguments>,
     counts: BatchCounts,
     report: SampleReport,
@@ -45,23 +45,24 @@ pub struct CudaSampler {
     original: Option<Names>,
     dataset: Option<Names>,
     cache: Option<CachedLists>,
-    /// Last: unpinned only after all that reads it is gone.
+    /// Last field: unpinned only after everything that reads it is gone.
     graph: GraphSource,
 }
 
 impl CudaSampler {
-    /// A sampler over `graph` that works on `stream`, which is of the graph's context or of a green context of its
-    /// device, as the kernels' module is. Copies the cached lists and the names of the nodes to the device, and waits
-    /// for that.
+    /// A sampler over `graph` that works on `stream`. The stream is of the graph's context or of a green context of its
+    /// device, as is the kernels' module. Copies the cached lists and the node ids to the device, and waits for these
+    /// copies.
     ///
     /// # Errors
     /// - The errors of [`SamplerOptions::check`].
-    /// - [`InvalidOption::KindOnDevice`] for a kind without kernels, [`InvalidOption::NoWeights`] for one that needs
-    ///   weights where there are none.
-    /// - [`SampleError::LayerMismatch`] where `bounds` has another number of layers than fanouts.
-    /// - [`SampleError::InvalidList`] where the cached lists are no prefix of the graph's.
-    /// - [`CudaError::OutOfMemory`] with the memory that is free.
-    /// - [`CudaError::Refused`] for dataset ids of another number than nodes, and for a reordered graph without any.
+    /// - [`InvalidOption::KindOnDevice`] for a kind without kernels.
+    /// - [`InvalidOption::NoWeights`] for a kind that needs weights, if there are none.
+    /// - [`SampleError::LayerMismatch`] if the number of layers of `bounds` is not that of the fanouts.
+    /// - [`SampleError::InvalidList`] if the cached lists are no prefix of the graph's.
+    /// - [`CudaError::OutOfMemory`] with the free memory.
+    /// - [`CudaError::Refused`] if the number of dataset ids is not that of the nodes, and for a reordered graph
+    ///   without dataset ids.
     pub fn new(
         kernels: SampleKernels,
         stream: Stream,
@@ -97,7 +98,7 @@ impl CudaSampler {
         let original =
             options.original_ids.map(|ids| Names::new(&stream, ids, "the original ids of the nodes"));
         let original = original.transpose()?;
-        // One array under two names is copied once.
+        // One array in two roles is copied once.
         let same =
             matches!((options.original_ids, options.dataset_ids), (Some(a), Some(b)) if std::ptr::eq(a, b));
         let dataset = options.dataset_ids.filter(|_| !same);
@@ -108,7 +109,7 @@ impl CudaSampler {
         local_ids_bytes.take(csc.nodes(), 8);
         let local_ids =
             DeviceBuffer::new(context, local_ids_bytes.bytes(), "the map from nodes to local ids")?;
-        // SAFETY: our own buffer, which nobody else knows; waited for whether or not it was enqueued.
+        // SAFETY: our own buffer, which nobody else knows; waited for whether or not the fill was enqueued.
         let cleared = unsafe { fill(&stream, local_ids.address(), 0xff, local_ids.bytes()) };
         cleared.and(stream.synchronize())?;
 
@@ -184,7 +185,7 @@ impl CudaSampler {
         })
     }
 
-    /// The options that the sampler was made with.
+    /// The sampler's options.
     pub fn options(&self) -> &SamplerOptions {
         &self.options
     }
@@ -194,7 +195,7 @@ impl CudaSampler {
         self.cache.as_ref().map_or(0, |cache| cache.lists)
     }
 
-    /// The device memory that it takes.
+    /// Its device memory.
     pub fn device_bytes(&self) -> DeviceBytes {
         let names = |names: &Option<Names>| names.as_ref().map_or(0, Names::bytes);
         DeviceBytes {
@@ -205,30 +206,27 @@ impl CudaSampler {
         }
     }
 
-    /// Nanoseconds by the device's clock from the beginning to the end of the batch sampled last, its copy to the host
-    /// not included.
+    /// Nanoseconds by the device's clock from the beginning to the end of the last batch, without its copy to the host.
     pub fn device_ns(&self) -> u64 {
         self.report.ended_ns.saturating_sub(self.report.began_ns)
     }
 
-    /// Samples the batch `key` around `seeds` (nodes of the graph, each once), which stays on the device:
-    /// [`CudaSampler::batch`], [`CudaSampler::read_into`].
+    /// Samples the batch `key` around `seeds` (nodes of the graph, each once). The batch stays on the device: see
+    /// [`CudaSampler::batch`] and [`CudaSampler::read_into`].
     ///
     /// # Errors
-    /// As `NeighborSampler::sample`, for memory of the bounds that the sampler
-    /// was made with; after such an error it can be used on, and its batch is empty. [`CudaSampleError::Cuda`] where
-    /// the device or the driver fails.
+    /// As `NeighborSampler::sample`, for memory of the bounds that the sampler was made with. After such an error the
+    /// sampler stays usable, and its batch is empty. [`CudaSampleError::Cuda`] if the device or the driver fails.
     pub fn sample(&mut self, key: BatchKey, seeds: &[i64]) -> Result<BatchCounts, CudaSampleError> {
         self.sample_within(key, seeds, None)
     }
 
-    /// [`sample`](Self::sample), and [`read_into`](Self::read_into) the caller's memory, whose lengths bound the batch
+    /// [`sample`](Self::sample), then [`read_into`](Self::read_into) the caller's memory, whose lengths bound the batch
     /// too.
     ///
     /// # Errors
-    /// As `NeighborSampler::sample`, for the smaller of that memory and the
-    /// bounds that the sampler was made with. The content of `out` is unspecified then. [`CudaSampleError::Cuda`] where
-    /// the device or the driver fails.
+    /// As `NeighborSampler::sample`, for the smaller of that memory and the bounds that the sampler was made with. The
+    /// content of `out` is unspecified then. [`CudaSampleError::Cuda`] if the device or the driver fails.
     pub fn sample_into(
         &mut self,
         key: BatchKey,
@@ -241,11 +239,11 @@ impl CudaSampler {
         Ok(counts)
     }
 
-    /// The batch sampled last, on the device, until the next one is.
+    /// The last batch, on the device, until the next one is sampled.
     pub fn batch(&self) -> DeviceBatch<'_> {
         let device = self.stream.context().device().ordinal() as i32;
         let slice = |address: u64, count: usize, each: usize| {
-            // SAFETY: within our own buffer, which lives as long as the borrow: the kernels keep counts within its
+            // SAFETY: within our own buffer, which lives as long as the borrow. The kernels keep counts within its
             // arrays.
             unsafe { DeviceSlice::from_raw(address, count * each, device) }
         };
@@ -264,12 +262,12 @@ impl CudaSampler {
         }
     }
 
-    /// Copies the batch sampled last to the host, and waits for it. Nodes and blocks go to `out`, which must have room
-    /// for them. If the sampler was asked for degrees, as many as fit go to `degrees`. Memory that is page-locked is
-    /// written at the link's full speed.
+    /// Copies the last batch to the host, and waits for it. Nodes and blocks go to `out`, which must have room for
+    /// them. If the sampler was asked for degrees, as many as fit go to `degrees`. The copy reaches the link's full
+    /// speed if the memory is page-locked.
     ///
     /// # Errors
-    /// [`SampleError::LayerMismatch`]; [`CudaError::Refused`] where `out` has too little room; [`CudaError::Call`].
+    /// [`SampleError::LayerMismatch`]; [`CudaError::Refused`] if `out` is too small; [`CudaError::Call`].
     pub fn read_into(&self, out: &mut BatchMut<'_>, degrees: &mut [i32]) -> Result<(), CudaSampleError> {
         let batch = self.batch();
         if out.layers.len() != self.layers.len() {
@@ -296,7 +294,7 @@ impl CudaSampler {
         let mut enqueued = Ok(());
         for (from, to) in copies {
             let to = &mut to[..from.bytes()];
-            // SAFETY: the batch is complete and stays as it is while `self` is borrowed; `to` is borrowed until the
+            // SAFETY: the batch is complete and stays as it is while `self` is borrowed. `to` is borrowed until the
             // copies have been waited for, below, whether or not all of them were enqueued.
             enqueued = enqueued.and_then(|()| unsafe { device_to_host(&self.stream, from.address(), to) });
         }
@@ -381,18 +379,18 @@ impl CudaSampler {
         Ok(self.counts)
     }
 
-    /// Enqueues all of a batch, the copy of its report included.
+    /// Enqueues the whole batch, including the copy of its report.
     ///
     /// # Safety
-    /// The stream is waited for before anything of `self` is touched, also after an error.
+    /// The stream is waited for before any field of `self` is touched, also after an error.
     unsafe fn enqueue(&mut self, seed_bytes: usize) -> Result<(), CudaError> {
         let Self { kernels, stream, kind, grid, launched, seeds, report_host, graph, common, .. } = self;
         let (Some(first), Some(last)) = (launched.first(), launched.last()) else {
             return Err(CudaError::Refused("a sampler without layers".to_owned()));
         };
-        // SAFETY: the arrays are our own buffers, sized by `new` for bounds that no layer exceeds. Graph and names live
-        // in fields of `self`, and nobody writes to them. The local ids are those of batches before, with smaller
-        // stamps. All of it is waited for by the caller's promise.
+        // SAFETY: the arrays are our own buffers, sized by `new` for bounds that no layer exceeds. Graph and ids live
+        // in fields of `self`, and nobody writes to them. The local ids are those of earlier batches, with smaller
+        // stamps. The caller promises to wait for all of it.
         unsafe {
             host_to_device(stream, &seeds.as_slice()[..seed_bytes], common.batch_nodes)?;
             kernels.begin(stream, first, *grid)?;
@@ -404,10 +402,10 @@ impl CudaSampler {
         }
     }
 
-    /// The number of the next batch; where it begins again, the local ids are cleared.
+    /// The number of the next batch; when it wraps, the local ids are cleared.
     fn next_stamp(&mut self) -> Result<u32, CudaError> {
         if self.stamp == u32::MAX {
-            // SAFETY: our own buffer, which nothing that is under way uses; waited for whether or not it was enqueued.
+            // SAFETY: our own buffer, which no work in flight uses; waited for whether or not the fill was enqueued.
             let cleared =
                 unsafe { fill(&self.stream, self.local_ids.address(), 0xff, self.local_ids.bytes()) };
             cleared.and(self.stream.synchronize())?;

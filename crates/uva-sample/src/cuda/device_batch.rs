@@ -1,8 +1,8 @@
-//! A batch that lies on the device.
+//! A batch in device memory.
 
 use uva_cuda::DeviceSlice;
 
-/// The batch sampled last, where it lies on the device. Complete: its sampler has waited for it.
+/// The last batch, in device memory. Complete: its sampler has waited for it.
 #[derive(Clone, Debug)]
 pub struct DeviceBatch<'a> {
     /// int64 ids of all nodes, the seeds first.
@@ -16,7 +16,7 @@ pub struct DeviceBatch<'a> {
 /// One block on the device.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceBlock<'a> {
-    /// int32, an offset a destination and one more.
+    /// int32, one offset per destination and one more.
     pub indptr: DeviceSlice<'a>,
     /// int32, the local id of each pick.
     pub indices: DeviceSlice<'a>,

@@ -1,4 +1,4 @@
-//! A report's failure in the words of the sampler on the CPU.
+//! Translates a report's failure into the errors of the sampler on the CPU.
 
 use crate::{BatchKey, Capacity, SampleError};
 use uva_cuda::kernels::sample::{SampleArguments, SampleReport};
@@ -6,7 +6,7 @@ use uva_graph::Csc;
 
 const NONE: u64 = u64::MAX;
 
-/// The first error of a batch, if any. `layers` are the arguments that each layer was launched with.
+/// The first error of a batch, if any. `layers` are the launch arguments of each layer.
 pub(crate) fn of_report(
     report: &SampleReport,
     key: BatchKey,
@@ -30,15 +30,15 @@ pub(crate) fn of_report(
         }
         2 => Some(too_large(Capacity::Destinations { layer }, arguments.destinations_room as usize)),
         4 => Some(too_large(Capacity::Edges { layer }, arguments.edges_room as usize)),
-        // Names of entries are looked at for a group, before any of the group's picks is.
+        // A group's entries are looked up by original id before any of its picks is checked.
         _ if report.bad_entry != NONE && report.bad_entry_edge <= report.bad_edge.min(report.no_room) => {
             Some(no_node(report.bad_entry_position, csc))
         }
-        // Picks are looked at after the lists of their group and before those of the next, so an invalid pick is
-        // reported before an invalid list.
+        // Picks are checked after the lists of their group and before those of the next. So an invalid pick is reported
+        // before an invalid list.
         _ if report.bad_edge < report.no_room => Some(no_node(report.bad_position, csc)),
         _ if report.no_room != NONE => Some(too_large(Capacity::Nodes, arguments.nodes_room as usize)),
-        // Within a group, lists are looked at before their weights, and these before the picks are counted.
+        // Within a group, lists are checked before their weights, and these before the picks are counted.
         _ if report.bad_list != NONE
             && group(report.bad_list) <= group(report.bad_home.min(report.overflow)) =>
         {
@@ -64,7 +64,7 @@ fn no_node(position: u64, csc: &Csc<'_>) -> SampleError {
     SampleError::InvalidNeighbor { position, neighbor, nodes: csc.nodes() }
 }
 
-/// The group that a destination is in, of those whose picks are not kept; that of none is behind all others.
+/// The group of a destination among those without kept picks. For `NONE` it is behind all others.
 fn group(destination: u64, first: u64, arguments: &SampleArguments) -> u64 {
     destination.saturating_sub(first) / u64::from(arguments.group.max(1))
 }

@@ -1,11 +1,11 @@
-//! Where a batch and its scratch lie in one piece of device memory.
+//! The layout of a batch and its scratch in one piece of device memory.
 
 use crate::{BatchBounds, HopShape, SamplerOptions};
 use uva_cuda::kernels::sample::{SampleArguments, SampleReport};
 
 use crate::cuda::arena::Arena;
 
-/// Where a layer's block lies in device memory, and its room.
+/// The place of a layer's block in device memory, and its size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LayerPlace {
     pub(crate) shape: HopShape,
@@ -13,34 +13,34 @@ pub(crate) struct LayerPlace {
     pub(crate) destinations: usize,
     pub(crate) indices: u64,
     pub(crate) edges: usize,
-    /// 0 where nobody asks for edge ids.
+    /// 0 if edge ids are not requested.
     pub(crate) edge_ids: u64,
 }
 
-/// Arrays that not every sampler needs.
+/// Arrays that only some samplers need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extras {
     /// In-degrees of the nodes.
     pub(crate) degrees: bool,
-    /// Where the lists are at home.
+    /// Positions of the lists in the dataset.
     pub(crate) homes: bool,
     /// Sums of the weights of lists.
     pub(crate) weights: bool,
 }
 
-/// Arrays side by side.
+/// The arrays, one behind the other.
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// Bytes of all arrays.
     pub(crate) bytes: usize,
-    /// The arguments that name these arrays, all else as it is by default.
+    /// The arguments that name these arrays, with defaults for the rest.
     pub(crate) arguments: SampleArguments,
     pub(crate) layers: Vec<LayerPlace>,
 }
 
 impl Layout {
-    /// For batches within these bounds, which have a layer a fanout, and launches of so many blocks at most. The first
-    /// array is at `address`; how much there must be there does not depend on it.
+    /// For batches within these bounds, which have one layer per fanout, and for launches of at most this many blocks.
+    /// The first array is at `address`; the total size does not depend on it.
     pub(crate) fn at(
         address: u64,
         sampler: &SamplerOptions,
@@ -48,7 +48,7 @@ impl Layout {
         blocks: usize,
         extras: Extras,
     ) -> Self {
-        // Local ids are 32 bits, so memory beyond them is no use.
+        // Local ids are 32 bits, so memory beyond them is useless.
         let most = i32::MAX as usize;
         let nodes_room = bounds.nodes.min(most);
         let mut arena = Arena::default();

@@ -1,11 +1,11 @@
-//! Neighbour sampling on a GPU, out of a graph in pinned host memory.
+//! Neighbour sampling on a GPU, from a graph in pinned host memory.
 //!
-//! [`CudaSampler`] makes the batches that [`sampler`](crate::sampler()) makes, bit for bit
+//! [`CudaSampler`] makes the same batches as [`sampler`](crate::sampler()), bit for bit
 //! (`docs/reproducible-batches.md`), and returns the same errors. The lists of the first nodes may be cached in device
-//! memory. All others are read where they are, through the link, a neighbour at a time. A batch is sampled and relabelled
-//! on the device without a wait for the host, and one small report comes back (`docs/kernels.md`).
+//! memory. All others are read in place, over the link, one neighbour at a time. A batch is sampled and relabelled on
+//! the device without waiting for the host, and one small report comes back (`docs/kernels.md`).
 //!
-//! Which lists are worth caching is decided elsewhere (`uva-plan`).
+//! `uva-plan` decides which lists are worth caching.
 
 mod arena;
 mod cached_lists;

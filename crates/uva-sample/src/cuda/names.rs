@@ -1,11 +1,11 @@
-//! Other ids of the nodes, in device memory: four bytes a node wherever the ids fit.
+//! Other ids of the nodes, in device memory: four bytes per node if the ids fit.
 
 use uva_cuda::memory::DeviceBuffer;
 use uva_cuda::{CudaError, Stream};
 
 use crate::cuda::upload::upload;
 
-/// An id a node.
+/// One id per node.
 #[derive(Debug)]
 pub(crate) struct Names {
     buffer: DeviceBuffer,
@@ -17,17 +17,17 @@ impl Names {
     pub(crate) fn new(stream: &Stream, ids: &[i64], what: &str) -> Result<Self, CudaError> {
         let wide = ids.iter().any(|&id| i32::try_from(id).is_err());
         let each = if wide { 8 } else { 4 };
-        // No more bytes than the ids themselves take.
+        // No more bytes than the ids themselves.
         let buffer = upload(stream, ids.len() * each, what, |begin, to| {
             for (to, id) in to.chunks_exact_mut(each).zip(&ids[begin / each..]) {
-                // Narrow ids have been found to fit, and little-endian ones begin with their low bytes.
+                // Narrow ids were found to fit, and little-endian ones begin with their low bytes.
                 to.copy_from_slice(&id.to_le_bytes()[..each]);
             }
         })?;
         Ok(Self { buffer, wide })
     }
 
-    /// Where the device finds them, and whether they take eight bytes each.
+    /// Their device address, and whether they take eight bytes each.
     pub(crate) fn place(&self) -> (u64, u64) {
         (self.buffer.address(), u64::from(self.wide))
     }

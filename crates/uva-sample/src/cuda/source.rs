@@ -1,4 +1,4 @@
-//! The graph's arrays, where both the device and the CPU can read them.
+//! The graph's arrays, readable by both the device and the CPU.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl PinnedArray {
         Self { table, bytes }
     }
 
-    /// Pins an array of an open dataset, in place where that can be. `options.what` is replaced by the array's name.
+    /// Pins an array of an open dataset, in place if possible. `options.what` is replaced by the array's name.
     ///
     /// # Errors
     /// As [`PinnedTable::new`].
@@ -55,12 +55,12 @@ impl PinnedArray {
         Ok(Self::whole(Arc::new(table)))
     }
 
-    /// Where the device finds the first byte.
+    /// The device address of the first byte.
     pub(crate) fn address(&self) -> u64 {
         self.table.address() + self.bytes.start as u64
     }
 
-    /// The bytes, as the CPU reads them.
+    /// The bytes, for the CPU.
     pub(crate) fn host(&self) -> &[u8] {
         &self.table.host()[self.bytes.clone()]
     }
@@ -81,11 +81,12 @@ pub struct GraphSource {
 }
 
 impl GraphSource {
-    /// A graph whose lists are `indices[indptr[v]..indptr[v + 1]]`: `indptr` is int64 with an entry a node and one
-    /// more, `indices` of the width given.
+    /// A graph whose lists are `indices[indptr[v]..indptr[v + 1]]`: `indptr` is int64 with one entry per node and one
+    /// more, `indices` of the given width.
     ///
     /// # Errors
-    /// [`CudaError::Refused`] for arrays that are no whole entries, not aligned to them, or pinned for different devices.
+    /// [`CudaError::Refused`] for arrays that are not whole entries, not aligned to them, or pinned for different
+    /// devices.
     pub fn new(indptr: PinnedArray, indices: PinnedArray, width: IdWidth) -> Result<Self, CudaError> {
         bytemuck::try_cast_slice::<u8, i64>(indptr.host()).map_err(|error| no_numbers("indptr", error))?;
         let whole = match width {
@@ -98,12 +99,12 @@ impl GraphSource {
         Ok(source)
     }
 
-    /// The same as a dataset's graph in another order, whose `indptr` this is: the way back to the dataset's edges.
-    /// Each list has its entries in the order that they have in the dataset; which node of the dataset has it are the
-    /// [`dataset_ids`](crate::cuda::CudaSamplerOptions::dataset_ids).
+    /// The same as a dataset's graph in another order. `indptr` is the dataset's, which leads back to the dataset's
+    /// edges. Each list keeps the dataset's order of its entries. The
+    /// [`dataset_ids`](crate::cuda::CudaSamplerOptions::dataset_ids) say to which node of the dataset a list belongs.
     ///
     /// # Errors
-    /// [`CudaError::Refused`] for an array that is no whole entries, not aligned to them, of another number than the
+    /// [`CudaError::Refused`] for an array that is not whole entries, not aligned to them, of another length than the
     /// graph's, or pinned for another device.
     pub fn with_home(mut self, indptr: PinnedArray) -> Result<Self, CudaError> {
         let what = "the dataset's indptr";
@@ -144,7 +145,7 @@ impl GraphSource {
         Err(CudaError::Refused(format!("indptr and {what} are pinned in different contexts")))
     }
 
-    /// Pins the graph of an open dataset, in place where that can be. `options.what` is replaced by the arrays' names.
+    /// Pins the graph of an open dataset, in place if possible. `options.what` is replaced by the arrays' names.
     ///
     /// # Errors
     /// As [`PinnedTable::new`].
@@ -161,7 +162,7 @@ impl GraphSource {
         Self::new(pin(DatasetArray::Indptr)?, pin(DatasetArray::Indices)?, width)
     }
 
-    /// The arrays, as the CPU reads them; no original ids.
+    /// The arrays, for the CPU; no original ids.
     pub fn csc(&self) -> Csc<'_> {
         let indices = match self.width {
             IdWidth::I32 => Indices::I32(bytemuck::cast_slice(self.indices.host())),
@@ -175,7 +176,7 @@ impl GraphSource {
         self.width
     }
 
-    /// The context that the arrays are pinned in.
+    /// The context in which the arrays are pinned.
     pub fn context(&self) -> &Arc<Context> {
         self.indptr.context()
     }
@@ -188,7 +189,7 @@ impl GraphSource {
         &self.indices
     }
 
-    /// The dataset's `indptr`, where the graph is the dataset's in another order.
+    /// The dataset's `indptr`, if the graph is the dataset's in another order.
     pub(crate) fn home(&self) -> Option<&PinnedArray> {
         self.home.as_ref()
     }
@@ -202,14 +203,14 @@ fn no_numbers(what: &str, error: PodCastError) -> CudaError {
     CudaError::Refused(format!("{what} in pinned memory cannot be read as numbers: {error}"))
 }
 
-/// An array of a dataset that the device reads.
+/// An array of a dataset for the device to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatasetArray {
     /// `indptr.npy`, int64.
     Indptr,
-    /// `indices.npy`, of the width that it has.
+    /// `indices.npy`, in the width of the file.
     Indices,
-    /// `weight.npy`, float32; empty where there is none.
+    /// `weight.npy`, float32; empty if there is none.
     Weights,
 }
 
@@ -223,7 +224,7 @@ impl DatasetArray {
     }
 }
 
-/// One array of a dataset, which is mapped for as long as it is open.
+/// One array of a dataset. It stays mapped while the dataset is open.
 struct ArrayBytes {
     dataset: Arc<Dataset>,
     array: DatasetArray,

@@ -1,4 +1,4 @@
-//! Arrays made once and copied to the device.
+//! Arrays computed once and copied to the device.
 
 use uva_cuda::memory::{DeviceBuffer, PinnedBuffer, host_to_device};
 use uva_cuda::{CudaError, Stream};
@@ -6,14 +6,14 @@ use uva_cuda::{CudaError, Stream};
 /// Bytes that are staged and copied at a time; a multiple of every entry's size.
 const PIECE: usize = 16 << 20;
 
-/// `bytes` bytes of device memory, which `write` gives piece by piece, from the offset it gets. `what` names them in
-/// messages.
+/// `bytes` bytes of device memory. `write` supplies them piece by piece, each from the given offset on. `what` names
+/// them in messages.
 ///
-/// By way of a buffer of our own, also for what is pinned already: a table may have been pinned in several parts, and
-/// no copy may reach from one into the next.
+/// All bytes go through a staging buffer of our own, also those of pinned tables. A table may have been pinned in
+/// several parts, and no copy may reach from one into the next.
 ///
 /// # Errors
-/// [`CudaError::OutOfMemory`] with what is free; [`CudaError::Call`].
+/// [`CudaError::OutOfMemory`] with the free memory; [`CudaError::Call`].
 pub(crate) fn upload(
     stream: &Stream,
     bytes: usize,

@@ -4,14 +4,14 @@ use crate::options::batch_of_picks;
 use crate::philox::StreamKey;
 use crate::{BatchKey, SampleError};
 
-/// One destination's part in its group.
+/// One destination in its group.
 #[derive(Clone, Copy, Default)]
 pub struct List {
     /// Original id: the key of the random words.
     pub(crate) key: u64,
-    /// The batch that they are keyed by: [`batch_of_picks`].
+    /// The batch number that keys them: [`batch_of_picks`].
     pub(crate) batch: u32,
-    /// Where the list begins in the graph's `indices`.
+    /// The start of the list in the graph's `indices`.
     pub(crate) begin: usize,
     pub(crate) degree: usize,
     /// How many of its entries are picked.
@@ -22,10 +22,10 @@ pub struct List {
 pub struct Hop<'a, I> {
     pub(crate) batch: BatchKey,
     pub(crate) layer: usize,
-    /// The most picks of a list, or the draws for all lists of the hop, of a kind that draws together; `usize::MAX`
-    /// where every list is taken as it stands.
+    /// The most picks of a list, or, for a kind that draws together, the draws for all lists of the hop. `usize::MAX`
+    /// takes every list whole.
     pub(crate) fanout: usize,
-    /// Words of the hop; node and batch are those of the list or neighbour at hand.
+    /// Random words of the hop; node and batch are set for each list or neighbour.
     pub(crate) like: StreamKey,
     pub(crate) indptr: &'a [i64],
     pub(crate) indices: &'a [I],
@@ -33,7 +33,7 @@ pub struct Hop<'a, I> {
     pub(crate) batch_dependency: u32,
 }
 
-/// An id in one of the two widths that a file may have.
+/// An id in one of the two widths of a file.
 pub trait NodeId: bytemuck::Pod {
     fn widen(self) -> i64;
 }
@@ -53,7 +53,7 @@ impl NodeId for i64 {
 }
 
 impl<I: NodeId> Hop<'_, I> {
-    /// Finds the lists of a group of nodes, which are in range. No picks are made yet.
+    /// Reads the bounds of the lists of a group of nodes, which are in range. No picks are made yet.
     pub(crate) fn find_lists(&self, group: &[i64], lists: &mut [List]) -> Result<(), SampleError> {
         for (&node, list) in group.iter().zip(lists.iter_mut()) {
             let (begin, degree) = self.place_of_list(node as usize)?;
@@ -72,11 +72,11 @@ impl<I: NodeId> Hop<'_, I> {
         Ok(())
     }
 
-    /// Where the list of a node, which is in range, begins, and its length.
+    /// The start and the length of the list of a node, which is in range.
     #[inline]
     pub(crate) fn place_of_list(&self, node: usize) -> Result<(usize, usize), SampleError> {
         let (begin, end) = (self.indptr[node], self.indptr[node + 1]);
-        // One comparison each refuses negative numbers too: as unsigned they are beyond any length.
+        // One comparison each refuses negative numbers too: cast to unsigned, they exceed any length.
         if begin as u64 > end as u64 || end as u64 > self.indices.len() as u64 {
             return Err(SampleError::InvalidList {
                 node: node as i64,
@@ -88,7 +88,7 @@ impl<I: NodeId> Hop<'_, I> {
         Ok((begin as usize, (end - begin) as usize))
     }
 
-    /// The batch that words of the node with this original id are keyed by.
+    /// The batch number that keys the words of the node with this original id.
     #[inline]
     pub(crate) fn batch_of(&self, key: u64) -> u32 {
         batch_of_picks(self.batch.batch, key, self.batch_dependency)

@@ -1,9 +1,9 @@
-//! Batches hop by hop: the loop that all kinds of sampler share.
+//! Sampling hop by hop: the loop shared by all kinds of sampler.
 //!
-//! A hop goes over its destinations in groups, and over each group in waves: places of lists, random words, positions
+//! A hop goes over its destinations in groups, and over each group in waves: bounds of lists, random words, positions
 //! picked, ids at those positions, local ids. Within a wave no access waits for another one, so a core keeps many cache
-//! misses in flight. That decides the speed on a graph larger than its caches. Between waves everything stays in the
-//! first two cache levels. Which positions are picked is the kind's ([`Picks`]).
+//! misses in flight. That determines the speed on a graph larger than the caches. Between waves everything stays in the
+//! first two cache levels. The kind ([`Picks`]) decides which positions are picked.
 
 mod list;
 mod sink;
@@ -23,29 +23,29 @@ use crate::{
 pub use self::list::{Hop, List, NodeId};
 pub use self::sink::Sink;
 
-/// The end of a step that fails only on an invalid graph or a batch without room.
+/// Early end of a step: it fails only on an invalid graph or a full batch.
 pub type Sampled = Result<(), SampleError>;
 
-/// What a kind's memory depends on.
+/// The inputs that size a kind's memory.
 pub struct Setup<'a, 'g> {
     /// The graph, checked against the options.
     pub(crate) graph: GraphView<'g>,
     pub(crate) options: &'a SamplerOptions,
     /// The most picks of a group.
     pub(crate) group_picks: usize,
-    /// The most picks out of one list that is drawn from.
+    /// The most picks drawn from one list.
     pub(crate) most: usize,
 }
 
 impl Setup<'_, '_> {
-    /// The largest fanout: the most draws of a hop, of a kind that draws together.
+    /// The largest fanout: for a kind that draws together, the most draws of a hop.
     pub(crate) fn largest_fanout(&self) -> usize {
         let fanouts = self.options.fanouts.iter();
         fanouts.map(|&fanout| usize::try_from(fanout).unwrap_or(0)).max().unwrap_or(0)
     }
 }
 
-/// The part of a kind: which entries of each list are picked.
+/// The part that differs between kinds: which entries of each list are picked.
 pub trait Picks<'g>: Send + Sized {
     /// The kind.
     const KIND: SamplerKind;
@@ -53,17 +53,16 @@ pub trait Picks<'g>: Send + Sized {
     /// The purpose of its random words.
     const PURPOSE: Purpose = Purpose::Neighbors;
 
-    /// Takes all memory.
+    /// Allocates all memory.
     ///
     /// # Errors
-    /// Where the graph lacks what the kind picks by.
+    /// If the graph lacks data that the kind picks by.
     fn new(setup: &Setup<'_, 'g>) -> Result<Self, SampleError>;
 
-    /// Looks at all destinations that a hop samples for before any list of it is picked from. `lists` is scratch for a
-    /// group.
+    /// Looks at all destinations of a hop before any of their lists is picked from. `lists` is scratch for a group.
     ///
     /// # Errors
-    /// A graph that cannot be.
+    /// An invalid graph.
     fn begin<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> Sampled {
         let _ = (hop, nodes, lists);
         Ok(())
@@ -71,12 +70,12 @@ pub trait Picks<'g>: Send + Sized {
 
     /// Sets how many entries are picked for each list of a group ([`List::picks`]). `nodes` are the lists' nodes.
     ///
-    /// A kind that does not draw together picks no more than the fanout. A kind that
-    /// [picks in lists](SamplerKind::picks_in_lists) without replacement picks no more than the list has. By default,
-    /// the smaller of the two is picked.
+    /// A kind that does not draw together picks no more than the fanout. A kind that [picks in
+    /// lists](SamplerKind::picks_in_lists) without replacement picks no more than the list has. The default is the
+    /// smaller of the two.
     ///
     /// # Errors
-    /// A graph that cannot be.
+    /// An invalid graph.
     #[inline]
     fn prepare<I: NodeId>(&mut self, hop: &Hop<'_, I>, nodes: &[i64], lists: &mut [List]) -> Sampled {
         let _ = nodes;
@@ -86,11 +85,11 @@ pub trait Picks<'g>: Send + Sized {
         Ok(())
     }
 
-    /// Gives the sink the positions picked for a list: as many as [`prepare`](Self::prepare) set, and as many weights
-    /// where the kind [weighs edges](SamplerKind::weighs_edges). The lists of a group come in order, each once.
+    /// Gives the sink the positions picked for a list: as many as [`prepare`](Self::prepare) set. If the kind [weighs
+    /// edges](SamplerKind::weighs_edges), it gives as many weights too. The lists of a group come in order, each once.
     ///
     /// # Errors
-    /// A graph that cannot be, and a batch without room.
+    /// An invalid graph, and a full batch.
     fn pick<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List, sink: &mut Sink<'_>) -> Sampled;
 
     /// The same for all lists of a group, one after the other.
@@ -103,10 +102,10 @@ pub trait Picks<'g>: Send + Sized {
     }
 }
 
-/// Samples batches hop by hop, each list by `P`.
+/// Samples batches hop by hop, with the picks of `P`.
 ///
-/// Its own memory is 4 bytes a node, what its kind takes and some scratch, all of it allocated when it is made.
-/// Samplers share nothing: for several threads, make several.
+/// Its own memory is 4 bytes a node, the memory of its kind and some scratch, all allocated when it is made. Samplers
+/// share nothing: make one per thread.
 pub struct HopSampler<'g, P> {
     graph: GraphView<'g>,
     options: SamplerOptions,
@@ -117,14 +116,14 @@ pub struct HopSampler<'g, P> {
 }
 
 impl<'g, P: Picks<'g>> HopSampler<'g, P> {
-    /// A sampler by options that have been checked.
+    /// A sampler with options that have been checked.
     ///
     /// # Errors
-    /// Where the system has no memory for it, and where the graph lacks what the kind picks by.
+    /// If the system lacks memory for it, and if the graph lacks data that the kind picks by.
     pub(crate) fn unchecked(graph: GraphView<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
         let most = options.fanouts.iter().map(|&fanout| options.picks_a_list(fanout).unwrap_or(0)).max();
         let most = most.unwrap_or(0).min(MAX_PICKS);
-        // A group holds GROUP_PICKS picks, or one destination's where those are more.
+        // A group holds GROUP_PICKS picks, or, if that is more, those of one destination.
         let group_picks = most.max(GROUP_PICKS);
         Ok(Self {
             local_ids: LocalIds::new(graph.csc.nodes())?,
@@ -157,7 +156,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         if key.epoch > MAX_EPOCH {
             return Err(InvalidOption::Epoch { epoch: key.epoch }.into());
         }
-        // Local ids are 32 bits, so memory beyond them is no use.
+        // Local ids are 32 bits, so memory beyond them is useless.
         let room = out.nodes.len().min(i32::MAX as usize);
         let nodes = &mut out.nodes[..room];
         self.take_seeds(key, seeds, nodes)?;
@@ -179,7 +178,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             let hop = Hop {
                 batch: key,
                 layer,
-                // Without a limit every list is taken as it stands.
+                // Without a limit every list is taken whole.
                 fanout: limit.unwrap_or(usize::MAX),
                 like,
                 indptr: csc.indptr,
@@ -236,8 +235,8 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         Ok(())
     }
 
-    /// Samples for the first `destinations` of `nodes`, in groups of `group`, and appends the nodes found. Those that
-    /// are destinations of `kept` have their picks of there.
+    /// Samples for the first `destinations` of `nodes`, in groups of `group`, and appends the nodes found. Destinations
+    /// of `kept` keep their picks from there.
     fn sample_hop<I: NodeId>(
         &mut self,
         hop: &Hop<'_, I>,
@@ -249,7 +248,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
     ) -> Result<(LayerCounts, ListReads), SampleError> {
         let Self { graph, options, local_ids, lists, picks, waiting } = self;
         let capacity = block.indptr.len();
-        // The block before has at least the offset that is 0, and at most as many destinations as nodes so far.
+        // The block before has at least the offset 0, and at most as many destinations as there are nodes so far.
         let Some((kept_offsets, offsets)) = block
             .indptr
             .get_mut(..=destinations)
@@ -263,7 +262,7 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
             });
         };
         kept_offsets.copy_from_slice(kept.indptr);
-        // Offsets are 32 bits, so memory beyond them is no use.
+        // Offsets are 32 bits, so memory beyond them is useless.
         let mut room = block.indices.len().min(i32::MAX as usize);
         let mut edge_ids: &mut [i64] = &mut [];
         if options.edge_ids {
@@ -333,12 +332,12 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
     }
 }
 
-/// The beginning of a hop that keeps nothing of the hop before.
+/// The beginning of a hop that keeps no picks of the hop before.
 const NOTHING_KEPT: BlockRef<'static> =
     BlockRef { destinations: 0, sources: 0, indptr: &[0], indices: &[], edge_ids: &[], weights: &[] };
 
-/// Turns positions in the graph's `indices` into those in the dataset's, list by list. The edges of `nodes` are those
-/// between their `offsets`.
+/// Translates positions in the graph's `indices` into those in the dataset's, list by list. The edges of `nodes` are
+/// those between their `offsets`.
 fn at_home(graph: &GraphView<'_>, nodes: &[i64], offsets: &[i32], edge_ids: &mut [i64]) {
     for (&node, ends) in nodes.iter().zip(offsets.windows(2)) {
         let node = node as usize;

@@ -1,48 +1,47 @@
-//! Where picks go: positions in the graph's `indices` come in, local ids of the block go out.
+//! The sink of picks: positions in the graph's `indices` come in, local ids of the block go out.
 
 use super::list::{Hop, List, NodeId};
 use crate::local_ids::{LocalIds, RelabelError};
 use crate::{Capacity, SampleError};
 
-/// Positions that wait until there are enough of them: the ids at those positions, and then their local ids, are looked
-/// up for many at once.
+/// Buffered positions: the ids at those positions, and then their local ids, are looked up in bulk.
 pub(crate) struct Waiting {
     positions: Vec<usize>,
     ids: Vec<i64>,
 }
 
 impl Waiting {
-    /// For so many positions at once.
+    /// For this many positions at once.
     pub(crate) fn new(most: usize) -> Self {
         Self { positions: vec![0; most], ids: vec![0; most] }
     }
 }
 
-/// Takes the picks of one hop, destination by destination, in the order in which they are made.
+/// Takes the picks of one hop, destination by destination, in the order of picking.
 pub struct Sink<'a> {
     pub(super) local_ids: &'a mut LocalIds,
     pub(super) waiting: &'a mut Waiting,
-    /// How many positions wait.
+    /// The number of buffered positions.
     pub(super) used: usize,
     /// The first local id of the hop's new nodes.
     pub(super) first: usize,
-    /// Room for the new nodes, and how many there are.
+    /// Room for the new nodes, and their number.
     pub(super) fresh: &'a mut [i64],
     pub(super) found: usize,
-    /// Room for the block's local ids, and how many there are.
+    /// Room for the block's local ids, and their number.
     pub(super) indices: &'a mut [i32],
     pub(super) edges: usize,
-    /// Room for the positions themselves; empty where nobody asks for them.
+    /// Room for the positions themselves; empty if not requested.
     pub(super) edge_ids: &'a mut [i64],
-    /// Room for the weights of the picks, and how many there are. Empty where the kind weighs none.
+    /// Room for the weights of the picks, and their number. Empty if the kind weighs none.
     pub(super) weights: &'a mut [f32],
     pub(super) weighed: usize,
-    /// Room for all nodes: for the message when there is no more.
+    /// Room for all nodes: for the message when it is full.
     pub(super) nodes_room: usize,
 }
 
 impl Sink<'_> {
-    /// Room for `count` positions side by side, to be filled by the caller: at most a group's, or one list's picks.
+    /// Room for `count` consecutive positions, filled by the caller: at most a group's, or one list's picks.
     #[inline]
     pub(crate) fn room<I: NodeId>(
         &mut self,
@@ -63,7 +62,7 @@ impl Sink<'_> {
         Ok(())
     }
 
-    /// Room for the weights of the next `count` picks, to be filled by the caller.
+    /// Room for the weights of the next `count` picks, filled by the caller.
     #[inline]
     pub(crate) fn weights(&mut self, count: usize) -> &mut [f32] {
         // A group's picks are counted against this room before any of them is made.
@@ -72,7 +71,7 @@ impl Sink<'_> {
         weights
     }
 
-    /// Takes a list as it stands, however long it is.
+    /// Takes a whole list of any length.
     #[inline]
     pub(crate) fn whole<I: NodeId>(&mut self, hop: &Hop<'_, I>, list: &List) -> Result<(), SampleError> {
         let mut next = list.begin;
@@ -92,7 +91,7 @@ impl Sink<'_> {
         Ok(())
     }
 
-    /// Reads the ids at the positions that wait, and writes their local ids to the block.
+    /// Reads the ids at the buffered positions, and writes their local ids to the block.
     pub(super) fn write<I: NodeId>(&mut self, hop: &Hop<'_, I>) -> Result<(), SampleError> {
         let positions = &self.waiting.positions[..self.used];
         let ids = &mut self.waiting.ids[..positions.len()];

@@ -1,4 +1,4 @@
-//! Options checked against a graph and the facts of their kind, and the samplers made by them.
+//! Checks options against a graph and the facts of their kind, and makes the samplers.
 
 use uva_graph::Csc;
 
@@ -10,7 +10,7 @@ use crate::{
     BatchSampler, Expand, GraphView, InvalidOption, SampleError, SamplerKind, SamplerOptions, Walks,
 };
 
-/// The sampler for these options, of the kind that they name.
+/// The sampler for these options and their kind.
 ///
 /// # Errors
 /// The errors of [`SamplerOptions::check`], and [`InvalidOption::NoWeights`] if the kind picks by weights and the graph
@@ -33,10 +33,10 @@ impl<'g, P: Picks<'g>> HopSampler<'g, P> {
         Self::over(csc.into(), options)
     }
 
-    /// The same with all that is known of the graph.
+    /// The same with everything that is known of the graph.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and [`InvalidOption::NoWeights`] where the kind picks by weights and there are none.
+    /// As [`new`](Self::new), and [`InvalidOption::NoWeights`] if the kind picks by weights and there are none.
     pub fn over(graph: GraphView<'g>, options: SamplerOptions) -> Result<Self, SampleError> {
         if options.kind != P::KIND {
             return Err(InvalidOption::OtherKind { asked: options.kind, this: P::KIND }.into());
@@ -63,13 +63,15 @@ impl Default for SamplerOptions {
 }
 
 impl SamplerOptions {
-    /// Checks that every batch of these options can be sampled from `csc`. Looks at every list only where one could be
-    /// too long.
+    /// Checks that every batch of these options can be sampled from `csc`. It reads all lists only if one could be too
+    /// long.
     ///
     /// # Errors
-    /// [`SampleError::InvalidOption`] for fanouts that mean nothing or pick more than 65,536 out of a list, for picks
-    /// that are kept for no batch, for options that the kind does not support ([`check_kind`](Self::check_kind)), and
-    /// for graphs beyond the random keys.
+    /// [`SampleError::InvalidOption`] for:
+    /// - fanouts that are meaningless or pick more than 65,536 from a list
+    /// - picks that are kept for no batch
+    /// - options that the kind does not support ([`check_kind`](Self::check_kind))
+    /// - graphs beyond the random keys
     pub fn check(&self, csc: &Csc<'_>) -> Result<(), SampleError> {
         check_fanouts(&self.fanouts)?;
         if self.batch_dependency == 0 {
@@ -136,8 +138,8 @@ impl SamplerOptions {
     }
 }
 
-/// Refuses graphs that the random keys cannot name and lists that cannot be picked from. Looks at every list only
-/// where one could be too long.
+/// Refuses graphs that exceed the random keys, and lists that cannot be picked from. It reads all lists only if one
+/// could be too long.
 fn check_graph(csc: &Csc<'_>, options: &SamplerOptions) -> Result<(), InvalidOption> {
     let nodes = csc.nodes();
     if nodes as u64 > 1 << 40 {
@@ -157,7 +159,7 @@ fn check_graph(csc: &Csc<'_>, options: &SamplerOptions) -> Result<(), InvalidOpt
     for (layer, &fanout) in options.fanouts.iter().enumerate() {
         if !options.kind.draws_together()
             && fanout as i64 > MAX_PICKS as i64
-            // With replacement every list that has entries is drawn from.
+            // With replacement, every nonempty list is drawn from.
             && let Some(node) = longer_than(if options.replace { 0 } else { fanout as usize })
         {
             return Err(InvalidOption::TooManyPicks { layer, fanout, node, degree: csc.degree(node) });

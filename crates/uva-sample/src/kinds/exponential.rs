@@ -1,10 +1,12 @@
-//! Exponentially distributed keys from random words, by integers and one division: the same bits on every machine.
+//! Exponentially distributed keys from random words, by integer arithmetic and one division: the same bits on every
+//! machine.
 
 /// Coefficients of q in log₂(1 + t) ≈ t + t·(1 − t)·q(t) for 0 ≤ t < 1, in units of 2⁻³², their signs alternating from
 /// plus.
 ///
-/// q interpolates (log₂(1 + t) − t) / (t·(1 − t)) at the eleven Chebyshev points of [0, 1]. They are the contract
-/// (docs/reproducible-batches.md): another approximation, however good, would pick other neighbours now and then.
+/// q interpolates (log₂(1 + t) − t) / (t·(1 − t)) at the eleven Chebyshev points of [0, 1]. The coefficients are part
+/// of the contract (docs/reproducible-batches.md): another approximation, however good, would sometimes pick other
+/// neighbours.
 const LOG2: [u32; 11] = [
     1_901_360_720,
     1_196_802_686,
@@ -19,7 +21,7 @@ const LOG2: [u32; 11] = [
     5_783_109,
 ];
 
-/// −log₂((u + ½) / 2³²) in units of 2⁻³², off by less than two of them: 1 to 33 · 2³².
+/// −log₂((u + ½) / 2³²) in units of 2⁻³², with an error below two units: 1 to 33 · 2³².
 #[inline]
 pub(super) fn exponential(word: u32) -> u64 {
     // (u + ½) / 2³² is x / 2³³, and x = (1 + t) · 2^e with t in units of 2⁻³².
@@ -28,7 +30,7 @@ pub(super) fn exponential(word: u32) -> u64 {
     let t = (x << (32 - e)) as u32;
     let (wide, mut q) = (u64::from(t), 0_u32);
     for coefficient in LOG2.into_iter().rev() {
-        // Coefficients fall, so what is taken off is never more.
+        // Coefficients fall, so the subtrahend is never larger.
         q = coefficient - ((u64::from(q) * wide) >> 32) as u32;
     }
     // t·(1 − t) in units of 2⁻³⁴: it is a quarter at most.
@@ -37,11 +39,11 @@ pub(super) fn exponential(word: u32) -> u64 {
     (u64::from(33 - e) << 32) - log
 }
 
-/// The key of an entry of this weight, which is above 0 and finite: E / w, as bits that order as the numbers do.
+/// The key of an entry of this weight, which is positive and finite: E / w, as bits with the order of the numbers.
 #[inline]
 pub(super) fn key(word: u32, weight: f64) -> u64 {
-    // Both are exact, and the quotient is the double nearest to the true one, as IEEE 754 has it; it is positive, and
-    // positive doubles order as their bits.
+    // Both are exact, and the quotient is the double nearest to the true one, as IEEE 754 requires. It is positive, and
+    // positive doubles have the order of their bits.
     (exponential(word) as f64 / weight).to_bits()
 }
 
@@ -49,7 +51,7 @@ pub(super) fn key(word: u32, weight: f64) -> u64 {
 mod tests {
     use super::*;
 
-    /// How far a value is from the true one, in its own units. (log₂ of doubles is good to 2⁻⁴⁷ here.)
+    /// The error of a value, in its own units. (log₂ of doubles is good to 2⁻⁴⁷ here.)
     fn error(word: u32) -> f64 {
         let exact = -((f64::from(word) + 0.5) / 2_f64.powi(32)).log2() * 2_f64.powi(32);
         (exponential(word) as f64 - exact).abs()

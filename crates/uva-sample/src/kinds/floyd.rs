@@ -1,12 +1,12 @@
-//! Which positions of a list are picked, given its random words.
+//! The positions picked from a list, given its random words.
 //!
 //! Two paths give the same picks. The fast one assumes that no draw is rejected, and reads words generated for many
-//! nodes side by side. It notices where that does not hold. The exact one then starts over and draws from the stream
-//! word by word. A draw below `n` is rejected with a chance below `n / 2³²`, so the exact path is rare.
+//! nodes side by side. If it detects a possible rejection, the exact path starts over and draws from the stream word by
+//! word. A draw below `n` is rejected with probability below `n / 2³²`, so the exact path is rare.
 
 use crate::philox::StreamKey;
 
-/// Bits of the map that remembers what is taken: lists up to this long are remembered exactly.
+/// Bits of the map of taken positions: for lists up to this length it is exact.
 const MAP_BITS: usize = 1 << 16;
 
 pub(crate) struct Picker {
@@ -16,15 +16,15 @@ pub(crate) struct Picker {
 }
 
 impl Picker {
-    /// For up to `max_picks` picks out of one list.
+    /// For up to `max_picks` picks from one list.
     pub(crate) fn new(max_picks: usize) -> Self {
         Self { taken: Box::new([0; MAP_BITS / 64]), exact: PositionSet::new(max_picks) }
     }
 
-    /// Fills `picks` with positions drawn without replacement from the list `begin..begin + degree`, by Floyd's
+    /// Fills `picks` with positions drawn without replacement from the list `begin..begin + degree`. It uses Floyd's
     /// method (Bentley and Floyd, "A sample of brilliance", 1987), which reads only what it picks.
     ///
-    /// `words` are the first words of the stream of `key`, at least one a pick; `picks` is shorter than `degree`.
+    /// `words` are the first words of the stream of `key`, at least one per pick; `picks` is shorter than `degree`.
     #[inline]
     pub(crate) fn without_replacement(
         &mut self,
@@ -66,8 +66,8 @@ impl Picker {
         !doubt
     }
 
-    /// Fills `picks` with positions of the list `begin..begin + degree` drawn to the letter of the contract, with or
-    /// without replacement, word by word out of the stream of `key`.
+    /// Fills `picks` with positions of the list `begin..begin + degree`, drawn exactly as the contract says, with or
+    /// without replacement, word by word from the stream of `key`.
     #[cold]
     pub(crate) fn exactly(
         &mut self,
@@ -85,7 +85,7 @@ impl Picker {
         }
     }
 
-    /// Floyd's method to the letter.
+    /// Floyd's method, exact.
     #[cold]
     fn floyd_exactly(&mut self, key: &StreamKey, begin: usize, first: u32, picks: &mut [usize]) {
         let mut stream = key.stream();
@@ -105,7 +105,7 @@ impl Picker {
 
 /// Fills `picks` with draws with replacement from the list `begin..begin + degree`.
 ///
-/// `words` are the first words of the stream of `key`, at least one a pick.
+/// `words` are the first words of the stream of `key`, at least one per pick.
 #[inline]
 pub(crate) fn with_replacement(
     key: &StreamKey,
@@ -133,13 +133,13 @@ fn draw(word: u32, bound: u32) -> (u32, bool) {
     ((product >> 32) as u32, (product as u32) < bound)
 }
 
-/// Cell and bit of a position in the map.
+/// The cell and bit of a position in the map.
 #[inline]
 fn place(position: u32) -> (usize, u32) {
     ((position / 64) as usize % (MAP_BITS / 64), position % 64)
 }
 
-/// Floyd's method for lists of at most 64 entries. False where a draw may have to be rejected: the picks are void.
+/// Floyd's method for lists of at most 64 entries. False if a draw may have to be rejected: the picks are then void.
 #[inline]
 fn floyd_in_a_word(words: &[u32], begin: usize, first: u32, picks: &mut [usize]) -> bool {
     let mut taken = 0_u64;
@@ -154,7 +154,7 @@ fn floyd_in_a_word(words: &[u32], begin: usize, first: u32, picks: &mut [usize])
     !doubt
 }
 
-/// A set of positions: open addressing, emptied in constant time by a stamp.
+/// A set of positions: open addressing, cleared in constant time by a stamp.
 struct PositionSet {
     /// `stamp << 32 | position`; a power of two, at most half full.
     entries: Vec<u64>,
@@ -163,7 +163,7 @@ struct PositionSet {
 
 impl PositionSet {
     fn new(capacity: usize) -> Self {
-        // Floyd's method inserts once a pick, and looks up once a pick.
+        // Floyd's method does one insertion and one lookup per pick.
         Self { entries: vec![0; (2 * capacity.max(1)).next_power_of_two()], stamp: 0 }
     }
 
@@ -175,7 +175,7 @@ impl PositionSet {
         }
     }
 
-    /// False where it is in the set already.
+    /// False if it is already in the set.
     fn insert(&mut self, position: u32) -> bool {
         let entry = u64::from(self.stamp) << 32 | u64::from(position);
         let mask = self.entries.len() - 1;
@@ -220,7 +220,7 @@ mod tests {
         (0..count).map(|_| stream.next_u32()).collect()
     }
 
-    /// Floyd's method as it is written in books.
+    /// Floyd's method in its textbook form.
     fn floyd(key: &StreamKey, begin: usize, degree: u32, count: usize) -> Vec<usize> {
         let mut stream = key.stream();
         let mut taken = HashSet::new();
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn positions_that_share_a_bit_of_the_map_are_told_apart() {
-        // 300 picks out of a list a little longer than the map meet such a pair in about half of all nodes.
+        // 300 picks from a list a little longer than the map hit such a pair for about half of all nodes.
         let mut picker = Picker::new(300);
         for node in 0..20 {
             check(&mut picker, node, 100_000, 300);

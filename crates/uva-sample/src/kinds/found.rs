@@ -4,7 +4,7 @@ use crate::hops::{Hop, List, NodeId, Picks, Sampled, Setup, Sink};
 use crate::philox::Purpose;
 use crate::{SampleError, SamplerKind};
 
-/// How a kind finds the neighbours of a group of destinations.
+/// Finds the neighbours of a group of destinations.
 pub trait Find: Send + Sized {
     /// The kind.
     const KIND: SamplerKind;
@@ -12,14 +12,14 @@ pub trait Find: Send + Sized {
     /// The purpose of its random words.
     const PURPOSE: Purpose = Purpose::Neighbors;
 
-    /// Takes all memory.
+    /// Allocates all memory.
     fn new(setup: &Setup<'_, '_>) -> Self;
 
-    /// Appends what each list's node finds to `found`: the entry that leads to the node found, and its weight. Sets
-    /// [`List::picks`] to how many.
+    /// Appends to `found` what each list's node finds: the entry that leads to the found node, and its weight. Sets
+    /// [`List::picks`] to their number.
     ///
     /// # Errors
-    /// A graph that cannot be.
+    /// An invalid graph.
     fn find<I: NodeId>(
         &mut self,
         hop: &Hop<'_, I>,
@@ -29,12 +29,12 @@ pub trait Find: Send + Sized {
     ) -> Sampled;
 }
 
-/// The nodes that `F` finds.
+/// Samples the nodes that `F` finds.
 pub struct Found<F> {
     find: F,
     /// Entries and weights of the group's picks.
     picked: Vec<(usize, f32)>,
-    /// How many of them the sink has.
+    /// How many of them the sink has received.
     used: usize,
 }
 

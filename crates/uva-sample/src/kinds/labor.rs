@@ -1,9 +1,9 @@
-//! Picks that the nodes of a hop share: LABOR-0 ("Layer-Neighbor Sampling", Balın and Çatalyürek, NeurIPS 2023), with
+//! Picks shared by the nodes of a hop: LABOR-0 ("Layer-Neighbor Sampling", Balın and Çatalyürek, NeurIPS 2023), with
 //! exactly as many picks as the fanout (its sequential form: the smallest variates, instead of all below a threshold).
 //!
-//! Every neighbour has one random variate in a hop, and each list picks the neighbours with the smallest. So lists that
-//! have a neighbour in common are likely to agree on it, and a batch comes to fewer nodes; each entry of a list is as
-//! likely as another all the same.
+//! Every neighbour has one random variate in a hop, and each list picks the neighbours with the smallest. So lists with
+//! a common neighbour are likely to agree on it, and a batch has fewer nodes. Still, all entries of a list are equally
+//! likely.
 
 use super::smallest::Smallest;
 use crate::hops::{Hop, List, NodeId, Picks, Sampled, Setup, Sink};
@@ -13,8 +13,8 @@ use crate::{SampleError, SamplerKind};
 use uva_cuda::kernels::sample::PickKind;
 
 impl SamplerKind {
-    /// Each entry is as likely as another, but the nodes of a hop prefer the same neighbours. So a batch has fewer
-    /// nodes (LABOR-0 of Balın and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023).
+    /// All entries are equally likely, but the nodes of a hop prefer the same neighbours. So a batch has fewer nodes
+    /// (LABOR-0 of Balın and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023).
     pub const LABOR: Self = Self::of(&KindRow {
         name: "labor",
         help: "Such as the nodes of a hop share, so that a batch has fewer nodes",
@@ -24,7 +24,7 @@ impl SamplerKind {
     });
 }
 
-/// Entries of a list that are looked at together.
+/// Entries of a list processed together.
 const CHUNK: usize = 128;
 
 /// The entries with the smallest variates.
@@ -73,7 +73,7 @@ impl Picks<'_> for Labor {
             }
             for &variate in variates.iter() {
                 self.smallest.offer(variate, place);
-                // A list has fewer than 2^32 entries, so this wraps behind the last at most.
+                // A list has fewer than 2^32 entries, so this wraps at most behind the last.
                 place = place.wrapping_add(1);
             }
         }

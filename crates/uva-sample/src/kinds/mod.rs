@@ -1,5 +1,5 @@
-//! The kinds of sampler. One file a kind has its row of facts and its algorithm; `table.rs` lists them. What all kinds
-//! share is in [`hops`](crate::hops).
+//! The kinds of sampler. Each kind has one file with its row of facts and its algorithm; `table.rs` lists them. Shared
+//! code is in [`hops`](crate::hops).
 
 use crate::hops::HopSampler;
 

@@ -1,4 +1,4 @@
-//! Uniform picks, each node's on its own.
+//! Uniform picks, independent for each node.
 
 use uva_cuda::kernels::sample::PickKind;
 use uva_ops::Vectors;
@@ -12,7 +12,7 @@ use crate::philox::{BlockBatch, StreamKey};
 use crate::{SampleError, SamplerKind};
 
 impl SamplerKind {
-    /// Each entry of a list is as likely as another, independently of what other nodes pick (GraphSAGE).
+    /// All entries of a list are equally likely, independently of other nodes' picks (GraphSAGE).
     pub const NEIGHBOR: Self = Self::of(&KindRow {
         name: "neighbor",
         help: "Any, each node's on its own",
@@ -28,7 +28,7 @@ pub struct Uniform {
     picker: Picker,
     /// For fanouts of at most [`MOST_PICKS`].
     side_by_side: SideBySide,
-    /// For larger ones: words of the group's lists that are drawn from, one list's behind the other's.
+    /// For larger ones: words of the group's lists that are drawn from, concatenated.
     blocks: BlockBatch,
     /// How many of them are used.
     used: usize,
@@ -43,7 +43,7 @@ impl Picks<'_> for Uniform {
             replace,
             picker: Picker::new(setup.most),
             side_by_side: SideBySide::new(replace, Vectors::widest()),
-            // Words come in blocks of four: up to three are left over for each destination.
+            // Words come in blocks of four: each destination leaves up to three over.
             blocks: BlockBatch::with_capacity(setup.group_picks / 4 + GROUP),
             used: 0,
         })
@@ -99,7 +99,7 @@ impl Picks<'_> for Uniform {
         let words = &self.blocks.words()[self.used..self.used + 4 * hop.fanout.div_ceil(4)];
         self.used += words.len();
         let key = StreamKey { node: list.key, batch: list.batch, ..hop.like };
-        // A list longer than that was refused when the sampler was made.
+        // Longer lists were refused when the sampler was made.
         let degree = u32::try_from(list.degree).unwrap_or(u32::MAX);
         if self.replace {
             with_replacement(&key, words, list.begin, degree, picks);

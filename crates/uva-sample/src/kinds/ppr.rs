@@ -1,10 +1,10 @@
 //! Neighbours by personalised PageRank: PPRGo (Bojchevski et al., "Scaling Graph Neural Networks with Approximate
 //! PageRank", KDD 2020, section 4.1).
 //!
-//! The PageRank of a node, personalised for a destination, is the chance that a walk from there, which ends before each
-//! step with chance α, ends at the node. It is computed by forward push (Andersen, Chung and Lang, "Local Graph
-//! Partitioning using PageRank Vectors", FOCS 2006) in integers, so that every implementation finds the same nodes in
-//! the same order. Nothing is random.
+//! Consider a walk that starts at a destination and ends before each step with probability α. The PageRank of a node,
+//! personalised for that destination, is the probability that the walk ends at the node. Forward push (Andersen, Chung
+//! and Lang, "Local Graph Partitioning using PageRank Vectors", FOCS 2006) computes it in integers, so that every
+//! implementation finds the same nodes in the same order. Nothing is random.
 
 use std::cmp::Reverse;
 
@@ -15,35 +15,35 @@ use crate::limits::LOCAL_ID_BYTES;
 use crate::{SampleError, SamplerKind};
 
 impl SamplerKind {
-    /// A node's neighbours are the nodes of highest PageRank, personalised for it, near or far (PPRGo: Bojchevski et al.,
-    /// "Scaling Graph Neural Networks with Approximate PageRank", KDD 2020).
+    /// A node's neighbours are the nodes of highest PageRank, personalised for it, near or far (PPRGo: Bojchevski et
+    /// al., "Scaling Graph Neural Networks with Approximate PageRank", KDD 2020).
     pub const PPR: Self = Self::of(&KindRow {
         name: "ppr",
         help: "The nodes of highest personalised PageRank: `fanouts` are how many of them (PPRGo)",
         fanout: Fanout::Found,
-        // The place of each node among those reached.
+        // Place of each reached node.
         node_bytes: 2 * LOCAL_ID_BYTES,
         ..KindRow::LIST_BY_LIST
     });
 }
 
-/// The mass that begins at a destination.
+/// The initial mass of a destination.
 const ALL: u64 = 1 << 40;
 
-/// Of a node's mass, one over this stays there: α = 1/4.
+/// The inverse of the share of a node's mass that stays there: α = 1/4.
 const STAYS: u64 = 4;
 
-/// A node passes its mass on where it has this much for each entry of its list: ε = 2⁻¹⁰ of all mass.
+/// A node passes its mass on if it has this much per entry of its list: ε = 2⁻¹⁰ of all mass.
 const LEAST: u64 = ALL >> 10;
 
-/// The most pushes but the destination's own, and the most entries that they go along: each moves mass to its node for
-/// good, at least `LEAST / STAYS` an entry.
+/// The most pushes besides the destination's own, and the most entries that they follow. Each push settles mass at its
+/// node for good, at least `LEAST / STAYS` per entry.
 const MOST_ENTRIES: usize = (ALL / (LEAST / STAYS)) as usize;
 
-/// A node that mass has reached.
+/// A node reached by mass.
 struct Reached {
     node: usize,
-    /// The entry that it came along first.
+    /// The entry by which mass first arrived.
     entry: usize,
     /// Mass to pass on, and mass that stays.
     waits: u64,
@@ -53,15 +53,15 @@ struct Reached {
     queued: bool,
 }
 
-/// The nodes of highest PageRank. Takes 4 bytes a node, and memory for the nodes reached from one destination.
+/// Samples the nodes of highest PageRank. Takes 4 bytes a node, and memory for the nodes reached from one destination.
 pub struct Ppr {
-    /// The place of each node among those reached; anything for the others.
+    /// The place of each reached node; undefined for the others.
     places: Vec<u32>,
     /// By first arrival; the destination is the first.
     reached: Vec<Reached>,
-    /// Places of the nodes that pass their mass on, in that order.
+    /// Places of the nodes that will pass their mass on, in that order.
     queue: Vec<u32>,
-    /// Of each node reached but the destination: its score, and its place.
+    /// For each reached node except the destination: its score, and its place.
     ranked: Vec<(Reverse<u64>, u32)>,
 }
 
@@ -72,7 +72,7 @@ impl Find for Ppr {
         let graph = &setup.graph;
         let nodes = graph.csc.nodes();
         let lengths = graph.csc.indptr.windows(2).map(|ends| ends[1].wrapping_sub(ends[0]));
-        // A length that cannot be is an error once the list is read.
+        // An invalid length is an error once the list is read.
         let longest = lengths.filter_map(|length| usize::try_from(length).ok()).max().unwrap_or(0);
         let most = MOST_ENTRIES.saturating_add(longest).saturating_add(1).min(nodes);
         Self {
@@ -103,7 +103,7 @@ impl Ppr {
     fn push<I: NodeId>(&mut self, hop: &Hop<'_, I>, destination: usize) -> Sampled {
         self.reached.clear();
         self.queue.clear();
-        // No entry leads to the destination first, so its entry is never read.
+        // The destination is reached first by no entry, so its entry is never read.
         let start = self.place(hop, destination, usize::MAX)?;
         self.reached[start].waits = ALL;
         self.reached[start].queued = true;
@@ -116,7 +116,7 @@ impl Ppr {
             from.queued = false;
             let (begin, degree) = hop.place_of_list(from.node)?;
             let share = (mass - mass / STAYS) / (degree as u64).max(1);
-            // What the division leaves over stays, and all of it where there is nowhere to go.
+            // The remainder of the division stays, and all mass stays if the list is empty.
             from.stays += mass - share * degree as u64;
             for entry in begin..begin + degree {
                 let node = hop.indices[entry].widen();
@@ -135,7 +135,7 @@ impl Ppr {
         Ok(())
     }
 
-    /// The place of a node among those reached; it is reached now if it was not before, along `entry`.
+    /// The place of a reached node. If it was not reached before, it is now, along `entry`.
     #[inline]
     fn place<I: NodeId>(
         &mut self,
@@ -155,7 +155,8 @@ impl Ppr {
         Ok(place)
     }
 
-    /// Picks the nodes of highest score but the destination; of equals those that were reached first. How many.
+    /// Picks the nodes of highest score except the destination; ties go to the node reached first. Returns their
+    /// number.
     fn highest(&mut self, fanout: usize, found: &mut Vec<(usize, f32)>) -> usize {
         // Of the mass that still waits, α would stay.
         let score = |reached: &Reached| STAYS * reached.stays + reached.waits;

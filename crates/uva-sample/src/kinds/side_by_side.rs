@@ -1,9 +1,9 @@
-//! Uniform picks out of many lists at once: their random words and Floyd's method in the lanes of a vector.
+//! Uniform picks from many lists at once: their random words and Floyd's method in the lanes of a vector.
 //!
-//! A list by itself is a chain: a word is ten multiplications one after the other, and a pick depends on those before
-//! it. Lists do not depend on each other, so each lane of a vector takes one. A draw is compared with all picks before
-//! it. For usual fanouts that is less work than to remember them in memory, and it takes the same path for lists of any
-//! length.
+//! One list by itself is a dependency chain: a word is ten multiplications in sequence, and a pick depends on those
+//! before it. Lists are independent of each other, so each lane of a vector takes one. A draw is compared with all
+//! picks before it. For usual fanouts that is less work than a set in memory, and it takes the same path for lists of
+//! any length.
 
 use bytemuck::cast_slice;
 use uva_ops::{Vectors, prefetch, vectorized};
@@ -13,8 +13,8 @@ use crate::hops::{Hop, List, NodeId};
 use crate::options::GROUP;
 use crate::philox::{StreamKey, lanes};
 
-/// Most picks out of a list that are made side by side: beyond it the comparisons, whose number grows with the square,
-/// cost more than a list by itself.
+/// The most picks from a list that are made side by side. The comparisons grow with the square of the picks, so beyond
+/// this number they cost more than a list by itself.
 ///
 /// Nanoseconds of CPU time a pick, hash and local ids included: one hop from 1000 seeds in a graph of 2.4 M nodes and
 /// 124 M edges, the least of three runs of 200 batches in turns. (Two cores of a Xeon with AVX-512.)
@@ -25,27 +25,28 @@ use crate::philox::{StreamKey, lanes};
 /// | a list by itself | 18.8 | 16.9 | **14.3** | 13.5 | 12.6 | 12.5 |
 pub(super) const MOST_PICKS: usize = 16;
 
-/// Lists of a group that are drawn from, in arrays that vectors load from.
+/// The lists of a group that are drawn from, in arrays that vectors load from.
 pub(super) struct SideBySide {
     vectors: Vectors,
     replace: bool,
-    /// The first three counter words of each list's stream. The arrays have a multiple of the most lanes.
+    /// The first three counter words of each list's stream. The lengths are padded to a multiple of the maximum lane
+    /// count.
     counters: Box<[[u32; GROUP]; 3]>,
     degrees: Box<[u32; GROUP]>,
-    /// Where each list stands in its group, and where its picks go.
+    /// The position of each list in its group, and the place of its picks.
     places: Box<[Place; GROUP]>,
     used: usize,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Place {
-    /// Where the list begins in the graph's `indices`.
+    /// The start of the list in the graph's `indices`.
     begin: usize,
-    /// Where its first pick goes.
+    /// The place of its first pick.
     pick: usize,
 }
 
-/// Picks of as many lists as there are lanes: `picks[p][lane]` is pick `p` of a list, a position within it.
+/// Picks of one list per lane: `picks[p][lane]` is pick `p` of a list, a position within it.
 type LanePicks<const LANES: usize> = [[u32; LANES]; MOST_PICKS];
 
 const _: () = assert!(GROUP.is_multiple_of(16));
@@ -67,14 +68,14 @@ impl SideBySide {
         self.used = 0;
     }
 
-    /// Adds a list, whose picks are to go to `pick` and behind. At most [`GROUP`] of them.
+    /// Adds a list, whose picks go to `pick` and behind. At most [`GROUP`] of them.
     #[inline(always)]
     pub(super) fn push(&mut self, like: &StreamKey, list: &List, pick: usize) {
         let [c0, c1, c2, _] = StreamKey { node: list.key, batch: list.batch, ..*like }.counter(0);
         let [words0, words1, words2] = &mut *self.counters;
         let at = self.used;
         (words0[at], words1[at], words2[at]) = (c0, c1, c2);
-        // A longer list was refused when the sampler was made.
+        // Longer lists were refused when the sampler was made.
         self.degrees[at] = u32::try_from(list.degree).unwrap_or(u32::MAX);
         self.places[at] = Place { begin: list.begin, pick };
         self.used += 1;
@@ -92,11 +93,11 @@ impl SideBySide {
     }
 }
 
-/// The parameters that all lists of a hop share.
+/// The parameters shared by all lists of a hop.
 struct Drawing<'a> {
     like: &'a StreamKey,
     fanout: usize,
-    /// The graph's `indices` as bytes, and the bytes of one of them.
+    /// The graph's `indices` as bytes, and the size of one entry.
     entries: &'a [u8],
     entry_bytes: usize,
 }
@@ -127,7 +128,7 @@ fn pick_in_lanes<const LANES: usize>(
         for (lane, place) in places.iter().enumerate() {
             for (pick, of_lanes) in picks[place.pick..][..fanout].iter_mut().zip(&*of_lanes) {
                 *pick = place.begin + of_lanes[lane] as usize;
-                // The entry is read when the group's picks are made: until then it comes near.
+                // The entry is read later, when all picks of the group are made: this prefetches it.
                 prefetch(entries.as_ptr().wrapping_add(*pick * entry_bytes));
             }
         }
@@ -137,8 +138,8 @@ fn pick_in_lanes<const LANES: usize>(
     }
 }
 
-/// Draws for the lists of the lanes from `first` on, as many of each as there are rows in `picks`. Not 0 for each lane
-/// of which a draw may have to be rejected: its picks are void. Lanes behind the last list hold anything.
+/// Draws for the lists of the lanes from `first` on, one pick per row of `picks`. A lane of the result is nonzero if
+/// one of its draws may have to be rejected: its picks are void. Lanes behind the last list are undefined.
 #[inline(always)]
 fn draw<const LANES: usize, const REPLACE: bool>(
     lists: &SideBySide,
@@ -164,7 +165,7 @@ fn draw<const LANES: usize, const REPLACE: bool>(
         let words = lanes(like.key(), c0, of_block, c2, c3);
         for (pick, words) in (4 * block..fanout).zip(words) {
             let mut drawn = [0; LANES];
-            // The last position that may be drawn: all of the list, or for Floyd's method one more with each pick.
+            // The last position that may be drawn: the end of the list, or for Floyd's method one more with each pick.
             let mut last = [0; LANES];
             for lane in 0..LANES {
                 let bound = if REPLACE {
@@ -178,7 +179,7 @@ fn draw<const LANES: usize, const REPLACE: bool>(
                 last[lane] = bound.wrapping_sub(1);
             }
             if !REPLACE {
-                // 0 where an earlier pick is the same.
+                // 0 if an earlier pick is the same.
                 let mut differs = [u32::MAX; LANES];
                 for earlier in &picks[..pick] {
                     for lane in 0..LANES {
@@ -284,7 +285,7 @@ mod tests {
     fn picks_are_those_of_the_contract_with_every_set_of_instructions() {
         for fanout in [1, 2, 3, 4, 5, 8, 10, 13, 15, MOST_PICKS] {
             for count in [0, 1, 3, 15, 16, 17, 100, GROUP] {
-                // From lists of one more than are picked, where most draws are taken already, to long ones.
+                // From lists one longer than the picks, where most draws are already taken, to long ones.
                 let degrees: Vec<u32> = (0..count).map(|at| (fanout + 1 + at * at * 11) as u32).collect();
                 for replace in [false, true] {
                     assert_picks_are_those_of_the_contract(&degrees, fanout, replace);
@@ -295,7 +296,7 @@ mod tests {
 
     #[test]
     fn draws_that_are_rejected_are_drawn_again() {
-        // Of lists as long as this a quarter of all words is rejected.
+        // For lists of this length a quarter of all words is rejected.
         let degrees: Vec<u32> = (0..200).map(|at| (3 << 30) + at * 1000).collect();
         for replace in [false, true] {
             assert_picks_are_those_of_the_contract(&degrees, 10, replace);

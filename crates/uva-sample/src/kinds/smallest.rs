@@ -1,17 +1,17 @@
 //! The smallest of many keys, in the order of their places.
 
-/// Collects the `want` smallest of the keys offered; of equal keys those of lower places. Places are offered in
-/// ascending order, and come out so.
+/// Collects the `want` smallest of the offered keys; ties go to lower places. Places are offered in ascending order,
+/// and come out so.
 pub(super) struct Smallest {
     want: usize,
-    /// Keys no larger than this may be among the smallest; `None`: no other key can.
+    /// Only keys up to this bound can be among the smallest; `None`: no further key can.
     limit: Option<u64>,
     /// Candidates for the smallest keys, places ascending.
     kept: Vec<(u64, u32)>,
     scratch: Vec<(u64, u32)>,
 }
 
-/// Keys that are kept at least before the largest are thrown out.
+/// The minimum of candidates collected before the largest are discarded.
 const LEAST: usize = 64;
 
 impl Smallest {
@@ -21,8 +21,7 @@ impl Smallest {
         Self { want: 0, limit: None, kept: memory(), scratch: memory() }
     }
 
-    /// Forgets all keys; the `want` smallest of the next are asked for: 1 or more, and no more than there is memory
-    /// for.
+    /// Clears all keys and sets `want` for the next ones: at least 1, and no more than there is memory for.
     pub(super) fn begin(&mut self, want: usize) {
         self.want = want;
         self.limit = Some(u64::MAX);
@@ -40,7 +39,7 @@ impl Smallest {
         }
     }
 
-    /// The smallest, places ascending: `want` of them, or all that were offered where those are fewer.
+    /// The smallest, places ascending: `want` of them, or all offered keys if those are fewer.
     pub(super) fn finish(&mut self) -> &[(u64, u32)] {
         if self.kept.len() > self.want {
             self.prune();
@@ -52,7 +51,7 @@ impl Smallest {
         self.scratch.clear();
         self.scratch.extend_from_slice(&self.kept);
         let (_, &mut worst, _) = self.scratch.select_nth_unstable(self.want - 1);
-        // Whatever comes has a later place, so an equal key is no use.
+        // Later keys have later places, so an equal key is useless.
         self.limit = worst.0.checked_sub(1);
         self.kept.retain(|&entry| entry <= worst);
     }

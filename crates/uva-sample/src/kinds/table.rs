@@ -1,11 +1,11 @@
-//! The table of all kinds: a kind that has a row here can be asked for by its name everywhere.
+//! The table of all kinds: every kind with a row here is available by its name everywhere.
 
 use super::found::Found;
 use super::{labor, neighbor, ppr, together, walk, weighted};
 use crate::hops::{HopSampler, Picks};
 use crate::{BatchSampler, GraphView, SampleError, SamplerKind, SamplerOptions};
 
-/// Makes a sampler of one kind, by options that have been checked.
+/// Makes a sampler of one kind, from checked options.
 type Make = for<'g> fn(GraphView<'g>, &SamplerOptions) -> Result<Box<dyn BatchSampler + 'g>, SampleError>;
 
 /// One kind of sampler.
@@ -55,7 +55,7 @@ impl SamplerKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The names of the kinds that `fits`, for a sentence: `neighbor, labor or weighted`.
+    /// The names of the kinds that `fits` accepts, for a sentence: `neighbor, labor or weighted`.
     #[must_use]
     pub fn names_of(fits: impl Fn(Self) -> bool) -> String {
         let names: Vec<_> = Self::ALL.into_iter().filter(|&kind| fits(kind)).map(Self::name).collect();
@@ -73,7 +73,7 @@ impl Default for SamplerKind {
     }
 }
 
-/// The sampler for options that have been checked against the graph.
+/// The sampler for options that were checked against the graph.
 pub(super) fn make<'g>(
     graph: GraphView<'g>,
     options: &SamplerOptions,

@@ -1,7 +1,7 @@
 //! Neighbours found by random walks: PinSAGE (Ying et al., "Graph Convolutional Neural Networks for Web-Scale
 //! Recommender Systems", KDD 2018, section 3.1).
 //!
-//! From each destination some walks go along the lists, and the nodes that they visit most are its neighbours, however
+//! From each destination, several walks follow the lists. The nodes that they visit most are its neighbours, however
 //! far they are. An edge weighs its node's share of the visits, which is the paper's importance pooling.
 
 use std::cmp::Reverse;
@@ -14,8 +14,8 @@ use crate::philox::{Purpose, Stream, StreamKey};
 use crate::{SamplerKind, Walks};
 
 impl SamplerKind {
-    /// A node's neighbours are the nodes that random walks from it visit most, near or far (PinSAGE: Ying et al., "Graph
-    /// Convolutional Neural Networks for Web-Scale Recommender Systems", KDD 2018).
+    /// A node's neighbours are the nodes most visited by random walks from it, near or far (PinSAGE: Ying et al.,
+    /// "Graph Convolutional Neural Networks for Web-Scale Recommender Systems", KDD 2018).
     pub const WALK: Self = Self::of(&KindRow {
         name: "walk",
         help: "The nodes that random walks visit most: `fanouts` are how many of them (PinSAGE)",
@@ -25,27 +25,27 @@ impl SamplerKind {
     });
 }
 
-/// Steps that are kept at a time: walks of so many destinations go side by side that they come to about this many, and
-/// no step waits for the memory that another one's needs. At 40 steps from a node that is a whole group:
-/// `bench sample --sampler-kind walk --fanouts 10,5` on the demo's graph takes 19.6 ms a batch on one core so, and
-/// 24.9 ms with one destination at a time.
+/// Steps buffered at a time. The walks of several destinations, of about this many steps in all, go side by side, so no
+/// step waits for another one's memory access. At 40 steps from a node that is a whole group: `bench sample
+/// --sampler-kind walk --fanouts 10,5` on the demo's graph takes 19.6 ms a batch on one core, and 24.9 ms with one
+/// destination at a time.
 const STEPS: usize = 1 << 14;
 
 /// Marks a step without a visit, and a walk that has ended.
 const NOWHERE: usize = usize::MAX;
 
-/// The nodes that walks visit.
+/// Samples the nodes that walks visit.
 pub struct Walk {
     walks: Walks,
     /// Random words of each destination of the piece.
     streams: Vec<Stream>,
-    /// Where the walk of each destination stands.
+    /// The current node of each destination's walk.
     at: Vec<usize>,
-    /// The entry that each step went along, or [`NOWHERE`]; one destination's behind the other's.
+    /// The entry that each step followed, or [`NOWHERE`]; the destinations are concatenated.
     entries: Vec<usize>,
     /// Nodes visited from one destination, each with its step.
     visits: Vec<(i64, u32)>,
-    /// Of each node visited: how often, and at which step first.
+    /// For each visited node: how often, and its first step.
     counted: Vec<(Reverse<u32>, u32)>,
 }
 
@@ -120,7 +120,7 @@ impl Walk {
                     *at = NOWHERE;
                     continue;
                 }
-                // Lists have fewer than 2^32 entries, which was checked before the first batch.
+                // Lists have fewer than 2^32 entries, checked before the first batch.
                 let drawn = stream.bounded(u32::try_from(degree).unwrap_or(u32::MAX));
                 *entry = begin + drawn as usize;
                 let node = hop.indices[*entry].widen();
@@ -133,8 +133,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Picks the nodes that were visited most from `node`, the piece's destination with this number; of equals those
-    /// that were visited first. How many.
+    /// Picks the nodes visited most from `node`, the piece's destination with this number; ties go to the node visited
+    /// first. Returns their number.
     fn most_visited<I: NodeId>(
         &mut self,
         hop: &Hop<'_, I>,

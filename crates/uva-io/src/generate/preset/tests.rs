@@ -6,7 +6,7 @@ use crate::generate::{estimate, write};
 #[test]
 fn every_preset_makes_a_graph_of_its_shape_at_a_small_scale() {
     for preset in &PRESETS {
-        // A million edges or so, and few features, else those of igb alone would be 200 MB.
+        // About a million edges, and few features: otherwise those of igb alone would be 200 MB.
         let wanted = preset.edges as f64 / preset.nodes as f64;
         let nodes = (1e6 / wanted).clamp(8000.0, 60_000.0).round();
         let mut recipe = preset.recipe(nodes / preset.nodes as f64).unwrap();
@@ -18,7 +18,7 @@ fn every_preset_makes_a_graph_of_its_shape_at_a_small_scale() {
         assert_eq!(dataset.nodes() as f64, nodes, "{}", preset.name);
         assert_eq!(dataset.classes() as u64, preset.classes, "{}", preset.name);
         assert_eq!(dataset.features().element, preset.feature_element, "{}", preset.name);
-        // Small graphs have not the room for the longest lists: reddit's are of 492 among 8000 here.
+        // Small graphs have no room for the longest lists: reddit's have 492 entries among 8000 nodes here.
         let found = dataset.edges() as f64 / nodes;
         println!("{}: {found:.2} neighbours of {wanted:.2}", preset.name);
         assert!((0.75 * wanted..1.05 * wanted).contains(&found), "{}: {found} for {wanted}", preset.name);
@@ -49,7 +49,7 @@ fn scale_one_is_the_published_size_and_a_scale_that_leaves_nothing_is_refused() 
     let estimate = estimate(&*papers.recipe(1.0).unwrap()).unwrap();
     assert_eq!(estimate.nodes, 111_059_956);
     assert!(estimate.edges.abs_diff(1_615_685_872) < 2, "{estimate:?}");
-    // 56.9 GB of rows, 6.5 GB of lists, 1.8 GB of what is of the nodes' size.
+    // 56.9 GB of rows, 6.5 GB of lists, 1.8 GB of arrays with one entry per node.
     assert!((65_100_000_000..65_200_000_000).contains(&estimate.disk_bytes), "{estimate:?}");
     for scale in [0.0, -1.0, 1e-9, f64::NAN, f64::INFINITY] {
         let error = papers.recipe(scale).unwrap_err();

@@ -24,7 +24,7 @@ fn the_content_is_that_of_every_other_machine() {
 #[test]
 fn the_share_of_edges_within_a_class_is_the_one_asked_for_and_so_is_the_degree() {
     for share in [0.0, 0.5, 0.9, 1.0] {
-        // 7 does not divide 60,000, so that classes are of two sizes.
+        // 7 does not divide 60,000, so there are two class sizes.
         let (_directory, dataset) = generated(&with(small(), |options| {
             options.common.classes = 7;
             options.mixing = Mixing::Homophily(share);
@@ -46,7 +46,7 @@ fn the_share_of_edges_within_a_class_is_the_one_asked_for_and_so_is_the_degree()
 
 #[test]
 fn every_pair_is_an_edge_with_the_probability_of_its_classes() {
-    // So dense that lists are chosen by what they lack.
+    // So dense that lists are chosen by the nodes they lack.
     let options = with(small(), |options| {
         options.common.nodes = 1001;
         options.common.classes = 10;
@@ -98,7 +98,7 @@ fn labels_are_the_communities_but_for_the_noise_and_tiny_graphs_do() {
     let (_directory, dataset) = generated(&small());
     let Labels::Single(labels) = dataset.labels() else { panic!("one class a node") };
     let same = labels.iter().enumerate().filter(|(node, label)| **label == (node % 12) as i64).count();
-    // A tenth is drawn anew, one in twelve of these alike.
+    // A tenth is drawn anew; one in twelve of these stays the same.
     assert!((same as f64 / 60_000.0 - 0.9083).abs() < 0.01, "{same}");
     for (nodes, classes, share) in [(2, 1, 1.0), (3, 3, 0.0), (50, 5, 0.5), (5000, 1, 1.0)] {
         let (_directory, dataset) = generated(&with(small(), |options| {

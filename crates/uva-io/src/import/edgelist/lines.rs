@@ -1,30 +1,30 @@
-//! A line of text as an edge.
+//! Parses a line of text as an edge.
 
 use super::super::options::{EdgeList, ThirdColumn};
 use super::super::text::{LineError, float};
 
-/// An edge as it stands in the text.
+/// An edge as written in the text.
 pub(super) struct Edge<'t> {
     pub(super) source: &'t [u8],
     pub(super) destination: &'t [u8],
-    /// 0 where there is none.
+    /// 0 if absent.
     pub(super) weight: f32,
 }
 
-/// What stands between columns.
+/// The column separator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Separator {
-    /// One of these, with blanks around it.
+    /// One of these characters, with optional blanks around it.
     Byte(u8),
     /// Any run of blanks and tabs.
     Blank,
 }
 
-/// Reads the lines of one text, in their order.
+/// Parses the lines of one text, in order.
 pub(super) struct LineReader {
     skip_lines: u64,
     third_column: Option<ThirdColumn>,
-    /// What the first edge's line has.
+    /// The separator of the first edge's line.
     separator: Option<Separator>,
 }
 
@@ -33,7 +33,7 @@ impl LineReader {
         LineReader { skip_lines: options.skip_lines, third_column: options.third_column, separator: None }
     }
 
-    /// The edge on line number `line`, from 1; nothing where it is a comment, empty or to be skipped.
+    /// The edge on line number `line`, from 1; nothing for a comment, an empty line or a skipped one.
     pub(super) fn edge<'t>(&mut self, line: u64, text: &'t [u8]) -> Result<Option<Edge<'t>>, LineError> {
         let text = text.trim_ascii();
         if line <= self.skip_lines || text.is_empty() || text[0] == b'#' || text[0] == b'%' {
@@ -81,7 +81,7 @@ impl LineReader {
     }
 }
 
-/// The first column, and what comes after its separator.
+/// The first column, and the text after its separator.
 #[inline]
 fn split(text: &[u8], separator: Separator) -> (&[u8], Option<&[u8]>) {
     match separator {

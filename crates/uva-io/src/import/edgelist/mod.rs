@@ -1,9 +1,7 @@
-//! Edge lists: lines of text with a source, a destination and perhaps a weight each, plain, `.gz` or `.zst`.
+//! Edge lists: lines of text with a source, a destination and an optional weight, plain, `.gz` or `.zst`.
 //!
-//! Columns are separated by commas, tabs or blanks, whichever the first edge's line has; empty lines and lines that
-//! begin with `#` or `%` are comments. What the ids are is for the caller to say: numbers of nodes, any integers, or
-//! names; see
-//! [`numbering`].
+//! Columns are separated by commas, tabs or blanks, as in the first edge's line. Empty lines and lines that begin with
+//! `#` or `%` are comments. The caller says what the ids are: node numbers, any integers, or names; see [`numbering`].
 
 mod lines;
 
@@ -22,7 +20,7 @@ use super::read_speed;
 use super::request::Request;
 use super::text::{LineError, each_line};
 
-/// Names that are looked for where the source is a directory.
+/// File names searched in a source directory.
 const STEMS: [&str; 3] = ["edges.tsv", "edges.csv", "edges.txt"];
 const ENDINGS: [&str; 3] = ["", ".gz", ".zst"];
 
@@ -37,7 +35,7 @@ pub(super) const IMPORTER: Importer = Importer {
     import,
 };
 
-/// Imports an edge list. Where arrays come with it, the features have a row for each node; without, every node has one
+/// Imports an edge list. If arrays come with it, the features have a row for each node. Otherwise every node has one
 /// feature, 1, no label, and is in no split.
 fn import(request: &Request<'_>) -> Result<(), GraphError> {
     let options = &request.options.edge_list;
@@ -61,7 +59,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     }
 
     let known = numbering::known(options, arrays.as_ref(), directory)?;
-    // With what is known of the nodes, one reading is enough, and the edges are not counted before.
+    // If the nodes are known, one pass is enough, and the edges are not counted first.
     let (numbering, edges) = match known {
         Some(numbering) => (numbering, None),
         None => {
@@ -107,7 +105,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     output.finish(meta)
 }
 
-/// The file with the edges, and the directory where arrays are to be looked for, if any.
+/// The file with the edges, and the directory to search for arrays, if any.
 fn found(source: &Path) -> Result<(PathBuf, Option<&Path>), GraphError> {
     if !source.is_dir() {
         return Ok((source.to_owned(), None));
@@ -131,7 +129,7 @@ fn found(source: &Path) -> Result<(PathBuf, Option<&Path>), GraphError> {
     }
 }
 
-/// Which nodes there are, and how many edges.
+/// The nodes, and the number of edges.
 fn survey(file: &Path, request: &Request<'_>) -> Result<(Numbering, u64), GraphError> {
     let options = &request.options.edge_list;
     let mut reader = LineReader::new(options);

@@ -1,4 +1,4 @@
-//! `metadata.yaml` of a GraphBolt dataset: what of it matters here.
+//! The relevant parts of a GraphBolt dataset's `metadata.yaml`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,11 @@ use uva_mem::files::read_regular;
 
 use super::super::stream::ArrayStream;
 
-/// Thousands of times what describes one type of node and one of edge. Its tree takes many times its bytes of memory.
+/// The size limit: thousands of times a description of one node type and one edge type. The parsed tree takes many
+/// times the file's bytes of memory.
 const MOST_YAML: u64 = 4 << 20;
 
-/// The file. Keys that are not named here are let be.
+/// The file. Other keys are ignored.
 #[derive(Debug, Deserialize)]
 pub(super) struct Metadata {
     pub(super) dataset_name: Option<String>,
@@ -73,7 +74,7 @@ struct SetData {
     path: PathBuf,
 }
 
-/// Seeds, and their labels where they have any.
+/// Seeds, and their labels if they have any.
 pub(super) type SeedSet = (ArrayStream, Option<ArrayStream>);
 
 #[derive(Debug, thiserror::Error)]
@@ -86,13 +87,13 @@ enum MetadataProblem {
     LeadsOut(PathBuf),
 }
 
-/// Whether `path`, links followed, lies outside of `directory`. The files are somebody else's, and may name any of the
-/// user's.
+/// Whether `path`, links followed, lies outside of `directory`. The files come from elsewhere, and may name any file of
+/// the user's.
 fn leads_out(directory: &Path, path: &Path) -> io::Result<bool> {
     Ok(!directory.join(path).canonicalize()?.starts_with(directory.canonicalize()?))
 }
 
-/// The file, checked to be of one type of node and one of edge.
+/// The file, checked to have one type of node and one of edge.
 #[derive(Debug)]
 pub(super) struct Described {
     pub(super) directory: PathBuf,
@@ -114,7 +115,7 @@ impl Described {
         }
         let text = read_regular(&file, MOST_YAML).map_err(GraphError::io(&file, "open"))?;
         let metadata: Metadata = serde_saphyr::from_slice(&text).map_err(|error| {
-            // One line: the parser draws a picture of the place below its message.
+            // One line: the parser adds a picture of the place below its message.
             GraphError::invalid(&file, MetadataProblem::Yaml(quote::message(&error.to_string())))
         })?;
         Ok(Described { directory, file, metadata })
@@ -124,7 +125,7 @@ impl Described {
         GraphError::invalid(&self.file, MetadataProblem::Content(message.into()))
     }
 
-    /// Nodes and edges, of which there is one type each.
+    /// The numbers of nodes and edges, of which there is one type each.
     pub(super) fn graph(&self) -> Result<(&Nodes, &Edges), GraphError> {
         let Some(graph) = &self.metadata.graph else {
             return Err(self.wrong(match self.metadata.graph_topology {
@@ -155,7 +156,7 @@ impl Described {
         found.map(|data| self.array(&data.format, &data.path)).transpose()
     }
 
-    /// The one table of features: `feat`, or the only one beside those of `others`.
+    /// The only table of features: `feat`, or the only one besides `others`.
     pub(super) fn features(&self, others: &[&str]) -> Result<ArrayStream, GraphError> {
         if let Some(features) = self.feature("node", &["feat"])? {
             return Ok(features);
@@ -196,7 +197,7 @@ impl Described {
         }
     }
 
-    /// Seeds and labels of a task's sets: train, validation, test; nothing for a set that is not there.
+    /// Seeds and labels of a task's sets: train, validation, test; nothing for a missing set.
     pub(super) fn sets(&self, task: &Task) -> Result<[Option<SeedSet>; 3], GraphError> {
         let set = |set: &Option<Vec<Set>>, what: &str| {
             let data = match set.as_deref().unwrap_or_default() {
@@ -207,7 +208,7 @@ impl Described {
                     return Err(self.wrong(format!("{what} is of several types: {names}")));
                 }
             };
-            // Older files give seeds and labels no names, but this order.
+            // Older files don't name seeds and labels, but have this order.
             let named = |names: &[&str], place: usize| {
                 data.iter()
                     .find(|data| data.name.as_deref().is_some_and(|name| names.contains(&name)))
@@ -242,10 +243,10 @@ impl Described {
         }
     }
 
-    /// Where the file lies that is named `path` here.
+    /// The path of the file named `path` here.
     ///
     /// # Errors
-    /// Where it is not there, and where the name leads out of the dataset's directory, by itself or through a link.
+    /// If it does not exist, or the name leads out of the dataset's directory, directly or through a link.
     pub(super) fn inside(&self, path: &Path) -> Result<PathBuf, GraphError> {
         let named = shown(path.as_os_str().as_encoded_bytes());
         match leads_out(&self.directory, path) {

@@ -2,8 +2,8 @@
 //!
 //! Features are `feature_data` of the domain node called `feat`, or the only one. Labels are those called `label`, or
 //! else those of the task's three sets, with −1 for every other node. Edges in `numpy` are [2, E], in `csv` lines of
-//! `source,destination` without a header. A feature of edges called `weight` is their weight. `orig_id` of nodes is
-//! kept, and what a `meta.json` beside says.
+//! `source,destination` without a header. An edge feature called `weight` is the edges' weight. `orig_id` of nodes is
+//! kept, and so is the content of a `meta.json` beside it.
 
 mod metadata;
 
@@ -25,7 +25,7 @@ use super::request::Request;
 use super::stream::ArrayStream;
 use super::text::{LineError, each_line, integer};
 
-/// Names of features of nodes that are none.
+/// Names of node arrays that are not features.
 const LABELS: [&str; 3] = ["label", "labels", "y"];
 const OTHERS: [&str; 4] = ["label", "labels", "y", "orig_id"];
 
@@ -93,7 +93,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     output.finish(meta)
 }
 
-/// Where the edges are.
+/// The location of the edges.
 enum EdgeFile {
     Array(ArrayStream, PathBuf),
     Text(PathBuf),
@@ -119,7 +119,7 @@ impl EdgeFile {
         }
     }
 
-    /// How many there are, where that can be told.
+    /// Their number, if it is known.
     fn count(&self) -> Option<u64> {
         match self {
             EdgeFile::Array(array, _) => Some(array.len() / 2),
@@ -153,7 +153,7 @@ impl EdgeFile {
         if let Some(weights) = weights.as_ref().filter(|weights| weights.kind() == NpyType::F64) {
             (request.watch.note)(&format!("{}: float64 becomes float32", weights.place().display()));
         }
-        // The weight of the next edge, from as many as are read at a time.
+        // The weight of the next edge, from a buffer.
         let mut ready = Vec::new().into_iter();
         let mut weight = move || match &mut weights {
             None => Ok(0.0),
@@ -213,7 +213,7 @@ impl EdgeFile {
     }
 }
 
-/// The labels, wherever they are from.
+/// The labels, from any location.
 enum Labels {
     /// For all nodes, in a file.
     Table(ArrayStream),

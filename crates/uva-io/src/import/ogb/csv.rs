@@ -1,7 +1,7 @@
 //! The layout of OGB's smaller datasets: `.csv.gz` files without headers.
 //!
-//! Nodes without `node-feat.csv.gz` (ogbn-proteins) get one feature, 1. Labels of one column are classes, an empty or
-//! NaN one −1; of several columns, zeros and ones.
+//! Nodes without `node-feat.csv.gz` (ogbn-proteins) get one feature, 1. Labels of one column are classes, with −1 for
+//! empty or NaN. Labels of several columns are zeros and ones.
 
 use std::path::{Path, PathBuf};
 
@@ -161,7 +161,7 @@ impl Raw for Csv {
     }
 
     fn write(self: Box<Self>, request: &Request<'_>, output: &Output<'_>) -> Result<ElementType, GraphError> {
-        // What is small first: a mistake in it should not be found after an hour.
+        // Small files first, so that an error in them is not found after an hour.
         self.write_labels(output)?;
         self.write_edges(request, output)?;
         self.write_features(request, output)?;

@@ -7,8 +7,8 @@
 //! | `raw/data.npz`, `raw/node-label.npz` | instead of those, for papers100M, see [`npz`] |
 //! | `split/SCHEME/train.csv.gz`, `valid.csv.gz`, `test.csv.gz` | node ids, a line each |
 //!
-//! Whether the files hold one direction of each edge is known for OGB's own datasets by their names; of others it has
-//! to be said.
+//! OGB's own datasets are known by name, including whether their files hold one direction of each edge. For others, the
+//! options must say so.
 
 mod csv;
 mod npz;
@@ -28,7 +28,7 @@ use super::output::Output;
 use super::request::Request;
 use super::text::{LineError, each_line, integer};
 
-/// OGB's datasets with one type of node and of edge, and whether ogb adds the other direction of their edges.
+/// OGB's datasets with one type of node and of edge, and whether ogb adds their reverse edges.
 const ADDS_INVERSE: [(&str, bool); 4] =
     [("ogbn-arxiv", false), ("ogbn-products", true), ("ogbn-proteins", true), ("ogbn-papers100M", false)];
 
@@ -87,7 +87,7 @@ fn import(request: &Request<'_>) -> Result<(), GraphError> {
     })
 }
 
-/// The splits and what their scheme is called.
+/// The splits and the name of their scheme.
 fn splits(request: &Request<'_>, nodes: u64) -> Result<(String, [Vec<i64>; 3]), GraphError> {
     let directory = request.file("split");
     let mut schemes = Vec::new();

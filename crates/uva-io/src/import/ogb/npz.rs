@@ -1,7 +1,7 @@
 //! The layout of ogbn-papers100M: arrays in two archives.
 //!
 //! `raw/data.npz` holds `edge_index` [2, E], `node_feat` [N, F], `num_nodes_list` and `num_edges_list`; `node_year` is
-//! not read. `raw/node-label.npz` holds `node_label` [N, 1], NaN where a node has none. Nothing of it is ever whole in
+//! not read. `raw/node-label.npz` holds `node_label` [N, 1], NaN if a node has none. No array is ever completely in
 //! memory: the two rows of `edge_index` are read side by side, by two streams over the same bytes.
 
 use uva_graph::{ElementType, GraphError};
@@ -60,7 +60,7 @@ impl Raw for Npz {
             feature_row_bytes: (self.features.shape()[1]
                 * feature_type(self.features.kind(), false).0.bytes()) as u64,
             label_row_bytes: self.label_row_bytes,
-            // The second of the two streams has to pass the first row too.
+            // The second of the two streams must skip the first row too.
             seconds: read_speed::sum([pace("edge_index")?.map(|once| 1.5 * once), pace("node_feat")?]),
             ..Sizes::default()
         })

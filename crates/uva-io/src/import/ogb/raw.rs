@@ -1,4 +1,4 @@
-//! What OGB's two layouts have in common.
+//! The common part of OGB's two layouts.
 
 use std::path::Path;
 
@@ -18,21 +18,21 @@ pub(super) enum OgbProblem {
     Twice { id: i64 },
 }
 
-/// What the two layouts have in common.
+/// The common part of the two layouts.
 pub(super) trait Raw {
-    /// What is known before anything is written.
+    /// The sizes known before anything is written.
     fn sizes(&self) -> Result<Sizes, GraphError>;
 
-    /// Writes edges, features and labels. Gives the features' type.
+    /// Writes edges, features and labels. Returns the features' type.
     fn write(self: Box<Self>, request: &Request<'_>, output: &Output<'_>) -> Result<ElementType, GraphError>;
 }
 
-/// The ids of nodes, of which a file beside the edges says how many there are.
+/// The node ids, whose number a file beside the edges states.
 pub(super) fn ids_of(nodes: u64) -> Nodes {
     Nodes::new(nodes, format!("there are {nodes} nodes"))
 }
 
-/// The one number of a file that counts nodes or edges of each graph; nothing where there is no such file.
+/// The single number in a file that counts nodes or edges of each graph; nothing if there is no such file.
 pub(super) fn count(path: &Path, what: &'static str) -> Result<Option<u64>, GraphError> {
     if !path.exists() {
         return Ok(None);

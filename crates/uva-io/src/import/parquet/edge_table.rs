@@ -35,7 +35,7 @@ impl EdgeTable {
         Ok(EdgeTable { table, source, destination, weight, ids })
     }
 
-    /// The ids that occur.
+    /// The occurring ids.
     pub(super) fn survey(&self, request: &Request<'_>) -> Result<Numbering, GraphError> {
         let mut survey = Survey::new(self.ids);
         let (mut sources, mut destinations) =
@@ -57,7 +57,7 @@ impl EdgeTable {
         Ok(survey.finish())
     }
 
-    /// Gives every edge to `lists`.
+    /// Passes every edge to `lists`.
     pub(super) fn push_into(
         &self,
         lists: &mut CscBuilder,

@@ -7,7 +7,7 @@ use super::super::features::FeatureSource;
 use super::super::output::{CHUNK, Output};
 use super::table::{Cells, Column, Kind, Stream, Table};
 
-/// Features in columns of their own: each column holds a page of memory.
+/// Features in separate columns: each column holds a page of memory.
 const MOST_COLUMNS: usize = 4096;
 
 /// Features in lists.
@@ -15,7 +15,7 @@ const LONGEST_LIST: u64 = 1 << 24;
 
 const FEATURES: [&str; 4] = ["feat", "x", "features", "node_feat"];
 
-/// Where the features of nodes are.
+/// The location of the features of nodes.
 pub(super) enum Features {
     Lists { column: Column, kind: NpyType, width: u64 },
     Columns { columns: Vec<Column>, kind: NpyType },

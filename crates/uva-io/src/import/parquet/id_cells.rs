@@ -13,7 +13,7 @@ pub(super) enum Id<'t> {
     Name(&'t [u8]),
 }
 
-/// The ids of a batch of rows, none of them null.
+/// The ids of a batch of rows, none of which is null.
 pub(super) struct IdCells<'t> {
     table: &'t Table,
     column: &'t Column,
@@ -46,7 +46,7 @@ impl<'t> IdCells<'t> {
                 None => "the id is null",
             },
             Cells::Text(cells) => match cells[at].as_ref().map(|id| id.data()) {
-                // The names of nodes are kept a line each.
+                // Names of nodes are stored one per line.
                 Some(id) if id.is_empty() || id.contains(&b'\n') || id.ends_with(b"\r") => {
                     "the id is empty, or has an end of line in it"
                 }
@@ -62,7 +62,7 @@ impl<'t> IdCells<'t> {
         self.table.wrong_cell(self.column, self.first_row + at as u64, problem)
     }
 
-    /// The node that the id in this row means, which is an edge's `end`.
+    /// The node of the id in this row, which is an edge's `end`.
     pub(super) fn place(&self, at: usize, numbering: &Numbering, end: &str) -> Result<u64, GraphError> {
         let found = match self.get(at)? {
             Id::Number(id) => numbering.place_of_number(id, end),
@@ -79,7 +79,7 @@ pub(super) fn id_column(table: &Table, names: &[&str]) -> Result<(Column, Ids), 
     Ok((column, ids))
 }
 
-/// The same of a column whose ids have to be those of another one.
+/// The same for a column whose ids must have the type of another one.
 pub(super) fn id_column_like(table: &Table, names: &[&str], ids: Ids) -> Result<Column, GraphError> {
     match id_column(table, names)? {
         (column, same) if same == ids => Ok(column),

@@ -1,4 +1,4 @@
-//! Parquet tables, as Arrow, pandas, polars, DuckDB and Spark write them: one of edges, and perhaps one of nodes.
+//! Parquet tables, as written by Arrow, pandas, polars, DuckDB and Spark: one of edges, and an optional one of nodes.
 //!
 //! | table | column | names, the first found is taken | type |
 //! |---|---|---|---|
@@ -11,7 +11,7 @@
 //! | | label | `label`, `labels`, `y`, `node_label` | integers, or floats that are whole; null or NaN means none |
 //! | | split | `split` | text: `train`, `valid`, `val`, `validation` or `test`; null, `none` or empty means none |
 //!
-//! Without a table of nodes these are the ids that occur, as for an edge list. Other columns are not read.
+//! Without a table of nodes, the nodes are the occurring ids, as for an edge list. Other columns are not read.
 
 mod edge_table;
 mod feature_columns;

@@ -40,7 +40,7 @@ impl NodeTable {
         Ok(NodeTable { table, id, ids, features, label, split })
     }
 
-    /// Which node each id is: row k is node k.
+    /// Maps each id to its node: row k is node k.
     pub(super) fn numbering(&self) -> Result<Numbering, GraphError> {
         let mut stream = self.table.stream(&self.id);
         let mut numbers = Vec::new();

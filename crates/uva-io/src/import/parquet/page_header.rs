@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use super::thrift::Thrift;
 
-/// What a page header says, as far as it matters here. Absent numbers are 0.
+/// The relevant fields of a page header. Absent numbers are 0.
 #[derive(Debug, Default)]
 pub(super) struct Header {
     pub(super) kind: i64,

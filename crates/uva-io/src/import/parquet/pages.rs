@@ -1,7 +1,7 @@
 //! The pages of a column chunk: headers checked, contents decompressed, both within bounds.
 //!
-//! The `parquet` crate decodes values out of pages, but its own page reader trusts the sizes in a header: a few bytes
-//! could ask for gigabytes. This one checks every size before memory is taken, counts the memory of all open columns
+//! The `parquet` crate decodes values from pages, but its own page reader trusts the sizes in a header: a few bytes
+//! could request gigabytes. This reader checks every size before it allocates, counts the memory of all open columns
 //! against one [`Budget`], and decompresses zstd without C.
 
 use std::fs::File;
@@ -20,17 +20,17 @@ use super::super::text::Zstd;
 use super::page_header::Header;
 use super::plain::{count_present, holds_texts};
 
-/// Bytes that the pages of all open columns of a table take at most. Writers aim at 1 MiB a page.
+/// The most bytes of the pages of all open columns of a table. Writers aim at 1 MiB a page.
 const MOST_PAGE_BYTES: u64 = 1 << 30;
 
-/// Bytes that a decoded entry of a dictionary takes beside its content.
+/// Overhead in bytes of a decoded dictionary entry.
 const DICTIONARY_ENTRY: u64 = 40;
 
-/// Memory that is shared by the open columns of a table.
+/// Memory shared by the open columns of a table.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Budget(Arc<AtomicU64>);
 
-/// Memory that has been taken of a budget.
+/// Memory taken from a budget.
 #[derive(Debug)]
 struct Taken {
     budget: Budget,
@@ -78,7 +78,7 @@ impl Read for Part {
     }
 }
 
-/// Values that the rows asked for so far may take, in a column chunk. A list could otherwise have any length.
+/// The most values in a column chunk for the rows requested so far. A list could otherwise have any length.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Allowance(Arc<AtomicU64>);
 
@@ -88,7 +88,7 @@ impl Allowance {
     }
 }
 
-/// Values of a page that are held at once, where rows are lists.
+/// Values of a page that are held at once, if rows are lists.
 const MOST_LISTED: u32 = 1 << 24;
 
 /// Reads the pages of one column chunk.
@@ -148,7 +148,7 @@ impl Pages {
             let values = u32::try_from(header.values)
                 .map_err(|_| wrong(format!("a page header says that it has {} values", header.values)))?;
             match header.kind {
-                // An index, which nothing here needs.
+                // An index, which is not needed here.
                 1 => {
                     io::copy(&mut (&mut self.input).take(compressed), &mut io::sink())?;
                 }
@@ -172,7 +172,7 @@ impl Pages {
         if !matches!(header.encoding, 0 | 2) {
             return Err(wrong("its dictionary is not encoded as PLAIN"));
         }
-        // What a value takes at least: the decoder makes room for as many as the header promises.
+        // The minimum size of a value: the decoder allocates as many as the header promises.
         let least = match self.column.physical_type() {
             Type::INT32 | Type::FLOAT | Type::BYTE_ARRAY => 4,
             Type::INT64 | Type::DOUBLE => 8,
@@ -197,19 +197,19 @@ impl Pages {
             2 | 8 if self.dictionary.is_some() => Encoding::RLE_DICTIONARY,
             2 | 8 => return Err(wrong("a page refers to a dictionary, and there is none before it")),
             3 if self.column.physical_type() == Type::BOOLEAN => Encoding::RLE,
-            // Their decoders make room for whatever a page promises.
+            // Their decoders allocate as much as a page promises.
             5..=7 => return Err(wrong("it has the encoding DELTA: write it as PLAIN or by a dictionary")),
             other => return Err(wrong(format!("a page has the encoding {other}: write it as PLAIN"))),
         };
         let lists = self.column.max_rep_level() > 0;
-        // The next page is asked for only when the values before it are too few for the rows that were asked for.
+        // The next page is requested only when too few values are left for the requested rows.
         if lists && (values > MOST_LISTED || self.delivered > self.allowance.0.load(Ordering::Relaxed)) {
             return Err(wrong("its lists are longer than the number of its values says"));
         }
         self.delivered += u64::from(values);
         self.page = Some(self.budget.take(compressed + uncompressed)?);
         if header.kind == 0 {
-            // Some writers name BIT_PACKED, which Parquet has given up, where there are no levels.
+            // Some writers name BIT_PACKED, which Parquet has deprecated, if there are no levels.
             let level = |used: bool, encoding: i64| match (used, encoding) {
                 (false, _) | (true, 3) => Ok(Encoding::RLE),
                 _ => Err(wrong(format!("a page has levels in the encoding {encoding}: write them as RLE"))),
@@ -217,7 +217,7 @@ impl Pages {
             let nullable = self.column.max_def_level() > 0;
             let content = self.content(compressed, 0, uncompressed, false)?;
             if encoding == Encoding::PLAIN {
-                // Each kind of levels lies behind its length.
+                // Each kind of levels is preceded by its length.
                 let mut rest = &content[..];
                 let mut levels = |used: bool| -> Result<&[u8]> {
                     let cut = || wrong("the levels of a page are longer than the page");
@@ -269,7 +269,7 @@ impl Pages {
         })
     }
 
-    /// Refuses a page of texts in the encoding PLAIN that has fewer of them than its definition levels say.
+    /// Refuses a page of PLAIN-encoded texts with fewer texts than its definition levels say.
     fn check_texts(&self, definition: &[u8], content: &[u8], values: u32) -> Result<()> {
         if self.column.physical_type() != Type::BYTE_ARRAY {
             return Ok(());
@@ -284,8 +284,8 @@ impl Pages {
         }
     }
 
-    /// The next `compressed` bytes, decompressed to `uncompressed`; the first `levels` of them always lie as they are,
-    /// all of them where `stored`.
+    /// The next `compressed` bytes, decompressed to `uncompressed`. The first `levels` of them are always stored as
+    /// they are, all of them if `stored`.
     fn content(&mut self, compressed: u64, levels: u64, uncompressed: u64, stored: bool) -> Result<Vec<u8>> {
         let mut raw = Vec::with_capacity(compressed as usize);
         (&mut self.input).take(compressed).read_to_end(&mut raw)?;
@@ -304,7 +304,7 @@ impl Pages {
         }
         let mut content = levels.to_vec();
         let failed = |error: &dyn std::fmt::Display| wrong(format!("a page cannot be decompressed: {error}"));
-        // One byte more than the header says, which detects content that is too long.
+        // One byte more than the header says, to detect content that is too long.
         let most = size as u64 + 1;
         match self.codec {
             _ if size == 0 => {}
@@ -351,7 +351,7 @@ impl PageReader for Pages {
         Err(wrong("pages are read in their order"))
     }
 
-    /// The end of the last page ends a row; that of another one need not, and the next page tells.
+    /// The end of the last page ends a row. The end of another page need not; the next page shows it.
     fn at_record_boundary(&mut self) -> Result<bool> {
         Ok(self.ended())
     }
@@ -380,7 +380,7 @@ mod tests {
 
     use super::*;
 
-    /// A field of an integer behind the one before it.
+    /// An integer field that follows the previous one.
     fn integer(out: &mut Vec<u8>, value: u64) {
         out.push(0x15);
         let mut rest = value << 1;
@@ -437,7 +437,7 @@ mod tests {
         assert!(message.contains("its values take 1099511627776 bytes"), "{message}");
         let message = refusal(Compression::SNAPPY, &page(0, 100, 1, 0, b"\xff\xff\xff\xff\x07"));
         assert!(message.contains("decompresses to 2147483647 bytes"), "{message}");
-        // zstd's frame of one empty text.
+        // zstd's frame of an empty text.
         let frame =
             ruzstd::encoding::compress_to_vec(&[0; 4][..], ruzstd::encoding::CompressionLevel::Fastest);
         let zstd = Compression::ZSTD(Default::default());

@@ -1,7 +1,7 @@
-//! Text in the encoding PLAIN, checked before it is decoded: the decoder reads each length without looking whether there
-//! is one, and panics at the end of a page that is cut.
+//! PLAIN-encoded text, checked before it is decoded: the decoder reads each length without a bounds check, and panics
+//! at the end of a truncated page.
 
-/// Whether `bytes` begin with so many texts: each a length of four bytes, and that many bytes.
+/// Whether `bytes` begin with this many texts: each a length of four bytes, and that many bytes.
 pub(super) fn holds_texts(bytes: &[u8], count: usize) -> bool {
     let mut rest = bytes;
     for _ in 0..count {
@@ -12,8 +12,8 @@ pub(super) fn holds_texts(bytes: &[u8], count: usize) -> bool {
     true
 }
 
-/// How many of the first `values` definition levels are the highest one, which stands for a value that is there. `None`
-/// where the levels are not the hybrid of run lengths and bit packing, or too few.
+/// How many of the first `values` definition levels are the highest one, which marks a present value. `None` if the
+/// levels are not the hybrid of run lengths and bit packing, or too few.
 pub(super) fn count_present(mut levels: &[u8], highest: i16, values: usize) -> Option<usize> {
     let highest = u64::from(highest.unsigned_abs());
     let width = (u64::BITS - highest.leading_zeros()) as usize;

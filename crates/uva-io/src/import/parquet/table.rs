@@ -20,13 +20,13 @@ use uva_mem::files::open_regular;
 use super::pages::{Allowance, Budget, Pages};
 use super::thrift::Thrift;
 
-/// Bytes of a footer, which takes many times as much memory when it is read: some 100,000 column chunks.
+/// The size limit of a footer: some 100,000 column chunks. A parsed footer takes many times its bytes of memory.
 const MOST_FOOTER: u64 = 16 << 20;
 
-/// Groups within groups of a schema, which the reader follows by recursion.
+/// The nesting limit of groups in a schema, which the reader follows by recursion.
 const DEEPEST_SCHEMA: usize = 64;
 
-/// What is wrong with a file.
+/// Faults of a file.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TableProblem {
     #[error("not a Parquet file that can be read: {0}")]
@@ -41,7 +41,7 @@ pub(super) enum TableProblem {
     Cell { column: String, row: u64, problem: String },
 }
 
-/// What values of a column are.
+/// The type of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Integer,
@@ -71,7 +71,7 @@ pub(super) struct Column {
     pub(super) lists: bool,
 }
 
-/// Values of some rows; nothing where one is null.
+/// Values of some rows; nothing for a null.
 #[derive(Debug)]
 pub(super) enum Cells {
     Integers(Vec<Option<i64>>),
@@ -128,7 +128,7 @@ impl Table {
         self.metadata.file_metadata().schema_descr().columns()
     }
 
-    /// Names of the columns that the file has, groups by theirs.
+    /// Names of the file's columns, groups by their own.
     fn names(&self) -> Vec<String> {
         let mut names: Vec<String> =
             self.columns().iter().filter_map(|column| column.path().parts().first().cloned()).collect();
@@ -148,7 +148,7 @@ impl Table {
             let column = Column {
                 name: (*name).to_owned(),
                 leaf,
-                // Groups that are no lists have several columns, or a nullable one without repetition.
+                // Groups that are not lists have several columns, or a nullable one without repetition.
                 kind: match (second, column.path().parts().len(), column.max_rep_level()) {
                     (None, 1, 0) | (None, 1..=3, 1) => kind(&column),
                     _ => Kind::Other,
@@ -168,7 +168,7 @@ impl Table {
         })
     }
 
-    /// The column where its rows are single values of one of these kinds.
+    /// The column, if its rows are single values of one of these kinds.
     pub(super) fn of_kind(
         &self,
         column: Column,
@@ -205,7 +205,7 @@ impl Table {
         GraphError::invalid(&self.path, TableProblem::Chunk { column, group, problem })
     }
 
-    /// How many values each row of a column of lists has, by what the footer counts.
+    /// The number of values in each row of a column of lists, computed from the footer's counts.
     pub(super) fn width(&self, column: &Column) -> Result<u64, GraphError> {
         let mut width = None;
         for (number, group) in
@@ -223,7 +223,7 @@ impl Table {
         Ok(width.unwrap_or(1))
     }
 
-    /// The type of a column of integers, as arrays have it.
+    /// The array type for a column of integers.
     pub(super) fn integer_type(&self, column: &Column) -> NpyType {
         let of = &self.columns()[column.leaf];
         match (of.physical_type(), of.converted_type()) {
@@ -246,7 +246,7 @@ impl Table {
         }
     }
 
-    /// Where the pages of a column lie in the file.
+    /// The location of a column's pages in the file.
     fn range(&self, column: &Column, group: usize) -> Result<Range<u64>, GraphError> {
         let chunk = self.metadata.row_group(group).column(column.leaf);
         if chunk.file_path().is_some() {
@@ -264,10 +264,10 @@ impl Table {
     }
 }
 
-/// Whether the columns of a footer lie too deep in groups.
+/// Whether the columns of a footer are nested too deeply in groups.
 fn deep(footer: &[u8]) -> std::io::Result<bool> {
     let mut deep = false;
-    // For each group that is open, how many parts are still to come.
+    // For each open group, the number of children still to come.
     let mut open: Vec<i64> = Vec::new();
     let mut thrift = Thrift::new(footer);
     thrift.each_field(|thrift, id, kind| {
@@ -307,20 +307,20 @@ fn kind(column: &ColumnDescPtr) -> Kind {
     }
 }
 
-/// A column that is read from its first row to its last.
+/// A column read from its first row to its last.
 pub(super) struct Stream<'t> {
     table: &'t Table,
     column: &'t Column,
-    /// The row group that comes next.
+    /// The next row group.
     group: usize,
-    /// Rows of the one before that are still to be read.
+    /// Rows of the previous one still to be read.
     left: u64,
     row: u64,
     reader: Option<ColumnReader>,
     allowance: Allowance,
 }
 
-/// Values without their nulls, and the levels that say where those are.
+/// Values without their nulls, and the levels that locate these.
 struct Read<V> {
     values: Vec<V>,
     definition: Vec<i16>,
@@ -342,7 +342,7 @@ fn read<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Result<Re
 }
 
 impl<V> Read<V> {
-    /// A cell for each row, as `convert` makes it.
+    /// A cell for each row, made by `convert`.
     fn cells<C>(self, convert: impl Fn(V) -> C) -> Vec<Option<C>> {
         let mut values = self.values.into_iter().map(convert);
         match self.definition.is_empty() {
@@ -360,8 +360,8 @@ impl<'t> Stream<'t> {
         self.row
     }
 
-    /// Opens the next row group where this one has ended, and says how many of `most` rows it still has: none at the
-    /// end of the table.
+    /// Opens the next row group if this one has ended. Returns how many of `most` rows it still has: none at the end of
+    /// the table.
     fn rows_ahead(&mut self, most: usize) -> Result<usize, GraphError> {
         while self.left == 0 {
             if self.group == self.table.metadata.num_row_groups() {
@@ -372,7 +372,7 @@ impl<'t> Stream<'t> {
             let of = self.table.columns()[self.column.leaf].clone();
             self.allowance = Allowance::default();
             let (file, budget) = (Arc::clone(&self.table.file), self.table.budget.clone());
-            // The pages of the group before are given back first.
+            // The pages of the group before are released first.
             self.reader = None;
             let pages =
                 Pages::new(file, range, chunk.compression(), of.clone(), budget, self.allowance.clone());
@@ -388,7 +388,7 @@ impl<'t> Stream<'t> {
         self.row += rows as u64;
     }
 
-    /// The next cells, at most `most`; nothing at the end. Streams of one table give the same numbers of rows.
+    /// The next cells, at most `most`; nothing at the end. Streams of one table return the same numbers of rows.
     pub(super) fn cells(&mut self, most: usize) -> Result<Option<Cells>, GraphError> {
         let rows = self.rows_ahead(most)?;
         if rows == 0 {

@@ -1,8 +1,8 @@
-//! As much of Thrift's compact protocol as page headers and the schema's depth take.
+//! The part of Thrift's compact protocol needed for page headers and the schema's depth.
 
 use std::io::{self, Read};
 
-/// Structures within structures.
+/// The nesting limit of structures.
 const DEEPEST: u32 = 32;
 
 /// Reads one message.
@@ -43,12 +43,12 @@ impl<R: Read> Thrift<R> {
         Ok((value >> 1).cast_signed() ^ -((value & 1).cast_signed()))
     }
 
-    /// An integer of 16, 32 or 64 bits, which a field of type `kind` has.
+    /// An integer of 16, 32 or 64 bits, from a field of type `kind`.
     pub(super) fn integer(&mut self, kind: u8) -> io::Result<i64> {
         if (4..=6).contains(&kind) { self.zigzag() } else { Err(malformed("an integer has another type")) }
     }
 
-    /// A truth value, which is part of its field's type.
+    /// A boolean, which is part of its field's type.
     pub(super) fn boolean(&mut self, kind: u8) -> io::Result<bool> {
         if matches!(kind, 1 | 2) { Ok(kind == 1) } else { Err(malformed("a truth value has another type")) }
     }
@@ -78,7 +78,7 @@ impl<R: Read> Thrift<R> {
         Ok(())
     }
 
-    /// The fields of a structure, which a field of type `kind` has.
+    /// The fields of a structure, from a field of type `kind`.
     pub(super) fn structure(
         &mut self,
         kind: u8,
@@ -87,7 +87,7 @@ impl<R: Read> Thrift<R> {
         if kind == 12 { self.each_field(work) } else { Err(malformed("a structure has another type")) }
     }
 
-    /// The number of elements of a list and their type, which a field of type `kind` has.
+    /// The number of elements of a list and their type, from a field of type `kind`.
     pub(super) fn list(&mut self, kind: u8) -> io::Result<(u64, u8)> {
         if !matches!(kind, 9 | 10) {
             return Err(malformed("a list has another type"));
@@ -97,12 +97,12 @@ impl<R: Read> Thrift<R> {
         Ok((length, head & 0xf))
     }
 
-    /// Passes over a value of type `kind`.
+    /// Skips a value of type `kind`.
     pub(super) fn skip(&mut self, kind: u8) -> io::Result<()> {
         self.skip_value(kind, false)
     }
 
-    /// Truth values lie in the type of a field, but take a byte each in lists.
+    /// Booleans are part of a field's type, but take a byte each in lists.
     fn skip_value(&mut self, kind: u8, in_list: bool) -> io::Result<()> {
         match kind {
             1 | 2 if !in_list => Ok(()),
@@ -132,7 +132,7 @@ impl<R: Read> Thrift<R> {
             return Err(malformed("its lists lie too deep in each other"));
         }
         self.depth += 1;
-        // Every element takes a byte at least, so a length that lies ends with the input.
+        // Every element takes at least one byte, so a false length ends with the input.
         for _ in 0..times {
             for &kind in kinds {
                 self.skip_value(kind, true)?;

@@ -62,7 +62,7 @@ fn names_that_are_no_plain_values_are_refused_and_nothing_runs() {
     {
         assert!(matches!(refused(format!("c{name}\n.").as_bytes()), PickleProblem::Refused { .. }), "{name}");
     }
-    // INST, OBJ, PERSID and the extension registry have no use for plain values.
+    // Plain values have no use for INST, OBJ, PERSID and the extension registry.
     for bytes in [&b"(ios\nsystem\n."[..], b"(o.", b"P1\n.", b"\x82\x01."] {
         assert!(matches!(refused(bytes), PickleProblem::Opcode { .. }), "{bytes:?}");
     }
@@ -108,7 +108,7 @@ fn a_list_that_holds_itself_does_no_harm() {
     assert!(pickle.lists().is_err());
 }
 
-/// Instructions with made-up operands, so that more than the first byte gets past the reader.
+/// Random instructions with random operands, so that the reader gets past the first byte.
 fn instruction() -> impl Strategy<Value = Vec<u8>> {
     let bare =
         prop::sample::select(b"(012N)]}tldaesuRb.\x81\x85\x86\x87\x88\x89".to_vec()).prop_map(|c| vec![c]);

@@ -9,7 +9,7 @@ use uva_graph::Split;
 use super::*;
 use crate::cuda::source::PinnedArray;
 
-/// Four thousand million batches later the stamps begin again, and old entries must not look like new ones.
+/// After four thousand million batches the stamps wrap, and old entries must not look like new ones.
 #[test]
 fn a_stamp_that_wraps_leaves_no_old_entry_behind() {
     if !cuda_sim::in_process("cuda::cuda_sampler::tests::a_stamp_that_wraps_leaves_no_old_entry_behind") {

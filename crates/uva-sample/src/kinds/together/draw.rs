@@ -5,7 +5,7 @@ use crate::local_ids::RelabelError;
 use crate::philox::Purpose;
 use crate::{SampleError, SamplerKind};
 
-/// How a kind draws the nodes of a hop. A drawn node has a number, which leads to its weight.
+/// Draws the nodes of a hop. A drawn node has a number, which leads to its weight.
 pub trait Draw: Send + Sized {
     /// The kind.
     const KIND: SamplerKind;
@@ -13,17 +13,17 @@ pub trait Draw: Send + Sized {
     /// The purpose of its random words.
     const PURPOSE: Purpose = Purpose::Weights;
 
-    /// Takes all memory, and computes what depends on the whole graph.
+    /// Allocates all memory, and computes the data that depend on the whole graph.
     ///
     /// # Errors
-    /// A graph that cannot be.
+    /// An invalid graph.
     fn new(setup: &Setup<'_, '_>) -> Result<Self, SampleError>;
 
-    /// Makes `hop.fanout` draws for the lists of `nodes`, of which no list has been looked at. False: every entry of
-    /// these lists is taken, and nothing was drawn.
+    /// Makes `hop.fanout` draws for the lists of `nodes`. No list has been checked before. False: every entry of these
+    /// lists is taken, and nothing was drawn.
     ///
     /// # Errors
-    /// A graph that cannot be.
+    /// An invalid graph.
     fn draw<I: NodeId>(
         &mut self,
         hop: &Hop<'_, I>,
@@ -34,18 +34,18 @@ pub trait Draw: Send + Sized {
     /// The number of `node`, if it was drawn.
     ///
     /// # Errors
-    /// Where it is no node.
+    /// If it is no node.
     fn number(&self, node: i64) -> Result<Option<usize>, RelabelError>;
 
-    /// The summand of each entry that names the drawn node in the sum for [`weight`](Self::weight).
+    /// The summand, in the sum for [`weight`](Self::weight), of each entry that names the drawn node.
     fn share(&self, number: usize) -> f64;
 
     /// The weight of an entry that names a drawn node, in a list of this length and this sum of shares.
     fn weight(&self, number: usize, degree: usize, sum: f64) -> f32;
 }
 
-/// The importance of each neighbour of a node with so many: ⌊2³² / d²⌋, and 1 at least. An integer, so that sums over a
-/// layer or a graph are the same in whatever order they are made.
+/// The importance of each neighbour of a node with `d` of them: ⌊2³² / d²⌋, and at least 1. It is an integer, so that
+/// sums over a layer or a graph are the same in any order.
 #[inline]
 pub(super) fn importance(degree: usize) -> u64 {
     // A list has fewer than 2^32 entries, so the square fits.

@@ -9,9 +9,9 @@ use crate::{SampleError, SamplerKind};
 /// The entries that name nodes drawn by `D`.
 pub struct Together<D> {
     draw: D,
-    /// Whether the hop at hand takes every entry of its lists.
+    /// Whether the current hop takes every entry of its lists.
     whole: bool,
-    /// The sum of the shares of each list of the group, and how many of them the sink has.
+    /// The sum of the shares of each list of the group, and how many of these the sink has received.
     sums: Vec<f64>,
     used: usize,
 }

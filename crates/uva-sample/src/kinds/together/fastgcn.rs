@@ -1,9 +1,9 @@
-//! Nodes of a layer drawn out of the whole graph: FastGCN (Chen, Ma and Xiao, "FastGCN: Fast Learning with Graph
+//! Nodes of a layer drawn from the whole graph: FastGCN (Chen, Ma and Xiao, "FastGCN: Fast Learning with Graph
 //! Convolutional Networks via Importance Sampling", ICLR 2018, section 3.1 with the mean as the aggregation).
 //!
-//! A node's chance is proportional to the sum, over all entries of the graph that name it, of 1 / d² of the entry's
-//! list: the squared norm of its column. Draws are independent of each other, so that weighted sums are right in
-//! expectation.
+//! A node's probability is proportional to the squared norm of its column: the sum of 1 / d² over all entries of the
+//! graph that name it, d being the length of the entry's list. Draws are independent, so that weighted sums are
+//! unbiased.
 
 use super::draw::Draw;
 use super::sums::{self, Sums};
@@ -15,31 +15,31 @@ use crate::philox::StreamKey;
 use crate::{SampleError, SamplerKind};
 
 impl SamplerKind {
-    /// A layer draws nodes out of the whole graph, in proportion to how much all nodes' means depend on them (Chen et
-    /// al., "FastGCN: Fast Learning with Graph Convolutional Networks via Importance Sampling", ICLR 2018).
+    /// A layer draws nodes from the whole graph, in proportion to their influence on all nodes' means (Chen et al.,
+    /// "FastGCN: Fast Learning with Graph Convolutional Networks via Importance Sampling", ICLR 2018).
     pub const FASTGCN: Self = Self::of(&KindRow {
         name: "fastgcn",
         help: "Those of a layer together, out of the whole graph, by importance: `fanouts` are nodes a layer (FastGCN)",
         fanout: Fanout::Draws { nodes: 1 },
         reads_whole_lists: true,
-        // Sums of importance, and the order that they are in.
+        // Sums of importance, and their order.
         node_bytes: 2 * LOCAL_ID_BYTES + 8,
         reordered_bytes: 8,
         ..KindRow::LIST_BY_LIST
     });
 }
 
-/// Sums of all nodes' importance, and the nodes drawn. Takes 12 bytes a node, and 8 more where the graph has been
+/// Sums of all nodes' importance, and the drawn nodes. Takes 12 bytes a node, and 8 more if the graph has been
 /// reordered.
 pub struct FastGcn {
     sums: Sums,
-    /// Numbers of the nodes drawn.
+    /// Numbers of the drawn nodes.
     numbers: LocalIds,
-    /// Places, in the order of original ids, that the draws came to.
+    /// Places, in the order of original ids, that were drawn.
     places: Vec<u64>,
-    /// Of each node drawn: how often, and its importance.
+    /// For each drawn node: how often, and its importance.
     drawn: Vec<(u32, u64)>,
-    /// Draws in the hop at hand.
+    /// Draws in the current hop.
     draws: f64,
 }
 
@@ -91,7 +91,7 @@ impl Draw for FastGcn {
     #[inline]
     fn weight(&self, number: usize, degree: usize, _: f64) -> f32 {
         let (count, importance) = self.drawn[number];
-        // Something was drawn, so there is a sum.
+        // Something was drawn, so a sum exists.
         let numerator = f64::from(count) * self.sums.total().unwrap_or(0) as f64;
         let denominator = self.draws * importance as f64 * degree as f64;
         (numerator / denominator) as f32

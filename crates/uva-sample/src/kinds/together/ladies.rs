@@ -2,9 +2,9 @@
 //! Sampling for Training Deep and Large Graph Convolutional Networks", NeurIPS 2019, algorithm 1 with the mean as the
 //! aggregation).
 //!
-//! The importance of a candidate is the sum, over the entries that name it, of 1 / d² of the entry's list: the squared
-//! norm of its column in the layer's matrix. Nodes are drawn without replacement by exponential keys, and each list's
-//! weights are normalised.
+//! The importance of a candidate is the squared norm of its column in the layer's matrix: the sum of 1 / d² over the
+//! entries that name it, d being the length of the entry's list. Nodes are drawn without replacement by exponential
+//! keys, and each list's weights are normalised.
 
 use super::draw::{Draw, importance};
 use crate::hops::{Hop, List, NodeId, Setup};
@@ -18,9 +18,9 @@ use crate::philox::first_longs;
 use crate::{Capacity, SampleError, SamplerKind};
 
 impl SamplerKind {
-    /// A layer draws nodes for all of its destinations together. A neighbour is drawn in proportion to how much the
-    /// destinations' means depend on it (Zou et al., "Layer-Dependent Importance Sampling for Training Deep and Large
-    /// Graph Convolutional Networks", NeurIPS 2019).
+    /// A layer draws nodes for all of its destinations together. A neighbour is drawn in proportion to its influence on
+    /// the destinations' means (Zou et al., "Layer-Dependent Importance Sampling for Training Deep and Large Graph
+    /// Convolutional Networks", NeurIPS 2019).
     pub const LADIES: Self = Self::of(&KindRow {
         name: "ladies",
         help: "Those of a layer together, among its nodes' neighbours, by importance: `fanouts` are nodes a layer (LADIES)",
@@ -32,20 +32,20 @@ impl SamplerKind {
     });
 }
 
-/// Entries of a list, and candidates, that are looked at together.
+/// Entries of a list, and candidates, processed together.
 const CHUNK: usize = 128;
 
 /// The largest importance of a candidate: the largest integer that a double holds exactly.
 const MOST: u64 = (1 << 53) - 1;
 
-/// The candidates of a layer, and which of them are drawn. Takes 20 bytes a node, of which 16 are touched only where a
-/// layer has so many candidates.
+/// The candidates of a layer, and which of them are drawn. Takes 20 bytes a node. 16 of these are touched only if a
+/// layer has that many candidates.
 pub struct Ladies {
     /// Numbers of the candidates, by first appearance.
     numbers: LocalIds,
     /// Their ids.
     candidates: Vec<i64>,
-    /// Their importance; 0 for those that were not drawn.
+    /// Their importance; 0 for those not drawn.
     importance: Vec<u64>,
     smallest: Smallest,
     ids: Box<[i64; CHUNK]>,

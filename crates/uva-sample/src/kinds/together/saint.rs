@@ -1,11 +1,11 @@
 //! One subgraph a batch: GraphSAINT (Zeng et al., "GraphSAINT: Graph Sampling Based Inductive Learning Method", ICLR
 //! 2020, section 3.3), around the batch's seeds.
 //!
-//! The subgraph has the seeds and the nodes that are drawn, and all edges of the graph between them. Every layer
-//! aggregates over it, and the blocks have the part that the seeds reach in as many hops as there are layers. An entry
-//! counts by one over the chance that its node is in the subgraph, and each list's weights are normalised. (The paper
-//! begins without seeds, and normalises by chances estimated from subgraphs drawn beforehand. Here every training node
-//! is a seed once an epoch, so no loss has to be weighed.)
+//! The subgraph has the seeds, the drawn nodes, and all edges of the graph between them. Every layer aggregates over
+//! it. The blocks contain the part that the seeds reach in as many hops as there are layers. An entry counts by the
+//! inverse of the probability that its node is in the subgraph, and each list's weights are normalised. (The paper
+//! begins without seeds, and normalises by probabilities estimated from subgraphs drawn beforehand. Here every training
+//! node is a seed once an epoch, so no loss has to be weighted.)
 
 use super::draw::Draw;
 use super::sums::Sums;
@@ -14,7 +14,7 @@ use crate::local_ids::{LocalIds, RelabelError};
 use crate::philox::{Purpose, StreamKey};
 use crate::{GraphView, SampleError, SamplerKind};
 
-/// The unit that is drawn for a subgraph: nodes or edges.
+/// The unit of a draw for a subgraph: nodes or edges.
 pub trait Unit: Send + Sized {
     /// The kind.
     const KIND: SamplerKind;
@@ -22,13 +22,14 @@ pub trait Unit: Send + Sized {
     /// Computes the unit's data over the whole graph, and the importance of each node.
     ///
     /// # Errors
-    /// A graph that cannot be.
+    /// An invalid graph.
     fn new(graph: &GraphView<'_>) -> Result<(Self, Sums), SampleError>;
 
-    /// Gives `member` each node of the draw with this number below the sum of all, and how much of that sum draws it.
+    /// Calls `member` for each node of the draw with this number, which is below the sum of all. It also passes how
+    /// much of that sum draws the node.
     ///
     /// # Errors
-    /// A graph that cannot be.
+    /// An invalid graph.
     fn members<I: NodeId>(
         &self,
         sums: &Sums,
@@ -38,15 +39,15 @@ pub trait Unit: Send + Sized {
     ) -> Result<(), SampleError>;
 }
 
-/// A batch's seeds, and the nodes that its draws brought. Takes 12 bytes a node and what `U` takes, and 8 more where
-/// the graph has been reordered.
+/// A batch's seeds and the nodes from its draws. Takes 12 bytes a node and the memory of `U`, and 8 more if the graph
+/// has been reordered.
 pub struct Saint<U> {
     unit: U,
     sums: Sums,
     /// Numbers of the members, the seeds first.
     numbers: LocalIds,
     seeds: usize,
-    /// One over the chance of each member behind the seeds.
+    /// The inverse probability of each member behind the seeds.
     shares: Vec<f64>,
 }
 
@@ -102,7 +103,7 @@ impl<U: Unit> Draw for Saint<U> {
         self.numbers.get(node)
     }
 
-    /// A seed is there for certain.
+    /// A seed is certainly a member.
     #[inline]
     fn share(&self, number: usize) -> f64 {
         number.checked_sub(self.seeds).map_or(1.0, |drawn| self.shares[drawn])
@@ -114,8 +115,8 @@ impl<U: Unit> Draw for Saint<U> {
     }
 }
 
-/// The chance of at least one success in `draws` draws, each with chance `once`: 1 − (1 − once)^draws, without the
-/// difference, which would leave nothing of a small one.
+/// The probability of at least one success in `draws` draws, each with probability `once`: 1 − (1 − once)^draws. It
+/// avoids the difference, which would cancel small values to nothing.
 fn at_least_once(once: f64, mut draws: u64) -> f64 {
     let (mut chance, mut power) = (0.0, once);
     while draws > 0 {
@@ -139,7 +140,7 @@ mod tests {
             let chance = at_least_once(once, draws as u64);
             assert!((chance - (1.0 - never)).abs() < 1e-14 && chance <= 1.0, "{once} {draws}: {chance}");
         }
-        // Where one minus it would be one.
+        // Small enough that one minus it would be one.
         assert!((at_least_once(1e-20, 1000) / 1e-17 - 1.0).abs() < 1e-12);
     }
 }

@@ -8,31 +8,31 @@ use crate::limits::LOCAL_ID_BYTES;
 use crate::{GraphView, SampleError, SamplerKind};
 
 impl SamplerKind {
-    /// As [`SAINT_NODE`](Self::SAINT_NODE) with the ends of edges that are drawn, those between small lists more likely.
+    /// As [`SAINT_NODE`](Self::SAINT_NODE) with the ends of drawn edges; edges between small lists are more likely.
     pub const SAINT_EDGE: Self = Self::of(&KindRow {
         name: "saint-edge",
         help: "The same of the ends of edges that are drawn",
         fanout: Fanout::SubgraphDraws { nodes: 2 },
         reads_whole_lists: true,
-        // Sums of importance, the order that they are in, and how much of the whole draws each node.
+        // Sums of importance, their order, and how much of the whole draws each node.
         node_bytes: 2 * LOCAL_ID_BYTES + 8 + 8,
         reordered_bytes: 8,
         ..KindRow::LIST_BY_LIST
     });
 }
 
-/// Draws edges in proportion to 1 / d + 1 / d' of their ends, so that those between small lists, which few others stand
-/// in for, are likely. Takes 8 bytes a node.
+/// Draws edges in proportion to 1 / d + 1 / d' of their ends. So edges between small lists, which few others can
+/// replace, are likely. Takes 8 bytes a node.
 pub struct Edges {
-    /// How much of the sum of all draws an edge of each node.
+    /// The part of the sum of all draws that belongs to an edge of each node.
     parts: Vec<u64>,
 }
 
-/// The share of a node in the importance of its edges: ⌊2³² / d⌋ of its list's length, and 1 at least. A list without
-/// entries counts as one with one.
+/// The share of a node in the importance of its edges: ⌊2³² / d⌋ for its list's length d, and at least 1. An empty list
+/// counts as length 1.
 #[inline]
 fn of_end(indptr: &[i64], node: usize) -> u64 {
-    // Where lists overlap this is any number, and no overflow; reading such a list is an error.
+    // For overlapping lists this is any number, without overflow; reading such a list is an error.
     let degree = indptr[node + 1].wrapping_sub(indptr[node]) as u64;
     ((1 << 32) / degree.max(1)).max(1)
 }

@@ -8,7 +8,7 @@ use crate::limits::LOCAL_ID_BYTES;
 use crate::{GraphView, SampleError, SamplerKind};
 
 impl SamplerKind {
-    /// A batch draws nodes out of the whole graph, as FastGCN does, and samples from the subgraph of them and its seeds
+    /// A batch draws nodes from the whole graph, as FastGCN does, and samples from the subgraph of them and its seeds
     /// (Zeng et al., "GraphSAINT: Graph Sampling Based Inductive Learning Method", ICLR 2020).
     pub const SAINT_NODE: Self = Self::of(&KindRow {
         name: "saint-node",
@@ -16,7 +16,7 @@ impl SamplerKind {
                layer (GraphSAINT)",
         fanout: Fanout::SubgraphDraws { nodes: 1 },
         reads_whole_lists: true,
-        // Sums of importance, and the order that they are in.
+        // Sums of importance, and their order.
         node_bytes: 2 * LOCAL_ID_BYTES + 8,
         reordered_bytes: 8,
         ..KindRow::LIST_BY_LIST

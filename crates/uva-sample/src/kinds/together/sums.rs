@@ -1,4 +1,4 @@
-//! Nodes drawn out of the whole graph in proportion to an importance.
+//! Nodes drawn from the whole graph in proportion to an importance.
 
 use uva_graph::Indices;
 
@@ -6,11 +6,11 @@ use super::draw::importance;
 use crate::hops::NodeId;
 use crate::{GraphView, InvalidOption, SampleError, SamplerKind};
 
-/// The sum of all nodes' importance up to each of them, in the order of original ids, so that a draw does not depend on
-/// the graph's order. Takes 8 bytes a node, and 8 more where the graph has been reordered.
+/// Prefix sums of all nodes' importance, in the order of original ids, so that a draw does not depend on the graph's
+/// order. Takes 8 bytes a node, and 8 more if the graph has been reordered.
 pub struct Sums {
     ends: Vec<u64>,
-    /// The nodes in that order; empty where it is that of the ids.
+    /// The nodes in that order; empty if it is the order of the ids.
     order: Vec<u64>,
 }
 
@@ -19,15 +19,15 @@ pub struct Sums {
 pub struct Place {
     /// The node's place in the order of original ids.
     pub place: usize,
-    /// How far the draw lies behind the sum of all nodes before it: below the node's importance.
+    /// The offset of the draw behind the sum of all nodes before it: below the node's importance.
     pub rest: u64,
 }
 
 impl Sums {
-    /// Of the importance of each node, by the graph's ids.
+    /// From the importance of each node, by the graph's ids.
     ///
     /// # Errors
-    /// [`InvalidOption::ImportanceTooLarge`] where the sum of all is beyond 64 bits.
+    /// [`InvalidOption::ImportanceTooLarge`] if the sum exceeds 64 bits.
     pub fn new(
         graph: &GraphView<'_>,
         kind: SamplerKind,
@@ -53,13 +53,13 @@ impl Sums {
         Ok(Self { ends, order })
     }
 
-    /// The sum of all; `None` where nothing can be drawn.
+    /// The sum of all; `None` if nothing can be drawn.
     #[inline]
     pub fn total(&self) -> Option<u64> {
         self.ends.last().copied().filter(|&total| total > 0)
     }
 
-    /// Where a number below the sum of all lies.
+    /// The position of a number below the sum of all.
     #[inline]
     pub fn place(&self, drawn: u64) -> Place {
         let place = self.ends.partition_point(|&end| end <= drawn);
@@ -83,11 +83,11 @@ impl Sums {
     }
 }
 
-/// The importance that lists give to their entries, summed up over the graph, by the graph's ids; `None`
-/// where that of a node is beyond 64 bits.
+/// The importance that lists give to their entries, summed over the graph, by the graph's ids; `None` if that of a node
+/// exceeds 64 bits.
 ///
 /// # Errors
-/// A graph that cannot be.
+/// An invalid graph.
 pub fn by_entries(graph: &GraphView<'_>) -> Result<Option<Vec<u64>>, SampleError> {
     let mut sums = vec![0_u64; graph.csc.nodes()];
     let whole = each_entry(
@@ -98,18 +98,18 @@ pub fn by_entries(graph: &GraphView<'_>) -> Result<Option<Vec<u64>>, SampleError
     Ok(whole.then_some(sums))
 }
 
-/// Adds; false where that is beyond 64 bits.
+/// Adds; false if the sum exceeds 64 bits.
 pub fn add(sum: &mut u64, more: u64) -> bool {
     let added = sum.checked_add(more);
     *sum = added.unwrap_or(*sum);
     added.is_some()
 }
 
-/// Goes through the entries of all lists until `each` says false: the list's node, what `of_list` says of that node and
-/// the list's length, and the node that the entry names. Whether it went through all of them.
+/// Visits the entries of all lists until `each` returns false. `each` gets the list's node, the result of `of_list` for
+/// that node and the list's length, and the node that the entry names. Returns whether all entries were visited.
 ///
 /// # Errors
-/// A graph that cannot be.
+/// An invalid graph.
 pub fn each_entry<T: Copy>(
     graph: &GraphView<'_>,
     of_list: impl Fn(usize, usize) -> T,
@@ -137,7 +137,7 @@ fn each_of<I: NodeId, T: Copy>(
         let of_list = of_list(node, (end - begin) as usize);
         for (position, id) in (begin as usize..).zip(&indices[begin as usize..end as usize]) {
             let neighbor = id.widen();
-            // As unsigned, a negative id is beyond any number of nodes.
+            // Cast to unsigned, a negative id exceeds any number of nodes.
             if neighbor as u64 >= nodes as u64 {
                 return Err(SampleError::InvalidNeighbor { position, neighbor, nodes });
             }

@@ -2,22 +2,21 @@
 
 use crate::philox::Stream;
 
-/// Whether an entry of this weight is there to be picked. (Weights that are no finite numbers are refused with the
-/// dataset.)
+/// Whether an entry of this weight exists for the sampler. (Opening the dataset refuses weights that are not finite.)
 #[inline]
 pub(super) fn exists(weight: f32) -> bool {
     weight > 0.0 && weight < f32::INFINITY
 }
 
-/// Memory for draws out of one list.
+/// Memory for draws from one list.
 pub(super) struct Draws {
-    /// The number drawn, and the number of the draw.
+    /// The drawn number, and the number of the draw.
     drawn: Vec<(u64, u32)>,
-    /// The place that each draw came to.
+    /// The place that each draw hit.
     places: Vec<u32>,
 }
 
-/// The factor from the weights of a list to integers: 2^(31 − e), where the largest weight is in 2^e to 2^(e + 1).
+/// The factor from the weights of a list to integers: 2^(31 − e), if the largest weight is in 2^e to 2^(e + 1).
 fn scale(weights: &[f32]) -> f64 {
     let largest = weights.iter().copied().filter(|&weight| exists(weight)).fold(0.0, f32::max);
     // Every f32 above 0 is a normal double.
@@ -28,18 +27,18 @@ fn scale(weights: &[f32]) -> f64 {
 /// The integer weight: below 2³², and 0 for an entry that does not exist.
 #[inline]
 fn integer(weight: f32, scale: f64) -> u64 {
-    // The product is exact, and the conversion to an integer cuts off the fraction.
+    // The product is exact, and the conversion to an integer truncates.
     if exists(weight) { (f64::from(weight) * scale) as u64 } else { 0 }
 }
 
 impl Draws {
-    /// For up to `most` draws out of one list.
+    /// For up to `most` draws from one list.
     pub(super) fn new(most: usize) -> Self {
         Self { drawn: Vec::with_capacity(most), places: vec![0; most] }
     }
 
-    /// The places of `count` draws out of a list of these weights, one of which is above 0 at least; no more than there
-    /// is memory for.
+    /// The places of `count` draws from a list of these weights, of which at least one is positive; `count` is no more
+    /// than there is memory for.
     pub(super) fn draw(&mut self, mut stream: Stream, weights: &[f32], count: usize) -> &[u32] {
         let scale = scale(weights);
         // Fewer than 2^32 numbers below 2^32.
@@ -52,7 +51,7 @@ impl Draws {
         let mut entries = weights.iter().zip(0..);
         let mut place = 0;
         for &(drawn, number) in &self.drawn {
-            // The last end is the total, which is more than whatever was drawn.
+            // The last end is the total, which exceeds every drawn number.
             while end <= drawn
                 && let Some((&weight, next)) = entries.next()
             {

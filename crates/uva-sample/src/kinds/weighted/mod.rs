@@ -1,9 +1,9 @@
 //! Picks in proportion to the weights of edges.
 //!
-//! Without replacement by exponential keys (Efraimidis and Spirakis, "Weighted random sampling with a reservoir",
-//! 2006): each entry gets the key E / w, E being exponentially distributed, and the smallest are picked. The first of
-//! them is any entry with a chance proportional to its weight, the second any other so, and so on. With replacement by
-//! draws below the sum of integer weights. Either way every weight of a list that is drawn from is read.
+//! Without replacement, it uses exponential keys (Efraimidis and Spirakis, "Weighted random sampling with a reservoir",
+//! 2006). Each entry gets the key E / w, E being exponentially distributed, and the smallest are picked. The first pick
+//! is proportional to the weights, the second proportional among the remaining entries, and so on. With replacement, it
+//! draws below the sum of integer weights. Either way, every weight of a list that is drawn from is read.
 
 mod integer;
 
@@ -29,11 +29,11 @@ impl SamplerKind {
     });
 }
 
-/// Entries of a list that are looked at together: whole blocks of words, and none of them over the end of a stream.
+/// Entries of a list processed together: whole blocks of words, none of which crosses the end of a stream.
 const CHUNK: usize = 128;
 const _: () = assert!(STREAM_WORDS.is_multiple_of(CHUNK) && CHUNK.is_multiple_of(4));
 
-/// The entries that weights and words choose. An entry exists if its weight is above 0.
+/// Samples the entries that weights and words choose. An entry exists if its weight is positive.
 pub struct Weighted<'g> {
     graph: GraphView<'g>,
     weights: &'g [f32],
@@ -41,11 +41,11 @@ pub struct Weighted<'g> {
     smallest: Smallest,
     draws: integer::Draws,
     words: Box<[u32; CHUNK]>,
-    /// Places in their lists of the group's picks, one list's behind the other's, where there is a limit to them.
+    /// Positions of the group's picks in their lists, concatenated, if there is a limit to them.
     places: Vec<u32>,
-    /// Where each list of the group begins among the weights.
+    /// The start of each list of the group among the weights.
     begins: Vec<usize>,
-    /// How many of the places and of the lists the sink has.
+    /// How many of the positions and of the lists the sink has received.
     used: (usize, usize),
 }
 
@@ -146,14 +146,14 @@ impl Weighted<'_> {
                 if exists(weight) {
                     self.smallest.offer(exponential::key(word, weight.into()), place);
                 }
-                // A list has fewer than 2^32 entries, so this wraps behind the last at most.
+                // A list has fewer than 2^32 entries, so this wraps at most behind the last.
                 place = place.wrapping_add(1);
             }
         }
         self.places.extend(self.smallest.finish().iter().map(|&(_, place)| place));
     }
 
-    /// Takes `fanout` draws in the order in which they are drawn; none where no entry exists.
+    /// Takes `fanout` draws in the order of drawing; none if no entry exists.
     fn with_replacement(&mut self, key: &StreamKey, weights: &[f32], fanout: usize) {
         if weights.iter().any(|&weight| exists(weight)) {
             self.places.extend_from_slice(self.draws.draw(key.stream(), weights, fanout));
