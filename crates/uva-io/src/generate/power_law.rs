@@ -2,14 +2,15 @@
 //!
 //! Nodes have positions 0..N, a keyed shuffle of their ids. A node's class is its position modulo the number of
 //! classes, so that the members of a class can be enumerated without a table. Low positions are hubs, both ways:
+//!
 //! - In-degree at position p is `scale · u^(−5/8)` with u = (p + ½)/N, capped. So P(degree > d) ~ d^(−1.6), an exponent
 //!   of 2.6 as web and citation graphs have. The scale follows from the mean degree.
 //! - A neighbour is the m-th member of its class with m = members · w³, w uniform, so P(member m) ~ m^(−2/3) (exponent
 //!   2.5). Its class is the node's own with probability `homophily`, and any class otherwise.
 //!
 //! The graph is directed: each list is drawn for its node, and no reverse edge is planted. A list has no self-loop and
-//! no repeats, and ascends. Features are the centre of the class (±`feature_signal` a dimension) plus noise of variance
-//! 1. A share of `label_noise` of the labels is drawn anew. So features alone identify the class only to a degree. A
+//! no repeats, and ascends. Features are the centre of the class (±`feature_signal` a dimension) plus noise of
+//! variance 1. A share of `label_noise` of the labels is drawn anew. So features alone identify the class only to a degree. A
 //! mean over neighbours averages the noise away and identifies it better.
 //!
 //! The result depends only on integers and correctly rounded operations (+, −, ×, ÷, √), never on a library's pow.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::error::OptionError;
 use super::field::{Field, Purpose};
 
-/// A struct that [`options!`] declared. Options are named as in [`Field::name`].
+/// A struct that `options!` declared. Options are named as in [`Field::name`].
 pub trait Options: Default {
     /// Every field, in the order in which help lists them.
     const FIELDS: &'static [Field];

@@ -1,7 +1,7 @@
 //! Options, each declared once. The declarations generate command line, configuration file, Python keywords, checkpoint
 //! fingerprints, messages to roles and the reference in the documentation.
 //!
-//! [`options!`] declares a struct of options. Each of its fields has its help (the doc comment), its default and a
+//! `options!` declares a struct of options. Each of its fields has its help (the doc comment), its default and a
 //! [`Field`]: the values it accepts and what depends on it ([`Purpose`]). [`Given`] holds values that were given by
 //! name, and builds the struct from them.
 //!
