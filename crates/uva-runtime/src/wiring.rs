@@ -144,6 +144,9 @@ pub(crate) fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, 
         let work: RoleWork = match stage.role {
             Role::Sampler => {
                 let (index, reordered) = (stage.index, connections.reordered.clone());
+                if plan.caches.reordered && reordered.is_none() {
+                    return Err(missing(Resource::ReorderedGraph));
+                }
                 let batches = connections.ring(RingName::Batch)?.writer();
                 let producer = peer(Stage::PRODUCER)?;
                 Box::new(move || {
@@ -163,6 +166,9 @@ pub(crate) fn wire(connections: Connections, stages: &[Stage]) -> Result<Wired, 
                     (0..samplers).map(|index| peer(Stage::sampler(index))).collect::<Result<_, _>>()?;
                 let consumer = peer(Stage::CONSUMER)?;
                 let (device, cached_rows) = (setup.take(), connections.cached_rows.clone());
+                if plan.caches.holds_chosen_rows() && cached_rows.is_none() {
+                    return Err(missing(Resource::CachedRows));
+                }
                 let note = Arc::clone(&connections.note);
                 Box::new(move || {
                     let (dataset, plan, control) = (&dataset, &plan, &control);
@@ -222,4 +228,44 @@ fn feature_slots(
         }
         (false, false) => (None, None),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use uva_io::generate::{self, Common, PowerLaw};
+
+    use super::*;
+    use crate::{LoaderOptions, Passes};
+
+    #[test]
+    fn a_stage_that_was_not_handed_what_it_needs_says_what_is_missing() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("graph");
+        let common =
+            Common { nodes: 200, average_degree: 4.0, feature_dim: 3, classes: 2, ..Common::default() };
+        generate::write(&path, &PowerLaw::of(common), &|_| {}).unwrap();
+        let dataset = Arc::new(Dataset::open(&path).unwrap());
+        let options = LoaderOptions { fanouts: vec![2], ..LoaderOptions::default() };
+        let plan = RunPlan::new(&dataset, &options, Passes::default()).unwrap();
+        let refused = |change: fn(&mut RunPlan), take: fn(&mut Connections), stages: &[Stage]| {
+            let mut plan = plan.clone();
+            change(&mut plan);
+            let contents = CacheContents::default();
+            let mut connections =
+                Connections::create(Arc::clone(&dataset), Arc::new(plan), &contents).unwrap();
+            take(&mut connections);
+            wire(connections, stages).map(|_| ()).unwrap_err().to_string()
+        };
+        let all = [Stage::sampler(0), Stage::PRODUCER, Stage::CONSUMER];
+        let cases: [(String, &str); 5] = [
+            (refused(|_| {}, |c| c.batches = None, &all), "batch ring"),
+            (refused(|_| {}, |c| c.features = None, &all), "feature ring"),
+            (refused(|plan| plan.caches.reordered = true, |_| {}, &all), "reordered graph"),
+            (refused(|plan| plan.caches.rows = 3, |_| {}, &all), "ids of the cached rows"),
+            (refused(|_| {}, |_| {}, &[Stage::sampler(0)]), "pidfd of the producer"),
+        ];
+        for (said, part) in cases {
+            assert!(said.contains(part), "{part} in {said}");
+        }
+    }
 }
