@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use uva_graph::{Dataset as Graph, Split};
+use uva_runtime::spec::Spelling;
 use uva_sample::{
     BatchCounts, BatchKey, BatchMut, BatchSampler, BlockMut, Capacity, Expand, GraphView, SampleError,
     SamplerKind, SamplerOptions, sampler,
@@ -97,7 +98,7 @@ fn grow<T: Copy + Default>(values: &mut Vec<T>, length: usize) -> PyResult<()> {
 }
 
 fn raised(error: SampleError) -> PyErr {
-    let message = in_python(&error.to_string());
+    let message = in_python(&Spelling::Keyword.sentence(&error.to_string()));
     match error {
         SampleError::SeedOutOfRange { .. } => PyIndexError::new_err(message),
         SampleError::InvalidOption(_) => PyValueError::new_err(message.replace("fanouts", "num_neighbors")),

@@ -69,7 +69,7 @@ except ValueError as error:
     print(error)
 """
     refused = run_python_well(script, path, **simulator)
-    for part in ("feature_type float32", "Leave feature_type out", "batch.x.float()"):
+    for part in ("feature_type=float32", "Leave feature_type out", "batch.x.float()"):
         assert part in refused and "--" not in refused
 
 

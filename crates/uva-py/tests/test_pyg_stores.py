@@ -366,7 +366,7 @@ def test_what_is_not_supported_is_refused_and_says_what_is(graph):
         (dict(subgraph_type="induced"), "subgraph_type='induced' is not supported"),
         (dict(subgraph_type="bidirectional"), "is not supported"),
         (dict(num_neighbors={("a", "to", "b"): [1]}), "num_neighbors is a dict"),
-        (dict(num_neighbors=[]), "num_neighbors is empty"),
+        (dict(num_neighbors=[]), "num_neighbors: none given"),
         (dict(num_neighbors=[3, 0]), "num_neighbors: hop 1 has fanout 0"),
         (dict(num_neighbors=[2**31]), "numbers below 2**31"),
         (dict(seed=-1), "seed=-1: 0 to"),
