@@ -190,12 +190,6 @@ impl RunPlan {
         Ok(Ring::open(name.name(), fd, self.ring_shape(name))?)
     }
 
-    /// Upper bound on the shared memory of a run's rings; a page takes memory only once it is used.
-    pub fn ring_bytes(&self) -> u64 {
-        let bytes = |name| self.ring_shape(name).region_bytes().unwrap_or(usize::MAX) as u64;
-        RingName::ALL.into_iter().map(bytes).fold(0, u64::saturating_add)
-    }
-
     /// Where the role at this index of the control page is, for messages.
     pub(crate) fn whereabouts(&self, control: &Control, place: usize) -> String {
         let evaluation = control.evaluation().filter(|_| place == CONSUMER);

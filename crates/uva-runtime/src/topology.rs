@@ -1,7 +1,7 @@
 //! A run as data: its stages, the rings between them, the process of each stage, and what each process is handed.
 //!
-//! The plan determines the topology, once. `wiring` connects the stages of one process; the launcher
-//! starts and connects the processes. Both consult the topology only, and neither knows an arrangement by name.
+//! The plan determines the topology, once. `wiring` connects the stages of one process; the launcher starts and connects
+//! the processes. Both consult the topology only, and neither knows an arrangement by name.
 
 use std::fmt;
 

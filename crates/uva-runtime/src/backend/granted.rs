@@ -190,12 +190,6 @@ impl Backend {
         self.cuda().filter(|cuda| cuda.sampler == SamplerChoice::Gpu)
     }
 
-    /// Whether the sampler runs in the consumer's process too. Where the GPU is not divided between processes, one
-    /// process does all work on it.
-    pub fn samples_in_one_process(&self) -> bool {
-        self.in_one_process() && self.gpu_sampler().is_some()
-    }
-
     /// Where the model trains, as `--device` takes it.
     pub fn device_name(&self) -> String {
         match self {
