@@ -47,6 +47,8 @@ pub struct Dataset {
     name: String,
     classes: usize,
     files: Files,
+    /// Nodes that stand in for those of a split.
+    chosen: Option<(Split, Vec<i64>)>,
     verification: Verification,
 }
 
@@ -88,7 +90,7 @@ impl Dataset {
         verification.seconds = start.elapsed().as_secs_f64();
         let classes = files.classes();
         let name = files.meta.name.clone().unwrap_or_else(|| directory_name(path));
-        Ok(Dataset { path: path.to_owned(), name, classes, files, verification })
+        Ok(Dataset { path: path.to_owned(), name, classes, files, chosen: None, verification })
     }
 
     /// The directory, as it was given.
@@ -160,9 +162,36 @@ impl Dataset {
         }
     }
 
-    /// The node ids of a split, in the order of the file.
+    /// The node ids of a split, in the order of the file, or those that stand in for them.
     pub fn split(&self, split: Split) -> &[i64] {
-        self.files.splits[split as usize].values()
+        match &self.chosen {
+            Some((chosen, ids)) if *chosen == split => ids,
+            _ => self.files.splits[split as usize].values(),
+        }
+    }
+
+    /// The same dataset, with other nodes in place of a split's: batches of any nodes are made so. Only this process
+    /// sees them, and the [`fingerprint`](Self::fingerprint) stays that of the files.
+    ///
+    /// # Errors
+    /// [`GraphError::Usage`] for `option` if an id is no node, or occurs twice.
+    pub fn with_nodes(mut self, split: Split, ids: Vec<i64>, option: &str) -> Result<Dataset, GraphError> {
+        let nodes = self.nodes();
+        let mut seen = vec![false; nodes];
+        for (position, &id) in ids.iter().enumerate() {
+            let known = usize::try_from(id).ok().and_then(|id| seen.get_mut(id));
+            let problem = match known {
+                None => format!("entry {position} is {id}, outside the ids 0 to {}", nodes.saturating_sub(1)),
+                Some(true) => format!("entry {position} is {id}, a second time"),
+                Some(seen) => {
+                    *seen = true;
+                    continue;
+                }
+            };
+            return Err(GraphError::usage(option, problem));
+        }
+        self.chosen = Some((split, ids));
+        Ok(self)
     }
 
     /// The id that each node had before the dataset was reordered; `None` if it never was.

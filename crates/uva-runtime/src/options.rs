@@ -282,6 +282,23 @@ impl LoaderOptions {
     }
 }
 
+impl LoaderOptions {
+    /// The options of the run that left a checkpoint with this fingerprint; those that change no batch have their
+    /// defaults.
+    ///
+    /// # Errors
+    /// The entry that is none of an option's values.
+    pub fn of_fingerprint(fingerprint: &Value) -> Result<Self, String> {
+        let mut found = fingerprint.as_object().cloned().unwrap_or_default();
+        if let Some(Value::Array(walks)) = found.shift_remove("walks") {
+            let names = ["walks", "walk_length", "walk_stop"].map(str::to_owned);
+            found.extend(names.into_iter().zip(walks));
+        }
+        found.retain(|name, _| Self::field(name).is_some());
+        Self::deserialize(Value::Object(found)).map_err(|error| error.to_string())
+    }
+}
+
 /// The passes of a run, and their splits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passes {
@@ -310,6 +327,28 @@ pub struct Cursor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fingerprint_gives_back_the_options_that_batches_depend_on() {
+        for options in [
+            LoaderOptions { fanouts: vec![4, -1], batch_size: 7, seed: 9, ..LoaderOptions::default() },
+            LoaderOptions { replace: true, expand: Expand::New, ..LoaderOptions::default() },
+            LoaderOptions {
+                sampler_kind: SamplerKind::from_name("walk").unwrap(),
+                walks: 3,
+                walk_length: 5,
+                walk_stop: 40,
+                batch_dependency: 4,
+                ..LoaderOptions::default()
+            },
+        ] {
+            let mut fingerprint = options.fingerprint();
+            fingerprint.insert("dataset".to_owned(), "0".into());
+            assert_eq!(LoaderOptions::of_fingerprint(&fingerprint.into()), Ok(options));
+        }
+        let refused = LoaderOptions::of_fingerprint(&json!({ "batch_size": "many" }));
+        assert!(refused.unwrap_err().contains("batch_size"));
+    }
 
     #[test]
     fn more_samplers_than_one_message_can_name_are_refused() {

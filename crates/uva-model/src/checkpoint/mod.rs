@@ -22,5 +22,5 @@ mod stored;
 pub use checkpoint_error::CheckpointError;
 pub use durable::Observer;
 pub use folder::{Found, FoundContent, look, remove_leftovers};
-pub use state_file::{MARKER, TrainerState, checksum};
+pub use state_file::{Keep, MARKER, TrainerState, checksum};
 pub use stored::{Checkpoint, read, store};

@@ -42,6 +42,49 @@ pub struct TrainerState {
     pub adam_steps: u64,
     /// Whether the tensors of the best epoch are kept too.
     pub best: bool,
+    /// Which of the two is the model. Checkpoints from before this field existed have none.
+    #[serde(default)]
+    pub keep: Keep,
+}
+
+impl TrainerState {
+    /// Which tensors are the model's. A checkpoint without a best epoch has the last parameters only.
+    #[must_use]
+    pub fn kept(&self) -> Keep {
+        if self.best { self.keep } else { Keep::Last }
+    }
+}
+
+/// Which parameters of a training are its model: those that are tested, and that predictions are made with. A resumed
+/// training goes on from the last ones in either case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Keep {
+    /// Those of the best epoch by validation; without validation the last ones.
+    #[default]
+    Best,
+    /// Those after the last batch.
+    Last,
+}
+
+impl Keep {
+    /// The name on the command line, and in a checkpoint's state.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Best => "best",
+            Self::Last => "last",
+        }
+    }
+
+    /// What the names of these parameters begin with in a checkpoint's tensors.
+    #[must_use]
+    pub fn group(self) -> &'static str {
+        match self {
+            Self::Best => "best",
+            Self::Last => "model",
+        }
+    }
 }
 
 /// A checksum against damage, not against forgery: the sum of mixed (position, 8 bytes), so that every word counts

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uva_model::checkpoint::Keep;
 use uva_model::{Metric, TrainerOptions};
 
 use crate::RuntimeError;
@@ -34,9 +35,12 @@ pub struct TrainingOptions {
     /// ([`super::task()`]).
     #[serde(default)]
     pub metric: Option<Metric>,
-    /// Stop when this many epochs in a row brought no better validation, and test the best model. May change on a
-    /// resume.
+    /// Stop when this many epochs in a row brought no better validation. May change on a resume.
     pub patience: Option<u32>,
+    /// Which parameters are the model: tested at the end, and what a checkpoint says to predict with. May change on a
+    /// resume.
+    #[serde(default)]
+    pub keep: Keep,
     /// Directory for checkpoints.
     pub checkpoint: Option<PathBuf>,
     /// Write one every this many training batches, besides the one at each epoch's end.

@@ -9,7 +9,9 @@ use uva_io::generate::{self, Common, PowerLaw};
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::metrics::{Event, Observer, Progress};
 use uva_runtime::plan::RunPlan;
-use uva_runtime::training::{EvaluateBy, TrainerOptions, TrainingOptions, TrainingOutcome, saved_state};
+use uva_runtime::training::{
+    EvaluateBy, Keep, TrainerOptions, TrainingOptions, TrainingOutcome, saved_state,
+};
 use uva_runtime::{Cursor, LoaderOptions, Passes, Runtime, RuntimeError};
 use uvatrain_consumer::session::train;
 
@@ -39,6 +41,7 @@ fn training(checkpoint: Option<PathBuf>, evaluate_by: EvaluateBy) -> TrainingOpt
         evaluate_by,
         metric: None,
         patience: None,
+        keep: Keep::default(),
         resume: checkpoint.is_some(),
         checkpoint,
         checkpoint_every: None,

@@ -12,7 +12,7 @@ use uva_runtime::training::{EvaluateBy, Trainer, TrainerOptions, TrainingOptions
 
 use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options};
 use super::{dry_run, trainer};
-use crate::flags::{Evaluation, FeatureNorm, Metric, Norm, TrainFlags};
+use crate::flags::{Evaluation, FeatureNorm, Kept, Metric, Norm, TrainFlags};
 use crate::models::Models;
 use crate::ui::{log, out, progress, summary};
 use uva_runtime::machine::share_of_cores;
@@ -83,6 +83,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         metrics: flags.metrics.as_deref(),
         checkpoint: flags.checkpoint.as_deref(),
         train_threads,
+        keep: Some(training_options(flags).keep),
         cores: share_of_cores(1),
     };
     out::say(&summary::of_run(&end, &besides));
@@ -127,6 +128,10 @@ fn training_options(flags: &TrainFlags) -> TrainingOptions {
             Metric::RocAuc => Some(training::Metric::RocAuc),
         },
         patience: flags.patience,
+        keep: match flags.keep {
+            Kept::Best => training::Keep::Best,
+            Kept::Last => training::Keep::Last,
+        },
         checkpoint: flags.checkpoint.clone(),
         checkpoint_every: flags.checkpoint_every,
         resume: flags.resume,
@@ -142,7 +147,7 @@ fn usual_threads() -> usize {
 
 /// Trains in this process, which has the models. It re-executes itself unless its environment already holds these
 /// variables, since libtorch reads them when it is loaded, before `main`.
-fn restart_with(environment: Vec<(String, String)>) -> anyhow::Result<()> {
+pub(super) fn restart_with(environment: Vec<(String, String)>) -> anyhow::Result<()> {
     if environment.iter().all(|(name, value)| std::env::var_os(name).is_some_and(|is| is == value.as_str())) {
         return Ok(());
     }
@@ -151,7 +156,7 @@ fn restart_with(environment: Vec<(String, String)>) -> anyhow::Result<()> {
 }
 
 /// Replaces this process by the same command line of `program`.
-fn become_program(program: &Path, environment: Vec<(String, String)>) -> anyhow::Error {
+pub(super) fn become_program(program: &Path, environment: Vec<(String, String)>) -> anyhow::Error {
     let mut arguments = std::env::args_os();
     let mut command = Command::new(program);
     if let Some(name) = arguments.next() {

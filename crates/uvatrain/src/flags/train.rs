@@ -139,6 +139,11 @@ pub struct TrainFlags {
     #[arg(long, value_enum, default_value_t = Metric::Auto, help_heading = EVALUATION)]
     pub metric: Metric,
 
+    /// Which model is tested, and predicted with: that of the best epoch by validation, or that after the last batch.
+    /// Without validation it is the last in any case
+    #[arg(long, value_enum, default_value_t = Kept::Best, help_heading = CHECKPOINTS)]
+    pub keep: Kept,
+
     /// Keep checkpoints in this directory; Ctrl-C then finishes the batch and writes one
     #[arg(long, value_name = "DIR", help_heading = CHECKPOINTS)]
     pub checkpoint: Option<PathBuf>,
@@ -310,6 +315,16 @@ pub enum Evaluation {
     Sampled,
     /// On all neighbours, layer by layer over the whole graph
     Full,
+}
+
+/// Which model of a training is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kept {
+    /// That of the best epoch by validation
+    Best,
+    /// That after the last batch
+    Last,
 }
 
 /// What the best model is best by.
