@@ -42,7 +42,9 @@ fn sampled(dataset: Dataset, model: &TrainedModel) -> Result<Vec<Evaluation>, Ru
     let mut sampled = Sampled::start(dataset, model, Split::Train)?;
     let mut evaluations = Vec::new();
     for split in Split::ALL {
-        sampled.go_to(split, 0);
+        // The batches that the training validated and tested this model with.
+        let epoch = if split == Split::Valid { model.epoch.unwrap_or(0) } else { 0 };
+        sampled.go_to(split, epoch, 0);
         let mut sum = Evaluation::default();
         while let Some(batch) = sampled.next(&|| false)? {
             let arrays = BatchArrays::of(&batch);

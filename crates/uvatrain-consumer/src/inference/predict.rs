@@ -170,7 +170,7 @@ fn sampled(
         watch.note(&format!("goes on behind batch {begin} of {total}"));
     }
     let (mut done, mut stopped) = (begin, false);
-    sampled.go_to(Split::Test, begin);
+    sampled.go_to(Split::Test, 0, begin);
     let size = sampled.batches.batch_size();
     let seeds = dataset.split(Split::Test);
     while done < total {

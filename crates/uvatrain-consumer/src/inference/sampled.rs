@@ -30,9 +30,9 @@ impl Sampled {
         Ok(Self { trainer, batches })
     }
 
-    /// Makes this the next batch of a pass: that of the test nodes behind training, if those are the nodes.
-    pub(super) fn go_to(&mut self, split: Split, batch: u64) {
-        self.batches.go_to(PassCursor { split, epoch: 0, batch });
+    /// Makes this the next batch of a pass. The test nodes behind training are a pass of epoch 0.
+    pub(super) fn go_to(&mut self, split: Split, epoch: u32, batch: u64) {
+        self.batches.go_to(PassCursor { split, epoch, batch });
     }
 
     /// The next batch of the pass; `None` behind the last.
