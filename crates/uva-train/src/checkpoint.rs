@@ -7,7 +7,9 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::Serialize;
 use serde_json::Value;
 use tch::{Device, Kind, Tensor};
-use uva_model::checkpoint::{Checkpoint, CheckpointError, MARKER, Observer, TrainerState, store};
+use uva_model::checkpoint::{
+    Checkpoint, CheckpointError, MARKER, Observer, StoredModel, TrainerState, store,
+};
 use uva_model::{Metric, Task, TrainerOptions};
 
 use crate::device::TrainDevice;
@@ -98,8 +100,7 @@ pub fn load_model(
     device: TrainDevice,
     threads: Option<usize>,
 ) -> Result<Trainer, CheckpointError> {
-    let (options, input_dim, classes, multi_label) = described(&checkpoint.trainer().model)
-        .map_err(|problem| checkpoint.damaged(format!("its model cannot be read: {problem}")))?;
+    let StoredModel { options, input_dim, classes, multi_label } = checkpoint.model()?;
     let options = TrainerOptions { threads, ..options };
     let task = Task { classes, multi_label, metric };
     let trainer = Trainer::new(&options, input_dim, task, device).map_err(|error| {
@@ -114,21 +115,6 @@ pub fn load_model(
         parameter.f_copy_(&saved).map_err(refused)?;
     }
     Ok(trainer)
-}
-
-/// Undoes [`model_fingerprint`].
-fn described(model: &Value) -> Result<(TrainerOptions, usize, usize, bool), String> {
-    let Value::Object(fields) = model else { return Err("it is no object".to_owned()) };
-    let mut fields = fields.clone();
-    let mut number = |name: &str| {
-        let value = fields.shift_remove(name).as_ref().and_then(Value::as_u64);
-        value.and_then(|value| usize::try_from(value).ok()).ok_or_else(|| format!("{name} is no number"))
-    };
-    let (input_dim, classes) = (number("input_dim")?, number("classes")?);
-    let multi_label = fields.shift_remove("multi_label").and_then(|value| value.as_bool()).unwrap_or(false);
-    fields.insert("threads".to_owned(), Value::Null);
-    let options = serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())?;
-    Ok((options, input_dim, classes, multi_label))
 }
 
 fn load_tensor(

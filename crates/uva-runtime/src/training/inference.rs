@@ -6,10 +6,11 @@ use serde::Serialize;
 use serde_json::Value;
 use uva_graph::Dataset;
 use uva_model::checkpoint::{self, Checkpoint, Keep};
-use uva_model::{Answer, Metric, ModelKind};
+use uva_model::{Answer, Metric};
 
 use super::arithmetic::arithmetic;
 use super::job::EvaluateBy;
+use super::preflight;
 use super::state::{TrainingState, checkpoint_error};
 use crate::backend::{self, Backend, BackendOptions, Probe};
 use crate::launcher::without_mps;
@@ -76,7 +77,7 @@ impl TrainedModel {
     /// # Errors
     /// [`RuntimeError::Input`] where there is no checkpoint, or it cannot be used with this dataset.
     /// [`RuntimeError::Usage`] for a way to ask that its sampler does not have. [`RuntimeError::Missing`] for a GPU that
-    /// was requested and is not available.
+    /// was requested and is not available, or too little memory.
     pub fn open(dataset: &Dataset, directory: &Path, asked: &Asked) -> Result<Self, RuntimeError> {
         let shown = directory.display();
         let refuse = |problem: String| RuntimeError::Input(format!("--checkpoint {shown}: {problem}"));
@@ -100,14 +101,7 @@ impl TrainedModel {
         let metric = if named == Some(Metric::RocAuc.name()) { Metric::RocAuc } else { Metric::Accuracy };
         let loader = LoaderOptions::of_fingerprint(fingerprint)
             .map_err(|problem| refuse(format!("its sampling options cannot be read: {problem}")))?;
-        let model = &checkpoint.trainer().model;
-        let kind =
-            model.get("model").cloned().and_then(|kind| serde_json::from_value::<ModelKind>(kind).ok());
-        let kind = kind.ok_or_else(|| {
-            let is = model.get("model").cloned().unwrap_or_default();
-            let names = ModelKind::names_of(|_| true);
-            refuse(format!("its model is {is}, and this program has {names}"))
-        })?;
+        let stored = checkpoint.model().map_err(checkpoint_error)?;
         if asked.by == EvaluateBy::Full && !loader.sampler_kind.picks_in_lists() {
             return Err(RuntimeError::Usage(format!(
                 "--eval full: it goes over all neighbours, and the model of {shown} was trained with `sampler_kind={}`, where \
@@ -116,7 +110,10 @@ impl TrainedModel {
             )));
         }
         let backend = match asked.by {
-            EvaluateBy::Full => Backend::Cpu,
+            EvaluateBy::Full => {
+                preflight::check_whole_graph(dataset, &stored.options)?;
+                Backend::Cpu
+            }
             EvaluateBy::Sampled => {
                 backend::decide(&asked.backend, true, || Probe::in_child(&without_mps(), false))?.backend
             }
@@ -125,7 +122,7 @@ impl TrainedModel {
             batch_size: asked.batch_size.unwrap_or(loader.batch_size),
             samplers: asked.samplers,
             gather_threads: asked.gather_threads,
-            degrees: kind.row().needs_degrees(),
+            degrees: stored.options.model.row().needs_degrees(),
             drop_last: false,
             ..loader
         };

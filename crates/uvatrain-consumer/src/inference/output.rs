@@ -125,11 +125,11 @@ impl Output {
 
     /// Leaves the files for a later process to go on with.
     pub(super) fn suspend(mut self) -> Result<(), RuntimeError> {
-        self.write_journal()
+        if self.done > 0 { self.write_journal() } else { Ok(()) }
     }
 
     /// Gives the files their names.
-    pub(super) fn commit(self) -> Result<(), RuntimeError> {
+    pub(super) fn commit(mut self) -> Result<(), RuntimeError> {
         self.sync()?;
         for file in &self.files {
             fs::rename(&file.part, &file.path).map_err(GraphError::io(&file.path, "create"))?;
@@ -138,7 +138,18 @@ impl Output {
             let synced = open_directory(parent).and_then(|parent| parent.sync_all());
             synced.map_err(GraphError::io(parent, "flush"))?;
         }
+        self.files.clear();
         remove(&self.journal)
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        // Nothing is worth going on with. What cannot be removed, the next process with these names replaces.
+        if self.done == 0 {
+            let parts = self.files.iter().map(|file| &file.part);
+            parts.chain([&self.journal]).for_each(|path| drop(remove(path)));
+        }
     }
 }
 
