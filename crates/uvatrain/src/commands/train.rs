@@ -6,9 +6,9 @@ use std::process::Command;
 
 use anyhow::Context;
 use uva_graph::Dataset;
+use uva_launch::training;
+use uva_launch::training::{EvaluateBy, Trainer, TrainerOptions, TrainingOptions, TrainingRun};
 use uva_runtime::metrics::Event;
-use uva_runtime::training;
-use uva_runtime::training::{EvaluateBy, Trainer, TrainerOptions, TrainingOptions, TrainingRun};
 
 use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options};
 use super::{dry_run, trainer};
