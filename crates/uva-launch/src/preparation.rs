@@ -7,7 +7,6 @@ use uva_graph::{Dataset, Split};
 use uva_plan::CachePlan;
 
 use crate::launcher::Launcher;
-use uva_runtime::RuntimeError;
 use uva_runtime::backend::{Backend, SamplerChoice};
 use uva_runtime::cache::{CacheContents, described, summary};
 use uva_runtime::dry_run::{DryRun, MemoryLine, PlannedCaches};
@@ -19,27 +18,40 @@ use uva_runtime::planning::{
 };
 use uva_runtime::spec::OptionError;
 use uva_runtime::topology::Placement;
+use uva_runtime::{LoaderOptions, RuntimeError};
 
-/// Computes what `--gpu-cache auto` amounts to on a GPU, in bytes, for the run being prepared.
-pub(crate) type BytesLeft<'a> =
-    &'a mut dyn FnMut(&Preparation, Option<&mut Launcher>, &mut dyn Observer) -> Result<u64, RuntimeError>;
+/// Computes what `--gpu-cache auto` amounts to on a GPU, in bytes, for a run with this plan.
+pub(crate) type BytesLeft<'a> = &'a mut dyn FnMut(
+    &Arc<Dataset>,
+    &RunPlan,
+    Option<&mut Launcher>,
+    &mut dyn Observer,
+) -> Result<u64, RuntimeError>;
 
-/// A run before its roles start: the options, and what they have led to so far.
+/// A run as requested and checked. Open are, as far as they were left to the program: how the GPU is divided, where to
+/// sample, and what to cache.
 #[derive(Debug)]
-pub(crate) struct Preparation {
+pub(crate) struct Draft {
     pub dataset: Arc<Dataset>,
     pub plan: RunPlan,
     /// The requested caches.
     caches: Option<CacheRequest>,
     /// The plan from a file, and the warnings about it.
     planned: Option<(CachePlan, Vec<String>)>,
-    /// The plan in force, once the run is prepared.
-    pub cache_plan: Option<CachePlan>,
-    /// What it holds.
-    pub contents: CacheContents,
 }
 
-impl Preparation {
+/// A run before its roles start, with nothing left open.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub dataset: Arc<Dataset>,
+    pub plan: RunPlan,
+    /// What the caches hold.
+    pub contents: CacheContents,
+    /// The plan by which they were filled.
+    cache_plan: Option<CachePlan>,
+}
+
+impl Draft {
     /// For a run that works on this backend, or may switch to it. Reads the plan's file, where there is one, and checks
     /// it against dataset and options.
     pub fn new(
@@ -61,61 +73,7 @@ impl Preparation {
             Some(CacheRequest::Planned(path)) => Some(read_plan(path, &dataset, &plan.options)?),
             _ => None,
         };
-        let (cache_plan, contents) = (None, CacheContents::default());
-        Ok(Self { dataset, plan, caches, planned, cache_plan, contents })
-    }
-
-    /// Determines what is still open, and adds it to the plan. `launcher` is present where the roles are processes.
-    pub fn prepare(
-        &mut self,
-        mut launcher: Option<&mut Launcher>,
-        bytes_left: BytesLeft<'_>,
-        observer: &mut dyn Observer,
-    ) -> Result<(), RuntimeError> {
-        let measured = self.plan.backend.cuda().is_some_and(|cuda| cuda.sampler == SamplerChoice::Auto);
-        if let Some(planned) = &self.planned {
-            planned.1.iter().for_each(|warning| observer.note(warning));
-        }
-        let kinds = cacheable(&self.plan.backend);
-        if self.caches.is_some() && !kinds.lists && !kinds.rows && !measured {
-            return Err(OptionError::of(
-                "gpu_cache",
-                format!(
-                    "caches on the GPU are read by `sampler=gpu` (lists) and `gather=zero-copy` (rows), and this run has \
-                     `sampler=cpu` and `gather={}`",
-                    self.plan.backend.gather_name()
-                ),
-            )
-            .into());
-        }
-        let find = match (&self.caches, &self.planned) {
-            (Some(CacheRequest::Find { budget, policy }), None) => {
-                let bytes = match budget {
-                    Budget::Bytes(bytes) => *bytes,
-                    Budget::Auto if self.plan.backend.device_slots().is_none() => {
-                        let (bytes, reason) = budget_on_cpu(&self.dataset)?;
-                        observer.note(&format!("--gpu-cache auto: {reason}"));
-                        bytes
-                    }
-                    Budget::Auto => bytes_left(self, launcher.as_deref_mut(), observer)?,
-                };
-                Some((bytes, *policy))
-            }
-            _ => None,
-        };
-        if find.is_none() && self.planned.is_none() && !measured {
-            return Ok(());
-        }
-        let found =
-            self.search(&Search { caches: find, sampler: measured }, launcher.as_deref_mut(), observer)?;
-        if let Some(verdict) = &found.sampler {
-            self.sample_where(verdict, launcher.as_deref_mut(), observer)?;
-        }
-        let plan = found.plan.or_else(|| self.planned.take().map(|(plan, _)| plan));
-        if let Some(plan) = plan {
-            self.use_caches(plan, launcher, observer)?;
-        }
-        Ok(())
+        Ok(Self { dataset, plan, caches, planned })
     }
 
     /// What the run would start and use, with its stages placed like this. `more` is memory that the plan does not
@@ -129,93 +87,144 @@ impl Preparation {
         DryRun::new(&self.dataset, &self.plan.clone().on(backend.clone()), placement, &caches, more)
     }
 
-    fn search(
-        &self,
-        search: &Search,
-        launcher: Option<&mut Launcher>,
+    /// Determines what is still open, for this backend. `launcher` is present where the roles are processes.
+    pub fn prepare(
+        self,
+        backend: Backend,
+        mut launcher: Option<&mut Launcher>,
+        bytes_left: BytesLeft<'_>,
         observer: &mut dyn Observer,
-    ) -> Result<Found, RuntimeError> {
-        if search.caches.is_none() && !search.sampler {
-            return Ok(Found::default());
+    ) -> Result<Prepared, RuntimeError> {
+        let Self { dataset, plan, caches, planned } = self;
+        let plan = plan.on(backend);
+        let planned = planned.map(|(cache_plan, warnings)| {
+            warnings.iter().for_each(|warning| observer.note(warning));
+            cache_plan
+        });
+        let measured = plan.backend.cuda().is_some_and(|cuda| cuda.sampler == SamplerChoice::Auto);
+        let kinds = cacheable(&plan.backend);
+        if caches.is_some() && !kinds.lists && !kinds.rows && !measured {
+            return Err(OptionError::of(
+                "gpu_cache",
+                format!(
+                    "caches on the GPU are read by `sampler=gpu` (lists) and `gather=zero-copy` (rows), and this run has \
+                     `sampler=cpu` and `gather={}`",
+                    plan.backend.gather_name()
+                ),
+            )
+            .into());
         }
-        let (loader, backend) = (&self.plan.options, &self.plan.backend);
-        match launcher {
-            Some(launcher) => launcher.find_caches(self.dataset.path(), loader, backend, search, observer),
-            None => {
-                let told = std::cell::RefCell::new(observer);
-                search.run(&self.dataset, loader, backend, &|line| told.borrow_mut().note(line))
+        let find = match caches {
+            Some(CacheRequest::Find { budget, policy }) => {
+                let bytes = match budget {
+                    Budget::Bytes(bytes) => bytes,
+                    Budget::Auto if plan.backend.device_slots().is_none() => {
+                        let (bytes, reason) = budget_on_cpu(&dataset)?;
+                        observer.note(&format!("--gpu-cache auto: {reason}"));
+                        bytes
+                    }
+                    Budget::Auto => bytes_left(&dataset, &plan, launcher.as_deref_mut(), observer)?,
+                };
+                Some((bytes, policy))
             }
-        }
-    }
-
-    /// Chooses whether to sample on the GPU, as measured.
-    fn sample_where(
-        &mut self,
-        verdict: &SamplerVerdict,
-        launcher: Option<&mut Launcher>,
-        observer: &mut dyn Observer,
-    ) -> Result<(), RuntimeError> {
-        observer.note(&verdict.reason);
-        if let Backend::Cuda(cuda) = &mut self.plan.backend {
-            cuda.sampler = if verdict.on_gpu { SamplerChoice::Gpu } else { SamplerChoice::Cpu };
-        }
-        if verdict.on_gpu {
-            return self.sample_alone();
-        }
-        if let Some(launcher) = launcher {
-            self.plan.backend = launcher.without_gpu_sampler(&self.plan.backend)?;
-        }
-        Ok(())
-    }
-
-    /// Exactly one sampler works on a GPU, so the plan is remade for it.
-    fn sample_alone(&mut self) -> Result<(), RuntimeError> {
-        if self.plan.options.samplers != 1 {
-            let mut options = self.plan.options.clone();
-            options.samplers = 1;
-            let passes = self.plan.schedule.passes();
-            let checkpointed = self.plan.checkpointed;
-            self.plan = RunPlan::new(&self.dataset, &options, passes)?.on(self.plan.backend.clone());
-            self.plan.checkpointed = checkpointed;
-        }
-        Ok(())
-    }
-
-    fn use_caches(
-        &mut self,
-        mut plan: CachePlan,
-        launcher: Option<&mut Launcher>,
-        observer: &mut dyn Observer,
-    ) -> Result<(), RuntimeError> {
-        let kinds = cacheable(&self.plan.backend);
-        if !kinds.lists && plan.lists.count > 0 {
-            observer.note(
-                "the plan's lists are not cached: the CPU samples, and lists on the GPU are for a sampler there",
-            );
-            plan.leave_out_lists();
-        }
-        if !kinds.rows && plan.rows.count > 0 {
-            observer.note(
-                "the plan's rows are not cached: only --gather zero-copy reads rows that are kept on the GPU",
-            );
-            plan.leave_out_rows();
-        }
-        check_plan_fits(&plan, &self.dataset, &self.plan.backend)?;
-        self.contents = match launcher {
-            Some(launcher) => launcher.fill_caches(&self.dataset, &plan)?,
-            None => CacheContents::of_plan(&self.dataset, &plan)?,
-        }
-        .chosen_by(plan.counted_epochs(&workload(&self.dataset, &self.plan.options)));
-        self.plan.caches = self.contents.caches().clone();
-        observer.note(&format!("caches: {}", summary(&plan)));
-        if self.plan.backend.device_slots().is_none() && self.plan.caches.are_there() {
+            Some(CacheRequest::Planned(_)) | None => None,
+        };
+        let wanted = Search { caches: find, sampler: measured };
+        let found = search(&dataset, &plan, &wanted, launcher.as_deref_mut(), observer)?;
+        let plan = match &found.sampler {
+            Some(verdict) => sample_where(&dataset, plan, verdict, launcher.as_deref_mut(), observer)?,
+            None => plan,
+        };
+        let Some(cache_plan) = found.plan.or(planned) else {
+            return Ok(Prepared { dataset, plan, contents: CacheContents::default(), cache_plan: None });
+        };
+        let cache_plan = usable(cache_plan, &dataset, &plan.backend, observer)?;
+        let contents = match launcher {
+            Some(launcher) => launcher.fill_caches(&dataset, &cache_plan)?,
+            None => CacheContents::of_plan(&dataset, &cache_plan)?,
+        };
+        let contents = contents.chosen_by(cache_plan.counted_epochs(&workload(&dataset, &plan.options)));
+        let plan = plan.with_caches(contents.caches().clone());
+        observer.note(&format!("caches: {}", summary(&cache_plan)));
+        if plan.backend.device_slots().is_none() && plan.caches.are_there() {
             observer
                 .note("they are in host memory, where a hit saves no time: they show what a GPU's would hit");
         }
-        self.cache_plan = Some(plan);
-        Ok(())
+        Ok(Prepared { dataset, plan, contents, cache_plan: Some(cache_plan) })
     }
+}
 
+fn search(
+    dataset: &Arc<Dataset>,
+    plan: &RunPlan,
+    search: &Search,
+    launcher: Option<&mut Launcher>,
+    observer: &mut dyn Observer,
+) -> Result<Found, RuntimeError> {
+    if search.caches.is_none() && !search.sampler {
+        return Ok(Found::default());
+    }
+    match launcher {
+        Some(launcher) => {
+            launcher.find_caches(dataset.path(), &plan.options, &plan.backend, search, observer)
+        }
+        None => {
+            let told = std::cell::RefCell::new(observer);
+            search.run(dataset, &plan.options, &plan.backend, &|line| told.borrow_mut().note(line))
+        }
+    }
+}
+
+/// The same run, sampled where measured to be faster.
+fn sample_where(
+    dataset: &Dataset,
+    plan: RunPlan,
+    verdict: &SamplerVerdict,
+    launcher: Option<&mut Launcher>,
+    observer: &mut dyn Observer,
+) -> Result<RunPlan, RuntimeError> {
+    observer.note(&verdict.reason);
+    let mut backend = plan.backend.clone();
+    if let Backend::Cuda(cuda) = &mut backend {
+        cuda.sampler = if verdict.on_gpu { SamplerChoice::Gpu } else { SamplerChoice::Cpu };
+    }
+    if verdict.on_gpu {
+        // Exactly one sampler works on a GPU.
+        let options = LoaderOptions { samplers: 1, ..plan.options.clone() };
+        let alone = RunPlan::new(dataset, &options, plan.schedule.passes())?;
+        return Ok(alone.on(backend).checkpointed(plan.checkpointed));
+    }
+    if let Some(launcher) = launcher {
+        backend = launcher.without_gpu_sampler(&backend)?;
+    }
+    Ok(plan.on(backend))
+}
+
+/// The part of a cache plan that this backend reads.
+fn usable(
+    mut plan: CachePlan,
+    dataset: &Dataset,
+    backend: &Backend,
+    observer: &mut dyn Observer,
+) -> Result<CachePlan, RuntimeError> {
+    let kinds = cacheable(backend);
+    if !kinds.lists && plan.lists.count > 0 {
+        observer.note(
+            "the plan's lists are not cached: the CPU samples, and lists on the GPU are for a sampler there",
+        );
+        plan.leave_out_lists();
+    }
+    if !kinds.rows && plan.rows.count > 0 {
+        observer.note(
+            "the plan's rows are not cached: only --gather zero-copy reads rows that are kept on the GPU",
+        );
+        plan.leave_out_rows();
+    }
+    check_plan_fits(&plan, dataset, backend)?;
+    Ok(plan)
+}
+
+impl Prepared {
     /// The metrics' first line, which shows `options` unchanged. `roles` says whether roles are processes or threads;
     /// `more` lists other values in force.
     pub fn start_event(&self, options: Value, roles: &str, more: &[(&str, Value)]) -> Event {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use uva_graph::Dataset;
 
 use crate::launcher::{Consumer, Environments, Launch, Launcher, Outcome, UserCommand, without_mps};
-use crate::preparation::Preparation;
+use crate::preparation::{Draft, Prepared};
 use uva_runtime::backend::{self, BackendOptions, Decision, Probe};
 use uva_runtime::consumer::steered;
 use uva_runtime::control::Tally;
@@ -21,7 +21,7 @@ use uva_runtime::{LoaderOptions, RuntimeError};
 /// A run that is ready to start: its options fit each other and its dataset, and its command can be started.
 #[derive(Debug)]
 pub struct CommandRun {
-    preparation: Preparation,
+    draft: Draft,
     decision: Decision,
     command: UserCommand,
 }
@@ -42,14 +42,14 @@ impl CommandRun {
         let plan = RunPlan::new(&dataset, loader, steered())?;
         // The command trains, so it does not matter whether this build's libtorch can use the GPU.
         let decision = backend::decide(backend, false, || Probe::in_child(&without_mps(), true))?;
-        let preparation = Preparation::new(dataset, plan, &decision.backend, caches)?;
-        Ok(Self { preparation, decision, command })
+        let draft = Draft::new(dataset, plan, &decision.backend, caches)?;
+        Ok(Self { draft, decision, command })
     }
 
     /// What the run would start and use.
     #[must_use]
     pub fn dry_run(&self) -> DryRun {
-        self.preparation.dry_run(&self.decision.backend, Placement::Processes, Vec::new())
+        self.draft.dry_run(&self.decision.backend, Placement::Processes, Vec::new())
     }
 
     /// Runs until the command ends. The metrics' first line shows `options` unchanged. `events`: report each training
@@ -57,58 +57,55 @@ impl CommandRun {
     ///
     /// # Errors
     /// Any failure or interrupt that ended it early, including a failure of the command; see [`crate::launcher`].
-    pub fn run(
-        mut self,
-        options: Value,
-        events: bool,
-        observer: &mut dyn Observer,
-    ) -> Result<End, RuntimeError> {
-        let mut launcher = Launcher::begin(self.preparation.dataset.path(), None)?;
-        self.preparation.plan.backend = launcher.divide(self.decision.clone(), observer)?;
-        self.preparation.prepare(Some(&mut launcher), &mut |_, _, _| Err(no_trial()), observer)?;
-        let more = [("command", json!(self.command.words()))];
-        self.preparation.log_start("processes");
-        observer.event(&self.preparation.start_event(options, "processes", &more))?;
-        observer.note(&self.preparation.opened());
-        if let Some(cuda) = self.preparation.plan.backend.cuda() {
+    pub fn run(self, options: Value, events: bool, observer: &mut dyn Observer) -> Result<End, RuntimeError> {
+        let Self { draft, decision, command } = self;
+        let mut launcher = Launcher::begin(draft.dataset.path(), None)?;
+        let backend = launcher.divide(decision, observer)?;
+        let no_trial = &mut |_: &_, _: &_, _: Option<&mut _>, _: &mut dyn Observer| Err(no_trial());
+        let prepared = draft.prepare(backend, Some(&mut launcher), no_trial, observer)?;
+        let more = [("command", json!(command.words()))];
+        prepared.log_start("processes");
+        observer.event(&prepared.start_event(options, "processes", &more))?;
+        observer.note(&prepared.opened());
+        if let Some(cuda) = prepared.plan.backend.cuda() {
             observer.note(&format!("batches on cuda:{}, {}", cuda.ordinal, cuda.partition));
         }
         let launch = Launch {
-            dataset: self.preparation.dataset.path(),
-            plan: &self.preparation.plan,
-            caches: &self.preparation.contents,
-            consumer: Consumer::Command { command: self.command.clone(), events },
+            dataset: prepared.dataset.path(),
+            plan: &prepared.plan,
+            caches: &prepared.contents,
+            consumer: Consumer::Command { command, events },
             environments: Environments::default(),
         };
-        let end = self.end(launcher.run(launch, observer)?);
-        self.preparation.log_end(&end);
+        let end = end(&prepared, launcher.run(launch, observer)?);
+        prepared.log_end(&end);
         observer.event(&Event::End(Box::new(end.clone())))?;
         Ok(end)
     }
+}
 
-    fn end(&self, outcome: Outcome) -> End {
-        let Outcome { roles, seconds, tally, memory, .. } = outcome;
-        let Tally { batches, epochs, nanoseconds, cache } = tally;
-        let training_seconds = nanoseconds as f64 * 1e-9;
-        let (batches_per_second, bottleneck) = End::speed(batches, training_seconds, &roles);
-        End {
-            test_accuracy: None,
-            test_roc_auc: None,
-            best_valid_accuracy: None,
-            best_valid_roc_auc: None,
-            test_epoch: None,
-            best_valid_epoch: None,
-            stopped_early: false,
-            bottleneck,
-            epochs: u32::try_from(epochs).unwrap_or(u32::MAX),
-            seconds,
-            batches,
-            training_seconds,
-            batches_per_second,
-            roles,
-            memory,
-            cache: self.preparation.cache_outcome(&cache),
-        }
+fn end(prepared: &Prepared, outcome: Outcome) -> End {
+    let Outcome { roles, seconds, tally, memory, .. } = outcome;
+    let Tally { batches, epochs, nanoseconds, cache } = tally;
+    let training_seconds = nanoseconds as f64 * 1e-9;
+    let (batches_per_second, bottleneck) = End::speed(batches, training_seconds, &roles);
+    End {
+        test_accuracy: None,
+        test_roc_auc: None,
+        best_valid_accuracy: None,
+        best_valid_roc_auc: None,
+        test_epoch: None,
+        best_valid_epoch: None,
+        stopped_early: false,
+        bottleneck,
+        epochs: u32::try_from(epochs).unwrap_or(u32::MAX),
+        seconds,
+        batches,
+        training_seconds,
+        batches_per_second,
+        roles,
+        memory,
+        cache: prepared.cache_outcome(&cache),
     }
 }
 

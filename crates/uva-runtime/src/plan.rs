@@ -137,6 +137,12 @@ impl RunPlan {
         self
     }
 
+    /// The same for a run that leaves checkpoints, or does not.
+    pub fn checkpointed(mut self, checkpointed: bool) -> Self {
+        self.checkpointed = checkpointed;
+        self
+    }
+
     /// Batch slots between samplers and producer: as requested, otherwise the least that suffice, or
     /// `SLOTS_OF_SMALL_BATCHES` where batches are small.
     pub fn batch_slots(&self) -> usize {

@@ -18,8 +18,8 @@ use super::{existing, preflight, trial};
 use crate::checkpoint_files::CheckpointDirectory;
 use crate::launcher::{Consume, Environments, Launch, Launcher, Outcome};
 use crate::mps;
-use crate::preparation::Preparation;
-use uva_runtime::backend::{self, BackendOptions, Decision};
+use crate::preparation::{Draft, Prepared};
+use uva_runtime::backend::{self, Backend, BackendOptions, Decision};
 use uva_runtime::control::{Control, Stop};
 use uva_runtime::dry_run::{DryRun, MemoryKind, MemoryLine};
 use uva_runtime::memory::ProcessMemory;
@@ -42,7 +42,13 @@ const KEPT_MEMORY: usize = 2 << 30;
 /// A training run that is ready to start: its options fit each other, its dataset and its checkpoint.
 #[derive(Debug)]
 pub struct TrainingRun {
-    preparation: Preparation,
+    draft: Draft,
+    training: Training,
+}
+
+/// What a run trains, where, and with which program.
+#[derive(Debug)]
+struct Training {
     options: TrainingOptions,
     decision: Decision,
     trainer: Trainer,
@@ -104,16 +110,76 @@ impl TrainingRun {
         if loader.feature_type != plan.options.feature_type {
             plan = RunPlan::new(&dataset, &loader, passes)?;
         }
-        plan.checkpointed = options.checkpoint.is_some();
-        let preparation = Preparation::new(dataset, plan, &decision.backend, caches)?;
-        Ok(Self { preparation, options, decision, trainer, checkpoint, notes })
+        let plan = plan.checkpointed(options.checkpoint.is_some());
+        let draft = Draft::new(dataset, plan, &decision.backend, caches)?;
+        Ok(Self { draft, training: Training { options, decision, trainer, checkpoint, notes } })
     }
 
     /// Threads of the model's arithmetic on the CPU; `None` where a GPU trains, or libtorch chooses.
     pub fn cpu_threads(&self) -> Option<usize> {
-        self.options.trainer.threads.filter(|_| self.decision.backend.cuda().is_none())
+        let Training { options, decision, .. } = &self.training;
+        options.trainer.threads.filter(|_| decision.backend.cuda().is_none())
     }
 
+    /// Environment variables that a consumer's process needs. For training in process, this process needs them before
+    /// it loads libtorch.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        self.training.environment()
+    }
+
+    /// What the run would start and use. The model's share is a lower bound: it leaves out what depends on a batch's
+    /// neighbours.
+    #[must_use]
+    pub fn dry_run(&self) -> DryRun {
+        let Training { options, decision, trainer, .. } = &self.training;
+        let placement = if trainer.is_here() { Placement::Threads } else { Placement::Processes };
+        let Draft { dataset, plan, .. } = &self.draft;
+        let footprint = preflight::footprint(dataset, options, plan.largest_batch(dataset));
+        let line = |item: &str, kind, bytes| MemoryLine { item: item.to_owned(), kind, bytes };
+        let more = match decision.backend.cuda() {
+            Some(_) => vec![
+                line("model, at least", MemoryKind::Device, footprint.training_bytes),
+                line("evaluation of the model", MemoryKind::Host, footprint.beside_a_gpu()),
+            ],
+            None => vec![line("model, at least", MemoryKind::Host, footprint.on_host())],
+        };
+        let more = more.into_iter().filter(|line| line.bytes > 0).collect();
+        self.draft.dry_run(&decision.backend, placement, more)
+    }
+
+    /// Runs to the end. The metrics' first line shows `options` unchanged.
+    ///
+    /// # Errors
+    /// Any failure or interrupt that ended it early; see [`crate::launcher`].
+    pub fn run(self, options: Value, observer: &mut dyn Observer) -> Result<End, RuntimeError> {
+        let Self { draft, training } = self;
+        let decision = training.decision.clone();
+        let (prepared, outcome, told) = match training.trainer.clone() {
+            Trainer::Here(consume) => {
+                decision.notes.iter().for_each(|note| observer.note(note));
+                let prepared = training.prepare(draft, decision.backend, None, observer)?;
+                training.tell_the_start(&prepared, options, observer)?;
+                let (outcome, told) = training.in_this_process(&prepared, consume, observer)?;
+                (prepared, outcome, told)
+            }
+            Trainer::Program(program) => {
+                let checkpoint = training.checkpoint.as_ref().map(CheckpointDirectory::share).transpose()?;
+                let mut launcher = Launcher::begin(draft.dataset.path(), checkpoint)?;
+                let backend = launcher.divide(decision, observer)?;
+                let prepared = training.prepare(draft, backend, Some((&mut launcher, &program)), observer)?;
+                training.tell_the_start(&prepared, options, observer)?;
+                let (outcome, told) = training.in_processes(&prepared, launcher, &program, observer)?;
+                (prepared, outcome, told)
+            }
+        };
+        let end = training.end(&prepared, outcome, told);
+        prepared.log_end(&end);
+        observer.event(&Event::End(Box::new(end.clone())))?;
+        Ok(end)
+    }
+}
+
+impl Training {
     /// Environment variables that a consumer's process needs. For training in process, this process needs them before
     /// it loads libtorch. Without them MKL may sum in another order from one run to the next, and glibc gives every
     /// large tensor pages that the kernel has to clear first.
@@ -134,55 +200,15 @@ impl TrainingRun {
         environment
     }
 
-    /// What the run would start and use. The model's share is a lower bound: it leaves out what depends on a batch's
-    /// neighbours.
-    #[must_use]
-    pub fn dry_run(&self) -> DryRun {
-        let placement = if self.trainer.is_here() { Placement::Threads } else { Placement::Processes };
-        let Preparation { dataset, plan, .. } = &self.preparation;
-        let footprint = preflight::footprint(dataset, &self.options, plan.largest_batch(dataset));
-        let line = |item: &str, kind, bytes| MemoryLine { item: item.to_owned(), kind, bytes };
-        let more = match self.decision.backend.cuda() {
-            Some(_) => vec![
-                line("model, at least", MemoryKind::Device, footprint.training_bytes),
-                line("evaluation of the model", MemoryKind::Host, footprint.beside_a_gpu()),
-            ],
-            None => vec![line("model, at least", MemoryKind::Host, footprint.on_host())],
-        };
-        let more = more.into_iter().filter(|line| line.bytes > 0).collect();
-        self.preparation.dry_run(&self.decision.backend, placement, more)
-    }
-
-    /// Runs to the end. The metrics' first line shows `options` unchanged.
-    ///
-    /// # Errors
-    /// Any failure or interrupt that ended it early; see [`crate::launcher`].
-    pub fn run(mut self, options: Value, observer: &mut dyn Observer) -> Result<End, RuntimeError> {
-        let decision = self.decision.clone();
-        let (outcome, Told { roles, memory, seconds }) = match self.trainer.clone() {
-            Trainer::Here(consume) => {
-                decision.notes.iter().for_each(|note| observer.note(note));
-                self.preparation.plan.backend = decision.backend;
-                self.prepare(None, observer)?;
-                self.tell_the_start(options, observer)?;
-                self.in_this_process(consume, observer)?
-            }
-            Trainer::Program(program) => {
-                let checkpoint = self.checkpoint.as_ref().map(CheckpointDirectory::share).transpose()?;
-                let mut launcher = Launcher::begin(self.preparation.dataset.path(), checkpoint)?;
-                self.preparation.plan.backend = launcher.divide(decision, observer)?;
-                self.prepare(Some((&mut launcher, &program)), observer)?;
-                self.tell_the_start(options, observer)?;
-                self.in_processes(launcher, &program, observer)?
-            }
-        };
-        let cache = outcome.cache.and_then(|totals| self.preparation.cache_outcome(&totals));
+    fn end(&self, prepared: &Prepared, outcome: TrainingOutcome, told: Told) -> End {
+        let Told { roles, memory, seconds } = told;
+        let cache = outcome.cache.and_then(|totals| prepared.cache_outcome(&totals));
         let tested = outcome.test_accuracy.is_some() || outcome.test_roc_auc.is_some();
         let best_by =
             |metric| outcome.best.filter(|_| self.options.metric == Some(metric)).map(|best| best.value);
         let training_seconds = outcome.training_seconds;
         let (batches_per_second, bottleneck) = End::speed(outcome.batches, training_seconds, &roles);
-        let end = End {
+        End {
             test_accuracy: outcome.test_accuracy,
             test_roc_auc: outcome.test_roc_auc,
             best_valid_accuracy: best_by(Metric::Accuracy),
@@ -199,39 +225,42 @@ impl TrainingRun {
             roles,
             memory,
             cache,
-        };
-        self.preparation.log_end(&end);
-        observer.event(&Event::End(Box::new(end.clone())))?;
-        Ok(end)
+        }
     }
 
     fn prepare(
-        &mut self,
+        &self,
+        draft: Draft,
+        backend: Backend,
         processes: Option<(&mut Launcher, &TrainerProgram)>,
         observer: &mut dyn Observer,
-    ) -> Result<(), RuntimeError> {
-        let options = &self.options;
+    ) -> Result<Prepared, RuntimeError> {
         let (launcher, program) = processes.unzip();
         let environments = program.map(|program| self.environments(program)).unwrap_or_default();
         let mut bytes_left =
-            |preparation: &Preparation, launcher: Option<&mut Launcher>, observer: &mut dyn Observer| {
+            |dataset: &_, plan: &_, launcher: Option<&mut _>, observer: &mut dyn Observer| {
                 let trial = launcher.zip(program);
-                trial::bytes_left(preparation, options, environments.clone(), trial, observer)
+                trial::bytes_left(dataset, plan, &self.options, environments.clone(), trial, observer)
             };
-        self.preparation.prepare(launcher, &mut bytes_left, observer)
+        draft.prepare(backend, launcher, &mut bytes_left, observer)
     }
 
-    fn tell_the_start(&self, options: Value, observer: &mut dyn Observer) -> Result<(), RuntimeError> {
+    fn tell_the_start(
+        &self,
+        prepared: &Prepared,
+        options: Value,
+        observer: &mut dyn Observer,
+    ) -> Result<(), RuntimeError> {
         let roles = if self.trainer.is_here() { "threads" } else { "processes" };
         let more = [
             ("train_threads", json!(self.options.trainer.threads)),
             ("metric", json!(self.options.metric.map(Metric::name))),
         ];
-        self.preparation.log_start(roles);
-        observer.event(&self.preparation.start_event(options, roles, &more))?;
-        observer.note(&self.preparation.opened());
+        prepared.log_start(roles);
+        observer.event(&prepared.start_event(options, roles, &more))?;
+        observer.note(&prepared.opened());
         self.notes.iter().for_each(|note| observer.note(note));
-        if let Some(cuda) = self.preparation.plan.backend.cuda() {
+        if let Some(cuda) = prepared.plan.backend.cuda() {
             observer.note(&format!("training on cuda:{}, {}", cuda.ordinal, cuda.partition));
         }
         Ok(())
@@ -250,14 +279,15 @@ impl TrainingRun {
 
     fn in_processes(
         &self,
+        prepared: &Prepared,
         launcher: Launcher,
         program: &TrainerProgram,
         observer: &mut dyn Observer,
     ) -> Result<(TrainingOutcome, Told), RuntimeError> {
         let launch = Launch {
-            dataset: self.preparation.dataset.path(),
-            plan: &self.preparation.plan,
-            caches: &self.preparation.contents,
+            dataset: prepared.dataset.path(),
+            plan: &prepared.plan,
+            caches: &prepared.contents,
             consumer: program.consumer(&Job::Train(self.options.clone()))?,
             environments: self.environments(program),
         };
@@ -268,12 +298,13 @@ impl TrainingRun {
 
     fn in_this_process(
         &self,
+        prepared: &Prepared,
         consume: Consume,
         observer: &mut dyn Observer,
     ) -> Result<(TrainingOutcome, Told), RuntimeError> {
         let job = to_value(&Job::Train(self.options.clone()))?;
         let started = Instant::now();
-        let Preparation { dataset, plan, contents, .. } = &self.preparation;
+        let Prepared { dataset, plan, contents, .. } = prepared;
         let mut runtime = Runtime::start_with(Arc::clone(dataset), plan.clone(), contents.clone())?;
         if let Some(gauges) = runtime.gauges() {
             observer.begun(gauges);

@@ -1,9 +1,12 @@
 //! The bytes that `--gpu-cache auto` may take on a GPU: what a trial run of one training batch leaves free.
 
+use std::sync::Arc;
+
+use uva_graph::Dataset;
+
 use super::job::{Job, TrainingOptions, TrialOutcome};
 use super::trainer_program::TrainerProgram;
 use crate::launcher::{Environments, Launch, Launcher};
-use crate::preparation::Preparation;
 use uva_runtime::backend::{Backend, SamplerChoice};
 use uva_runtime::cache::CacheContents;
 use uva_runtime::metrics::{Event, Observer, Progress};
@@ -18,7 +21,8 @@ const RESERVE_BYTES: u64 = 256 << 20;
 
 /// Bytes for `--gpu-cache auto` on a GPU: what a trial run with this training leaves.
 pub(super) fn bytes_left(
-    preparation: &Preparation,
+    dataset: &Arc<Dataset>,
+    plan: &RunPlan,
     training: &TrainingOptions,
     environments: Environments,
     processes: Option<(&mut Launcher, &TrainerProgram)>,
@@ -33,7 +37,7 @@ pub(super) fn bytes_left(
         ));
     };
     let passes = Passes { epochs: 1, ..Passes::default() };
-    let (mut backend, mut options) = (preparation.plan.backend.clone(), preparation.plan.options.clone());
+    let (mut backend, mut options) = (plan.backend.clone(), plan.options.clone());
     if let Backend::Cuda(cuda) = &mut backend
         && cuda.sampler == SamplerChoice::Auto
     {
@@ -41,10 +45,10 @@ pub(super) fn bytes_left(
         cuda.sampler = SamplerChoice::Gpu;
         options.samplers = 1;
     }
-    let plan = RunPlan::new(&preparation.dataset, &options, passes)?.on(backend);
+    let plan = RunPlan::new(dataset, &options, passes)?.on(backend);
     let contents = CacheContents::default();
     let launch = Launch {
-        dataset: preparation.dataset.path(),
+        dataset: dataset.path(),
         plan: &plan,
         caches: &contents,
         consumer: program.consumer(&Job::Trial(training.clone()))?,
