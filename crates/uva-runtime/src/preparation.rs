@@ -17,8 +17,8 @@ use crate::planning::{
     Budget, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable, check_plan_fits,
     read_plan, workload,
 };
-use crate::spec::OptionError;
 use crate::topology::Placement;
+use uva_options::OptionError;
 
 /// Computes what `--gpu-cache auto` amounts to on a GPU, in bytes, for the run being prepared.
 pub(crate) type BytesLeft<'a> =

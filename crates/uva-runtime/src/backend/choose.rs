@@ -7,7 +7,7 @@ use super::asked::{BackendOptions, DeviceChoice, GatherChoice, MpsChoice, Partit
 use super::granted::{Backend, CudaBackend, Partition};
 use super::probe::Probe;
 use crate::RuntimeError;
-use crate::spec::OptionError;
+use uva_options::OptionError;
 
 /// The producer's default share of the multiprocessors in per cent: what the link needs, in the range of Min et al.
 /// (8.2 to 19.5 % of an RTX 3090). Not yet measured on a GPU of this project's.

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, TypedValueParser, ValueHint};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde::{Serialize, Serializer};
 use uva_runtime::spec::{Field, Given, Kind, Options, Spelling};
@@ -23,13 +23,30 @@ fn argument(field: &'static Field, default: String) -> Arg {
         Kind::Choice(choices) => argument.value_parser(PossibleValuesParser::new(
             choices().iter().map(|choice| PossibleValue::new(choice.name).help(spelled(choice.help))),
         )),
+        Kind::Path => {
+            argument.value_hint(ValueHint::AnyPath).value_parser(PathBufValueParser::new().try_map(
+                // A run's processes hear of paths in JSON, and its metrics show them.
+                |path| {
+                    path.into_os_string().into_string().map_err(|path| {
+                        format!("{path:?}: the path is not UTF-8 text: rename it, or name a link to it")
+                    })
+                },
+            ))
+        }
         _ => argument.value_parser(move |text: &str| field.read(text)),
     };
     let argument = argument
         .value_name(field.value)
         .action(ArgAction::Set)
         .allow_hyphen_values(matches!(field.kind, Kind::Fanouts { .. }));
-    if field.unless_given.is_some() { argument } else { argument.default_value(kept(default)) }
+    let argument = field.needs.into_iter().fold(argument, Arg::requires);
+    let argument = argument.conflicts_with_all(field.excludes);
+    // An option without a value has no default to show.
+    if field.unless_given.is_some() || default.is_empty() {
+        argument
+    } else {
+        argument.default_value(kept(default))
+    }
 }
 
 /// Text for clap, which keeps names and defaults as `&'static str`. A process makes its commands a few times at most.
