@@ -10,6 +10,7 @@ use std::time::Instant;
 use uva_graph::reorder::{NodeOrder, stage_reordered};
 use uva_graph::{Dataset, Verify};
 use uva_mem::files::write_output;
+use uva_runtime::RuntimeError;
 use uva_runtime::backend::{self, Probe, SamplerChoice};
 use uva_runtime::cache::CachePlan;
 use uva_runtime::planning::{self, Budget};
@@ -23,13 +24,13 @@ use crate::ui::work::Work;
 /// Plans, prints, and writes the requested files.
 pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     flags.loader.check()?;
-    flags.backend.check()?;
+    let mut options = flags.backend.options();
+    options.check().map_err(RuntimeError::from)?;
     check_outputs(flags)?;
     clean_up_on_signals()?;
     let dataset = Arc::new(Dataset::open(&flags.data)?);
     // In this process alone: nothing to divide a GPU between.
-    let mut options = flags.backend.options();
-    if flags.backend.sampler.is_none() {
+    if !flags.backend.gives("sampler") {
         // As `train` with caches does.
         options.sampler = SamplerChoice::Auto;
     }

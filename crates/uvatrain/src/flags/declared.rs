@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, TypedValueParser, ValueHint};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde::{Serialize, Serializer};
-use uva_runtime::spec::{Field, Given, Kind, Options, Spelling};
+use uva_runtime::spec::{Choice, Field, Given, Kind, Named, OptionValue, Options, Spelling};
 
 /// Adds the options that `shown` takes.
 fn augment<O: Options>(command: Command, shown: impl Fn(&Field) -> bool) -> Command {
@@ -20,9 +20,7 @@ fn argument(field: &'static Field, default: String) -> Arg {
         Arg::new(field.name).long(kept(field.long())).help(spelled(&field.help())).help_heading(field.group);
     let argument = match field.kind {
         Kind::Switch => return argument.action(ArgAction::SetTrue),
-        Kind::Choice(choices) => argument.value_parser(PossibleValuesParser::new(
-            choices().iter().map(|choice| PossibleValue::new(choice.name).help(spelled(choice.help))),
-        )),
+        Kind::Choice(names) => argument.value_parser(choices(&names())),
         Kind::Path => {
             argument.value_hint(ValueHint::AnyPath).value_parser(PathBufValueParser::new().try_map(
                 // A run's processes hear of paths in JSON, and its metrics show them.
@@ -74,6 +72,20 @@ fn given<O: Options>(matches: &ArgMatches) -> Result<Given<O>, clap::Error> {
     Ok(given)
 }
 
+/// A parser of the named values of `T`, each with its help.
+pub fn one_of<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
+    choices(&Choice::all::<T>())
+        .try_map(|name| T::of_text(&name).ok_or_else(|| format!("'{name}' is none of them")))
+}
+
+fn choices(choices: &[Choice]) -> PossibleValuesParser {
+    PossibleValuesParser::new(
+        choices
+            .iter()
+            .map(|choice| PossibleValue::new(choice.name).help(Spelling::CommandLine.sentence(choice.help))),
+    )
+}
+
 /// Which of a struct's options a command has.
 pub trait Shown {
     /// Whether it has this one.
@@ -96,6 +108,18 @@ pub struct Declared<O, S = All> {
     /// What was given.
     pub given: Given<O>,
     shown: PhantomData<fn() -> S>,
+}
+
+impl<O: Options, S> Declared<O, S> {
+    /// The same, as the library takes it: defaults that depend on the machine filled in.
+    pub fn options(&self) -> O {
+        self.given.options()
+    }
+
+    /// Whether somebody gave the option, of those without a constant default.
+    pub fn gives(&self, name: &str) -> bool {
+        self.given.get(name).is_some()
+    }
 }
 
 impl<O: Options, S: Shown> FromArgMatches for Declared<O, S> {

@@ -25,7 +25,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub use backend::{BackendFlags, Sampler};
+pub use backend::BackendFlags;
 pub use bench::{
     BenchCommand, CacheBenchFlags, GatherBenchFlags, GatherPages, PcieBenchFlags, PipelineBenchFlags,
     SampleBenchFlags,

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use uva_model::{ModelKind, ModelRow};
+use uva_runtime::RuntimeError;
 use uva_sample::SamplerKind;
 
 use super::within::within;
@@ -249,7 +250,7 @@ impl TrainFlags {
             ))
             .into());
         }
-        self.backend.check()
+        Ok(self.backend.options().check().map_err(RuntimeError::from)?)
     }
 
     /// Attention heads.
