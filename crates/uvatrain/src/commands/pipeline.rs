@@ -51,8 +51,7 @@ pub fn loader_options(
 /// flag does: only a sampler on the GPU can use a list cache.
 pub fn backend_options(backend: &BackendFlags, cache: &CacheFlags) -> BackendOptions {
     let mut options = backend.options();
-    let cached = cache.gpu_cache.is_some() || cache.plan.is_some();
-    if cached && !backend.gives("sampler") {
+    if cache.options().request().is_some() && !backend.gives("sampler") {
         options.sampler = SamplerChoice::Auto;
     }
     options

@@ -36,7 +36,7 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     }
     let mut decision = backend::decide(&options, true, || Ok(Probe::of_driver()))?;
     decision.notes.iter().for_each(|note| out::say(note));
-    let budget = match flags.gpu_cache.0 {
+    let budget = match flags.gpu_cache {
         Budget::Bytes(bytes) => bytes,
         Budget::Auto => {
             let (bytes, reason) = planning::budget_left(&dataset, &decision.backend)?;
@@ -51,7 +51,7 @@ pub fn run(flags: &PlanFlags) -> anyhow::Result<()> {
     if let Some(verdict) = planning::measure_sampler(&dataset, &loader, &mut decision.backend)? {
         out::say(&verdict.reason);
     }
-    let policy = flags.cache_policy.0;
+    let policy = flags.cache_policy;
     let (plan, profile) =
         planning::plan(&dataset, &loader, &decision.backend, budget, policy, &|line| out::say(line))?;
     if let Some(path) = &flags.out {
@@ -89,10 +89,10 @@ fn check_outputs(flags: &PlanFlags) -> anyhow::Result<()> {
         if out.exists() {
             return Err(exit::usage(format!("--write-reordered {}: it exists already", out.display())).into());
         }
-        if flags.cache_policy.0.is_dynamic() {
+        if flags.cache_policy.is_dynamic() {
             return Err(exit::usage(format!(
                 "--write-reordered with --cache-policy {}: that policy ranks no lists to order by",
-                flags.cache_policy.0
+                flags.cache_policy
             ))
             .into());
         }

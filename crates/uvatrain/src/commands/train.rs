@@ -28,7 +28,6 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         ("--checkpoint", flags.checkpoint.as_deref()),
         ("--metrics", flags.metrics.as_deref()),
         ("--trace", flags.trace.as_deref()),
-        ("--plan", flags.cache.plan.as_deref()),
         ("--libtorch", flags.libtorch.as_deref()),
     ])?;
     let dataset = Dataset::open(&flags.data)?;
@@ -53,7 +52,7 @@ pub fn run(flags: &TrainFlags, models: Option<Models>) -> anyhow::Result<()> {
         flags.epochs,
         options,
         &backend_options(&flags.backend, &flags.cache),
-        flags.cache.request(),
+        flags.cache.options().request(),
         trainer,
     )?;
     if flags.dry_run {

@@ -10,9 +10,9 @@ use uva_kernels::gather::IdWidth;
 use uva_kernels::gather::Kernel;
 use uva_runtime::LoaderOptions;
 use uva_runtime::backend::PreflightPolicy;
+use uva_runtime::cache::CachePolicy;
 use uva_runtime::spec::{ByteSize, Field};
 
-use super::cache::Policy;
 use super::declared::{Declared, Shown, one_of};
 use super::within::within;
 use super::{LoaderFlags, Seconds};
@@ -50,11 +50,11 @@ pub struct CacheBenchFlags {
     #[arg(
         long,
         value_name = "P,P,…",
-        value_enum,
+        value_parser = one_of::<CachePolicy>(),
         value_delimiter = ',',
         default_value = "degree,presample,analytic,random,optimal,fifo"
     )]
-    pub policy: Vec<Policy>,
+    pub policy: Vec<CachePolicy>,
 
     /// Sizes of the caches: per cent of all rows, and of the bytes of all lists
     #[arg(
