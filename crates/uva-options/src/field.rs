@@ -298,7 +298,8 @@ impl Field {
     #[must_use]
     pub fn range(&self) -> String {
         match self.kind {
-            Kind::Switch | Kind::Internal | Kind::Path => String::new(),
+            Kind::Switch | Kind::Internal => String::new(),
+            Kind::Path => "a path".to_owned(),
             Kind::Real(bounds) => bounds.range().to_owned(),
             Kind::Text { range, .. } => range.to_owned(),
             Kind::Whole(Whole { least, most: Some(most), .. }) => format!("{least} to {most}"),

@@ -1,6 +1,7 @@
 //! Options that a library declares ([`uva_runtime::spec`]), as arguments of the command line.
 
 use std::marker::PhantomData;
+use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, TypedValueParser, ValueHint};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -15,36 +16,34 @@ fn augment<O: Options>(command: Command, shown: impl Fn(&Field) -> bool) -> Comm
 }
 
 fn argument(field: &'static Field, default: String) -> Arg {
-    let spelled = |text: &str| Spelling::CommandLine.sentence(text);
-    let argument =
-        Arg::new(field.name).long(kept(field.long())).help(spelled(&field.help())).help_heading(field.group);
+    let argument = Arg::new(field.name)
+        .long(kept(field.long()))
+        .help(Spelling::CommandLine.sentence(&field.help()))
+        .help_heading(field.group)
+        .conflicts_with_all(field.excludes);
+    let argument = field.needs.into_iter().fold(argument, Arg::requires);
     let argument = match field.kind {
         Kind::Switch => return argument.action(ArgAction::SetTrue),
         Kind::Choice(names) => argument.value_parser(choices(&names())),
         Kind::Path => {
-            argument.value_hint(ValueHint::AnyPath).value_parser(PathBufValueParser::new().try_map(
-                // A run's processes hear of paths in JSON, and its metrics show them.
-                |path| {
-                    path.into_os_string().into_string().map_err(|path| {
-                        format!("{path:?}: the path is not UTF-8 text: rename it, or name a link to it")
-                    })
-                },
-            ))
+            argument.value_hint(ValueHint::AnyPath).value_parser(PathBufValueParser::new().try_map(text))
         }
         _ => argument.value_parser(move |text: &str| field.read(text)),
     };
-    let argument = argument
+    // A default that is empty is no value to show.
+    let default = Some(default).filter(|default| field.unless_given.is_none() && !default.is_empty());
+    argument
         .value_name(field.value)
         .action(ArgAction::Set)
-        .allow_hyphen_values(matches!(field.kind, Kind::Fanouts { .. }));
-    let argument = field.needs.into_iter().fold(argument, Arg::requires);
-    let argument = argument.conflicts_with_all(field.excludes);
-    // An option without a value has no default to show.
-    if field.unless_given.is_some() || default.is_empty() {
-        argument
-    } else {
-        argument.default_value(kept(default))
-    }
+        .allow_hyphen_values(matches!(field.kind, Kind::Fanouts { .. }))
+        .default_values(default.map(kept))
+}
+
+/// A path that is text: a run's processes hear of paths in JSON, and its metrics show them.
+fn text(path: PathBuf) -> Result<String, String> {
+    path.into_os_string()
+        .into_string()
+        .map_err(|path| format!("{path:?}: the path is not UTF-8 text: rename it, or name a link to it"))
 }
 
 /// Text for clap, which keeps names and defaults as `&'static str`. A process makes its commands a few times at most.

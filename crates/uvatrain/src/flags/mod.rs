@@ -45,7 +45,6 @@ pub use run::RunFlags;
 pub use shell::{CompletionsFlags, ManFlags};
 pub use top::TopFlags;
 pub use train::TrainFlags;
-pub use train::{Evaluation, FeatureNorm, Metric, Norm};
 
 /// Train graph neural networks on graphs larger than GPU memory.
 ///
