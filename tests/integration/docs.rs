@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::{directory, uvatrain};
+use uva_launch::training::TrainingOptions;
 use uva_runtime::LoaderOptions;
 use uva_runtime::backend::BackendOptions;
 use uva_runtime::planning::CacheOptions;
 use uva_runtime::spec::{Options, Spelling};
-use uva_runtime::training::TrainingOptions;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -200,7 +200,7 @@ fn the_accuracies_that_models_md_tells_are_the_measured_ones() {
 #[test]
 fn the_protocol_number_that_is_told_is_the_one_in_force() {
     let page = fs::read_to_string(root().join("docs/wire-protocol.md")).unwrap();
-    let line = format!("| `PROTOCOL` (`uva_runtime::launcher`) | {} |", uva_runtime::launcher::PROTOCOL);
+    let line = format!("| `PROTOCOL` (`uva_launch::launcher`) | {} |", uva_launch::launcher::PROTOCOL);
     assert!(page.contains(&line), "docs/wire-protocol.md does not say: {line}");
 }
 

@@ -6,15 +6,15 @@
 use std::time::Instant;
 
 use uva_graph::{Dataset, Split};
+use uva_launch::training::{
+    Best, EvaluateBy, TrainingOptions, TrainingOutcome, TrainingState, checkpoint_error, task,
+};
 use uva_model::checkpoint as stored;
 use uva_runtime::cache::Caches;
 use uva_runtime::clock::since_boot;
 use uva_runtime::control::Stop;
 use uva_runtime::metrics::{BatchEvent, EpochEvent, Event, Observer, PassSums, Progress};
 use uva_runtime::roles::BatchReceiver;
-use uva_runtime::training::{
-    Best, EvaluateBy, TrainingOptions, TrainingOutcome, TrainingState, checkpoint_error, task,
-};
 use uva_runtime::{Batch, Cursor, RuntimeError};
 use uva_train::{Evaluation, TrainError, Trainer, checkpoint};
 

@@ -1,6 +1,6 @@
 //! The built-in models, as a program that has them hands them in.
 
-use uva_runtime::launcher::Consume;
+use uva_launch::launcher::Consume;
 
 /// The functions that a program with libtorch adds.
 #[derive(Clone, Copy, Debug)]

@@ -21,7 +21,7 @@ mod train;
 pub mod trainer;
 mod written;
 
-use uva_runtime::launcher::{Helper, Role};
+use uva_launch::launcher::{Helper, Role};
 use uva_runtime::machine;
 
 use self::ending::clean_up_on_signals;

@@ -1,9 +1,9 @@
 //! `uvatrain run`.
 
 use uva_graph::Dataset;
-use uva_runtime::launcher::UserCommand;
+use uva_launch::launcher::UserCommand;
+use uva_launch::run::CommandRun;
 use uva_runtime::metrics::Event;
-use uva_runtime::run::CommandRun;
 
 use super::dry_run;
 use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options};

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::Context;
 use uva_graph::Dataset;
+use uva_launch::training::{Trainer, TrainingRun};
 use uva_runtime::metrics::Event;
-use uva_runtime::training::{Trainer, TrainingRun};
 
 use super::pipeline::{Observers, Outputs, backend_options, check_paths, loader_options};
 use super::{dry_run, trainer};

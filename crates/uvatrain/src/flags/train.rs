@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use uva_launch::training::TrainingOptions;
 use uva_runtime::RuntimeError;
-use uva_runtime::training::TrainingOptions;
 
 use super::declared::Declared;
 use super::{BackendFlags, CacheFlags, LoaderFlags};
