@@ -7,6 +7,7 @@ use uva_graph::{Dataset, Split};
 use uva_plan::CachePlan;
 
 use crate::launcher::Launcher;
+use uva_options::OptionError;
 use uva_runtime::backend::{Backend, SamplerChoice};
 use uva_runtime::cache::{CacheContents, described, summary};
 use uva_runtime::dry_run::{DryRun, MemoryLine, PlannedCaches};
@@ -16,7 +17,6 @@ use uva_runtime::planning::{
     Budget, CacheRequest, Found, SamplerVerdict, Search, budget_on_cpu, cacheable, check_plan_fits,
     read_plan, workload,
 };
-use uva_runtime::spec::OptionError;
 use uva_runtime::topology::Placement;
 use uva_runtime::{LoaderOptions, RuntimeError};
 

@@ -8,7 +8,7 @@ use uva_graph::GraphError;
 use uva_mem::ring::RingError;
 use uva_sample::SampleError;
 
-use crate::spec::{OptionError, Spelling};
+use uva_options::{OptionError, Spelling};
 
 /// Why a run could not be started, or ended.
 #[derive(Clone, Debug, thiserror::Error, Serialize, Deserialize)]

@@ -14,8 +14,8 @@ use crate::backend::Backend;
 use crate::cache::Caches;
 use crate::control::{CONSUMER, Control};
 use crate::schedule::{Item, Schedule, Turn};
-use crate::spec::OptionError;
 use crate::{LoaderOptions, Passes, RuntimeError};
+use uva_options::OptionError;
 
 /// Default number of batch slots where a batch is small, unless more are needed.
 const SLOTS_OF_SMALL_BATCHES: usize = 8;

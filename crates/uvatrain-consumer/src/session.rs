@@ -68,9 +68,9 @@ impl<'a> Session<'a> {
         observer: &mut dyn Observer,
     ) -> Result<Self, RuntimeError> {
         let device = gpu::prepare(receiver)?;
-        let task = task(dataset, options.metric)?;
+        let task = task(dataset, options.metric.0)?;
         let mut trainer =
-            Trainer::new(&options.trainer, dataset.features().dim, task, device).map_err(train_error)?;
+            Trainer::new(&options.trainer(), dataset.features().dim, task, device).map_err(train_error)?;
         if let Some(directory) = &options.checkpoint {
             // Leftovers of a run that could not clean up. One run at a time writes there, and now it is this one.
             stored::remove_leftovers(directory).map_err(checkpoint_error)?;
@@ -88,10 +88,10 @@ impl<'a> Session<'a> {
                 observer.note(&format!("no checkpoint in {directory} yet: starting at the beginning"));
             }
         }
-        state.train_threads = options.trainer.threads;
+        state.train_threads = options.threads;
         tracing::info!(
-            model = options.trainer.model.name(),
-            hidden = options.trainer.hidden,
+            model = options.model.name(),
+            hidden = options.hidden,
             parameters = trainer.parameter_count(),
             threads = trainer.threads(),
             device = ?trainer.device(),

@@ -13,7 +13,7 @@ mod task;
 mod trainer_program;
 mod trial;
 
-pub use job::{EvaluateBy, Job, TrainingOptions, TrialOutcome, to_value};
+pub use job::{EvaluateBy, Job, MetricChoice, TrainingOptions, TrialOutcome, to_value};
 pub use run::TrainingRun;
 pub use state::{Best, TrainingOutcome, TrainingState, checkpoint_error, saved_state};
 pub use task::task;

@@ -21,7 +21,7 @@ pub(super) fn check(
     backend: &Backend,
 ) -> Result<(), RuntimeError> {
     let shapes = shapes(dataset, options, batch_size);
-    let footprint = Footprint::new(&options.trainer, &shapes);
+    let footprint = Footprint::new(&options.trainer(), &shapes);
     // The process on the GPU checks the GPU's memory itself.
     let need = if backend.cuda().is_some() { footprint.beside_a_gpu() } else { footprint.on_host() };
     let Some(limit) = limits().into_iter().find(|limit| limit.bytes < need) else { return Ok(()) };
@@ -38,7 +38,7 @@ pub(super) fn check(
         limit.name,
         gib(limit.bytes),
         count(footprint.parameters),
-        options.trainer.hidden,
+        options.hidden,
         count(shapes.input_dim as u64),
         count(shapes.classes as u64),
         dataset.classes_from(),
@@ -49,7 +49,7 @@ pub(super) fn check(
 
 /// A lower bound on the memory of a training with these options.
 pub(super) fn footprint(dataset: &Dataset, options: &TrainingOptions, batch_size: usize) -> Footprint {
-    Footprint::new(&options.trainer, &shapes(dataset, options, batch_size))
+    Footprint::new(&options.trainer(), &shapes(dataset, options, batch_size))
 }
 
 fn shapes(dataset: &Dataset, options: &TrainingOptions, batch_size: usize) -> Shapes {

@@ -10,7 +10,7 @@ use signal_hook::iterator::Signals;
 use uva_graph::Dataset;
 use uva_model::Metric;
 
-use super::job::{EvaluateBy, Job, TrainingOptions, to_value};
+use super::job::{EvaluateBy, Job, MetricChoice, TrainingOptions, to_value};
 use super::state::{self, TrainingOutcome};
 use super::task::task;
 use super::trainer_program::{Trainer, TrainerProgram};
@@ -68,14 +68,15 @@ impl TrainingRun {
     pub fn new(
         dataset: Dataset,
         loader: &LoaderOptions,
-        epochs: u32,
         mut options: TrainingOptions,
         backend: &BackendOptions,
         caches: Option<CacheRequest>,
         trainer: Trainer,
     ) -> Result<Self, RuntimeError> {
-        let task = task(&dataset, options.metric)?;
-        options.metric = Some(task.metric);
+        options.check(loader)?;
+        let task = task(&dataset, options.metric.0)?;
+        options.metric = MetricChoice(Some(task.metric));
+        (options.layers, options.seed) = (loader.fanouts.len(), loader.seed);
         options.fingerprint = fingerprint(&dataset, loader, &options)?;
         // Before the state is read: otherwise another run could still change it.
         let checkpoint = options.checkpoint.as_deref().map(CheckpointDirectory::claim).transpose()?;
@@ -90,7 +91,7 @@ impl TrainingRun {
         let notes = settle_threads(&mut options, before).into_iter().collect();
         let sampled = options.evaluate_by == EvaluateBy::Sampled;
         let passes = Passes {
-            epochs,
+            epochs: options.epochs,
             validate: sampled,
             test: sampled,
             start: saved.map(|state| state.cursor).unwrap_or_default(),
@@ -98,7 +99,7 @@ impl TrainingRun {
         };
         let asked = loader.feature_type;
         let mut loader = LoaderOptions {
-            degrees: options.trainer.model.row().needs_degrees(),
+            degrees: options.model.row().needs_degrees(),
             feature_type: FeatureType::Table,
             ..loader.clone()
         };
@@ -118,7 +119,7 @@ impl TrainingRun {
     /// Threads of the model's arithmetic on the CPU; `None` where a GPU trains, or libtorch chooses.
     pub fn cpu_threads(&self) -> Option<usize> {
         let Training { options, decision, .. } = &self.training;
-        options.trainer.threads.filter(|_| decision.backend.cuda().is_none())
+        options.threads.filter(|_| decision.backend.cuda().is_none())
     }
 
     /// Environment variables that a consumer's process needs. For training in process, this process needs them before
@@ -190,7 +191,7 @@ impl Training {
             ("MALLOC_MMAP_THRESHOLD_".to_owned(), KEPT_ALLOCATION.to_string()),
             ("MALLOC_TRIM_THRESHOLD_".to_owned(), KEPT_MEMORY.to_string()),
         ];
-        if let Some(threads) = self.options.trainer.threads {
+        if let Some(threads) = self.options.threads {
             environment.push(("OMP_NUM_THREADS".to_owned(), threads.to_string()));
         }
         // A daemon at the default place would otherwise make this process its client.
@@ -205,7 +206,7 @@ impl Training {
         let cache = outcome.cache.and_then(|totals| prepared.cache_outcome(&totals));
         let tested = outcome.test_accuracy.is_some() || outcome.test_roc_auc.is_some();
         let best_by =
-            |metric| outcome.best.filter(|_| self.options.metric == Some(metric)).map(|best| best.value);
+            |metric| outcome.best.filter(|_| self.options.metric.0 == Some(metric)).map(|best| best.value);
         let training_seconds = outcome.training_seconds;
         let (batches_per_second, bottleneck) = End::speed(outcome.batches, training_seconds, &roles);
         End {
@@ -253,8 +254,8 @@ impl Training {
     ) -> Result<(), RuntimeError> {
         let roles = if self.trainer.is_here() { "threads" } else { "processes" };
         let more = [
-            ("train_threads", json!(self.options.trainer.threads)),
-            ("metric", json!(self.options.metric.map(Metric::name))),
+            ("train_threads", json!(self.options.threads)),
+            ("metric", json!(self.options.metric.0.map(Metric::name))),
         ];
         prepared.log_start(roles);
         observer.event(&prepared.start_event(options, roles, &more))?;
@@ -352,40 +353,31 @@ struct Told {
 }
 
 /// Settles the number of training threads: the requested one, else `before`, the number of the run being resumed, else
-/// the usual one. Returns a note where the number may surprise.
+/// half the cores. Returns a note where the number may surprise.
 fn settle_threads(options: &mut TrainingOptions, before: Option<usize>) -> Option<String> {
-    let (asked, usual) = (options.trainer.threads, options.usual_threads);
-    options.trainer.threads = asked.or(before).or(usual);
+    let (asked, usual) = (options.threads, machine::share_of_cores(2));
+    options.threads = asked.or(before).or(Some(usual));
     match (asked, before) {
         (Some(asked), Some(before)) if asked != before => Some(format!(
             "--train-threads {asked}, {before} before the resume: losses may differ in their last bits from those of a run \
              that never stopped"
         )),
-        (None, Some(before)) if usual != Some(before) => {
+        (None, Some(before)) if usual != before => {
             Some(format!("--train-threads {before}, as before the resume: equal losses need equal numbers"))
         }
         _ => None,
     }
 }
 
-/// What must be equal for a run to continue from a checkpoint: everything that a batch or a loss depends on. The number
-/// of epochs, and options that only change the speed, may differ.
+/// What must be equal for a run to continue from a checkpoint: everything that a batch or a loss depends on.
 fn fingerprint(
     dataset: &Dataset,
     loader: &LoaderOptions,
     options: &TrainingOptions,
 ) -> Result<Value, RuntimeError> {
-    let mut trainer = to_value(&options.trainer)?;
-    if let Some(trainer) = trainer.as_object_mut() {
-        trainer.remove("threads");
-    }
     let mut fingerprint = loader.fingerprint();
     fingerprint.insert("dataset".to_owned(), dataset.fingerprint().into());
-    fingerprint.insert("trainer".to_owned(), trainer);
-    fingerprint.insert("evaluate_by".to_owned(), to_value(&options.evaluate_by)?);
-    if let Some(metric) = options.metric.filter(|metric| *metric != Metric::Accuracy) {
-        fingerprint.insert("metric".to_owned(), metric.name().into());
-    }
+    options.add_to_fingerprint(&mut fingerprint)?;
     Ok(fingerprint.into())
 }
 

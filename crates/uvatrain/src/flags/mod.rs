@@ -25,7 +25,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub use backend::{BackendFlags, Sampler};
+pub use backend::BackendFlags;
 pub use bench::{
     BenchCommand, CacheBenchFlags, GatherBenchFlags, GatherPages, PcieBenchFlags, PipelineBenchFlags,
     SampleBenchFlags,
@@ -45,7 +45,6 @@ pub use run::RunFlags;
 pub use shell::{CompletionsFlags, ManFlags};
 pub use top::TopFlags;
 pub use train::TrainFlags;
-pub use train::{Evaluation, FeatureNorm, Metric, Norm};
 
 /// Train graph neural networks on graphs larger than GPU memory.
 ///

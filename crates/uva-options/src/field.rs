@@ -1,13 +1,20 @@
 //! An option: its name, help, values, and what depends on it.
 
-use super::size::ByteSize;
-use super::whole::{Whole, whole};
+use std::fmt::Display;
+use std::str::FromStr;
+
+use crate::named::Named;
+use crate::real::Real;
+use crate::size::ByteSize;
+use crate::whole::{Whole, whole};
 
 /// What depends on an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Which nodes and edges a batch has. A saved state of the loader has to agree in it, and so does a checkpoint.
     Identity,
+    /// What is computed from the batches: a checkpoint has to agree in it.
+    Training,
     /// How often each list and row is read: a cache plan is made for one value.
     Plan,
     /// How many bytes a batch takes, or which arrays it has.
@@ -22,6 +29,7 @@ impl Purpose {
     pub fn name(self) -> &'static str {
         match self {
             Self::Identity => "batches",
+            Self::Training => "training",
             Self::Plan => "plan",
             Self::Layout => "layout",
             Self::Speed => "speed",
@@ -38,6 +46,14 @@ pub struct Choice {
     pub help: &'static str,
 }
 
+impl Choice {
+    /// The names of `T`.
+    #[must_use]
+    pub fn all<T: Named>() -> Vec<Self> {
+        T::all().into_iter().map(|value| Self { name: value.name(), help: value.help() }).collect()
+    }
+}
+
 /// Which values an option accepts.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
@@ -45,6 +61,8 @@ pub enum Kind {
     Switch,
     /// A whole number.
     Whole(Whole),
+    /// A real number.
+    Real(Real),
     /// Bytes, with a unit or without.
     Size,
     /// Whole numbers from 1, or -1, separated by commas: one a hop, up to a maximum.
@@ -54,6 +72,15 @@ pub enum Kind {
     },
     /// One of these names.
     Choice(fn() -> Vec<Choice>),
+    /// A file or a folder.
+    Path,
+    /// Text that the value's type reads.
+    Text {
+        /// Reads a value, and returns it as [`OptionValue::of_text`](super::OptionValue::of_text) reads it.
+        read: fn(&str) -> Result<String, String>,
+        /// The values it accepts, for the documentation.
+        range: &'static str,
+    },
     /// No option: the program sets it.
     Internal,
 }
@@ -83,6 +110,10 @@ pub struct Field {
     pub computed: Option<fn() -> String>,
     /// The option that must have one of these values for this one to take effect.
     pub only_with: Option<OnlyWith>,
+    /// The option that has to be given with this one.
+    pub needs: Option<&'static str>,
+    /// The options that cannot be given with this one.
+    pub excludes: &'static [&'static str],
     /// Whether checkpoints of every version hold it. Others hold it only where it is not the default, so that
     /// checkpoints from before it existed still fit.
     pub in_every_checkpoint: bool,
@@ -103,6 +134,8 @@ impl Field {
             unless_given: None,
             computed: None,
             only_with: None,
+            needs: None,
+            excludes: &[],
             in_every_checkpoint: false,
         }
     }
@@ -146,10 +179,37 @@ impl Field {
         Self { value: "F,F,…", kind: Kind::Fanouts { most }, ..Self::internal() }
     }
 
+    /// A real number.
+    #[must_use]
+    pub const fn real(value: &'static str, bounds: Real) -> Self {
+        Self { value, kind: Kind::Real(bounds), ..Self::internal() }
+    }
+
+    /// One of the names of `T`.
+    #[must_use]
+    pub const fn choice<T: Named>(value: &'static str) -> Self {
+        Self::one_of(value, Choice::all::<T>)
+    }
+
     /// One of these names.
     #[must_use]
-    pub const fn choice(value: &'static str, choices: fn() -> Vec<Choice>) -> Self {
+    pub const fn one_of(value: &'static str, choices: fn() -> Vec<Choice>) -> Self {
         Self { value, kind: Kind::Choice(choices), ..Self::internal() }
+    }
+
+    /// A file or a folder.
+    #[must_use]
+    pub const fn path(value: &'static str) -> Self {
+        Self { value, kind: Kind::Path, ..Self::internal() }
+    }
+
+    /// Text that `T` reads, and writes as its option value.
+    #[must_use]
+    pub const fn text<T: FromStr<Err: Display> + super::OptionValue>(
+        value: &'static str,
+        range: &'static str,
+    ) -> Self {
+        Self { value, kind: Kind::Text { read: read_as::<T>, range }, ..Self::internal() }
     }
 
     /// Sets a name that differs from the struct's field.
@@ -180,6 +240,18 @@ impl Field {
     #[must_use]
     pub const fn only_with(self, name: &'static str, values: fn() -> Vec<&'static str>) -> Self {
         Self { only_with: Some((name, values)), ..self }
+    }
+
+    /// Has to be given with option `name`.
+    #[must_use]
+    pub const fn needs(self, name: &'static str) -> Self {
+        Self { needs: Some(name), ..self }
+    }
+
+    /// Cannot be given with these options.
+    #[must_use]
+    pub const fn excludes(self, names: &'static [&'static str]) -> Self {
+        Self { excludes: names, ..self }
     }
 
     /// Puts it into checkpoints of every version.
@@ -227,6 +299,9 @@ impl Field {
     pub fn range(&self) -> String {
         match self.kind {
             Kind::Switch | Kind::Internal => String::new(),
+            Kind::Path => "a path".to_owned(),
+            Kind::Real(bounds) => bounds.range().to_owned(),
+            Kind::Text { range, .. } => range.to_owned(),
             Kind::Whole(Whole { least, most: Some(most), .. }) => format!("{least} to {most}"),
             Kind::Whole(Whole { least, .. }) => format!("{least} or more"),
             Kind::Size => "512MiB, 6GiB, 1.5GB".to_owned(),
@@ -249,6 +324,10 @@ impl Field {
                 _ => Err(format!("'{text}' is neither true nor false")),
             },
             Kind::Whole(bounds) => whole(text, bounds).map(|number| number.to_string()),
+            Kind::Real(bounds) => bounds.read(text).map(|number| number.to_string()),
+            Kind::Path if text.is_empty() => Err("the path is empty".to_owned()),
+            Kind::Path => Ok(text.to_owned()),
+            Kind::Text { read, .. } => read(text),
             Kind::Size => text
                 .parse::<ByteSize>()
                 .map(|size| size.bytes().to_string())
@@ -267,6 +346,10 @@ impl Field {
             Kind::Internal => Err("the program sets it".to_owned()),
         }
     }
+}
+
+fn read_as<T: FromStr<Err: Display> + super::OptionValue>(text: &str) -> Result<String, String> {
+    text.parse::<T>().map(|value| value.text()).map_err(|error| error.to_string())
 }
 
 fn fanouts(text: &str, most: usize) -> Result<String, String> {

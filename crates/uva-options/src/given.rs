@@ -5,10 +5,10 @@ use std::marker::PhantomData;
 use serde::Serializer;
 use serde::ser::SerializeMap;
 
-use super::declare::Options;
-use super::error::OptionError;
-use super::field::{Field, Purpose};
-use super::nearest::nearest;
+use crate::declare::Options;
+use crate::error::OptionError;
+use crate::field::{Field, Purpose};
+use crate::nearest::nearest;
 
 /// Options as they were given. Those not given stay open until [`options`](Self::options).
 #[derive(Clone, Debug)]
@@ -72,12 +72,21 @@ impl<O: Options> Given<O> {
         })
     }
 
-    /// Checks that each option given takes effect beside the others.
+    /// Checks that the options given go together, and that each takes effect beside the others.
     ///
     /// # Errors
-    /// The first that has no effect.
+    /// The first that does not.
     pub fn check_use(&self, options: &O) -> Result<(), OptionError> {
         for (field, value) in O::FIELDS.iter().zip(&self.values) {
+            if value.is_some() {
+                if let Some(needed) = field.needs.filter(|needed| self.get(needed).is_none()) {
+                    return Err(OptionError::of(field.name, format!("it needs `{needed}`")));
+                }
+                if let Some(other) = field.excludes.iter().find(|other| self.get(other).is_some()) {
+                    let reason = format!("it cannot be used with `{other}`");
+                    return Err(OptionError::of(field.name, reason));
+                }
+            }
             if let (Some((other, needed)), Some(_), false) =
                 (field.only_with, value, options.is_in_force(field))
             {

@@ -1,6 +1,10 @@
 //! Types that an option's value may have.
 
+use std::path::PathBuf;
+
 use serde_json::Value;
+
+use crate::Named;
 
 /// A value that text and JSON can hold.
 pub trait OptionValue: Sized + PartialEq {
@@ -40,7 +44,47 @@ macro_rules! plain_values {
         }
     )*};
 }
-plain_values!(bool, u32, u64, usize);
+plain_values!(bool, u32, u64, usize, f64);
+
+impl<T: Named> OptionValue for T {
+    fn of_text(text: &str) -> Option<Self> {
+        T::all().into_iter().find(|value| value.name() == text)
+    }
+
+    fn text(&self) -> String {
+        self.name().to_owned()
+    }
+}
+
+/// Paths that are UTF-8 text: front ends refuse others.
+impl OptionValue for PathBuf {
+    fn of_text(text: &str) -> Option<Self> {
+        Some(text.into())
+    }
+
+    fn text(&self) -> String {
+        self.to_string_lossy().into_owned()
+    }
+}
+
+/// JSON that the program fills in.
+impl OptionValue for Value {
+    fn of_text(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+
+    fn json(&self) -> Value {
+        self.clone()
+    }
+
+    fn of_json(value: &Value) -> Option<Self> {
+        Some(value.clone())
+    }
+}
 
 impl OptionValue for Vec<i32> {
     fn of_text(text: &str) -> Option<Self> {

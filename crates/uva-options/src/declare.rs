@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::error::OptionError;
-use super::field::{Field, Purpose};
+use crate::error::OptionError;
+use crate::field::{Field, Purpose};
 
 /// A struct that `options!` declared. Options are named as in [`Field::name`].
 pub trait Options: Default {
@@ -67,15 +67,21 @@ pub trait Options: Default {
 
 /// Declares a struct of options. Each field has its help as documentation, a type, a default, and what it is:
 ///
-/// ```text
+/// ```
+/// use uva_options::{Field, Options, Purpose, options};
+///
 /// options! {
 ///     /// How batches are made.
 ///     pub struct LoaderOptions {
 ///         /// Seed nodes per batch
-///         batch_size: usize = 1024 => Field::at_least("NODES", 1).of(BATCHES, &[Purpose::Identity]),
+///         batch_size: usize = 1024 => Field::at_least("NODES", 1).of("Batches", &[Purpose::Identity]),
 ///     }
 /// }
+///
+/// assert_eq!(LoaderOptions::default().batch_size, 1024);
+/// assert_eq!(LoaderOptions::field("batch_size").map(Field::range).as_deref(), Some("1 or more"));
 /// ```
+#[macro_export]
 macro_rules! options {
     (
         $(#[$meta:meta])*
@@ -98,55 +104,55 @@ macro_rules! options {
             }
         }
 
-        impl $crate::spec::Options for $name {
-            const FIELDS: &'static [$crate::spec::Field] =
+        impl $crate::Options for $name {
+            const FIELDS: &'static [$crate::Field] =
                 &[$( $declared.declared(stringify!($field), concat!($($doc),*)), )*];
 
-            fn set(&mut self, field: &$crate::spec::Field, text: &str) -> bool {
+            fn set(&mut self, field: &$crate::Field, text: &str) -> bool {
                 match field.field {
                     $( stringify!($field) => {
-                        let value = <$type as $crate::spec::OptionValue>::of_text(text);
+                        let value = <$type as $crate::OptionValue>::of_text(text);
                         value.map(|value| self.$field = value).is_some()
                     } )*
                     _ => false,
                 }
             }
 
-            fn text(&self, field: &$crate::spec::Field) -> String {
+            fn text(&self, field: &$crate::Field) -> String {
                 match field.field {
-                    $( stringify!($field) => $crate::spec::OptionValue::text(&self.$field), )*
+                    $( stringify!($field) => $crate::OptionValue::text(&self.$field), )*
                     _ => String::new(),
                 }
             }
 
-            fn json(&self, field: &$crate::spec::Field) -> serde_json::Value {
+            fn json(&self, field: &$crate::Field) -> $crate::serde_json::Value {
                 match field.field {
-                    $( stringify!($field) => $crate::spec::OptionValue::json(&self.$field), )*
-                    _ => serde_json::Value::Null,
+                    $( stringify!($field) => $crate::OptionValue::json(&self.$field), )*
+                    _ => $crate::serde_json::Value::Null,
                 }
             }
         }
 
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        impl $crate::serde::Serialize for $name {
+            fn serialize<S: $crate::serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 to.collect_map([$(
-                    (stringify!($field), $crate::spec::OptionValue::json(&self.$field)),
+                    (stringify!($field), $crate::OptionValue::json(&self.$field)),
                 )*])
             }
         }
 
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                use serde::de::Error;
+        impl<'de> $crate::serde::Deserialize<'de> for $name {
+            fn deserialize<D: $crate::serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                use $crate::serde::de::Error;
                 let mut read = Self::default();
-                for (name, value) in serde_json::Map::deserialize(from)? {
+                for (name, value) in $crate::serde_json::Map::deserialize(from)? {
                     match name.as_str() {
                         $( stringify!($field) => {
-                            read.$field = $crate::spec::OptionValue::of_json(&value)
+                            read.$field = $crate::OptionValue::of_json(&value)
                                 .ok_or_else(|| D::Error::custom(format!("{name} cannot be {value}")))?;
                         } )*
                         _ => {
-                            let near = $crate::spec::nearest(&name, [$( stringify!($field) ),*]);
+                            let near = $crate::nearest(&name, [$( stringify!($field) ),*]);
                             let near = near.map(|near| format!("; a similar one is {near}")).unwrap_or_default();
                             return Err(D::Error::custom(format!("there is no option {name}{near}")));
                         }
@@ -157,5 +163,3 @@ macro_rules! options {
         }
     };
 }
-
-pub(crate) use options;
